@@ -1,0 +1,61 @@
+# Everything a newcomer needs: `make demo` and `make test`. Set-up is done on the way.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+SHELL  := /bin/bash
+export PYTHONHASHSEED ?= random
+
+.DEFAULT_GOAL := help
+.PHONY: help check demo test unit integration bench lint format jar wheel lock clean
+
+help:  ## This list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+check:
+	@command -v $(PYTHON) >/dev/null || { echo "make: Python >= 3.10 is missing ($(PYTHON) not found); set PYTHON=/path/to/python3" >&2; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "make: Python >= 3.10 is needed, $(PYTHON) is $$($(PYTHON) --version 2>&1)" >&2; exit 2; }
+	@javac="$${JAVA_HOME:+$$JAVA_HOME/bin/}javac"; \
+	  version=$$("$$javac" -version 2>&1 | sed -n 's/^javac \([0-9]*\).*/\1/p'); \
+	  case "$$version" in 17|21) ;; \
+	    "") echo "make: a JDK 17 or 21 is missing ($$javac not found); install one or set JAVA_HOME" >&2; exit 2 ;; \
+	    *) echo "make: a JDK 17 or 21 is needed, $$javac is version $$version; set JAVA_HOME" >&2; exit 2 ;; esac
+
+$(READY): pyproject.toml constraints.txt | check
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,demo]'
+	@touch $@
+
+jar: $(READY)  ## Build the jar that runs inside Spark
+	@$(BIN)/python -m assignor_bridge.jvm.build
+
+demo: jar  ## The main job on 336,776 real flights: Spark's mapping beside ours
+	@$(BIN)/assignor demo
+
+test: jar lint  ## All tests: unit, property, integration (broker, executors, Delta)
+	@$(BIN)/python -m pytest
+
+unit: jar  ## The tests that need neither broker nor Spark
+	@$(BIN)/python -m pytest -m "not integration and not benchmark and not chaos and not compat"
+
+integration: jar  ## The tests with a real broker and a real Spark
+	@$(BIN)/python -m pytest -m integration
+
+bench: jar  ## Measure, beside Spark and Kafka in the same run; writes docs/benchmarks/
+	@$(BIN)/python -m pytest -m benchmark -p no:randomly -s tests/benchmarks
+
+lint: $(READY)  ## ruff, mypy --strict, import-linter
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-logo
+
+format: $(READY)  ## Let ruff format and fix
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+wheel: jar  ## Build the wheel, with the jar in it, into dist/
+	@$(BIN)/python -m build --wheel --no-isolation
+
+lock: $(READY)  ## Pin today's versions in constraints.txt
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --all-extras --no-header \
+	  --no-annotate --no-emit-index-url --upgrade-package assignor-bridge -o constraints.txt pyproject.toml
+
+clean:  ## Remove what was built and installed
+	@rm -rf $(VENV) build dist assignor_bridge/jars .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,73 @@
+"""Find the built jar and offer it to Spark as a Maven package from a local folder.
+
+A package, because Spark ships packages to executors in every deploy mode, whereas a builder that
+sets both `spark.jars` and `spark.jars.packages` loses the latter on the executors.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from assignor_bridge import ivy
+
+GROUP = "io.assignorbridge"
+ARTIFACT = "assignor-bridge"
+JARS_FOLDER = Path(__file__).parent / "jars"
+
+_POM = """<?xml version="1.0" encoding="UTF-8"?>
+<project><modelVersion>4.0.0</modelVersion>
+<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>
+</project>
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Packages:
+    """What Spark must be given: coordinates, and the repository that holds ours."""
+
+    coordinates: tuple[str, ...]
+    repository: str
+
+
+def connector_coordinate() -> str:
+    """Coordinate of Spark's Kafka connector that fits the installed pyspark.
+
+    Spark 4.0's connector is taken at 4.0.0 whatever the patch version (it is unchanged since);
+    later lines take the connector of the same version.
+    """
+    version = importlib.metadata.version("pyspark")
+    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{'4.0.0' if version.startswith('4.0.') else version}"
+
+
+def built_jar() -> Path:
+    """Path of the jar that `make jar` built or the wheel carries."""
+    jars = sorted(JARS_FOLDER.glob(f"{ARTIFACT}-*.jar"), key=lambda path: path.stat().st_mtime)
+    if not jars:
+        raise ivy.JarError(
+            f"the jar is not built: no {ARTIFACT}-*.jar in {JARS_FOLDER}. In a checkout run `make jar`; "
+            "an installed wheel carries it."
+        )
+    return jars[-1]
+
+
+def packages() -> Packages:
+    """The packages of the bridge, with our jar laid out as a Maven repository in the user's cache."""
+    jar = built_jar()
+    version = jar.stem.removeprefix(f"{ARTIFACT}-")
+    repository = ivy.cache_folder() / "maven"
+    folder = repository.joinpath(*GROUP.split("."), ARTIFACT, version)
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / f"{ARTIFACT}-{version}.jar"
+    if not target.exists() or target.stat().st_size != jar.stat().st_size:
+        scratch = target.with_suffix(".tmp")
+        shutil.copyfile(jar, scratch)
+        scratch.replace(target)
+    target.with_suffix(".pom").write_text(
+        _POM.format(group=GROUP, artifact=ARTIFACT, version=version), encoding="utf-8"
+    )
+    return Packages(
+        (connector_coordinate(), f"{GROUP}:{ARTIFACT}:{version}"), repository.resolve().as_uri()
+    )

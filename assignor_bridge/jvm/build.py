@@ -1,0 +1,76 @@
+"""Build the jar that runs inside Spark: `python -m assignor_bridge.jvm.build`, or `make jar`.
+
+`javac --release 17` against the installed pyspark's jars and Spark's Kafka connector; no build tool
+to install. The version ends with a hash of the sources, so that Ivy, which caches by version, never
+serves a stale jar. The zip's time stamps are fixed: same sources, same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from assignor_bridge import ivy
+from assignor_bridge.jars import JARS_FOLDER, connector_coordinate
+
+SOURCES = Path(__file__).parent / "src"
+RESOURCES = Path(__file__).parent / "resources"
+VERSION = "0.1.0"
+
+
+def source_version() -> str:
+    """The version that the sources as they are now would be built as."""
+    digest = hashlib.sha256()
+    for path in _inputs():
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return f"{VERSION}-{digest.hexdigest()[:10]}"
+
+
+def build() -> Path:
+    """Compile, pack and return the jar's path; a jar of the same sources is kept as it is."""
+    jar = JARS_FOLDER / f"assignor-bridge-{source_version()}.jar"
+    if jar.exists():
+        return jar
+    class_path = [str(ivy.pyspark_home() / "jars" / "*")]
+    class_path += [str(path) for path in ivy.fetch(connector_coordinate())]
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [
+            ivy.java_tool("javac"), "--release", "17", "-Xlint:all,-processing,-classfile,-serial,-path",
+            "-Werror", "-encoding", "UTF-8", "-cp", ":".join(class_path), "-d", scratch,
+            *(str(path) for path in sorted(SOURCES.rglob("*.java"))),
+        ]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise ivy.JarError(f"javac failed:\n{done.stderr}{done.stdout}")
+        _pack(Path(scratch), jar)
+    for stale in JARS_FOLDER.glob("assignor-bridge-*.jar"):
+        if stale != jar:
+            stale.unlink(missing_ok=True)
+    return jar
+
+
+def _inputs() -> list[Path]:
+    return sorted([*SOURCES.rglob("*.java"), *(p for p in RESOURCES.rglob("*") if p.is_file())])
+
+
+def _pack(classes: Path, jar: Path) -> None:
+    jar.parent.mkdir(parents=True, exist_ok=True)
+    scratch = jar.with_suffix(".tmp")
+    with zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED) as archive:
+        for root in (classes, RESOURCES):
+            for path in sorted(p for p in root.rglob("*") if p.is_file()):
+                entry = zipfile.ZipInfo(path.relative_to(root).as_posix(), (2020, 1, 1, 0, 0, 0))
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                archive.writestr(entry, path.read_bytes())
+    scratch.replace(jar)
+
+
+if __name__ == "__main__":
+    try:
+        print(build())
+    except ivy.JarError as error:
+        sys.exit(str(error))

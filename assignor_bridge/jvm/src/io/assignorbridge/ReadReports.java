@@ -1,0 +1,55 @@
+package io.assignorbridge;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.util.AccumulatorV2;
+
+/**
+ * Carries the read reports of successful tasks from the executors to the driver. Spark adds the
+ * values of failed and speculative losers' tasks to nothing, so each range is reported once.
+ */
+final class ReadReports extends AccumulatorV2<ReadReport, List<ReadReport>> {
+  private final ArrayList<ReadReport> reports = new ArrayList<>();
+
+  @Override
+  public synchronized boolean isZero() {
+    return reports.isEmpty();
+  }
+
+  @Override
+  public synchronized AccumulatorV2<ReadReport, List<ReadReport>> copy() {
+    ReadReports other = new ReadReports();
+    other.reports.addAll(reports);
+    return other;
+  }
+
+  @Override
+  public synchronized void reset() {
+    reports.clear();
+  }
+
+  @Override
+  public synchronized void add(ReadReport report) {
+    reports.add(report);
+  }
+
+  @Override
+  public void merge(AccumulatorV2<ReadReport, List<ReadReport>> other) {
+    List<ReadReport> theirs = other.value();
+    synchronized (this) {
+      reports.addAll(theirs);
+    }
+  }
+
+  @Override
+  public synchronized List<ReadReport> value() {
+    return List.copyOf(reports);
+  }
+
+  /** Hands over what has come so far and forgets it. */
+  synchronized List<ReadReport> drain() {
+    List<ReadReport> all = List.copyOf(reports);
+    reports.clear();
+    return all;
+  }
+}

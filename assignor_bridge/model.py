@@ -1,0 +1,131 @@
+"""The nouns that every layer shares: executors, offset ranges, tasks and plans as plain data.
+
+Everything here is a frozen value with units in its names; nothing knows Spark, Kafka clients or IO.
+Offset ranges are half open, as in Spark: `start` is read, `end` is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """One partition of one Kafka topic; sorts by topic, then by number."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """The offsets of one partition from `start` (read) to `end` (not read).
+
+    `size` counts offsets, not records: compaction and transaction markers leave gaps.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def tp(self) -> TopicPartition:
+        """The partition that the range lies in."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def size(self) -> int:
+        """Number of offsets, an upper bound of the number of records."""
+        return self.end - self.start
+
+    def split(self, parts: int) -> tuple[OffsetRange, ...]:
+        """Cut into at most `parts` touching ranges whose sizes differ by at most one."""
+        cuts = [self.start + self.size * i // parts for i in range(parts + 1)]
+        return tuple(
+            OffsetRange(self.topic, self.partition, a, b)
+            for a, b in zip(cuts, cuts[1:], strict=False)
+            if a < b
+        )
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}[{self.start},{self.end})"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Executor:
+    """A process that can run `slots` tasks at once (cores divided by `spark.task.cpus`)."""
+
+    id: str
+    host: str
+    slots: int = 1
+    rack: str | None = None
+    priority: int | None = None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Observation:
+    """What reading one range cost: reported by the readers, the planner's source of weights."""
+
+    topic: str
+    partition: int
+    executor: str
+    records: int
+    bytes: int
+    seconds: float
+    #: Offsets that the range covered, None when the reader did not say (then records stand in).
+    offsets: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that is known when a micro-batch is planned: the planner's whole input.
+
+    No executors (local mode, or none registered yet) means one anonymous executor with
+    `parallelism` slots, whose tasks carry no location.
+    """
+
+    executors: tuple[Executor, ...]
+    ranges: tuple[OffsetRange, ...]
+    options: Mapping[str, str] = field(default_factory=dict)
+    observed: tuple[Observation, ...] = ()
+    state: str | None = None
+    parallelism: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """The ranges that one Spark task reads, in this order, and where it should run."""
+
+    #: Executor id; None leaves the choice to Spark's scheduler.
+    executor: str | None
+    #: Number of the slot on that executor, from 0: names the consumer that stays warm.
+    slot: int
+    ranges: tuple[OffsetRange, ...]
+    #: Further executors where the ranges are warm, in order of preference.
+    standbys: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Number of offsets over all ranges."""
+        return sum(r.size for r in self.ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Who reads what in one micro-batch, the state to hand back next time, and why."""
+
+    assignor: str
+    tasks: tuple[Task, ...]
+    state: str | None
+    #: JSON values by metric name (camelCase, without the `assignor.` prefix).
+    metrics: Mapping[str, str | int | float]
+    #: One line a fact, for people: bound, imbalance, moves, splits, fallbacks.
+    reasons: tuple[str, ...] = ()

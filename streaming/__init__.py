@@ -1,0 +1,1 @@
+"""What a user runs: the command line, the embedded broker, the demo, reports and pipelines."""
