@@ -96,7 +96,8 @@ def _retrieve(
     command = [
         java_tool("java"), "-cp", str(ivy), "org.apache.ivy.Main",
         "-cache", str(cache_folder() / "ivy"), "-dependency", group, artifact, version,
-        "-confs", "default", "-retrieve", f"{scratch}/jars/[artifact]-[revision](-[classifier]).[ext]",
+        "-confs", "default",
+        "-retrieve", f"{scratch}/jars/[artifact]-[revision](-[classifier]).[ext]",
     ]  # fmt: skip
     tail: list[str] = []
     with subprocess.Popen(
@@ -109,6 +110,6 @@ def _retrieve(
                 on_line(line.rstrip())
     if process.returncode != 0 or not any((scratch / "jars").glob("*.jar")):
         raise JarError(
-            f"{group}:{artifact}:{version} could not be fetched (is a Maven repository reachable?): "
+            f"{group}:{artifact}:{version} could not be fetched, is a Maven repository reachable? "
             + " | ".join(tail)
         )

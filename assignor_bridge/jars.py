@@ -39,7 +39,9 @@ def connector_coordinate() -> str:
     later lines take the connector of the same version.
     """
     version = importlib.metadata.version("pyspark")
-    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{'4.0.0' if version.startswith('4.0.') else version}"
+    if version.startswith("4.0."):
+        version = "4.0.0"
+    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"
 
 
 def built_jar() -> Path:
@@ -47,14 +49,14 @@ def built_jar() -> Path:
     jars = sorted(JARS_FOLDER.glob(f"{ARTIFACT}-*.jar"), key=lambda path: path.stat().st_mtime)
     if not jars:
         raise ivy.JarError(
-            f"the jar is not built: no {ARTIFACT}-*.jar in {JARS_FOLDER}. In a checkout run `make jar`; "
-            "an installed wheel carries it."
+            f"the jar is not built: no {ARTIFACT}-*.jar in {JARS_FOLDER}. "
+            "In a checkout run `make jar`; an installed wheel carries it"
         )
     return jars[-1]
 
 
 def packages() -> Packages:
-    """The packages of the bridge, with our jar laid out as a Maven repository in the user's cache."""
+    """Lay our jar out as a Maven repository in the user's cache and name the packages."""
     jar = built_jar()
     version = jar.stem.removeprefix(f"{ARTIFACT}-")
     repository = ivy.cache_folder() / "maven"

@@ -7,6 +7,7 @@ Offset ranges are half open, as in Spark: `start` is read, `end` is not.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -50,9 +51,7 @@ class OffsetRange:
         """Cut into at most `parts` touching ranges whose sizes differ by at most one."""
         cuts = [self.start + self.size * i // parts for i in range(parts + 1)]
         return tuple(
-            OffsetRange(self.topic, self.partition, a, b)
-            for a, b in zip(cuts, cuts[1:], strict=False)
-            if a < b
+            OffsetRange(self.topic, self.partition, a, b) for a, b in pairwise(cuts) if a < b
         )
 
     def __str__(self) -> str:

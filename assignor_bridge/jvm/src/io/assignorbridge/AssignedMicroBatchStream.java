@@ -1,0 +1,71 @@
+package io.assignorbridge;
+
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Optional;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.kafka010.KafkaMicroBatchStream;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Reads the ranges that the planner chose instead of Spark's own mapping. Offsets, limits, data-loss
+ * checks, AvailableNow and source metrics are inherited.
+ */
+final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
+  private final BatchPlanner planner;
+
+  static MicroBatchStream over(MicroBatchStream stream, CaseInsensitiveStringMap options) {
+    SparkSession session = SparkSession.active();
+    AssignorOptions ours =
+        AssignorOptions.of(options, CollectionConverters.asJava(session.conf().getAll()));
+    BatchPlanner planner = new BatchPlanner(session.sparkContext(), ours);
+    try {
+      planner.start();
+    } catch (RuntimeException e) {
+      stream.stop(); // Spark stops only streams that were handed to it
+      throw e;
+    }
+    return new AssignedMicroBatchStream(BaseStream.of(stream), options, planner);
+  }
+
+  private AssignedMicroBatchStream(
+      BaseStream base, CaseInsensitiveStringMap options, BatchPlanner planner) {
+    super(
+        base.offsetReader(),
+        base.executorKafkaParams(),
+        options,
+        base.metadataPath(),
+        base.startingOffsets(),
+        base.failOnDataLoss());
+    this.planner = planner;
+  }
+
+  @Override
+  public InputPartition[] planInputPartitions(Offset start, Offset end) {
+    InputPartition[] ranges = super.planInputPartitions(start, end); // Spark's checks come first
+    return ranges.length == 0 ? ranges : planner.assign(start, end, ranges);
+  }
+
+  @Override
+  public PartitionReaderFactory createReaderFactory() {
+    return planner.readerFactory(super.createReaderFactory());
+  }
+
+  @Override
+  public Map<String, String> metrics(Optional<Offset> latestConsumedOffset) {
+    Map<String, String> all = new HashMap<>(super.metrics(latestConsumedOffset));
+    all.putAll(planner.metrics());
+    return all;
+  }
+
+  @Override
+  public void stop() {
+    planner.close();
+    super.stop();
+  }
+}

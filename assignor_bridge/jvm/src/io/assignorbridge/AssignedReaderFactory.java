@@ -1,0 +1,31 @@
+package io.assignorbridge;
+
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+
+/** Makes the reader of a planned task; partitions that are not ours go to Spark's factory. */
+final class AssignedReaderFactory implements PartitionReaderFactory {
+  private static final long serialVersionUID = 1L;
+
+  private final PartitionReaderFactory base;
+  private final boolean shared;
+
+  @SuppressWarnings("serial") // accumulators are serializable
+  private final ReadReports reports;
+
+  AssignedReaderFactory(PartitionReaderFactory base, boolean shared, ReadReports reports) {
+    this.base = base;
+    this.shared = shared;
+    this.reports = reports;
+  }
+
+  @Override
+  public PartitionReader<InternalRow> createReader(InputPartition partition) {
+    if (!(partition instanceof AssignedInputPartition task)) {
+      return base.createReader(partition);
+    }
+    return new ChainedReader(task, base, reports::add);
+  }
+}

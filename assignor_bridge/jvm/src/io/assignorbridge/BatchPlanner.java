@@ -1,0 +1,250 @@
+package io.assignorbridge;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.UUID;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.spark.SparkContext;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
+import org.apache.spark.sql.kafka010.KafkaOffsetRange;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import scala.Option;
+
+/**
+ * Turns the ranges of one micro-batch into the planner's tasks, once per (start, end). It decides
+ * nothing: it asks the Python process, has the answer verified, and when there is no good answer
+ * hands Spark its own mapping back (or fails the query, under `assignor.onError=fail`).
+ */
+final class BatchPlanner implements AutoCloseable {
+  private static final Logger LOG = LoggerFactory.getLogger(BatchPlanner.class);
+  private static final long START_TIMEOUT_MS = 60_000;
+  private static final int LONGEST_PAUSE_BATCHES = 64;
+
+  private record Batch(Offset start, Offset end) {}
+
+  private final SparkContext context;
+  private final AssignorOptions options;
+  private final String stream = UUID.randomUUID().toString();
+  private final PlanFigures figures = new PlanFigures();
+  private final ReadReports reports = new ReadReports();
+
+  private PlannerProcess process;
+  private Batch lastBatch;
+  private InputPartition[] lastTasks;
+  private String state;
+  private long plans;
+  private int failuresInARow;
+  private int pausedBatches;
+
+  BatchPlanner(SparkContext context, AssignorOptions options) {
+    this.context = context;
+    this.options = options;
+    context.register(reports);
+  }
+
+  /** Starts the process and has the options checked, so that a wrong one fails the query at once. */
+  void start() {
+    try {
+      PlanJson.answer(running().ask(PlanJson.validation(options.values()), START_TIMEOUT_MS));
+    } catch (PlannerException e) {
+      stopProcess();
+      if (e.misuse) {
+        throw new IllegalArgumentException(e.getMessage(), e);
+      }
+      orFail(e);
+    } catch (InterruptedException e) {
+      throw interrupted(e);
+    }
+  }
+
+  /** The tasks of a micro-batch; the same array when Spark asks again for the same one. */
+  synchronized InputPartition[] assign(Offset start, Offset end, InputPartition[] ranges) {
+    Batch batch = new Batch(start, end);
+    if (!batch.equals(lastBatch)) {
+      lastTasks = planOrFallBack(ranges);
+      lastBatch = batch;
+    }
+    return lastTasks;
+  }
+
+  PartitionReaderFactory readerFactory(PartitionReaderFactory base) {
+    return new AssignedReaderFactory(base, options.sharesReader(), reports);
+  }
+
+  synchronized Map<String, String> metrics() {
+    figures.read(reports.drain());
+    return figures.metrics();
+  }
+
+  @Override
+  public synchronized void close() {
+    stopProcess();
+  }
+
+  private InputPartition[] planOrFallBack(InputPartition[] ranges) {
+    if (pausedBatches > 0) {
+      pausedBatches--;
+      figures.fellBack("paused after " + failuresInARow + " failures in a row", ranges.length);
+      return ranges;
+    }
+    try {
+      InputPartition[] tasks = plan(ranges);
+      failuresInARow = 0;
+      return tasks;
+    } catch (PlannerException e) {
+      stopProcess(); // a new one starts with the next batch
+      orFail(e);
+      figures.fellBack(e.getMessage(), ranges.length);
+      return ranges;
+    } catch (InterruptedException e) {
+      throw interrupted(e);
+    }
+  }
+
+  private InputPartition[] plan(InputPartition[] partitions)
+      throws PlannerException, InterruptedException {
+    long startedNanos = System.nanoTime();
+    figures.read(reports.drain());
+    Map<TopicPartition, KafkaBatchInputPartition> templates = new HashMap<>();
+    List<Tiling.Range> owed = new ArrayList<>(partitions.length);
+    for (InputPartition partition : partitions) {
+      KafkaBatchInputPartition p = (KafkaBatchInputPartition) partition;
+      KafkaOffsetRange r = p.offsetRange();
+      templates.put(r.topicPartition(), p);
+      owed.add(new Tiling.Range(r.topic(), r.partition(), r.fromOffset(), r.untilOffset()));
+    }
+    List<ExecutorList.Slots> executors = ExecutorList.of(context);
+    String request =
+        PlanJson.snapshot(
+            executors,
+            Math.max(1, context.defaultParallelism()),
+            owed,
+            options.values(),
+            figures.takeObserved(),
+            state);
+    PlanJson.Plan plan = PlanJson.plan(running().ask(request, options.planTimeoutMs()));
+    List<Tiling.Range> planned = new ArrayList<>(owed.size());
+    plan.tasks().forEach(task -> planned.addAll(task.ranges()));
+    Tiling.verify(owed, planned);
+    InputPartition[] tasks = inputPartitions(plan.tasks(), templates, executors);
+    state = plan.state();
+    plans++;
+    figures.planned(plan, plans, (System.nanoTime() - startedNanos) / 1_000_000, executors.size());
+    LOG.info("{} tasks by assignor '{}': {}", tasks.length, plan.assignor(), plan.metrics());
+    plan.reasons().forEach(reason -> LOG.debug("{}", reason));
+    return tasks;
+  }
+
+  private InputPartition[] inputPartitions(
+      List<PlanJson.Task> tasks,
+      Map<TopicPartition, KafkaBatchInputPartition> templates,
+      List<ExecutorList.Slots> executors)
+      throws PlannerException {
+    Map<String, String> locations = new HashMap<>();
+    executors.forEach(e -> locations.put(e.id(), e.location()));
+    InputPartition[] made = new InputPartition[tasks.size()];
+    for (int i = 0; i < made.length; i++) {
+      PlanJson.Task task = tasks.get(i);
+      if (task.ranges().isEmpty()) {
+        throw new PlannerException("the plan holds a task without ranges (number " + i + ")");
+      }
+      List<String> preferred = new ArrayList<>();
+      if (task.executor() != null) {
+        preferred.add(known(locations, task.executor()));
+      }
+      for (String standby : task.standbys()) {
+        preferred.add(known(locations, standby));
+      }
+      KafkaBatchInputPartition[] ranges =
+          task.ranges().stream()
+              .map(range -> part(templates, range))
+              .toArray(KafkaBatchInputPartition[]::new);
+      made[i] =
+          new AssignedInputPartition(
+              stream,
+              plans + 1,
+              i,
+              task.executor(),
+              task.slot(),
+              ranges,
+              preferred.toArray(new String[0]));
+    }
+    return made;
+  }
+
+  private static String known(Map<String, String> locations, String executor)
+      throws PlannerException {
+    String location = locations.get(executor);
+    if (location == null) {
+      throw new PlannerException(
+          "the plan names executor '" + executor + "', there are: " + locations.keySet());
+    }
+    return location;
+  }
+
+  /** Spark's own partition, cut to the planned range: its Kafka parameters and checks come along. */
+  private static KafkaBatchInputPartition part(
+      Map<TopicPartition, KafkaBatchInputPartition> templates, Tiling.Range range) {
+    TopicPartition tp = new TopicPartition(range.topic(), range.partition());
+    KafkaBatchInputPartition template = templates.get(tp);
+    return template.copy(
+        new KafkaOffsetRange(
+            template.offsetRange().topicPartition(), range.start(), range.end(), Option.empty()),
+        template.executorKafkaParams(),
+        template.pollTimeoutMs(),
+        template.failOnDataLoss(),
+        template.includeHeaders());
+  }
+
+  private PlannerProcess running() throws PlannerException {
+    if (process != null && !process.isAlive()) {
+      stopProcess();
+    }
+    if (process == null) {
+      process = new PlannerProcess(options.python());
+    }
+    return process;
+  }
+
+  private void stopProcess() {
+    if (process != null) {
+      process.close();
+      process = null;
+    }
+  }
+
+  /** Fails the query if the user wants that; else says once what happened and goes on. */
+  private void orFail(PlannerException e) {
+    String who = "query " + context.getLocalProperty("sql.streaming.queryId");
+    if (options.failsOnError()) {
+      throw new IllegalStateException(
+          "assignor-bridge could not plan a micro-batch of " + who + ": " + e.getMessage(), e);
+    }
+    failuresInARow++;
+    pausedBatches = Math.min(LONGEST_PAUSE_BATCHES, 1 << Math.min(20, failuresInARow - 1)) - 1;
+    if (figures.isNews(e.getMessage())) {
+      LOG.warn(
+          "assignor-bridge could not plan a micro-batch of {}, Spark's own mapping is used instead"
+              + " (assignor.onError=fail would stop the query): {}",
+          who,
+          e.getMessage());
+    }
+  }
+
+  /** Spark takes an InterruptedException as the query's end; wrapped, it would be a failure. */
+  private RuntimeException interrupted(InterruptedException e) {
+    stopProcess();
+    return BatchPlanner.<RuntimeException>sneaky(e);
+  }
+
+  @SuppressWarnings("unchecked") // the cast is the point: the exception leaves as it is
+  private static <E extends Throwable> E sneaky(Throwable e) throws E {
+    throw (E) e;
+  }
+}

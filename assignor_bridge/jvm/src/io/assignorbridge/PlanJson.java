@@ -1,0 +1,203 @@
+package io.assignorbridge;
+
+import com.fasterxml.jackson.core.JsonFactory;
+import com.fasterxml.jackson.core.JsonGenerator;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
+import java.io.StringWriter;
+import java.io.UncheckedIOException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+
+/** The planner's JSON lines: requests out, answers in. The contract is written down in DESIGN. */
+final class PlanJson {
+  private static final JsonFactory FACTORY = new JsonFactory();
+  private static final ObjectMapper MAPPER = new ObjectMapper(FACTORY);
+
+  /** One task of an answer. */
+  record Task(String executor, int slot, List<Tiling.Range> ranges, List<String> standbys) {}
+
+  /** One answer: the tasks, the state to hand back, figures for the progress, and why. */
+  record Plan(
+      String assignor,
+      List<Task> tasks,
+      String state,
+      Map<String, String> metrics,
+      List<String> reasons) {}
+
+  private PlanJson() {}
+
+  static String validation(Map<String, String> options) {
+    return written(
+        json -> {
+          json.writeStartObject();
+          json.writeObjectFieldStart("validate");
+          writeOptions(json, options);
+          json.writeEndObject();
+          json.writeEndObject();
+        });
+  }
+
+  static String snapshot(
+      List<ExecutorList.Slots> executors,
+      int parallelism,
+      List<Tiling.Range> ranges,
+      Map<String, String> options,
+      List<ReadReport> observed,
+      String state) {
+    return written(
+        json -> {
+          json.writeStartObject();
+          json.writeNumberField("parallelism", parallelism);
+          json.writeArrayFieldStart("executors");
+          for (ExecutorList.Slots e : executors) {
+            json.writeStartObject();
+            json.writeStringField("id", e.id());
+            json.writeStringField("host", e.host());
+            json.writeNumberField("slots", e.slots());
+            json.writeEndObject();
+          }
+          json.writeEndArray();
+          json.writeArrayFieldStart("ranges");
+          for (Tiling.Range range : ranges) {
+            json.writeStartObject();
+            json.writeStringField("topic", range.topic());
+            json.writeNumberField("partition", range.partition());
+            json.writeNumberField("start", range.start());
+            json.writeNumberField("end", range.end());
+            json.writeEndObject();
+          }
+          json.writeEndArray();
+          writeOptions(json, options);
+          json.writeArrayFieldStart("observed");
+          for (ReadReport report : observed) {
+            writeObservation(json, report);
+          }
+          json.writeEndArray();
+          json.writeStringField("state", state);
+          json.writeEndObject();
+        });
+  }
+
+  /** Reads an answer to a snapshot; an error in it becomes an exception with its whole story. */
+  static Plan plan(String line) throws PlannerException {
+    JsonNode answer = answer(line);
+    List<Task> tasks = new ArrayList<>();
+    for (JsonNode task : required(answer, "tasks")) {
+      List<Tiling.Range> ranges = new ArrayList<>();
+      for (JsonNode range : required(task, "ranges")) {
+        ranges.add(
+            new Tiling.Range(
+                required(range, "topic").textValue(),
+                integer(range, "partition").intValue(),
+                integer(range, "start").longValue(),
+                integer(range, "end").longValue()));
+      }
+      tasks.add(
+          new Task(
+              task.path("executor").textValue(),
+              integer(task, "slot").intValue(),
+              ranges,
+              texts(task.path("standbys"))));
+    }
+    Map<String, String> metrics = new TreeMap<>();
+    answer
+        .path("metrics")
+        .fields()
+        .forEachRemaining(field -> metrics.put(field.getKey(), field.getValue().asText()));
+    return new Plan(
+        answer.path("assignor").asText(),
+        tasks,
+        answer.path("state").textValue(),
+        metrics,
+        texts(answer.path("reasons")));
+  }
+
+  /** Reads an answer and raises the error that it may hold. */
+  static JsonNode answer(String line) throws PlannerException {
+    JsonNode answer;
+    try {
+      answer = MAPPER.readTree(line);
+    } catch (IOException e) {
+      throw new PlannerException("the planner's answer is not JSON: " + shortened(line), e);
+    }
+    if (answer == null || !answer.isObject()) {
+      throw new PlannerException("the planner's answer is not a JSON object: " + shortened(line));
+    }
+    if (answer.has("error")) {
+      String traceback = answer.path("traceback").asText("");
+      throw new PlannerException(
+          answer.path("error").asText() + (traceback.isEmpty() ? "" : "\n" + traceback),
+          answer.path("misuse").asBoolean(false),
+          null);
+    }
+    return answer;
+  }
+
+  private static JsonNode required(JsonNode node, String field) throws PlannerException {
+    JsonNode value = node.get(field);
+    if (value == null || value.isNull()) {
+      throw new PlannerException(
+          "the planner's answer lacks '" + field + "': " + shortened(node.toString()));
+    }
+    return value;
+  }
+
+  private static JsonNode integer(JsonNode node, String field) throws PlannerException {
+    JsonNode value = required(node, field);
+    if (!value.isIntegralNumber() || !value.canConvertToLong()) {
+      throw new PlannerException(
+          "'" + field + "' of the planner's answer is no whole number: " + shortened(node.toString()));
+    }
+    return value;
+  }
+
+  private static List<String> texts(JsonNode array) {
+    List<String> texts = new ArrayList<>();
+    array.forEach(item -> texts.add(item.asText()));
+    return texts;
+  }
+
+  private static String shortened(String text) {
+    return text.length() <= 200 ? text : text.substring(0, 200) + "…";
+  }
+
+  private static void writeOptions(JsonGenerator json, Map<String, String> options)
+      throws IOException {
+    json.writeObjectFieldStart("options");
+    for (Map.Entry<String, String> option : options.entrySet()) {
+      json.writeStringField(option.getKey(), option.getValue());
+    }
+    json.writeEndObject();
+  }
+
+  private static void writeObservation(JsonGenerator json, ReadReport report) throws IOException {
+    json.writeStartObject();
+    json.writeStringField("topic", report.topic());
+    json.writeNumberField("partition", report.partition());
+    json.writeStringField("executor", report.executor());
+    json.writeNumberField("records", report.records());
+    json.writeNumberField("bytes", report.bytes());
+    json.writeNumberField("seconds", report.nanos() / 1e9);
+    json.writeNumberField("offsets", report.offsets());
+    json.writeEndObject();
+  }
+
+  /** Something that writes JSON. */
+  private interface Body {
+    void write(JsonGenerator json) throws IOException;
+  }
+
+  private static String written(Body body) {
+    StringWriter out = new StringWriter();
+    try (JsonGenerator json = FACTORY.createGenerator(out)) {
+      body.write(json);
+    } catch (IOException e) {
+      throw new UncheckedIOException(e); // a StringWriter does not fail
+    }
+    return out.toString();
+  }
+}

@@ -1,0 +1,111 @@
+"""`configure_spark`: put the bridge into a `SparkSession.builder`, beside what the user put there.
+
+Spark fetches packages when its JVM starts, so this must happen before the first session. Under
+`spark-submit` the JVM is there already: the flags that `assignor jars` prints do it then.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assignor_bridge.errors import OptionError
+from assignor_bridge.jars import packages
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PACKAGES = "spark.jars.packages"
+_REPOSITORIES = "spark.jars.repositories"
+_PYTHON = "spark.assignor.python"
+_ENTRY_POINT = "io.assignorbridge.AssignorExtensions"
+
+
+def configure_spark(builder: SparkSession.Builder) -> SparkSession.Builder:
+    """Add the bridge's jar, Spark's Kafka connector and the planner's interpreter to a builder.
+
+    The user's own packages, repositories and extensions stay (those of `spark-defaults.conf` too).
+    Call it after other helpers that set packages, such as `configure_spark_with_delta_pip`, which
+    replace what is there. The bridge does nothing until a stream or the session names an assignor.
+
+    Parameters
+    ----------
+    builder
+        A `SparkSession.builder` on which `getOrCreate` was not called yet.
+
+    Returns
+    -------
+    SparkSession.Builder
+        The same builder.
+
+    Raises
+    ------
+    OptionError
+        When `spark.jars` is set on the builder too (Spark would then lose all packages on the
+        executors), or when a JVM is running that does not have the bridge.
+    JarError
+        When the jar is not built.
+    """
+    chosen: dict[str, str] = getattr(builder, "_options", {})
+    builder = builder.config(_PYTHON, chosen.get(_PYTHON) or sys.executable)
+    if _jvm_is_running():
+        return builder
+    if chosen.get("spark.jars"):
+        raise OptionError(
+            "spark.jars is set on the builder: Spark would then lose the packages (the Kafka "
+            "connector, assignor-bridge) on its executors. Name those jars in spark.jars.packages, "
+            "or give them to spark-submit with --jars"
+        )
+    ours = packages()
+    coordinates = _listed(chosen.get(_PACKAGES) or _default(_PACKAGES))
+    # A user who named another version of the connector keeps it.
+    named = {_module(coordinate) for coordinate in coordinates}
+    coordinates += [c for c in ours.coordinates if _module(c) not in named]
+    repositories = _listed(chosen.get(_REPOSITORIES) or _default(_REPOSITORIES))
+    if ours.repository not in repositories:
+        repositories.append(ours.repository)
+    return builder.config(_PACKAGES, ",".join(coordinates)).config(
+        _REPOSITORIES, ",".join(repositories)
+    )
+
+
+def _jvm_is_running() -> bool:
+    """Whether this process has a JVM already; raises when it lacks the bridge."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit, with its own flags
+        return True
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return False
+    loader = gateway.jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    if loader.getResource(_ENTRY_POINT.replace(".", "/") + ".class") is None:
+        raise OptionError(
+            "Spark's JVM is running in this process without assignor-bridge: call configure_spark "
+            "before the first session of the process (a stopped session leaves its JVM running)"
+        )
+    return True
+
+
+def _listed(text: str | None) -> list[str]:
+    return [item.strip() for item in (text or "").split(",") if item.strip()]
+
+
+def _module(coordinate: str) -> str:
+    return coordinate.rpartition(":")[0]
+
+
+def _default(key: str) -> str | None:
+    """Value of a key in `spark-defaults.conf`, which a builder's value would replace."""
+    home = os.environ.get("SPARK_HOME")
+    folder = os.environ.get("SPARK_CONF_DIR") or (str(Path(home) / "conf") if home else None)
+    path = Path(folder, "spark-defaults.conf") if folder else None
+    if path is None or not path.is_file():
+        return None
+    for line in path.read_text(encoding="utf-8").splitlines():
+        name, _, value = line.strip().replace("=", " ", 1).partition(" ")
+        if name == key:
+            return value.strip()
+    return None
