@@ -1,0 +1,99 @@
+"""Members with the same subscription: even counts and the fewest moves, in a few array passes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from assignor_bridge.assignors.partitions import Catalog, Ids
+
+#: How free partitions meet members with room: one each in turn, or each member's share in a row.
+Fill = Literal["deal", "blocks"]
+
+
+def even(
+    catalog: Catalog, owner: NDArray[np.int32], ids: Ids, members: Ids, fill: Fill = "deal"
+) -> None:
+    """Divide `ids` evenly over `members`, in place, moving as few as possible.
+
+    Counts end as floor(P/N) or one more. A member keeps up to the floor, and the first P mod N of
+    those that own more keep one above it; who must give some up gives those of the highest
+    partition number. Since at most P mod N members stay above the floor, free partitions always
+    suffice to fill the others: nothing has to be taken a second time.
+
+    Parameters
+    ----------
+    catalog
+        Numbers of partitions.
+    owner
+        Index of the member whose claim counts for each partition, -1 for none; changed in place.
+    ids
+        The partitions to divide, in the order in which free ones are given.
+    members
+        Indices of the members that share them, in order.
+    fill
+        See `Fill`.
+    """
+    count = len(members)
+    floor, extra = divmod(len(ids), count)
+    slots = int(members.max()) + 1
+    holder = owner[ids]
+    held = np.bincount(holder[holder >= 0], minlength=slots)[members]
+    keep = np.minimum(held, floor)
+    keep[np.flatnonzero(held > floor)[:extra]] += 1
+    if (held > keep).any():
+        _give_up(catalog, owner, ids, members, keep, held > keep)
+        holder = owner[ids]
+    free = ids[holder < 0]
+    if not len(free):
+        return
+    room = np.maximum(floor - keep, 0)
+    extras = extra - int(np.count_nonzero(keep > floor))
+    if fill == "deal":
+        level = np.flatnonzero(keep == floor)  # then those that reach the floor, in that order
+        filled = np.flatnonzero(room)
+        more = np.concatenate((level, filled[np.argsort(room[filled], kind="stable")]))
+        owner[free] = members[np.concatenate((_in_turn(room), more[:extras]))]
+    else:
+        more = np.flatnonzero(keep <= floor)[:extras]
+        owner[free] = members[np.concatenate((np.repeat(np.arange(count), room), more))]
+
+
+def _in_turn(room: Ids) -> Ids:
+    """Places in the order in which they get one each, round by round, while they have room."""
+    most = int(room.max(initial=0))
+    if not most:
+        return np.empty(0, np.int64)
+    if int(room.min()) == most:
+        return np.tile(np.arange(len(room)), most)
+    who = np.repeat(np.arange(len(room)), room)
+    first = np.cumsum(room) - room
+    turn = np.arange(len(who)) - np.repeat(first, room)
+    if most < 1 << 16:
+        turn = turn.astype(np.uint16)  # radix sort
+    return np.asarray(who[np.argsort(turn, kind="stable")])
+
+
+def _give_up(  # noqa: PLR0917
+    catalog: Catalog,
+    owner: NDArray[np.int32],
+    ids: Ids,
+    members: Ids,
+    keep: Ids,
+    above: NDArray[np.bool_],
+) -> None:
+    limit = np.full(int(members.max()) + 2, -1, np.int64)  # the last cell stands for nobody
+    limit[members[above]] = keep[above]
+    theirs = ids[limit[owner[ids]] >= 0]
+    topic = catalog.topic_of[theirs]
+    number = theirs - catalog.starts[topic]
+    theirs = theirs[np.lexsort((topic, number, owner[theirs]))]
+    holder = owner[theirs]
+    first = np.flatnonzero(np.diff(holder, prepend=-1))
+    sizes = np.diff(np.append(first, len(theirs)))
+    place = np.arange(len(theirs)) - np.repeat(first, sizes)
+    owner[theirs[place >= limit[holder]]] = -1
