@@ -1,0 +1,225 @@
+"""A micro-batch laid out as arrays: what every step of the planner works on.
+
+Up to 100,000 partitions and tens of thousands of slots are planned per batch, so it is columns,
+not objects: one cell a range, sorted by topic, partition and start, adjacent ranges of a partition
+joined (Spark's own `minPartitions` cuts them) and empty ones dropped. Slots are numbered over all
+executors, executors by id. Offsets are int64 and never added up as such: near 2^63 only floats may.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from assignor_bridge.errors import OptionError
+from assignor_bridge.model import Executor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from assignor_bridge.model import Snapshot
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+    Flags = NDArray[np.bool_]
+
+#: Stands for the executor that local mode does not have; its tasks carry no location.
+ANONYMOUS = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """Columns of read reports, one cell a report."""
+
+    topic: Sequence[str]
+    partition: Ints
+    executor: Sequence[str]
+    records: Floats
+    bytes: Floats
+    seconds: Floats
+    #: Offsets that were covered; not a number where the reader did not say.
+    offsets: Floats
+
+    @classmethod
+    def none(cls) -> Observed:
+        """No reports."""
+        empty = np.empty(0)
+        return cls((), np.empty(0, np.int64), (), empty, empty, empty, empty)
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Ranges, executors and reports of one micro-batch."""
+
+    #: Topics with data, by name.
+    topics: tuple[str, ...]
+    #: Index in `topics`, partition number, first offset and end offset of each range.
+    topic: Ints
+    partition: Ints
+    start: Ints
+    end: Ints
+    #: By id; one named `ANONYMOUS` when Spark has none.
+    executors: tuple[Executor, ...]
+    options: Mapping[str, str]
+    observed: Observed
+
+    @property
+    def ranges(self) -> int:
+        """Number of ranges."""
+        return len(self.start)
+
+    @property
+    def anonymous(self) -> bool:
+        """Whether there are no executors, only slots."""
+        return self.executors[0].id == ANONYMOUS
+
+    @cached_property
+    def size(self) -> Ints:
+        """Offsets of each range."""
+        return self.end - self.start
+
+    @cached_property
+    def total(self) -> float:
+        """Offsets of all ranges."""
+        return float(self.size.sum(dtype=np.float64))
+
+    @cached_property
+    def slot_executor(self) -> Ints:
+        """Index of the executor of each slot."""
+        slots = np.fromiter((e.slots for e in self.executors), np.int64, len(self.executors))
+        return np.repeat(np.arange(len(slots)), slots)
+
+    @cached_property
+    def slot_number(self) -> Ints:
+        """Number of each slot on its executor, from 0."""
+        return np.arange(self.slots) - self.first_slot[self.slot_executor]
+
+    @cached_property
+    def first_slot(self) -> Ints:
+        """Number of the first slot of each executor."""
+        slots = np.fromiter((e.slots for e in self.executors), np.int64, len(self.executors))
+        return np.concatenate((np.zeros(1, np.int64), np.cumsum(slots)[:-1]))
+
+    @cached_property
+    def slots(self) -> int:
+        """Number of slots over all executors."""
+        return len(self.slot_executor)
+
+    def name(self, row: int) -> str:
+        """`topic-partition` of a range, for people."""
+        return f"{self.topics[int(self.topic[row])]}-{int(self.partition[row])}"
+
+
+def from_snapshot(snapshot: Snapshot) -> Batch:
+    """Lay a snapshot out as arrays; refuses one that contradicts itself with `OptionError`."""
+    reports = snapshot.observed
+    return lay_out(
+        [r.topic for r in snapshot.ranges],
+        int64([r.partition for r in snapshot.ranges]),
+        int64([r.start for r in snapshot.ranges]),
+        int64([r.end for r in snapshot.ranges]),
+        snapshot.executors,
+        snapshot.options,
+        Observed(
+            [o.topic for o in reports],
+            int64([o.partition for o in reports]),
+            [o.executor for o in reports],
+            np.array([o.records for o in reports], np.float64),
+            np.array([o.bytes for o in reports], np.float64),
+            np.array([o.seconds for o in reports], np.float64),
+            np.array([np.nan if o.offsets is None else o.offsets for o in reports], np.float64),
+        ),
+        snapshot.parallelism,
+    )
+
+
+def int64(values: Sequence[int]) -> Ints:
+    """Make an array; `OptionError` when one does not fit into 64 bits."""
+    try:
+        return np.array(values, np.int64)
+    except OverflowError:
+        worst = max(values, key=abs)
+        raise OptionError(
+            f"{worst} is no offset or partition: it needs more than 64 bits"
+        ) from None
+
+
+def lay_out(  # noqa: PLR0917
+    names: Sequence[str],
+    partition: Ints,
+    start: Ints,
+    end: Ints,
+    executors: Sequence[Executor],
+    options: Mapping[str, str],
+    observed: Observed,
+    parallelism: int,
+) -> Batch:
+    """Sort, join and check the columns of a snapshot.
+
+    Raises
+    ------
+    OptionError
+        For ranges that end before they start or overlap, and executors that repeat or lack slots.
+    """
+    topics = tuple(sorted(set(names)))
+    code = {topic: i for i, topic in enumerate(topics)}
+    topic = np.fromiter(map(code.__getitem__, names), np.int64, len(names))
+    wrong = np.flatnonzero((start < 0) | (end < start) | (partition < 0))
+    if len(wrong):
+        i = int(wrong[0])
+        raise OptionError(
+            f"range {names[i]}-{partition[i]}[{start[i]},{end[i]}) is impossible: "
+            "a partition from 0 and 0 <= start <= end are expected"
+        )
+    order = np.lexsort((end, start, partition, topic))
+    order = order[(end > start)[order]]
+    topic, partition, start, end = topic[order], partition[order], start[order], end[order]
+    topic, partition, start, end = _joined(topics, topic, partition, start, end)
+    return Batch(
+        topics, topic, partition, start, end, _members(executors, parallelism), options, observed
+    )
+
+
+def _joined(
+    topics: tuple[str, ...], topic: Ints, partition: Ints, start: Ints, end: Ints
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """One range where several of a partition touch."""
+    if len(start) < 2:
+        return topic, partition, start, end
+    same = (topic[1:] == topic[:-1]) & (partition[1:] == partition[:-1])
+    overlap = np.flatnonzero(same & (start[1:] < end[:-1]))
+    if len(overlap):
+        i = int(overlap[0])
+        raise OptionError(
+            f"ranges of {topics[topic[i]]}-{partition[i]} overlap: [{start[i]},{end[i]}) and "
+            f"[{start[i + 1]},{end[i + 1]}); each offset must be asked for once"
+        )
+    touch = same & (start[1:] == end[:-1])
+    if not touch.any():
+        return topic, partition, start, end
+    first = np.concatenate(([True], ~touch))
+    last = np.concatenate((~touch, [True]))
+    return topic[first], partition[first], start[first], end[last]
+
+
+def _members(executors: Sequence[Executor], parallelism: int) -> tuple[Executor, ...]:
+    if not executors:
+        if parallelism < 1:
+            raise OptionError(f"parallelism is {parallelism}: at least 1 slot is needed")
+        return (Executor(ANONYMOUS, ANONYMOUS, parallelism),)
+    members = tuple(sorted(executors, key=lambda e: e.id))
+    if len({e.id for e in members}) < len(members):
+        twice = next(a.id for a, b in itertools.pairwise(members) if a.id == b.id)
+        raise OptionError(f"executor {twice!r} is listed twice: ids must differ")
+    for member in members:
+        if member.slots < 1:
+            raise OptionError(f"executor {member.id!r} has {member.slots} slots: 1 is the least")
+        if member.id == ANONYMOUS:
+            raise OptionError("an executor has an empty id: a name is expected")
+    return members

@@ -1,0 +1,65 @@
+"""The planner process, `python -m assignor_bridge.worker`: the Java layer starts one a stream.
+
+One JSON request a line on stdin, one JSON answer a line on stdout, nothing else on stdout (what a
+user's assignor prints goes to stderr); it ends when stdin does. It survives errors: each becomes
+an answer. Requests are snapshots, or `{"validate": {options}}` at the start of a query.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+from assignor_bridge.options import effective, parse_options
+from assignor_bridge.planner.plan import check_names, plan_batch
+from assignor_bridge.wire import answer, dump, failure, parse_request, read_batch
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+
+def handle(line: bytes) -> bytes:
+    """Answer one request: a plan, the effective options, or an error."""
+    try:
+        return dump(_reply(parse_request(line)))
+    except Exception as error:  # noqa: BLE001  (whatever happens is an answer)
+        return dump(failure(error))
+
+
+def _reply(request: dict[str, Any]) -> dict[str, Any]:
+    if "validate" in request:
+        given = request["validate"] or {}
+        options = parse_options({str(k): str(v) for k, v in dict(given).items() if v is not None})
+        check_names(options)
+        return {"ok": True, "options": effective(options)}
+    batch, state = read_batch(request)
+    return answer(plan_batch(batch, state))
+
+
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    """Answer until there are no more requests."""
+    for line in requests:
+        if line.strip():
+            answers.write(handle(line))
+            answers.flush()
+
+
+def main() -> None:
+    """Serve on stdin and stdout; prints by anybody else go to stderr."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the driver, which ends us
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    gc.freeze()  # imports live for ever: the collector need not look at them each time
+    gc.set_threshold(200_000, 50, 100)  # a request makes many small objects and frees them at once
+    try:
+        serve(sys.stdin.buffer, answers)
+    except BrokenPipeError:
+        os._exit(0)  # the driver is gone; nothing is left to flush
+
+
+if __name__ == "__main__":
+    main()
