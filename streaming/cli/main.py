@@ -1,35 +1,79 @@
 """The table of commands, and the one place where expected errors become a line and an exit code."""
 
-from __future__ import annotations
-
+import os
 import sys
+from collections.abc import Sequence
+from typing import Annotated, NoReturn
 
 import typer
-from rich.console import Console
 
+from assignor_bridge import __version__
 from assignor_bridge.errors import AssignorError
+from streaming.cli import broker
+
+#: Base of all complaints about the command line (typer carries its own copy of click).
+_UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[2]
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"assignor {__version__}")
+        raise typer.Exit
+
 
 app = typer.Typer(
     name="assignor",
-    help="Spread Kafka reads of Spark over executor slots: plan, demo, broker and jars.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Spread Kafka reads of Spark over executor slots: plan, demo, broker and jars."""
+
+
 # Commands register here, one line each: app.command("plan")(plan.plan)
+app.command("broker")(broker.broker)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line: results on stdout, progress and errors on stderr, exit 0, 1 or 2."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and give its exit code; an expected error is one line on stderr."""
     try:
-        app()
+        result = app(arguments, standalone_mode=False)
     except AssignorError as error:
-        stderr = Console(stderr=True, soft_wrap=True)
-        stderr.print(f"assignor: {error}", markup=False, highlight=False)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        sys.exit(130)
+        return _fail(str(error), error.exit_code)
+    except _UsageError as error:
+        if not error.format_message():  # the help was shown, for want of a command
+            return 2
+        context = getattr(error, "ctx", None)
+        hint = f" (see {context.command_path} --help)" if context else ""
+        return _fail(f"{error.format_message()}{hint}", 2)
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except BrokenPipeError:  # the reader of our output has gone, as in `assignor ... | head`
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+        return 1
+    return result if isinstance(result, int) else 0
+
+
+def _fail(message: str, code: int) -> int:
+    line = " ".join(message.split())
+    typer.echo(f"assignor: {line}", err=True)
+    return code
 
 
 if __name__ == "__main__":

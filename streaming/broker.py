@@ -1,0 +1,317 @@
+"""A real Kafka broker in a child process, for the demo, the examples and the tests.
+
+One node in KRaft's combined mode, with jars that are fetched once into the user's cache. It lives
+no longer than the Python process that started it, however that one ends.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from assignor_bridge import ivy
+from assignor_bridge.errors import OptionError
+from streaming import broker_setup as setup
+from streaming.broker_setup import BrokerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+_START_ATTEMPTS = 5
+_STOP_LIMIT_S = 20.0
+_TAIL_LINES = 4
+
+
+class EmbeddedBroker:
+    """One real Kafka broker on this machine, as a context manager.
+
+    Parameters
+    ----------
+    data
+        Folder for logs and metadata, kept; None for a temporary one that is removed at the end.
+    port
+        Port of the broker; None for a free one, kept over restarts.
+    properties
+        Broker settings that are added to ours or replace them.
+    heap_mb
+        Java heap of the broker.
+    ready_limit_s
+        How long a start may take until the broker answers a metadata request.
+    on_line
+        Called with each line that the download of Kafka prints, the first time.
+
+    Examples
+    --------
+    >>> with EmbeddedBroker() as broker:  # doctest: +SKIP
+    ...     broker.create_topic("orders", partitions=12)
+    ...     print(broker.bootstrap_servers)
+    """
+
+    def __init__(
+        self,
+        *,
+        data: Path | None = None,
+        port: int | None = None,
+        properties: Mapping[str, str] | None = None,
+        heap_mb: int = 512,
+        ready_limit_s: float = 90.0,
+        on_line: Callable[[str], None] | None = None,
+    ) -> None:
+        self._data = data
+        self._given_port = port
+        self._properties = dict(properties or {})
+        self._heap_mb = heap_mb
+        self._ready_limit_s = ready_limit_s
+        self._on_line = on_line
+        self._folder: Path | None = None
+        self._ports: tuple[int, int] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+
+    @property
+    def port(self) -> int:
+        """Port that the broker listens on; known once it was started."""
+        if self._ports is None:
+            raise BrokerError("the embedded broker has no port yet: start it first")
+        return self._ports[0]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Address for `kafka.bootstrap.servers`."""
+        return f"{setup.HOST}:{self.port}"
+
+    @property
+    def folder(self) -> Path:
+        """Folder that holds data, settings and the log; known once it was started."""
+        if self._folder is None:
+            raise BrokerError("the embedded broker has no folder yet: start it first")
+        return self._folder
+
+    @property
+    def log_file(self) -> Path:
+        """What the broker logged, warnings and worse."""
+        return self.folder / "broker.log"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the running broker, None when it does not run."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    def __enter__(self) -> EmbeddedBroker:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start the broker and return when it answers; on the same port and data after a stop.
+
+        Raises
+        ------
+        OptionError
+            When the given port is taken or the data folder cannot be used.
+        BrokerError
+            When the broker ends or does not answer in time; with the end of its log.
+        """
+        if self.pid is not None:
+            return
+        jars = setup.jars(self._on_line)
+        self._prepare_folder()
+        try:
+            for _ in range(_START_ATTEMPTS - 1):
+                if self._start_once(jars):
+                    return
+                if self._given_port is not None or self._ports is not None:
+                    break  # ports that the user, or clients after a restart, rely on
+            self._start_once(jars, last=True)
+        except BaseException:
+            self._end_process()
+            if self._ports is None:
+                self._remove_temporary()
+            raise
+
+    def stop(self) -> None:
+        """Stop the broker in an orderly way; data and port are kept for another start."""
+        self._end_process()
+
+    def kill(self) -> None:
+        """Stop the broker as kill -9 does; data and port are kept for another start."""
+        self._end_process(kill=True)
+
+    def restart(self) -> None:
+        """Stop and start again, on the same port and data."""
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """Stop the broker; remove its folder if it is temporary."""
+        self._end_process(kill=self._data is None)
+        self._remove_temporary()
+        self._ports = None
+
+    def check_alive(self) -> None:
+        """Raise BrokerError, with the end of the log, when the broker has ended by itself."""
+        if self._process is not None and self._process.poll() is not None:
+            raise BrokerError(
+                f"the embedded broker ended with exit code {self._process.returncode}: "
+                + self._tail()
+            )
+
+    def admin(self) -> AdminClient:
+        """Give an admin client of the broker."""
+        return AdminClient({"bootstrap.servers": self.bootstrap_servers})
+
+    def create_topic(
+        self, name: str, partitions: int, config: Mapping[str, str] | None = None
+    ) -> None:
+        """Create a topic and return when it is there, with a leader for each partition."""
+        admin = self.admin()
+        topic = NewTopic(
+            name, num_partitions=partitions, replication_factor=1, config=dict(config or {})
+        )
+        try:
+            admin.create_topics([topic], operation_timeout=30.0)[name].result(60.0)
+        except KafkaException as error:
+            raise BrokerError(
+                f"topic {name!r} could not be created: {error.args[0].str()}"
+            ) from error
+        deadline = time.monotonic() + 60.0
+        seen = 0
+        while time.monotonic() < deadline:
+            found = admin.list_topics(name, timeout=10.0).topics[name].partitions
+            seen = sum(partition.leader >= 0 for partition in found.values())
+            if seen == partitions:
+                return
+            time.sleep(0.02)
+        raise BrokerError(
+            f"topic {name!r} has leaders for {seen} of {partitions} partitions after 60 s"
+        )
+
+    def _prepare_folder(self) -> None:
+        if self._folder is not None:
+            return
+        if self._data is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="assignor-broker-"))
+            return
+        try:
+            self._data.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OptionError(
+                f"broker data folder {str(self._data)!r} cannot be used: {error}"
+            ) from error
+        self._folder = self._data.resolve()
+
+    def _start_once(self, jars: list[Path], *, last: bool = False) -> bool:
+        """Start on one pair of ports; False when one of them turned out to be taken."""
+        ports = self._ports or setup.free_ports(self._given_port)
+        meta = self.folder / "log" / "meta.properties"
+        cluster_id = setup.new_cluster_id() if not meta.exists() else None
+        settings = self.folder / "broker.properties"
+        settings.write_text(setup.settings(ports, self.folder, self._properties), encoding="utf-8")
+        command = [
+            ivy.java_tool("java"), f"-Xmx{self._heap_mb}m", "-Djava.awt.headless=true",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            "-Dorg.slf4j.simpleLogger.logFile=System.out",
+            "-Dorg.slf4j.simpleLogger.showDateTime=true",
+            "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+            "-cp", os.pathsep.join(map(str, jars)), setup.LAUNCHER.stem,
+            str(settings), cluster_id or "-",
+            str(self.folder) if self._data is None else "-",
+        ]  # fmt: skip
+        with self.log_file.open("ab") as log:
+            self._log_start = log.tell()
+            # A session of its own: Ctrl-C in the terminal is for us, we then stop the broker.
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
+            )
+        try:
+            self._await_ready(ports[0], cluster_id or setup.cluster_id_in(meta))
+        except BrokerError:
+            taken = any(
+                not setup.is_free(port) for port in ports
+            )  # the loser has ended, so not by us
+            if last or self._process.poll() is None or not taken:
+                raise
+            self._end_process(kill=True)
+            return False
+        self._ports = ports
+        return True
+
+    def _await_ready(self, port: int, cluster_id: str) -> None:
+        admin = None
+        last = "no connection was accepted"
+        deadline = time.monotonic() + self._ready_limit_s
+        while time.monotonic() < deadline:
+            self.check_alive()
+            if not setup.accepts(port):
+                time.sleep(0.05)
+                continue
+            if admin is None:
+                admin = AdminClient({"bootstrap.servers": f"{setup.HOST}:{port}", "log_level": 0})
+            try:
+                metadata = admin.list_topics(timeout=1.0)
+            except KafkaException as error:
+                last = error.args[0].str()
+                continue
+            self.check_alive()
+            if metadata.cluster_id != cluster_id:
+                raise BrokerError(
+                    f"port {port} answers for another cluster ({metadata.cluster_id})"
+                )
+            if metadata.brokers:
+                return
+            last = "no broker is in the metadata yet"
+        raise BrokerError(
+            f"the embedded broker was not ready after {self._ready_limit_s:g} s ({last}): "
+            + self._tail()
+        )
+
+    def _tail(self) -> str:
+        """Sum up the log since the last start: from its first error on, without traces."""
+        try:
+            with self.log_file.open("rb") as log:
+                log.seek(self._log_start)
+                lines = log.read().decode(errors="replace").splitlines()
+        except OSError:
+            lines = []
+        told = [line.strip() for line in lines if line.strip() and not line.startswith("\tat ")]
+        errors = [index for index, line in enumerate(told) if " ERROR " in line]
+        told = told[errors[0] :][:_TAIL_LINES] if errors else told[-_TAIL_LINES:]
+        return " | ".join(told) or f"nothing is in {self.log_file}"
+
+    def _end_process(self, *, kill: bool = False) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        try:
+            if kill:
+                process.kill()
+            else:
+                process.terminate()
+            process.wait(_STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        finally:
+            if process.stdin:
+                process.stdin.close()
+
+    def _remove_temporary(self) -> None:
+        if self._data is None and self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder = None

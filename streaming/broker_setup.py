@@ -1,0 +1,149 @@
+"""What the embedded broker needs before it can start: jars, launcher, ports and settings."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import random
+import socket
+import subprocess
+import tempfile
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assignor_bridge import ivy
+from assignor_bridge.errors import AssignorError, OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+KAFKA = "org.apache.kafka:kafka_2.13:4.1.0"
+#: Kafka's jars come without a logger; this one prints to the broker's log file.
+LOGGER = "org.slf4j:slf4j-simple:1.7.36"
+HOST = "127.0.0.1"
+LAUNCHER = Path(__file__).parent / "GuardedBroker.java"
+
+# Below the ports that Linux, macOS and Windows hand out to clients, so that a client's own
+# connection cannot take a broker's port while the broker restarts.
+_PORTS = range(20_000, 32_000)
+
+
+class BrokerError(AssignorError):
+    """The embedded broker did not start, ended by itself or did not do as it was told."""
+
+
+def jars(on_line: Callable[[str], None] | None = None) -> list[Path]:
+    """Class path of the broker: launcher and Kafka, fetched and compiled the first time."""
+    found = {
+        path.name: path
+        for coordinate in (LOGGER, KAFKA)
+        for path in ivy.fetch(coordinate, on_line=on_line)
+    }
+    kafka = [found[name] for name in sorted(found)]
+    return [_compiled_launcher(kafka), *kafka]
+
+
+def settings(ports: tuple[int, int], folder: Path, properties: Mapping[str, str]) -> str:
+    """Text of the broker's properties file; `properties` replace ours."""
+    broker, controller = ports
+    values = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@{HOST}:{controller}",
+        "listeners": f"PLAINTEXT://{HOST}:{broker},CONTROLLER://{HOST}:{controller}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{broker}",
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "log.dirs": str(folder / "log"),
+        "auto.create.topics.enable": "false",
+        "group.initial.rebalance.delay.ms": "0",
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "4",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "4",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "log.cleaner.dedupe.buffer.size": str(32 * 1024 * 1024),  # of the small heap
+        **properties,
+    }
+    return "".join(f"{key}={_escaped(value)}\n" for key, value in values.items())
+
+
+def _compiled_launcher(jars: list[Path]) -> Path:
+    """Folder of the compiled launcher, in the cache; a changed source is compiled again."""
+    root = ivy.cache_folder() / "broker"
+    target = root / hashlib.sha256(LAUNCHER.read_bytes()).hexdigest()[:12]
+    if target.is_dir():
+        return target
+    root.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".compiling-", dir=root) as scratch:
+        command = [
+            ivy.java_tool("javac"), "--release", "17", "-cp", os.pathsep.join(map(str, jars)),
+            "-d", f"{scratch}/classes", str(LAUNCHER),
+        ]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            said = " | ".join(done.stderr.strip().splitlines()[-3:])
+            raise BrokerError(f"the embedded broker needs a JDK 17 or 21, javac said: {said}")
+        try:
+            Path(scratch, "classes").rename(target)
+        except OSError:
+            if not target.is_dir():  # else another process was faster, with the same class
+                raise
+    return target
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def new_cluster_id() -> str:
+    """Give a random id as Kafka writes them; not with a dash first, which reads as an option."""
+    return "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
+
+
+def cluster_id_in(meta: Path) -> str:
+    """Read the cluster id that a data folder was formatted with."""
+    lines = meta.read_text(encoding="utf-8").splitlines()
+    found = [line.partition("=")[2].strip() for line in lines if line.startswith("cluster.id=")]
+    if not found:
+        raise BrokerError(f"{meta} names no cluster.id: the data folder is not one of a broker")
+    return found[0]
+
+
+def free_ports(given: int | None) -> tuple[int, int]:
+    """Give two free ports, for broker and controller; the first is `given` unless that is None."""
+    if given is not None and not is_free(given):
+        raise OptionError(f"port {given} on {HOST} is in use or not allowed: choose another one")
+    chosen = [] if given is None else [given]
+    for port in random.SystemRandom().sample(_PORTS, 200):
+        if port not in chosen and is_free(port):
+            chosen.append(port)
+        if len(chosen) == 2:
+            return chosen[0], chosen[1]
+    raise BrokerError(
+        f"no two free ports were found on {HOST} in {_PORTS.start} to {_PORTS.stop - 1}"
+    )
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on the port now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except (OSError, OverflowError):
+            return False
+    return True
+
+
+def accepts(port: int) -> bool:
+    """Whether something listens on the port now."""
+    try:
+        with socket.create_connection((HOST, port), timeout=1.0):
+            return True
+    except OSError:
+        return False
