@@ -1,5 +1,6 @@
 package io.assignorbridge;
 
+import io.assignorbridge.reader.SharedReader;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
@@ -26,6 +27,8 @@ final class AssignedReaderFactory implements PartitionReaderFactory {
     if (!(partition instanceof AssignedInputPartition task)) {
       return base.createReader(partition);
     }
-    return new ChainedReader(task, base, reports::add);
+    return shared
+        ? new SharedReader(task, reports::add)
+        : new ChainedReader(task, base, reports::add);
   }
 }

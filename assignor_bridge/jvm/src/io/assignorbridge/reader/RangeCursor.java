@@ -1,0 +1,49 @@
+package io.assignorbridge.reader;
+
+import org.apache.kafka.common.TopicPartition;
+import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
+import org.apache.spark.sql.kafka010.KafkaOffsetRange;
+import scala.Option;
+
+/** One range of a task while it is read: what it must deliver and what it has cost so far. */
+final class RangeCursor {
+  final KafkaBatchInputPartition range;
+  final TopicPartition partition;
+  final long start;
+  final long until;
+
+  long records;
+  long bytes;
+  long nanos;
+
+  RangeCursor(KafkaBatchInputPartition range) {
+    this.range = range;
+    KafkaOffsetRange offsets = range.offsetRange();
+    this.partition = offsets.topicPartition();
+    this.start = offsets.fromOffset();
+    this.until = offsets.untilOffset();
+  }
+
+  /** Whether both ends are offsets; Spark's reader resolves "earliest" and "latest" itself. */
+  boolean isResolved() {
+    return start >= 0 && until >= 0;
+  }
+
+  /** Spark's own partition for what is left of the range from {@code offset} on. */
+  KafkaBatchInputPartition rest(long offset) {
+    if (offset == start) {
+      return range;
+    }
+    return range.copy(
+        new KafkaOffsetRange(partition, offset, until, Option.empty()),
+        range.executorKafkaParams(),
+        range.pollTimeoutMs(),
+        range.failOnDataLoss(),
+        range.includeHeaders());
+  }
+
+  @Override
+  public String toString() {
+    return partition + " [" + start + ", " + until + ")";
+  }
+}

@@ -1,0 +1,103 @@
+package io.assignorbridge.reader;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.common.TopicPartition;
+
+/**
+ * Where a consumer stands in one partition. {@link #kept} holds every visible record of the offsets
+ * [{@link #from}, {@link #position}): what was polled beyond a range's end, for the next batch.
+ */
+final class Standing {
+  private static final long UNKNOWN = -1;
+  private static final int RECORD_OVERHEAD_BYTES = 120; // ConsumerRecord, its arrays' headers
+
+  final TopicPartition partition;
+  long from = UNKNOWN;
+  long position = UNKNOWN;
+  List<ConsumerRecord<byte[], byte[]>> kept = List.of();
+  long keptBytes;
+  long lastUse;
+
+  /** The range that is being read, null when the partition is paused. */
+  RangeCursor reading;
+
+  Standing(TopicPartition partition) {
+    this.partition = partition;
+  }
+
+  /** Whether reading can go on at {@code offset} without a seek. */
+  boolean covers(long offset) {
+    return from != UNKNOWN && from <= offset && offset <= position;
+  }
+
+  /** Stand at {@code offset} with nothing kept, as after a seek. */
+  void resetTo(long offset) {
+    from = offset;
+    position = offset;
+    forgetKept();
+  }
+
+  /** The position is not known any more: the next range begins with a seek. */
+  void lose() {
+    resetTo(UNKNOWN);
+  }
+
+  /** Keeps records from {@code offset} on; the list is copied, for it may be a view of a poll. */
+  void keep(long offset, List<ConsumerRecord<byte[], byte[]>> records) {
+    from = offset;
+    kept = new ArrayList<>(records);
+    keptBytes = bytesOf(records);
+  }
+
+  /** Gives the kept records of {@code offset} and above away. */
+  List<ConsumerRecord<byte[], byte[]>> takeKept(long offset) {
+    List<ConsumerRecord<byte[], byte[]>> all = kept;
+    forgetKept();
+    from = offset;
+    int first = firstAtOrAbove(all, offset);
+    return first == 0 ? all : all.subList(first, all.size());
+  }
+
+  /** Frees the kept records; the offsets up to the position would have to be fetched again. */
+  void dropKept() {
+    if (!kept.isEmpty()) {
+      forgetKept();
+      from = position;
+    }
+  }
+
+  private void forgetKept() {
+    kept = List.of();
+    keptBytes = 0;
+  }
+
+  /** Index of the first record at {@code offset} or above; the list is sorted by offset. */
+  static int firstAtOrAbove(List<ConsumerRecord<byte[], byte[]>> records, long offset) {
+    int low = 0;
+    int high = records.size();
+    while (low < high) {
+      int middle = (low + high) >>> 1;
+      if (records.get(middle).offset() < offset) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  }
+
+  static long bytesOf(List<ConsumerRecord<byte[], byte[]>> records) {
+    long bytes = 0;
+    for (ConsumerRecord<byte[], byte[]> one : records) {
+      bytes += size(one) + RECORD_OVERHEAD_BYTES;
+    }
+    return bytes;
+  }
+
+  /** Bytes of key and value; Kafka says -1 for a null. */
+  static int size(ConsumerRecord<byte[], byte[]> one) {
+    return Math.max(one.serializedKeySize(), 0) + Math.max(one.serializedValueSize(), 0);
+  }
+}
