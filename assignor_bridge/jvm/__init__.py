@@ -1,0 +1,1 @@
+"""The Java layer: its sources, and how they become the jar."""

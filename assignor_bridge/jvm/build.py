@@ -23,7 +23,7 @@ VERSION = "0.1.0"
 
 
 def source_version() -> str:
-    """The version that the sources as they are now would be built as."""
+    """Give the version that the sources as they are now would be built as."""
     digest = hashlib.sha256()
     for path in _inputs():
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -39,8 +39,9 @@ def build() -> Path:
     class_path += [str(path) for path in ivy.fetch(connector_coordinate())]
     with tempfile.TemporaryDirectory() as scratch:
         command = [
-            ivy.java_tool("javac"), "--release", "17", "-Xlint:all,-processing,-classfile,-serial,-path",
-            "-Werror", "-encoding", "UTF-8", "-cp", ":".join(class_path), "-d", scratch,
+            ivy.java_tool("javac"), "--release", "17",
+            "-Xlint:all,-processing,-classfile,-serial,-path", "-Werror",
+            "-encoding", "UTF-8", "-cp", ":".join(class_path), "-d", scratch,
             *(str(path) for path in sorted(SOURCES.rglob("*.java"))),
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Refuse to build a wheel without the jar: such a wheel would install and then fail inside Spark."""
+"""Refuse to build a wheel without the jar: it would install and then fail inside Spark."""
 
 from __future__ import annotations
 

@@ -1,0 +1,99 @@
+"""Shared fixtures: one broker and one Spark (local-cluster, Delta) a session, a topic a test."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import hypothesis
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from streaming.broker import EmbeddedBroker
+    from tests.kafka_topics import Topic
+    from tests.spark_tools import DriverLog
+
+hypothesis.settings.register_profile(
+    "project",
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("project")
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[EmbeddedBroker]:
+    """One real broker for the whole run."""
+    from streaming.broker import EmbeddedBroker
+
+    with EmbeddedBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> Topic:
+    """A topic of this test alone: `topic.create(8)` and `topic.fill([…])`."""
+    from tests.kafka_topics import Topic
+
+    name = re.sub(r"[^A-Za-z0-9_.-]", "-", request.node.name)[:60]
+    return Topic(broker.bootstrap_servers, f"{name}-{uuid.uuid4().hex[:6]}")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Two executors of one slot each, with Delta and the bridge, as a user would start them."""
+    from delta.pip_utils import configure_spark_with_delta_pip
+    from pyspark.sql import SparkSession
+
+    from assignor_bridge import configure_spark
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    folder = tmp_path_factory.mktemp("spark")
+    logging = Path(__file__).parent / "log4j2.properties"
+    builder = (
+        SparkSession.builder.master("local-cluster[2,1,1024]")
+        .appName("assignor-bridge tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.local.dir", str(folder / "local"))
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config(
+            "spark.driver.extraJavaOptions",
+            f"-Dderby.system.home={folder} -Dassignor.test.log={folder}/driver.log"
+            f" -Dlog4j2.configurationFile={logging.as_uri()}",
+        )
+        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        .config(
+            "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+        )
+        .config("spark.databricks.delta.snapshotPartitions", "2")
+        .config("spark.locality.wait", "10s")
+    )
+    session = configure_spark(configure_spark_with_delta_pip(builder)).getOrCreate()
+    session.conf.set("assignor.test.log", f"{folder}/driver.log")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> str:
+    """A checkpoint folder of this test alone."""
+    return str(tmp_path / "checkpoint")
+
+
+@pytest.fixture
+def driver_log(spark: SparkSession) -> DriverLog:
+    """What Spark's driver logs from here on."""
+    from tests.spark_tools import DriverLog
+
+    return DriverLog(Path(spark.conf.get("assignor.test.log") or ""))

@@ -1,0 +1,250 @@
+"""The drop-in, as a user sees it: rows in Delta, executors that read them, metrics of the progress."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.spark_tools import (
+    assert_each_row_once,
+    finished,
+    last_stage,
+    read_topic,
+    run_to_delta,
+    tasks_since,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.kafka_topics import Topic
+
+pytestmark = pytest.mark.integration
+
+SKEWED = [100_000, 60_000, 50_000, 5_000, 3_000, 2_000, 1_000, 0]
+
+
+def records_by_executor(spark: SparkSession, stage: int) -> Counter[str]:
+    """Records that each executor read from Kafka in the jobs of a query (the largest stage)."""
+    runs = tasks_since(spark, stage)
+    by_stage = Counter({r.stage: 0 for r in runs})
+    for run in runs:
+        by_stage[run.stage] += run.records
+    scan = by_stage.most_common(1)[0][0]
+    read: Counter[str] = Counter()
+    for run in runs:
+        if run.stage == scan:
+            read[run.executor] += run.records
+    return read
+
+
+def test_a_skewed_topic_is_read_evenly_by_both_executors(
+    spark: SparkSession, topic: Topic, checkpoint: str, tmp_path: Path
+) -> None:
+    topic.create(8).fill(SKEWED)
+    table = str(tmp_path / "table")
+    before = last_stage(spark)
+
+    [progress] = run_to_delta(spark, topic, checkpoint, table, assignor="lag-aware-sticky")
+
+    assert sorted(records_by_executor(spark, before).values()) == [110_500, 110_500]
+    assert_each_row_once(spark, table, SKEWED)
+    metrics = progress["sources"][0]["metrics"]
+    assert metrics["assignor.strategy"] == "lag-aware-sticky"
+    assert metrics["assignor.tasks"] == "2"
+    assert metrics["assignor.executors"] == "2"
+    assert metrics["assignor.splitPartitions"] == "1"
+    assert float(metrics["assignor.imbalance"]) == pytest.approx(0, abs=1e-6)
+    assert metrics["assignor.fallbacks"] == "0"
+    assert metrics["assignor.localityHitRate"] == "1.0000"
+    assert int(metrics["assignor.planMillis"]) >= 0
+    assert {"assignor.generation", "assignor.movedPartitions"} <= metrics.keys()
+    # Spark's own stand beside them.
+    assert metrics["maxOffsetsBehindLatest"] == "0"
+
+
+def test_without_the_option_plan_tasks_and_metrics_are_sparks_own(
+    spark: SparkSession, topic: Topic, checkpoint: str, tmp_path: Path
+) -> None:
+    topic.create(8).fill([n // 100 for n in SKEWED])
+    table = str(tmp_path / "table")
+    before = last_stage(spark)
+
+    [progress] = run_to_delta(spark, topic, checkpoint, table)
+
+    assert not [name for name in progress["sources"][0]["metrics"] if "assignor" in name]
+    per_task = sorted(r.records for r in tasks_since(spark, before) if r.stage == before + 1)
+    assert per_task == [10, 20, 30, 50, 500, 600, 1000], "one task a partition that has records"
+    explained = read_topic(spark, topic, {})._jdf.queryExecution().toString()
+    with_option = read_topic(spark, topic, {"assignor": "range"})._jdf.queryExecution().toString()
+    ids = re.compile(r"#\d+L?|@[0-9a-f]+")
+    # Spark prints the relation by name and output: ours reads the same in both.
+    assert ids.sub("", explained).splitlines()[1] == ids.sub("", with_option).splitlines()[1]
+    table_class = "org.apache.spark.sql.kafka010.KafkaSourceProvider$KafkaTable"
+    assert table_of(read_topic(spark, topic, {})) == table_class
+    assert table_of(read_topic(spark, topic, {"assignor": "range"})) != table_class
+
+
+def table_of(frame: object) -> str:
+    """Class name of the table in a stream's analysed plan."""
+    plan = frame._jdf.queryExecution().analyzed()  # type: ignore[attr-defined]
+    return str(plan.table().getClass().getName())
+
+
+def test_the_provider_class_name_works_as_the_format_too(spark: SparkSession, topic: Topic) -> None:
+    topic.create(1)
+    frame = (
+        spark.readStream.format("org.apache.spark.sql.kafka010.KafkaSourceProvider")
+        .option("kafka.bootstrap.servers", topic.bootstrap_servers)
+        .option("subscribe", topic.name)
+        .option("assignor", "lag-aware-sticky")
+        .load()
+    )
+    assert table_of(frame) == "io.assignorbridge.AssignedTable"
+
+
+def test_tasks_run_where_they_were_planned_over_ten_micro_batches(
+    spark: SparkSession, topic: Topic, checkpoint: str, tmp_path: Path
+) -> None:
+    counts = [2000, 1500, 1200, 900, 700, 500, 300, 100]
+    topic.create(8).fill(counts)
+    before = last_stage(spark)
+
+    progresses = run_to_delta(
+        spark,
+        topic,
+        checkpoint,
+        str(tmp_path / "table"),
+        assignor="lag-aware-sticky",
+        maxOffsetsPerTrigger="700",
+    )
+
+    batches = [p for p in progresses if p["numInputRows"]]
+    assert len(batches) >= 10
+    rates = [float(p["sources"][0]["metrics"]["assignor.localityHitRate"]) for p in batches]
+    assert sum(rates) / len(rates) >= 0.95
+    # The status store is an independent witness: a task with a preferred executor that ran there
+    # is PROCESS_LOCAL, elsewhere it is not.
+    planned_tasks = sum(int(p["sources"][0]["metrics"]["assignor.tasks"]) for p in batches)
+    scans = [r for r in tasks_since(spark, before) if r.records >= 100]
+    hits = [r for r in scans if r.locality == "PROCESS_LOCAL"]
+    assert len(scans) >= planned_tasks * 0.9
+    assert len(hits) / len(scans) >= 0.95
+    assert_each_row_once(spark, str(tmp_path / "table"), counts)
+
+
+def test_switching_the_option_between_restarts_loses_and_repeats_nothing(
+    spark: SparkSession, topic: Topic, checkpoint: str, tmp_path: Path
+) -> None:
+    topic.create(6)
+    table = str(tmp_path / "table")
+    limit = {"maxOffsetsPerTrigger": "900"}
+    total = 0
+    for round_number, options in enumerate(
+        [
+            {"assignor": "lag-aware-sticky"},
+            {},
+            {"assignor": "lag-aware-sticky", "assignor.split": "false"},
+            {"minPartitions": "9"},
+            {"assignor": "lag-aware-sticky", "minPartitions": "9"},
+        ]
+    ):
+        topic.fill([500, 400, 30, 2, 1, 0], first=0) if round_number == 0 else None
+        if round_number:
+            refill(topic, round_number)
+        progresses = run_to_delta(spark, topic, checkpoint, table, **options, **limit)
+        total += sum(p["numInputRows"] for p in progresses)
+    counts = [500 * 5, 400 * 5, 30 * 5, 2 * 5, 1 * 5, 0]
+    assert total == sum(counts)
+    assert_each_row_once(spark, table, counts)
+
+
+def refill(topic: Topic, round_number: int) -> None:
+    """Write the next records; their numbers go on where the last round ended, per partition."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": topic.bootstrap_servers, "linger.ms": 20})
+    for partition, count in enumerate([500, 400, 30, 2, 1, 0]):
+        for number in range(round_number * count, (round_number + 1) * count):
+            producer.produce(topic.name, f"{partition}/{number}".encode(), partition=partition)
+    assert producer.flush(60) == 0
+
+
+def test_min_partitions_stays_a_floor(spark: SparkSession, topic: Topic, checkpoint: str) -> None:
+    topic.create(2).fill([300, 10])
+    query = (
+        read_topic(spark, topic, {"assignor": "lag-aware-sticky", "minPartitions": "6"})
+        .writeStream.format("noop")
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    [progress] = finished(query)
+    assert int(progress["sources"][0]["metrics"]["assignor.tasks"]) >= 6
+
+
+def test_a_self_join_reads_each_row_once_on_both_sides(
+    spark: SparkSession, topic: Topic, checkpoint: str
+) -> None:
+    topic.create(3).fill([40, 20, 0])
+    stream = read_topic(spark, topic, {"assignor": "lag-aware-sticky"}).selectExpr(
+        "CAST(value AS STRING) AS v"
+    )
+    query = (
+        stream.alias("a")
+        .join(stream.alias("b"), "v")
+        .writeStream.format("memory")
+        .queryName("self_join")
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    finished(query)
+    assert spark.table("self_join").count() == 60
+
+
+def test_two_sources_in_one_query_are_planned_apart(
+    spark: SparkSession, topic: Topic, checkpoint: str
+) -> None:
+    topic.create(4).fill([40, 30, 20, 10])
+    ours = read_topic(spark, topic, {"assignor": "lag-aware-sticky"})
+    theirs = read_topic(spark, topic, {})
+    query = (
+        ours.union(theirs)
+        .selectExpr("partition", "offset")
+        .writeStream.format("memory")
+        .queryName("two_sources")
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    [progress] = finished(query)
+    assert spark.table("two_sources").count() == 200
+    assert "assignor.strategy" in progress["sources"][0]["metrics"]
+    assert "assignor.strategy" not in progress["sources"][1]["metrics"]
+
+
+def test_the_session_can_name_the_strategy_for_all_streams(
+    spark: SparkSession, topic: Topic, checkpoint: str
+) -> None:
+    topic.create(2).fill([10, 10])
+    spark.conf.set("spark.assignor.strategy", "lag-aware-sticky")
+    spark.conf.set("spark.assignor.maxImbalance", "0.2")
+    try:
+        query = (
+            read_topic(spark, topic, {})
+            .writeStream.format("noop")
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
+        [progress] = finished(query)
+    finally:
+        spark.conf.unset("spark.assignor.strategy")
+        spark.conf.unset("spark.assignor.maxImbalance")
+    assert progress["sources"][0]["metrics"]["assignor.strategy"] == "lag-aware-sticky"

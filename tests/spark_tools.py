@@ -1,0 +1,161 @@
+"""What tests ask of a running Spark: tasks with their executors, rows of a Delta table."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from tests.kafka_topics import Topic
+
+
+@dataclass(frozen=True)
+class TaskRun:
+    """One finished task as Spark's status store tells it."""
+
+    stage: int
+    index: int
+    executor: str
+    locality: str
+    records: int
+
+
+class DriverLog:
+    """The lines that the driver logs after this object was made."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._from = path.stat().st_size
+
+    def lines(self, containing: str) -> list[str]:
+        """Give the new lines with this text in them."""
+        with self._path.open("rb") as log:
+            log.seek(self._from)
+            text = log.read().decode("utf-8", "replace")
+        return [line for line in text.splitlines() if containing in line]
+
+
+def read_topic(spark: SparkSession, topic: Topic, options: Mapping[str, str]) -> DataFrame:
+    """Open the stream that users write, with further options."""
+    reader = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", topic.bootstrap_servers)
+        .option("subscribe", topic.name)
+        .option("startingOffsets", "earliest")
+    )
+    for name, value in options.items():
+        reader = reader.option(name, value)
+    return reader.load()
+
+
+def run_to_delta(
+    spark: SparkSession, topic: Topic, checkpoint: str, table: str, **options: str
+) -> list[dict[str, Any]]:
+    """Run AvailableNow into a Delta table; option names with `_` for `.`. Gives the progresses."""
+    named = {name.replace("_", "."): value for name, value in options.items()}
+    query = (
+        read_topic(spark, topic, named)
+        .selectExpr("topic", "partition", "offset", "CAST(value AS STRING) AS value")
+        .writeStream.format("delta")
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start(table)
+    )
+    return finished(query)
+
+
+def finished(query: StreamingQuery, timeout_s: float = 120) -> list[dict[str, Any]]:
+    """Wait for the end of a query and give its progresses; its failure is raised."""
+    try:
+        assert query.awaitTermination(timeout_s), f"still running: {query.status}"
+    finally:
+        query.stop()
+    return [as_dict(p) for p in query.recentProgress]
+
+
+def as_dict(progress: Any) -> dict[str, Any]:
+    """Give a progress as plain JSON data."""
+    import json
+
+    loaded: dict[str, Any] = json.loads(progress.json)
+    return loaded
+
+
+def assert_each_row_once(spark: SparkSession, table: str, counts: list[int]) -> None:
+    """Each offset of each partition is in the table exactly once, with the value written for it."""
+    rows = spark.read.format("delta").load(table)
+    found = {
+        r["partition"]: (r["n"], r["d"], r["lo"], r["hi"], r["wrong"])
+        for r in rows.groupBy("partition")
+        .agg(
+            *_aggregates(),
+        )
+        .collect()
+    }
+    expected = {p: (n, n, 0, n - 1, 0) for p, n in enumerate(counts) if n}
+    assert found == expected
+
+
+def _aggregates() -> list[Any]:
+    from pyspark.sql import functions as f
+
+    return [
+        f.count("*").alias("n"),
+        f.countDistinct("offset").alias("d"),
+        f.min("offset").alias("lo"),
+        f.max("offset").alias("hi"),
+        f.sum(f.expr("int(value != concat(partition, '/', offset))")).alias("wrong"),
+    ]
+
+
+def tasks_since(spark: SparkSession, stage: int) -> list[TaskRun]:
+    """Give the tasks of all stages after this one, as far as the status store has them."""
+    gateway: Any = spark.sparkContext._gateway
+    jvm_context = spark.sparkContext._jsc.sc()
+    jvm_context.listenerBus().waitUntilEmpty()
+    store = jvm_context.statusStore()
+    no_quantiles = gateway.new_array(gateway.jvm.double, 0)
+    any_status = gateway.jvm.java.util.ArrayList()
+    runs = []
+    for data in _seq(store.stageList(None, False, False, no_quantiles, any_status)):
+        if data.stageId() > stage and str(data.status()) == "COMPLETE":
+            for task in _seq(store.taskList(data.stageId(), data.attemptId(), 100_000)):
+                if task.status() != "SUCCESS":
+                    continue
+                metrics = task.taskMetrics()
+                records = metrics.get().inputMetrics().recordsRead() if metrics.isDefined() else 0
+                runs.append(
+                    TaskRun(
+                        data.stageId(),
+                        task.index(),
+                        task.executorId(),
+                        task.taskLocality(),
+                        records,
+                    )
+                )
+    return sorted(runs, key=lambda run: (run.stage, run.index))
+
+
+def last_stage(spark: SparkSession) -> int:
+    """Give the number of the newest stage, -1 before the first."""
+    return max((run.stage for run in tasks_since(spark, -1)), default=-1)
+
+
+def _seq(scala_seq: Any) -> list[Any]:
+    return [scala_seq.apply(i) for i in range(scala_seq.size())]
+
+
+def wait_until(condition: Callable[[], Any], what: str, timeout_s: float = 60) -> Any:
+    """Poll a condition until it holds; a failure names what was waited for and the last state."""
+    deadline = time.monotonic() + timeout_s
+    while not (state := condition()):
+        assert time.monotonic() < deadline, f"{what}: not within {timeout_s} s, last {state!r}"
+        time.sleep(0.05)
+    return state
