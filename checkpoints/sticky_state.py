@@ -42,12 +42,12 @@ class StateError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Member:
-    """One task slot that reads."""
+class Reader:
+    """One executor; each of its slots is a member of the group."""
 
     executor: str
     host: str
-    slot: int
+    slots: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +68,15 @@ class StickyState:
     generation: int
     #: Batches planned so far.
     batches: int
-    #: Sorted.
-    members: tuple[Member, ...]
+    #: Sorted by id. Members are numbered over all slots: the first executor's from 0, and so on.
+    readers: tuple[Reader, ...]
     #: By executor id.
     speeds: dict[str, Speed]
     #: Sorted; `topic` holds indices into it.
     topics: tuple[str, ...]
     topic: NDArray[np.int64]
     partition: NDArray[np.int64]
-    #: Index in `members` of the one that read the partition last; -1 for none.
+    #: Number of the member that read the partition last; -1 for none.
     member: NDArray[np.int64]
     #: Offset at which it stopped; -1 when unknown.
     position: NDArray[np.int64]
@@ -90,6 +90,11 @@ class StickyState:
     bytes: NDArray[np.float64]
     #: Records an offset, smoothed; not a number when unknown.
     density: NDArray[np.float64]
+
+    @property
+    def members(self) -> int:
+        """Number of slots over all readers."""
+        return sum(reader.slots for reader in self.readers)
 
     @classmethod
     def empty(cls) -> StickyState:
@@ -108,7 +113,7 @@ def encode(state: StickyState) -> str:
             "generation": state.generation,
             "batches": state.batches,
             "topics": state.topics,
-            "members": [[m.executor, m.host, m.slot] for m in state.members],
+            "readers": [[r.executor, r.host, r.slots] for r in state.readers],
             "speeds": {e: [round(s.log_factor, 4), s.batches] for e, s in state.speeds.items()},
             "partitions": len(state.topic),
             "claims": [len(claim) for claim in claims],
@@ -186,13 +191,13 @@ def _read(body: bytes) -> StickyState:
     topics = tuple(str(t) for t in header["topics"])
     if count and not 0 <= columns["topic"].min() <= columns["topic"].max() < len(topics):
         raise StateError("the state is corrupt: it names a topic that it does not list")
-    members = tuple(Member(str(e), str(h), int(s)) for e, h, s in header["members"])
-    if len(claims) != len(members):
+    readers = tuple(Reader(str(e), str(h), int(s)) for e, h, s in header["readers"])
+    if len(claims) != sum(reader.slots for reader in readers):
         raise StateError("the state is corrupt: claims and members differ in number")
     return StickyState(
         generation=int(header["generation"]),
         batches=int(header["batches"]),
-        members=members,
+        readers=readers,
         speeds={e: Speed(float(f), int(n)) for e, (f, n) in sorted(header["speeds"].items())},
         topics=topics,
         member=_decode_claims(claims, topics, columns["topic"], columns["partition"]),
@@ -212,7 +217,7 @@ def _encode_claims(state: StickyState) -> list[bytes]:
     numbers = np.ascontiguousarray(state.partition[order], dtype=">i4").tobytes()
     breaks = np.flatnonzero((np.diff(member, prepend=-1) != 0) | (np.diff(topic, prepend=-1) != 0))
     ends = np.append(breaks, len(order))[1:].tolist()
-    parts: list[list[bytes]] = [[] for _ in state.members]
+    parts: list[list[bytes]] = [[] for _ in range(state.members)]
     for m, t, a, b in zip(
         member[breaks].tolist(), topic[breaks].tolist(), breaks.tolist(), ends, strict=True
     ):

@@ -1,10 +1,8 @@
 """Decides which executor slot reads which offsets in a micro-batch. Pure: data in, data out.
 
-- `batch`: the snapshot as arrays; `owners`: who read what last; `weights`: predicted seconds
-- `place` and `whole`: the flagship, with and without splitting; `groups`: every other assignor
-- `pack`: tasks; `check`: the last gate; `plan`: where the steps meet; `describe`: why
+- `batch`: the snapshot as arrays; `ledger`: the memory during one batch
+- `weights`: predicted seconds, learned; `owners`: who read what last
+- `flagship` with `place` (splitting) or `lag_aware_sticky` (whole): ours; `groups`: all others
+- `pieces`, `pack`: tasks; `check`: the last gate; `explain`, `describe`: why
+- `plan`: where the steps meet
 """
-
-from assignor_bridge.planner.plan import Outcome, plan, plan_batch
-
-__all__ = ["Outcome", "plan", "plan_batch"]

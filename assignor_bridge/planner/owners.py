@@ -1,10 +1,10 @@
 """Who read each partition last, in terms of the slots that exist now.
 
-Executors come and go, and after a restart of the driver all have new ids. A slot still there
-keeps what it had. The slots of an executor that is gone are dealt evenly over the slots of new
-executors on the same host, so that partitions return to the host that had them; where no new one is
-there, what they had has no owner. What the readers report (a task that ran elsewhere than
-planned) outranks what was planned.
+Executors come and go, and after a restart of the driver all have new ids. A slot still there keeps
+what it had. The slots of an executor that is gone are dealt evenly over the slots of new executors on
+the same host, so that partitions return to the host that had them; where no new one is there, what
+they had has no owner. What the readers report (a task that ran elsewhere than planned) outranks what
+was planned.
 """
 
 from __future__ import annotations
@@ -17,51 +17,35 @@ from assignor_bridge.planner.batch import ANONYMOUS
 
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Batch, Ints
-    from checkpoints.sticky_state import Member, StickyState
+    from assignor_bridge.planner.ledger import Ledger
+    from checkpoints.sticky_state import Reader
 
 
-def keys_of(topics: tuple[str, ...], into: dict[str, int], topic: Ints, partition: Ints) -> Ints:
-    """One number for each partition, over the topic numbers of `into`; negative if not in there."""
-    translated = np.fromiter((into.get(name, -1) for name in topics), np.int64, len(topics))
-    return np.asarray((translated[topic] << 32) + partition) if len(topic) else topic
-
-
-def find(table: Ints, wanted: Ints) -> Ints:
-    """Place of each wanted key in a sorted table, -1 where it is missing."""
-    if not len(table):
-        return np.full(len(wanted), -1, np.int64)
-    place = np.minimum(np.searchsorted(table, wanted), len(table) - 1)
-    return np.where(table[place] == wanted, place, -1)
-
-
-def slots_of_members(members: tuple[Member, ...], batch: Batch) -> tuple[Ints, Ints]:
+def heirs_of(readers: tuple[Reader, ...], batch: Batch) -> Ints:
     """For each member of the state the slot that takes over from it, -1 for none.
 
-    Returns
-    -------
-    tuple
-        The slots, and for each member whether it is the very executor (1) or a replacement (0).
+    A slot number beyond those that the executor has now falls to one that it has.
     """
     known = {e.id: i for i, e in enumerate(batch.executors)}
-    first = batch.first_slot.tolist()
-    slots = np.full(len(members), -1, np.int64)
-    same = np.zeros(len(members), np.int64)
+    heirs: list[int] = []
     gone: dict[str, list[int]] = {}
-    for i, member in enumerate(members):
-        executor = known.get(member.executor)
-        if executor is None:
-            if member.executor != ANONYMOUS:
-                gone.setdefault(member.host, []).append(i)
+    for reader in readers:
+        executor = known.get(reader.executor)
+        if executor is not None:
+            first, slots = int(batch.first_slot[executor]), batch.executors[executor].slots
+            heirs += [first + slot % slots for slot in range(reader.slots)]
         else:
-            slots[i] = first[executor] + member.slot % batch.executors[executor].slots
-            same[i] = 1
+            if reader.executor != ANONYMOUS:
+                gone.setdefault(reader.host, []).extend(
+                    range(len(heirs), len(heirs) + reader.slots)
+                )
+            heirs += [-1] * reader.slots
     if gone:
-        before = {member.executor for member in members}
-        for host, heirs in _new_slots(before, batch).items():
+        for host, slots_there in _new_slots({r.executor for r in readers}, batch).items():
             orphans = gone.get(host, [])
-            for place, i in enumerate(orphans):
-                slots[i] = heirs[place * len(heirs) // len(orphans)]
-    return slots, same
+            for place, member in enumerate(orphans):
+                heirs[member] = slots_there[place * len(slots_there) // len(orphans)]
+    return np.array(heirs, np.int64)
 
 
 def _new_slots(before: set[str], batch: Batch) -> dict[str, list[int]]:
@@ -74,48 +58,66 @@ def _new_slots(before: set[str], batch: Batch) -> dict[str, list[int]]:
     return found
 
 
-def owners(batch: Batch, state: StickyState) -> Ints:
-    """Slot that read the partition of each range last, -1 for none."""
-    code = {name: i for i, name in enumerate(state.topics)}
-    table = (state.topic << 32) + state.partition
-    mine = keys_of(batch.topics, code, batch.topic, batch.partition)
-    place = find(table, mine)
-    known = place >= 0
-    slots, _ = slots_of_members(state.members, batch)
-    owner = np.full(batch.ranges, -1, np.int64)
-    member = np.where(known, state.member[np.maximum(place, 0)] if len(table) else -1, -1)
-    has = member >= 0
-    owner[has] = slots[member[has]]
-    return _as_observed(batch, owner)
+def owners(ledger: Ledger) -> Ints:
+    """Slot that read each partition of the ledger last, -1 for none."""
+    heirs = np.append(heirs_of(ledger.before.readers, ledger.batch), -1)
+    return _as_observed(ledger, heirs[ledger.member])
 
 
-def _as_observed(batch: Batch, owner: Ints) -> Ints:
-    """Follow the reports: a partition is where it was read."""
-    seen = batch.observed
-    if not len(seen.partition) or batch.anonymous:
+def hit_rate(ledger: Ledger) -> float | None:
+    """Share of the reported partitions that were read where they were planned; None if unknown.
+
+    Only partitions with one report count: of the others it is not known which piece it was.
+    """
+    line, where, single = _reports(ledger)
+    if not len(line):
+        return None
+    ids = [reader.executor for reader in ledger.before.readers for _ in range(reader.slots)]
+    planned = ledger.member[line]
+    judged = np.flatnonzero(single & (planned >= 0))
+    if not len(judged):
+        return None
+    names = ledger.batch.observed.executor
+    hits = sum(ids[planned[i]] == names[where[i]] for i in judged.tolist())
+    return hits / len(judged)
+
+
+def _reports(ledger: Ledger) -> tuple[Ints, Ints, Ints]:
+    """Line, report and whether it is the partition's only one; sorted by line, then as given."""
+    seen = ledger.batch.observed
+    names = sorted(set(seen.topic))
+    code = {name: i for i, name in enumerate(names)}
+    topic = np.fromiter(map(code.__getitem__, seen.topic), np.int64, len(seen.topic))
+    line = ledger.find(names, topic, seen.partition)
+    report = np.flatnonzero(line >= 0)
+    report = report[np.argsort(line[report], kind="stable")]
+    line = line[report]
+    if not len(line):
+        return line, report, line
+    new = np.append(True, line[1:] != line[:-1])
+    single = new & np.append(new[1:], True)
+    return line, report, single
+
+
+def _as_observed(ledger: Ledger, owner: Ints) -> Ints:
+    """Follow the reports: a partition that another executor read is at that executor."""
+    batch = ledger.batch
+    if batch.anonymous or not len(batch.observed.partition):
         return owner
-    executor = {e.id: i for i, e in enumerate(batch.executors)}
-    where = np.fromiter((executor.get(e, -1) for e in seen.executor), np.int64, len(seen.executor))
-    code = {name: i for i, name in enumerate(batch.topics)}
-    topic = np.fromiter((code.get(t, -1) for t in seen.topic), np.int64, len(seen.topic))
-    usable = np.flatnonzero((topic >= 0) & (where >= 0))
-    if not len(usable):
-        return owner
-    key = (topic[usable] << 32) + seen.partition[usable]
-    order = np.lexsort((where[usable], key))
-    key, where = key[order], where[usable][order]
-    mine = (batch.topic << 32) + batch.partition
-    first = np.searchsorted(key, mine, "left")
-    last = np.searchsorted(key, mine, "right")
-    executor_of = np.where(owner >= 0, batch.slot_executor[np.maximum(owner, 0)], -1)
-    once = np.flatnonzero(last - first >= 1)
-    for row in once.tolist():
-        readers = where[first[row] : last[row]].tolist()
-        if int(executor_of[row]) in readers:
+    line, report, single = _reports(ledger)
+    index = {e.id: i for i, e in enumerate(batch.executors)}
+    names = batch.observed.executor
+    where = np.fromiter((index.get(names[r], -1) for r in report.tolist()), np.int64, len(report))
+    # Of several reports the least executor counts, and only where nothing else is known.
+    before = owner[line]
+    planned = np.where(before >= 0, batch.slot_executor[np.maximum(before, 0)], -1)
+    elsewhere = np.flatnonzero(
+        (where >= 0) & (planned != where) & (single.astype(bool) | (before < 0))
+    )
+    for i in elsewhere.tolist():
+        executor, at = int(where[i]), int(line[i])
+        if not single[i] and owner[at] >= 0 and batch.slot_executor[owner[at]] <= executor:
             continue
-        if last[row] - first[row] == 1 or owner[row] < 0:
-            target = readers[0]
-            number = int(batch.slot_number[owner[row]]) if owner[row] >= 0 else row
-            slots = batch.executors[target].slots
-            owner[row] = batch.first_slot[target] + number % slots
+        number = int(batch.slot_number[before[i]]) if before[i] >= 0 else at
+        owner[at] = batch.first_slot[executor] + number % batch.executors[executor].slots
     return owner

@@ -1,28 +1,36 @@
-"""The recipe: predict, find owners, place, pack, check, remember, explain."""
+"""The recipe: learn, predict, find owners, place, pack, check, remember, explain."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from assignor_bridge.assignors.registry import lookup
 from assignor_bridge.model import OffsetRange, Plan, Task
-from assignor_bridge.options import parse_options
+from assignor_bridge.options import FLAGSHIP, parse_options
 from assignor_bridge.planner.batch import from_snapshot
 from assignor_bridge.planner.check import check
+from assignor_bridge.planner.explain import explain
+from assignor_bridge.planner.flagship import Placement, place_batch
+from assignor_bridge.planner.groups import ask
+from assignor_bridge.planner.ledger import Ledger
 from assignor_bridge.planner.owners import owners
 from assignor_bridge.planner.pack import Tasks, pack
 from assignor_bridge.planner.pieces import assemble
-from assignor_bridge.planner.place import place
-from assignor_bridge.planner.remember import remember
+from assignor_bridge.planner.weights import learn, predict, shares
 from checkpoints.sticky_state import StateError, StickyState, decode, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from assignor_bridge.assignors.protocol import Assignor
     from assignor_bridge.model import Snapshot
-    from assignor_bridge.planner.batch import Batch
+    from assignor_bridge.options import PlannerOptions
+    from assignor_bridge.planner.batch import Batch, Ints
+    from assignor_bridge.planner.weights import Weights
+
+#: Names that the planner plans itself; all others are assignors of consumer groups.
+FAILOVER = "failover"
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,14 +40,27 @@ class Outcome:
     assignor: str
     batch: Batch
     tasks: Tasks
-    #: Executor ids by task, in order of preference; tasks without any are left out.
+    #: Executor ids by task, most wanted first; tasks without any are left out.
     standbys: Mapping[int, tuple[str, ...]]
     state: StickyState
     metrics: Mapping[str, str | int | float]
     reasons: tuple[str, ...]
 
 
-def plan(snapshot: Snapshot) -> Plan:
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """What a strategy decided, before it is packed."""
+
+    assignor: str
+    placement: Placement
+    #: Slot of each line of the ledger after this batch, where a strategy places partitions
+    #: without data too; None leaves them where they were.
+    slot_of_line: Ints | None
+    standbys: Mapping[int, tuple[str, ...]]
+    refusals: tuple[str, ...]
+
+
+def plan(snapshot: Snapshot, find: Callable[[str], Assignor] = lookup) -> Plan:
     """Plan one micro-batch: which executor slot reads which offsets.
 
     Raises
@@ -49,7 +70,89 @@ def plan(snapshot: Snapshot) -> Plan:
     PlanError
         When an assignor's answer breaks the rules.
     """
-    outcome = plan_batch(from_snapshot(snapshot), snapshot.state)
+    return as_plan(plan_batch(from_snapshot(snapshot), snapshot.state, find))
+
+
+def plan_batch(
+    batch: Batch, state_text: str | None, find: Callable[[str], Assignor] = lookup
+) -> Outcome:
+    """Plan columns, for the worker: see `plan`."""
+    try:
+        state, warning = (decode(state_text) if state_text else StickyState.empty()), None
+    except StateError as error:
+        state, warning = StickyState.empty(), str(error)
+    return plan_step(batch, state, find, warning)
+
+
+def plan_step(
+    batch: Batch,
+    state: StickyState,
+    find: Callable[[str], Assignor] = lookup,
+    state_warning: str | None = None,
+) -> Outcome:
+    """Plan columns with a state that is decoded already, for the simulator: see `plan`."""
+    options = parse_options(batch.options)
+    ledger = Ledger(state, batch)
+    learn(ledger)
+    weights = predict(ledger)
+    owner = owners(ledger)
+    decision = _decide(ledger, weights, owner, options, find)
+    pieces = decision.placement.pieces
+    tasks = pack(batch, pieces, weights.work, options)
+    check(decision.assignor, batch, tasks.pieces, tasks.task, len(tasks))
+    carried = owner if decision.slot_of_line is None else decision.slot_of_line
+    after = ledger.close(pieces, carried)
+    metrics, reasons = explain(
+        ledger, weights, owner, decision.placement, tasks, decision.assignor, options
+    )
+    metrics["generation"] = after.generation
+    if decision.refusals:
+        metrics["fallbackReason"] = "; ".join(decision.refusals)
+        reasons[1:1] = [f"{refusal}" for refusal in decision.refusals]
+    if state_warning is not None:
+        metrics["stateWarning"] = state_warning
+        reasons.append(f"planned without memory: {state_warning}")
+    standbys = {
+        task: decision.standbys[slot]
+        for task, slot in enumerate(tasks.slot.tolist())
+        if slot in decision.standbys
+    }
+    return Outcome(decision.assignor, batch, tasks, standbys, after, metrics, tuple(reasons))
+
+
+def _decide(
+    ledger: Ledger,
+    weights: Weights,
+    owner: Ints,
+    options: PlannerOptions,
+    find: Callable[[str], Assignor],
+) -> Decision:
+    """Plan with the first assignor in the list that can."""
+    batch = ledger.batch
+    mine = owner[ledger.line]
+    first = options.assignors[0]
+    if first in (FLAGSHIP, FAILOVER):
+        placement = place_batch(batch, weights, mine, options, first == FAILOVER)
+        return Decision(first, placement, None, {}, ())
+    answer = ask(ledger, owner, weights.work, options, find)
+    if answer.assignor in (FLAGSHIP, FAILOVER):
+        placement = place_batch(batch, weights, mine, options, answer.assignor == FAILOVER)
+        return Decision(answer.assignor, placement, None, {}, answer.refusals)
+    placement = Placement(assemble(batch, answer.slot, ()), shares(batch, weights), answer.notes)
+    return Decision(
+        answer.assignor, placement, answer.slot_of_line, answer.standbys, answer.refusals
+    )
+
+
+def check_names(options: PlannerOptions, find: Callable[[str], Assignor] = lookup) -> None:
+    """Refuse assignors that nobody knows, before the first batch, with `OptionError`."""
+    for name in options.assignors:
+        if name not in (FLAGSHIP, FAILOVER):
+            find(name)
+
+
+def as_plan(outcome: Outcome) -> Plan:
+    """Turn columns into the objects of `model`."""
     batch, tasks = outcome.batch, outcome.tasks
     ranges: list[list[OffsetRange]] = [[] for _ in range(len(tasks))]
     pieces = tasks.pieces
@@ -73,44 +176,3 @@ def plan(snapshot: Snapshot) -> Plan:
         outcome.metrics,
         outcome.reasons,
     )
-
-
-def plan_batch(batch: Batch, state_text: str | None) -> Outcome:
-    """Plan columns, for the worker and the simulator: see `plan`."""
-    options = parse_options(batch.options)
-    reasons: list[str] = []
-    metrics: dict[str, str | int | float] = {}
-    state = StickyState.empty()
-    if state_text:
-        try:
-            state = decode(state_text)
-        except StateError as error:
-            metrics["stateWarning"] = str(error)
-            reasons.append(f"planned without memory: {error}")
-    weights = batch.size.astype(np.float64)
-    owner = owners(batch, state)
-    capacity = np.full(batch.slots, max(weights.sum(), 1e-300) / batch.slots)
-    whole, cuts = place(weights, owner, capacity, batch.slot_executor, options.max_imbalance)
-    pieces = assemble(batch, whole, cuts)
-    tasks = pack(batch, pieces, weights)
-    name = options.assignors[0]
-    check(name, batch, tasks.pieces, tasks.task, len(tasks))
-    state = remember(batch, tasks, state)
-    load = np.bincount(pieces.slot, pieces.weight(batch, weights), batch.slots)
-    head = np.concatenate(([True], pieces.row[1:] != pieces.row[:-1])) if len(pieces) else []
-    before = batch.slot_executor[owner[owner >= 0]]
-    after = batch.slot_executor[pieces.slot[head][owner >= 0]]
-    metrics |= {
-        "strategy": name,
-        "generation": state.generation,
-        "tasks": len(tasks),
-        "executors": len(np.unique(batch.slot_executor[tasks.slot])),
-        "splitPartitions": len(cuts),
-        "movedPartitions": int((before != after).sum()),
-        "imbalance": float(load.max() / capacity[0] - 1) if len(pieces) else 0.0,
-    }
-    return Outcome(name, batch, tasks, {}, state, metrics, tuple(reasons))
-
-
-def check_names(options: object) -> None:
-    """Refuse assignors that nobody knows, before the first batch."""

@@ -1,0 +1,113 @@
+"""The flagship's strategy: which slots take part, how much each should do, and the placement.
+
+`failover` is the same on fewer executors: those of the best class that is present.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from assignor_bridge.assignors.lag_aware_sticky import place_whole
+from assignor_bridge.planner.groups import priority
+from assignor_bridge.planner.pack import slots_worth_using
+from assignor_bridge.planner.pieces import Pieces, assemble
+from assignor_bridge.planner.place import place
+from assignor_bridge.planner.weights import shares
+
+if TYPE_CHECKING:
+    from assignor_bridge.options import PlannerOptions
+    from assignor_bridge.planner.batch import Batch, Flags, Floats, Ints
+    from assignor_bridge.planner.weights import Weights
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """Pieces, and the ideal that they are measured against."""
+
+    pieces: Pieces
+    #: Work that each slot would do in the ideal case; 0 for slots that do not take part.
+    share: Floats
+    notes: tuple[str, ...] = ()
+
+
+def place_batch(
+    batch: Batch, weights: Weights, owner: Ints, options: PlannerOptions, failover: bool
+) -> Placement:
+    """Place all ranges; see `place` and `lag_aware_sticky` for the promises.
+
+    Parameters
+    ----------
+    owner
+        Slot that read each range's partition last, -1 for none.
+    failover
+        Only executors of the highest priority take part.
+    """
+    takes_part, notes = _best_class(batch, options) if failover else _everybody(batch)
+    takes_part = _worth_using(batch, weights, owner, options, takes_part)
+    slots = np.flatnonzero(takes_part)
+    speed = 1 / weights.slowness[batch.slot_executor[slots]]
+    total = float(weights.work.sum())
+    share = np.zeros(batch.slots)
+    share[slots] = total * speed / speed.sum()
+    local = np.full(batch.slots + 1, -1, np.int64)
+    local[slots] = np.arange(len(slots))
+    if batch.ranges == 0:
+        return Placement(assemble(batch, owner[:0], ()), share, notes)
+    capacity, executor = share[slots], batch.slot_executor[slots]
+    if options.split:
+        whole, cuts = place(weights.work, local[owner], capacity, executor, options.max_imbalance)
+    else:
+        whole, cuts = place_whole(weights.work, local[owner], capacity, executor), []
+    pieces = assemble(batch, whole, cuts)
+    return Placement(Pieces(pieces.row, pieces.start, pieces.end, slots[pieces.slot]), share, notes)
+
+
+def bound_seconds(batch: Batch, weights: Weights, share: Floats, split: bool) -> float:
+    """Give the time that no plan can beat, in units of work on a usual executor.
+
+    All work evenly over the speeds, or the largest indivisible part on the fastest slot: a single
+    offset, or without splitting a whole range.
+    """
+    slots = np.flatnonzero(share > 0)
+    if not batch.ranges or not len(slots):
+        return 0.0
+    slowness = weights.slowness[batch.slot_executor[slots]]
+    even = float(weights.work.sum()) / float((1 / slowness).sum())
+    parts = weights.work / batch.size if split else weights.work
+    return max(even, float(parts.max()) * float(slowness.min()))
+
+
+def _everybody(batch: Batch) -> tuple[Flags, tuple[str, ...]]:
+    return np.ones(batch.slots, np.bool_), ()
+
+
+def _best_class(batch: Batch, options: PlannerOptions) -> tuple[Flags, tuple[str, ...]]:
+    """Keep the slots of the executors with the highest priority; none given ranks below all."""
+    ranks = [(p is not None, p or 0) for p in (priority(e, options) for e in batch.executors)]
+    best = max(ranks)
+    flags = np.array([rank == best for rank in ranks], np.bool_)
+    level = f"priority {best[1]}" if best[0] else "no priority"
+    note = f"failover: {int(flags.sum())} of {len(ranks)} executors, those with {level}, read all"
+    return flags[batch.slot_executor], (note,)
+
+
+def _worth_using(
+    batch: Batch, weights: Weights, owner: Ints, options: PlannerOptions, takes_part: Flags
+) -> Flags:
+    """Keep so many slots that each has enough records; first slots that own most, spread out."""
+    count = slots_worth_using(batch, options)
+    slots = np.flatnonzero(takes_part)
+    if count >= len(slots):
+        return takes_part
+    owned = owner >= 0
+    has = np.bincount(owner[owned], weights.work[owned], batch.slots)[slots]
+    order = np.lexsort((slots, batch.slot_number[slots], -has))
+    flags = np.zeros(batch.slots, np.bool_)
+    flags[slots[order[:count]]] = True
+    return flags
+
+
+__all__ = ["Placement", "bound_seconds", "place_batch", "shares"]

@@ -1,0 +1,134 @@
+"""The memory during one batch: the state's columns, extended by the partitions of the batch.
+
+Made from the state at the start, filled by the steps (what was learned, who reads what now), and made
+into the next state at the end. Partitions without data keep their line: they may come back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from checkpoints.sticky_state import Reader, StickyState
+
+if TYPE_CHECKING:
+    from assignor_bridge.planner.batch import Batch, Floats, Ints
+    from assignor_bridge.planner.pieces import Pieces
+    from checkpoints.sticky_state import Speed
+
+#: Batches without data after which a partition is forgotten.
+FORGET_AFTER_BATCHES = 10_000
+
+
+class Ledger:
+    """One line a partition, sorted by topic and partition; columns as in `StickyState`."""
+
+    def __init__(self, state: StickyState, batch: Batch) -> None:
+        self.before = state
+        self.batch = batch
+        kept = state.seen > state.batches - FORGET_AFTER_BATCHES
+        if kept.all():
+            names = set(state.topics)
+        else:
+            names = {state.topics[t] for t in np.unique(state.topic[kept]).tolist()}
+        self.topics = tuple(sorted(names | set(batch.topics)))
+        self.code = {name: i for i, name in enumerate(self.topics)}
+        old = self._keys(state.topics, state.topic[kept], state.partition[kept])
+        asked = self._keys(batch.topics, batch.topic, batch.partition)
+        if len(old) == len(asked) and (old == asked).all():
+            self.key = old
+        else:
+            self.key = np.union1d(old, asked)
+        #: Line of each range of the batch.
+        self.line: Ints = np.searchsorted(self.key, asked)
+        place = np.searchsorted(self.key, old)
+        #: Whether the partition was known before this batch.
+        self.known = np.zeros(len(self.key), np.bool_)
+        self.known[place] = True
+
+        def ints(column: Ints, default: int) -> Ints:
+            values = np.full(len(self.key), default, np.int64)
+            values[place] = column[kept]
+            return values
+
+        def floats(column: Floats) -> Floats:
+            values = np.full(len(self.key), np.nan)
+            values[place] = column[kept]
+            return values
+
+        #: Member of the *state* that read the partition last.
+        self.member = ints(state.member, -1)
+        self.position = ints(state.position, -1)
+        self.seen = ints(state.seen, 0)
+        self.cost = floats(state.cost)
+        self.last_cost = floats(state.last_cost)
+        self.bytes = floats(state.bytes)
+        self.density = floats(state.density)
+        self.speeds: dict[str, Speed] = dict(state.speeds)
+
+    @property
+    def topic(self) -> Ints:
+        """Topic (index in `topics`) of each line."""
+        return np.asarray(self.key >> 32)
+
+    @property
+    def partition(self) -> Ints:
+        """Partition number of each line."""
+        return np.asarray(self.key & 0xFFFFFFFF)
+
+    def find(self, topics: list[str], topic: Ints, partition: Ints) -> Ints:
+        """Line of each partition, -1 for those that are not here."""
+        if not len(self.key) or not len(topic):
+            return np.full(len(topic), -1, np.int64)
+        key = self._keys(tuple(topics), topic, partition)
+        place = np.minimum(np.searchsorted(self.key, key), len(self.key) - 1)
+        return np.where(self.key[place] == key, place, -1)
+
+    def _keys(self, topics: tuple[str, ...], topic: Ints, partition: Ints) -> Ints:
+        code = np.fromiter((self.code.get(t, -1) for t in topics), np.int64, len(topics))
+        return np.asarray((code[topic] << 32) + partition) if len(topic) else np.empty(0, np.int64)
+
+    def close(self, pieces: Pieces, owner: Ints) -> StickyState:
+        """Make the state to hand back with the next batch.
+
+        Parameters
+        ----------
+        pieces
+            What is read now, in the order of ranges and offsets.
+        owner
+            Slot of *this* batch that had each line's partition before, -1 for none.
+
+        The generation rises when members or partitions changed.
+        """
+        batch, before = self.batch, self.before
+        readers = tuple(Reader(e.id, e.host, e.slots) for e in batch.executors)
+        member, position, seen = owner.copy(), self.position, self.seen
+        if len(pieces):
+            last = np.append(pieces.row[1:] != pieces.row[:-1], True)
+            line = self.line[pieces.row[last]]
+            member[line] = pieces.slot[last]
+            position[line] = pieces.end[last]
+            seen[line] = before.batches + 1
+        changed = (
+            readers != before.readers
+            or len(self.key) != len(before.topic)
+            or self.topics != before.topics
+            or not bool(self.known.all())
+        )
+        return StickyState(
+            generation=before.generation + int(changed),
+            batches=before.batches + 1,
+            readers=readers,
+            speeds={e: self.speeds[e] for e in sorted(self.speeds)},
+            topics=self.topics,
+            topic=self.topic,
+            partition=self.partition,
+            member=member,
+            position=position,
+            seen=seen,
+            cost=self.cost,
+            last_cost=self.last_cost,
+            bytes=self.bytes,
+            density=self.density,
+        )

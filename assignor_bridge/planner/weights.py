@@ -1,0 +1,248 @@
+"""Weights: how long reading each range will take, learned from what the readers report.
+
+A report says that reading `records` of a partition on an executor took `seconds`. It is explained
+as (cost of the partition) x (slowness of the executor), in logarithms, so that 1:50 and 50:1 are
+equally far from 1:
+
+- What an executor's reports have in common beyond the other executors' is the executor's; how
+  much of it is believed depends on how well its reports agree, so costly partitions do not make
+  their executor look slow.
+- The rest is the partition's. Of the estimate, the report before and this one, the middle one
+  counts: a single outlier changes nothing, a real change is followed at the second report. Reports of
+  few records count less.
+- Offsets are no records (compaction, transaction markers): records an offset are learned as well.
+
+A partition without reports of its own has the cost of its bytes (when bytes are known), else of its
+topic, else the mean of all; when nothing is known, each record weighs 1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from checkpoints.sticky_state import Speed
+
+if TYPE_CHECKING:
+    from assignor_bridge.planner.batch import Batch, Floats, Ints
+    from assignor_bridge.planner.ledger import Ledger
+
+#: How far an estimate moves towards a new report of many records.
+_GAIN = 0.6
+#: A report of as many records moves an estimate half as far.
+_HALF_TRUST_RECORDS = 5.0
+#: Least records an offset that is believed: a quiet partition may come back full.
+_LEAST_DENSITY = 0.01
+#: An executor counts as usual unless it is slower or faster by more than this.
+_USUAL = math.log(1.15)
+#: Reports that an executor must have given before its slowness is judged.
+_LEAST_REPORTS = 3
+
+Basis = Literal["records", "bytes", "seconds"]
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Predicted work of each range, on a usual executor."""
+
+    work: Floats
+    #: What the weights were made of.
+    basis: Basis
+    #: Seconds that each executor needs for a second's work of a usual one.
+    slowness: Floats
+
+
+def predict(ledger: Ledger) -> Weights:
+    """Predict the work of each range of the batch."""
+    batch = ledger.batch
+    density = _filled(ledger.density, ledger.topic, ledger.density, 1.0)[ledger.line]
+    cost, basis = _costs(ledger)
+    work = batch.size * np.clip(density, _LEAST_DENSITY, 1.0) * np.exp(cost[ledger.line])
+    slowness = np.ones(len(batch.executors))
+    for i, executor in enumerate(batch.executors):
+        speed = ledger.speeds.get(executor.id)
+        if speed is not None and abs(speed.log_factor) > _USUAL:
+            slowness[i] = math.exp(speed.log_factor)
+    return Weights(np.maximum(work, 1e-12), basis, slowness)
+
+
+def learn(ledger: Ledger) -> None:
+    """Work the batch's reports into the ledger."""
+    reports = _usable_reports(ledger)
+    if reports is None:
+        return
+    line, executor, names, records, size, seconds, offsets = reports
+    lines = len(ledger.key)
+    _learn_ratio(ledger.density, line, records, offsets, lines)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        per_record = np.log(size / records)
+        raw = np.log(seconds / records)
+    good = np.isfinite(per_record)
+    _smooth(ledger.bytes, None, line[good], per_record[good], records[good], ledger.topic)
+    good = np.isfinite(raw)
+    if good.any():
+        _learn_seconds(ledger, line[good], executor[good], names, records[good], raw[good])
+
+
+def _usable_reports(
+    ledger: Ledger,
+) -> tuple[Ints, Ints, list[str], Floats, Floats, Floats, Floats] | None:
+    """Columns of the reports on known partitions: line, executor, ids, records and the rest."""
+    seen = ledger.batch.observed
+    if not len(seen.partition):
+        return None
+    topics = sorted(set(seen.topic))
+    code = {name: i for i, name in enumerate(topics)}
+    topic = np.fromiter(map(code.__getitem__, seen.topic), np.int64, len(seen.topic))
+    line = ledger.find(topics, topic, seen.partition)
+    good = np.flatnonzero((line >= 0) & (seen.records >= 0) & np.isfinite(seen.records))
+    names = sorted(set(seen.executor))
+    number = {name: i for i, name in enumerate(names)}
+    executor = np.fromiter(map(number.__getitem__, seen.executor), np.int64, len(seen.executor))
+    # Reports in one order whatever order they came in: sums of floats depend on it.
+    order = good[np.lexsort((seen.seconds[good], seen.records[good], executor[good], line[good]))]
+    return (
+        line[order], executor[order], names, seen.records[order], seen.bytes[order],
+        seen.seconds[order], seen.offsets[order],
+    )  # fmt: skip
+
+
+def _learn_ratio(column: Floats, line: Ints, records: Floats, offsets: Floats, lines: int) -> None:
+    good = (offsets > 0) & np.isfinite(offsets)
+    total = np.bincount(line[good], offsets[good], lines)
+    read = np.bincount(line[good], records[good], lines)
+    some = np.flatnonzero(total > 0)
+    ratio = np.clip(read[some] / total[some], _LEAST_DENSITY, 1.0)
+    old = column[some]
+    trust = _GAIN * total[some] / (total[some] + _HALF_TRUST_RECORDS)
+    column[some] = np.where(np.isnan(old), ratio, old + trust * (ratio - old))
+
+
+def _learn_seconds(  # noqa: PLR0917
+    ledger: Ledger, line: Ints, executor: Ints, names: list[str], records: Floats, raw: Floats
+) -> None:
+    """Split what was observed between executors and partitions."""
+    old = np.array([ledger.speeds[n].log_factor if n in ledger.speeds else 0.0 for n in names])
+    cost, basis = _costs(ledger)
+    if basis == "seconds":
+        expected = cost[line]
+    else:
+        observed = np.full(len(ledger.key), np.nan)
+        observed[line] = raw
+        expected = _filled(np.full(len(ledger.key), np.nan), ledger.topic, observed, 0.0)[line]
+    residual = raw - expected - old[executor]
+    shift = _common_shift(executor, residual, records, len(names))
+    new = np.clip(old + shift, -3.0, 3.0)
+    for i, name in enumerate(names):
+        before = ledger.speeds.get(name, Speed(0.0, 0))
+        ledger.speeds[name] = Speed(float(new[i]), before.batches + 1)
+    present = {e.id for e in ledger.batch.executors} | set(names)
+    ledger.speeds = {n: s for n, s in ledger.speeds.items() if n in present}
+    _smooth(
+        ledger.cost, ledger.last_cost, line, raw - new[executor], records, ledger.topic,
+        prior=expected,
+    )  # fmt: skip
+
+
+def _common_shift(executor: Ints, residual: Floats, records: Floats, count: int) -> Floats:
+    """Say how far each executor's reports lie off the others', as far as that is believable."""
+    shift = np.zeros(count)
+    use = np.flatnonzero(records >= _HALF_TRUST_RECORDS)
+    if len(use) < _LEAST_REPORTS:
+        return shift
+    order = use[np.lexsort((residual[use], executor[use]))]
+    sorted_residual, who = residual[order], executor[order]
+    first = np.searchsorted(who, np.arange(count + 1))
+    n = np.diff(first)
+    judged = np.flatnonzero(n >= _LEAST_REPORTS)
+    if len(judged) < 2:  # nothing to compare with
+        return shift
+    middle = np.zeros(count)
+    middle[judged] = sorted_residual[first[judged] + n[judged] // 2]
+    middle[judged] = (middle[judged] + sorted_residual[first[judged] + (n[judged] - 1) // 2]) / 2
+    away = np.abs(sorted_residual - middle[who])
+    again = np.lexsort((away, who))
+    spread = np.zeros(count)
+    spread[judged] = away[again][first[judged] + n[judged] // 2] * 1.4826
+    relative = np.zeros(count)
+    relative[judged] = middle[judged] - np.median(middle[judged])
+    error = 1.25 * spread / np.sqrt(np.maximum(n, 1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        belief = np.clip(1 - (2 * error / np.abs(relative)) ** 2, 0, 1)
+    return np.where(relative != 0, relative * np.nan_to_num(belief), 0.0)
+
+
+def _smooth(  # noqa: PLR0917
+    column: Floats,
+    last: Floats | None,
+    line: Ints,
+    values: Floats,
+    records: Floats,
+    topic: Ints,
+    prior: Floats | None = None,
+) -> None:
+    """Move the estimates of the reported lines towards the mean of their reports."""
+    lines = len(column)
+    total = np.bincount(line, records, lines)
+    mean = np.bincount(line, records * values, lines)
+    some = np.flatnonzero(total > 0)
+    mean = mean[some] / total[some]
+    trust = total[some] / (total[some] + _HALF_TRUST_RECORDS)
+    old = column[some]
+    before = np.full(lines, np.nan)
+    if prior is not None:
+        before[line] = prior
+        start = before[some]
+    else:
+        start = _filled(before, topic, column, math.nan)[some]
+        start = np.where(np.isnan(start), mean, start)
+    target = mean
+    if last is not None:
+        middle = np.median(np.vstack((old, last[some], mean)), axis=0)
+        target = np.where(np.isnan(middle), mean, middle)
+        last[some] = mean
+    column[some] = np.where(
+        np.isnan(old), start + trust * (mean - start), old + _GAIN * trust * (target - old)
+    )
+
+
+def _costs(ledger: Ledger) -> tuple[Floats, Basis]:
+    """Logarithm of the cost a record of each line, and what it rests on."""
+    known = ~np.isnan(ledger.cost)
+    sized = ~np.isnan(ledger.bytes)
+    if known.any():
+        cost = ledger.cost.copy()
+        both = known & sized
+        if both.any():
+            rate = float(np.mean(cost[both] - ledger.bytes[both]))
+            fill = ~known & sized
+            cost[fill] = ledger.bytes[fill] + rate
+        return _filled(cost, ledger.topic, cost, 0.0), "seconds"
+    if sized.any():
+        relative = ledger.bytes - float(np.mean(ledger.bytes[sized]))
+        return _filled(relative, ledger.topic, relative, 0.0), "bytes"
+    return np.zeros(len(ledger.key)), "records"
+
+
+def _filled(column: Floats, topic: Ints, source: Floats, default: float) -> Floats:
+    """Put the mean of the topic, else of all, else the default, where a line knows nothing."""
+    missing = np.isnan(column)
+    if not missing.any():
+        return column
+    good = np.flatnonzero(~np.isnan(source))
+    if not len(good):
+        return np.where(missing, default, column)
+    topics = int(topic.max()) + 1
+    counts = np.bincount(topic[good], minlength=topics)
+    sums = np.bincount(topic[good], source[good], topics)
+    mean = np.where(counts > 0, sums / np.maximum(counts, 1), float(np.mean(source[good])))
+    return np.where(missing, mean[topic], column)
+
+
+def shares(batch: Batch, weights: Weights) -> Floats:
+    """Fair share of the work for each slot: all of it, divided by speed."""
+    speed = 1 / weights.slowness[batch.slot_executor]
+    return np.asarray(float(weights.work.sum()) * speed / speed.sum())
