@@ -121,7 +121,7 @@ def move_less(flow: Flow) -> bool:
 
 
 def _cheaper_cycle(flow: Flow) -> list[tuple[int, int]]:
-    """A cycle of (topic, giver) that saves moves, each giving to the next; empty if there is none.
+    """Find a cycle of (topic, giver) that saves moves, each giving to the next; empty if none does.
 
     A step with topic -1 passes a place, not a partition: its giver has one fewer than the next.
     """
@@ -166,7 +166,7 @@ def _cheaper_cycle(flow: Flow) -> list[tuple[int, int]]:
 
 
 def _negative_cycle(edges: Ids) -> list[int]:
-    """Nodes of a cycle of negative cost, in order; empty if there is none (Bellman-Ford)."""
+    """Find the nodes of a cycle of negative cost, in order; empty if none is (Bellman-Ford)."""
     source, target, cost = edges[:, 0], edges[:, 1], edges[:, 2]
     size = int(edges[:, :2].max()) + 1
     distance = np.zeros(size, np.int64)

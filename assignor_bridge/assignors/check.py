@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from assignor_bridge.assignors.group import Assignment, Group
+from assignor_bridge.assignors.group import Assignment
 from assignor_bridge.errors import PlanError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from assignor_bridge.assignors.group import Group
 
 _RULE = (
     "An assignment must give each subscribed partition to exactly one member that subscribes to it."
@@ -23,7 +25,7 @@ _RULE = (
 
 
 def check_assignment(name: str, group: Group, answer: Any) -> Assignment:
-    """Valid and complete, or a `PlanError` that says what is wrong.
+    """Check that an answer is valid and complete; raise a `PlanError` that says what is wrong.
 
     Parameters
     ----------
@@ -55,7 +57,24 @@ def check_assignment(name: str, group: Group, answer: Any) -> Assignment:
             f"left {len(missing)} of {int(group.wanted.sum())} partitions without a member",
             (group.catalog.name(int(i)) for i in missing[:5]),
         )
+    _check_standbys(name, group, checked)
     return checked
+
+
+def _check_standbys(name: str, group: Group, checked: Assignment) -> None:
+    index = {member: i for i, member in enumerate(group.ids)}
+    for member, copies in checked.standbys.items():
+        if member not in index:
+            _fail(name, f"named the member {member!r}, who is not in the group", group.ids[:5])
+        both = [
+            i for i in copies.ids_in(group.catalog).tolist() if checked.owner[i] == index[member]
+        ]
+        if both:
+            _fail(
+                name,
+                f"made {member!r} the standby of {len(both)} partitions that it owns",
+                (group.catalog.name(i) for i in both[:5]),
+            )
 
 
 def _check_subscriptions(name: str, group: Group, checked: Assignment) -> None:

@@ -47,15 +47,13 @@ def claims(group: Group, *, newest_only: bool = False) -> Claims:
     owner = np.full(group.catalog.total, -1, np.int32)
     if not len(ids):
         return Claims(ids, member, owner)
-    generations = np.fromiter(
-        (-1 if m.generation is None else max(m.generation, -1) for m in group.members), np.int64
-    )
     good_ids, good = ids, member
-    if newest_only and (generations != generations[0]).any():
+    if newest_only:
+        generations = _generations(group)
         newest = generations[member] == generations.max()
         good_ids, good = ids[newest], member[newest]
     if len(good_ids) and int(np.bincount(good_ids).max()) > 1:
-        generation = generations[good]
+        generation = _generations(group)[good]
         best = np.full(len(owner), -2, np.int64)
         np.maximum.at(best, good_ids, generation)
         newest = generation == best[good_ids]
@@ -69,24 +67,26 @@ def claims(group: Group, *, newest_only: bool = False) -> Claims:
     return Claims(ids, member, owner)
 
 
+def _generations(group: Group) -> Ids:
+    return np.fromiter(
+        (-1 if m.generation is None else max(m.generation, -1) for m in group.members), np.int64
+    )
+
+
 def _collect(group: Group) -> tuple[Ids, Ids]:
     catalog = group.catalog
+    nothing = np.empty(0, np.int64)
     parts: list[Ids] = []
-    holders: list[int] = []
-    for index, member in enumerate(group.members):
+    for member in group.members:
         owned = member.owned
         if isinstance(owned, Partitions):
-            part = owned.ids if owned.catalog is catalog else owned.ids_in(catalog)
-        elif owned:
-            part = catalog.ids(owned)
+            parts.append(owned.ids if owned.catalog is catalog else owned.ids_in(catalog))
         else:
-            continue
-        if len(part):
-            parts.append(part)
-            holders.append(index)
-    if not parts:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    return np.concatenate(parts), np.repeat(holders, [len(part) for part in parts])
+            parts.append(catalog.ids(owned) if owned else nothing)
+    sizes = np.fromiter(map(len, parts), np.int64, len(parts))
+    if not sizes.any():
+        return nothing, nothing
+    return np.concatenate(parts), np.repeat(np.arange(len(parts)), sizes)
 
 
 def _subscribed(group: Group, ids: Ids, member: Ids) -> NDArray[np.bool_] | None:

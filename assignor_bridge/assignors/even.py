@@ -38,29 +38,56 @@ def even(
     fill
         See `Fill`.
     """
-    count = len(members)
-    floor, extra = divmod(len(ids), count)
-    slots = int(members.max()) + 1
-    holder = owner[ids]
-    held = np.bincount(holder[holder >= 0], minlength=slots)[members]
+    give_up(catalog, owner, ids, members)
+    give_free(owner, ids, members, fill)
+
+
+def give_up(catalog: Catalog, owner: NDArray[np.int32], ids: Ids, members: Ids) -> None:
+    """First half of `even`: take from each member what is beyond its share."""
+    floor, extra = divmod(len(ids), len(members))
+    held = _held(owner, ids, members)
     keep = np.minimum(held, floor)
     keep[np.flatnonzero(held > floor)[:extra]] += 1
-    if (held > keep).any():
-        _give_up(catalog, owner, ids, members, keep, held > keep)
-        holder = owner[ids]
-    free = ids[holder < 0]
+    above = held > keep
+    if not above.any():
+        return
+    limit = np.full(int(members.max()) + 2, -1, np.int64)  # the last cell stands for nobody
+    limit[members[above]] = keep[above]
+    theirs = ids[limit[owner[ids]] >= 0]
+    topic = catalog.topic_of[theirs]
+    number = theirs - catalog.starts[topic]
+    theirs = theirs[np.lexsort((topic, number, owner[theirs]))]
+    holder = owner[theirs]
+    first = np.flatnonzero(np.diff(holder, prepend=-1))
+    sizes = np.diff(np.append(first, len(theirs)))
+    place = np.arange(len(theirs)) - np.repeat(first, sizes)
+    owner[theirs[place >= limit[holder]]] = -1
+
+
+def give_free(owner: NDArray[np.int32], ids: Ids, members: Ids, fill: Fill = "deal") -> None:
+    """Second half of `even`: give what nobody holds to members with room."""
+    free = ids[owner[ids] < 0]
     if not len(free):
         return
-    room = np.maximum(floor - keep, 0)
-    extras = extra - int(np.count_nonzero(keep > floor))
+    floor, extra = divmod(len(ids), len(members))
+    held = _held(owner, ids, members)
+    room = np.maximum(floor - held, 0)
+    extras = extra - int(np.count_nonzero(held > floor))
     if fill == "deal":
-        level = np.flatnonzero(keep == floor)  # then those that reach the floor, in that order
+        level = np.flatnonzero(held == floor)  # then those that reach the floor, in that order
         filled = np.flatnonzero(room)
         more = np.concatenate((level, filled[np.argsort(room[filled], kind="stable")]))
-        owner[free] = members[np.concatenate((_in_turn(room), more[:extras]))]
+        places = np.concatenate((_in_turn(room), more[:extras]))
     else:
-        more = np.flatnonzero(keep <= floor)[:extras]
-        owner[free] = members[np.concatenate((np.repeat(np.arange(count), room), more))]
+        more = np.flatnonzero(held <= floor)[:extras]
+        places = np.concatenate((np.repeat(np.arange(len(members)), room), more))
+    owner[free] = members[places]
+
+
+def _held(owner: NDArray[np.int32], ids: Ids, members: Ids) -> Ids:
+    """Count the partitions of `ids` that each member holds."""
+    holder = owner[ids]
+    return np.asarray(np.bincount(holder[holder >= 0], minlength=int(members.max()) + 1)[members])
 
 
 def _in_turn(room: Ids) -> Ids:
@@ -76,24 +103,3 @@ def _in_turn(room: Ids) -> Ids:
     if most < 1 << 16:
         turn = turn.astype(np.uint16)  # radix sort
     return np.asarray(who[np.argsort(turn, kind="stable")])
-
-
-def _give_up(  # noqa: PLR0917
-    catalog: Catalog,
-    owner: NDArray[np.int32],
-    ids: Ids,
-    members: Ids,
-    keep: Ids,
-    above: NDArray[np.bool_],
-) -> None:
-    limit = np.full(int(members.max()) + 2, -1, np.int64)  # the last cell stands for nobody
-    limit[members[above]] = keep[above]
-    theirs = ids[limit[owner[ids]] >= 0]
-    topic = catalog.topic_of[theirs]
-    number = theirs - catalog.starts[topic]
-    theirs = theirs[np.lexsort((topic, number, owner[theirs]))]
-    holder = owner[theirs]
-    first = np.flatnonzero(np.diff(holder, prepend=-1))
-    sizes = np.diff(np.append(first, len(theirs)))
-    place = np.arange(len(theirs)) - np.repeat(first, sizes)
-    owner[theirs[place >= limit[holder]]] = -1

@@ -6,6 +6,7 @@ All frozen: an assignor is a pure function from `Group` to `Assignment`, and mem
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -75,7 +76,7 @@ class Group:
 
     def __post_init__(self) -> None:
         members = tuple(sorted(self.members, key=_member_id))
-        for one, other in zip(members, members[1:], strict=False):
+        for one, other in itertools.pairwise(members):
             if one.id == other.id:
                 raise OptionError(f"member {one.id!r} is in the group twice: ids must differ")
         if self.standby_replicas < 0:
@@ -138,7 +139,7 @@ class Group:
         return lags
 
     def after(self, assignment: Assignment, generation: int) -> Group:
-        """The same group once each member owns what it was assigned, at `generation`."""
+        """Give the group in which each member owns what it was assigned, at `generation`."""
         return replace(
             self,
             members=tuple(
@@ -188,24 +189,22 @@ class Assignment(Mapping[str, Partitions]):
         self.notes = notes
 
     @cached_property
-    def _order(self) -> Ids:
-        return np.argsort(self.owner, kind="stable")
-
-    @cached_property
     def counts(self) -> Ids:
         """Number of partitions of each member, by index."""
         return np.bincount(self.owner[self.owner >= 0], minlength=len(self.ids))
 
     @cached_property
-    def _parts(self) -> dict[str, Partitions]:
-        free = len(self.owner) - int(self.counts.sum())
+    def arrays(self) -> list[Ids]:
+        """Numbers of each member's partitions, sorted, by the member's index."""
+        small = self.owner.astype(np.int16) if len(self.ids) < 1 << 15 else self.owner  # radix sort
+        order = np.argsort(small, kind="stable")
+        free = len(order) - int(self.counts.sum())
         cuts = (free + np.cumsum(self.counts)).tolist()
-        order, catalog = self._order, self.catalog
-        starts = [free, *cuts]
-        return {
-            name: Partitions(catalog, order[a:b])
-            for name, a, b in zip(self.ids, starts, cuts, strict=False)
-        }
+        return [order[a:b] for a, b in itertools.pairwise((free, *cuts))]
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.ids)}
 
     @property
     def transferring(self) -> Partitions:
@@ -215,7 +214,7 @@ class Assignment(Mapping[str, Partitions]):
         return Partitions(self.catalog, np.flatnonzero(self.withheld >= 0))
 
     def __getitem__(self, member: str) -> Partitions:
-        return self._parts[member]
+        return Partitions(self.catalog, self.arrays[self._index[member]])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.ids)

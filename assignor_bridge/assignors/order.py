@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def kafka_order(group: Group) -> tuple[int, ...]:
-    """Indices of the members: static ones first, by instance id, then the others by id.
+    """Order the indices of members: static ones first, by instance id, then the others by id.
 
     Static members keep their place through restarts, which is what instance ids are for.
     Source: Kafka 4.1.0 `AbstractPartitionAssignor.MemberInfo`.

@@ -11,6 +11,7 @@ made when somebody looks.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -62,7 +63,7 @@ class Catalog(Mapping[str, int]):
 
     @cached_property
     def by_partition(self) -> Ids:
-        """All partitions in the order t0p0, t1p0, t2p0, t0p1, …"""
+        """All partitions by number, then by topic: t0p0, t1p0, t2p0, t0p1 and so on."""
         return np.lexsort((self.topic_of, self.partition_of))
 
     def __getitem__(self, topic: str) -> int:
@@ -106,7 +107,7 @@ class Catalog(Mapping[str, int]):
 
     def name(self, partition_id: int) -> str:
         """`topic-partition`, for people."""
-        topic = int(self.topic_of[partition_id])
+        topic = int(np.searchsorted(self.starts, partition_id, side="right")) - 1
         return f"{self.names[topic]}-{partition_id - int(self.starts[topic])}"
 
 
@@ -140,7 +141,7 @@ class Partitions(Mapping[str, tuple[int, ...]]):
         if mine is catalog or not len(self.ids):
             return self.ids
         place = np.fromiter((catalog.index.get(n, -1) for n in mine.names), np.int64, len(mine))
-        topic = mine.topic_of[self.ids]
+        topic = np.searchsorted(mine.starts, self.ids, side="right") - 1
         number = self.ids - mine.starts[topic]
         there = place[topic]
         known = there >= 0
@@ -152,12 +153,12 @@ class Partitions(Mapping[str, tuple[int, ...]]):
     def view(self) -> dict[str, tuple[int, ...]]:
         """As a plain dict, made on first use."""
         if self._view is None:
-            topics = self.catalog.topic_of[self.ids]
+            topics = np.searchsorted(self.catalog.starts, self.ids, side="right") - 1
             numbers = (self.ids - self.catalog.starts[topics]).tolist()
             cuts = np.flatnonzero(np.diff(topics, prepend=-1, append=-1)).tolist()
             self._view = {
                 self.catalog.names[int(topics[a])]: tuple(numbers[a:b])
-                for a, b in zip(cuts, cuts[1:], strict=False)
+                for a, b in itertools.pairwise(cuts)
             }
         return self._view
 

@@ -1,7 +1,8 @@
 """What an assignor is: a name, its protocols, a precondition, and one pure function.
 
-The shape is Kafka's ConsumerPartitionAssignor: subscription user data, assign, on_assignment. Kafka's
-objects keep what they were assigned in fields; here the member is a value and comes back changed.
+The shape is Kafka's ConsumerPartitionAssignor: subscription user data, assign, on_assignment.
+Kafka's objects keep what they were assigned in fields; here the member is a value and comes back
+changed.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
-from assignor_bridge.assignors.group import Assignment, Group, Member
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from assignor_bridge.assignors.group import Assignment, Group, Member
 
 #: How members hand partitions over: all at once, or revoke first and receive in the next round.
 RebalanceProtocol = Literal["EAGER", "COOPERATIVE"]
@@ -33,6 +34,9 @@ class Assignor(Protocol):
     def refusal(self, group: Group) -> str | None:
         """Why this group cannot be assigned (a precondition that fails), None when it can."""
 
+    def reservation(self, group: Group) -> str | None:
+        """Why another assignor of a list should be preferred, though this one can; None if none."""
+
     def assign(self, group: Group) -> Assignment:
         """Give each subscribed partition to one member."""
 
@@ -42,16 +46,16 @@ class Assignor(Protocol):
     def on_assignment(
         self, member: Member, owned: Mapping[str, Sequence[int]], generation: int
     ) -> Member:
-        """The member as it joins next time, having been told what it owns now."""
+        """Give the member as it joins next time, having been told what it owns now."""
 
 
-def no_refusal(_group: Group) -> str | None:
-    """No precondition."""
+def fine(_group: Group) -> str | None:
+    """Hold no condition against any group."""
     return None
 
 
 def no_user_data(_member: Member) -> bytes | None:
-    """Nothing to add to the subscription."""
+    """Add nothing to the subscription."""
     return None
 
 
@@ -62,12 +66,17 @@ class Strategy:
     name: str
     function: Callable[[Group], Assignment]
     protocols: tuple[RebalanceProtocol, ...] = ("EAGER",)
-    precondition: Callable[[Group], str | None] = no_refusal
+    precondition: Callable[[Group], str | None] = fine
+    soft_condition: Callable[[Group], str | None] = fine
     encode: Callable[[Member], bytes | None] = no_user_data
 
     def refusal(self, group: Group) -> str | None:
         """See `Assignor.refusal`."""
         return self.precondition(group)
+
+    def reservation(self, group: Group) -> str | None:
+        """See `Assignor.reservation`."""
+        return self.soft_condition(group)
 
     def assign(self, group: Group) -> Assignment:
         """See `Assignor.assign`."""

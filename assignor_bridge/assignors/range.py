@@ -1,4 +1,4 @@
-"""`range`: contiguous blocks of each topic, so that equal partition numbers meet (co-partitioning)."""
+"""`range`: contiguous blocks of each topic, so that equal partition numbers meet."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def range_(group: Group) -> Assignment:
     """Per topic, give members contiguous blocks of partitions, the first members one more.
 
     Promises, in order: (1) each subscribed partition goes to one subscriber; (2) per topic, counts
-    differ by at most one; (3) topics with the same subscribers and the same number of partitions are
-    divided alike (co-partitioning); (4) where racks are known and partitions differ in them, as many
-    partitions as possible, in order, go to a member in one of their racks (KIP-881). Members come by
-    instance id, where they have one, then by id. Counts over all topics are not evened out (the
-    first members get more of every topic), lags and previous owners are not looked at.
+    differ by at most one; (3) topics with the same subscribers and the same number of partitions
+    are divided alike (co-partitioning); (4) where racks are known and partitions differ in them,
+    partitions go, in order, to the first member in one of their racks that has room (KIP-881).
+    Ties: members by instance id, where they have one, then by id. Counts over all topics are not
+    evened out (the first members get more of every topic), lags and owners are not looked at.
 
     Source: Kafka 4.1.0 `RangeAssignor`; identical answers, racks included.
     """

@@ -1,7 +1,6 @@
 """The one table of assignors, and the choice among several by preference.
 
-The user's own (entry points, `package.module:Class`) are loaded by `loading`, an edge; it hands
-them to the functions here as `extra`.
+The user's own (entry points, `package.module:Class`) are found by `loading`, an edge.
 """
 
 from __future__ import annotations
@@ -9,8 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assignor_bridge.assignors.protocol import Assignor, Strategy
+from assignor_bridge.assignors.constrained import (
+    constrained_cooperative_sticky,
+    different_subscriptions,
+)
+from assignor_bridge.assignors.cooperative import cooperative_sticky
+from assignor_bridge.assignors.failover import failover, priority_bytes
+from assignor_bridge.assignors.lag_aware import lag_aware
+from assignor_bridge.assignors.protocol import Assignor, RebalanceProtocol, Strategy
 from assignor_bridge.assignors.range import range_
+from assignor_bridge.assignors.roundrobin import roundrobin
+from assignor_bridge.assignors.sticky import sticky
+from assignor_bridge.assignors.streams import not_co_partitioned, streams
+from assignor_bridge.assignors.subscription import claim_bytes, generation_bytes
+from assignor_bridge.assignors.uniform import uniform
 from assignor_bridge.errors import OptionError
 
 if TYPE_CHECKING:
@@ -18,17 +29,38 @@ if TYPE_CHECKING:
 
     from assignor_bridge.assignors.group import Group
 
+_IN_TWO_ROUNDS: tuple[RebalanceProtocol, ...] = ("COOPERATIVE", "EAGER")
+
 ASSIGNORS: dict[str, Assignor] = {
     strategy.name: strategy
     for strategy in (
         Strategy("range", range_),
-        # helper B: Strategy("lag-aware-sticky", lag_aware_sticky),
+        Strategy("roundrobin", roundrobin),
+        Strategy("sticky", sticky, encode=claim_bytes),
+        Strategy("cooperative-sticky", cooperative_sticky, _IN_TWO_ROUNDS, encode=generation_bytes),
+        Strategy(
+            "constrained-cooperative-sticky",
+            constrained_cooperative_sticky,
+            _IN_TWO_ROUNDS,
+            precondition=different_subscriptions,
+            encode=generation_bytes,
+        ),
+        Strategy("uniform", uniform, encode=claim_bytes),
+        Strategy("lag-aware", lag_aware),
+        Strategy("failover", failover, encode=priority_bytes),
+        Strategy(
+            "streams",
+            streams,
+            precondition=different_subscriptions,
+            soft_condition=not_co_partitioned,
+            encode=claim_bytes,
+        ),
     )
 }
 
 
 def lookup(name: str) -> Assignor:
-    """The assignor of that name in the table.
+    """Give the assignor of that name in the table.
 
     Raises
     ------
@@ -49,23 +81,26 @@ class Choice:
     """The assignor that will be used, and why the ones before it in the list are not."""
 
     assignor: Assignor
-    #: One line an assignor that was passed over: `'streams' refused: …`.
+    #: One line for each assignor of the list that was passed over.
     refusals: tuple[str, ...] = ()
 
 
 def names_in(preference: str | Iterable[str]) -> tuple[str, ...]:
-    """The names in a comma-separated list, in order of preference."""
+    """Split a comma-separated list into names, in order of preference."""
     listed = preference.split(",") if isinstance(preference, str) else list(preference)
     names = tuple(name.strip() for name in listed if name.strip())
     if not names:
-        raise OptionError(f"no assignor is named in {preference!r}: see `assignor assign --help`")
+        raise OptionError(f"no assignor is named in {preference!r}: name one, such as 'sticky'")
     return names
 
 
 def choose(
     preference: str | Iterable[str], group: Group, find: Callable[[str], Assignor] = lookup
 ) -> Choice:
-    """The first assignor in `preference` whose preconditions hold for `group`.
+    """Choose the first assignor in `preference` whose preconditions hold for `group`.
+
+    A reservation (`streams` on topics of different sizes) passes an assignor over like a refusal,
+    but when nobody else is left the first with no more than a reservation is used.
 
     Parameters
     ----------
@@ -83,11 +118,20 @@ def choose(
     """
     candidates = [find(name) for name in names_in(preference)]
     refusals: list[str] = []
+    reluctant: Assignor | None = None
     for assignor in candidates:
         reason = assignor.refusal(group)
         if reason is None:
-            return Choice(assignor, tuple(refusals))
-        refusals.append(f"{assignor.name!r} refused: {reason}")
+            doubt = assignor.reservation(group)
+            if doubt is None:
+                return Choice(assignor, tuple(refusals))
+            reluctant = reluctant or assignor
+            reason = doubt
+        refusals.append(f"{assignor.name!r} was passed over: {reason}")
+    if reluctant:
+        mine = f"{reluctant.name!r} "
+        return Choice(reluctant, tuple(r for r in refusals if not r.startswith(mine)))
     raise OptionError(
-        f"no assignor fits the group ({'; '.join(refusals)}): add one without that condition, such as 'sticky'"
+        f"no assignor fits the group: {'; '.join(refusals)}. Add one without such a condition, "
+        "such as 'sticky', to the list"
     )

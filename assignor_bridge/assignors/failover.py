@@ -1,0 +1,53 @@
+"""`failover`: active/passive; all partitions to the member of the highest priority."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from assignor_bridge.assignors.group import Assignment
+from checkpoints.user_data import decode_priority, encode_priority
+
+if TYPE_CHECKING:
+    from assignor_bridge.assignors.group import Group, Member
+
+
+def failover(group: Group) -> Assignment:
+    """Give all partitions of a topic to its subscriber of the highest priority.
+
+    Promises, in order: (1) each subscribed partition goes to one subscriber; (2) of a topic's
+    subscribers the one of the highest priority gets all of it, and when that one goes, the next.
+    Ties: members by id. Members without a priority, in `priority` or as user data, rank below all
+    others. Balance, lags and owners are not looked at.
+
+    Source: the article on assignment strategies (its `FailoverAssignor`).
+    """
+    owner = np.full(group.catalog.total, -1, np.int32)
+    ranks = [_rank(member) for member in group.members]
+    best: dict[tuple[int, ...], int] = {}
+    for topic, subscribers in group.subscribers.items():
+        if subscribers not in best:
+            best[subscribers] = max(subscribers, key=lambda m: (ranks[m], -m))
+        start, count = int(group.catalog.starts[group.catalog.index[topic]]), group.catalog[topic]
+        owner[start : start + count] = best[subscribers]
+    return Assignment(group, owner)
+
+
+def best_class(group: Group) -> tuple[Member, ...]:
+    """All members of the highest priority present: in Spark they share the partitions."""
+    ranks = [_rank(member) for member in group.members]
+    top = max(ranks, default=(False, 0))
+    return tuple(m for m, rank in zip(group.members, ranks, strict=True) if rank == top)
+
+
+def priority_bytes(member: Member) -> bytes | None:
+    """User data of a member's subscription: its priority, none if it has none."""
+    return None if member.priority is None else encode_priority(member.priority)
+
+
+def _rank(member: Member) -> tuple[bool, int]:
+    priority = member.priority
+    if priority is None:
+        priority = decode_priority(member.user_data)
+    return priority is not None, priority or 0

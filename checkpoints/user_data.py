@@ -1,0 +1,155 @@
+"""Kafka's user data, byte for byte: the sticky assignor's (KIP-341), generations and priorities.
+
+All integers are big-endian. Version 0 is an array of topics (INT32 count, each an INT16 length,
+UTF-8 bytes and an array of INT32 partitions); version 1 adds the generation, an INT32. Bytes come
+from other processes, so nothing in them is believed: a count is checked against the bytes that are
+left before anything is allocated, and what does not parse is no claim, never an error.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+#: Generation of a claim that carries none; ranks below all others.
+NO_GENERATION = -1
+#: Kafka's `assignment.consumer.priority` when it is not set (Java's largest int).
+DEFAULT_PRIORITY = 2_147_483_647
+
+_INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
+_SMALLEST_TOPIC_BYTES = 6  # an empty name and no partitions
+
+
+class UserDataError(ValueError):
+    """A value that does not fit the format: raised when writing, never when reading."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a member says that it owns, and since which generation."""
+
+    owned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    generation: int = NO_GENERATION
+
+
+class _Malformed(Exception):  # noqa: N818  (never leaves this module)
+    pass
+
+
+def encode_claim(owned: Mapping[str, Iterable[int]], generation: int | None) -> bytes:
+    """Write user data of version 1, or of version 0 when `generation` is None.
+
+    Topics and partitions are sorted: equal claims give equal bytes.
+
+    Raises
+    ------
+    UserDataError
+        For a topic name over 32,767 bytes or a number that is no INT32.
+    """
+    topics = {topic: sorted(partitions) for topic, partitions in owned.items()}
+    parts = [struct.pack(">i", len(topics))]
+    for topic in sorted(topics):
+        name, partitions = topic.encode(), topics[topic]
+        if len(name) > 32_767:
+            raise UserDataError(
+                f"topic {topic[:20]!r}… has {len(name)} bytes: a name has at most 32767"
+            )
+        parts.append(struct.pack(f">h{len(name)}si", len(name), name, len(partitions)))
+        if partitions and not 0 <= partitions[0] <= partitions[-1] <= _INT32_MAX:
+            raise UserDataError(
+                f"topic {topic!r} has partitions {partitions[0]} to {partitions[-1]}: "
+                f"they lie between 0 and {_INT32_MAX}"
+            )
+        parts.append(struct.pack(f">{len(partitions)}i", *partitions))
+    if generation is not None:
+        parts.append(_int32("generation", generation))
+    return b"".join(parts)
+
+
+def decode_claim(data: bytes | None) -> Claim:
+    """Read version 1, else version 0 with generation -1, else no claim at all."""
+    if not data:
+        return Claim()
+    try:
+        owned, at = _read_topics(data)
+    except _Malformed:
+        return Claim()
+    if len(data) - at < 4:
+        return Claim(owned)
+    return Claim(owned, struct.unpack_from(">i", data, at)[0])
+
+
+def decode_claim_v0(data: bytes | None) -> Claim:
+    """Read as a reader of version 0 does: the array only, ignoring what follows it."""
+    return Claim(decode_claim(data).owned)
+
+
+def encode_generation(generation: int | None) -> bytes:
+    """Write the user data of Kafka's cooperative sticky assignor: the generation alone."""
+    return _int32("generation", NO_GENERATION if generation is None else generation)
+
+
+def decode_generation(data: bytes | None) -> int:
+    """Read the user data of Kafka's cooperative sticky assignor; -1 when there is none."""
+    found = _leading_int32(data)
+    return NO_GENERATION if found is None else found
+
+
+def encode_priority(priority: int = DEFAULT_PRIORITY) -> bytes:
+    """Write the user data of the failover assignor: the priority, an INT32."""
+    return _int32("priority", priority)
+
+
+def decode_priority(data: bytes | None) -> int | None:
+    """Read the user data of the failover assignor; None when there is none."""
+    return _leading_int32(data)
+
+
+def _int32(what: str, value: int) -> bytes:
+    if not _INT32_MIN <= value <= _INT32_MAX:
+        raise UserDataError(f"{what} is {value}: it must lie in {_INT32_MIN} to {_INT32_MAX}")
+    return struct.pack(">i", value)
+
+
+def _leading_int32(data: bytes | None) -> int | None:
+    if data is None or len(data) < 4:
+        return None
+    value: int = struct.unpack_from(">i", data)[0]
+    return value
+
+
+def _read_topics(data: bytes) -> tuple[dict[str, tuple[int, ...]], int]:
+    topics, at = _count(data, 0, _SMALLEST_TOPIC_BYTES)
+    owned: dict[str, tuple[int, ...]] = {}
+    for _ in range(topics):
+        if len(data) - at < 2:
+            raise _Malformed
+        size = struct.unpack_from(">h", data, at)[0]
+        at += 2
+        if not 0 <= size <= len(data) - at:
+            raise _Malformed
+        try:
+            topic = data[at : at + size].decode()
+        except UnicodeDecodeError as error:
+            raise _Malformed from error
+        count, at = _count(data, at + size, 4)
+        partitions = struct.unpack_from(f">{count}i", data, at)
+        at += 4 * count
+        if min(partitions, default=0) < 0:
+            raise _Malformed
+        owned[topic] = tuple(sorted({*owned.get(topic, ()), *partitions}))
+    return owned, at
+
+
+def _count(data: bytes, at: int, smallest: int) -> tuple[int, int]:
+    if len(data) - at < 4:
+        raise _Malformed
+    count = struct.unpack_from(">i", data, at)[0]
+    at += 4
+    if not 0 <= count <= (len(data) - at) // smallest:
+        raise _Malformed
+    return count, at
