@@ -12,16 +12,36 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from assignor_bridge.assignors.group import Assignment
-from assignor_bridge.errors import PlanError
+from assignor_bridge.errors import AssignorError, PlanError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from assignor_bridge.assignors.group import Group
+    from assignor_bridge.assignors.protocol import Assignor
 
 _RULE = (
     "An assignment must give each subscribed partition to exactly one member that subscribes to it."
 )
+
+
+def assign_checked(assignor: Assignor, group: Group) -> Assignment:
+    """Ask an assignor and check its answer.
+
+    Raises
+    ------
+    PlanError
+        When it raises, or answers something that is not valid and complete.
+    """
+    try:
+        answer = assignor.assign(group)
+    except AssignorError:
+        raise
+    except Exception as error:
+        raise PlanError(
+            f"assignor {assignor.name!r} raised {type(error).__name__}: {error}"
+        ) from error
+    return check_assignment(assignor.name, group, answer)
 
 
 def check_assignment(name: str, group: Group, answer: Any) -> Assignment:
@@ -66,14 +86,13 @@ def _check_standbys(name: str, group: Group, checked: Assignment) -> None:
     for member, copies in checked.standbys.items():
         if member not in index:
             _fail(name, f"named the member {member!r}, who is not in the group", group.ids[:5])
-        both = [
-            i for i in copies.ids_in(group.catalog).tolist() if checked.owner[i] == index[member]
-        ]
-        if both:
+        ids = copies.ids_in(group.catalog)
+        both = ids[checked.owner[ids] == index[member]]
+        if len(both):
             _fail(
                 name,
                 f"made {member!r} the standby of {len(both)} partitions that it owns",
-                (group.catalog.name(i) for i in both[:5]),
+                (group.catalog.name(int(i)) for i in both[:5]),
             )
 
 

@@ -1,9 +1,9 @@
 """A consumer group in memory: joins, leaves, crashes, returns and rounds until nothing moves.
 
 It plays the coordinator and the leader of a group, without clock or network. What a member
-remembers is in its `Member` value, so a member that was away comes back with the claim that it left with:
-that is the zombie of KIP-341. Every answer is checked, and so is that no partition is ever owned
-by two present members at once, between the rounds of a cooperative rebalance too.
+remembers is in its `Member` value, so a member that was away comes back with the claim that it left
+with: that is the zombie of KIP-341. Every answer is checked, and so is that no partition is ever
+given away under a present owner in the rounds of a cooperative rebalance.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the standby copies of tasks go: never beside the active one, far apart, even, and sticky."""
+"""Where standby copies of tasks go: never beside the active one, far apart, even, and sticky."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ def place_standbys(
     for task in range(len(active)):
         while len(board.holders[task]) <= copies:
             board.add_best(task)
-    while any([board.spread_out(task) for task in range(len(active))]):  # noqa: C419  (all tasks)
-        pass
+    moved = True
+    while moved:
+        moved = sum(board.spread_out(task) for task in range(len(active))) > 0
     return board.standbys
 
 
@@ -94,23 +95,21 @@ class _Board:
         self.add(task, int(candidates[np.lexsort((candidates, self.counts[candidates], near))[0]]))
 
     def _make_room(self, task: int) -> bool:
-        """Pass copies along members that are full, to one that has room, and take the freed place."""
-        came: dict[int, tuple[int, int]] = {}
-        unseen = [m for m in range(len(self.counts)) if m not in self.holders[task]]
-        queue = deque((m, -1, -1) for m in unseen)
-        open_ends = set(range(len(self.counts))) - set(unseen)
-        for m in unseen:
-            came[m] = (-1, -1)
+        """Pass copies along full members, to one that has room, and take the freed place."""
+        givers = [m for m in range(len(self.counts)) if m not in self.holders[task]]
+        came = dict.fromkeys(givers, (-1, -1))  # from whom, and which copy
+        unseen = set(self.holders[task])
+        queue = deque(givers)
         while queue:
-            giver, _, _ = queue.popleft()
+            giver = queue.popleft()
             for copy in sorted(self.standbys[giver]):
-                for taker in sorted(open_ends - set(self.holders[copy])):
-                    open_ends.discard(taker)
+                for taker in sorted(unseen - set(self.holders[copy])):
+                    unseen.remove(taker)
                     came[taker] = (giver, copy)
                     if self.counts[taker] < self.ceiling:
                         self._pass_along(came, taker, task)
                         return True
-                    queue.append((taker, -1, -1))
+                    queue.append(taker)
         return False
 
     def _pass_along(self, came: dict[int, tuple[int, int]], last: int, task: int) -> None:
@@ -139,6 +138,6 @@ class _Board:
 
 
 def _codes(names: Sequence[str | None]) -> NDArray[np.int64]:
-    """Number the distinct names; -1 for unknown."""
+    """Give each distinct name a number; -1 for unknown."""
     known = {name: code for code, name in enumerate(sorted({n for n in names if n is not None}))}
     return np.asarray([-1 if n is None else known[n] for n in names], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""`sticky`: as balanced as possible, then as few moves as possible, whatever members subscribe to."""
+"""`sticky`: as balanced as possible, then as few moves as possible, for any subscriptions."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def components(group: Group) -> list[list[tuple[tuple[int, ...], tuple[int, ...]
         for place in places[1:]:
             root[find(place)] = find(places[0])
     grouped: dict[int, list[tuple[tuple[int, ...], tuple[int, ...]]]] = {}
-    for places, members in found.items():
-        grouped.setdefault(find(places[0]), []).append((places, tuple(sorted(members))))
+    for places, indices in found.items():
+        grouped.setdefault(find(places[0]), []).append((places, tuple(sorted(indices))))
     return list(grouped.values())
 
 
