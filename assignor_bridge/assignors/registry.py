@@ -15,6 +15,7 @@ from assignor_bridge.assignors.constrained import (
 from assignor_bridge.assignors.cooperative import cooperative_sticky
 from assignor_bridge.assignors.failover import failover, priority_bytes
 from assignor_bridge.assignors.lag_aware import lag_aware
+from assignor_bridge.assignors.lag_aware_sticky import lag_aware_sticky
 from assignor_bridge.assignors.protocol import Assignor, RebalanceProtocol, Strategy
 from assignor_bridge.assignors.range import range_
 from assignor_bridge.assignors.roundrobin import roundrobin
@@ -47,6 +48,7 @@ ASSIGNORS: dict[str, Assignor] = {
         ),
         Strategy("uniform", uniform, encode=claim_bytes),
         Strategy("lag-aware", lag_aware),
+        Strategy("lag-aware-sticky", lag_aware_sticky, encode=claim_bytes),
         Strategy("failover", failover, encode=priority_bytes),
         Strategy(
             "streams",
