@@ -1,4 +1,4 @@
-"""The drop-in, as a user sees it: rows in Delta, executors that read them, metrics of the progress."""
+"""The drop-in, as a user sees it: rows in Delta, the executors that read them, metrics."""
 
 from __future__ import annotations
 

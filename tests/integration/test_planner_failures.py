@@ -1,0 +1,305 @@
+"""When the planner fails: Spark's own mapping for that batch, or the query fails; data exact."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import uuid
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from tests import planner_proxy
+from tests.spark_tools import assert_each_row_once, finished, read_topic, run_to_delta, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from tests.kafka_topics import Topic
+    from tests.spark_tools import DriverLog
+
+pytestmark = pytest.mark.integration
+
+COUNTS = [40, 40, 40]
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Path:
+    """File in which the proxy planner notes the requests."""
+    return tmp_path / "requests.jsonl"
+
+
+@pytest.fixture
+def planner(spark: SparkSession, tmp_path: Path, record: Path) -> Iterator[Callable[[str], None]]:
+    """Set `spark.assignor.python` to a proxy of this mode, and back at the end."""
+    before = spark.conf.get("spark.assignor.python")
+
+    def use(mode: str) -> None:
+        script = tmp_path / f"python-{mode}"
+        proxy = planner_proxy.__file__
+        words = shlex.join([sys.executable, proxy, mode, str(record)])
+        script.write_text(f"#!/bin/sh\nexport PYTHONPATH={ROOT}\nexec {words}\n")
+        script.chmod(0o755)
+        spark.conf.set("spark.assignor.python", str(script))
+
+    yield use
+    spark.conf.set("spark.assignor.python", before or sys.executable)
+
+
+def run_three_batches(
+    spark: SparkSession, topic: Topic, checkpoint: str, **options: str
+) -> tuple[list[dict[str, Any]], int]:
+    """Run in batches of 40 records into memory; the progresses with records and the row count."""
+    name = f"t{uuid.uuid4().hex}"
+    named = {key.replace("_", "."): value for key, value in options.items()}
+    named |= {"assignor": "lag-aware-sticky", "maxOffsetsPerTrigger": "40"}
+    query = (
+        read_topic(spark, topic, named)
+        .selectExpr("partition", "offset")
+        .writeStream.format("memory")
+        .queryName(name)
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    progresses = [p for p in finished(query) if p["numInputRows"]]
+    rows = spark.table(name)
+    assert rows.distinct().count() == rows.count()
+    return progresses, rows.count()
+
+
+FAILURES = [
+    pytest.param("die", "the planner fell over", id="the process dies"),
+    pytest.param("garbage", "is not JSON: this is not JSON", id="the answer is no JSON"),
+    pytest.param("late", "did not answer within 2000 ms", id="the answer comes too late"),
+    pytest.param("raises", "boom", id="the planner raises"),
+    pytest.param("drops", "does not tile the batch", id="the plan drops an offset"),
+    pytest.param("doubles", "reads offsets twice", id="the plan reads offsets twice"),
+    pytest.param("invents", "it should read nothing", id="the plan reads what nobody asked for"),
+    pytest.param("stranger", "names executor 'no-such-executor'", id="an executor that is gone"),
+    pytest.param("no-ranges", "a task without ranges", id="the plan holds an empty task"),
+]
+
+
+@pytest.mark.parametrize(("mode", "said"), FAILURES)
+def test_one_batch_falls_back_to_sparks_mapping_and_says_so_once(
+    spark: SparkSession,
+    topic: Topic,
+    checkpoint: str,
+    planner: Callable[[str], None],
+    driver_log: DriverLog,
+    mode: str,
+    said: str,
+) -> None:
+    topic.create(3).fill(COUNTS)
+    planner(mode)
+
+    progresses, rows = run_three_batches(spark, topic, checkpoint, assignor_planTimeoutMs="2000")
+
+    assert rows == sum(COUNTS)
+    metrics = [p["sources"][0]["metrics"] for p in progresses]
+    strategies = [m["assignor.strategy"] for m in metrics]
+    assert strategies[:3] == ["lag-aware-sticky", "spark", "lag-aware-sticky"]
+    assert metrics[1]["assignor.tasks"] == "3"
+    assert [m["assignor.fallbacks"] for m in metrics[:3]] == ["0", "1", "1"]
+    warnings = driver_log.lines("could not plan a micro-batch")
+    assert len(warnings) == 1
+    assert said in warnings[0] + str(driver_log.lines(said))
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        pytest.param("die", "the planner fell over", id="the process dies"),
+        pytest.param("raises", "Traceback: in the planner", id="the planner raises"),
+        pytest.param("drops", "does not tile the batch", id="the plan drops an offset"),
+    ],
+)
+def test_on_error_fail_stops_the_query_and_a_restart_goes_on_exactly(
+    spark: SparkSession,
+    topic: Topic,
+    checkpoint: str,
+    tmp_path: Path,
+    planner: Callable[[str], None],
+    mode: str,
+    said: str,
+) -> None:
+    topic.create(3).fill(COUNTS)
+    table = str(tmp_path / "table")
+    planner(mode)
+    options = {"assignor": "lag-aware-sticky", "maxOffsetsPerTrigger": "40"}
+
+    with pytest.raises(StreamingQueryException, match=said):
+        run_to_delta(spark, topic, checkpoint, table, assignor_onError="fail", **options)
+
+    planner("record")
+    run_to_delta(spark, topic, checkpoint, table, assignor_onError="fail", **options)
+    assert_each_row_once(spark, table, COUNTS)
+
+
+def no_package(tmp_path: Path) -> str:
+    """Make an interpreter that knows the standard library only."""
+    script = tmp_path / "bare-python"
+    script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -I -S "$@"\n')
+    script.chmod(0o755)
+    return str(script)
+
+
+@pytest.mark.parametrize(
+    ("interpreter", "said"),
+    [
+        pytest.param(lambda _: "/no/such/python", "could not be started", id="does not exist"),
+        pytest.param(no_package, "is assignor-bridge installed there", id="lacks the package"),
+    ],
+)
+def test_an_interpreter_that_cannot_plan(
+    spark: SparkSession,
+    topic: Topic,
+    checkpoint: str,
+    tmp_path: Path,
+    driver_log: DriverLog,
+    interpreter: Callable[[Path], str],
+    said: str,
+) -> None:
+    topic.create(3).fill(COUNTS)
+    before = spark.conf.get("spark.assignor.python") or sys.executable
+    spark.conf.set("spark.assignor.python", interpreter(tmp_path))
+    try:
+        progresses, rows = run_three_batches(spark, topic, checkpoint)
+        with pytest.raises(StreamingQueryException, match=said):
+            run_three_batches(spark, topic, checkpoint + "-2", assignor_onError="fail")
+    finally:
+        spark.conf.set("spark.assignor.python", before)
+    assert rows == sum(COUNTS)
+    assert {p["sources"][0]["metrics"]["assignor.strategy"] for p in progresses} == {"spark"}
+    warnings = driver_log.lines("could not plan a micro-batch")
+    assert len(warnings) == 1
+    assert said in warnings[0]
+    assert "spark.assignor.python" in warnings[0]
+
+
+def test_one_request_a_batch_without_secrets_and_no_process_afterwards(
+    spark: SparkSession, topic: Topic, checkpoint: str, planner: Callable[[str], None], record: Path
+) -> None:
+    topic.create(3).fill(COUNTS)
+    planner("record")
+    hidden = "hunter2-very-hidden"
+    jaas = (
+        "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        f'username="u" password="{hidden}";'
+    )
+    progresses, _ = run_three_batches(
+        spark,
+        topic,
+        checkpoint,
+        kafka_sasl_jaas_config=jaas,
+        kafka_client_id="named-by-the-user",
+    )
+
+    noted = planner_proxy.entries(record)
+    requests = [e["request"] for e in noted]
+    assert len([r for r in requests if "validate" not in r]) == len(progresses)
+    text = record.read_text()
+    assert hidden not in text
+    assert "kafka." not in text
+    assert "named-by-the-user" not in text
+    pids = {e["pid"] for e in noted}
+    assert len(pids) == 1
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), f"{pids} to end")
+
+
+def test_what_readers_observed_reaches_the_next_request(
+    spark: SparkSession, topic: Topic, checkpoint: str, planner: Callable[[str], None], record: Path
+) -> None:
+    topic.create(3).fill(COUNTS)
+    planner("record")
+    run_three_batches(spark, topic, checkpoint)
+
+    snapshots = [
+        e["request"] for e in planner_proxy.entries(record) if "validate" not in e["request"]
+    ]
+    assert snapshots[0]["observed"] == []
+    for earlier, later in pairwise(snapshots):
+        owed = sum(r["end"] - r["start"] for r in earlier["ranges"])
+        assert sum(o["records"] for o in later["observed"]) == owed
+        assert all(o["seconds"] > 0 for o in later["observed"])
+        assert {o["executor"] for o in later["observed"]} <= {e["id"] for e in later["executors"]}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        pytest.param(
+            {"assignor": "stickey"},
+            r"'stickey'.*lag-aware-sticky.*roundrobin",
+            id="unknown assignor",
+        ),
+        pytest.param({"assignor": ""}, "assignor", id="no name at all"),
+        pytest.param({"assignor.maxImbalanse": "1"}, "assignor.maxImbalance", id="unknown option"),
+        pytest.param(
+            {"assignor.split": "perhaps"}, "assignor.split.*true or false", id="bad value"
+        ),
+        pytest.param({"assignor.maxImbalance": "-1"}, "assignor.maxImbalance", id="out of range"),
+        pytest.param({"assignor.onError": "panic"}, "fallback.*fail", id="no such choice"),
+        pytest.param({"assignor.planTimeoutMs": "soon"}, "planTimeoutMs", id="no number"),
+    ],
+)
+def test_a_wrong_option_fails_the_query_at_its_start_whatever_on_error_says(
+    spark: SparkSession, topic: Topic, checkpoint: str, options: dict[str, str], said: str
+) -> None:
+    topic.create(1).fill([1])
+    query = (
+        read_topic(spark, topic, {"assignor": "lag-aware-sticky"} | options)
+        .writeStream.format("noop")
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    with pytest.raises(StreamingQueryException, match=f"(?s){said}") as caught:
+        finished(query)
+    assert "Traceback" not in str(caught.value)
+
+
+def test_a_broker_that_does_not_answer_is_sparks_own_error(
+    spark: SparkSession, checkpoint: str
+) -> None:
+    from tests.kafka_topics import Topic
+
+    nobody = Topic("127.0.0.1:1", "orders")
+    query = (
+        read_topic(
+            spark,
+            nobody,
+            {
+                "assignor": "lag-aware-sticky",
+                "kafka.default.api.timeout.ms": "2000",
+                "kafka.request.timeout.ms": "1500",
+            },
+        )
+        .writeStream.format("noop")
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    with pytest.raises(StreamingQueryException, match=r"(?i)time"):
+        finished(query)
+
+
+def test_a_topic_that_is_not_there_is_sparks_own_error(
+    spark: SparkSession, topic: Topic, checkpoint: str
+) -> None:
+    query = (
+        read_topic(spark, topic, {"assignor": "lag-aware-sticky"})
+        .writeStream.format("noop")
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    with pytest.raises(StreamingQueryException, match="UnknownTopicOrPartition"):
+        finished(query)

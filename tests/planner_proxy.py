@@ -1,0 +1,74 @@
+"""A planner process for tests: the real worker behind a relay that misbehaves once, as told.
+
+Usage: planner_proxy.py MODE RECORD_FILE [arguments of Spark, ignored]. Every request is appended
+to the record file; the second snapshot that the file sees is answered wrongly, others honestly.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+
+def spoilt(mode: str, plan: dict[str, Any]) -> str:
+    """Give the wrong answer that the mode asks for."""
+    ranges = plan["tasks"][0]["ranges"]
+    if mode == "garbage":
+        return "this is not JSON"
+    if mode == "raises":
+        return json.dumps({"error": "boom", "traceback": "Traceback: in the planner"})
+    if mode == "drops":
+        ranges[0]["end"] -= 1
+    elif mode == "doubles":
+        plan["tasks"].append(plan["tasks"][0])
+    elif mode == "invents":
+        ranges.append({"topic": "never-heard-of", "partition": 0, "start": 0, "end": 5})
+    elif mode == "stranger":
+        plan["tasks"][0]["executor"] = "no-such-executor"
+    elif mode == "no-ranges":
+        plan["tasks"].append({"executor": None, "slot": 0, "ranges": []})
+    return json.dumps(plan)
+
+
+def main() -> None:
+    """Relay until standard input ends."""
+    mode, record = sys.argv[1], Path(sys.argv[2])
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "assignor_bridge.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert worker.stdin
+    assert worker.stdout
+    for line in sys.stdin:
+        with record.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"pid": os.getpid(), "request": json.loads(line)}) + "\n")
+        snapshots = [e for e in entries(record) if "validate" not in e["request"]]
+        wrong = len(snapshots) == 2 and "validate" not in json.loads(line)
+        if wrong and mode == "die":
+            sys.exit("the planner fell over")
+        if wrong and mode == "late":
+            threading.Event().wait()
+        worker.stdin.write(line)
+        worker.stdin.flush()
+        answer = worker.stdout.readline()
+        print(spoilt(mode, json.loads(answer)) if wrong else answer.rstrip("\n"), flush=True)
+    worker.stdin.close()
+    worker.wait()
+
+
+def entries(record: Path) -> list[dict[str, Any]]:
+    """Read back what was recorded: process ids and requests in order."""
+    if not record.exists():
+        return []
+    return [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
+
+
+if __name__ == "__main__":
+    main()
