@@ -1,0 +1,169 @@
+"""What runs outside our hands: spark-submit with the printed flags, drivers that are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from assignor_bridge import jars
+from assignor_bridge.ivy import pyspark_home
+from tests.spark_tools import wait_until
+
+if TYPE_CHECKING:
+    from tests.kafka_topics import Topic
+
+pytestmark = pytest.mark.integration
+
+JOB = """
+import sys
+from pyspark.sql import SparkSession
+from assignor_bridge import configure_spark
+
+bootstrap, topic, checkpoint, mode = sys.argv[1:]
+builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+spark = configure_spark(builder).getOrCreate()
+stream = (
+    spark.readStream.format("kafka")
+    .option("kafka.bootstrap.servers", bootstrap)
+    .option("subscribe", topic)
+    .option("startingOffsets", "earliest")
+    .option("assignor", "lag-aware-sticky")
+    .load()
+)
+writer = stream.writeStream.format("noop").option("checkpointLocation", checkpoint)
+if mode == "once":
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    print("PROGRESS " + query.recentProgress[-1].json.replace("\\n", " "), flush=True)
+else:
+    query = writer.trigger(processingTime="1 second").start()
+    query.processAllAvailable()
+    print("RUNNING", flush=True)
+    query.awaitTermination()
+"""
+
+
+def environment() -> dict[str, str]:
+    """The environment of a user whose shell has this Python first."""
+    return os.environ | {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
+
+
+def test_spark_submit_with_the_flags_that_the_jars_name(
+    topic: Topic, tmp_path: Path, checkpoint: str
+) -> None:
+    topic.create(3).fill([30, 20, 10])
+    job = tmp_path / "job.py"
+    job.write_text(JOB)
+    packages = jars.packages()
+    done = subprocess.run(
+        [
+            str(pyspark_home() / "bin" / "spark-submit"),
+            "--packages",
+            ",".join(packages.coordinates),
+            "--repositories",
+            packages.repository,
+            str(job),
+            *(topic.bootstrap_servers, topic.name, checkpoint, "once"),
+        ],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    [line] = [line for line in done.stdout.splitlines() if line.startswith("PROGRESS ")]
+    progress = json.loads(line.removeprefix("PROGRESS "))
+    assert progress["numInputRows"] == 60
+    metrics = progress["sources"][0]["metrics"]
+    assert metrics["assignor.strategy"] == "lag-aware-sticky"
+    assert metrics["assignor.fallbacks"] == "0"
+
+
+def workers_of(parent: int) -> list[int]:
+    """Planner processes below this one, by what the kernel tells of each process."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended
+        parents[int(stat.parent.name)] = int(fields[1])
+    found = []
+    for pid in parents:
+        above = pid
+        while above in parents and above != parent:
+            above = parents[above]
+        if above == parent and b"assignor_bridge.worker" in command_line(pid):
+            found.append(pid)
+    return found
+
+
+def command_line(pid: int) -> bytes:
+    """Give a process's command line, empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def test_no_planner_outlives_a_driver_that_was_killed(
+    topic: Topic, tmp_path: Path, checkpoint: str
+) -> None:
+    topic.create(2).fill([5, 5])
+    job = tmp_path / "job.py"
+    job.write_text(JOB)
+    driver = subprocess.Popen(
+        [sys.executable, str(job), topic.bootstrap_servers, topic.name, checkpoint, "forever"],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=(tmp_path / "stderr").open("w"),
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert driver.stdout
+        lines = iter(driver.stdout.readline, "")
+        said = next((line for line in lines if line.startswith("RUNNING")), "")
+        assert said, (tmp_path / "stderr").read_text()[-3000:]
+        planners = workers_of(driver.pid)
+        assert len(planners) == 1
+    finally:
+        os.killpg(driver.pid, signal.SIGSTOP)  # nobody can clean up: as a crashed machine's JVM
+        for pid in jvms_of(driver.pid):
+            os.kill(pid, signal.SIGKILL)
+        driver.kill()
+        os.killpg(driver.pid, signal.SIGCONT)
+        driver.wait()
+        assert driver.stdout
+        driver.stdout.close()
+    wait_until(
+        lambda: not any(b"assignor_bridge.worker" in command_line(pid) for pid in planners),
+        f"planner {planners} to end with its driver",
+    )
+
+
+def jvms_of(driver: int) -> list[int]:
+    """Java processes in the process group of a driver."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        pid = int(entry.name)
+        try:
+            same_group = os.getpgid(pid) == driver
+        except OSError:
+            continue
+        if same_group and b"java" in command_line(pid).split(b"\0")[0]:
+            found.append(pid)
+    return found

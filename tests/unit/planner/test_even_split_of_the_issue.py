@@ -1,0 +1,31 @@
+"""A promise of the README (from the lead, issue 3): the skewed topic is read 110,500 / 110,500.
+
+With nothing to be sticky to (no owners yet), slots get exactly equal shares: the allowance of
+`assignor.maxImbalance` is there to save moves and cuts of partitions that have owners.
+"""
+
+from __future__ import annotations
+
+import json
+
+from assignor_bridge import worker
+
+LAGS = [100_000, 60_000, 50_000, 5_000, 3_000, 2_000, 1_000, 0]
+
+
+def test_the_skewed_topic_is_read_exactly_evenly_on_the_first_batch() -> None:
+    snapshot = {
+        "executors": [{"id": i, "host": "h", "slots": 1} for i in "01"],
+        "ranges": [
+            {"topic": "t", "partition": p, "start": 0, "end": lag}
+            for p, lag in enumerate(LAGS)
+            if lag
+        ],
+        "options": {"assignor": "lag-aware-sticky"},
+        "observed": [],
+        "state": None,
+    }
+    plan = json.loads(worker.handle(json.dumps(snapshot).encode()))
+    loads = [sum(r["end"] - r["start"] for r in task["ranges"]) for task in plan["tasks"]]
+    assert loads == [110_500, 110_500]
+    assert plan["metrics"]["splitPartitions"] == 1
