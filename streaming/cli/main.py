@@ -9,7 +9,7 @@ import typer
 
 from assignor_bridge import __version__
 from assignor_bridge.errors import AssignorError
-from streaming.cli import broker
+from streaming.cli import assign, broker
 
 #: Base of all complaints about the command line (typer carries its own copy of click).
 _UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[2]
@@ -42,6 +42,7 @@ def options(
 
 
 # Commands register here, one line each: app.command("plan")(plan.plan)
+app.command("assign")(assign.assign)
 app.command("broker")(broker.broker)
 
 

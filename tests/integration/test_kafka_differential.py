@@ -1,0 +1,212 @@
+"""Our assignors against Kafka's own classes: 4.1.0, in a JVM, over seeded random groups.
+
+Identical where Kafka's rules determine the answer; elsewhere never less balanced, and never more
+moves when as balanced.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from assignor_bridge.assignors import ASSIGNORS, Assignment, Group, Member, check_assignment
+from assignor_bridge.assignors.claims import claims
+from checkpoints.user_data import Claim, decode_claim, encode_claim
+from tests.java.oracle import Oracle
+from tests.strategies_groups import disturbed, random_group
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.integration
+
+GROUPS = 2_000
+HISTORIES, STEPS = 150, 20
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[Oracle]:
+    with Oracle() as oracle:
+        yield oracle
+
+
+@pytest.mark.parametrize("assignor", ["range", "roundrobin"])
+def test_count_based_assignors_answer_as_kafka_does(kafka: Oracle, assignor: str) -> None:
+    """With racks, instance ids and different subscriptions."""
+    rng = random.Random(341)
+    for _ in range(GROUPS):
+        group = random_group(rng, same=rng.random() < 0.4, racks=rng.random() < 0.5)
+        ours = check_assignment(assignor, group, ASSIGNORS[assignor].assign(group))
+        assert ours.as_dict() == kafka.assign(assignor, group), group
+
+
+@pytest.mark.parametrize(("assignor", "groups"), [("sticky", GROUPS), ("cooperative-sticky", 500)])
+def test_first_assignments_are_kafkas(kafka: Oracle, assignor: str, groups: int) -> None:
+    """Identical, unless Kafka's greedy start has to be repaired: then at least as balanced."""
+    rng = random.Random(9987)
+    determined = 0
+    for _ in range(groups):
+        group = random_group(rng, same=rng.random() < 0.4)
+        ours = check_assignment(assignor, group, ASSIGNORS[assignor].assign(group))
+        theirs = kafka.assign(assignor, group)
+        greedy = _greedy(group)
+        if _loads(greedy) == _loads(ours.as_dict()):
+            determined += 1
+            assert ours.as_dict() == theirs == greedy, group
+        else:
+            assert _loads(ours.as_dict()) <= _loads(theirs), group
+    assert determined > groups * 0.75
+
+
+@pytest.mark.parametrize("evolves_by", ["kafka", "ours"])
+@pytest.mark.parametrize("assignor", ["sticky", "cooperative-sticky"])
+def test_histories_are_never_less_balanced_and_never_move_more(
+    kafka: Oracle, assignor: str, evolves_by: str
+) -> None:
+    rng = random.Random(7026)
+    better = fewer = 0
+    for _ in range(HISTORIES // 2):
+        same = rng.random() < 0.4
+        group = random_group(rng, same=same)
+        history = []
+        for generation in range(1, STEPS + 1):
+            before = claims(group).owner
+            ours, theirs = _settled(assignor, group), _settled(assignor, group, kafka)
+            history.append((group, ours, theirs))
+            balance = _loads(ours.as_dict()), _loads(theirs.as_dict())
+            moves = _moved(before, ours), _moved(before, theirs)
+            assert balance[0] <= balance[1], history[-2:]
+            if balance[0] == balance[1]:
+                assert moves[0] <= moves[1], history[-2:]
+                fewer += moves[0] < moves[1]
+            better += balance[0] < balance[1]
+            taken = ours if evolves_by == "ours" else theirs
+            group = disturbed(rng, group.after(taken, generation), same=same)
+    print(f"{assignor}: more balanced {better} times, fewer moves {fewer} times")
+
+
+def test_a_cooperative_round_withholds_what_kafkas_does(kafka: Oracle) -> None:
+    """Members with the same subscription, one joins or leaves: the first round as Kafka's."""
+    rng = random.Random(429)
+    withheld = 0
+    for _ in range(300):
+        group = random_group(rng, same=True)
+        assignor = ASSIGNORS["cooperative-sticky"]
+        group = group.after(assignor.assign(group), 1)
+        group = Group((*group.members, Member("new", group.members[0].topics)), group.topics)
+        ours = check_assignment("cooperative-sticky", group, assignor.assign(group))
+        theirs = kafka.assign("cooperative-sticky", group)
+        given = sum(len(ps) for topics in theirs.values() for ps in topics.values())
+        assert ours.transferring.count == group.catalog.total - given, group
+        withheld += ours.transferring.count
+    assert withheld > 300
+
+
+def test_our_user_data_is_read_by_kafka(kafka: Oracle) -> None:
+    rng = random.Random(1)
+    for _ in range(300):
+        claim = _random_claim(rng)
+        data = encode_claim(claim.owned, claim.generation)
+        read = kafka.ask(op="read", user_data=base64.b64encode(data).decode())
+        assert read["generation"] == claim.generation
+        assert read["owned"] == {t: list(ps) for t, ps in claim.owned.items() if ps}
+        old = kafka.ask(
+            op="read", user_data=base64.b64encode(encode_claim(claim.owned, None)).decode()
+        )
+        assert old["generation"] == -1
+        assert old["owned"] == read["owned"]
+
+
+def test_kafkas_user_data_is_read_by_us(kafka: Oracle) -> None:
+    rng = random.Random(2)
+    for _ in range(300):
+        claim = _random_claim(rng)
+        written = kafka.ask(
+            op="write",
+            owned={t: list(ps) for t, ps in claim.owned.items()},
+            generation=claim.generation,
+        )
+        data = base64.b64decode(written["user_data"])
+        kept = {t: ps for t, ps in claim.owned.items() if ps}
+        assert decode_claim(data) == Claim(kept, claim.generation)
+        if len(kept) <= 1:  # Kafka orders topics by hash
+            assert encode_claim(kept, claim.generation) == data
+
+
+def test_hostile_user_data_is_no_claim_to_either(kafka: Oracle) -> None:
+    """Every truncation, and 500 random corruptions: the same verdict as Kafka's reader."""
+    rng = random.Random(3)
+    data = encode_claim({"orders": [0, 1, 2], "zürich": [7]}, 4)
+    samples = [data[:n] for n in range(1, len(data))]
+    for _ in range(500):
+        broken = bytearray(data)
+        for _ in range(rng.randint(1, 3)):
+            broken[rng.randrange(len(broken))] = rng.choice([0, 1, 4, 127, 128, 255])
+        samples.append(bytes(broken))
+    for sample in samples:
+        ours = decode_claim(sample)
+        read = kafka.ask(op="read", user_data=base64.b64encode(sample).decode())
+        theirs = {t: tuple(ps) for t, ps in read["owned"].items()}
+        suspicious = any(p < 0 for ps in theirs.values() for p in ps) or "\ufffd" in "".join(theirs)
+        if suspicious:  # Kafka takes negative partitions and bad UTF-8 for real
+            assert ours == Claim()
+        else:
+            kept = {t: ps for t, ps in ours.owned.items() if ps}
+            assert (kept, ours.generation) == (theirs, read["generation"]), sample
+
+
+def _random_claim(rng: random.Random) -> Claim:
+    topics = {
+        f"t{i}-{'é' * rng.randint(0, 3)}": rng.randint(0, 9) for i in range(rng.randint(0, 4))
+    }
+    owned = {t: tuple(sorted(rng.sample(range(50), n))) for t, n in topics.items()}
+    return Claim(owned, rng.choice([-1, 0, 5, 2**31 - 1]))
+
+
+def _settled(assignor: str, group: Group, kafka: Oracle | None = None) -> Assignment:
+    """The assignment once a round withholds nothing."""
+    for generation in range(1_000, 1_005):
+        if kafka is None:
+            answer = check_assignment(assignor, group, ASSIGNORS[assignor].assign(group))
+        else:
+            answer = Assignment.of(group, kafka.assign(assignor, group))
+        wanted = int(group.wanted.sum())
+        if int((answer.owner >= 0).sum()) == wanted:
+            return answer
+        group = group.after(answer, generation)
+    raise AssertionError(f"{assignor} did not come to rest: {group}")
+
+
+def _moved(before: np.ndarray, after: Assignment) -> int:
+    return int(np.count_nonzero((before >= 0) & (before != after.owner)))
+
+
+def _loads(assignment: dict[str, dict[str, list[int]]]) -> list[int]:
+    """Counts, largest first: of two lists the smaller is the more balanced."""
+    return sorted((sum(map(len, topics.values())) for topics in assignment.values()), reverse=True)
+
+
+def _greedy(group: Group) -> dict[str, dict[str, list[int]]]:
+    """Kafka's start: topics of fewest subscribers first, each partition to the least loaded."""
+    given: dict[str, dict[str, list[int]]] = {m.id: {} for m in group.members}
+    loads = dict.fromkeys(given, 0)
+    subscribers = {t: [m.id for m in group.members if t in m.topics] for t in group.topics}
+    for topic in sorted(subscribers, key=lambda t: (len(subscribers[t]), t)):
+        for partition in range(group.topics[topic] if subscribers[topic] else 0):
+            member = min(subscribers[topic], key=lambda m: (loads[m], m))
+            loads[member] += 1
+            given[member].setdefault(topic, []).append(partition)
+    return given
+
+
+def test_a_member_without_topics_gets_nothing_though_kafka_gives_it_some(kafka: Oracle) -> None:
+    """Kafka 4.1's constrained path ignores an empty subscription that it meets first."""
+    group = Group((Member("A", frozenset()), Member("B", frozenset({"t"}))), {"t": 4})
+    theirs = kafka.assign("sticky", group)
+    ours = ASSIGNORS["sticky"].assign(group).as_dict()
+    assert ours == {"A": {}, "B": {"t": [0, 1, 2, 3]}}
+    assert theirs != ours

@@ -1,0 +1,115 @@
+"""Consumer groups for tests: as hypothesis strategies, and from a seeded generator."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from assignor_bridge.assignors import Group, Member
+
+_TOPICS = ("a", "b", "c", "d")
+_RACKS = ("r1", "r2", "r3")
+_HOSTS = ("h1", "h2", "h3")
+
+
+@st.composite
+def topic_counts(draw: st.DrawFn, *, most: int = 9) -> dict[str, int]:
+    names = draw(st.lists(st.sampled_from(_TOPICS), min_size=1, unique=True))
+    return {name: draw(st.integers(0, most)) for name in names}
+
+
+@st.composite
+def claims_on(draw: st.DrawFn, topics: dict[str, int]) -> dict[str, list[int]]:
+    """What a member may say that it owns: also partitions and topics that do not exist."""
+    names = draw(st.lists(st.sampled_from([*topics, "gone"]), unique=True))
+    return {
+        name: draw(st.lists(st.integers(0, topics.get(name, 2) + 1), unique=True, max_size=8))
+        for name in names
+    }
+
+
+@st.composite
+def groups(
+    draw: st.DrawFn, *, same: bool = False, claimed: bool = True, members: int = 6, most: int = 9
+) -> Group:
+    """A group; `same` gives every member the same, not empty, subscription."""
+    topics = draw(topic_counts(most=most))
+    subscription = st.frozensets(st.sampled_from([*topics, "missing"]))
+    shared = frozenset(topics)
+    ids = draw(st.lists(st.integers(0, 99), min_size=1, max_size=members, unique=True))
+    return Group(
+        tuple(
+            Member(
+                f"m{number}",
+                shared if same else draw(subscription),
+                draw(claims_on(topics)) if claimed else {},
+                draw(st.none() | st.integers(0, 3)),
+                rack=draw(st.none() | st.sampled_from(_RACKS)),
+                host=draw(st.none() | st.sampled_from(_HOSTS)),
+                priority=draw(st.none() | st.integers(-5, 5)),
+                standby=draw(claims_on(topics)) if claimed else {},
+            )
+            for number in ids
+        ),
+        topics,
+        lags={
+            t: {p: draw(st.integers(-3, 2**62)) for p in range(n)}
+            for t, n in sorted(topics.items())
+        },
+        partition_racks={
+            t: {p: draw(st.frozensets(st.sampled_from(_RACKS))) for p in range(n)}
+            for t, n in sorted(topics.items())
+        },
+        standby_replicas=draw(st.integers(0, 2)),
+    )
+
+
+def random_group(rng: random.Random, *, same: bool, racks: bool = False) -> Group:
+    """A group without claims; members have some topic each (Kafka 4.1 mistreats those without)."""
+    topics = {f"t{i}": rng.randint(1, 12) for i in range(rng.randint(1, 5))}
+    names = sorted(topics)
+    shared = frozenset(names)
+    members = []
+    for number in rng.sample(range(100), rng.randint(1, 9)):
+        some = frozenset(rng.sample(names, rng.randint(1, len(names))))
+        members.append(
+            Member(
+                f"m{number:02}",
+                shared if same else some,
+                rack=rng.choice([None, *_RACKS]) if racks else None,
+                instance=f"i{rng.randint(0, 99):02}-{number}" if rng.random() < 0.3 else None,
+            )
+        )
+    known = {
+        t: {p: frozenset(rng.sample(_RACKS, rng.randint(0, 3))) for p in range(n)}
+        for t, n in topics.items()
+    }
+    return Group(tuple(members), topics, partition_racks=known if racks else {})
+
+
+def disturbed(rng: random.Random, group: Group, *, same: bool) -> Group:
+    """The group after something happened: joins, leaves, new partitions, a zombie, a new topic."""
+    members = {m.id: m for m in group.members}
+    topics = dict(group.topics)
+    names = sorted(topics)
+    event = rng.choice(["join", "join", "leave", "leave", "grow", "resubscribe", "zombie", "quiet"])
+    if event == "join":
+        number = rng.randint(100, 999)
+        some = frozenset(rng.sample(names, rng.randint(1, len(names))))
+        members[f"n{number}"] = Member(f"n{number}", frozenset(names) if same else some)
+    elif event == "leave" and len(members) > 1:
+        members.pop(rng.choice(sorted(members)))
+    elif event == "grow":
+        topics[rng.choice(names)] += rng.randint(1, 4)
+    elif event == "resubscribe" and not same:
+        chosen = rng.choice(sorted(members))
+        some = frozenset(rng.sample(names, rng.randint(1, len(names))))
+        members[chosen] = replace(members[chosen], topics=some)
+    elif event == "zombie":
+        chosen = rng.choice(sorted(members))
+        claim = {t: rng.sample(range(n), rng.randint(0, n)) for t, n in topics.items()}
+        generation = rng.choice([None, 0])
+        members[chosen] = replace(members[chosen], owned=claim, generation=generation)
+    return Group(tuple(members.values()), topics)
