@@ -8,6 +8,7 @@ more than the plan.
 from __future__ import annotations
 
 import traceback
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -148,8 +149,8 @@ def _list(request: dict[str, Any], key: str) -> list[Any]:
 
 def _strings(where: str, rows: list[Any], key: str) -> list[str]:
     try:
-        values = [row[key] for row in rows]
-        if all(type(v) is str for v in values):
+        values = list(map(itemgetter(key), rows))
+        if set(map(type, values)) <= {str}:
             return values
     except (KeyError, TypeError, IndexError):
         pass
@@ -158,8 +159,8 @@ def _strings(where: str, rows: list[Any], key: str) -> list[str]:
 
 def _ints(where: str, rows: list[Any], key: str) -> np.ndarray:
     try:
-        values = [row[key] for row in rows]
-        if all(type(v) is int for v in values):
+        values = list(map(itemgetter(key), rows))
+        if set(map(type, values)) <= {int}:
             return np.array(values, np.int64)
     except (KeyError, TypeError, IndexError, OverflowError):
         pass
@@ -185,7 +186,7 @@ def _floats(where: str, rows: list[Any], key: str) -> np.ndarray:
 def _observed(rows: list[Any]) -> Observed:
     if not rows:
         return Observed.none()
-    return Observed(
+    return Observed.of(
         _strings("observed", rows, "topic"),
         _ints("observed", rows, "partition"),
         ["" if r.get("executor") is None else str(r["executor"]) for r in rows],

@@ -45,6 +45,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
         if line.strip():
             answers.write(handle(line))
             answers.flush()
+            gc.collect()  # after the answer is out; during a request it would only be in the way
 
 
 def main() -> None:
@@ -53,8 +54,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     sys.stdout = sys.stderr
-    gc.freeze()  # imports live for ever: the collector need not look at them each time
-    gc.set_threshold(200_000, 50, 100)  # a request makes many small objects and frees them at once
+    gc.freeze()  # imports live for ever: the collector need not look at them
+    gc.disable()  # see `serve`
     try:
         serve(sys.stdin.buffer, answers)
     except BrokenPipeError:

@@ -107,7 +107,7 @@ class StickyState:
 
 def encode(state: StickyState) -> str:
     """As text that `decode` reads."""
-    claims = _encode_claims(state)
+    lengths, claims = _encode_claims(state)
     header = json.dumps(
         {
             "generation": state.generation,
@@ -116,7 +116,7 @@ def encode(state: StickyState) -> str:
             "readers": [[r.executor, r.host, r.slots] for r in state.readers],
             "speeds": {e: [round(s.log_factor, 4), s.batches] for e, s in state.speeds.items()},
             "partitions": len(state.topic),
-            "claims": [len(claim) for claim in claims],
+            "claims": lengths,
         },
         sort_keys=True,
         separators=(",", ":"),
@@ -124,7 +124,7 @@ def encode(state: StickyState) -> str:
     columns = [
         np.ascontiguousarray(getattr(state, name), dtype=kind).tobytes() for name, kind in _COLUMNS
     ]
-    body = b"".join((len(header).to_bytes(4, "big"), header, *claims, *columns))
+    body = b"".join((len(header).to_bytes(4, "big"), header, claims, *columns))
     packed = zlib.compress(body, 1)
     envelope = _ENVELOPE.pack(MAGIC, VERSION, zlib.crc32(packed))
     return base64.b64encode(envelope + packed).decode()
@@ -175,10 +175,11 @@ def _read(body: bytes) -> StickyState:
     length = int.from_bytes(body[:4], "big")
     header = json.loads(body[4 : 4 + length])
     offset = 4 + length
-    claims = []
-    for size in header["claims"]:
-        claims.append(body[offset : offset + size])
-        offset += size
+    lengths = [int(size) for size in header["claims"]]
+    if min(lengths, default=8) < 8:
+        raise StateError("the state is corrupt: a claim is too short")
+    claims = body[offset : offset + sum(lengths)]
+    offset += sum(lengths)
     count = int(header["partitions"])
     columns: dict[str, Any] = {}
     for name, kind in _COLUMNS:
@@ -192,7 +193,7 @@ def _read(body: bytes) -> StickyState:
     if count and not 0 <= columns["topic"].min() <= columns["topic"].max() < len(topics):
         raise StateError("the state is corrupt: it names a topic that it does not list")
     readers = tuple(Reader(str(e), str(h), int(s)) for e, h, s in header["readers"])
-    if len(claims) != sum(reader.slots for reader in readers):
+    if len(lengths) != sum(reader.slots for reader in readers):
         raise StateError("the state is corrupt: claims and members differ in number")
     return StickyState(
         generation=int(header["generation"]),
@@ -200,64 +201,94 @@ def _read(body: bytes) -> StickyState:
         readers=readers,
         speeds={e: Speed(float(f), int(n)) for e, (f, n) in sorted(header["speeds"].items())},
         topics=topics,
-        member=_decode_claims(claims, topics, columns["topic"], columns["partition"]),
+        member=_decode_claims(lengths, claims, topics, columns["topic"], columns["partition"]),
         **columns,
     )
 
 
-# Claims: each member's partitions as KIP-341 user data, version 1.
+# Claims: each member's partitions as KIP-341 user data, version 1. The bytes are those of
+# `checkpoints.user_data` (a test compares); here they are made and read for all members at once.
 
 
-def _encode_claims(state: StickyState) -> list[bytes]:
-    """User data of each member, in order: topics by name, partitions by number."""
+def _encode_claims(state: StickyState) -> tuple[list[int], bytes]:
+    """Lengths of the members' user data, and all of it in a row; topics by name, partitions rise."""
     owned = np.flatnonzero(state.member >= 0)
     order = owned[np.lexsort((state.partition[owned], state.topic[owned], state.member[owned]))]
-    names = [_kafka_string(t) for t in state.topics]
     member, topic = state.member[order], state.topic[order]
-    numbers = np.ascontiguousarray(state.partition[order], dtype=">i4").tobytes()
-    breaks = np.flatnonzero((np.diff(member, prepend=-1) != 0) | (np.diff(topic, prepend=-1) != 0))
-    ends = np.append(breaks, len(order))[1:].tolist()
-    parts: list[list[bytes]] = [[] for _ in range(state.members)]
-    for m, t, a, b in zip(
-        member[breaks].tolist(), topic[breaks].tolist(), breaks.tolist(), ends, strict=True
-    ):
-        parts[m].append(names[t] + (b - a).to_bytes(4, "big") + numbers[4 * a : 4 * b])
-    tail = state.generation.to_bytes(4, "big", signed=True)
-    return [b"".join((len(part).to_bytes(4, "big"), *part, tail)) for part in parts]
+    first = np.flatnonzero((np.diff(member, prepend=-1) != 0) | (np.diff(topic, prepend=-1) != 0))
+    count = np.diff(np.append(first, len(order)))  # partitions of each (member, topic)
+    names = [_kafka_string(name) for name in state.topics]
+    name_size = np.fromiter(map(len, names), np.int64, len(names))
+    block_member, block_topic = member[first], topic[first]
+    block_size = name_size[block_topic] + 4 + 4 * count
+    length = 8 + np.bincount(block_member, block_size, state.members).astype(np.int64)
+    start = np.cumsum(length) - length
+    topics = np.bincount(block_member, minlength=state.members)
+    before = np.cumsum(block_size) - block_size  # over all members
+    first_block = np.cumsum(topics) - topics
+    base = np.append(before, 0)[np.minimum(first_block, len(before))]
+    at = start[block_member] + 4 + before - base[block_member]
+    out = np.zeros(int(length.sum()), np.uint8)
+    _put(out, start, topics)
+    _put(out, start + length - 4, np.full(state.members, state.generation))
+    for code in np.unique(block_topic).tolist():
+        where = at[block_topic == code]
+        raw = np.frombuffer(names[code], np.uint8)
+        out[where[:, None] + np.arange(len(raw))] = raw
+    at += name_size[block_topic]
+    _put(out, at, count)
+    within = np.arange(len(order)) - np.repeat(first, count)
+    _put(out, np.repeat(at + 4, count) + 4 * within, state.partition[order])
+    return length.tolist(), out.tobytes()
+
+
+def _put(out: NDArray[np.uint8], at: NDArray[np.int64], values: NDArray[np.int64]) -> None:
+    """Write each value as a big-endian INT32."""
+    raw = np.ascontiguousarray(values, dtype=">i4").view(np.uint8).reshape(-1, 4)
+    out[at[:, None] + np.arange(4)] = raw
 
 
 def _decode_claims(
-    claims: list[bytes],
+    lengths: list[int],
+    data: bytes,
     topics: tuple[str, ...],
     topic: NDArray[np.int64],
     partition: NDArray[np.int64],
 ) -> NDArray[np.int64]:
     """Owner of each listed partition, from the members' user data."""
     code = {_kafka_string(name): i for i, name in enumerate(topics)}
-    keys: list[NDArray[np.int64]] = []
-    owners: list[int] = []
-    counts: list[int] = []
-    for m, claim in enumerate(claims):
-        offset = 4
-        for _ in range(int.from_bytes(claim[:4], "big")):
-            end = offset + 2 + int.from_bytes(claim[offset : offset + 2], "big")
-            name, count = claim[offset:end], int.from_bytes(claim[end : end + 4], "big")
-            offset = end + 4 + 4 * count
-            keys.append((code[name] << 32) + np.frombuffer(claim, ">i4", count, end + 4))
-            owners.append(m)
-            counts.append(count)
-        if offset + 4 != len(claim):
+    integer = int.from_bytes
+    blocks: list[tuple[int, int, int, int]] = []  # member, topic, place of the numbers, how many
+    offset = 0
+    for member, length in enumerate(lengths):
+        end = offset + length - 4
+        count = integer(data[offset : offset + 4], "big")
+        offset += 4
+        for _ in range(count):
+            name_end = offset + 2 + integer(data[offset : offset + 2], "big")
+            numbers = integer(data[name_end : name_end + 4], "big")
+            blocks.append((member, code[data[offset:name_end]], name_end + 4, numbers))
+            offset = name_end + 4 + 4 * numbers
+            if offset > end:
+                raise StateError("the state is corrupt: a claim is longer than it says")
+        if offset != end:
             raise StateError("the state is corrupt: a claim does not end where it should")
-    member = np.full(len(topic), -1, np.int64)
-    if keys and len(topic):
-        table = (topic << 32) + partition
-        if (np.diff(table) <= 0).any():
-            raise StateError("the state is corrupt: its partitions are not in order")
-        claimed = np.concatenate(keys)
-        place = np.minimum(np.searchsorted(table, claimed), len(table) - 1)
-        known = table[place] == claimed
-        member[place[known]] = np.repeat(owners, counts)[known]
-    return member
+        offset += 4
+    owner = np.full(len(topic), -1, np.int64)
+    if not blocks or not len(topic):
+        return owner
+    who, what, place, many = np.array(blocks, np.int64).T
+    table = (topic << 32) + partition
+    if (np.diff(table) <= 0).any():
+        raise StateError("the state is corrupt: its partitions are not in order")
+    within = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
+    at = np.repeat(place, many) + 4 * within
+    raw = np.frombuffer(data, np.uint8)[at[:, None] + np.arange(4)]
+    claimed = (np.repeat(what, many) << 32) + raw.view(">i4")[:, 0].astype(np.int64)
+    found = np.minimum(np.searchsorted(table, claimed), len(table) - 1)
+    known = table[found] == claimed
+    owner[found[known]] = np.repeat(who, many)[known]
+    return owner
 
 
 def _kafka_string(text: str) -> bytes:

@@ -35,22 +35,55 @@ ANONYMOUS = ""
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """Columns of read reports, one cell a report."""
+    """Columns of read reports, one cell a report, sorted so that their order does not matter."""
 
-    topic: Sequence[str]
+    #: Topics and executors that reports name, sorted; `topic` and `executor` are places in them.
+    topics: tuple[str, ...]
+    executors: tuple[str, ...]
+    topic: Ints
     partition: Ints
-    executor: Sequence[str]
+    executor: Ints
     records: Floats
     bytes: Floats
     seconds: Floats
     #: Offsets that were covered; not a number where the reader did not say.
     offsets: Floats
 
+    def __len__(self) -> int:
+        return len(self.topic)
+
+    @classmethod
+    def of(  # noqa: PLR0917
+        cls,
+        topics: Sequence[str],
+        partition: Ints,
+        executors: Sequence[str],
+        records: Floats,
+        size: Floats,
+        seconds: Floats,
+        offsets: Floats,
+    ) -> Observed:
+        """Number and sort the columns of reports."""
+        topic_names, topic = coded(topics)
+        executor_names, executor = coded(executors)
+        order = np.lexsort((seconds, records, executor, partition, topic))
+        return cls(
+            topic_names, executor_names, topic[order], partition[order], executor[order],
+            records[order], size[order], seconds[order], offsets[order],
+        )  # fmt: skip
+
     @classmethod
     def none(cls) -> Observed:
         """No reports."""
-        empty = np.empty(0)
-        return cls((), np.empty(0, np.int64), (), empty, empty, empty, empty)
+        ints, floats = np.empty(0, np.int64), np.empty(0)
+        return cls((), (), ints, ints, ints, floats, floats, floats, floats)
+
+
+def coded(names: Sequence[str]) -> tuple[tuple[str, ...], Ints]:
+    """Sort the distinct names, and say for each cell which one it is."""
+    distinct = tuple(sorted(set(names)))
+    code = {name: i for i, name in enumerate(distinct)}
+    return distinct, np.fromiter(map(code.__getitem__, names), np.int64, len(names))
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +159,7 @@ def from_snapshot(snapshot: Snapshot) -> Batch:
         int64([r.end for r in snapshot.ranges]),
         snapshot.executors,
         snapshot.options,
-        Observed(
+        Observed.of(
             [o.topic for o in reports],
             int64([o.partition for o in reports]),
             [o.executor for o in reports],
@@ -167,9 +200,7 @@ def lay_out(  # noqa: PLR0917
     OptionError
         For ranges that end before they start or overlap, and executors that repeat or lack slots.
     """
-    topics = tuple(sorted(set(names)))
-    code = {topic: i for i, topic in enumerate(topics)}
-    topic = np.fromiter(map(code.__getitem__, names), np.int64, len(names))
+    topics, topic = coded(names)
     wrong = np.flatnonzero((start < 0) | (end < start) | (partition < 0))
     if len(wrong):
         i = int(wrong[0])

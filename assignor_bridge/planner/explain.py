@@ -98,13 +98,13 @@ def explain(  # noqa: PLR0917
     }
     unit = "s" if weights.basis == "seconds" else f" {_unit(weights)}"
     reasons = [
-        f"{name}: {batch.total:.0f} offsets of {_count(batch.ranges, 'partition')} in "
+        f"{name}: {batch.total:,.0f} offsets of {_count(batch.ranges, 'partition')} in "
         f"{_count(len(tasks), 'task')} on {_count(executors, 'executor')}; busiest slot "
-        f"{busiest:.4g}{unit}, ideal {bound:.4g}{unit}, {imbalance:.1%} over",
+        f"{_amount(busiest)}{unit}, ideal {_amount(bound)}{unit}, {imbalance:.1%} over",
         *placement.notes,
         _weights_line(ledger, weights),
         *_slow_lines(batch, weights),
-        *_move_lines(ledger, weights, owner, placement, done, bound, busiest, unit),
+        *_move_lines(ledger, weights, owner, done, bound, busiest, unit),
     ]
     if len(split):
         most = int(parts[split].sum())
@@ -147,7 +147,6 @@ def _move_lines(  # noqa: PLR0917
     ledger: Ledger,
     weights: Weights,
     owner: Ints,
-    placement: Placement,
     done: Moves,
     bound: float,
     busiest: float,
@@ -169,8 +168,8 @@ def _move_lines(  # noqa: PLR0917
     had = float(stay.max(initial=0.0))
     if had > busiest and bound > 0:
         lines.append(
-            f"left in place the busiest slot would take {had:.4g}{unit} "
-            f"({had / bound - 1:.1%} over the ideal): gained {had - busiest:.4g}{unit}"
+            f"left in place the busiest slot would take {_amount(had)}{unit} "
+            f"({had / bound - 1:.1%} over the ideal): gained {_amount(had - busiest)}{unit}"
         )
     if len(done.moved):
         lines.append(f"moved {_named(batch, done.moved)}")
@@ -181,6 +180,10 @@ def _named(batch: Batch, rows: Ints) -> str:
     listed = ", ".join(batch.name(int(row)) for row in rows[:_LISTED])
     more = f" and {len(rows) - _LISTED} more" if len(rows) > _LISTED else ""
     return f"{_count(len(rows), 'partition')} ({listed}{more})"
+
+
+def _amount(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -77,11 +77,13 @@ class Ledger:
         """Partition number of each line."""
         return np.asarray(self.key & 0xFFFFFFFF)
 
-    def find(self, topics: list[str], topic: Ints, partition: Ints) -> Ints:
+    def find(self, topics: tuple[str, ...], topic: Ints, partition: Ints) -> Ints:
         """Line of each partition, -1 for those that are not here."""
         if not len(self.key) or not len(topic):
             return np.full(len(topic), -1, np.int64)
-        key = self._keys(tuple(topics), topic, partition)
+        key = np.where(
+            (partition >= 0) & (partition < 1 << 32), self._keys(topics, topic, partition), -1
+        )
         place = np.minimum(np.searchsorted(self.key, key), len(self.key) - 1)
         return np.where(self.key[place] == key, place, -1)
 

@@ -16,7 +16,7 @@ import numpy as np
 from assignor_bridge.planner.batch import ANONYMOUS
 
 if TYPE_CHECKING:
-    from assignor_bridge.planner.batch import Batch, Ints
+    from assignor_bridge.planner.batch import Batch, Flags, Ints
     from assignor_bridge.planner.ledger import Ledger
     from checkpoints.sticky_state import Reader
 
@@ -69,55 +69,50 @@ def hit_rate(ledger: Ledger) -> float | None:
 
     Only partitions with one report count: of the others it is not known which piece it was.
     """
-    line, where, single = _reports(ledger)
-    if not len(line):
+    line, executor, single = _reports(ledger)
+    readers = ledger.before.readers
+    number = {name: i for i, name in enumerate(ledger.batch.observed.executors)}
+    codes = [number.get(r.executor, -1) for r in readers]
+    of_member = np.append(np.repeat(np.array(codes, np.int64), [r.slots for r in readers]), -2)
+    planned = of_member[ledger.member[line]]
+    judged = single & (planned != -2)  # noqa: PLR2004
+    if not judged.any():
         return None
-    ids = [reader.executor for reader in ledger.before.readers for _ in range(reader.slots)]
-    planned = ledger.member[line]
-    judged = np.flatnonzero(single & (planned >= 0))
-    if not len(judged):
-        return None
-    names = ledger.batch.observed.executor
-    hits = sum(ids[planned[i]] == names[where[i]] for i in judged.tolist())
-    return hits / len(judged)
+    return float((planned[judged] == executor[judged]).mean())
 
 
-def _reports(ledger: Ledger) -> tuple[Ints, Ints, Ints]:
-    """Line, report and whether it is the partition's only one; sorted by line, then as given."""
+def _reports(ledger: Ledger) -> tuple[Ints, Ints, Flags]:
+    """Line and executor of each report, and whether it is the partition's only one; by line."""
     seen = ledger.batch.observed
-    names = sorted(set(seen.topic))
-    code = {name: i for i, name in enumerate(names)}
-    topic = np.fromiter(map(code.__getitem__, seen.topic), np.int64, len(seen.topic))
-    line = ledger.find(names, topic, seen.partition)
-    report = np.flatnonzero(line >= 0)
-    report = report[np.argsort(line[report], kind="stable")]
-    line = line[report]
+    line = ledger.find(seen.topics, seen.topic, seen.partition)
+    good = line >= 0
+    line, executor = line[good], seen.executor[good]
     if not len(line):
-        return line, report, line
+        return line, executor, good[:0]
     new = np.append(True, line[1:] != line[:-1])
-    single = new & np.append(new[1:], True)
-    return line, report, single
+    return line, executor, new & np.append(new[1:], True)
 
 
 def _as_observed(ledger: Ledger, owner: Ints) -> Ints:
-    """Follow the reports: a partition that another executor read is at that executor."""
+    """Follow the reports: a partition that another executor read is at that executor.
+
+    Of several reports (a partition that was split) one counts only where nothing else is known.
+    """
     batch = ledger.batch
-    if batch.anonymous or not len(batch.observed.partition):
+    if batch.anonymous or not len(batch.observed):
         return owner
-    line, report, single = _reports(ledger)
+    line, executor, single = _reports(ledger)
     index = {e.id: i for i, e in enumerate(batch.executors)}
-    names = batch.observed.executor
-    where = np.fromiter((index.get(names[r], -1) for r in report.tolist()), np.int64, len(report))
-    # Of several reports the least executor counts, and only where nothing else is known.
+    names = batch.observed.executors
+    where = np.fromiter((index.get(n, -1) for n in names), np.int64, len(names))[executor]
     before = owner[line]
     planned = np.where(before >= 0, batch.slot_executor[np.maximum(before, 0)], -1)
-    elsewhere = np.flatnonzero(
-        (where >= 0) & (planned != where) & (single.astype(bool) | (before < 0))
-    )
-    for i in elsewhere.tolist():
-        executor, at = int(where[i]), int(line[i])
-        if not single[i] and owner[at] >= 0 and batch.slot_executor[owner[at]] <= executor:
-            continue
-        number = int(batch.slot_number[before[i]]) if before[i] >= 0 else at
-        owner[at] = batch.first_slot[executor] + number % batch.executors[executor].slots
+    elsewhere = (where >= 0) & (planned != where) & (single | (before < 0))
+    if not elsewhere.any():
+        return owner
+    line, where, before = line[elsewhere], where[elsewhere], before[elsewhere]
+    number = np.where(before >= 0, batch.slot_number[np.maximum(before, 0)], line)
+    slots = np.array([e.slots for e in batch.executors], np.int64)[where]
+    slot = batch.first_slot[where] + number % slots
+    owner[line[::-1]] = slot[::-1]  # the first of several is written last
     return owner

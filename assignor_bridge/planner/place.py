@@ -84,8 +84,10 @@ def place(
     heads: dict[int, tuple[int, float]] = {}
     homeless = [(-float(weights[row]), int(row)) for row in np.flatnonzero(owner < 0)]
     lent: dict[int, list[tuple[float, int]]] = {}
-    for slot in np.flatnonzero(load > full * (1 + 1e-9)).tolist():
-        rows = np.flatnonzero(owner == slot)
+    by_owner = np.argsort(owner, kind="stable")
+    first = np.searchsorted(owner[by_owner], np.arange(len(capacity) + 1)).tolist()
+    for slot in np.flatnonzero(load > full * (1 + _ROUNDING)).tolist():
+        rows = by_owner[first[slot] : first[slot + 1]]
         target = float(capacity[slot] * (1 + used / 2))
         for row, amount in _give_away(
             weights[rows], rows, float(load[slot]), target, grain * float(capacity[slot])

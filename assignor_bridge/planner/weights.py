@@ -71,12 +71,14 @@ def predict(ledger: Ledger) -> Weights:
 
 def learn(ledger: Ledger) -> None:
     """Work the batch's reports into the ledger."""
-    reports = _usable_reports(ledger)
-    if reports is None:
+    seen = ledger.batch.observed
+    line = ledger.find(seen.topics, seen.topic, seen.partition)
+    usable = np.flatnonzero((line >= 0) & (seen.records >= 0) & np.isfinite(seen.records))
+    if not len(usable):
         return
-    line, executor, names, records, size, seconds, offsets = reports
-    lines = len(ledger.key)
-    _learn_ratio(ledger.density, line, records, offsets, lines)
+    line, executor, records = line[usable], seen.executor[usable], seen.records[usable]
+    size, seconds = seen.bytes[usable], seen.seconds[usable]
+    _learn_ratio(ledger.density, line, records, seen.offsets[usable], len(ledger.key))
     with np.errstate(divide="ignore", invalid="ignore"):
         per_record = np.log(size / records)
         raw = np.log(seconds / records)
@@ -84,30 +86,7 @@ def learn(ledger: Ledger) -> None:
     _smooth(ledger.bytes, None, line[good], per_record[good], records[good], ledger.topic)
     good = np.isfinite(raw)
     if good.any():
-        _learn_seconds(ledger, line[good], executor[good], names, records[good], raw[good])
-
-
-def _usable_reports(
-    ledger: Ledger,
-) -> tuple[Ints, Ints, list[str], Floats, Floats, Floats, Floats] | None:
-    """Columns of the reports on known partitions: line, executor, ids, records and the rest."""
-    seen = ledger.batch.observed
-    if not len(seen.partition):
-        return None
-    topics = sorted(set(seen.topic))
-    code = {name: i for i, name in enumerate(topics)}
-    topic = np.fromiter(map(code.__getitem__, seen.topic), np.int64, len(seen.topic))
-    line = ledger.find(topics, topic, seen.partition)
-    good = np.flatnonzero((line >= 0) & (seen.records >= 0) & np.isfinite(seen.records))
-    names = sorted(set(seen.executor))
-    number = {name: i for i, name in enumerate(names)}
-    executor = np.fromiter(map(number.__getitem__, seen.executor), np.int64, len(seen.executor))
-    # Reports in one order whatever order they came in: sums of floats depend on it.
-    order = good[np.lexsort((seen.seconds[good], seen.records[good], executor[good], line[good]))]
-    return (
-        line[order], executor[order], names, seen.records[order], seen.bytes[order],
-        seen.seconds[order], seen.offsets[order],
-    )  # fmt: skip
+        _learn_seconds(ledger, line[good], executor[good], records[good], raw[good])
 
 
 def _learn_ratio(column: Floats, line: Ints, records: Floats, offsets: Floats, lines: int) -> None:
@@ -122,9 +101,10 @@ def _learn_ratio(column: Floats, line: Ints, records: Floats, offsets: Floats, l
 
 
 def _learn_seconds(  # noqa: PLR0917
-    ledger: Ledger, line: Ints, executor: Ints, names: list[str], records: Floats, raw: Floats
+    ledger: Ledger, line: Ints, executor: Ints, records: Floats, raw: Floats
 ) -> None:
     """Split what was observed between executors and partitions."""
+    names = ledger.batch.observed.executors
     old = np.array([ledger.speeds[n].log_factor if n in ledger.speeds else 0.0 for n in names])
     cost, basis = _costs(ledger)
     if basis == "seconds":
