@@ -1,20 +1,14 @@
 package io.assignorbridge;
 
-import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
-import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.streaming.Offset;
-import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
-import org.apache.spark.sql.kafka010.KafkaOffsetRange;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
-import scala.Option;
 
 /**
  * Turns the ranges of one micro-batch into the planner's tasks, once per (start, end). It decides
@@ -111,95 +105,24 @@ final class BatchPlanner implements AutoCloseable {
       throws PlannerException, InterruptedException {
     long startedNanos = System.nanoTime();
     figures.read(reports.drain());
-    Map<TopicPartition, KafkaBatchInputPartition> templates = new HashMap<>();
-    List<Tiling.Range> owed = new ArrayList<>(partitions.length);
-    for (InputPartition partition : partitions) {
-      KafkaBatchInputPartition p = (KafkaBatchInputPartition) partition;
-      KafkaOffsetRange r = p.offsetRange();
-      templates.put(r.topicPartition(), p);
-      owed.add(new Tiling.Range(r.topic(), r.partition(), r.fromOffset(), r.untilOffset()));
-    }
+    TaskBuilder builder = new TaskBuilder(partitions);
     List<ExecutorList.Slots> executors = ExecutorList.of(context);
     String request =
         PlanJson.snapshot(
             executors,
             Math.max(1, context.defaultParallelism()),
-            owed,
+            builder.owed(),
             options.values(),
             figures.takeObserved(),
             state);
     PlanJson.Plan plan = PlanJson.plan(running().ask(request, options.planTimeoutMs()));
-    List<Tiling.Range> planned = new ArrayList<>(owed.size());
-    plan.tasks().forEach(task -> planned.addAll(task.ranges()));
-    Tiling.verify(owed, planned);
-    InputPartition[] tasks = inputPartitions(plan.tasks(), templates, executors);
+    InputPartition[] tasks = builder.build(plan.tasks(), executors, stream, plans + 1);
     state = plan.state();
     plans++;
     figures.planned(plan, plans, (System.nanoTime() - startedNanos) / 1_000_000, executors.size());
     LOG.info("{} tasks by assignor '{}': {}", tasks.length, plan.assignor(), plan.metrics());
     plan.reasons().forEach(reason -> LOG.debug("{}", reason));
     return tasks;
-  }
-
-  private InputPartition[] inputPartitions(
-      List<PlanJson.Task> tasks,
-      Map<TopicPartition, KafkaBatchInputPartition> templates,
-      List<ExecutorList.Slots> executors)
-      throws PlannerException {
-    Map<String, String> locations = new HashMap<>();
-    executors.forEach(e -> locations.put(e.id(), e.location()));
-    InputPartition[] made = new InputPartition[tasks.size()];
-    for (int i = 0; i < made.length; i++) {
-      PlanJson.Task task = tasks.get(i);
-      if (task.ranges().isEmpty()) {
-        throw new PlannerException("the plan holds a task without ranges (number " + i + ")");
-      }
-      List<String> preferred = new ArrayList<>();
-      if (task.executor() != null) {
-        preferred.add(known(locations, task.executor()));
-      }
-      for (String standby : task.standbys()) {
-        preferred.add(known(locations, standby));
-      }
-      KafkaBatchInputPartition[] ranges =
-          task.ranges().stream()
-              .map(range -> part(templates, range))
-              .toArray(KafkaBatchInputPartition[]::new);
-      made[i] =
-          new AssignedInputPartition(
-              stream,
-              plans + 1,
-              i,
-              task.executor(),
-              task.slot(),
-              ranges,
-              preferred.toArray(new String[0]));
-    }
-    return made;
-  }
-
-  private static String known(Map<String, String> locations, String executor)
-      throws PlannerException {
-    String location = locations.get(executor);
-    if (location == null) {
-      throw new PlannerException(
-          "the plan names executor '" + executor + "', there are: " + locations.keySet());
-    }
-    return location;
-  }
-
-  /** Spark's own partition, cut to the planned range: its Kafka parameters and checks come along. */
-  private static KafkaBatchInputPartition part(
-      Map<TopicPartition, KafkaBatchInputPartition> templates, Tiling.Range range) {
-    TopicPartition tp = new TopicPartition(range.topic(), range.partition());
-    KafkaBatchInputPartition template = templates.get(tp);
-    return template.copy(
-        new KafkaOffsetRange(
-            template.offsetRange().topicPartition(), range.start(), range.end(), Option.empty()),
-        template.executorKafkaParams(),
-        template.pollTimeoutMs(),
-        template.failOnDataLoss(),
-        template.includeHeaders());
   }
 
   private PlannerProcess running() throws PlannerException {
