@@ -71,7 +71,7 @@ def run_to_delta(
     return finished(query)
 
 
-def finished(query: StreamingQuery, timeout_s: float = 120) -> list[dict[str, Any]]:
+def finished(query: StreamingQuery, timeout_s: float = 280) -> list[dict[str, Any]]:
     """Wait for the end of a query and give its progresses; its failure is raised."""
     try:
         assert query.awaitTermination(timeout_s), f"still running: {query.status}"
