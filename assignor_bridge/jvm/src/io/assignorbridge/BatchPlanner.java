@@ -45,7 +45,7 @@ final class BatchPlanner implements AutoCloseable {
   /** Starts the process and has the options checked, so that a wrong one fails the query at once. */
   void start() {
     try {
-      PlanJson.answer(running().ask(PlanJson.validation(options.values()), START_TIMEOUT_MS));
+      running();
     } catch (PlannerException e) {
       stopProcess();
       if (e.misuse) {
@@ -125,12 +125,14 @@ final class BatchPlanner implements AutoCloseable {
     return tasks;
   }
 
-  private PlannerProcess running() throws PlannerException {
+  /** The process; a new one has the options checked first, with time for an interpreter to start. */
+  private PlannerProcess running() throws PlannerException, InterruptedException {
     if (process != null && !process.isAlive()) {
       stopProcess();
     }
     if (process == null) {
       process = new PlannerProcess(options.python());
+      PlanJson.answer(process.ask(PlanJson.validation(options.values()), START_TIMEOUT_MS));
     }
     return process;
   }
