@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,36 +49,9 @@ def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> Topic:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Two executors of one slot each, with Delta and the bridge, as a user would start them."""
-    from delta.pip_utils import configure_spark_with_delta_pip
-    from pyspark.sql import SparkSession
+    from tests.spark_tools import start_spark
 
-    from assignor_bridge import configure_spark
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    folder = tmp_path_factory.mktemp("spark")
-    logging = Path(__file__).parent / "log4j2.properties"
-    builder = (
-        SparkSession.builder.master("local-cluster[2,1,1024]")
-        .appName("assignor-bridge tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.local.dir", str(folder / "local"))
-        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .config(
-            "spark.driver.extraJavaOptions",
-            f"-Dderby.system.home={folder} -Dassignor.test.log={folder}/driver.log"
-            f" -Dlog4j2.configurationFile={logging.as_uri()}",
-        )
-        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-        .config(
-            "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-        )
-        .config("spark.databricks.delta.snapshotPartitions", "2")
-        .config("spark.locality.wait", "10s")
-    )
-    session = configure_spark(configure_spark_with_delta_pip(builder)).getOrCreate()
-    session.conf.set("assignor.test.log", f"{folder}/driver.log")
+    session = start_spark("local-cluster[2,1,1024]", tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()
 

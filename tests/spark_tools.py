@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
@@ -40,6 +42,41 @@ class DriverLog:
             log.seek(self._from)
             text = log.read().decode("utf-8", "replace")
         return [line for line in text.splitlines() if containing in line]
+
+
+def start_spark(master: str, folder: Path) -> SparkSession:
+    """Start Spark with Delta and the bridge; the driver logs into a file in this folder."""
+    from delta.pip_utils import configure_spark_with_delta_pip
+    from pyspark.sql import SparkSession
+
+    from assignor_bridge import configure_spark
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    logging = Path(__file__).parent / "log4j2.properties"
+    builder = (
+        SparkSession.builder.master(master)
+        .appName("assignor-bridge tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.local.dir", str(folder / "local"))
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config(
+            "spark.driver.extraJavaOptions",
+            f"-Dderby.system.home={folder} -Dassignor.test.log={folder}/driver.log"
+            f" -Dlog4j2.configurationFile={logging.as_uri()}",
+        )
+        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        .config(
+            "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+        )
+        .config("spark.databricks.delta.snapshotPartitions", "2")
+        .config("spark.locality.wait", "10s")
+    )
+    session = configure_spark(configure_spark_with_delta_pip(builder)).getOrCreate()
+    session.conf.set("assignor.test.log", f"{folder}/driver.log")
+    return session
 
 
 def read_topic(spark: SparkSession, topic: Topic, options: Mapping[str, str]) -> DataFrame:

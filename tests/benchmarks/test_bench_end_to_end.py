@@ -1,0 +1,125 @@
+"""A skewed micro-batch over eight executors, beside Spark's own mappings in the same run.
+
+Sixteen partitions with Zipf 1.2 lags, 16,000 records a batch. Each record costs 1 ms, modelled by
+sleeping in the executor, so that eight executors can share two cores: the ideal is 2.0 s. All
+queries run side by side and take turns, one whole batch a round; the first rounds warm up.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+
+from tests.benchmarks.report import write_report
+from tests.kafka_topics import Topic
+from tests.spark_tools import as_dict, read_topic, start_spark, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from streaming.broker import EmbeddedBroker
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
+
+EXECUTORS, PARTITIONS, RECORDS, ZIPF = 8, 16, 16_000, 1.2
+IDEAL_S = RECORDS / EXECUTORS / 1000
+WARM_UP, ROUNDS = 2, 5
+
+MODES: Mapping[str, dict[str, str]] = {
+    "Spark: default": {},
+    "Spark: minPartitions=16": {"minPartitions": "16"},
+    "Spark: minPartitions=64": {"minPartitions": "64"},
+    "Spark: maxRecordsPerPartition=500": {"maxRecordsPerPartition": "500"},
+    "Spark: maxRecordsPerPartition=250": {"maxRecordsPerPartition": "250"},
+    "lag-aware-sticky": {"assignor": "lag-aware-sticky"},
+}
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Eight executors of one slot each."""
+    session = start_spark(f"local-cluster[{EXECUTORS},1,1024]", tmp_path_factory.mktemp("spark"))
+    wait_until(lambda: executors(session) == EXECUTORS, f"{EXECUTORS} executors", 180)
+    yield session
+    session.stop()
+
+
+def executors(spark: SparkSession) -> int:
+    """Count the executors that have registered."""
+    known: int = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()
+    return known - 1
+
+
+def zipf_counts() -> list[int]:
+    """Records of each partition: 16,000 by Zipf's law, the rest of rounding to the first."""
+    weights = [1 / rank**ZIPF for rank in range(1, PARTITIONS + 1)]
+    counts = [int(RECORDS * w / sum(weights)) for w in weights]
+    counts[0] += RECORDS - sum(counts)
+    return counts
+
+
+def test_zipf_lags_on_eight_executors(
+    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    topics, queries = {}, {}
+    for number, (mode, options) in enumerate(MODES.items()):
+        topics[mode] = Topic(broker.bootstrap_servers, f"zipf-{uuid4().hex[:6]}").create(PARTITIONS)
+        whole = {"minOffsetsPerTrigger": str(RECORDS), "maxTriggerDelay": "5h"}
+        queries[mode] = (
+            read_topic(spark, topics[mode], whole | options)
+            .selectExpr("java_method('java.lang.Thread', 'sleep', 1L) AS slept")
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(tmp_path / str(number)))
+            .trigger(processingTime="500 milliseconds")
+            .start()
+        )
+    seconds: dict[str, list[float]] = {mode: [] for mode in MODES}
+    for round_number in range(WARM_UP + ROUNDS):
+        for mode, query in queries.items():
+            seen = len(batches(query))
+            topics[mode].fill(zipf_counts())
+            wait_until(lambda q=query, n=seen: len(batches(q)) > n, f"a batch of {mode}", 300)
+            if round_number >= WARM_UP:
+                seconds[mode].append(batches(query)[-1]["durationMs"]["triggerExecution"] / 1000)
+    for query in queries.values():
+        query.stop()
+    write_report(
+        "end_to_end",
+        title="A skewed micro-batch over eight executors",
+        command="make bench",
+        rows=rows_of(seconds),
+        notes=__doc__ or "",
+    )
+    for row in rows_of(seconds):
+        print(row)
+
+
+def batches(query: Any) -> list[dict[str, Any]]:
+    """Give the progresses of batches that read the records of a round."""
+    assert query.exception() is None, str(query.exception())
+    found = [as_dict(p) for p in query.recentProgress]
+    assert all(b["numInputRows"] in {0, RECORDS} for b in found)
+    return [b for b in found if b["numInputRows"]]
+
+
+def rows_of(seconds: Mapping[str, list[float]]) -> list[dict[str, Any]]:
+    """Sum up each mode: median and spread, and how much longer than ours, round by round."""
+    ours = seconds["lag-aware-sticky"]
+    return [
+        {
+            "mapping": mode,
+            "batch_s_median": statistics.median(took),
+            "batch_s_min": min(took),
+            "batch_s_max": max(took),
+            "times_the_ideal": statistics.median(took) / IDEAL_S,
+            "times_ours": statistics.median(a / b for a, b in zip(took, ours, strict=True)),
+            "rounds": len(took),
+        }
+        for mode, took in seconds.items()
+    ]
