@@ -13,6 +13,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
+from assignor_bridge.assignors.loading import find
 from assignor_bridge.options import effective, parse_options
 from assignor_bridge.planner.plan import check_names, plan_batch
 from assignor_bridge.wire import answer, dump, failure, parse_request, read_batch
@@ -33,10 +34,10 @@ def _reply(request: dict[str, Any]) -> dict[str, Any]:
     if "validate" in request:
         given = request["validate"] or {}
         options = parse_options({str(k): str(v) for k, v in dict(given).items() if v is not None})
-        check_names(options)
+        check_names(options, find)
         return {"ok": True, "options": effective(options)}
     batch, state = read_batch(request)
-    return answer(plan_batch(batch, state))
+    return answer(plan_batch(batch, state, find))
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:

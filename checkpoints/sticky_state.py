@@ -211,7 +211,7 @@ def _read(body: bytes) -> StickyState:
 
 
 def _encode_claims(state: StickyState) -> tuple[list[int], bytes]:
-    """Lengths of the members' user data, and all of it in a row; topics by name, partitions rise."""
+    """Write the members' user data: the length of each, and all of it in a row."""
     owned = np.flatnonzero(state.member >= 0)
     order = owned[np.lexsort((state.partition[owned], state.topic[owned], state.member[owned]))]
     member, topic = state.member[order], state.topic[order]

@@ -2,16 +2,16 @@
 
 Promises, in order:
 
-1. No member takes longer than 1.04 times what greedy longest-first (LPT) would reach, a member's time
-   being its load over its capacity. LPT itself is within 4/3 of the best for equal capacities.
+1. No member takes longer than 1.04 times what greedy longest-first (LPT) would reach, a member's
+   time being its load over its capacity. LPT is within 4/3 of the best for equal capacities.
 2. A partition stays with the member that owns it at the highest claimed generation, as long as that
    holds; a member beyond it gives up one partition if one is enough (the smallest such), else the
    largest first. What has no owner goes, largest first, to where it ends soonest, on the same
    executor (the part of the member id before the last `/`) if there is room.
-3. When that misses 1, the LPT answer is taken, its shares handed to the members that own most of them.
+3. When that misses 1, the LPT answer is taken, its shares handed to those that own most of them.
 
-Ties go to the member and partition that come first by name. Racks are not looked at. Ours; Kafka has
-nothing like it: `LagBasedPartitionAssignor` (KAFKA-5337) balances counts first and forgets owners.
+Ties go to the member and partition that come first by name. Racks are not looked at. Ours; Kafka
+has nothing like it: `LagBasedPartitionAssignor` (KAFKA-5337) balances counts first and forgets owners.
 """
 
 from __future__ import annotations
@@ -195,4 +195,4 @@ def _relabelled(
         free = np.flatnonzero(~used & (capacity == capacity[share]))
         label[share] = int(free[0])
         used[free[0]] = True
-    return label[greedy]
+    return np.asarray(label[greedy])

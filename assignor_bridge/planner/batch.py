@@ -63,7 +63,7 @@ class Observed:
         seconds: Floats,
         offsets: Floats,
     ) -> Observed:
-        """Number and sort the columns of reports."""
+        """Make columns of reports: numbered and sorted."""
         topic_names, topic = coded(topics)
         executor_names, executor = coded(executors)
         order = np.lexsort((seconds, records, executor, partition, topic))

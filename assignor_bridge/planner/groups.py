@@ -136,7 +136,7 @@ def _group(
 def _standbys(
     batch: Batch, group: Group, assignment: Assignment, slot_of_id: Ints, options: PlannerOptions
 ) -> dict[int, tuple[str, ...]]:
-    """Executors that hold most standby copies of what a slot reads, at most as many as asked for."""
+    """Rank the executors that hold standby copies of what a slot reads, as many as asked for."""
     if not assignment.standbys or batch.anonymous:
         return {}
     index = {e.id: i for i, e in enumerate(batch.executors)}

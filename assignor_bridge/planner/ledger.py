@@ -1,7 +1,7 @@
 """The memory during one batch: the state's columns, extended by the partitions of the batch.
 
-Made from the state at the start, filled by the steps (what was learned, who reads what now), and made
-into the next state at the end. Partitions without data keep their line: they may come back.
+Made from the state at the start, filled by the steps (what was learned, who reads what now), and
+made into the next state at the end. Partitions without data keep their line: they may come back.
 """
 
 from __future__ import annotations

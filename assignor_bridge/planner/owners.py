@@ -1,10 +1,10 @@
 """Who read each partition last, in terms of the slots that exist now.
 
 Executors come and go, and after a restart of the driver all have new ids. A slot still there keeps
-what it had. The slots of an executor that is gone are dealt evenly over the slots of new executors on
-the same host, so that partitions return to the host that had them; where no new one is there, what
-they had has no owner. What the readers report (a task that ran elsewhere than planned) outranks what
-was planned.
+what it had. The slots of an executor that is gone are dealt evenly over the slots of new executors
+on the same host, so that partitions return to the host that had them; where no new one is there,
+what they had has no owner. What the readers report (a task that ran elsewhere than planned)
+outranks what was planned.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def hit_rate(ledger: Ledger) -> float | None:
     codes = [number.get(r.executor, -1) for r in readers]
     of_member = np.append(np.repeat(np.array(codes, np.int64), [r.slots for r in readers]), -2)
     planned = of_member[ledger.member[line]]
-    judged = single & (planned != -2)  # noqa: PLR2004
+    judged = single & (planned != -2)
     if not judged.any():
         return None
     return float((planned[judged] == executor[judged]).mean())

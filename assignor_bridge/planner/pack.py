@@ -1,7 +1,7 @@
 """Packing: how the pieces of each slot become Spark tasks.
 
-One task a slot unless an option asks for others. In order of rank: no task above `maxRecordsPerTask`
-(a partition that may not be split excepted); at least `minPartitions` tasks; none below
+One task a slot unless an option asks for others. In order of rank: no task above
+`maxRecordsPerTask` (a partition that may not be split excepted); at least `minPartitions` tasks; none below
 `minRecordsPerTask` as long as there is another to join it to; at most `tasksPerSlot` tasks a slot.
 Tasks come out longest first, so that what Spark starts last is short. A task holds at most one
 piece of a range, so its consumer never has to jump back.
@@ -43,7 +43,7 @@ class Tasks:
 
 
 def slots_worth_using(batch: Batch, options: PlannerOptions) -> int:
-    """Number of slots to plan for, when `minRecordsPerTask` makes tasks few."""
+    """Count the slots to plan for, when `minRecordsPerTask` makes tasks few."""
     least = options.min_records_per_task
     if not least:
         return batch.slots
@@ -54,7 +54,7 @@ def pack(batch: Batch, pieces: Pieces, work: Floats, options: PlannerOptions) ->
     """Make tasks of the pieces; `work` is the predicted work of each range."""
     sizes = np.bincount(pieces.slot, (pieces.end - pieces.start).astype(np.float64), batch.slots)
     counts = np.bincount(pieces.slot, minlength=batch.slots)
-    parts = _tasks_wanted(sizes, counts, options)
+    parts = _tasks_wanted(np.asarray(sizes, np.float64), counts, options)
     sub = np.zeros(len(pieces), np.int64)
     if (parts > 1).any():
         pieces, sub = _divide(pieces, parts, options)

@@ -53,7 +53,10 @@ def assemble(batch: Batch, whole: Ints, cuts: Sequence[Cut]) -> Pieces:
         is dropped; the shares of a range always add up to it.
     """
     kept = np.flatnonzero(whole >= 0)
-    rows, starts, ends, slots = [], [], [], []
+    rows: list[int] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    slots: list[int] = []
     for cut in cuts:
         first, last = int(batch.start[cut.row]), int(batch.end[cut.row])
         size, total = last - first, sum(cut.amounts)
@@ -73,8 +76,8 @@ def assemble(batch: Batch, whole: Ints, cuts: Sequence[Cut]) -> Pieces:
     row = np.concatenate((kept, np.array(rows, np.int64)))
     start = np.concatenate((batch.start[kept], np.array(starts, np.int64)))
     end = np.concatenate((batch.end[kept], np.array(ends, np.int64)))
-    slot = np.concatenate((whole[kept], np.array(slots, np.int64)))
+    where = np.concatenate((whole[kept], np.array(slots, np.int64)))
     if not rows:
-        return Pieces(row, start, end, slot)
+        return Pieces(row, start, end, where)
     order = np.lexsort((start, row))
-    return Pieces(row[order], start[order], end[order], slot[order])
+    return Pieces(row[order], start[order], end[order], where[order])

@@ -182,7 +182,7 @@ def _place_anywhere(
             _take(row, [slot], amount, room, heads, cuts)
             heapq.heapreplace(heap, (-spare[slot], slot))
             continue
-        taken = []
+        taken: list[int] = []
         found = 0.0
         while heap and found < amount * (1 - _ROUNDING) and (not taken or -heap[0][0] > 0):
             free, slot = heapq.heappop(heap)

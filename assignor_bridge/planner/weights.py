@@ -7,9 +7,10 @@ equally far from 1:
 - What an executor's reports have in common beyond the other executors' is the executor's; how
   much of it is believed depends on how well its reports agree, so costly partitions do not make
   their executor look slow.
+- Where several executors read one partition in the same batch, they are compared directly.
 - The rest is the partition's. Of the estimate, the report before and this one, the middle one
-  counts: a single outlier changes nothing, a real change is followed at the second report. Reports of
-  few records count less.
+  counts: a single outlier changes nothing, a real change is followed at the second report.
+  Reports of few records count less.
 - Offsets are no records (compaction, transaction markers): records an offset are learned as well.
 
 A partition without reports of its own has the cost of its bytes (when bytes are known), else of its
@@ -40,6 +41,11 @@ _LEAST_DENSITY = 0.01
 _USUAL = math.log(1.15)
 #: Reports that an executor must have given before its slowness is judged.
 _LEAST_REPORTS = 3
+
+#: Standard errors by which an executor must differ to be believed different at all.
+_DOUBT = 3.5
+#: Bounds of an executor's log slowness, and of what one batch may add by direct comparison.
+_MOST_SLOWNESS, _MOST_AT_ONCE = math.log(20), math.log(4)
 
 Basis = Literal["records", "bytes", "seconds"]
 
@@ -100,7 +106,7 @@ def _learn_ratio(column: Floats, line: Ints, records: Floats, offsets: Floats, l
     column[some] = np.where(np.isnan(old), ratio, old + trust * (ratio - old))
 
 
-def _learn_seconds(  # noqa: PLR0917
+def _learn_seconds(
     ledger: Ledger, line: Ints, executor: Ints, records: Floats, raw: Floats
 ) -> None:
     """Split what was observed between executors and partitions."""
@@ -115,7 +121,18 @@ def _learn_seconds(  # noqa: PLR0917
         expected = _filled(np.full(len(ledger.key), np.nan), ledger.topic, observed, 0.0)[line]
     residual = raw - expected - old[executor]
     shift = _common_shift(executor, residual, records, len(names))
-    new = np.clip(old + shift, -3.0, 3.0)
+    line_count = np.bincount(line, minlength=len(ledger.key))
+    shared = line_count[line] > 1
+    beside = _shift_beside_others(
+        line[shared], executor[shared], (raw - old[executor])[shared], records[shared], len(names)
+    )
+    # What was taken for the cost of partitions that only this executor reads was its slowness.
+    beside = np.where(shift == 0, beside, 0.0)
+    alone = np.flatnonzero(~shared & (beside[executor] != 0))
+    ledger.cost[line[alone]] -= beside[executor[alone]]
+    ledger.last_cost[line[alone]] -= beside[executor[alone]]
+    expected = expected - np.where(shared, 0.0, beside[executor])
+    new = np.clip(old + shift + beside, -_MOST_SLOWNESS, _MOST_SLOWNESS)
     for i, name in enumerate(names):
         before = ledger.speeds.get(name, Speed(0.0, 0))
         ledger.speeds[name] = Speed(float(new[i]), before.batches + 1)
@@ -151,8 +168,40 @@ def _common_shift(executor: Ints, residual: Floats, records: Floats, count: int)
     relative[judged] = middle[judged] - np.median(middle[judged])
     error = 1.25 * spread / np.sqrt(np.maximum(n, 1))
     with np.errstate(divide="ignore", invalid="ignore"):
-        belief = np.clip(1 - (2 * error / np.abs(relative)) ** 2, 0, 1)
+        belief = np.clip(1 - (_DOUBT * error / np.abs(relative)) ** 2, 0, 1)
     return np.where(relative != 0, relative * np.nan_to_num(belief), 0.0)
+
+
+def _shift_beside_others(
+    line: Ints, executor: Ints, adjusted: Floats, records: Floats, count: int
+) -> Floats:
+    """Say how much slower each executor read partitions that others read in the same batch.
+
+    The only direct evidence: same partition, same time, other executor.
+    """
+    shift = np.zeros(count)
+    pair, where = np.unique(line * count + executor, return_inverse=True)
+    if len(pair) < 2:
+        return shift
+    amount = np.bincount(where, records)
+    value = np.bincount(where, records * adjusted) / amount
+    enough = amount >= _HALF_TRUST_RECORDS
+    at, who, value = pair[enough] // count, pair[enough] % count, value[enough]
+    _, at, readers = np.unique(at, return_inverse=True, return_counts=True)
+    compared = np.flatnonzero(readers[at] > 1)
+    if not len(compared):
+        return shift
+    others = (np.bincount(at, value)[at] - value)[compared] / (readers[at][compared] - 1)
+    slower = np.clip(value[compared] - others, -_MOST_AT_ONCE, _MOST_AT_ONCE)
+    who = who[compared]
+    order = np.lexsort((slower, who))
+    first = np.searchsorted(who[order], np.arange(count + 1))
+    n = np.diff(first)
+    some = np.flatnonzero(n)
+    high, low = first[some] + n[some] // 2, first[some] + (n[some] - 1) // 2
+    middle = (slower[order][high] + slower[order][low]) / 2
+    shift[some] = middle * n[some] / (n[some] + 1)
+    return shift
 
 
 def _smooth(  # noqa: PLR0917
@@ -167,9 +216,8 @@ def _smooth(  # noqa: PLR0917
     """Move the estimates of the reported lines towards the mean of their reports."""
     lines = len(column)
     total = np.bincount(line, records, lines)
-    mean = np.bincount(line, records * values, lines)
     some = np.flatnonzero(total > 0)
-    mean = mean[some] / total[some]
+    mean = np.bincount(line, records * values, lines)[some] / total[some]
     trust = total[some] / (total[some] + _HALF_TRUST_RECORDS)
     old = column[some]
     before = np.full(lines, np.nan)
@@ -182,7 +230,8 @@ def _smooth(  # noqa: PLR0917
     target = mean
     if last is not None:
         middle = np.median(np.vstack((old, last[some], mean)), axis=0)
-        target = np.where(np.isnan(middle), mean, middle)
+        agreed = np.bincount(line, minlength=lines)[some] > 1  # several reports: no outlier
+        target = np.where(np.isnan(middle) | agreed, mean, middle)
         last[some] = mean
     column[some] = np.where(
         np.isnan(old), start + trust * (mean - start), old + _GAIN * trust * (target - old)

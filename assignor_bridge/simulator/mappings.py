@@ -1,8 +1,8 @@
 """Spark's own three mappings, as tasks with or without a preferred executor.
 
-Rules read from `KafkaOffsetRangeCalculator` and `KafkaOffsetReader` of Spark 4.0.0: the default gives
-each partition a task on `floorMod(hash(topic-partition), executors)` of the executors sorted by host
-and id, descending; once `minPartitions` or `maxRecordsPerPartition` divide, no task has a location.
+Rules read from `KafkaOffsetRangeCalculator` and `KafkaOffsetReader` of Spark 4.0.0: the default
+gives each partition a task on `floorMod(hash(topic-partition), executors)` of the executors sorted
+by host and id, descending; once `minPartitions` or `maxRecordsPerPartition` divide, no task has a location.
 """
 
 from __future__ import annotations
@@ -39,9 +39,7 @@ def spark_default(ranges: Sequence[OffsetRange], executors: Sequence[Executor]) 
     """One task a partition, on an executor chosen by hash."""
     ranked = sorted(executors, key=lambda e: (e.host, e.id), reverse=True)
     return [
-        Placed(
-            ranked[java_hash(r.topic, r.partition) % len(ranked)].id if ranked else None, (r,)
-        )
+        Placed(ranked[java_hash(r.topic, r.partition) % len(ranked)].id if ranked else None, (r,))
         for r in ranges
         if r.size > 0
     ]

@@ -85,7 +85,7 @@ class Player:
                 r.start != step.start[r.partition] or self.at.get(r.partition) != executor
                 for r in tasks[task].ranges
             )
-            return scenario.task_seconds + scenario.cold_seconds * cold + work * slow
+            return float(scenario.task_seconds + scenario.cold_seconds * cold + work * slow)
 
         runs = schedule([t.executor for t in tasks], seconds, step.executors, self.locality_wait)
         return self._settle(step, tasks, runs, cost)
@@ -104,7 +104,9 @@ class Player:
             if kind == "spark":
                 return spark_default(ranges, step.executors)
             if kind == "minPartitions":
-                return spark_min_partitions(ranges, step.executors, int(number or 4 * slots))
+                return spark_min_partitions(
+                    ranges, step.executors, int(number or max(4 * slots, 2 * len(ranges)))
+                )
             size = int(number or max(1, int(step.records.sum()) // (4 * slots)))
             return spark_max_records(ranges, size)
         count = len(step.records)

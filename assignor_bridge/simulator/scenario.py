@@ -129,7 +129,7 @@ def _rotating(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.float6
     raw = np.full(count, 0.5 / count)
     hot = rng.choice(count, max(1, count // 20), replace=False)
     raw[hot] += 0.5 / len(hot)
-    return raw / raw.sum()
+    return np.asarray(raw / raw.sum())
 
 
 def _present(

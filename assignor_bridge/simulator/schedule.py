@@ -37,8 +37,8 @@ def schedule(
     """Run tasks on the slots; `seconds(task, executor)` says how long one takes there."""
     here: dict[str, deque[int]] = {e.id: deque() for e in executors}
     anywhere: deque[int] = deque()
-    for task, executor in enumerate(wanted):
-        here.get(executor, anywhere).append(task) if executor else anywhere.append(task)
+    for index, place in enumerate(wanted):
+        (anywhere if place is None else here.get(place, anywhere)).append(index)
     slots = [(e.id, n) for n, e in enumerate(e for e in executors for _ in range(e.slots))]
     free = [(0.0, slot, executor) for executor, slot in slots]
     heapq.heapify(free)
@@ -48,7 +48,7 @@ def schedule(
     last_local = 0.0
     while len(runs) < len(wanted):
         now, slot, executor = heapq.heappop(free)
-        task = _next(here[executor], started)
+        task: int | None = _next(here[executor], started)
         if task is None:
             task = _next(anywhere, started)
         else:

@@ -1,0 +1,133 @@
+"""`assignor simulate`: mappings and assignors side by side on made-up batches, with no cluster."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, cast, get_args
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from assignor_bridge.assignors.loading import find
+from assignor_bridge.errors import OptionError
+from assignor_bridge.simulator.compare import Row, compare
+from assignor_bridge.simulator.picture import page
+from assignor_bridge.simulator.play import SPARK_MAPPINGS
+from assignor_bridge.simulator.scenario import Lags, Scenario
+
+_DEFAULT = "spark,minPartitions,maxRecordsPerPartition,range,sticky,lag-aware,lag-aware-sticky"
+
+
+def simulate(  # noqa: PLR0917
+    partitions: Annotated[int, typer.Option(min=1, help="Partitions of the topic.")] = 64,
+    executors: Annotated[int, typer.Option(min=1, help="Executors.")] = 8,
+    slots: Annotated[str, typer.Option(help="Slots of an executor; 1,4,16 takes turns.")] = "1",
+    batches: Annotated[int, typer.Option(min=1, help="Micro-batches to play.")] = 50,
+    records: Annotated[int, typer.Option(min=0, help="Records that arrive per batch.")] = 160_000,
+    lags: Annotated[
+        str, typer.Option(help=f"How lags are spread: {', '.join(get_args(Lags))}.")
+    ] = "zipf",
+    skew: Annotated[float, typer.Option(help="Exponent of zipf, sigma of lognormal.")] = 1.2,
+    noise: Annotated[float, typer.Option(min=0, help="Noise of each partition's records.")] = 0.1,
+    cost_ms: Annotated[float, typer.Option(min=0, help="Milliseconds a record.")] = 0.5,
+    cost_skew: Annotated[
+        float, typer.Option(min=1, help="The costliest partition, in times of the cheapest.")
+    ] = 1.0,
+    slow: Annotated[str, typer.Option(help="Slow executors by number, such as 3=2.5,7=1.5.")] = "",
+    churn: Annotated[
+        int, typer.Option(min=0, help="Every so many batches an executor is lost; 0 for never.")
+    ] = 0,
+    locality_wait: Annotated[
+        float, typer.Option(min=0, help="spark.locality.wait, in seconds.")
+    ] = 3.0,
+    assignors: Annotated[
+        str,
+        typer.Option(
+            help=f"What to compare: assignors, {', '.join(SPARK_MAPPINGS)} (the last two also "
+            "with =NUMBER)."
+        ),
+    ] = _DEFAULT,
+    seed: Annotated[int, typer.Option(help="Same seed, same batches.")] = 1,
+    html: Annotated[Path | None, typer.Option(help="Write the picture there, as a page.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON a row.")] = False,
+) -> None:
+    """Compare Spark's mappings and assignors on the same batches, without a cluster."""
+    if lags not in get_args(Lags):
+        raise OptionError(f"--lags is {lags!r}: one of {', '.join(get_args(Lags))} is expected")
+    scenario = Scenario(
+        partitions=partitions,
+        executors=executors,
+        slots=tuple(_numbers("--slots", slots)),
+        batches=batches,
+        records=records,
+        lags=cast("Lags", lags),
+        skew=skew,
+        noise=noise,
+        cost=cost_ms / 1000,
+        cost_skew=cost_skew,
+        slow=_slow(slow, executors),
+        churn_every=churn,
+        seed=seed,
+    )
+    sys.path.insert(0, str(Path.cwd()))
+    names = [name.strip() for name in assignors.split(",") if name.strip()]
+    if not names:
+        raise OptionError(f"--assignors is {assignors!r}: at least one name is expected")
+    rows = []
+    for name in names:
+        typer.echo(f"playing {name} …", err=True)
+        rows += compare(scenario, [name], find=find, locality_wait=locality_wait)
+    if as_json:
+        for row in rows:
+            typer.echo(json.dumps(row.as_json()))
+    else:
+        _print(rows)
+    if html is not None:
+        try:
+            html.write_text(page(scenario, rows), encoding="utf-8")
+        except OSError as error:
+            raise OptionError(f"--html {html}: it cannot be written ({error.strerror})") from error
+
+
+def _print(rows: list[Row]) -> None:
+    table = Table()
+    table.add_column("mapping")
+    for name in ("median s", "over ideal", "worst", "tasks", "cold partitions"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(
+            row.name,
+            f"{row.median_seconds:.3f}",
+            f"{row.mean_over:.1%}",
+            f"{row.worst_over:.1%}",
+            f"{row.tasks:.0f}",
+            f"{row.broken:.1%}",
+        )
+    Console(soft_wrap=True, highlight=False).print(table)
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    try:
+        values = [int(part) for part in text.split(",")]
+    except ValueError:
+        values = [0]
+    if min(values) < 1:
+        raise OptionError(f"{option} is {text!r}: whole numbers from 1 are expected, such as 1,4")
+    return values
+
+
+def _slow(text: str, executors: int) -> dict[int, float]:
+    slow = {}
+    for part in filter(None, text.split(",")):
+        number, _, factor = part.partition("=")
+        try:
+            slow[int(number)] = float(factor)
+        except ValueError:
+            slow[-1] = 0.0
+    if any(not 0 <= n < executors or f <= 0 for n, f in slow.items()):
+        raise OptionError(
+            f"--slow is {text!r}: executors from 0 to {executors - 1} with factors above 0 are "
+            "expected, such as 3=2.5"
+        )
+    return slow
