@@ -1,12 +1,14 @@
 package io.assignorbridge;
 
+import java.io.IOException;
+import java.io.ObjectOutputStream;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.util.AccumulatorV2;
 
 /**
- * Carries the read reports of successful tasks from the executors to the driver. Spark adds the
- * values of failed and speculative losers' tasks to nothing, so each range is reported once.
+ * Carries the read reports of successful tasks from the executors to the driver. Spark drops
+ * the values of failed tasks and of those that lost to a speculative copy.
  */
 final class ReadReports extends AccumulatorV2<ReadReport, List<ReadReport>> {
   private final ArrayList<ReadReport> reports = new ArrayList<>();
@@ -44,6 +46,11 @@ final class ReadReports extends AccumulatorV2<ReadReport, List<ReadReport>> {
   @Override
   public synchronized List<ReadReport> value() {
     return List.copyOf(reports);
+  }
+
+  /** An executor's heartbeat may serialise the reports while a reader adds one. */
+  private synchronized void writeObject(ObjectOutputStream out) throws IOException {
+    out.defaultWriteObject();
   }
 
   /** Hands over what has come so far and forgets it. */
