@@ -15,7 +15,7 @@ record FetchDefaults(long bufferBytes) {
   private static final long MIN_BUFFER_BYTES = 16L << 20;
   private static final long MAX_BUFFER_BYTES = 64L << 20;
   private static final long MIN_PARTITION_BYTES = 16L << 10; // a producer's default batch
-  private static final long MAX_PARTITION_BYTES = 4L << 20;
+  private static final long MAX_PARTITION_BYTES = 1L << 20;
 
   /** A 32nd of the heap for each consumer, within 16 and 64 MiB. */
   static FetchDefaults forHeap(long heapBytes) {
@@ -35,7 +35,7 @@ record FetchDefaults(long bufferBytes) {
   /** Spark's executor parameters with what they leave open. */
   Map<String, Object> applyTo(Map<String, Object> params, int partitions) {
     Map<String, Object> all = new HashMap<>(params);
-    all.putIfAbsent(ConsumerConfig.FETCH_MAX_WAIT_MS_CONFIG, "0");
+    all.putIfAbsent(ConsumerConfig.FETCH_MAX_WAIT_MS_CONFIG, "5");
     all.putIfAbsent(ConsumerConfig.MAX_POLL_RECORDS_CONFIG, Integer.toString(MAX_POLL_RECORDS));
     all.putIfAbsent(
         ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG, Long.toString(partitionBytes(partitions)));

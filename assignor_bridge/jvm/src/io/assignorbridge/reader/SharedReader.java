@@ -41,6 +41,8 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   /** Below it a range is handed over only after the user's whole poll time-out. */
   private static final long SHORT_TIMEOUT_MILLIS = 10_000;
 
+  private static final long MOMENT_NANOS = 2_000_000_000L;
+
   private final AssignedInputPartition task;
   private final Consumer<ReadReport> reports;
   private final TaskContext context = TaskContext.get();
@@ -230,7 +232,8 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     if (waitedNanos >= patienceNanos) {
       Map.Entry<RangeCursor, Long> first = consumer.giveUpFirst();
       handOver(first.getKey(), first.getValue(), "nothing came for " + waitedNanos / 1_000_000 + " ms");
-      waitedNanos = 0;
+      // The others have waited as long; they get a moment to follow if the broker is back.
+      waitedNanos = Math.max(0, patienceNanos - MOMENT_NANOS);
     }
   }
 
