@@ -39,30 +39,31 @@ def groups(
     subscription = st.frozensets(st.sampled_from([*topics, "missing"]))
     shared = frozenset(topics)
     ids = draw(st.lists(st.integers(0, 99), min_size=1, max_size=members, unique=True))
+    rng = random.Random(draw(st.integers(0, 999)))  # for what need not shrink
     return Group(
         tuple(
             Member(
                 f"m{number}",
                 shared if same else draw(subscription),
                 draw(claims_on(topics)) if claimed else {},
-                draw(st.none() | st.integers(0, 3)),
-                rack=draw(st.none() | st.sampled_from(_RACKS)),
-                host=draw(st.none() | st.sampled_from(_HOSTS)),
-                priority=draw(st.none() | st.integers(-5, 5)),
-                standby=draw(claims_on(topics)) if claimed else {},
+                draw(st.sampled_from([None, 0, 1, 2])),
+                rack=rng.choice([None, *_RACKS]),
+                host=rng.choice([None, *_HOSTS]),
+                priority=rng.choice([None, -1, 0, 0, 7]),
+                standby={t: rng.sample(range(n), n // 2) for t, n in topics.items()},
             )
             for number in ids
         ),
         topics,
         lags={
-            t: {p: draw(st.integers(-3, 2**62)) for p in range(n)}
-            for t, n in sorted(topics.items())
+            t: {p: rng.choice([-3, 0, 0, 1, 7, 9, 2**62]) for p in range(n)}
+            for t, n in topics.items()
         },
         partition_racks={
-            t: {p: draw(st.frozensets(st.sampled_from(_RACKS))) for p in range(n)}
-            for t, n in sorted(topics.items())
+            t: {p: frozenset(rng.sample(_RACKS, rng.randint(0, 3))) for p in range(n)}
+            for t, n in topics.items()
         },
-        standby_replicas=draw(st.integers(0, 2)),
+        standby_replicas=rng.randint(0, 2),
     )
 
 

@@ -1,0 +1,327 @@
+"""What every assignor promises, for any group."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from assignor_bridge.assignors import (
+    ASSIGNORS,
+    Assignment,
+    Group,
+    Member,
+    Partitions,
+    check_assignment,
+)
+from assignor_bridge.assignors.claims import claims
+from assignor_bridge.assignors.constrained import different_subscriptions
+from assignor_bridge.assignors.play import settle
+from assignor_bridge.errors import OptionError
+from tests.strategies_groups import groups
+
+ALL = sorted(ASSIGNORS)
+NEEDS_SAME = ["constrained-cooperative-sticky", "streams"]
+ANY_SUBSCRIPTION = [name for name in ALL if name not in NEEDS_SAME]
+STICKY = ["sticky", "cooperative-sticky", "uniform"]
+#: Each rule is tried on this many groups, for each assignor.
+FEW = settings(max_examples=40)
+EVEN = [*STICKY, "constrained-cooperative-sticky"]
+
+
+def owners(group: Group, answer: Assignment) -> dict[tuple[str, int], str]:
+    """Who has each partition, read from the mapping; fails if anybody has one twice."""
+    found: dict[tuple[str, int], str] = {}
+    for member, part in answer.items():
+        for topic, numbers in part.items():
+            for number in numbers:
+                assert (topic, number) not in found
+                found[topic, number] = member
+    return found
+
+
+def _pairs(part: Partitions) -> list[tuple[str, int]]:
+    return [(topic, number) for topic, numbers in part.items() for number in numbers]
+
+
+def loads(answer: Assignment) -> list[int]:
+    return [part.count for part in answer.values()]
+
+
+@pytest.mark.parametrize("name", ALL)
+@settings(max_examples=30)
+@given(data=st.data())
+def test_each_subscribed_partition_goes_to_one_subscriber(name: str, data: st.DataObject) -> None:
+    group = data.draw(groups(same=name in NEEDS_SAME))
+    answer = settle(ASSIGNORS[name], group)
+    got = owners(group, answer)
+    subscribed = {m.id: m.topics for m in group.members}
+    wanted = {
+        (t, p) for t, n in group.topics.items() for p in range(n)
+        if any(t in topics for topics in subscribed.values())
+    }  # fmt: skip
+    assert set(got) == wanted
+    assert all(topic in subscribed[member] for (topic, _), member in got.items())
+    check_assignment(name, group, answer.as_dict())
+
+
+@pytest.mark.parametrize("name", NEEDS_SAME)
+@FEW
+@given(group=groups())
+def test_other_groups_are_refused_with_a_reason(name: str, group: Group) -> None:
+    assume(different_subscriptions(group))
+    assert ASSIGNORS[name].refusal(group)
+    with pytest.raises(OptionError, match="must all subscribe to the same topics"):
+        ASSIGNORS[name].assign(group)
+
+
+@pytest.mark.parametrize("name", ALL)
+@settings(max_examples=30)
+@given(data=st.data())
+def test_the_order_of_the_input_does_not_matter(name: str, data: st.DataObject) -> None:
+    group = data.draw(groups(same=name in NEEDS_SAME))
+    rng = random.Random(data.draw(st.integers(0, 9)))
+
+    def shuffled(mapping):  # type: ignore[no-untyped-def]
+        items = list(mapping.items())
+        rng.shuffle(items)
+        return dict(items)
+
+    members = [
+        replace(
+            m,
+            topics=frozenset(sorted(m.topics, reverse=True)),
+            owned={t: rng.sample(ps, len(ps)) for t, ps in shuffled(m.owned).items()},
+        )
+        for m in group.members
+    ]
+    rng.shuffle(members)
+    other = replace(
+        group,
+        members=tuple(members),
+        topics=shuffled(dict(group.topics)),
+        lags={t: shuffled(lags) for t, lags in shuffled(group.lags).items()},
+    )
+    one, two = ASSIGNORS[name].assign(group), ASSIGNORS[name].assign(other)
+    assert one.as_dict() == two.as_dict()
+    assert dict(one.standbys) == dict(two.standbys)
+    assert dict(one.transferring) == dict(two.transferring)
+
+
+@FEW
+@given(group=groups())
+def test_range_divides_each_topic_evenly_and_alike(group: Group) -> None:
+    group = replace(group, partition_racks={})
+    answer = ASSIGNORS["range"].assign(group)
+    shapes: dict[tuple[int, tuple[int, ...]], set[str]] = {}
+    for topic, subscribers in group.subscribers.items():
+        names = [group.ids[i] for i in subscribers]
+        blocks = [answer[name].get(topic, ()) for name in names]
+        counts = [len(block) for block in blocks]
+        assert max(counts) - min(counts) <= 1
+        assert sorted(counts, reverse=True) == counts
+        assert list(itertools.chain(*blocks)) == list(range(group.topics[topic]))
+        shapes.setdefault((group.topics[topic], subscribers), set()).add(str(blocks))
+    assert all(len(shape) == 1 for shape in shapes.values())
+
+
+@FEW
+@given(group=groups())
+def test_range_with_racks_is_as_even_as_without(group: Group) -> None:
+    answer = ASSIGNORS["range"].assign(group)
+    for topic, subscribers in group.subscribers.items():
+        counts = [len(answer[group.ids[i]].get(topic, ())) for i in subscribers]
+        assert max(counts) - min(counts) <= 1
+
+
+@FEW
+@given(group=groups(same=True))
+def test_round_robin_is_even_for_equal_subscriptions(group: Group) -> None:
+    counts = loads(ASSIGNORS["roundrobin"].assign(group))
+    assert max(counts) - min(counts) <= 1
+
+
+@pytest.mark.parametrize("name", EVEN)
+@FEW
+@given(group=groups(same=True))
+def test_counts_differ_by_at_most_one_for_equal_subscriptions(name: str, group: Group) -> None:
+    counts = loads(settle(ASSIGNORS[name], group))
+    assert max(counts) - min(counts) <= 1
+
+
+@pytest.mark.parametrize("name", STICKY)
+@FEW
+@given(group=groups())
+def test_no_chain_of_moves_would_be_more_even(name: str, group: Group) -> None:
+    answer = settle(ASSIGNORS[name], group)
+    topics_of = {m.id: m.topics for m in group.members}
+    count = {m: part.count for m, part in answer.items()}
+    for low, height in count.items():
+        reached, frontier = {low}, [low]
+        while frontier:
+            taker = frontier.pop()
+            for giver, part in answer.items():
+                if giver not in reached and any(t in topics_of[taker] for t in part):
+                    reached.add(giver)
+                    frontier.append(giver)
+        assert max(count[m] for m in reached) <= height + 1
+
+
+@pytest.mark.parametrize("name", ["sticky", "uniform"])
+@settings(max_examples=60)
+@given(group=groups(members=3, most=3))
+def test_nothing_is_more_even_and_of_that_nothing_moves_less(name: str, group: Group) -> None:
+    """Against all assignments there are."""
+    held = claims(group).owner
+    ids = np.flatnonzero(group.wanted).tolist()
+    options = [group.subscribers[group.catalog.names[group.catalog.topic_of[i]]] for i in ids]
+    assume(np.prod([len(o) for o in options], dtype=float) <= 3_000)
+
+    def cost(owner: dict[int, int]) -> tuple[list[int], int]:
+        count = Counter(owner.values())
+        heights = sorted((count[m] for m in range(len(group.ids))), reverse=True)
+        return heights, sum(held[i] >= 0 and held[i] != m for i, m in owner.items())
+
+    answer = ASSIGNORS[name].assign(group)
+    best = min(cost(dict(zip(ids, choice, strict=True))) for choice in itertools.product(*options))
+    assert cost({i: int(answer.owner[i]) for i in ids}) == best
+
+
+@pytest.mark.parametrize("name", [*EVEN, "streams"])
+@FEW
+@given(data=st.data())
+def test_nothing_moves_when_nothing_changed(name: str, data: st.DataObject) -> None:
+    group = data.draw(groups(same=name in NEEDS_SAME))
+    first = settle(ASSIGNORS[name], group)
+    again = ASSIGNORS[name].assign(group.after(first, 7))
+    assert (again.owner == first.owner).all()
+    assert dict(again.standbys) == dict(first.standbys)
+
+
+@pytest.mark.parametrize("name", [*EVEN, "streams"])
+@FEW
+@given(group=groups(same=True, claimed=False, members=8))
+def test_a_leave_moves_only_what_the_leaver_had(name: str, group: Group) -> None:
+    assume(len(group.members) > 1)
+    first = settle(ASSIGNORS[name], group)
+    for leaver in group.ids:
+        left = group.after(first, 7)
+        left = replace(left, members=tuple(m for m in left.members if m.id != leaver))
+        before, after = owners(group, first), owners(left, settle(ASSIGNORS[name], left))
+        assert all(after[tp] == member for tp, member in before.items() if member != leaver)
+
+
+@pytest.mark.parametrize("name", [*EVEN, "streams"])
+@FEW
+@given(group=groups(same=True, claimed=False, members=8))
+def test_a_join_moves_only_the_newcomers_share(name: str, group: Group) -> None:
+    first = settle(ASSIGNORS[name], group)
+    joined = group.after(first, 7)
+    joined = replace(joined, members=(*joined.members, Member("new", group.members[0].topics)))
+    before, after = owners(group, first), owners(joined, settle(ASSIGNORS[name], joined))
+    assert all(after[tp] in (member, "new") for tp, member in before.items())
+
+
+@pytest.mark.parametrize("name", ["cooperative-sticky", "constrained-cooperative-sticky"])
+@FEW
+@given(group=groups(same=True))
+def test_the_second_round_gives_what_the_first_withheld(name: str, group: Group) -> None:
+    first = ASSIGNORS[name].assign(group)
+    for member in group.members:
+        for other, part in first.items():
+            if other == member.id:
+                continue
+            both = part.ids[np.isin(part.ids, group.catalog.ids(member.owned))]
+            assert (claims(group).owner[both] == group.ids.index(other)).all()
+    second = ASSIGNORS[name].assign(group.after(first, 7))
+    assert not second.transferring.count
+    promised = first.owner.copy()
+    if first.withheld is not None:
+        promised = np.where(first.withheld >= 0, first.withheld, first.owner)
+    counts = np.bincount(promised[promised >= 0], minlength=len(group.ids))
+    assert sorted(second.counts) == sorted(counts)
+    kept = first.owner >= 0
+    assert (second.owner[kept] == first.owner[kept]).all()
+
+
+@FEW
+@given(group=groups())
+def test_lag_aware_counts_first_then_lags(group: Group) -> None:
+    answer = ASSIGNORS["lag-aware"].assign(group)
+    for topic, subscribers in group.subscribers.items():
+        lags = {p: max(0, lag) for p, lag in group.lags[topic].items()}
+        parts = [answer[group.ids[i]].get(topic, ()) for i in subscribers]
+        counts = [len(part) for part in parts]
+        assert max(counts) - min(counts) <= 1
+        totals = [sum(lags[p] for p in part) for part in parts]
+        assert max(totals) - min(totals) <= max(lags.values(), default=0)
+
+
+@FEW
+@given(group=groups())
+def test_failover_gives_topics_whole_to_the_highest_priority(group: Group) -> None:
+    answer = ASSIGNORS["failover"].assign(group)
+    for topic, subscribers in group.subscribers.items():
+        members = [group.members[i] for i in subscribers]
+        holders = [m for m in members if topic in answer[m.id]]
+        assert len(holders) == min(1, group.topics[topic])
+        for holder in holders:
+            assert all(
+                m.priority is None
+                or (holder.priority is not None and holder.priority >= m.priority)
+                for m in members
+            )
+
+
+@FEW
+@given(group=groups(same=True))
+def test_streams_keeps_tasks_whole_and_copies_elsewhere(group: Group) -> None:
+    answer = ASSIGNORS["streams"].assign(group)
+    tasks: dict[int, set[str]] = {}
+    for (_, number), member in owners(group, answer).items():
+        tasks.setdefault(number, set()).add(member)
+    assert all(len(members) == 1 for members in tasks.values())
+    active = Counter(member for members in tasks.values() for member in members)
+    counts = [active[m] for m in group.ids]
+    assert max(counts) - min(counts) <= 1
+    copies = min(group.standby_replicas, len(group.ids) - 1)
+    standbys: dict[int, set[str]] = {task: set() for task in tasks}
+    for member, part in answer.standbys.items():
+        for task in {p for numbers in part.values() for p in numbers}:
+            standbys[task].add(member)
+    assert all(len(members) == copies for members in standbys.values())
+    assert all(not tasks[task] & standbys[task] for task in tasks)
+    ceiling = -(-copies * len(tasks) // len(group.ids))
+    held = Counter(member for members in standbys.values() for member in members)
+    assert max(held.values(), default=0) <= ceiling
+
+
+@FEW
+@given(group=groups(same=True, members=6), data=st.data())
+def test_streams_fails_over_to_where_it_is_warm(group: Group, data: st.DataObject) -> None:
+    """With two members or more left, each with room, a lost member's tasks go to their standbys."""
+    group = replace(group, standby_replicas=1)
+    assume(len(group.ids) > 1)
+    first = ASSIGNORS["streams"].assign(group)
+    lost = data.draw(st.sampled_from(group.ids))
+    left = group.after(first, 7)
+    left = replace(left, members=tuple(m for m in left.members if m.id != lost))
+    second = owners(left, ASSIGNORS["streams"].assign(left))
+    warm = {
+        (t, p): member
+        for member, part in first.standbys.items()
+        for t, ps in part.items()
+        for p in ps
+    }
+    before = {tp: m for tp, m in owners(group, first).items() if m == lost}
+    share = -(-max(group.topics.values()) // len(left.ids))
+    for tp in before:
+        went, standby = second[tp], warm[tp]
+        full = len({p for (_, p), m in second.items() if m == standby}) >= share - 1
+        assert went == standby or full

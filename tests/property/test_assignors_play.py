@@ -1,0 +1,105 @@
+"""Groups that live: joins, leaves, crashes, zombies, new partitions; and any hash seed."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assignor_bridge.assignors import ASSIGNORS, Member
+from assignor_bridge.assignors.play import InMemoryGroup
+
+EVENTS = ["join", "leave", "crash", "return", "grow", "quiet"]
+
+
+@pytest.mark.parametrize("name", sorted(ASSIGNORS))
+@settings(max_examples=20)
+@given(events=st.lists(st.sampled_from(EVENTS), max_size=12), seed=st.integers(0, 99))
+def test_a_group_survives_whatever_happens(name: str, events: list[str], seed: int) -> None:
+    """Every answer is checked, and no partition is given away under a present owner."""
+    rng = random.Random(seed)
+    group = InMemoryGroup({"a": 4, "b": 3}, [name], standby_replicas=1)
+    topics, away, count = frozenset({"a", "b"}), [], 2
+    for number in range(count):
+        group.join(Member(f"m{number}", topics))
+    group.rebalance()
+    for event in events:
+        present = list(group.group.ids)
+        if event == "join":
+            group.join(Member(f"m{count}", topics))
+            count += 1
+        elif event == "leave" and len(present) > 1:
+            group.leave(rng.choice(present))
+        elif event == "crash" and len(present) > 1:
+            away.append(rng.choice(present))
+            group.crash(away[-1])
+        elif event == "return" and away:
+            group.come_back(away.pop(0))
+        elif event == "grow":
+            group.resize({"b": group.group.topics["b"] + 1})
+        last = group.rebalance()[-1]
+        owned = [i for part in last.assignment.values() for i in part.ids.tolist()]
+        assert sorted(owned) == list(range(group.group.catalog.total)), group.history
+        if event == "quiet":
+            assert last.moved == 0 or name in ("range", "roundrobin", "lag-aware"), group.history
+
+
+@pytest.mark.parametrize("name", ["sticky", "cooperative-sticky", "uniform"])
+def test_a_zombie_neither_shares_nor_takes_back(name: str) -> None:
+    """KIP-341: C1 was away while its partitions moved, and comes back with its old claim."""
+    group = InMemoryGroup({"t": 6}, [name])
+    for member in ("C1", "C2", "C3"):
+        group.join(Member(member, frozenset({"t"})))
+    had = group.rebalance()[-1].assignment["C1"]
+    group.crash("C1")
+    group.rebalance()
+    group.rebalance()
+    group.come_back("C1")
+    assert group.group.members[0].owned == had
+    final = group.rebalance()[-1].assignment
+    assert sorted(i for part in final.values() for i in part.ids.tolist()) == list(range(6))
+    assert [part.count for part in final.values()] == [2, 2, 2]
+
+
+_DIGEST = """
+import hashlib, random
+from assignor_bridge.assignors import ASSIGNORS, Group
+from assignor_bridge.assignors.constrained import different_subscriptions
+from assignor_bridge.assignors.play import settle
+from tests.strategies_groups import disturbed, random_group
+rng, digest = random.Random(1), hashlib.sha256()
+for round in range(40):
+    same = round % 2 == 0
+    group = random_group(rng, same=same, racks=round % 3 == 0)
+    for step in range(3):
+        for name, assignor in sorted(ASSIGNORS.items()):
+            if assignor.refusal(group) is None:
+                answer = assignor.assign(group)
+                digest.update(repr((name, answer.as_dict(), sorted(answer.standbys.items()),
+                                    answer.notes, dict(answer.transferring))).encode())
+            else:
+                digest.update(assignor.refusal(group).encode())
+        group = group.after(settle(ASSIGNORS["sticky"], group), step)
+        group = disturbed(rng, group, same=same)
+print(digest.hexdigest())
+"""
+
+
+def test_answers_do_not_depend_on_the_hash_seed() -> None:
+    root = Path(__file__).parents[2]
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", _DIGEST],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(root)},
+            cwd=root, capture_output=True, text=True, check=True,
+        ).stdout
+        for seed in ("0", "1", "42", "4294967295")
+    ]  # fmt: skip
+    assert len(runs[0].strip()) == 64
+    assert len(set(runs)) == 1
