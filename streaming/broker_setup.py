@@ -58,6 +58,9 @@ def settings(ports: tuple[int, int], folder: Path, properties: Mapping[str, str]
         "inter.broker.listener.name": "PLAINTEXT",
         "log.dirs": str(folder / "log"),
         "auto.create.topics.enable": "false",
+        # After a kill the broker may come back only when its old session has ended.
+        "broker.session.timeout.ms": "4000",
+        "broker.heartbeat.interval.ms": "1000",
         "group.initial.rebalance.delay.ms": "0",
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "4",

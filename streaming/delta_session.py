@@ -1,0 +1,40 @@
+"""Delta beside the bridge: the coordinate that fits the installed pyspark, and the settings."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from typing import TYPE_CHECKING
+
+from assignor_bridge.errors import OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_DELTA_VERSION = "4.4.0"
+_LINES = ("4.0", "4.1", "4.2")
+
+
+def delta_coordinate(pyspark_version: str | None = None) -> str:
+    """Coordinate of the Delta that was built for this line of Spark.
+
+    >>> delta_coordinate("4.0.4")
+    'io.delta:delta-spark_4.0_2.13:4.4.0'
+    """
+    version = pyspark_version or importlib.metadata.version("pyspark")
+    line = ".".join(version.split(".")[:2])
+    if line not in _LINES:
+        raise OptionError(
+            f"no Delta is known for pyspark {version}: install one of {', '.join(_LINES)}"
+        )
+    return f"io.delta:delta-spark_{line}_2.13:{_DELTA_VERSION}"
+
+
+def configure_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
+    """Add Delta to a builder that has no packages yet; `configure_spark` then adds to them."""
+    return (
+        builder.config("spark.jars.packages", delta_coordinate())
+        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        .config(
+            "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+        )
+    )

@@ -1,0 +1,64 @@
+"""What the demo verifies before it calls itself a success."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streaming.report.page import Check
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streaming.demo.flights import Expected
+    from streaming.report.figures import RunFigures
+
+
+def table_checks(mode: str, expected: Expected, found: Mapping[str, Any]) -> list[Check]:
+    """Compare what a Delta table holds with what was written to the topic."""
+    rows = sum(expected.flights.values())
+    count, distinct, first, last = found["ids"]
+    wrong = sorted(
+        carrier
+        for carrier in {*expected.flights, *found["flights"]}
+        if expected.flights.get(carrier) != found["flights"].get(carrier)
+        or expected.delay_min.get(carrier) != found["delay_min"].get(carrier)
+    )
+    return [
+        Check(
+            f"each flight is in Delta exactly once ({mode})",
+            (count, distinct, first, last) == (rows, rows, 0, rows - 1),
+            f"{count:,} rows, {distinct:,} different flights, {rows:,} written",
+        ),
+        Check(
+            f"flights and delays by carrier are right ({mode})",
+            not wrong,
+            f"wrong for {', '.join(wrong)}" if wrong else f"{len(expected.flights)} carriers",
+        ),
+    ]
+
+
+def run_checks(run: RunFigures, rows: int, *, assignor: str | None) -> list[Check]:
+    """Check that the tasks read all flights once, and with the planner that was asked for."""
+    read = sum(task.records for batch in run.batches for task in batch.tasks)
+    found = [
+        Check(f"the tasks read each flight once ({run.name})", read == rows, f"{read:,} records")
+    ]
+    if assignor is None:
+        used = sorted({m for batch in run.batches for m in batch.metrics if "assignor." in m})
+        found.append(
+            Check(
+                f"Spark's own mapping ran ({run.name})", not used, ", ".join(used) or "no planner"
+            )
+        )
+        return found
+    planned = [batch.metrics.get("assignor.strategy") for batch in run.batches]
+    hits = sum(name == assignor for name in planned)
+    fallbacks = max((int(b.metrics.get("assignor.fallbacks", 0)) for b in run.batches), default=0)
+    found.append(
+        Check(
+            f"every batch was planned ({run.name})",
+            hits == len(planned) > 0 and fallbacks == 0,
+            f"{hits} of {len(planned)} batches by {assignor}, {fallbacks} fallbacks",
+        )
+    )
+    return found

@@ -1,0 +1,210 @@
+"""The demo from start to end: broker, flights, Spark in both modes, checks, report."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+from rich.progress import TimeElapsedColumn as Elapsed
+
+from assignor_bridge.errors import AssignorError, OptionError
+from streaming.broker import EmbeddedBroker
+from streaming.demo import flights
+from streaming.demo.checks import run_checks, table_checks
+from streaming.demo.job import Settings
+from streaming.demo.spark_process import SparkProcess
+from streaming.report.compare import comparison_page
+from streaming.report.figures import BatchFigures, RunFigures, batch_from_json
+from streaming.report.page import Check
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PARTITIONS = 12
+_WARM_UP_ROWS = 2_000
+SPARKS = "Spark's mapping"
+OURS = "lag-aware-sticky"
+_MODES: dict[str, dict[str, str]] = {SPARKS: {}, OURS: {"assignor": OURS}}
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """What to run."""
+
+    workers: int = 4
+    rows: int = flights.TOTAL
+    batches: int = 6
+    #: Microseconds that each record is made to cost beside parsing; 0 for the plain job.
+    work_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of it."""
+
+    runs: tuple[RunFigures, ...]
+    checks: tuple[Check, ...]
+    seconds: float
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether all checks hold."""
+        return all(check.holds for check in self.checks)
+
+
+def run_demo(demo: Demo, report: Path, stderr: Console) -> Outcome:
+    """Run the demo and write its report.
+
+    Raises
+    ------
+    AssignorError
+        When a part could not be run; Spark's log is then kept beside the report.
+    """
+    if not report.parent.is_dir():
+        raise OptionError(f"the folder of the report does not exist: {str(report.parent)!r}")
+    flights.data_file()
+    began = time.monotonic()
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+               Elapsed())  # fmt: skip
+    with tempfile.TemporaryDirectory(
+        prefix="assignor-demo-", ignore_cleanup_errors=True
+    ) as scratch:
+        folder = Path(scratch)
+        with Progress(*columns, console=stderr) as progress:
+            try:
+                runs, checks = _run(demo, folder, progress)
+            except AssignorError as error:
+                log = folder / "spark.log"
+                if log.is_file():
+                    kept = report.with_suffix(".log")
+                    shutil.copyfile(log, kept)
+                    raise AssignorError(f"{error} (Spark's log: {kept})") from error
+                raise
+    outcome = Outcome(tuple(runs), tuple(checks), time.monotonic() - began)
+    report.write_text(_page(demo, outcome), encoding="utf-8")
+    return outcome
+
+
+def _run(demo: Demo, folder: Path, progress: Progress) -> tuple[list[RunFigures], list[Check]]:
+    step = progress.add_task("Kafka broker", total=1)
+
+    def on_line(_: str) -> None:
+        progress.update(step, description="Kafka broker: fetching jars (once; they are kept)")
+
+    with EmbeddedBroker(on_line=on_line) as broker:
+        progress.update(step, description="Kafka broker", completed=1)
+        expected = _fill(demo, broker, progress)
+        settings = Settings(
+            bootstrap_servers=broker.bootstrap_servers,
+            topic="flights",
+            warm_up_topic="warm-up",
+            workers=demo.workers,
+            # A little more than a share, so that rounding leaves no crumbs for a last batch.
+            batch_records=-(-demo.rows // demo.batches) + PARTITIONS,
+            work_us=demo.work_us,
+            folder=str(folder),
+            modes=_MODES,
+        )
+        spark = SparkProcess(settings, folder / "spark.log")
+        try:
+            heard = _hear(spark, demo, progress)
+        finally:
+            ended = spark.end()
+    runs = [
+        RunFigures(mode, tuple(heard.slots), tuple(heard.batches[mode]), warm_up=1)
+        for mode in _MODES
+    ]
+    checks = [
+        check
+        for run in runs
+        for check in (
+            *table_checks(run.name, expected, heard.tables[run.name]),
+            *run_checks(run, demo.rows, assignor=_MODES[run.name].get("assignor")),
+        )
+    ]
+    left = "all processes ended" if ended else "some had to be killed"
+    return runs, [*checks, Check("nothing is left running", ended, left)]
+
+
+def _fill(demo: Demo, broker: EmbeddedBroker, progress: Progress) -> flights.Expected:
+    for topic in ("flights", "warm-up"):
+        broker.create_topic(topic, PARTITIONS)
+    step = progress.add_task("flights into a topic of 12 partitions", total=demo.rows)
+    flights.produce(broker.bootstrap_servers, "warm-up", min(demo.rows, _WARM_UP_ROWS))
+    return flights.produce(
+        broker.bootstrap_servers,
+        "flights",
+        demo.rows,
+        lambda done: progress.update(step, completed=done),
+    )
+
+
+@dataclass(slots=True)
+class _Heard:
+    slots: list[str]
+    batches: dict[str, list[BatchFigures]]
+    tables: dict[str, dict[str, Any]]
+
+
+def _hear(spark: SparkProcess, demo: Demo, progress: Progress) -> _Heard:
+    heard = _Heard([], {mode: [] for mode in _MODES}, {})
+    step = progress.add_task("Spark starts (the first time it fetches packages)", total=1)
+    warm_up = progress.add_task("warm-up, both modes", total=len(_MODES), visible=False)
+    steps = {mode: progress.add_task(mode, total=demo.batches, visible=False) for mode in _MODES}
+    for event in spark.events():
+        match event["event"]:
+            case "started":
+                heard.slots = event["slots"]
+                progress.update(step, description="Spark", completed=1)
+                progress.update(warm_up, visible=True)
+            case "warm":
+                progress.update(warm_up, advance=1)
+            case "batch":
+                heard.batches[event["mode"]].append(batch_from_json(event["figures"]))
+                progress.update(steps[event["mode"]], visible=True, advance=1)
+            case "table":
+                heard.tables[event["mode"]] = event
+                done = len(heard.batches[event["mode"]])
+                progress.update(steps[event["mode"]], completed=done, total=done)
+    return heard
+
+
+def _page(demo: Demo, outcome: Outcome) -> str:
+    sparks, ours = outcome.runs
+    cost = (
+        f" Each record is made to cost {demo.work_us} µs, as a look-up in a service would."
+        if demo.work_us
+        else ""
+    )
+    lead = [
+        f"{demo.rows:,} flights, keyed by carrier into {PARTITIONS} Kafka partitions, read by "
+        f"{demo.workers} executor slots. The same job ran twice: with Spark's own mapping of "
+        f'partitions to executors, and with .option("assignor", "{OURS}").{cost}',
+        f"The busiest slot read {sparks.imbalance:.2f} times the mean with Spark's mapping and "
+        f"{ours.imbalance:.2f} times with ours. A batch took {sparks.batch_seconds:.2f} s and "
+        f"{ours.batch_seconds:.2f} s (median).",
+    ]
+    if not demo.work_us:
+        lead.append(
+            "The job is light, so much of a batch is Delta's commit and Spark's scheduling, which "
+            f"no mapping changes, and {demo.workers} slots share {os.cpu_count()} cores here. "
+            "Balance shows in the time where records cost more or slots have cores of their own: "
+            "try --work-us 200."
+        )
+    facts = [
+        ("Machine", f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"),
+        ("Python", platform.python_version()),
+        ("pyspark", importlib.metadata.version("pyspark")),
+        ("assignor-bridge", importlib.metadata.version("assignor-bridge")),
+        ("Executors", f"{demo.workers} with one slot each, local-cluster"),
+        ("Whole demo", f"{outcome.seconds:.0f} s"),
+    ]
+    return comparison_page("One job, two mappings", lead, outcome.runs, outcome.checks, facts)

@@ -1,0 +1,1 @@
+"""Figures of measured runs and their pictures: plain data in, SVG and HTML text out."""

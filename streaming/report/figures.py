@@ -1,0 +1,140 @@
+"""What was measured of a run, batch by batch and task by task, and the numbers drawn from it."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFigures:
+    """One finished task that read from Kafka."""
+
+    #: Executor slot that ran it, named `<executor>/<slot>`.
+    slot: str
+    #: From the start of the batch's first task.
+    start_s: float
+    seconds: float
+    records: int
+    #: Whether it ran where it was planned to run (Spark's locality level PROCESS_LOCAL).
+    local: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFigures:
+    """One micro-batch."""
+
+    batch: int
+    #: From trigger to commit, as the progress tells it.
+    seconds: float
+    records: int
+    tasks: tuple[TaskFigures, ...]
+    #: Records not yet read when the batch began, by partition name.
+    lag: Mapping[str, int]
+    #: The source's metrics of the progress.
+    metrics: Mapping[str, str] = field(default_factory=dict)
+
+    def slot_records(self, slots: tuple[str, ...]) -> dict[str, int]:
+        """Give the records that each slot read, 0 for an idle one."""
+        read = dict.fromkeys(slots, 0)
+        for task in self.tasks:
+            read[task.slot] = read.get(task.slot, 0) + task.records
+        return read
+
+    def slot_seconds(self, slots: tuple[str, ...]) -> dict[str, float]:
+        """Give the seconds that each slot worked, 0.0 for an idle one."""
+        busy = dict.fromkeys(slots, 0.0)
+        for task in self.tasks:
+            busy[task.slot] = busy.get(task.slot, 0.0) + task.seconds
+        return busy
+
+
+@dataclass(frozen=True, slots=True)
+class RunFigures:
+    """All micro-batches of one run of the job."""
+
+    name: str
+    slots: tuple[str, ...]
+    batches: tuple[BatchFigures, ...]
+    #: The first so many batches warm caches and consumers, and are left out of the sums.
+    warm_up: int = 0
+
+    @property
+    def measured(self) -> tuple[BatchFigures, ...]:
+        """The batches that count, all of them when there are too few."""
+        return self.batches[self.warm_up :] or self.batches
+
+    @property
+    def batch_seconds(self) -> float:
+        """Median duration of a batch."""
+        return statistics.median([b.seconds for b in self.measured]) if self.batches else 0.0
+
+    @property
+    def read_seconds(self) -> float:
+        """Median time from the first read task's start to the last one's end."""
+        spans = [max(t.start_s + t.seconds for t in b.tasks) for b in self.measured if b.tasks]
+        return statistics.median(spans) if spans else 0.0
+
+    @property
+    def imbalance(self) -> float:
+        """Busiest slot over mean slot, by records: mean over the batches, 1.0 is even."""
+        return _mean([_over_mean(b.slot_records(self.slots)) for b in self.measured])
+
+    @property
+    def imbalance_of_time(self) -> float:
+        """Busiest slot over mean slot, by seconds of work: mean over the batches, 1.0 is even."""
+        return _mean([_over_mean(b.slot_seconds(self.slots)) for b in self.measured])
+
+    @property
+    def tasks(self) -> float:
+        """Mean number of read tasks a batch."""
+        return _mean([float(len(b.tasks)) for b in self.measured])
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Share of read tasks that ran where they were planned; None without tasks."""
+        local = [task.local for batch in self.measured for task in batch.tasks]
+        return sum(local) / len(local) if local else None
+
+    def metric_sum(self, name: str) -> int | None:
+        """Sum of one `assignor.*` metric over the batches; None where the run has none."""
+        found = [b.metrics[name] for b in self.measured if name in b.metrics]
+        return sum(int(float(value)) for value in found) if found else None
+
+    def slot_totals(self) -> dict[str, int]:
+        """Give the records that each slot read over all measured batches."""
+        totals = dict.fromkeys(self.slots, 0)
+        for batch in self.measured:
+            for slot, records in batch.slot_records(self.slots).items():
+                totals[slot] = totals.get(slot, 0) + records
+        return totals
+
+
+def to_json(run: RunFigures) -> dict[str, Any]:
+    """Give a run as plain data for JSON."""
+    return asdict(run)
+
+
+def batch_from_json(data: Mapping[str, Any]) -> BatchFigures:
+    """Read a batch that `dataclasses.asdict` wrote."""
+    tasks = tuple(TaskFigures(**task) for task in data["tasks"])
+    return BatchFigures(**{**data, "tasks": tasks})
+
+
+def run_from_json(data: Mapping[str, Any]) -> RunFigures:
+    """Read a run that `to_json` wrote."""
+    batches = tuple(batch_from_json(batch) for batch in data["batches"])
+    return RunFigures(**{**data, "slots": tuple(data["slots"]), "batches": batches})
+
+
+def _over_mean(load: Mapping[str, int] | Mapping[str, float]) -> float:
+    mean = sum(load.values()) / len(load) if load else 0
+    return max(load.values()) / mean if mean else 1.0
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
