@@ -229,7 +229,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _unknown(key: str) -> str:
     allowed = [option.name for option in OPTIONS]
-    lowered = {name.lower(): name for name in allowed}
-    near = difflib.get_close_matches(key.lower(), lowered, n=1, cutoff=0.5)
+    lowered = {name.lower().removeprefix(PREFIX): name for name in allowed}
+    near = difflib.get_close_matches(key.lower().removeprefix(PREFIX), lowered, n=1, cutoff=0.4)
     hint = f"; did you mean {lowered[near[0]]!r}?" if near else "."
     return f"unknown option {key!r}{hint} Allowed are {', '.join(allowed)}"

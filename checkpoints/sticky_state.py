@@ -30,10 +30,19 @@ VERSION = 1
 _ENVELOPE = struct.Struct(">3sBI")
 #: No state that we write comes near; a forged one must not fill the memory.
 _MAX_BYTES = 512 * 1024 * 1024
+#: Logarithms beyond this are no costs.
+_MOST_BELIEVABLE = 50.0
 #: Columns in the order of the file, with the type that is stored.
 _COLUMNS: tuple[tuple[str, str], ...] = (
     ("topic", "<i4"), ("partition", "<i4"), ("position", "<i8"), ("seen", "<i4"),
     ("cost", "<f2"), ("last_cost", "<f2"), ("bytes", "<f2"), ("density", "<f2"),
+)  # fmt: skip
+
+
+#: What reading nonsense may raise.
+_SIGNS_OF_CORRUPTION = (
+    ValueError, LookupError, TypeError, AttributeError, ArithmeticError, MemoryError,
+    RecursionError, struct.error,
 )  # fmt: skip
 
 
@@ -142,7 +151,7 @@ def decode(text: str) -> StickyState:
         return _read(_unwrap(text))
     except StateError:
         raise
-    except (ValueError, TypeError, KeyError, IndexError, struct.error, RecursionError) as exc:
+    except _SIGNS_OF_CORRUPTION as exc:
         raise StateError(f"the state is corrupt ({type(exc).__name__}: {exc})") from exc
 
 
@@ -193,8 +202,15 @@ def _read(body: bytes) -> StickyState:
     if count and not 0 <= columns["topic"].min() <= columns["topic"].max() < len(topics):
         raise StateError("the state is corrupt: it names a topic that it does not list")
     readers = tuple(Reader(str(e), str(h), int(s)) for e, h, s in header["readers"])
-    if len(lengths) != sum(reader.slots for reader in readers):
+    if len(lengths) != sum(reader.slots for reader in readers) or any(
+        reader.slots < 1 for reader in readers
+    ):
         raise StateError("the state is corrupt: claims and members differ in number")
+    if count and (columns["partition"].min() < 0 or len(set(topics)) < len(topics)):
+        raise StateError("the state is corrupt: it names impossible partitions")
+    for name in ("cost", "last_cost", "bytes", "density"):
+        believable = np.abs(columns[name]) < _MOST_BELIEVABLE
+        columns[name] = np.where(believable, columns[name], np.nan)
     return StickyState(
         generation=int(header["generation"]),
         batches=int(header["batches"]),

@@ -11,7 +11,7 @@ Promises, in order:
 3. When that misses 1, the LPT answer is taken, its shares handed to those that own most of them.
 
 Ties go to the member and partition that come first by name. Racks are not looked at. Ours; Kafka
-has nothing like it: `LagBasedPartitionAssignor` (KAFKA-5337) balances counts first and forgets owners.
+has nothing like it: `LagBasedPartitionAssignor` (KAFKA-5337) balances counts and forgets owners.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def place_whole(
     final = np.bincount(sticky, weights, len(capacity)) + (0 if taken is None else taken)
     if (final > limit * (1 + 1e-9)).any():
         return _relabelled(greedy, owner, weights, capacity, taken)
-    return sticky
+    return np.asarray(sticky)
 
 
 def _enough(rows: Ints, weights: Floats, excess: float) -> list[int]:

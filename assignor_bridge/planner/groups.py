@@ -19,6 +19,8 @@ from assignor_bridge.assignors.check import check_assignment
 from assignor_bridge.assignors.group import Assignment, Group, Member
 from assignor_bridge.assignors.partitions import Catalog, Partitions
 from assignor_bridge.assignors.registry import choose
+from assignor_bridge.errors import OptionError
+from assignor_bridge.options import FLAGSHIP
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 #: Name of the members' "executor" where Spark has none.
 LOCAL = "local"
+#: A partition number beyond this is a mistake, and must not fill the memory.
+_MOST_PARTITIONS = 5_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +102,11 @@ def _group(
     topic, partition = ledger.topic, ledger.partition
     counts = np.zeros(len(ledger.topics), np.int64)
     np.maximum.at(counts, topic, partition + 1)
+    if counts.sum() > _MOST_PARTITIONS:
+        raise OptionError(
+            f"topics {', '.join(ledger.topics[:5])} would have {int(counts.sum())} partitions: "
+            f"assignors other than {FLAGSHIP!r} plan at most {_MOST_PARTITIONS}"
+        )
     catalog = Catalog(dict(zip(ledger.topics, counts.tolist(), strict=True)))
     id_of_line = catalog.starts[topic] + partition
     topics = frozenset(ledger.topics)

@@ -1,10 +1,10 @@
 """Packing: how the pieces of each slot become Spark tasks.
 
 One task a slot unless an option asks for others. In order of rank: no task above
-`maxRecordsPerTask` (a partition that may not be split excepted); at least `minPartitions` tasks; none below
-`minRecordsPerTask` as long as there is another to join it to; at most `tasksPerSlot` tasks a slot.
-Tasks come out longest first, so that what Spark starts last is short. A task holds at most one
-piece of a range, so its consumer never has to jump back.
+`maxRecordsPerTask` (a partition that may not be split excepted); at least `minPartitions` tasks;
+none below `minRecordsPerTask` as long as there is another to join it to; at most `tasksPerSlot`
+tasks a slot. Tasks come out longest first, so that what Spark starts last is short. A task holds at
+most one piece of a range, so its consumer never has to jump back.
 """
 
 from __future__ import annotations

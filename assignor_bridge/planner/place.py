@@ -41,12 +41,20 @@ _ROUNDING = 1e-9
 class Room:
     """What each slot may still take; finds the slots with most of it."""
 
-    def __init__(self, spare: list[float], capacity: list[float]) -> None:
+    def __init__(self, spare: list[float], capacity: list[float], fill: bool) -> None:
         self.spare = spare
         self.capacity = capacity
+        #: Fill one slot after the other, as the wrap-around rule does: fewest pieces in the end.
+        self.fill = fill
 
     def share(self, slots: list[int], amount: float) -> list[float]:
-        """Divide `amount` among `slots` so that the same share of each slot's time stays free."""
+        """Divide `amount` among `slots`, which have room for it.
+
+        Either slot after slot, or so that the same share of each slot's time stays free.
+        """
+        if self.fill:
+            shares = [max(0.0, self.spare[s]) for s in slots[:-1]]
+            return [*shares, max(0.0, amount - sum(shares))]
         free = sum(self.spare[s] for s in slots) - amount
         total = sum(self.capacity[s] for s in slots)
         return [max(0.0, self.spare[s] - free * self.capacity[s] / total) for s in slots]
@@ -97,7 +105,7 @@ def place(
                 heads[row] = (slot, float(weights[row]) - amount)
             load[slot] -= amount
             lent.setdefault(int(slot_executor[slot]), []).append((-amount, row))
-    room = Room((full - load).tolist(), capacity.tolist())
+    room = Room((full - load).tolist(), capacity.tolist(), fresh)
     cuts: dict[int, Cut] = {}
     for executor in sorted(lent):
         homeless += _place_at_home(

@@ -70,7 +70,7 @@ def predict(ledger: Ledger) -> Weights:
     slowness = np.ones(len(batch.executors))
     for i, executor in enumerate(batch.executors):
         speed = ledger.speeds.get(executor.id)
-        if speed is not None and abs(speed.log_factor) > _USUAL:
+        if speed is not None and _USUAL < abs(speed.log_factor) <= _MOST_SLOWNESS:
             slowness[i] = math.exp(speed.log_factor)
     return Weights(np.maximum(work, 1e-12), basis, slowness)
 

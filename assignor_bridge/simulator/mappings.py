@@ -2,7 +2,8 @@
 
 Rules read from `KafkaOffsetRangeCalculator` and `KafkaOffsetReader` of Spark 4.0.0: the default
 gives each partition a task on `floorMod(hash(topic-partition), executors)` of the executors sorted
-by host and id, descending; once `minPartitions` or `maxRecordsPerPartition` divide, no task has a location.
+by host and id, descending; once `minPartitions` or `maxRecordsPerPartition` divide, no task has a
+location.
 """
 
 from __future__ import annotations

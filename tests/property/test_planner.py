@@ -1,0 +1,124 @@
+"""What every plan must be, whatever the input: exact, deterministic, survivable."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assignor_bridge.assignors.registry import ASSIGNORS
+from assignor_bridge.model import Observation, OffsetRange, Snapshot
+from assignor_bridge.planner.plan import plan
+from tests.strategies_snapshots import executors, offsets_read, ranges, snapshots
+
+
+def assert_exact(snapshot: Snapshot, made) -> None:
+    asked = {(r.topic, r.partition): [(r.start, r.end)] for r in snapshot.ranges if r.size}
+    read = offsets_read(made)
+    assert read.keys() == asked.keys()
+    for tp, pieces in read.items():
+        for (_, end), (start, _) in itertools.pairwise(pieces):
+            assert end == start, (tp, pieces)
+        assert [(pieces[0][0], pieces[-1][1])] == asked[tp]
+        assert all(start < end for start, end in pieces)
+    assert all(task.ranges for task in made.tasks)
+    for task in made.tasks:
+        tps = [(r.topic, r.partition) for r in task.ranges]
+        assert len(tps) == len(set(tps)), "a consumer would have to jump within a task"
+    slots = {e.id: e.slots for e in snapshot.executors}
+    assert {t.executor for t in made.tasks} <= (slots.keys() or {None})
+    names = [(t.executor, t.slot) for t in made.tasks]
+    assert len(names) == len(set(names))
+
+
+@settings(max_examples=50)
+@given(snapshots())
+def test_every_offset_is_read_exactly_once(snapshot):
+    assert_exact(snapshot, plan(snapshot))
+
+
+@settings(max_examples=50)
+@given(snapshots(), st.randoms(use_true_random=False))
+def test_the_order_of_lists_does_not_matter(snapshot, rng: random.Random):
+    def shuffled(items):
+        return tuple(rng.sample(items, len(items)))
+
+    other = dataclasses.replace(
+        snapshot,
+        executors=shuffled(snapshot.executors),
+        ranges=shuffled(snapshot.ranges),
+        observed=shuffled(snapshot.observed),
+    )
+    assert plan(other) == plan(snapshot)
+
+
+@settings(max_examples=50)
+@given(snapshots(), executors(), ranges(max_ranges=8), st.integers(0, 1000))
+def test_a_chain_of_batches_is_exact_whatever_changes(first, then, more, grown):
+    """Executors and partitions change, and each plan goes on from the state before it."""
+    made = plan(first)
+    kept = tuple(
+        OffsetRange(r.topic, r.partition, r.end, min(2**63 - 1, r.end + grown))
+        for r in first.ranges[::2]
+    )
+    fresh = tuple(r for r in more if r.tp not in {k.tp for k in kept})
+    second = Snapshot(then, kept + fresh, first.options, first.observed, made.state, 3)
+    again = plan(second)
+    assert_exact(second, again)
+    assert plan(second) == again
+
+
+@settings(max_examples=15)
+@given(ranges(), executors())
+@pytest.mark.parametrize("name", sorted(set(ASSIGNORS) - {"lag-aware-sticky"}))
+def test_every_assignor_reads_every_offset_once(name, asked, members):
+    small = tuple(dataclasses.replace(r, partition=r.partition % 50) for r in asked)
+    distinct = tuple({r.tp: r for r in small}.values())
+    snapshot = Snapshot(members, distinct, {"assignor": f"{name},sticky"})
+    made = plan(snapshot)
+    assert_exact(snapshot, made)
+    again = plan(dataclasses.replace(snapshot, state=made.state))
+    assert_exact(snapshot, again)
+
+
+@settings(max_examples=50)
+@given(ranges(), st.integers(1, 5), st.integers(50, 4000))
+def test_no_task_exceeds_the_cap(asked, slots, cap):
+    capped = tuple(r for r in asked if r.size <= 100_000)
+    made = plan(Snapshot((), capped, {"assignor.maxRecordsPerTask": str(cap)}, parallelism=slots))
+    assert all(task.size <= cap for task in made.tasks)
+
+
+@settings(max_examples=50)
+@given(ranges(), st.integers(1, 40))
+def test_min_partitions_is_a_floor_as_far_as_there_are_offsets(asked, floor):
+    small = tuple(r for r in asked if r.size <= 100_000)
+    total = sum(r.size for r in small)
+    made = plan(Snapshot((), small, {"minpartitions": str(floor)}, parallelism=4))
+    assert len(made.tasks) >= min(floor, total)
+
+
+@settings(max_examples=50)
+@given(ranges(), st.integers(1, 3000))
+def test_small_tasks_are_joined(asked, least):
+    small = tuple(r for r in asked if r.size <= 100_000)
+    made = plan(Snapshot((), small, {"assignor.minRecordsPerTask": str(least)}, parallelism=16))
+    assert len(made.tasks) <= 1 or all(task.size >= least for task in made.tasks)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.integers(1, 5000), min_size=1, max_size=12), st.integers(1, 6))
+def test_reports_of_even_work_leave_the_balance_as_it_is(sizes, slots):
+    """Whatever the scale of seconds: costs are relative."""
+    asked = tuple(OffsetRange("t", i, 0, size) for i, size in enumerate(sizes))
+    seen = tuple(
+        Observation("t", i, "", size, size * 10, size * 1e-7) for i, size in enumerate(sizes)
+    )
+    blind = plan(Snapshot((), asked, parallelism=slots))
+    learned = plan(Snapshot((), asked, observed=seen, parallelism=slots))
+    assert learned.metrics["weights"] == "seconds"
+    assert learned.metrics["imbalance"] == pytest.approx(blind.metrics["imbalance"], abs=0.05)

@@ -1,0 +1,307 @@
+"""The planner's policy as tables: who reads what, and what moves when things change."""
+
+from __future__ import annotations
+
+import pytest
+
+from assignor_bridge.errors import OptionError
+from assignor_bridge.model import Executor, Observation, OffsetRange, Snapshot
+from assignor_bridge.planner.plan import plan
+from tests.strategies_snapshots import head_and_tail, lags, loads
+
+
+def executors(*slots: int, first: int = 0, hosts: int | None = None) -> tuple[Executor, ...]:
+    return tuple(
+        Executor(f"e{first + i}", f"h{i % (hosts or 99)}", count) for i, count in enumerate(slots)
+    )
+
+
+def batch(sizes, members, state=None, start=0, observed=(), **options) -> Snapshot:
+    given = {f"assignor.{key}": str(value) for key, value in options.items()}
+    return Snapshot(
+        members,
+        tuple(OffsetRange("t", i, start, start + size) for i, size in enumerate(sizes)),
+        given,
+        observed,
+        state,
+    )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "slots", "expected"),
+    [
+        pytest.param([100_000, 60_000, 50_000, 5_000, 3_000, 2_000, 1_000, 0], [1, 1],
+                     [110_500, 110_500], id="the skewed topic of the issue is split in half"),
+        pytest.param([900], [1, 1, 1], [300, 300, 300], id="one partition is read by all"),
+        pytest.param([300, 300, 300], [3], [300, 300, 300], id="what fits whole stays whole"),
+        pytest.param([100, 100, 100, 100], [3, 1], [100] * 4, id="slots count, not executors"),
+        pytest.param([1], [2, 2], [1], id="one record is one task"),
+        pytest.param([0, 0], [2], [], id="nothing to read is no task"),
+        pytest.param([2, 1], [4], [1, 1, 1], id="more slots than records"),
+    ],
+)  # fmt: skip
+def test_a_first_batch_is_ideal(sizes, slots, expected):
+    made = plan(batch(sizes, executors(*slots)))
+    assert sorted(loads(made).values(), reverse=True) == expected
+
+
+@pytest.mark.parametrize("slots", [[1] * 8, [4] * 8, [1, 2, 4, 8, 16] * 4, [16] * 500])
+@pytest.mark.parametrize(
+    "shape", ["zipf-0.8", "zipf-1.2", "zipf-2.0", "lognormal", "one-hot", "uniform"]
+)
+@pytest.mark.parametrize("partitions", [64, 1000])
+def test_makespan_is_within_five_percent_of_the_bound(slots, shape, partitions):
+    total = 1000 * sum(slots)
+    sizes = lags(shape, partitions, total)
+    first = plan(batch(sizes, executors(*slots)))
+    bound = sum(sizes) / sum(slots)
+    assert max(loads(first).values()) <= 1.05 * bound
+    # The next batch has other lags: what was learned about places must not cost balance.
+    other = lags(shape, partitions, total, seed=2)
+    second = plan(batch(other, executors(*slots), first.state))
+    assert max(loads(second).values()) <= 1.05 * sum(other) / sum(slots)
+
+
+@pytest.mark.parametrize("shape", ["zipf-0.8", "zipf-1.2", "lognormal", "uniform"])
+@pytest.mark.parametrize("slots", [[1] * 8, [4, 2, 1, 1]])
+def test_whole_partitions_are_within_five_percent_of_greedy(shape, slots):
+    state = None
+    for seed in range(4):
+        sizes = lags(shape, 200, 8000, seed)
+        made = plan(batch(sizes, executors(*slots), state, split="false"))
+        greedy = [0] * sum(slots)
+        for size in sorted(sizes, reverse=True):
+            greedy[greedy.index(min(greedy))] += size
+        assert max(loads(made).values()) <= 1.05 * max(greedy)
+        assert made.metrics["splitPartitions"] == 0
+        state = made.state
+
+
+def test_nothing_moves_when_nothing_changed():
+    members = executors(2, 2, 2)
+    sizes = lags("zipf-0.8", 60, 60_000)
+    made = plan(batch(sizes, members))
+    for step in range(1, 4):
+        before = head_and_tail(made)
+        again = plan(batch(sizes, members, made.state, start=step * 100_000))
+        assert again.metrics["movedPartitions"] == 0
+        assert all(head_and_tail(again)[tp][0] == tail for tp, (_, tail) in before.items())
+        made = again
+
+
+def test_the_head_of_a_cut_partition_goes_where_reading_stopped():
+    members = executors(1, 1, 1)
+    state, last = None, None
+    for step in range(5):
+        made = plan(batch([9000, 100, 100], members, state, start=step * 9000))
+        ends = head_and_tail(made)["t", 0]
+        assert last is None or ends[0] == last
+        state, last = made.state, ends[1]
+
+
+def test_a_lost_executor_moves_only_its_partitions_and_its_return_only_its_share():
+    members = executors(*[1] * 20)
+    sizes = [100 + i % 7 for i in range(200)]
+    made = plan(batch(sizes, members))
+    for step in (1, 2):
+        made = plan(batch(sizes, members, made.state, start=1000 * step))
+    before = head_and_tail(made)
+    without = plan(batch(sizes, members[1:], made.state, start=3000))
+    gone = {tp for tp, (_, tail) in before.items() if tail == "e0"}
+    moved = {tp for tp, (head, _) in head_and_tail(without).items() if head != before[tp][1]}
+    assert gone <= moved
+    assert len(moved - gone) <= 0.02 * len(sizes)
+    steady = plan(batch(sizes, members[1:], without.state, start=4000))
+    after = head_and_tail(steady)
+    back = plan(batch(sizes, members, steady.state, start=5000))
+    touched = {
+        tp
+        for tp, (head, tail) in head_and_tail(back).items()
+        if head != after[tp][1] or tail != after[tp][1]
+    }
+    assert len(touched) <= (1 / 20 + 0.02) * len(sizes)
+
+
+def test_replaced_executors_take_over_on_their_host():
+    members = executors(2, 2, 2, 2, hosts=2)
+    sizes = [100] * 80
+    made = plan(batch(sizes, members))
+    host = {e.id: e.host for e in members}
+    before = {tp: host[tail] for tp, (_, tail) in head_and_tail(made).items()}
+    restarted = executors(2, 2, 2, 2, first=50, hosts=2)
+    again = plan(batch(sizes, restarted, made.state, start=100))
+    host = {e.id: e.host for e in restarted}
+    same = [host[head] == before[tp] for tp, (head, _) in head_and_tail(again).items()]
+    assert sum(same) == len(same)
+    assert again.metrics["generation"] == 2
+    assert again.metrics["imbalance"] <= 0.05
+
+
+def test_what_was_read_elsewhere_stays_there():
+    members = executors(1, 1)
+    made = plan(batch([100, 100], members))
+    swapped = tuple(
+        Observation("t", p, {"e0": "e1", "e1": "e0"}[head], 100, 100, 0.0)
+        for (_, p), (head, _) in head_and_tail(made).items()
+    )
+    again = plan(batch([100, 100], members, made.state, start=100, observed=swapped))
+    assert {p: head for (_, p), (head, _) in head_and_tail(again).items()} == {
+        o.partition: o.executor for o in swapped
+    }
+    assert again.metrics["plannedHitRate"] == 0
+    assert "spark.locality.wait" in again.metrics["advice"]
+
+
+def test_thousands_of_tiny_partitions_become_few_tasks():
+    sizes = [i % 21 for i in range(5000)]
+    made = plan(batch(sizes, executors(4, 4, 4, 4)))
+    assert len(made.tasks) <= 32
+
+
+@pytest.mark.parametrize(
+    ("options", "tasks"),
+    [
+        pytest.param({}, 4, id="a task a slot"),
+        pytest.param({"tasksPerSlot": 3}, 12, id="up to three a slot"),
+        pytest.param({"maxRecordsPerTask": 100}, 40, id="a cap makes more of them"),
+        pytest.param({"minRecordsPerTask": 2000}, 2, id="a minimum leaves slots idle"),
+        pytest.param({"minRecordsPerTask": 9999}, 1, id="and ends at one task"),
+    ],
+)
+def test_packing(options, tasks):
+    made = plan(batch([100] * 40, executors(2, 2), **options))
+    assert len(made.tasks) == tasks
+    sizes = [task.size for task in made.tasks]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_costs_are_learned_per_partition_and_survive_in_the_state():
+    members = executors(1, 1)
+    seen = (
+        Observation("t", 0, "e0", 1000, 1000, 5.0),
+        Observation("t", 1, "e1", 1000, 1000, 0.1),
+        Observation("t", 2, "e1", 1000, 1000, 0.1),
+    )
+    made = plan(batch([1000] * 3, members, observed=seen))
+    again = plan(batch([1000] * 3, members, made.state, start=1000))
+    for each in (made, again):
+        assert each.metrics["weights"] == "seconds"
+        assert each.metrics["splitPartitions"] == 1
+        assert len(head_and_tail(each)) == 3
+    outlier = tuple(Observation("t", p, "e1", 1000, 1000, 90.0) for p in (1,))
+    spike = plan(batch([1000] * 3, members, again.state, start=2000, observed=outlier))
+    assert spike.metrics["imbalance"] <= 0.05
+    assert spike.metrics["movedPartitions"] == 0
+
+
+def test_bytes_stand_in_where_there_are_no_seconds():
+    seen = tuple(Observation("t", p, "e0", 10, 10_000 if p == 0 else 100, 0.0) for p in range(3))
+    made = plan(batch([1000] * 3, executors(1, 1), observed=seen))
+    assert made.metrics["weights"] == "bytes"
+    assert made.metrics["splitPartitions"] == 1
+
+
+def test_offsets_without_records_weigh_less():
+    seen = (
+        Observation("t", 0, "e0", 100, 100, 0.0, offsets=10_000),
+        Observation("t", 1, "e1", 1000, 1000, 0.0, offsets=1000),
+    )
+    sizes = [10_000, 100]
+    made = plan(batch(sizes, executors(1, 1), observed=seen))
+    assert made.metrics["imbalance"] <= 0.05
+    assert loads(made, {("t", 0): 0.01, ("t", 1): 1.0})
+
+
+def test_failover_reads_on_the_best_class_only():
+    members = (
+        Executor("1", "spot-1", 2),
+        Executor("2", "ondemand-1", 2),
+        Executor("3", "ondemand-2", 2),
+    )
+    options = {"assignor": "failover", "assignor.priorities": "ondemand-*=10,spot-*=1"}
+    asked = tuple(OffsetRange("t", p, 0, 100) for p in range(8))
+    made = plan(Snapshot(members, asked, options))
+    assert {task.executor for task in made.tasks} == {"2", "3"}
+    assert set(loads(made).values()) == {200}
+    alone = plan(Snapshot(members[:1], asked, options, state=made.state))
+    assert {task.executor for task in alone.tasks} == {"1"}
+
+
+def test_streams_names_standbys_on_other_executors():
+    options = {"assignor": "streams", "assignor.standbyReplicas": "1"}
+    asked = tuple(OffsetRange(t, p, 0, 100) for t in ("a", "b") for p in range(6))
+    made = plan(Snapshot(executors(1, 1, 1), asked, options))
+    for task in made.tasks:
+        assert len(task.standbys) == 1
+        assert task.standbys[0] != task.executor
+    assert all(
+        {r.partition for r in task.ranges if r.topic == "a"}
+        == {r.partition for r in task.ranges if r.topic == "b"}
+        for task in made.tasks
+    )
+
+
+def test_partitions_without_data_keep_their_place_with_every_assignor():
+    members = executors(2, 2)
+    full = batch([10] * 12, members)
+    made = plan(Snapshot(members, full.ranges, {"assignor": "sticky"}))
+    before = head_and_tail(made)
+    half = tuple(OffsetRange("t", p, 10, 20) for p in range(0, 12, 2))
+    again = plan(Snapshot(members, half, {"assignor": "sticky"}, state=made.state))
+    assert all(head == before[tp][1] for tp, (head, _) in head_and_tail(again).items())
+    third = plan(Snapshot(members, full.ranges, {"assignor": "sticky"}, state=again.state))
+    assert head_and_tail(third) == before
+
+
+def test_a_preference_list_says_why_it_fell_back():
+    asked = (OffsetRange("a", 0, 0, 5), OffsetRange("b", 1, 0, 5))
+    made = plan(Snapshot(executors(1), asked, {"assignor": "streams,sticky"}))
+    assert made.assignor == made.metrics["strategy"] == "sticky"
+    assert "streams" in str(made.metrics["fallbackReason"])
+    assert any("streams" in reason for reason in made.reasons)
+    with pytest.raises(OptionError, match="unknown assignor 'nobody'"):
+        plan(Snapshot(executors(1), asked, {"assignor": "nobody"}))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        pytest.param(
+            {"executors": (Executor("1", "h"), Executor("1", "h"))}, "listed twice", id="twice"
+        ),
+        pytest.param({"executors": (Executor("1", "h", 0),)}, "has 0 slots", id="no slots"),
+        pytest.param({"ranges": (OffsetRange("t", 0, 5, 4),)}, "impossible", id="backwards"),
+        pytest.param(
+            {"ranges": (OffsetRange("t", 0, 0, 4), OffsetRange("t", 0, 3, 6))},
+            "overlap",
+            id="overlap",
+        ),
+        pytest.param({"parallelism": 0}, "at least 1 slot", id="no parallelism"),
+    ],
+)
+def test_snapshots_that_contradict_themselves_are_refused(change, message):
+    given = {"executors": (), "ranges": (), **change}
+    with pytest.raises(OptionError, match=message):
+        plan(Snapshot(**given))
+
+
+def test_adjacent_ranges_of_a_partition_are_one():
+    asked = (OffsetRange("t", 0, 50, 100), OffsetRange("t", 0, 0, 50))
+    made = plan(Snapshot((), asked))
+    assert [task.ranges for task in made.tasks] == [(OffsetRange("t", 0, 0, 100),)]
+
+
+def test_a_plan_describes_itself():
+    text = plan(batch([300, 10], executors(1, 1))).describe()
+    assert text.startswith(
+        "lag-aware-sticky: 310 offsets of 2 partitions in 2 tasks on 2 executors"
+    )
+    assert "split 1 partition (t-0) into 2 pieces" in text
+    assert "executor e0 slot 0" in text
+
+
+def test_a_slot_that_is_no_longer_there_falls_to_one_that_is():
+    made = plan(batch([100] * 8, executors(4)))
+    again = plan(batch([100] * 8, executors(2), made.state, start=100))
+    assert again.metrics["movedPartitions"] == 0
+    assert sorted(loads(again).values()) == [400, 400]

@@ -1,0 +1,103 @@
+"""Spark's own mappings and scheduler, as the simulator plays them."""
+
+from __future__ import annotations
+
+import pytest
+
+from assignor_bridge.model import Executor, OffsetRange
+from assignor_bridge.simulator.compare import compare
+from assignor_bridge.simulator.mappings import (
+    java_hash,
+    spark_default,
+    spark_max_records,
+    spark_min_partitions,
+)
+from assignor_bridge.simulator.picture import page
+from assignor_bridge.simulator.scenario import Scenario, steps
+from assignor_bridge.simulator.schedule import schedule
+
+TWO = (Executor("1", "h1"), Executor("2", "h2"))
+
+
+def ranges(*sizes: int) -> list[OffsetRange]:
+    return [OffsetRange("t", i, 0, size) for i, size in enumerate(sizes)]
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "expected"),
+    [
+        pytest.param("", 0, 961, id="31 times 31"),
+        pytest.param("t", 0, 1077, id="plus the letter"),
+        pytest.param("t", 3, 1077 + 93, id="31 a partition"),
+        pytest.param("flights", 7, -777_036_650 + 0, id="beyond 31 bits it turns negative"),
+    ],
+)
+def test_java_hash(topic, partition, expected):
+    if topic == "flights":
+        text = 0
+        for letter in topic:
+            text = 31 * text + ord(letter)
+        expected = (31 * (31 + partition) + text + 2**31) % 2**32 - 2**31
+    assert java_hash(topic, partition) == expected
+
+
+def test_the_default_maps_by_hash_over_executors_in_descending_order():
+    placed = spark_default(ranges(5, 0, 5, 5), TWO)
+    assert [t.executor for t in placed] == ["1", "1", "2"]  # 1077, 1139 are odd, 1170 is even
+
+
+def test_max_records_divides_and_drops_locations():
+    placed = spark_max_records(ranges(10, 3), 4)
+    assert [(t.executor, t.ranges[0].size) for t in placed] == [
+        (None, 3), (None, 3), (None, 4), (None, 3),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sizes", "floor", "tasks"),
+    [
+        pytest.param([10, 10], 2, 2, id="enough partitions keep their place"),
+        pytest.param([90, 10], 10, 10, id="large ones are divided in proportion"),
+        pytest.param([100, 1, 1], 5, 5, id="small ones stand outside the proportion"),
+    ],
+)
+def test_min_partitions(sizes, floor, tasks):
+    placed = spark_min_partitions(ranges(*sizes), TWO, floor)
+    assert len(placed) == tasks
+    assert all((t.executor is None) == (tasks > len(sizes)) for t in placed)
+
+
+def test_a_slot_takes_its_own_tasks_then_any_without_location():
+    runs = schedule(["1", "1", None, "2"], lambda task, executor: 1.0, TWO)
+    assert [(r.task, r.executor, r.end_seconds) for r in runs] == [
+        (0, "1", 1.0), (3, "2", 1.0), (1, "1", 2.0), (2, "2", 2.0),
+    ]  # fmt: skip
+
+
+def test_other_executors_help_after_the_locality_wait():
+    runs = schedule(["1"] * 4, lambda task, executor: 10.0, TWO, locality_wait=3.0)
+    assert [(r.executor, r.end_seconds) for r in runs] == [
+        ("1", 10.0), ("2", 13.0), ("1", 20.0), ("2", 23.0),
+    ]  # fmt: skip
+
+
+def test_tasks_of_executors_that_are_not_there_run_anywhere():
+    assert len(schedule(["gone", "gone"], lambda task, executor: 1.0, TWO)) == 2
+
+
+def test_scenarios_come_from_their_seed():
+    first, second = (list(steps(Scenario(batches=3))) for _ in range(2))
+    assert all((a.records == b.records).all() for a, b in zip(first, second, strict=True))
+    other = next(steps(Scenario(batches=1, seed=2)))
+    assert (other.records != first[0].records).any()
+
+
+def test_comparison_and_picture():
+    scenario = Scenario(partitions=16, executors=4, batches=5, records=4000, churn_every=4)
+    rows = compare(scenario, ["spark", "minPartitions=20", "maxRecordsPerPartition=100", "range",
+                              "lag-aware-sticky"])  # fmt: skip
+    assert rows[-1].median_seconds <= min(row.median_seconds for row in rows[:1])
+    html = page(scenario, rows)
+    assert html.startswith("<!doctype html>")
+    assert "minPartitions=20" in html
+    assert "http" not in html

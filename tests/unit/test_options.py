@@ -1,0 +1,53 @@
+"""Options: what is accepted, and what a refusal tells the user."""
+
+from __future__ import annotations
+
+import pytest
+
+from assignor_bridge.errors import OptionError
+from assignor_bridge.options import OPTIONS, PlannerOptions, effective, parse_options
+
+
+def test_without_options_the_defaults_hold():
+    assert parse_options({}) == PlannerOptions()
+
+
+def test_names_are_compared_without_case_as_spark_lowers_them():
+    options = parse_options({"ASSIGNOR.maximbalance": "0.2", "minpartitions": "7"})
+    assert (options.max_imbalance, options.min_partitions) == (0.2, 7)
+
+
+def test_options_of_others_are_left_alone():
+    assert parse_options({"kafka.bootstrap.servers": "x", "subscribe": "t"}) == PlannerOptions()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"assignor.maxImbalanc": "1"}, "did you mean 'assignor.maxImbalance'"),
+        ({"assignor.zzz": "1"}, r"unknown option 'assignor.zzz'\. Allowed are assignor.split, "),
+        ({"assignor.split": "maybe"}, "'assignor.split' is 'maybe': true or false"),
+        ({"assignor.maxImbalance": "-1"}, "a number from 0 to 10"),
+        ({"assignor.maxImbalance": "nan"}, "a number from 0 to 10"),
+        ({"assignor.minRecordsPerTask": "0"}, "a whole number from 1"),
+        ({"assignor.onError": "panic"}, "fallback or fail"),
+        ({"assignor.reader": "x"}, "shared or spark"),
+        ({"assignor.priorities": "a"}, "host patterns"),
+        ({"assignor.commitGroup": " "}, "name of a consumer group"),
+        ({"assignor": ","}, "the name of an assignor is expected"),
+        ({"assignor.minRecordsPerTask": "9", "maxRecordsPerPartition": "5"}, "more than the 5"),
+    ],
+)
+def test_refusals(given, message):
+    with pytest.raises(OptionError, match=message):
+        parse_options(given)
+
+
+def test_effective_values_are_named_as_documented():
+    shown = effective(
+        parse_options({"assignor": "streams, sticky", "assignor.priorities": "a*=1 , b=-2"})
+    )
+    assert shown["assignor"] == "streams,sticky"
+    assert shown["assignor.priorities"] == "a*=1,b=-2"
+    assert shown["assignor.planTimeoutMs"] == 10_000
+    assert {option.name for option in OPTIONS} < set(shown)

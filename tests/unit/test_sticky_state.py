@@ -1,0 +1,140 @@
+"""The planner's memory as bytes: round trip, Kafka's user data inside, hostile input."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assignor_bridge.model import Executor, Observation, OffsetRange, Snapshot
+from assignor_bridge.planner.plan import plan
+from checkpoints import sticky_state
+from checkpoints.sticky_state import StateError, decode, encode
+from checkpoints.user_data import decode_claim, encode_claim
+
+
+def some_state() -> str:
+    members = (Executor("1", "h1", 2), Executor("2", "h2", 1), Executor("30", "h2", 3))
+    asked = tuple(
+        OffsetRange(topic, p, 5, 5 + 10 * (p + 1)) for topic in ("b", "aé", "c") for p in range(9)
+    )
+    seen = tuple(Observation("b", p, "1", 100, 1000, 0.5, 120) for p in range(5))
+    state = plan(Snapshot(members, asked, observed=seen)).state
+    assert state is not None
+    return state
+
+
+def test_round_trip():
+    text = some_state()
+    state = decode(text)
+    assert encode(state) == text
+    assert state.generation == 1
+    assert state.members == 6
+    assert [r.executor for r in state.readers] == ["1", "2", "30"]
+    assert (state.member >= 0).all()
+    assert (state.position > 5).all()
+    assert np.isfinite(state.cost).sum() == 5
+    assert state.density[np.isfinite(state.density)] == pytest.approx(100 / 120, rel=0.01)
+
+
+def test_claims_are_kafkas_user_data():
+    """Each member's bytes are those that `checkpoints.user_data` writes, and it reads them."""
+    state = decode(some_state())
+    lengths, data = sticky_state._encode_claims(state)
+    for member, length in enumerate(lengths):
+        claim, data = data[:length], data[length:]
+        owned: dict[str, list[int]] = {}
+        for row in np.flatnonzero(state.member == member).tolist():
+            owned.setdefault(state.topics[state.topic[row]], []).append(int(state.partition[row]))
+        assert claim == encode_claim(owned, state.generation)
+        assert decode_claim(claim).generation == state.generation
+    assert data == b""
+
+
+def test_an_empty_state_round_trips():
+    state = decode(encode(sticky_state.StickyState.empty()))
+    assert (state.generation, state.members, len(state.topic)) == (0, 0, 0)
+
+
+def test_truncation_at_every_length_is_noticed():
+    text = some_state()
+    for length in range(len(text)):
+        with pytest.raises(StateError):
+            decode(text[:length])
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_flipped_bits_are_noticed(data):
+    raw = bytearray(base64.b64decode(some_state()))
+    place = data.draw(st.integers(0, len(raw) - 1))
+    raw[place] ^= 1 << data.draw(st.integers(0, 7))
+    with pytest.raises(StateError):
+        decode(base64.b64encode(bytes(raw)).decode())
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_forged_bodies_raise_nothing_else(data):
+    """Even with a right checksum: whatever is inside, it is a state or a StateError."""
+    raw = base64.b64decode(some_state())
+    body = bytearray(zlib.decompress(raw[8:]))
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(body) - 1))
+        body[place] = data.draw(st.integers(0, 255))
+    packed = zlib.compress(bytes(body[: data.draw(st.integers(0, len(body)))]))
+    forged = struct.pack(">3sBI", b"ABs", 1, zlib.crc32(packed)) + packed
+    text = base64.b64encode(forged).decode()
+    try:
+        decode(text)
+    except StateError:
+        return
+    asked = (OffsetRange("b", 0, 5, 10),)
+    assert plan(Snapshot((Executor("1", "h1"),), asked, state=text)).tasks
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("ü", "no base64", id="no base64"),
+        pytest.param("AAAA", "truncated", id="short"),
+        pytest.param("UEsDBAAAAAAAAAAA", "not written by", id="foreign"),
+        pytest.param("QUJzCQAAAAAAAAAA", "version 9, newer", id="future"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said(text, message):
+    with pytest.raises(StateError, match=message):
+        decode(text)
+    made = plan(Snapshot((), (OffsetRange("t", 0, 0, 5),), state=text))
+    assert message in str(made.metrics["stateWarning"])
+    assert any("planned without memory" in reason for reason in made.reasons)
+
+
+def test_a_bomb_does_not_go_off(monkeypatch):
+    monkeypatch.setattr(sticky_state, "_MAX_BYTES", 1000)
+    packed = zlib.compress(bytes(100_000))
+    text = base64.b64encode(struct.pack(">3sBI", b"ABs", 1, zlib.crc32(packed)) + packed)
+    with pytest.raises(StateError, match="does not end where it should"):
+        decode(text.decode())
+
+
+def test_a_header_that_lies_is_noticed():
+    raw = base64.b64decode(some_state())
+    body = zlib.decompress(raw[8:])
+    size = int.from_bytes(body[:4], "big")
+    header = json.loads(body[4 : 4 + size])
+    for key, value in (
+        ("partitions", 10**12), ("partitions", -1), ("claims", [-5] * 6), ("claims", [10**9]),
+        ("readers", [["1", "h", 10**9]]), ("topics", []), ("speeds", 3),
+    ):  # fmt: skip
+        forged = json.dumps({**header, key: value}).encode()
+        packed = zlib.compress(len(forged).to_bytes(4, "big") + forged + body[4 + size :])
+        envelope = struct.pack(">3sBI", b"ABs", 1, zlib.crc32(packed))
+        with pytest.raises(StateError):
+            decode(base64.b64encode(envelope + packed).decode())

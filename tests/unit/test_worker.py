@@ -1,0 +1,170 @@
+"""The planner process as Java sees it: lines in, lines out, and it survives."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from assignor_bridge.worker import handle
+
+SNAPSHOT = {
+    "executors": [
+        {"id": "1", "host": "h1", "slots": 1, "rack": None, "priority": None},
+        {"id": "2", "host": "h2", "slots": 1},
+    ],
+    "ranges": [
+        {"topic": "t", "partition": 0, "start": 0, "end": 100},
+        {"topic": "t", "partition": 1, "start": 0, "end": 50},
+    ],
+    "options": {"assignor": "lag-aware-sticky"},
+    "observed": [
+        {"topic": "t", "partition": 0, "executor": "1", "records": 10, "bytes": 10,
+         "seconds": 0.1, "offsets": 10},
+        {"topic": "t", "partition": 1, "executor": None, "records": 10, "bytes": 10,
+         "seconds": 0.1},
+    ],
+    "state": None,
+}  # fmt: skip
+
+
+def ask(request) -> dict:
+    line = request if isinstance(request, bytes) else json.dumps(request).encode()
+    answer = handle(line)
+    assert answer.endswith(b"\n")
+    assert answer.count(b"\n") == 1
+    return json.loads(answer)
+
+
+def test_a_snapshot_becomes_a_plan():
+    plan = ask(SNAPSHOT)
+    assert plan["assignor"] == "lag-aware-sticky"
+    assert sum(r["end"] - r["start"] for t in plan["tasks"] for r in t["ranges"]) == 150
+    assert all(t.keys() == {"executor", "slot", "ranges"} for t in plan["tasks"])
+    assert plan["metrics"].keys() >= {
+        "strategy", "generation", "tasks", "executors", "splitPartitions", "movedPartitions",
+        "imbalance",
+    }  # fmt: skip
+    assert ask({**SNAPSHOT, "state": plan["state"]})["metrics"]["movedPartitions"] == 0
+
+
+def test_without_executors_tasks_have_no_place():
+    plan = ask({**SNAPSHOT, "executors": [], "parallelism": 3, "observed": []})
+    assert [t["executor"] for t in plan["tasks"]] == [None] * 3
+
+
+def test_standbys_are_named_when_there_are_any():
+    options = {"assignor": "streams", "assignor.standbyReplicas": 1}
+    assert all(t["standbys"] for t in ask({**SNAPSHOT, "options": options})["tasks"])
+
+
+def test_validation():
+    answer = ask({"validate": {"assignor": "sticky", "assignor.maximbalance": "0.1"}})
+    assert answer["ok"] is True
+    assert answer["options"]["assignor.maxImbalance"] == 0.1
+    refused = ask({"validate": {"assignor": "stickyy"}})
+    assert refused["misuse"] is True
+    assert "unknown assignor 'stickyy'" in refused["error"]
+    assert "sticky" in refused["error"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (b"garbage", "no JSON"),
+        (b"[]", "a JSON list: an object is expected"),
+        ({}, "no 'ranges'"),
+        ({**SNAPSHOT, "ranges": {}}, "ranges is a JSON object"),
+        ({**SNAPSHOT, "ranges": [1]}, r"ranges[0] is a JSON number"),
+        ({**SNAPSHOT, "ranges": [{"topic": "t"}]}, "ranges[0] has no 'partition'"),
+        ({**SNAPSHOT, "ranges": [{**SNAPSHOT["ranges"][0], "end": "9"}]}, "ranges[0].end is '9'"),
+        ({**SNAPSHOT, "ranges": [{**SNAPSHOT["ranges"][0], "end": 2**63}]}, "64 bits"),
+        ({**SNAPSHOT, "ranges": [{**SNAPSHOT["ranges"][0], "topic": 3}]}, "ranges[0].topic is 3"),
+        ({**SNAPSHOT, "ranges": [{**SNAPSHOT["ranges"][0], "start": True}]}, "start is True"),
+        ({**SNAPSHOT, "executors": [3]}, "executors[0] is a JSON number"),
+        ({**SNAPSHOT, "executors": [{"id": 1, "host": "h"}]}, "executors[0].id is 1"),
+        ({**SNAPSHOT, "executors": [{"id": "1", "host": "h", "slots": 1.5}]}, "slots is 1.5"),
+        ({**SNAPSHOT, "observed": [{"topic": "t"}]}, "observed[0] has no 'partition'"),
+        ({**SNAPSHOT, "observed": [{**SNAPSHOT["observed"][0], "bytes": "x"}]}, "bytes is 'x'"),
+        ({**SNAPSHOT, "options": []}, None),
+        ({**SNAPSHOT, "options": [1]}, "options is a JSON list"),
+        ({**SNAPSHOT, "state": 5}, "state is a JSON number"),
+        ({**SNAPSHOT, "parallelism": "x"}, "parallelism is 'x'"),
+        ({**SNAPSHOT, "surprise": 1}, "unknown key 'surprise'"),
+        ({**SNAPSHOT, "options": {"assignor.splitt": "1"}}, "did you mean 'assignor.split'"),
+    ],
+)
+def test_malformed_requests_are_answered_with_one_line(request_, message):
+    answer = ask(request_)
+    if message is None:
+        assert "tasks" in answer
+        return
+    assert answer["misuse"] is True
+    assert message in answer["error"]
+    assert "\n" not in answer["error"]
+
+
+def test_a_bad_state_costs_memory_not_the_plan():
+    for state in ("", "nonsense", "QUJz", "QUJz/w=="):
+        plan = ask({**SNAPSHOT, "state": state})
+        assert len(plan["tasks"]) == 2
+        assert ("stateWarning" in plan["metrics"]) == bool(state)
+
+
+@pytest.fixture
+def users_assignors(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "print('imported')\n"
+        "class First:\n"
+        "    def assign(self, group):\n"
+        "        print('assigning')\n"
+        "        return {group.ids[0]: {t: range(n) for t, n in group.topics.items()}}\n"
+        "class Loses:\n"
+        "    def assign(self, group):\n"
+        "        return {}\n"
+        "class Raises:\n"
+        "    def assign(self, group):\n"
+        "        raise RuntimeError('out of\\nideas')\n"
+    )
+    return tmp_path
+
+
+def test_the_process(users_assignors):
+    """Answers in order, survives errors and SIGINT, keeps stdout clean, ends with its input."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "assignor_bridge.worker"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={"PYTHONPATH": str(users_assignors), "PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    try:
+
+        def exchange(request) -> dict:
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+            return json.loads(process.stdout.readline())
+
+        def named(name):
+            return {**SNAPSHOT, "options": {"assignor": name}}
+
+        assert exchange(SNAPSHOT)["assignor"] == "lag-aware-sticky"
+        process.send_signal(signal.SIGINT)
+        first = exchange(named("mine:First"))
+        assert [t["executor"] for t in first["tasks"]] == ["1"]
+        loses = exchange(named("mine:Loses"))
+        assert "left 2 of 2 partitions without a member" in loses["error"]
+        raises = exchange(named("mine:Raises"))
+        assert "RuntimeError" in raises["error"]
+        assert "\n" not in raises["error"]
+        assert "mine.py" in raises["traceback"]
+        assert exchange(SNAPSHOT)["assignor"] == "lag-aware-sticky"
+        out, err = process.communicate(timeout=30)
+        assert out == b""
+        assert b"assigning" in err
+        assert process.returncode == 0
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
