@@ -1,0 +1,215 @@
+"""`assignor assign`: the JSON contract, the table, and its errors."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assignor_bridge.group_json import InputError, answer, answer_steps, read_request
+from checkpoints.user_data import encode_claim
+from streaming.cli.main import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GROUP: dict[str, Any] = {
+    "assignor": "sticky",
+    "topics": {"t0": 3},
+    "members": {
+        "C0": {
+            "topics": ["t0"], "owned": {"t0": [0]}, "generation": 4, "rack": None, "priority": None,
+        },
+        "C1": {"topics": ["t0"]},
+    },
+    "lags": {"t0": {"0": 100000}},
+    "steps": [{"leave": ["C0"]}, {"join": {"C2": {"topics": ["t0"]}}}, {"topics": {"t0": 4}}, {}],
+}  # fmt: skip
+
+
+@pytest.fixture
+def assigned(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Any:
+    """Run the command on groups (or text) and give (exit code, lines of JSON or text, stderr)."""
+    monkeypatch.setattr("sys.path", ["/", *__import__("sys").path])
+
+    def call(*groups: Any, options: tuple[str, ...] = ("--json",)) -> tuple[int, Any, str]:
+        path = tmp_path / "groups.jsonl"
+        path.write_text("\n".join(g if isinstance(g, str) else json.dumps(g) for g in groups))
+        code = run(["assign", *options, str(path)])
+        out, err = capsys.readouterr()
+        if "--json" in options:
+            return code, [json.loads(line) for line in out.splitlines()], err
+        return code, out, err
+
+    return call
+
+
+def test_one_group(assigned: Any) -> None:
+    code, answers, err = assigned({**GROUP, "steps": []})
+    assert (code, err) == (0, "")
+    assert answers == [
+        {"assignor": "sticky", "assignment": {"C0": {"t0": [0, 2]}, "C1": {"t0": [1]}}}
+    ]
+
+
+def test_a_chain_plays_the_steps(assigned: Any) -> None:
+    code, [answered], _ = assigned(GROUP, options=("--json", "--chain"))
+    assert code == 0
+    assert [step["assignment"] for step in answered["steps"]] == [
+        {"C0": {"t0": [0, 2]}, "C1": {"t0": [1]}},
+        {"C1": {"t0": [0, 1, 2]}},
+        {"C1": {"t0": [0, 1]}, "C2": {"t0": [2]}},
+        {"C1": {"t0": [0, 1]}, "C2": {"t0": [2, 3]}},
+        {"C1": {"t0": [0, 1]}, "C2": {"t0": [2, 3]}},
+    ]
+    assert answered["steps"][1]["step"] == {"leave": ["C0"]}
+
+
+def test_steps_without_chain_are_not_played_and_said_so(assigned: Any) -> None:
+    code, [answered], err = assigned(GROUP)
+    assert code == 0
+    assert "steps" not in answered
+    assert "add --chain" in err
+
+
+def test_from_standard_input(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(GROUP).encode())))
+    assert run(["assign", "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["assignor"] == "sticky"
+
+
+def test_user_data_stand_in_for_the_claim() -> None:
+    data = base64.b64encode(encode_claim({"t0": [0]}, 4)).decode()
+    members = {"C0": {"topics": ["t0"], "owned_user_data": data}, "C1": {"topics": ["t0"]}}
+    ours = read_request(json.dumps({**GROUP, "members": members})).group.members[0]
+    assert (ours.owned, ours.generation) == ({"t0": (0,)}, 4)
+
+
+def test_offsets_become_lags() -> None:
+    offsets = {
+        "0": {"beginning": 0, "latest": 9, "committed": None},
+        "1": {"latest": 9, "committed": 2},
+    }
+    data = {**GROUP, "offsets": {"t0": offsets}, "offset_reset": "earliest"}
+    data.pop("lags")
+    assert read_request(json.dumps(data)).group.lag_list() == [9, 7, 0]
+
+
+def test_cooperative_rounds_are_steps(assigned: Any) -> None:
+    members = {
+        "C0": {"topics": ["t0"], "owned": {"t0": [0, 1, 2, 3]}, "generation": 1},
+        "C1": {"topics": ["t0"]},
+    }
+    group = {
+        "assignor": "cooperative-sticky",
+        "topics": {"t0": 4},
+        "members": members,
+        "steps": [{}],
+    }
+    _, [answered], _ = assigned(group, options=("--json", "--chain"))
+    assert answered["steps"][0]["withheld"] == {"t0": [2, 3]}
+    assert answered["steps"][1]["assignment"] == {"C0": {"t0": [0, 1]}, "C1": {"t0": [2, 3]}}
+
+
+def test_errors_are_lines_and_the_other_groups_are_answered(assigned: Any) -> None:
+    mixed = {"C0": {"topics": ["t0"]}, "C1": {"topics": ["t0", "t1"]}}
+    refused = {"assignor": "streams", "topics": {"t0": 1, "t1": 1}, "members": mixed}
+    code, answers, err = assigned({**GROUP, "assignor": "nope"}, refused, {**GROUP, "steps": []})
+    assert code == 1
+    assert answers[0]["error"].startswith("unknown assignor 'nope': choose one of")
+    assert "'C1' subscribes to 't1' and 'C0' does not" in answers[1]["error"]
+    assert "assignment" in answers[2]
+    assert err.count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("step", "text"),
+    [
+        pytest.param({"leave": ["X"]}, "step 1: 'X' cannot leave", id="stranger"),
+        pytest.param({"join": {"C0": {"topics": []}}}, "step 1: 'C0' cannot join", id="twice"),
+    ],
+)
+def test_steps_that_cannot_be_played(assigned: Any, step: Any, text: str) -> None:
+    code, [answered], _ = assigned({**GROUP, "steps": [step]}, options=("--json", "--chain"))
+    assert code == 1
+    assert text in answered["error"]
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        pytest.param({"topics": {"t0": -1}}, "topics.t0 is -1: a whole number from 0", id="count"),
+        pytest.param({"topics": {"t0": 1e99}}, "topics.t0 is 1e[+]99", id="float count"),
+        pytest.param({"topics": {"a": 9**7, "b": 9**7, "c": 9**7}}, "more than", id="too many"),
+        pytest.param({"topics": []}, r"topics is \[\]: an object is needed", id="list"),
+        pytest.param({"members": {"C": {}}}, "members.C has no 'topics'", id="no topics"),
+        pytest.param({"members": {"C": {"topics": "t0"}}}, "a list is needed", id="a string"),
+        pytest.param({"members": {"C": {"topics": [3]}}}, "a string is needed", id="a number"),
+        pytest.param(
+            {"members": {"C": {"topics": [], "generations": 3}}},
+            "members.C has an unknown key 'generations': known are topics, owned",
+            id="typo",
+        ),
+        pytest.param(
+            {"members": {"C": {"topics": [], "owned_user_data": "?"}}}, "not base64", id="base64"
+        ),
+        pytest.param(
+            {"members": {"C": {"topics": [], "owned_user_data": "AAAA", "generation": 1}}},
+            "give one of them",
+            id="two claims",
+        ),
+        pytest.param({"lags": {"t0": {"x": 1}}}, "a partition number is needed", id="key"),
+        pytest.param({"lags": {"t0": {"0": True}}}, "lags.t0.0 is true: a number", id="bool"),
+        pytest.param({"offsets": {}}, "both 'lags' and 'offsets'", id="lags and offsets"),
+        pytest.param({"steps": [3]}, r"steps\[0\] is 3: an object", id="step"),
+        pytest.param({"assignor": 3}, "assignor is 3: a string", id="assignor"),
+        pytest.param({"standby_replicas": -1}, "standby_replicas is -1", id="standbys"),
+    ],
+)
+def test_malformed_groups(assigned: Any, change: dict[str, Any], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        read_request(json.dumps({**GROUP, **change}))
+    code, [answered], err = assigned({**GROUP, **change})
+    assert code == 2
+    assert answered["error"] in err
+
+
+def test_what_is_not_json(assigned: Any) -> None:
+    code, [answered], _ = assigned("{")
+    assert (code, answered["line"]) == (2, 1)
+    assert "not JSON" in answered["error"]
+    assert run(["assign", "/not/there"]) == 2
+
+
+def test_the_table(assigned: Any) -> None:
+    code, out, _ = assigned({**GROUP, "steps": [{"leave": ["C1"]}]}, options=("--chain",))
+    assert code == 0
+    assert "100,000" in out
+    assert "t0: 0-2" in out
+    assert 'sticky, step 1: {"leave": ["C1"]}' in out
+    assert "0 partitions moved" in out
+
+
+def test_the_table_of_streams_shows_standbys_and_notes(assigned: Any) -> None:
+    members = {f"C{i}": {"topics": ["a", "b"], "host": f"h{i}"} for i in range(2)}
+    group: dict[str, Any] = {"assignor": "streams", "topics": {"a": 2, "b": 1}, "members": members}
+    group["standby_replicas"] = 1
+    code, out, _ = assigned(group, options=())
+    assert code == 0
+    assert "standby" in out
+    assert "topic 'b' is short: 1 partitions, where 2 tasks are needed" in out
+
+
+def test_the_order_of_keys_does_not_matter() -> None:
+    backwards = {k: GROUP[k] for k in reversed(GROUP)}
+    backwards["members"] = {k: GROUP["members"][k] for k in ("C1", "C0")}
+    one, two = read_request(json.dumps(GROUP)), read_request(json.dumps(backwards))
+    assert answer(one).to_json() == answer(two).to_json()
+    assert len(answer_steps(one)) == 5

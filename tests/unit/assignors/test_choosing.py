@@ -1,0 +1,240 @@
+"""Which assignor is used: by preference, by votes, and the user's own."""
+
+from __future__ import annotations
+
+import sys
+from importlib import metadata
+from types import ModuleType
+
+import pytest
+
+from assignor_bridge.assignors import (
+    ASSIGNORS,
+    Assignment,
+    Group,
+    Member,
+    Strategy,
+    check_assignment,
+    choose,
+)
+from assignor_bridge.assignors.check import assign_checked
+from assignor_bridge.assignors.loading import find
+from assignor_bridge.assignors.play import InMemoryGroup, members_of, settle
+from assignor_bridge.assignors.votes import InconsistentStrategyError, elect
+from assignor_bridge.errors import OptionError, PlanError
+
+T = frozenset({"t"})
+SAME = Group((Member("A", T), Member("B", T)), {"t": 12})
+MIXED = Group((Member("A", T), Member("B", T | {"u"})), {"t": 2, "u": 1})
+UNEVEN = Group(tuple(members_of("AB", "tu")), {"t": 2, "u": 1})
+
+
+@pytest.mark.parametrize(
+    ("names", "group", "chosen"),
+    [
+        pytest.param("sticky", SAME, "sticky", id="one name"),
+        pytest.param(" constrained-cooperative-sticky , sticky", SAME, None, id="the first fits"),
+        pytest.param("constrained-cooperative-sticky,sticky", MIXED, "sticky", id="the next fits"),
+        pytest.param("streams,sticky", UNEVEN, "sticky", id="a reservation passes over"),
+        pytest.param("streams", UNEVEN, "streams", id="but not if nobody else is there"),
+        pytest.param("constrained-cooperative-sticky,streams", UNEVEN, None, id="first of same"),
+    ],
+)
+def test_choice_by_preference(names: str, group: Group, chosen: str | None) -> None:
+    choice = choose(names, group)
+    assert choice.assignor.name == (chosen or "constrained-cooperative-sticky")
+
+
+def test_the_reason_is_given() -> None:
+    choice = choose("constrained-cooperative-sticky,sticky", MIXED)
+    assert choice.refusals == (
+        "'constrained-cooperative-sticky' was passed over: its members must all subscribe to the "
+        "same topics, but 'B' subscribes to 'u' and 'A' does not",
+    )
+    assert choose("streams", UNEVEN).refusals == ()
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        pytest.param("stiky", "unknown assignor 'stiky': choose one of .*sticky", id="a typo"),
+        pytest.param("sticky,stiky", "unknown assignor 'stiky'", id="a typo behind"),
+        pytest.param(" , ", "no assignor is named", id="nothing"),
+        pytest.param("streams", "no assignor fits the group: 'streams' was passed", id="none"),
+    ],
+)
+def test_a_choice_that_cannot_be_made(names: str, text: str) -> None:
+    with pytest.raises(OptionError, match=text):
+        choose(names, MIXED)
+
+
+@pytest.mark.parametrize(
+    ("lists", "winner"),
+    [
+        pytest.param([["range"], ["range"]], "range", id="the only one"),
+        pytest.param([["new", "old"], ["old"]], "old", id="rolling upgrade, half way"),
+        pytest.param([["new", "old"], ["new", "old"]], "new", id="rolling upgrade, done"),
+        pytest.param([["a", "b"], ["b", "a"], ["b", "a"]], "b", id="most votes"),
+        pytest.param([["b", "a"], ["a", "b"]], "b", id="a tie goes to the first member's"),
+        pytest.param([["x", "a", "b"], ["b", "a"], ["a", "b"]], "a", id="x is not common"),
+    ],
+)
+def test_votes(lists: list[list[str]], winner: str) -> None:
+    assert elect({f"m{i}": names for i, names in enumerate(lists)}) == winner
+
+
+def test_nothing_in_common_names_each_list() -> None:
+    with pytest.raises(
+        InconsistentStrategyError,
+        match=r"'A' supports range; 'B' supports sticky, uniform\. Add a common one",
+    ):
+        elect({"B": ["sticky", "uniform"], "A": ["range"]})
+
+
+def test_a_rolling_upgrade_from_eager_to_cooperative() -> None:
+    group = InMemoryGroup({"t": 6}, ["sticky"])
+    for member in members_of("ABC", "t"):
+        group.join(member)
+    before = group.rebalance()[-1].assignment.as_dict()
+    for member in "ABC":
+        group.upgrade(member, ["cooperative-sticky", "sticky"])
+        rounds = group.rebalance()
+        assert rounds[-1].assignment.as_dict() == before
+    assert rounds[-1].strategy == "cooperative-sticky"
+    group.join(Member("D", T), ["range"])
+    with pytest.raises(InconsistentStrategyError):
+        group.rebalance()
+
+
+def test_a_cooperative_join_takes_two_rounds() -> None:
+    group = InMemoryGroup({"t": 4}, ["cooperative-sticky"])
+    group.join(Member("A", T))
+    group.rebalance()
+    group.join(Member("B", T))
+    first, second = group.rebalance()
+    assert first.assignment.transferring == {"t": (2, 3)}
+    assert second.assignment.as_dict() == {"A": {"t": [0, 1]}, "B": {"t": [2, 3]}}
+    assert group.generation == 3
+    assert "B joins" in group.history
+
+
+@pytest.mark.parametrize("what", ["join", "leave", "crash", "come_back", "upgrade"])
+def test_misplayed_groups(what: str) -> None:
+    group = InMemoryGroup({"t": 1})
+    group.join(Member("A", T))
+    call = {
+        "join": lambda: group.join(Member("A", T)),
+        "leave": lambda: group.leave("X"),
+        "crash": lambda: group.crash("X"),
+        "come_back": lambda: group.come_back("X"),
+        "upgrade": lambda: group.upgrade("X", ["range"]),
+    }[what]
+    with pytest.raises(OptionError, match=r"member '[AX]'"):
+        call()
+
+
+class Backwards:
+    """Gives everything to the last member."""
+
+    def assign(self, group: Group) -> dict[str, dict[str, list[int]]]:
+        return {group.ids[-1]: {t: list(range(n)) for t, n in group.topics.items()}}
+
+
+def a_function(group: Group) -> Assignment:
+    return ASSIGNORS["range"].assign(group)
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    module = ModuleType("their_assignors")
+    module.Backwards, module.a_function, module.number = Backwards, a_function, 3  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "their_assignors", module)
+    return module
+
+
+@pytest.mark.usefixtures("module")
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        pytest.param("their_assignors:Backwards", [0, 12], id="a class"),
+        pytest.param("their_assignors:a_function", [6, 6], id="a function"),
+    ],
+)
+def test_the_users_own(name: str, counts: list[int]) -> None:
+    assignor = choose(f"{name},sticky", SAME, find).assignor
+    assert assignor.name == name
+    assert [part.count for part in assign_checked(assignor, SAME).values()] == counts
+
+
+@pytest.mark.usefixtures("module")
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        pytest.param("their_assignors:Missing", "could not be loaded: AttributeError", id="class"),
+        pytest.param("not_there:X", "could not be loaded: ModuleNotFoundError", id="module"),
+        pytest.param("their_assignors:number", r"is a int without `assign\(group\)`", id="number"),
+        pytest.param("not-there", "unknown assignor 'not-there'", id="no such entry point"),
+        pytest.param("assignor_bridge.assignors:Group", "could not be made: TypeError", id="args"),
+    ],
+)
+def test_what_cannot_be_loaded(name: str, text: str) -> None:
+    with pytest.raises(OptionError, match=text):
+        find(name)
+
+
+@pytest.mark.usefixtures("module")
+def test_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    def points(group: str, name: str) -> list[metadata.EntryPoint]:
+        assert group == "assignor_bridge.assignors"
+        known = {"backwards": "their_assignors:Backwards", "broken": "their_assignors:Nothing"}
+        return [metadata.EntryPoint(name, known[name], group)] if name in known else []
+
+    monkeypatch.setattr(metadata, "entry_points", points)
+    assert find("backwards").assign(SAME) == Backwards().assign(SAME)
+    with pytest.raises(OptionError, match=r"'broken' \(entry point their_assignors:Nothing\)"):
+        find("broken")
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        pytest.param(
+            {"A": {"t": list(range(10))}},
+            "assignor 'mine' left 2 of 12 partitions without a member: t-10, t-11. An assignment",
+            id="left out",
+        ),
+        pytest.param({"A": {"t": [0]}, "B": {"t": [0]}}, "twice, to 'A' and 'B': t-0", id="twice"),
+        pytest.param({"C": {}}, "the member 'C', who is not in the group: A, B", id="stranger"),
+        pytest.param({"A": {"t": [12]}}, r"does not exist: t-12 \(12 partitions", id="too high"),
+        pytest.param({"A": {"u": [0]}}, r"does not exist: u-0 \(0 partitions", id="no topic"),
+        pytest.param({"A": {"t": ["0"]}}, "a partition that does not exist: t-0", id="a string"),
+        pytest.param({"A": [0]}, "gave 'A' a list, not topics", id="no topics"),
+        pytest.param(None, "answered a NoneType, not members", id="nothing"),
+    ],
+)
+def test_wrong_answers_are_refused(answer: object, text: str) -> None:
+    with pytest.raises(PlanError, match=text):
+        check_assignment("mine", SAME, answer)
+
+
+def test_answers_for_non_subscribers_are_refused() -> None:
+    with pytest.raises(PlanError, match="do not subscribe to them: u-0 to 'A'"):
+        check_assignment("mine", MIXED, {"A": {"t": [0, 1], "u": [0]}})
+
+
+def test_answers_about_another_group_are_refused() -> None:
+    with pytest.raises(PlanError, match="other members or topics"):
+        check_assignment("mine", SAME, ASSIGNORS["sticky"].assign(MIXED))
+
+
+def test_an_assignor_that_raises_is_named() -> None:
+    def broken(_group: Group) -> Assignment:
+        raise KeyError("x")
+
+    with pytest.raises(PlanError, match="assignor 'mine' raised KeyError: 'x'"):
+        assign_checked(Strategy("mine", broken), SAME)
+
+
+def test_settling_a_cooperative_assignor_reads_everything() -> None:
+    group = Group((Member("A", T, {"t": range(12)}, 1), Member("B", T)), {"t": 12})
+    assert settle(ASSIGNORS["cooperative-sticky"], group).counts.tolist() == [6, 6]

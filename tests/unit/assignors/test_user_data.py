@@ -1,0 +1,152 @@
+"""KIP-341's bytes, both versions, both directions, and bytes that mean harm."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assignor_bridge.assignors import ASSIGNORS, Group, Member
+from assignor_bridge.assignors.failover import best_class
+from assignor_bridge.assignors.subscription import with_claim_of
+from checkpoints.user_data import (
+    Claim,
+    UserDataError,
+    decode_claim,
+    decode_claim_v0,
+    decode_generation,
+    decode_priority,
+    encode_claim,
+    encode_generation,
+    encode_priority,
+)
+
+# one topic "t1": partitions 0 and 3; then generation 5
+V0 = bytes.fromhex("00000001 0002 7431 00000002 00000000 00000003")
+V1 = V0 + bytes.fromhex("00000005")
+
+
+def test_exact_bytes() -> None:
+    assert encode_claim({"t1": [3, 0]}, None) == V0
+    assert encode_claim({"t1": [0, 3]}, 5) == V1
+    assert encode_priority() == bytes.fromhex("7fffffff")
+    assert encode_priority(-1) == bytes.fromhex("ffffffff")
+    assert encode_generation(None) == bytes.fromhex("ffffffff")
+
+
+@pytest.mark.parametrize(
+    ("data", "claim"),
+    [
+        pytest.param(V1, Claim({"t1": (0, 3)}, 5), id="version 1"),
+        pytest.param(V0, Claim({"t1": (0, 3)}, -1), id="version 0 has no generation"),
+        pytest.param(V1 + b"more", Claim({"t1": (0, 3)}, 5), id="what follows is ignored"),
+        pytest.param(V0 + b"\0\0", Claim({"t1": (0, 3)}, -1), id="half a generation is none"),
+        pytest.param(None, Claim(), id="absent"),
+        pytest.param(b"", Claim(), id="empty"),
+        pytest.param(b"\xff\xff\xff\xff", Claim(), id="negative count of topics"),
+        pytest.param(b"\x7f\xff\xff\xff" + V0, Claim(), id="more topics than bytes"),
+        pytest.param(V0[:8] + b"\x7f\xff\xff\xff\0", Claim(), id="more partitions than bytes"),
+        pytest.param(V0[:4] + b"\xff\xfe" + V0[6:], Claim(), id="negative length of a name"),
+        pytest.param(V0[:6] + b"\xc3\x28" + V0[8:], Claim(), id="a name that is not UTF-8"),
+        pytest.param(V0[:-4] + b"\xff\xff\xff\xff", Claim(), id="negative partition"),
+    ],
+)
+def test_reading(data: bytes | None, claim: Claim) -> None:
+    assert decode_claim(data) == claim
+
+
+def test_a_reader_of_version_0_ignores_the_generation() -> None:
+    assert decode_claim_v0(V1) == Claim({"t1": (0, 3)})
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=8).filter(lambda t: t.isprintable()),
+        st.sets(st.integers(0, 2**31 - 1), max_size=5),
+        max_size=4,
+    ),
+    st.integers(-(2**31), 2**31 - 1) | st.none(),
+)
+def test_round_trip(owned: dict[str, set[int]], generation: int | None) -> None:
+    data = encode_claim(owned, generation)
+    expected = {t: tuple(sorted(ps)) for t, ps in owned.items()}
+    assert decode_claim(data) == Claim(expected, -1 if generation is None else generation)
+    assert encode_claim(decode_claim(data).owned, generation) == data
+
+
+@given(st.binary(max_size=60))
+def test_no_bytes_do_harm(data: bytes) -> None:
+    claim = decode_claim(data)
+    assert all(p >= 0 for ps in claim.owned.values() for p in ps)
+    decode_generation(data)
+    decode_priority(data)
+
+
+def test_absurd_counts_allocate_nothing() -> None:
+    data = b"\x7f\xff\xff\xff" + bytes(1_000)
+    tracemalloc.start()
+    assert decode_claim(data) == Claim()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100_000
+
+
+@pytest.mark.parametrize(
+    ("owned", "generation", "text"),
+    [
+        pytest.param({"t" * 32_768: [0]}, 1, "at most 32767", id="long name"),
+        pytest.param({"t": [-1]}, 1, "lie between 0 and", id="negative partition"),
+        pytest.param({"t": [0]}, 2**31, "generation is 2147483648", id="large generation"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    owned: dict[str, list[int]], generation: int, text: str
+) -> None:
+    with pytest.raises(UserDataError, match=text):
+        encode_claim(owned, generation)
+
+
+def test_a_hostile_claim_costs_stickiness_only() -> None:
+    """A claim to partition 2,147,483,647 of a topic with two."""
+    data = encode_claim({"t": [1, 2**31 - 1], "gone": [0]}, 3)
+    member = with_claim_of(Member("C1", frozenset({"t"})), data)
+    group = Group((Member("C0", frozenset({"t"})), member), {"t": 2})
+    assert ASSIGNORS["sticky"].assign(group).as_dict() == {"C0": {"t": [0]}, "C1": {"t": [1]}}
+
+
+def test_strategies_add_their_user_data() -> None:
+    member = Member("C", frozenset({"t1"}), {"t1": [0, 3]}, 5, priority=7)
+    assert ASSIGNORS["sticky"].user_data(member) == V1
+    assert ASSIGNORS["sticky"].user_data(Member("new", frozenset())) is None
+    assert ASSIGNORS["failover"].user_data(member) == bytes.fromhex("00000007")
+    assert ASSIGNORS["cooperative-sticky"].user_data(member) == bytes.fromhex("00000005")
+    assert ASSIGNORS["range"].user_data(member) is None
+
+
+@pytest.mark.parametrize(
+    ("priorities", "best"),
+    [
+        pytest.param([1, 5, 5], "B", id="ties by member id"),
+        pytest.param([None, -9, None], "B", id="without a priority ranks lowest"),
+        pytest.param([None, None, None], "A", id="nobody has one"),
+    ],
+)
+def test_failover_ranks(priorities: list[int | None], best: str) -> None:
+    members = tuple(
+        Member(name, frozenset({"t"}), priority=p)
+        for name, p in zip("ABC", priorities, strict=True)
+    )
+    group = Group(members, {"t": 3})
+    assert ASSIGNORS["failover"].assign(group)[best].count == 3
+    assert best in [m.id for m in best_class(group)]
+
+
+def test_failover_reads_the_priority_from_user_data() -> None:
+    members = (
+        Member("A", frozenset({"t"}), user_data=encode_priority(1)),
+        Member("B", frozenset({"t"}), user_data=encode_priority(2)),
+        Member("C", frozenset({"t"}), user_data=b"\x7f"),
+    )
+    assert ASSIGNORS["failover"].assign(Group(members, {"t": 2}))["B"].count == 2
