@@ -172,13 +172,13 @@ def test_an_interpreter_that_cannot_plan(
     spark.conf.set("spark.assignor.python", interpreter(tmp_path))
     try:
         progresses, rows = run_three_batches(spark, topic, checkpoint)
+        warnings = driver_log.lines("could not plan a micro-batch")
         with pytest.raises(StreamingQueryException, match=said):
             run_three_batches(spark, topic, checkpoint + "-2", assignor_onError="fail")
     finally:
         spark.conf.set("spark.assignor.python", before)
     assert rows == sum(COUNTS)
     assert {p["sources"][0]["metrics"]["assignor.strategy"] for p in progresses} == {"spark"}
-    warnings = driver_log.lines("could not plan a micro-batch")
     assert len(warnings) == 1
     assert said in warnings[0]
     assert "spark.assignor.python" in warnings[0]

@@ -125,14 +125,15 @@ def test_no_planner_outlives_a_driver_that_was_killed(
     topic.create(2).fill([5, 5])
     job = tmp_path / "job.py"
     job.write_text(JOB)
-    driver = subprocess.Popen(
-        [sys.executable, str(job), topic.bootstrap_servers, topic.name, checkpoint, "forever"],
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=(tmp_path / "stderr").open("w"),
-        text=True,
-        start_new_session=True,
-    )
+    with (tmp_path / "stderr").open("w") as stderr:
+        driver = subprocess.Popen(
+            [sys.executable, str(job), topic.bootstrap_servers, topic.name, checkpoint, "forever"],
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            start_new_session=True,
+        )
     try:
         assert driver.stdout
         lines = iter(driver.stdout.readline, "")

@@ -34,9 +34,7 @@ final class PlanJson {
     return written(
         json -> {
           json.writeStartObject();
-          json.writeObjectFieldStart("validate");
-          writeOptions(json, options);
-          json.writeEndObject();
+          writeTexts(json, "validate", options);
           json.writeEndObject();
         });
   }
@@ -71,7 +69,7 @@ final class PlanJson {
             json.writeEndObject();
           }
           json.writeEndArray();
-          writeOptions(json, options);
+          writeTexts(json, "options", options);
           json.writeArrayFieldStart("observed");
           for (ReadReport report : observed) {
             writeObservation(json, report);
@@ -165,11 +163,11 @@ final class PlanJson {
     return text.length() <= 200 ? text : text.substring(0, 200) + "…";
   }
 
-  private static void writeOptions(JsonGenerator json, Map<String, String> options)
+  private static void writeTexts(JsonGenerator json, String field, Map<String, String> texts)
       throws IOException {
-    json.writeObjectFieldStart("options");
-    for (Map.Entry<String, String> option : options.entrySet()) {
-      json.writeStringField(option.getKey(), option.getValue());
+    json.writeObjectFieldStart(field);
+    for (Map.Entry<String, String> text : texts.entrySet()) {
+      json.writeStringField(text.getKey(), text.getValue());
     }
     json.writeEndObject();
   }
