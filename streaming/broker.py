@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 
 from assignor_bridge import ivy
 from assignor_bridge.errors import OptionError
 from streaming import broker_setup as setup
 from streaming.broker_setup import BrokerError
+from streaming.topics import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -180,27 +181,7 @@ class EmbeddedBroker:
         self, name: str, partitions: int, config: Mapping[str, str] | None = None
     ) -> None:
         """Create a topic and return when it is there, with a leader for each partition."""
-        admin = self.admin()
-        topic = NewTopic(
-            name, num_partitions=partitions, replication_factor=1, config=dict(config or {})
-        )
-        try:
-            admin.create_topics([topic], operation_timeout=30.0)[name].result(60.0)
-        except KafkaException as error:
-            raise BrokerError(
-                f"topic {name!r} could not be created: {error.args[0].str()}"
-            ) from error
-        deadline = time.monotonic() + 60.0
-        seen = 0
-        while time.monotonic() < deadline:
-            found = admin.list_topics(name, timeout=10.0).topics[name].partitions
-            seen = sum(partition.leader >= 0 for partition in found.values())
-            if seen == partitions:
-                return
-            time.sleep(0.02)
-        raise BrokerError(
-            f"topic {name!r} has leaders for {seen} of {partitions} partitions after 60 s"
-        )
+        create_topic(self.bootstrap_servers, name, partitions, config)
 
     def _prepare_folder(self) -> None:
         if self._folder is not None:

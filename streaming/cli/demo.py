@@ -13,6 +13,7 @@ from streaming.report.compare import comparison
 
 
 def demo(
+    *,
     workers: Annotated[
         int, typer.Option(min=1, max=64, help="Executors with one slot each (1 GB of memory each).")
     ] = 4,
@@ -30,6 +31,16 @@ def demo(
             help="Make each record cost so much more (by sleeping), as a look-up would.",
         ),
     ] = 0,
+    bootstrap_servers: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Use this Kafka, not an embedded one.")
+    ] = None,
+    master: Annotated[
+        str | None, typer.Option(metavar="URL", help="Use this Spark master, not local executors.")
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder for tables that all executors see.", file_okay=False),
+    ] = None,
 ) -> None:  # fmt: skip
     """Run one job on 336,776 real flights twice: with Spark's mapping, then with ours.
 
@@ -37,7 +48,15 @@ def demo(
     once, prints what was measured, and writes a report that opens offline. Exit code 1 if a check
     fails.
     """
-    settings = Demo(workers=workers, rows=rows, batches=batches, work_us=work_us)
+    settings = Demo(
+        workers=workers,
+        rows=rows,
+        batches=batches,
+        work_us=work_us,
+        bootstrap_servers=bootstrap_servers,
+        master=master,
+        data=data,
+    )
     outcome = run_demo(settings, report, Console(stderr=True))
     _print(Console(), outcome, report)
     if not outcome.succeeded:

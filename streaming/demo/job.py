@@ -38,6 +38,8 @@ class Settings:
     workers: int
     batch_records: int
     work_us: int
+    #: A cluster to use, None for one on this machine.
+    master: str | None
     #: For checkpoints, tables and all that Spark leaves behind.
     folder: str
     #: Options of the source by the name of the mode.
@@ -83,12 +85,13 @@ def _start(settings: Settings) -> SparkSession:
 
     folder = Path(settings.folder)
     builder = (
-        SparkSession.builder.master(f"local-cluster[{settings.workers},1,1024]")
+        SparkSession.builder.master(settings.master or f"local-cluster[{settings.workers},1,1024]")
         .appName("assignor demo")
+        .config("spark.cores.max", str(settings.workers))
+        .config("spark.executor.cores", "1")
+        .config("spark.executor.memory", "1g")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={folder}")
@@ -97,6 +100,8 @@ def _start(settings: Settings) -> SparkSession:
         .config("spark.databricks.delta.snapshotPartitions", "1")
         .config("spark.sql.streaming.numRecentProgressUpdates", "1000")
     )
+    if settings.master is None:
+        builder = builder.config("spark.driver.host", "127.0.0.1")
     return configure_spark(configure_delta(builder)).getOrCreate()
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import platform
 import shutil
 import tempfile
 import time
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +26,11 @@ from streaming.demo.spark_process import SparkProcess
 from streaming.report.compare import comparison_page
 from streaming.report.figures import BatchFigures, RunFigures, batch_from_json
 from streaming.report.page import Check
+from streaming.topics import create_topic, delete_topics
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.console import Console
 
 PARTITIONS = 12
@@ -44,6 +49,12 @@ class Demo:
     batches: int = 6
     #: Microseconds that each record is made to cost beside parsing; 0 for the plain job.
     work_us: int = 0
+    #: A broker to use; None for the embedded one.
+    bootstrap_servers: str | None = None
+    #: A Spark master to use; None for executors on this machine.
+    master: str | None = None
+    #: Where tables and checkpoints lie, seen by all executors; None for a temporary folder.
+    data: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +81,8 @@ def run_demo(demo: Demo, report: Path, stderr: Console) -> Outcome:
     """
     if not report.parent.is_dir():
         raise OptionError(f"the folder of the report does not exist: {str(report.parent)!r}")
+    if demo.data is not None and not demo.data.is_dir():
+        raise OptionError(f"the data folder does not exist: {str(demo.data)!r}")
     flights.data_file()
     began = time.monotonic()
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
@@ -94,22 +107,21 @@ def run_demo(demo: Demo, report: Path, stderr: Console) -> Outcome:
 
 
 def _run(demo: Demo, folder: Path, progress: Progress) -> tuple[list[RunFigures], list[Check]]:
-    step = progress.add_task("Kafka broker", total=1)
-
-    def on_line(_: str) -> None:
-        progress.update(step, description="Kafka broker: fetching jars (once; they are kept)")
-
-    with EmbeddedBroker(on_line=on_line) as broker:
-        progress.update(step, description="Kafka broker", completed=1)
-        expected = _fill(demo, broker, progress)
+    with _broker(demo, progress) as address, _topics(address) as (topic, warm_up_topic):
+        step = progress.add_task("flights into a topic of 12 partitions", total=demo.rows)
+        flights.produce(address, warm_up_topic, min(demo.rows, _WARM_UP_ROWS))
+        expected = flights.produce(
+            address, topic, demo.rows, lambda done: progress.update(step, completed=done)
+        )
         settings = Settings(
-            bootstrap_servers=broker.bootstrap_servers,
-            topic="flights",
-            warm_up_topic="warm-up",
+            bootstrap_servers=address,
+            topic=topic,
+            warm_up_topic=warm_up_topic,
             workers=demo.workers,
             # A little more than a share, so that rounding leaves no crumbs for a last batch.
             batch_records=-(-demo.rows // demo.batches) + PARTITIONS,
             work_us=demo.work_us,
+            master=demo.master,
             folder=str(folder),
             modes=_MODES,
         )
@@ -134,17 +146,33 @@ def _run(demo: Demo, folder: Path, progress: Progress) -> tuple[list[RunFigures]
     return runs, [*checks, Check("nothing is left running", ended, left)]
 
 
-def _fill(demo: Demo, broker: EmbeddedBroker, progress: Progress) -> flights.Expected:
-    for topic in ("flights", "warm-up"):
-        broker.create_topic(topic, PARTITIONS)
-    step = progress.add_task("flights into a topic of 12 partitions", total=demo.rows)
-    flights.produce(broker.bootstrap_servers, "warm-up", min(demo.rows, _WARM_UP_ROWS))
-    return flights.produce(
-        broker.bootstrap_servers,
-        "flights",
-        demo.rows,
-        lambda done: progress.update(step, completed=done),
-    )
+@contextlib.contextmanager
+def _broker(demo: Demo, progress: Progress) -> Iterator[str]:
+    """Give the address of the user's broker, or of one that is started here."""
+    if demo.bootstrap_servers:
+        yield demo.bootstrap_servers
+        return
+    step = progress.add_task("Kafka broker", total=1)
+
+    def on_line(_: str) -> None:
+        progress.update(step, description="Kafka broker: fetching jars (once; they are kept)")
+
+    with EmbeddedBroker(on_line=on_line) as broker:
+        progress.update(step, description="Kafka broker", completed=1)
+        yield broker.bootstrap_servers
+
+
+@contextlib.contextmanager
+def _topics(bootstrap_servers: str) -> Iterator[tuple[str, str]]:
+    """Create the demo's topics, and delete them at the end."""
+    suffix = uuid.uuid4().hex[:8]
+    names = (f"assignor-demo-flights-{suffix}", f"assignor-demo-warm-up-{suffix}")
+    for name in names:
+        create_topic(bootstrap_servers, name, PARTITIONS)
+    try:
+        yield names
+    finally:
+        delete_topics(bootstrap_servers, names)
 
 
 @dataclass(slots=True)
@@ -204,7 +232,7 @@ def _page(demo: Demo, outcome: Outcome) -> str:
         ("Python", platform.python_version()),
         ("pyspark", importlib.metadata.version("pyspark")),
         ("assignor-bridge", importlib.metadata.version("assignor-bridge")),
-        ("Executors", f"{demo.workers} with one slot each, local-cluster"),
+        ("Executors", f"{demo.workers} with one slot each, {demo.master or 'local-cluster'}"),
         ("Whole demo", f"{outcome.seconds:.0f} s"),
     ]
     return comparison_page("One job, two mappings", lead, outcome.runs, outcome.checks, facts)

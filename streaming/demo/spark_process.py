@@ -42,10 +42,11 @@ class SparkProcess:
         environment = {
             **os.environ,
             "SPARK_HOME": str(_spark_home(folder)),
-            "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
         }
+        if settings.master is None:
+            environment["SPARK_LOCAL_IP"] = "127.0.0.1"
         for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR"):
             environment.pop(name, None)
         with log_file.open("wb") as log:

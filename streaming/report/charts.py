@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _ROW = 20.0
 _LABEL = 62.0
-_RIGHT = 44.0
+_RIGHT = 46.0
 #: More rows than this are drawn as thin lines, so that a thousand partitions fit.
 _LABELLED_ROWS = 40
 _THIN_HEIGHT = 560.0
@@ -29,7 +29,7 @@ def lag_heat_map(run: RunFigures) -> str:
     top, most = 18.0, max((lag for batch in batches for lag in batch.lag.values()), default=0)
     row = _row_height(len(partitions))
     step = (WIDTH - _LABEL - 4) / max(1, len(batches))
-    shapes = [text(0, 12, "partition", css="m")]
+    shapes = [text(0, 12, "batch", css="m")]
     numbered = max(1, -(-len(batches) * 26 // int(WIDTH - _LABEL)))
     for column, batch in enumerate(batches):
         if column % numbered == 0:
@@ -75,11 +75,12 @@ def slot_bars(run: RunFigures, css: str, scale: float | None = None) -> str:
         if _is_labelled(index, len(totals), row):
             shapes.append(text(_LABEL - 6, _middle(y, row - gap), slot, anchor="end"))
             if row >= 12:
-                shapes.append(text(_LABEL + length + 4, _middle(y, row - gap), short(records)))
+                shapes.append(text(WIDTH, _middle(y, row - gap), short(records), anchor="end"))
     x = _LABEL + width * mean / most
     shapes.append(line(x, top - 3, x, bottom, "mean"))
     shapes.append(text(x, top - 5, f"mean {short(mean)}", anchor="middle", css="m"))
     shapes.append(text(0, top - 5, "slot", css="m"))
+    shapes.append(text(WIDTH, top - 5, "records", anchor="end", css="m"))
     return picture(bottom + 4, f"records read by each executor slot, {run.name}", shapes)
 
 
@@ -106,7 +107,7 @@ def timeline(batch: BatchFigures, slots: tuple[str, ...], css: str, scale_s: flo
 
 def batch_columns(runs: Sequence[RunFigures], css: Sequence[str]) -> str:
     """Draw the seconds of each batch, the runs side by side."""
-    left, top, height = 30.0, 8.0, 150.0
+    left, top, height = 42.0, 8.0, 150.0
     count = max((len(run.batches) for run in runs), default=0) or 1
     most = max((batch.seconds for run in runs for batch in run.batches), default=0.0) or 1.0
     step = (WIDTH - left) / count
@@ -115,7 +116,7 @@ def batch_columns(runs: Sequence[RunFigures], css: Sequence[str]) -> str:
     for part in (0.0, 0.5, 1.0):
         y = top + height * (1 - part)
         shapes.append(line(left, y, WIDTH, y, "grid"))
-        shapes.append(text(left - 4, y + 4, f"{most * part:.1f}", anchor="end", css="m"))
+        shapes.append(text(left - 4, y + 4, f"{most * part:.1f} s", anchor="end", css="m"))
     for number, run in enumerate(runs):
         for index, batch in enumerate(run.batches):
             tall = height * batch.seconds / most
@@ -126,11 +127,11 @@ def batch_columns(runs: Sequence[RunFigures], css: Sequence[str]) -> str:
                 rect(x, top + height - tall, bar - 1, tall, css[number],
                      opacity=0.35 if left_out else None, hint=hint)
             )  # fmt: skip
-    numbered = max(1, -(-count * 20 // int(WIDTH - left)))
+    numbered = max(1, -(-count * 24 // int(WIDTH - left)))
     for index in range(0, count, numbered):
         x = left + (index + 0.5) * step
         shapes.append(text(x, top + height + 14, f"{index}", anchor="middle", css="m"))
-    shapes.append(text(left - 4, top + height + 14, "s", anchor="end", css="m"))
+    shapes.append(text(0, top + height + 14, "batch", css="m"))
     return picture(top + height + 18, "seconds of each batch", shapes)
 
 
@@ -140,15 +141,15 @@ def partition_bars(lag: Mapping[str, int]) -> str:
     row, width = _row_height(len(lag)), WIDTH - _LABEL - _RIGHT
     shapes = []
     for index, (name, records) in enumerate(lag.items()):
-        y = 2 + index * row
+        y = 6 + index * row
         length = width * records / most
         gap = 4.0 if row >= 12 else 0.0
         shapes.append(rect(_LABEL, y, length, row - gap, "heat", hint=f"{name}: {records:,}"))
         if _is_labelled(index, len(lag), row):
             shapes.append(text(_LABEL - 6, _middle(y, row - gap), _number(name), anchor="end"))
             if row >= 12:
-                shapes.append(text(_LABEL + length + 4, _middle(y, row - gap), short(records)))
-    return picture(4 + len(lag) * row, "records per partition", shapes)
+                shapes.append(text(WIDTH, _middle(y, row - gap), short(records), anchor="end"))
+    return picture(10 + len(lag) * row, "records per partition", shapes)
 
 
 def _seconds_axis(y: float, width: float, scale_s: float) -> list[str]:

@@ -43,7 +43,8 @@ def comparison_page(
     parts += [page.heading("Load per executor slot"), _loads(runs)]
     parts += [page.heading("When each slot worked"), _timelines(runs)]
     parts += [page.heading("Lag per partition"), _lags(runs)]
-    parts += [page.heading("Seconds of each batch"), _durations(runs)]
+    parts += [page.heading("The topic and the batches")]
+    parts.append(page.side_by_side([_topic(runs), _durations(runs)]))
     parts += [page.heading("Where it ran"), page.table(["", ""], [list(fact) for fact in facts])]
     return page.page(title, parts)
 
@@ -81,24 +82,25 @@ def _timelines(runs: Sequence[RunFigures]) -> str:
 
 
 def _lags(runs: Sequence[RunFigures]) -> str:
-    first = next((run.batches[0].lag for run in runs if run.batches), {})
     return page.side_by_side(
         [
             page.figure(
-                "Records per partition at the start",
-                charts.partition_bars(first),
-                "The key decides the partition, so big keys make big partitions.",
-            ),
-            *[
-                page.figure(
-                    run.name,
-                    charts.lag_heat_map(run),
-                    "Lag at the start of each batch (columns), darker or fuller for more.",
-                    css,
-                )
-                for run, css in zip(runs, _CSS, strict=False)
-            ],
+                run.name,
+                charts.lag_heat_map(run),
+                "Lag of each partition (rows) when a batch (columns) began, stronger for more.",
+                css,
+            )
+            for run, css in zip(runs, _CSS, strict=False)
         ]
+    )
+
+
+def _topic(runs: Sequence[RunFigures]) -> str:
+    first = next((run.batches[0].lag for run in runs if run.batches), {})
+    return page.figure(
+        "Records per partition at the start",
+        charts.partition_bars(first),
+        "The key decides the partition, so big keys make big partitions.",
     )
 
 
@@ -108,17 +110,19 @@ def _durations(runs: Sequence[RunFigures]) -> str:
     )
     warm_up = " Pale: warm-up, left out of the table." if any(run.warm_up for run in runs) else ""
     return page.figure(
-        "From trigger to commit", charts.batch_columns(runs, _CSS), f"{keys}.{warm_up}"
+        "Batches, from trigger to commit", charts.batch_columns(runs, _CSS), f"{keys}.{warm_up}"
     )
 
 
 def _how_measured(runs: Sequence[RunFigures]) -> str:
     left_out = max((run.warm_up for run in runs), default=0)
-    warm_up = f" The first {left_out} of each run is left out as warm-up." if left_out else ""
+    first = "first batch" if left_out == 1 else f"first {left_out} batches"
+    warm_up = f" The {first} of each run: left out, as warm-up." if left_out else ""
     return (
         "Records, seconds and places are those of the tasks that ran, as Spark's status store "
         "tells them; splits and moves are what the planner reports, and Spark's own mapping "
-        f"reports none. Batch seconds include planning, writing and committing.{warm_up}"
+        "reports none. Our planner evens out the seconds that it learned to expect, so the records "
+        f"of its slots may differ. Batch seconds include planning, writing and committing.{warm_up}"
     )
 
 

@@ -31,7 +31,7 @@ th,td{padding:.35rem .9rem .35rem 0;text-align:right;border-bottom:1px solid var
 white-space:nowrap}
 th:first-child,td:first-child{text-align:left;white-space:normal;min-width:9rem}
 thead th{vertical-align:bottom;color:var(--muted);font-weight:600;white-space:normal}
-.pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,20rem),1fr));gap:1rem}
+.pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,24rem),1fr));gap:1rem}
 figure{margin:0;padding:.9rem;background:var(--card);border-radius:.6rem;break-inside:avoid}
 svg{display:block;width:100%;height:auto;max-width:34rem;font-size:11px}
 svg text{fill:var(--ink)}svg .m{fill:var(--muted)}svg .s{font-size:9.5px}

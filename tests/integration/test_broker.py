@@ -18,6 +18,7 @@ from assignor_bridge.errors import OptionError
 from assignor_bridge.ivy import JarError
 from streaming import broker_setup
 from streaming.broker import BrokerError, EmbeddedBroker
+from streaming.topics import TopicError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +73,7 @@ def test_records_and_address_survive_a_restart_and_a_kill():
         assert len(broker.admin().list_topics("kept", timeout=10).topics["kept"].partitions) == 3
         folder, pid = broker.folder, broker.pid
         with pytest.raises(
-            BrokerError, match=r"topic 'kept' could not be created: .*already exists"
+            TopicError, match=r"topic 'kept' could not be created: .*already exists"
         ):
             broker.create_topic("kept", 3)
         assert "log.retention.ms=3600000" in (folder / "broker.properties").read_text()

@@ -1,0 +1,85 @@
+"""Look at what the bridge needs on this machine, without starting or fetching anything."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import re
+import subprocess
+import sys
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from assignor_bridge import ivy, jars
+from streaming.report.page import Check
+
+_JDKS = ("17", "21")
+_BROKER_LIMIT_S = 10.0
+
+
+def examine(bootstrap_servers: str | None = None) -> list[Check]:
+    """Give one check a need; of a broker only when its address is given."""
+    found = [_python(), _jdk(), _pyspark(), _jar(), _connector()]
+    return [*found, _broker(bootstrap_servers)] if bootstrap_servers else found
+
+
+def _python() -> Check:
+    version = platform.python_version()
+    return Check(
+        "Python 3.10 or later", sys.version_info >= (3, 10), f"{version}, {sys.executable}"
+    )
+
+
+def _jdk() -> Check:
+    what = "JDK 17 or 21"
+    try:
+        javac = ivy.java_tool("javac")
+        done = subprocess.run([javac, "-version"], capture_output=True, text=True, check=False)
+    except (ivy.JarError, OSError) as error:
+        return Check(what, False, str(error))
+    version = re.search(r"javac (\d+)", done.stdout + done.stderr)
+    said = (done.stdout or done.stderr).strip()
+    fits = version is not None and version[1] in _JDKS
+    return Check(what, fits, f"{said or 'javac says nothing'}, {javac}")
+
+
+def _pyspark() -> Check:
+    what = "pyspark from 4.0.1 to 4.2"
+    try:
+        version = importlib.metadata.version("pyspark")
+    except importlib.metadata.PackageNotFoundError:
+        return Check(what, False, "not installed: pip install 'pyspark>=4.0.1,<4.3'")
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+    return Check(what, (4, 0, 1) <= numbers < (4, 3), version)
+
+
+def _jar() -> Check:
+    what = "the bridge's jar is built"
+    try:
+        return Check(what, True, jars.built_jar().name)
+    except ivy.JarError as error:
+        return Check(what, False, str(error))
+
+
+def _connector() -> Check:
+    """Spark resolves it into Ivy's cache, the jar build into ours; either will do."""
+    what = "Spark's Kafka connector"
+    try:
+        coordinate = jars.connector_coordinate()
+    except importlib.metadata.PackageNotFoundError:
+        return Check(what, False, "no pyspark to fit it to")
+    group, artifact, version = coordinate.split(":")
+    cached = (ivy.cache_folder() / "jars" / f"{group}.{artifact}-{version}").is_dir()
+    return Check(what, True, f"{coordinate}, {'cached' if cached else 'fetched at first use'}")
+
+
+def _broker(bootstrap_servers: str) -> Check:
+    what = f"broker {bootstrap_servers} answers"
+    try:
+        admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+        metadata = admin.list_topics(timeout=_BROKER_LIMIT_S)
+    except KafkaException as error:
+        reason = error.args[0].str() if error.args else str(error)
+        return Check(what, False, f"{reason}: is the address right and the broker running?")
+    return Check(what, True, f"{len(metadata.brokers)} brokers, {len(metadata.topics)} topics")

@@ -1,0 +1,54 @@
+"""Create and delete topics, and return when the broker has done so."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from assignor_bridge.errors import AssignorError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_LIMIT_S = 60.0
+
+
+class TopicError(AssignorError):
+    """A topic could not be created."""
+
+
+def create_topic(
+    bootstrap_servers: str, name: str, partitions: int, config: Mapping[str, str] | None = None
+) -> None:
+    """Create a topic and return when it is there, with a leader for each partition."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    topic = NewTopic(
+        name, num_partitions=partitions, replication_factor=1, config=dict(config or {})
+    )
+    try:
+        admin.create_topics([topic], operation_timeout=30.0)[name].result(_LIMIT_S)
+    except KafkaException as error:
+        raise TopicError(f"topic {name!r} could not be created: {error.args[0].str()}") from error
+    deadline = time.monotonic() + _LIMIT_S
+    seen = 0
+    while time.monotonic() < deadline:
+        found = admin.list_topics(name, timeout=10.0).topics[name].partitions
+        seen = sum(partition.leader >= 0 for partition in found.values())
+        if seen == partitions:
+            return
+        time.sleep(0.02)
+    raise TopicError(
+        f"topic {name!r} has leaders for {seen} of {partitions} partitions after {_LIMIT_S:g} s"
+    )
+
+
+def delete_topics(bootstrap_servers: str, names: Sequence[str]) -> None:
+    """Delete topics as far as the broker allows; it may be gone by now."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    for future in admin.delete_topics(list(names), request_timeout=10.0).values():
+        with contextlib.suppress(KafkaException):
+            future.result(15.0)
