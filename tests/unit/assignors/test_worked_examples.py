@@ -114,6 +114,17 @@ def test_a_chain_of_moves_evens_overlapping_subscriptions() -> None:
     assert answer.as_dict()["A"] == {"x": list(range(9)), "y": [9]}
 
 
+def test_moves_that_balance_does_not_need_are_undone() -> None:
+    """The greedy start gives t1-0 to m0, which owns t2-0; a cycle of moves lets it keep that."""
+    members = (
+        Member("m0", frozenset({"t1", "t2"}), {"t2": [0]}, 1),
+        Member("m1", frozenset({"t0", "t1"})),
+        Member("m2", frozenset({"t0", "t2"})),
+    )
+    answer = assign("sticky", Group(members, {"t0": 1, "t1": 1, "t2": 1}))
+    assert answer == {"m0": {"t2": [0]}, "m1": {"t1": [0]}, "m2": {"t0": [0]}}
+
+
 def test_constrained_fills_in_partition_order() -> None:
     """Constrained proposal: t0p0, t1p0, t2p0, t0p1, … to members in order, floor first."""
     answer = assign(
