@@ -167,34 +167,28 @@ def _ints(where: str, rows: list[Any], key: str) -> np.ndarray:
     raise _blame(where, rows, key, _is_int, "a whole number of 64 bits")
 
 
-def _floats(where: str, rows: list[Any], key: str) -> np.ndarray:
-    """Numbers, not a number where missing."""
+def _floats(rows: list[Any], key: str) -> np.ndarray:
+    """Take numbers, not a number where they are missing."""
     try:
-        return np.array([row.get(key) for row in rows], np.float64)
-    except (TypeError, ValueError, AttributeError, OverflowError):
-        pass
+        values = list(map(itemgetter(key), rows))
+    except KeyError:
+        values = [row.get(key) for row in rows]
+    if set(map(type, values)) <= {int, float, type(None)}:
+        return np.array(values, np.float64)
     raise _blame(
-        where,
-        rows,
-        key,
-        lambda v: v is None or (isinstance(v, (int, float)) and not isinstance(v, bool)),
-        "a number",
-        required=False,
+        "observed", rows, key, lambda v: type(v) in (int, float, type(None)), "a number", False
     )
 
 
 def _observed(rows: list[Any]) -> Observed:
     if not rows:
         return Observed.none()
-    return Observed.of(
-        _strings("observed", rows, "topic"),
-        _ints("observed", rows, "partition"),
-        ["" if r.get("executor") is None else str(r["executor"]) for r in rows],
-        _floats("observed", rows, "records"),
-        _floats("observed", rows, "bytes"),
-        _floats("observed", rows, "seconds"),
-        _floats("observed", rows, "offsets"),
-    )
+    topics, partition = _strings("observed", rows, "topic"), _ints("observed", rows, "partition")
+    executors = [row.get("executor") for row in rows]
+    if not set(map(type, executors)) <= {str}:
+        executors = ["" if e is None else str(e) for e in executors]
+    columns = [_floats(rows, key) for key in ("records", "bytes", "seconds", "offsets")]
+    return Observed.of(topics, partition, executors, *columns)
 
 
 def _executor(i: int, given: Any) -> Executor:
