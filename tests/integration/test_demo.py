@@ -1,0 +1,95 @@
+"""The demo as a user runs it: broker, executors, Delta and report, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+from assignor_bridge import ivy
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+ROWS = 30_000
+
+
+def processes_with(marker: str) -> list[str]:
+    """Command lines of running processes that inherited the marker."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if marker.encode() in (folder / "environ").read_bytes():
+                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                found.append(command[:200])
+        except OSError:
+            continue  # ended while we looked
+    return [command for command in found if command]
+
+
+def work_folders() -> set[str]:
+    """What `local-cluster` leaves in site-packages when nobody gives it another home."""
+    work = ivy.pyspark_home() / "work"
+    return {path.name for path in work.iterdir()} if work.is_dir() else set()
+
+
+def test_the_demo_measures_both_modes_checks_delta_and_leaves_nothing(tmp_path):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    marker = f"demo-{uuid.uuid4().hex}"
+    before = work_folders()
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "streaming.cli.main", "demo"),
+            *("--workers", "2", "--rows", str(ROWS), "--batches", "3"),
+            *("--report", "report.html"),
+        ],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "TMPDIR": str(scratch),
+            "ASSIGNOR_TEST_MARKER": marker,
+            "COLUMNS": "160",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=850,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    for line in (
+        f"ok each flight is in Delta exactly once (Spark's mapping): {ROWS:,} rows",
+        f"ok each flight is in Delta exactly once (lag-aware-sticky): {ROWS:,} rows",
+        "ok every batch was planned (lag-aware-sticky): 3 of 3 batches",
+        "ok nothing is left running",
+    ):
+        assert line in done.stdout
+    report = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert report.count("<svg") == 8
+    assert "FAILED" not in report
+    assert processes_with(marker) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "scratch"]
+    left = [path.name for path in scratch.iterdir() if path.name.startswith("assignor-")]
+    assert left == []
+    assert {name for name in work_folders() - before if "demo" in name} == set()
+
+
+def test_a_broker_that_does_not_answer_is_one_line_and_exit_code_1(tmp_path):
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "streaming.cli.main", "demo", "--rows", "10"),
+            *("--bootstrap-servers", "127.0.0.1:1", "--report", str(tmp_path / "report.html")),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert done.returncode == 1
+    assert "topic 'assignor-demo-flights-" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "report.html").exists()

@@ -1,0 +1,58 @@
+"""Made-up figures for pictures and tables: one run with everything on one slot, one even run."""
+
+from __future__ import annotations
+
+from streaming.report.figures import BatchFigures, RunFigures, TaskFigures
+
+SLOTS = ("0/0", "1/0", "2/0", "3/0")
+OURS = {"assignor.strategy": "lag-aware-sticky", "assignor.fallbacks": "0",
+        "assignor.splitPartitions": "2", "assignor.movedPartitions": "1"}  # fmt: skip
+
+
+def skewed_run(partitions: int = 12, batches: int = 6) -> RunFigures:
+    """Loads of 4,000, 1,000, 1,000 and 0 records a batch, in one task a slot."""
+    return RunFigures(
+        "Spark's mapping",
+        SLOTS,
+        tuple(
+            BatchFigures(
+                batch=number,
+                seconds=3.0 + number % 3 * 0.25,
+                records=6_000,
+                tasks=(
+                    TaskFigures("0/0", 0.0, 2.0, 3_000, local=True),
+                    TaskFigures("0/0", 2.0, 0.5, 1_000, local=False),
+                    TaskFigures("1/0", 0.1, 0.5, 1_000, local=True),
+                    TaskFigures("2/0", 0.0, 0.5, 1_000, local=True),
+                ),
+                lag=_lag(partitions, batches - number),
+            )
+            for number in range(batches)
+        ),
+        warm_up=1,
+    )
+
+
+def even_run(partitions: int = 12, batches: int = 6) -> RunFigures:
+    """1,500 records a slot and batch, planned by us."""
+    return RunFigures(
+        "lag-aware-sticky",
+        SLOTS,
+        tuple(
+            BatchFigures(
+                batch=number,
+                seconds=1.5 if number else 4.0,
+                records=6_000,
+                tasks=tuple(TaskFigures(slot, 0.0, 0.75, 1_500, local=True) for slot in SLOTS),
+                lag=_lag(partitions, batches - number),
+                metrics=OURS,
+            )
+            for number in range(batches)
+        ),
+        warm_up=1,
+    )
+
+
+def _lag(partitions: int, left: int) -> dict[str, int]:
+    return {f"flights-{p}": left * (60_000 // (1 + 7 * p % 12) // 8 if p % 4 else 0)
+            for p in range(partitions)}  # fmt: skip

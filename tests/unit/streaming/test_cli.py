@@ -1,0 +1,113 @@
+"""The ground rules of the command line: help, docs, one line an error, exit codes, no traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from assignor_bridge import __version__
+from assignor_bridge.errors import AssignorError, OptionError
+from streaming.cli import doctor, jars, main
+from streaming.cli.reference import commands, markdown
+from streaming.report.page import Check
+
+ROOT = Path(__file__).parents[3]
+NAMES = [name for name, _ in commands()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_has_help_for_itself_and_each_option(name, capsys):
+    command = dict(commands())[name]
+    assert command.help
+    assert [p.name for p in command.params if not getattr(p, "help", None)] == []
+    assert main.run([*name.split()[1:], "--help"]) == 0
+    assert "Usage" in capsys.readouterr().out
+
+
+def test_the_reference_in_the_docs_is_up_to_date():
+    """Write it anew with `python -m streaming.cli.reference > docs/cli.md`."""
+    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == markdown()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(["bogus"], "No such command 'bogus'", id="unknown command"),
+        pytest.param(["broker", "--bogus"], "No such option", id="unknown option"),
+        pytest.param(["broker", "--port", "x"], "Invalid value for '--port'", id="no number"),
+        pytest.param(["broker", "--port", "70000"], "Invalid value for '--port'", id="no port"),
+        pytest.param(["demo", "--workers", "0"], "Invalid value for '--workers'", id="no worker"),
+        pytest.param(
+            ["demo", "--report", "/no/such/r.html"], "folder of the report", id="no folder"
+        ),
+        pytest.param(["demo", "--data", "/no/such"], "data folder does not exist", id="no data"),
+    ],
+)
+def test_misuse_is_one_line_and_exit_code_2(arguments, message, capsys):
+    assert main.run(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("assignor: ")
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        pytest.param(OptionError("bad 'x':\n  no"), 2, "assignor: bad 'x': no\n", id="misuse"),
+        pytest.param(AssignorError("[red] broken"), 1, "assignor: [red] broken\n", id="failure"),
+        pytest.param(KeyboardInterrupt(), 130, "", id="Ctrl-C"),
+        pytest.param(BrokenPipeError(), 1, "", id="the reader has gone"),
+    ],
+)
+def test_errors_become_exit_codes(error, code, line, monkeypatch, capsys):
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(jars, "packages", fail)
+    assert main.run(["jars"]) == code
+    assert capsys.readouterr().err == line
+
+
+def test_no_command_shows_the_help(capsys):
+    assert main.run([]) == 2
+    assert capsys.readouterr().err == ""
+
+
+def test_version(capsys):
+    assert main.run(["--version"]) == 0
+    assert capsys.readouterr().out == f"assignor {__version__}\n"
+
+
+def test_jars_prints_flags_and_json(capsys):
+    assert main.run(["jars"]) == 0
+    first, coordinates, second, repository = capsys.readouterr().out.split()
+    assert (first, second) == ("--packages", "--repositories")
+    assert main.run(["jars", "--json"]) == 0
+    assert orjson.loads(capsys.readouterr().out) == {
+        "packages": coordinates.split(","),
+        "repositories": [repository],
+    }
+
+
+def test_doctor_is_content_here_and_names_a_missing_jdk(monkeypatch, tmp_path, capsys):
+    assert main.run(["doctor"]) == 0
+    assert "WRONG" not in capsys.readouterr().out
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert main.run(["doctor"]) == 1
+    assert "'javac' was not found in JAVA_HOME" in capsys.readouterr().out
+
+
+def test_doctor_looks_for_the_broker_it_is_given(monkeypatch, capsys):
+    monkeypatch.setattr("streaming.doctor._BROKER_LIMIT_S", 0.2)
+    assert main.run(["doctor", "--bootstrap-servers", "127.0.0.1:1"]) == 1
+    assert "WRONG broker 127.0.0.1:1 answers" in capsys.readouterr().out
+
+
+def test_doctor_prints_what_it_is_told_as_it_is(monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "examine", lambda address: [Check("a", True, "[b] c")])
+    assert main.run(["doctor"]) == 0
+    assert capsys.readouterr().out == "ok    a: [b] c\n"

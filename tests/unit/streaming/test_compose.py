@@ -1,0 +1,129 @@
+"""docker-compose.yml says what the demo needs: no engine runs here, so its form is checked."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from assignor_bridge import __version__
+from streaming.cli.reference import commands
+
+ROOT = Path(__file__).parents[3]
+
+_TEXTS = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+#: The part of the Compose specification that the file uses; anything else is a typing error.
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["name", "services"],
+    "additionalProperties": False,
+    "patternProperties": {"^x-": {}},
+    "properties": {
+        "name": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]*$"},
+        "volumes": {"type": "object", "additionalProperties": {"type": "object", "enum": [{}]}},
+        "services": {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "required": ["image"],
+                "additionalProperties": False,
+                "properties": {
+                    # Pinned: a name and a version, never `latest` and never none.
+                    "image": {"type": "string", "pattern": r"^[a-z0-9./-]+:\d+\.\d+\.\d+$"},
+                    "build": {
+                        "type": "object",
+                        "required": ["context", "dockerfile"],
+                        "additionalProperties": False,
+                        "properties": {
+                            "context": {"type": "string"}, "dockerfile": {"type": "string"},
+                        },
+                    },
+                    "command": _TEXTS,
+                    "environment": {"type": "object", "additionalProperties": {"type": "string"}},
+                    "ports": {
+                        "type": "array",
+                        "items": {"type": "string", "pattern": r"^127\.0\.0\.1:\d+:\d+$"},
+                    },
+                    "volumes": {
+                        "type": "array",
+                        "items": {"type": "string", "pattern": r"^[a-z]+:/[a-z/]+$"},
+                    },
+                    "healthcheck": {
+                        "type": "object",
+                        "required": ["test"],
+                        "additionalProperties": False,
+                        "properties": {
+                            "test": _TEXTS,
+                            "interval": {"type": "string", "pattern": r"^\d+s$"},
+                            "timeout": {"type": "string", "pattern": r"^\d+s$"},
+                            "retries": {"type": "integer", "minimum": 1},
+                        },
+                    },
+                    "depends_on": {
+                        "type": "object",
+                        "additionalProperties": {
+                            "type": "object",
+                            "required": ["condition"],
+                            "additionalProperties": False,
+                            "properties": {
+                                "condition": {"enum": ["service_started", "service_healthy"]}
+                            },
+                        },
+                    },
+                },
+            },
+        },
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
+    return loaded
+
+
+def test_the_file_has_the_form_that_compose_expects(compose):
+    jsonschema.Draft202012Validator(SCHEMA).validate(compose)
+
+
+@pytest.mark.parametrize("image", ["apache/kafka", "apache/kafka:latest"])
+def test_an_image_that_is_not_pinned_is_refused(compose, image):
+    services = {**compose["services"], "kafka": {"image": image}}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(SCHEMA).validate({**compose, "services": services})
+
+
+def test_it_runs_kafka_in_kraft_mode_a_master_two_workers_and_the_demo(compose):
+    services = compose["services"]
+    assert sorted(services) == ["demo", "kafka", "spark-master", "spark-worker-1", "spark-worker-2"]
+    assert services["kafka"]["environment"]["KAFKA_PROCESS_ROLES"] == "broker,controller"
+    master = "spark://spark-master:7077"
+    for name in ("spark-worker-1", "spark-worker-2", "demo"):
+        assert master in services[name]["command"]
+    assert services["demo"]["image"].endswith(f":{__version__}")
+
+
+def test_what_it_names_is_there(compose):
+    services = compose["services"]
+    for service in services.values():
+        for other, need in service.get("depends_on", {}).items():
+            assert need["condition"] != "service_healthy" or "healthcheck" in services[other]
+        for volume in service.get("volumes", []):
+            assert volume.partition(":")[0] in compose["volumes"]
+        if "build" in service:
+            assert (ROOT / service["build"]["dockerfile"]).is_file()
+    _, command, *arguments = services["demo"]["command"]
+    options = {o for p in dict(commands())[f"assignor {command}"].params for o in p.opts}
+    assert {a for a in arguments if a.startswith("--")} <= options
+
+
+def test_the_image_pins_its_base_and_copies_what_is_there():
+    dockerfile = (ROOT / "compose" / "Dockerfile").read_text("utf-8")
+    assert re.search(r"^FROM \S+:\d+\.\d+\.\d+-\S+$", dockerfile, re.MULTILINE)
+    for copied in re.findall(r"^COPY (.+) \S+$", dockerfile, re.MULTILINE):
+        assert [name for name in copied.split() if not (ROOT / name).exists()] == []

@@ -1,0 +1,75 @@
+"""The demo's parts that need neither broker nor Spark: the flights, and checks that can fail."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import orjson
+import pytest
+
+from streaming.delta_session import delta_coordinate
+from streaming.demo import flights
+from streaming.demo.checks import run_checks, table_checks
+from streaming.demo.flights import Expected, Flight
+from tests.unit.streaming.sample_runs import even_run, skewed_run
+
+
+def expected() -> Expected:
+    found = Expected()
+    for carrier, delay in (("UA", 2), ("UA", None), ("B6", -3)):
+        found.add(Flight(carrier, b"", delay))
+    return found
+
+
+GOOD = {"ids": [3, 3, 0, 2], "flights": {"UA": 2, "B6": 1}, "delay_min": {"UA": 2, "B6": -3}}
+
+
+@pytest.mark.parametrize(
+    ("change", "holds"),
+    [
+        pytest.param({}, [True, True], id="all there"),
+        pytest.param({"ids": [2, 2, 0, 1]}, [False, True], id="one lost"),
+        pytest.param({"ids": [4, 3, 0, 2]}, [False, True], id="one twice"),
+        pytest.param({"ids": [3, 2, 0, 2]}, [False, True], id="one lost and one twice"),
+        pytest.param({"flights": {"UA": 3}}, [True, False], id="wrong carrier"),
+        pytest.param({"delay_min": {"UA": 2, "B6": 3}}, [True, False], id="wrong delay"),
+    ],
+)
+def test_the_table_is_compared_with_what_was_written(change, holds):
+    assert [c.holds for c in table_checks("mode", expected(), {**GOOD, **change})] == holds
+
+
+def test_a_run_of_ours_that_fell_back_or_was_not_planned_fails():
+    run = even_run(batches=2)
+    assert all(c.holds for c in run_checks(run, 12_000, assignor="lag-aware-sticky"))
+    assert not all(c.holds for c in run_checks(run, 12_001, assignor="lag-aware-sticky"))
+    first = run.batches[0]
+    for metrics in ({}, {**first.metrics, "assignor.fallbacks": "1"}):
+        batches = (dataclasses.replace(first, metrics=metrics), *run.batches[1:])
+        changed = dataclasses.replace(run, batches=batches)
+        assert not all(c.holds for c in run_checks(changed, 12_000, assignor="lag-aware-sticky"))
+
+
+def test_a_run_of_sparks_own_must_not_have_been_planned_by_us():
+    assert all(c.holds for c in run_checks(skewed_run(batches=1), 6_000, assignor=None))
+    assert not all(c.holds for c in run_checks(even_run(batches=1), 6_000, assignor=None))
+
+
+def test_the_flights_are_the_real_ones():
+    first, *_, last = list(flights.read_flights())
+    assert orjson.loads(first.value)["id"] == 0
+    assert (first.carrier, first.departure_delay_min) == ("UA", 2)
+    assert orjson.loads(last.value)["id"] == flights.TOTAL - 1
+    assert (last.carrier, last.departure_delay_min) == ("MQ", None)
+
+
+def test_flights_that_are_not_installed_are_one_clear_line(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(flights.FlightsError, match=r"pip install 'assignor-bridge\[demo\]'"):
+        flights.data_file()
+
+
+def test_delta_fits_the_line_of_spark():
+    assert delta_coordinate("4.2.0") == "io.delta:delta-spark_4.2_2.13:4.4.0"
+    with pytest.raises(ValueError, match=r"no Delta is known for pyspark 5\.0\.0"):
+        delta_coordinate("5.0.0")
