@@ -1,0 +1,101 @@
+"""Timed micro-batches for the reader's benchmark: a long-running query, one exact batch a round."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import Producer
+
+from tests.spark_tools import as_dict, read_topic, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from tests.kafka_topics import Topic
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is written to a topic before each batch."""
+
+    partitions: int
+    records_per_partition: int
+    record_bytes: int
+
+    @property
+    def records(self) -> int:
+        """Records of one batch."""
+        return self.partitions * self.records_per_partition
+
+    def write(self, topic: Topic) -> None:
+        """Write one batch's records and wait until the broker has them."""
+        producer = Producer(
+            {
+                "bootstrap.servers": topic.bootstrap_servers,
+                "linger.ms": 20,
+                "queue.buffering.max.messages": 2_000_000,
+                "queue.buffering.max.kbytes": 2_000_000,
+            }
+        )
+        value = b"x" * self.record_bytes
+        for number in range(self.records_per_partition):
+            for partition in range(self.partitions):
+                producer.produce(topic.name, value, partition=partition)
+            if number % 1000 == 0:
+                producer.poll(0)
+        assert producer.flush(300) == 0
+
+
+@dataclass
+class Reader:
+    """One way to read: a query that waits for whole batches, and the times that they took."""
+
+    name: str
+    query: StreamingQuery
+    topic: Topic
+    load: Load
+    seconds: list[float] = field(default_factory=list)
+    add_batch_seconds: list[float] = field(default_factory=list)
+
+    @classmethod
+    def start(
+        cls, spark: SparkSession, name: str, topic: Topic, load: Load, options: Mapping[str, str]
+    ) -> Reader:
+        """Start the query; a batch begins only when all records of a round are there."""
+        whole = {"minOffsetsPerTrigger": str(load.records), "maxTriggerDelay": "5h"}
+        frame = read_topic(spark, topic, {**whole, **options})
+        query = (
+            frame.writeStream.format("noop")
+            .option("checkpointLocation", tempfile.mkdtemp(prefix="bench-reader-"))
+            .trigger(processingTime="500 milliseconds")
+            .start()
+        )
+        return cls(name, query, topic, load)
+
+    def round(self, *, measured: bool = True, limit_s: float = 600) -> None:
+        """Write one batch's records, wait until they were read as one batch, note its time."""
+        last = max((batch["batchId"] for batch in self._batches()), default=-1)
+        self.load.write(self.topic)
+
+        def next_batch() -> dict[str, Any] | None:
+            if self.query.exception() is not None:
+                raise AssertionError(str(self.query.exception()))
+            return next((b for b in self._batches() if b["batchId"] > last), None)
+
+        batch = wait_until(next_batch, f"a batch of {self.name}", limit_s)
+        assert batch["numInputRows"] == self.load.records
+        if measured:
+            self.seconds.append(batch["durationMs"]["triggerExecution"] / 1000)
+            self.add_batch_seconds.append(batch["durationMs"]["addBatch"] / 1000)
+
+    def stop(self) -> None:
+        """End the query and wait until it is gone."""
+        self.query.stop()
+
+    def _batches(self) -> list[dict[str, Any]]:
+        return [as_dict(p) for p in self.query.recentProgress if p.numInputRows]

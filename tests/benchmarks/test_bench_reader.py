@@ -1,0 +1,197 @@
+"""The shared reader beside Spark's own, in the same run: many small partitions, and a large one."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import uuid
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from assignor_bridge import configure_spark
+from tests.benchmarks.reader_runs import Load, Reader
+from tests.benchmarks.report import write_report
+from tests.kafka_topics import Topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streaming.broker import EmbeddedBroker
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
+
+REPEATS = int(os.environ.get("ASSIGNOR_BENCH_REPEATS", "5"))
+SCALE = float(os.environ.get("ASSIGNOR_BENCH_SCALE", "1"))  # below 1: does it run? writes nothing
+DEFAULT_REPEATS = 1  # Spark's default takes about half a second a partition read: minutes a batch
+NOTES = """
+Records are written between batches, each batch reads exactly those, all queries are warm (but the
+batches over 10,000 partitions, whose first is cold), and the readers take turns. Seconds a batch
+are Spark's triggerExecution; records a second are by addBatch, scheduling included. Spark's best
+setting is fetch.max.wait.ms=10 with a consumer cache that holds all partitions.
+"""
+
+OURS = {"assignor": "lag-aware-sticky", "assignor.onError": "fail"}
+NO_WAIT = {"kafka.fetch.max.wait.ms": "10"}
+MANY = Load(partitions=int(1_000 * SCALE), records_per_partition=10, record_bytes=100)
+SMALL_RECORDS = Load(1, records_per_partition=int(1_000_000 * SCALE), record_bytes=100)
+LARGE_RECORDS = Load(1, records_per_partition=int(20_000 * SCALE), record_bytes=10_000)
+TEN_THOUSAND = Load(int(10_000 * SCALE), records_per_partition=10, record_bytes=1_000)
+
+
+@pytest.fixture(scope="module")
+def results() -> Iterator[list[dict[str, Any]]]:
+    """Collects the figures and writes them when all measurements are done."""
+    found: list[dict[str, Any]] = []
+    yield found
+    print(json.dumps(found, indent=1))
+    if SCALE == 1 and found:
+        write_report(
+            "reader",
+            title="The shared reader beside Spark's own",
+            command="pytest -m benchmark -p no:randomly -s tests/benchmarks/test_bench_reader.py",
+            rows=found,
+            notes=NOTES,
+        )
+
+
+def test_many_small_partitions(broker: EmbeddedBroker, results: list[dict[str, Any]]) -> None:
+    with _spark("local-cluster[2,1,1024]") as spark:
+        ours = _reader(spark, broker, "shared reader", MANY, OURS)
+        default = _reader(spark, broker, "Spark, default", MANY, {})
+        _warm(ours, 3)
+        for _ in range(DEFAULT_REPEATS):
+            default.round()
+            ours.round()
+        first = ours.seconds
+        default.stop()
+        ours.stop()
+    # Spark's best setting needs a consumer for each partition: a static setting, so a new session.
+    with _spark(
+        "local-cluster[2,1,1024]", **{"spark.kafka.consumer.cache.capacity": "4000"}
+    ) as spark:
+        ours = _reader(spark, broker, "shared reader", MANY, OURS)
+        best = _reader(spark, broker, "Spark, best setting", MANY, NO_WAIT)
+        _warm(ours, 3)
+        _warm(best, 2)
+        for _ in range(REPEATS):
+            best.round()
+            ours.round()
+        best.stop()
+        ours.stop()
+    ours.seconds += first
+    results += _rows(
+        "1,000 partitions x 10 new records of 100 bytes, two slots",
+        "seconds a batch",
+        {r.name: r.seconds for r in (ours, best, default)},
+    )
+
+
+@pytest.mark.parametrize(
+    ("title", "load"),
+    [
+        pytest.param(
+            "one partition, a million records of 100 bytes a batch", SMALL_RECORDS, id="100B"
+        ),
+        pytest.param("one partition, 20,000 records of 10 KB a batch", LARGE_RECORDS, id="10KB"),
+    ],
+)
+def test_one_partition(
+    broker: EmbeddedBroker, results: list[dict[str, Any]], title: str, load: Load
+) -> None:
+    with _spark("local-cluster[1,1,1024]") as spark:
+        ours = _reader(spark, broker, "shared reader", load, {**OURS, "assignor.split": "false"})
+        default = _reader(spark, broker, "Spark, default", load, {})
+        _warm(ours, 2)
+        _warm(default, 2)
+        for _ in range(REPEATS):
+            default.round()
+            ours.round()
+        ours.stop()
+        default.stop()
+    results += _rows(
+        title,
+        "records a second",
+        {r.name: [round(load.records / t) for t in r.add_batch_seconds] for r in (ours, default)},
+    )
+
+
+def test_ten_thousand_partitions_in_one_gigabyte(
+    broker: EmbeddedBroker, results: list[dict[str, Any]]
+) -> None:
+    load = TEN_THOUSAND
+    with _spark("local-cluster[2,2,1024]") as spark:
+        ours = _reader(spark, broker, "shared reader", load, OURS)
+        for _ in range(3):
+            ours.round()
+        ours.stop()
+        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+        executors = spark.sparkContext._jsc.sc().statusStore().executorList(False)
+        every = [executors.apply(i) for i in range(executors.size())]
+        peaks = [
+            round(e.peakMemoryMetrics().get().getMetricValue("JVMHeapMemory") / 2**20)
+            for e in every
+            if e.id() != "driver" and e.peakMemoryMetrics().isDefined()
+        ]
+        lost = [e.id() for e in every if not e.isActive()]
+    assert lost == []
+    title = "10,000 partitions x 10 new records of 1 KB, 2 executors of 2 slots and 1 GB"
+    results += _rows(title, "seconds a batch", {ours.name: ours.seconds})
+    results += _rows(title, "peak heap of an executor, MB", {ours.name: peaks})
+
+
+@contextmanager
+def _spark(master: str, **settings: str) -> Iterator[SparkSession]:
+    if (other := SparkSession.getActiveSession()) is not None:
+        other.stop()  # of the benchmarks before: one context a process
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    builder = (
+        SparkSession.builder.master(master)
+        .config("spark.ui.enabled", "false")
+        .config("spark.locality.wait", "10s")
+    )
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = configure_spark(builder).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _reader(
+    spark: SparkSession, broker: EmbeddedBroker, name: str, load: Load, options: dict[str, str]
+) -> Reader:
+    topic = Topic(broker.bootstrap_servers, f"bench-{uuid.uuid4().hex[:8]}")
+    topic.create(load.partitions, {"segment.index.bytes": "65536"})
+    return Reader.start(spark, name, topic, load, options)
+
+
+def _warm(reader: Reader, rounds: int) -> None:
+    for _ in range(rounds):
+        reader.round(measured=False)
+
+
+def _rows(workload: str, unit: str, runs: dict[str, list[float]]) -> list[dict[str, Any]]:
+    """One row a reader; the last column compares its median with the shared reader's."""
+    ours = statistics.median(runs["shared reader"])
+    better = -1 if unit.startswith("seconds") else 1
+    return [
+        {
+            "workload": workload,
+            "reader": reader,
+            "unit": unit,
+            "median": statistics.median(values),
+            "min": min(values),
+            "max": max(values),
+            "runs": len(values),
+            "shared reader, times better": round((ours / statistics.median(values)) ** better, 2),
+        }
+        for reader, values in runs.items()
+    ]

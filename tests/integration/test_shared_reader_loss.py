@@ -1,0 +1,124 @@
+"""Offsets that are gone: the shared reader leaves the verdict, and its words, to Spark's own."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.shared_reader_tools import (
+    AVAILABLE_NOW,
+    OURS,
+    SPARKS,
+    available_rows,
+    delete_before,
+    failure_in,
+    failure_of,
+    fill_in_batches,
+    plan_without_reading,
+    recreate,
+    start,
+)
+from tests.spark_tools import finished, read_topic, wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.kafka_topics import Topic
+
+pytestmark = pytest.mark.integration
+
+# Topic deletion leaves the old offsets unanswered, not refused: the poll time-out ends the wait.
+PATIENCE = {
+    "kafkaConsumer.pollTimeoutMs": "3000",
+    "kafka.request.timeout.ms": "5000",
+    "kafka.default.api.timeout.ms": "10000",
+}
+
+
+@pytest.fixture
+def planned(spark: SparkSession, topic: Topic, tmp_path: Path) -> tuple[str, str]:
+    """Two copies of a checkpoint: batch 0 over all of three partitions is logged, not read."""
+    topic.create(3).fill([300, 300, 300])
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    plan_without_reading(spark, topic, SPARKS, first)
+    shutil.copytree(first, second)
+    return first, second
+
+
+def test_retention_with_fail_on_data_loss(
+    spark: SparkSession, topic: Topic, planned: tuple[str, str]
+) -> None:
+    delete_before(topic, {1: 120})
+    ours = failure_of(spark, topic, OURS, planned[0])
+    assert ours == failure_of(spark, topic, SPARKS, planned[1])
+    assert "KafkaIllegalStateException" in ours
+    assert "Could not read records in offset [0, 300)" in ours
+
+
+def test_retention_without_fail_on_data_loss(
+    spark: SparkSession, topic: Topic, planned: tuple[str, str]
+) -> None:
+    delete_before(topic, {1: 120, 2: 300})
+    lossy = {"failOnDataLoss": "false"}
+    ours = available_rows(spark, topic, {**OURS, **lossy}, planned[0])
+    assert [(row[0], row[1]) for row in ours] == [
+        *((0, offset) for offset in range(300)),
+        *((1, offset) for offset in range(120, 300)),
+    ]
+    assert ours == available_rows(spark, topic, {**SPARKS, **lossy}, planned[1])
+
+
+@pytest.mark.parametrize("refilled", [0, 40], ids=["empty", "shorter"])
+def test_topic_recreated(
+    spark: SparkSession, topic: Topic, planned: tuple[str, str], refilled: int
+) -> None:
+    recreate(topic, 3)
+    topic.fill([refilled, 300, 300])
+    ours = failure_of(spark, topic, {**OURS, **PATIENCE}, planned[0])
+    assert ours == failure_of(spark, topic, {**SPARKS, **PATIENCE}, planned[1])
+    assert f"Could not read records in offset [{refilled}, 300)" in ours
+    lossy = {**PATIENCE, "failOnDataLoss": "false"}
+    rows = available_rows(spark, topic, {**OURS, **lossy}, planned[0])
+    assert rows == available_rows(spark, topic, {**SPARKS, **lossy}, planned[1])
+    assert len(rows) == refilled + 600
+
+
+SLOWLY = {  # a fetch brings few records, so that the reader meets what happens to the log
+    "kafka.max.partition.fetch.bytes": "2000",
+    "kafka.fetch.max.bytes": "2000",
+    "kafka.max.poll.records": "20",
+}
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_retention_while_it_reads(
+    spark: SparkSession, topic: Topic, checkpoint: str, tmp_path: Path, fail: str
+) -> None:
+    fill_in_batches(topic.create(1), [2_000], batches=100)
+    folder = str(tmp_path / "rows")
+    frame = read_topic(spark, topic, {**OURS, **SLOWLY, "failOnDataLoss": fail}).selectExpr(
+        "offset", "java_method('java.lang.Thread', 'sleep', 5L) AS slept"
+    )
+    query = start(frame, checkpoint, folder, AVAILABLE_NOW)
+    tracker = spark.sparkContext.statusTracker()
+    wait_until(
+        lambda: any(
+            info.numActiveTasks
+            for stage in tracker.getActiveStageIds()
+            if (info := tracker.getStageInfo(stage))
+        ),
+        "a running task",
+    )
+    delete_before(topic, {0: 1_800})
+    if fail == "true":
+        assert "Could not read records in offset [" in failure_in(query)
+    else:
+        finished(query)
+        offsets = sorted(row.offset for row in spark.read.parquet(folder).collect())
+        read_before = len(offsets) - 200
+        assert offsets == [*range(read_before), *range(1_800, 2_000)]
+        assert read_before < 1_800

@@ -1,0 +1,76 @@
+"""Between micro-batches the shared reader keeps its consumers, positions and what it fetched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.shared_reader_tools import (
+    AVAILABLE_NOW,
+    OURS,
+    counters,
+    fill_in_batches,
+    start,
+)
+from tests.spark_tools import as_dict, finished, read_topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.kafka_topics import Topic
+
+pytestmark = pytest.mark.integration
+
+# By count, so that no partition is cut or moved for the time it took on a busy machine.
+BY_COUNT = {**OURS, "assignor": "sticky"}
+
+
+def difference(after: dict[str, int], before: dict[str, int]) -> dict[str, int]:
+    return {name: after[name] - before[name] for name in after}
+
+
+def test_steady_batches_create_nothing_and_fetch_once(
+    spark: SparkSession, topic: Topic, checkpoint: str
+) -> None:
+    counts = [100] * 20
+    fill_in_batches(topic.create(20), counts, batches=1, padding=300)
+    # Exactly what was written is a batch, so that partitions stay where they are.
+    whole_batches = {"minOffsetsPerTrigger": "2000", "maxTriggerDelay": "5h"}
+    frame = read_topic(spark, topic, {**BY_COUNT, **whole_batches})
+    query = start(frame, checkpoint, None, {"processingTime": "0 seconds"})
+    try:
+        query.processAllAvailable()
+        before = counters(spark)
+        for _ in range(10):
+            fill_in_batches(topic, counts, batches=1, padding=300)
+            query.processAllAvailable()
+        used = difference(counters(spark), before)
+        batches = [as_dict(p) for p in query.recentProgress if p.numInputRows]
+    finally:
+        query.stop()
+    metrics = [batch["sources"][0]["metrics"] for batch in batches]
+    assert [batch["numInputRows"] for batch in batches] == [2_000] * 11
+    assert {m["assignor.localityHitRate"] for m in metrics} == {"1.0000"}
+    assert {m["assignor.movedPartitions"] for m in metrics} == {"0"}
+    assert used["records"] == 20_000
+    assert used["created"] == 0
+    assert used["closed"] == 0
+    assert used["seeks"] == 0
+    assert used["handedOver"] == 0
+    assert used["networkBytes"] <= 1.15 * used["recordBytes"]
+
+
+def test_a_backlog_read_in_small_batches_is_fetched_once(
+    spark: SparkSession, topic: Topic, checkpoint: str
+) -> None:
+    fill_in_batches(topic.create(8), [2_000] * 8, batches=3, padding=1_000)
+    before = counters(spark)
+    frame = read_topic(spark, topic, {**BY_COUNT, "maxOffsetsPerTrigger": "1600"})
+    progress = finished(start(frame, checkpoint, None, AVAILABLE_NOW))
+    used = difference(counters(spark), before)
+    assert len([p for p in progress if p["numInputRows"]]) == 10
+    assert used["records"] == 16_000
+    assert used["created"] == 2
+    assert used["seeks"] == 8
+    assert used["networkBytes"] <= 1.15 * used["recordBytes"]

@@ -1,0 +1,1 @@
+"""Spark's own suites of its Kafka source, run with the bridge on: see `__main__`."""
