@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Floats, Ints
 
 #: Share of the allowance that placement uses up; the rest is for rounding to whole offsets.
-_USED_ALLOWANCE = 0.8
+_USED_ALLOWANCE = 0.9
 #: Least share of a slot's time that a cut gives away or leaves, while the allowance permits.
 _GRAIN = 0.02
 #: The same for a batch where nothing was read before, and every piece is a cold read anyway.
