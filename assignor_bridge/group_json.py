@@ -7,10 +7,7 @@ error of whoever refused.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
-import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +20,19 @@ from assignor_bridge.assignors.lags import Offsets, lags_of
 from assignor_bridge.assignors.registry import lookup
 from assignor_bridge.assignors.subscription import with_claim_of
 from assignor_bridge.errors import OptionError
+from assignor_bridge.json_values import (
+    InputError,
+    base64_bytes,
+    integer,
+    known,
+    listing,
+    mapping,
+    maybe_string,
+    need,
+    number,
+    partition_key,
+    string,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -36,10 +46,6 @@ _MEMBER_KEYS = (
     "topics", "owned", "generation", "owned_user_data", "rack", "host", "instance", "priority",
     "capacity", "standby", "user_data",
 )  # fmt: skip
-
-
-class InputError(OptionError):
-    """Input that does not have the shape of the contract."""
 
 
 @dataclass(frozen=True)
@@ -109,9 +115,9 @@ def read_request(text: str) -> Request:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"the group is not JSON: {error}") from error
-    _known(data, _GROUP_KEYS, "the group")
-    topics = _topics(_need(data, "topics", "the group"))
-    members = _members(_need(data, "members", "the group"))
+    known(data, _GROUP_KEYS, "the group")
+    topics = _topics(need(data, "topics", "the group"))
+    members = _members(need(data, "members", "the group"))
     if "lags" in data and "offsets" in data:
         raise InputError("the group has both 'lags' and 'offsets': give one of them")
     group = Group(
@@ -119,11 +125,11 @@ def read_request(text: str) -> Request:
         topics,
         lags=_offset_lags(data) if "offsets" in data else _lags(data.get("lags") or {}),
         partition_racks=_racks(data.get("partition_racks") or {}),
-        standby_replicas=_integer(data.get("standby_replicas", 0), "standby_replicas", 0),
+        standby_replicas=integer(data.get("standby_replicas", 0), "standby_replicas", 0),
     )
-    steps = _listed(data.get("steps") or [], "steps")
+    steps = listing(data.get("steps") or [], "steps")
     return Request(
-        _text(data.get("assignor", "sticky"), "assignor"),
+        string(data.get("assignor", "sticky"), "assignor"),
         group,
         tuple(_step(step, f"steps[{i}]") for i, step in enumerate(steps)),
     )
@@ -143,9 +149,9 @@ def answer_steps(request: Request, find: Callable[[str], Assignor] = lookup) -> 
     group = request.group
     generation = max((m.generation or 0 for m in group.members), default=0)
     answers = [_answer(request.assignor, group, find, None)]
-    for number, step in enumerate(request.steps, 1):
-        group = group.after(answers[-1].assignment, generation + number)
-        group = _stepped(group, step, f"step {number}")
+    for count, step in enumerate(request.steps, 1):
+        group = group.after(answers[-1].assignment, generation + count)
+        group = _stepped(group, step, f"step {count}")
         answers.append(_answer(request.assignor, group, find, step))
     return answers
 
@@ -175,38 +181,35 @@ def _plain(parts: Mapping[str, Mapping[str, Iterable[int]]]) -> dict[str, dict[s
     return {m: {t: list(p) for t, p in part.items()} for m, part in sorted(parts.items())}
 
 
-# ---- from JSON values to ours; `where` is the path that an error names
-
-
 def _step(value: Any, where: str) -> Step:
-    _known(value, ("leave", "join", "topics"), where)
-    leave = tuple(_text(m, f"{where}.leave") for m in _listed(value.get("leave") or [], where))
+    known(value, ("leave", "join", "topics"), where)
+    leave = tuple(string(m, f"{where}.leave") for m in listing(value.get("leave") or [], where))
     return Step(leave, _members(value.get("join") or {}), _topics(value.get("topics") or {}), value)
 
 
 def _members(value: Any) -> tuple[Member, ...]:
     shared: dict[frozenset[str], frozenset[str]] = {}
     members = []
-    for name, described in _object(value, "members").items():
+    for name, described in mapping(value, "members").items():
         where = f"members.{name}"
-        _known(described, _MEMBER_KEYS, where)
-        listed = _listed(_need(described, "topics", where), f"{where}.topics")
-        topics = frozenset(_text(t, f"{where}.topics") for t in listed)
+        known(described, _MEMBER_KEYS, where)
+        listed = listing(need(described, "topics", where), f"{where}.topics")
+        topics = frozenset(string(t, f"{where}.topics") for t in listed)
         generation, priority = described.get("generation"), described.get("priority")
         member = Member(
             name,
             shared.setdefault(topics, topics),
             _owned(described.get("owned") or {}, f"{where}.owned"),
-            None if generation is None else _integer(generation, f"{where}.generation", -1),
-            rack=_maybe_text(described, "rack", where),
-            host=_maybe_text(described, "host", where),
-            instance=_maybe_text(described, "instance", where),
-            priority=None if priority is None else _integer(priority, f"{where}.priority"),
-            capacity=_number(described.get("capacity", 1.0), f"{where}.capacity"),
+            None if generation is None else integer(generation, f"{where}.generation", -1),
+            rack=maybe_string(described, "rack", where),
+            host=maybe_string(described, "host", where),
+            instance=maybe_string(described, "instance", where),
+            priority=None if priority is None else integer(priority, f"{where}.priority"),
+            capacity=number(described.get("capacity", 1.0), f"{where}.capacity"),
             standby=_owned(described.get("standby") or {}, f"{where}.standby"),
-            user_data=_bytes(described, "user_data", where),
+            user_data=base64_bytes(described, "user_data", where),
         )
-        claim = _bytes(described, "owned_user_data", where)
+        claim = base64_bytes(described, "owned_user_data", where)
         if claim is not None:
             if member.owned or generation is not None:
                 raise InputError(
@@ -219,8 +222,8 @@ def _members(value: Any) -> tuple[Member, ...]:
 
 def _topics(value: Any) -> dict[str, int]:
     topics = {
-        t: _integer(n, f"topics.{t}", 0, _MOST_PARTITIONS)
-        for t, n in _object(value, "topics").items()
+        t: integer(n, f"topics.{t}", 0, _MOST_PARTITIONS)
+        for t, n in mapping(value, "topics").items()
     }
     if sum(topics.values()) > _MOST_PARTITIONS:
         raise InputError(f"topics have more than {_MOST_PARTITIONS} partitions in all")
@@ -229,110 +232,41 @@ def _topics(value: Any) -> dict[str, int]:
 
 def _owned(value: Any, where: str) -> dict[str, tuple[int, ...]]:
     return {
-        t: tuple(_integer(p, f"{where}.{t}") for p in _listed(ps, f"{where}.{t}"))
-        for t, ps in _object(value, where).items()
+        t: tuple(integer(p, f"{where}.{t}") for p in listing(ps, f"{where}.{t}"))
+        for t, ps in mapping(value, where).items()
     }
 
 
 def _lags(value: Any) -> dict[str, dict[int, float]]:
     return {
-        t: {_key(p, f"lags.{t}"): _number(lag, f"lags.{t}.{p}") for p, lag in found.items()}
-        for t, found in ((t, _object(v, f"lags.{t}")) for t, v in _object(value, "lags").items())
+        t: {partition_key(p, f"lags.{t}"): number(lag, f"lags.{t}.{p}") for p, lag in found.items()}
+        for t, found in ((t, mapping(v, f"lags.{t}")) for t, v in mapping(value, "lags").items())
     }
 
 
 def _offset_lags(data: Mapping[str, Any]) -> dict[str, dict[int, int]]:
     offsets: dict[str, dict[int, Offsets]] = {}
-    for topic, of_topic in _object(data["offsets"], "offsets").items():
+    for topic, of_topic in mapping(data["offsets"], "offsets").items():
         offsets[topic] = {}
-        for partition, found in _object(of_topic, f"offsets.{topic}").items():
+        for partition, found in mapping(of_topic, f"offsets.{topic}").items():
             where = f"offsets.{topic}.{partition}"
-            _known(found, ("beginning", "latest", "committed"), where)
+            known(found, ("beginning", "latest", "committed"), where)
             committed = found.get("committed")
-            offsets[topic][_key(partition, f"offsets.{topic}")] = Offsets(
-                _integer(_need(found, "latest", where), f"{where}.latest"),
-                _integer(found.get("beginning") or 0, f"{where}.beginning"),
-                None if committed is None else _integer(committed, f"{where}.committed"),
+            offsets[topic][partition_key(partition, f"offsets.{topic}")] = Offsets(
+                integer(need(found, "latest", where), f"{where}.latest"),
+                integer(found.get("beginning") or 0, f"{where}.beginning"),
+                None if committed is None else integer(committed, f"{where}.committed"),
             )
-    return lags_of(offsets, _text(data.get("offset_reset", "latest"), "offset_reset"))
+    return lags_of(offsets, string(data.get("offset_reset", "latest"), "offset_reset"))
 
 
 def _racks(value: Any) -> dict[str, dict[int, frozenset[str]]]:
     return {
         t: {
-            _key(p, f"partition_racks.{t}"): frozenset(
-                _text(r, f"partition_racks.{t}.{p}") for r in _listed(racks, "partition_racks")
+            partition_key(p, f"partition_racks.{t}"): frozenset(
+                string(r, f"partition_racks.{t}.{p}") for r in listing(racks, "partition_racks")
             )
-            for p, racks in _object(found, f"partition_racks.{t}").items()
+            for p, racks in mapping(found, f"partition_racks.{t}").items()
         }
-        for t, found in _object(value, "partition_racks").items()
+        for t, found in mapping(value, "partition_racks").items()
     }
-
-
-def _known(value: Any, keys: Iterable[str], where: str) -> None:
-    unknown = sorted(set(_object(value, where)) - set(keys))
-    if unknown:
-        raise InputError(f"{where} has an unknown key {unknown[0]!r}: known are {', '.join(keys)}")
-
-
-def _need(value: Mapping[str, Any], key: str, where: str) -> Any:
-    if key not in value:
-        raise InputError(f"{where} has no {key!r}: it is needed")
-    return value[key]
-
-
-def _object(value: Any, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise InputError(f"{where} is {_short(value)}: an object is needed")
-    return value
-
-
-def _listed(value: Any, where: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise InputError(f"{where} is {_short(value)}: a list is needed")
-    return value
-
-
-def _text(value: Any, where: str) -> str:
-    if not isinstance(value, str):
-        raise InputError(f"{where} is {_short(value)}: a string is needed")
-    return value
-
-
-def _maybe_text(value: Mapping[str, Any], key: str, where: str) -> str | None:
-    found = value.get(key)
-    return None if found is None else _text(found, f"{where}.{key}")
-
-
-def _number(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
-        raise InputError(f"{where} is {_short(value)}: a number is needed")
-    return value
-
-
-def _integer(value: Any, where: str, least: int = -(2**63), most: int = 2**63 - 1) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        kind = "a whole number" if least < -1 else f"a whole number from {least} to {most}"
-        raise InputError(f"{where} is {_short(value)}: {kind} is needed")
-    return value
-
-
-def _key(value: str, where: str) -> int:
-    if not value.isascii() or not value.isdigit() or len(value) > 18:
-        raise InputError(f"{where} has the key {_short(value)}: a partition number is needed")
-    return int(value)
-
-
-def _bytes(value: Mapping[str, Any], key: str, where: str) -> bytes | None:
-    found = _maybe_text(value, key, where)
-    if found is None:
-        return None
-    try:
-        return base64.b64decode(found, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise InputError(f"{where}.{key} is not base64: {error}") from error
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 40 else f"{text[:39]}…"

@@ -13,12 +13,12 @@ from assignor_bridge.assignors.loading import find
 from assignor_bridge.errors import AssignorError
 from assignor_bridge.group_json import (
     Answer,
-    InputError,
     Request,
     answer,
     answer_steps,
     read_request,
 )
+from assignor_bridge.json_values import InputError
 
 
 def assign(
