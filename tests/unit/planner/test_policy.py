@@ -128,8 +128,11 @@ def test_replaced_executors_take_over_on_their_host():
     made = plan(batch(sizes, members))
     host = {e.id: e.host for e in members}
     before = {tp: host[tail] for tp, (_, tail) in head_and_tail(made).items()}
-    restarted = executors(2, 2, 2, 2, first=50, hosts=2)
-    again = plan(batch(sizes, restarted, made.state, start=100))
+    restarted = tuple(
+        Executor(f"e{50 + i}", host, 2) for i, host in enumerate(["h1", "h1", "h0", "h0"])
+    )
+    later = [100 + i % 3 for i in range(80)]
+    again = plan(batch(later, restarted, made.state, start=100))
     host = {e.id: e.host for e in restarted}
     same = [host[head] == before[tp] for tp, (head, _) in head_and_tail(again).items()]
     assert sum(same) == len(same)
