@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
 from assignor_bridge import ivy
@@ -45,13 +46,18 @@ def suite_jars() -> Path:
             ],
             check=True,
         )  # fmt: skip
+        # Some tests open their resources as files, so the connector's tests must not stay a jar.
+        for jar in scratch.glob("spark-sql-kafka-*-tests.jar"):
+            with zipfile.ZipFile(jar) as archive:
+                archive.extractall(scratch / "classes")
+            jar.unlink()
         scratch.rename(target)
     return target
 
 
 def command(strategy: str, settings: list[str], suites: list[str], scratch: str) -> list[str]:
     """The call of ScalaTest's runner."""
-    class_path = [str(built_jar())]
+    class_path = [str(suite_jars() / "classes"), str(built_jar())]
     class_path += [str(jar) for jar in ivy.fetch(connector_coordinate()) if _is_connector(jar)]
     class_path += [str(ivy.pyspark_home() / "jars" / "*"), str(suite_jars() / "*")]
     properties = {

@@ -14,7 +14,7 @@ record FetchDefaults(long bufferBytes) {
 
   private static final long MIN_BUFFER_BYTES = 16L << 20;
   private static final long MAX_BUFFER_BYTES = 64L << 20;
-  private static final long MIN_PARTITION_BYTES = 16L << 10; // a producer's default batch
+  private static final long MIN_PARTITION_BYTES = 32L << 10; // two of a producer's default batches
   private static final long MAX_PARTITION_BYTES = 1L << 20;
 
   /** A 32nd of the heap for each consumer, within 16 and 64 MiB. */
