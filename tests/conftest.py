@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+import sys
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +13,7 @@ import hypothesis
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
 
@@ -68,3 +70,28 @@ def driver_log(spark: SparkSession) -> DriverLog:
     from tests.spark_tools import DriverLog
 
     return DriverLog(Path(spark.conf.get("assignor.test.log") or ""))
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Path:
+    """File in which a proxy planner notes requests and answers."""
+    return tmp_path / "planner.jsonl"
+
+
+@pytest.fixture
+def planner(spark: SparkSession, tmp_path: Path, record: Path) -> Iterator[Callable[[str], None]]:
+    """Set `spark.assignor.python` to a proxy planner of a mode, and back at the end."""
+    from tests import planner_proxy
+
+    before = spark.conf.get("spark.assignor.python")
+
+    def use(mode: str) -> None:
+        script = tmp_path / f"python-{mode}"
+        words = shlex.join([sys.executable, planner_proxy.__file__, mode, str(record)])
+        root = Path(__file__).parents[1]
+        script.write_text(f"#!/bin/sh\nexport PYTHONPATH={root}\nexec {words}\n")
+        script.chmod(0o755)
+        spark.conf.set("spark.assignor.python", str(script))
+
+    yield use
+    spark.conf.set("spark.assignor.python", before or sys.executable)

@@ -1,7 +1,8 @@
 """A planner process for tests: the real worker behind a relay that misbehaves once, as told.
 
-Usage: planner_proxy.py MODE RECORD_FILE [arguments of Spark, ignored]. Every request is appended
-to the record file; the second snapshot that the file sees is answered wrongly, others honestly.
+Usage: planner_proxy.py MODE RECORD_FILE [arguments of Spark, ignored]. Requests and answers are
+appended to the record file; the second snapshot that the file sees is answered wrongly, the others
+honestly.
 """
 
 from __future__ import annotations
@@ -47,10 +48,8 @@ def main() -> None:
     assert worker.stdin
     assert worker.stdout
     for line in sys.stdin:
-        with record.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"pid": os.getpid(), "request": json.loads(line)}) + "\n")
-        snapshots = [e for e in entries(record) if "validate" not in e["request"]]
-        wrong = len(snapshots) == 2 and "validate" not in json.loads(line)
+        note(record, {"pid": os.getpid(), "request": json.loads(line)})
+        wrong = len(snapshots(record)) == 2 and "validate" not in json.loads(line)
         if wrong and mode == "die":
             sys.exit("the planner fell over")
         if wrong and mode == "late":
@@ -58,16 +57,33 @@ def main() -> None:
         worker.stdin.write(line)
         worker.stdin.flush()
         answer = worker.stdout.readline()
+        note(record, {"pid": os.getpid(), "answer": json.loads(answer)})
         print(spoilt(mode, json.loads(answer)) if wrong else answer.rstrip("\n"), flush=True)
     worker.stdin.close()
     worker.wait()
 
 
+def note(record: Path, entry: dict[str, Any]) -> None:
+    """Append a line to the record."""
+    with record.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(entry) + "\n")
+
+
 def entries(record: Path) -> list[dict[str, Any]]:
-    """Read back what was recorded: process ids and requests in order."""
-    if not record.exists():
-        return []
+    """Read back what was recorded: process ids with requests and honest answers, in order."""
     return [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
+
+
+def snapshots(record: Path) -> list[dict[str, Any]]:
+    """Give the requests for plans, in order."""
+    requests = [e["request"] for e in entries(record) if "request" in e]
+    return [request for request in requests if "validate" not in request]
+
+
+def plans(record: Path) -> list[dict[str, Any]]:
+    """Give the honest answers that are plans, in order."""
+    answers = [e["answer"] for e in entries(record) if "answer" in e]
+    return [answer for answer in answers if "tasks" in answer]
 
 
 if __name__ == "__main__":

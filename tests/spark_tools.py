@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -106,6 +107,31 @@ def run_to_delta(
         .start(table)
     )
     return finished(query)
+
+
+def run_in_batches(
+    spark: SparkSession, topic: Topic, checkpoint: str, **options: str
+) -> tuple[list[dict[str, Any]], int]:
+    """Run in batches of 40 records into memory; the progresses with records and the row count.
+
+    Option names are given with `_` for `.`; the assignor is the flagship unless one is named.
+    """
+    name = f"t{uuid.uuid4().hex}"
+    named = {"assignor": "lag-aware-sticky", "maxOffsetsPerTrigger": "40"}
+    named |= {key.replace("_", "."): value for key, value in options.items()}
+    query = (
+        read_topic(spark, topic, named)
+        .selectExpr("partition", "offset")
+        .writeStream.format("memory")
+        .queryName(name)
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    progresses = [p for p in finished(query) if p["numInputRows"]]
+    rows = spark.table(name)
+    assert rows.distinct().count() == rows.count()
+    return progresses, rows.count()
 
 
 def finished(query: StreamingQuery, timeout_s: float = 280) -> list[dict[str, Any]]:

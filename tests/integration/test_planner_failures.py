@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import shlex
 import sys
-import uuid
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
 from tests import planner_proxy
-from tests.spark_tools import assert_each_row_once, finished, read_topic, run_to_delta, wait_until
+from tests.spark_tools import (
+    assert_each_row_once,
+    finished,
+    read_topic,
+    run_in_batches,
+    run_to_delta,
+    wait_until,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from pyspark.sql import SparkSession
 
@@ -26,52 +32,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 COUNTS = [40, 40, 40]
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def record(tmp_path: Path) -> Path:
-    """File in which the proxy planner notes the requests."""
-    return tmp_path / "requests.jsonl"
-
-
-@pytest.fixture
-def planner(spark: SparkSession, tmp_path: Path, record: Path) -> Iterator[Callable[[str], None]]:
-    """Set `spark.assignor.python` to a proxy of this mode, and back at the end."""
-    before = spark.conf.get("spark.assignor.python")
-
-    def use(mode: str) -> None:
-        script = tmp_path / f"python-{mode}"
-        proxy = planner_proxy.__file__
-        words = shlex.join([sys.executable, proxy, mode, str(record)])
-        script.write_text(f"#!/bin/sh\nexport PYTHONPATH={ROOT}\nexec {words}\n")
-        script.chmod(0o755)
-        spark.conf.set("spark.assignor.python", str(script))
-
-    yield use
-    spark.conf.set("spark.assignor.python", before or sys.executable)
-
-
-def run_three_batches(
-    spark: SparkSession, topic: Topic, checkpoint: str, **options: str
-) -> tuple[list[dict[str, Any]], int]:
-    """Run in batches of 40 records into memory; the progresses with records and the row count."""
-    name = f"t{uuid.uuid4().hex}"
-    named = {key.replace("_", "."): value for key, value in options.items()}
-    named |= {"assignor": "lag-aware-sticky", "maxOffsetsPerTrigger": "40"}
-    query = (
-        read_topic(spark, topic, named)
-        .selectExpr("partition", "offset")
-        .writeStream.format("memory")
-        .queryName(name)
-        .option("checkpointLocation", checkpoint)
-        .trigger(availableNow=True)
-        .start()
-    )
-    progresses = [p for p in finished(query) if p["numInputRows"]]
-    rows = spark.table(name)
-    assert rows.distinct().count() == rows.count()
-    return progresses, rows.count()
 
 
 FAILURES = [
@@ -100,7 +60,7 @@ def test_one_batch_falls_back_to_sparks_mapping_and_says_so_once(
     topic.create(3).fill(COUNTS)
     planner(mode)
 
-    progresses, rows = run_three_batches(spark, topic, checkpoint, assignor_planTimeoutMs="2000")
+    progresses, rows = run_in_batches(spark, topic, checkpoint, assignor_planTimeoutMs="2000")
 
     assert rows == sum(COUNTS)
     metrics = [p["sources"][0]["metrics"] for p in progresses]
@@ -171,10 +131,10 @@ def test_an_interpreter_that_cannot_plan(
     before = spark.conf.get("spark.assignor.python") or sys.executable
     spark.conf.set("spark.assignor.python", interpreter(tmp_path))
     try:
-        progresses, rows = run_three_batches(spark, topic, checkpoint)
+        progresses, rows = run_in_batches(spark, topic, checkpoint)
         warnings = driver_log.lines("could not plan a micro-batch")
         with pytest.raises(StreamingQueryException, match=said):
-            run_three_batches(spark, topic, checkpoint + "-2", assignor_onError="fail")
+            run_in_batches(spark, topic, checkpoint + "-2", assignor_onError="fail")
     finally:
         spark.conf.set("spark.assignor.python", before)
     assert rows == sum(COUNTS)
@@ -194,7 +154,7 @@ def test_one_request_a_batch_without_secrets_and_no_process_afterwards(
         "org.apache.kafka.common.security.plain.PlainLoginModule required "
         f'username="u" password="{hidden}";'
     )
-    progresses, _ = run_three_batches(
+    progresses, _ = run_in_batches(
         spark,
         topic,
         checkpoint,
@@ -202,14 +162,12 @@ def test_one_request_a_batch_without_secrets_and_no_process_afterwards(
         kafka_client_id="named-by-the-user",
     )
 
-    noted = planner_proxy.entries(record)
-    requests = [e["request"] for e in noted]
-    assert len([r for r in requests if "validate" not in r]) == len(progresses)
+    assert len(planner_proxy.snapshots(record)) == len(progresses)
     text = record.read_text()
     assert hidden not in text
     assert "kafka." not in text
     assert "named-by-the-user" not in text
-    pids = {e["pid"] for e in noted}
+    pids = {e["pid"] for e in planner_proxy.entries(record)}
     assert len(pids) == 1
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), f"{pids} to end")
 
@@ -219,11 +177,9 @@ def test_what_readers_observed_reaches_the_next_request(
 ) -> None:
     topic.create(3).fill(COUNTS)
     planner("record")
-    run_three_batches(spark, topic, checkpoint)
+    run_in_batches(spark, topic, checkpoint)
 
-    snapshots = [
-        e["request"] for e in planner_proxy.entries(record) if "validate" not in e["request"]
-    ]
+    snapshots = planner_proxy.snapshots(record)
     assert snapshots[0]["observed"] == []
     for earlier, later in pairwise(snapshots):
         owed = sum(r["end"] - r["start"] for r in earlier["ranges"])

@@ -1,0 +1,28 @@
+"""An assignor as a user would write one: everything goes to the last member."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from assignor_bridge.assignors.group import Group
+
+
+class LastTakesAll:
+    """Knows nothing of the project but the group that it is given."""
+
+    name = "last-takes-all"
+
+    def assign(self, group: Group) -> dict[str, dict[str, list[int]]]:
+        """Give all partitions to one member."""
+        return {group.ids[-1]: {topic: list(range(n)) for topic, n in group.topics.items()}}
+
+
+class Forgetful(LastTakesAll):
+    """Leaves a partition out, which nobody may act on."""
+
+    name = "forgetful"
+
+    def assign(self, group: Group) -> dict[str, dict[str, list[int]]]:
+        """Give all partitions but the first of each topic to one member."""
+        return {group.ids[-1]: {topic: list(range(1, n)) for topic, n in group.topics.items()}}
