@@ -51,7 +51,9 @@ def start_spark(master: str, folder: Path) -> SparkSession:
     from pyspark.sql import SparkSession
 
     from assignor_bridge import configure_spark
+    from streaming.spark_home import linked_spark_home
 
+    os.environ["SPARK_HOME"] = str(linked_spark_home(folder))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     logging = Path(__file__).parent / "log4j2.properties"

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from assignor_bridge import ivy
 from assignor_bridge.errors import AssignorError
+from streaming.spark_home import linked_spark_home
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ class SparkProcess:
         ivy.java_tool("java")  # says in one line that a JDK is missing
         environment = {
             **os.environ,
-            "SPARK_HOME": str(_spark_home(folder)),
+            "SPARK_HOME": str(linked_spark_home(folder)),
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
         }
@@ -115,16 +115,3 @@ class SparkProcess:
         told = [line.strip() for line in lines if line.strip() and not line.startswith("\tat ")]
         telling = [line for line in told if "Exception" in line or "Error" in line]
         return (telling or told or ["it said nothing"])[-1]
-
-
-def _spark_home(folder: Path) -> Path:
-    """Make a SPARK_HOME that links to pyspark's: executors' files then land in our folder.
-
-    `local-cluster` writes copies of all jars to `$SPARK_HOME/work`, which would be site-packages.
-    """
-    home = folder / "spark"
-    home.mkdir()
-    for entry in sorted(ivy.pyspark_home().iterdir()):
-        if entry.name != "work":
-            (home / entry.name).symlink_to(entry, target_is_directory=entry.is_dir())
-    return home
