@@ -1,7 +1,7 @@
 """A SPARK_HOME whose scratch files land in a folder of ours.
 
-`local-cluster` copies all jars for each executor to `$SPARK_HOME/work`. For a pyspark from PyPI that
-is a folder inside site-packages, which grows by half a gigabyte a session and is never emptied.
+`local-cluster` copies all jars for each executor to `$SPARK_HOME/work`. For a pyspark from PyPI
+that lies inside site-packages, grows by half a gigabyte a session and is never emptied.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from assignor_bridge import ivy
 from assignor_bridge.errors import AssignorError
 from streaming.spark_home import linked_spark_home
 
