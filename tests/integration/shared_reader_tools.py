@@ -26,6 +26,7 @@ OURS = {"assignor": "lag-aware-sticky", "assignor.reader": "shared", "assignor.o
 SPARKS = {"kafka.fetch.max.wait.ms": "10"}  # else half a second a partition read
 
 AVAILABLE_NOW: Mapping[str, Any] = {"availableNow": True}
+CONTINUALLY: Mapping[str, Any] = {"processingTime": "0 seconds"}
 
 COLUMNS = (
     "partition", "offset", "CAST(key AS STRING) AS key", "CAST(value AS STRING) AS value",
@@ -39,12 +40,21 @@ def available_rows(
     source: Mapping[str, str],
     checkpoint: str | None = None,
     columns: Sequence[str] = COLUMNS,
+    *,
+    trigger: Mapping[str, Any] = AVAILABLE_NOW,
 ) -> list[tuple[Any, ...]]:
-    """Read all that is there with one AvailableNow query; the rows by partition and offset."""
+    """Read all that is there with one query; the rows by partition and offset."""
     with tempfile.TemporaryDirectory() as scratch:
         frame = read_topic(spark, topic, source).selectExpr(*columns)
         written = f"{scratch}/rows"
-        finished(start(frame, checkpoint or f"{scratch}/checkpoint", written, AVAILABLE_NOW))
+        query = start(frame, checkpoint or f"{scratch}/checkpoint", written, trigger)
+        if trigger == AVAILABLE_NOW:
+            finished(query)
+        else:
+            try:
+                query.processAllAvailable()
+            finally:
+                query.stop()
         rows = spark.read.parquet(written).collect()
     return sorted(map(_plain, rows), key=lambda row: row[:2])
 
@@ -58,11 +68,16 @@ def start(
 
 
 def failure_of(
-    spark: SparkSession, topic: Topic, source: Mapping[str, str], checkpoint: str | None = None
+    spark: SparkSession,
+    topic: Topic,
+    source: Mapping[str, str],
+    checkpoint: str | None = None,
+    *,
+    trigger: Mapping[str, Any] = AVAILABLE_NOW,
 ) -> str:
-    """Read all that is there, which must fail; Spark's error line without what differs by run."""
+    """Read all that is there, which must fail; the error without what differs by run."""
     try:
-        rows = available_rows(spark, topic, source, checkpoint)
+        rows = available_rows(spark, topic, source, checkpoint, trigger=trigger)
     except StreamingQueryException as error:
         return root_cause(error)
     raise AssertionError(f"no failure, but {len(rows)} rows")

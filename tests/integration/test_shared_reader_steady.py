@@ -64,7 +64,8 @@ def test_steady_batches_create_nothing_and_fetch_once(
 def test_a_backlog_read_in_small_batches_is_fetched_once(
     spark: SparkSession, topic: Topic, checkpoint: str
 ) -> None:
-    fill_in_batches(topic.create(8), [2_000] * 8, batches=3, padding=1_000)
+    # Small batches of the producer: a fetch that ends inside one brings the cut part again.
+    fill_in_batches(topic.create(8), [2_000] * 8, batches=100, padding=1_000)
     before = counters(spark)
     frame = read_topic(spark, topic, {**BY_COUNT, "maxOffsetsPerTrigger": "1600"})
     progress = finished(start(frame, checkpoint, None, AVAILABLE_NOW))
