@@ -49,8 +49,6 @@ class PlannerOptions:
     priorities: tuple[tuple[str, int], ...] = ()
     #: For `streams`: further executors that a partition is told to prefer, after its own.
     standby_replicas: int = 0
-    #: Kafka consumer group to which completed batches are committed; None for no commits.
-    commit_group: str | None = None
     #: How long Java waits for a plan, in milliseconds.
     plan_timeout_ms: int = 10_000
     #: Spark's own `minPartitions`: a floor for the number of tasks.
@@ -99,12 +97,6 @@ def _one_of(*allowed: str) -> Callable[[str], str]:
     return read
 
 
-def _word(text: str) -> str:
-    if not text.strip():
-        raise ValueError
-    return text.strip()
-
-
 def _priorities(text: str) -> tuple[tuple[str, int], ...]:
     pairs = []
     for part in text.split(","):
@@ -150,8 +142,6 @@ OPTIONS: tuple[Option, ...] = (
     Option("assignor.standbyReplicas", "standby_replicas", _whole(0, 16),
            "a whole number from 0 to 16",
            "for streams: further executors that a task is told to prefer, after its own"),
-    Option("assignor.commitGroup", "commit_group", _word, "the name of a consumer group",
-           "the group to which completed batches are committed, for Kafka's own tools"),
     Option("assignor.planTimeoutMs", "plan_timeout_ms", _whole(1, 86_400_000),
            "a whole number of milliseconds from 1",
            "how long the driver waits for a plan before assignor.onError applies"),

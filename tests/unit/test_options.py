@@ -33,7 +33,6 @@ def test_options_of_others_are_left_alone():
         ({"assignor.onError": "panic"}, "fallback or fail"),
         ({"assignor.reader": "x"}, "shared or spark"),
         ({"assignor.priorities": "a"}, "host patterns"),
-        ({"assignor.commitGroup": " "}, "name of a consumer group"),
         ({"assignor": ","}, "the name of an assignor is expected"),
         ({"assignor.minRecordsPerTask": "9", "maxRecordsPerPartition": "5"}, "more than the 5"),
     ],
