@@ -10,7 +10,7 @@ equally far from 1:
 - Where several executors read one partition in the same batch, they are compared directly.
 - The rest is the partition's. Of the estimate, the report before and this one, the middle one
   counts: a single outlier changes nothing, a real change is followed at the second report.
-  Reports of few records count less.
+  Reports of few records, or of a short time (the clock of a busy machine is coarse), count less.
 - Offsets are no records (compaction, transaction markers): records an offset are learned as well.
 
 A partition without reports of its own has the cost of its bytes (when bytes are known), else of its
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 _GAIN = 0.6
 #: A report of as many records moves an estimate half as far.
 _HALF_TRUST_RECORDS = 5.0
+#: A report of so many seconds moves a cost half as far: what is shorter is mostly noise.
+_HALF_TRUST_S = 0.1
+#: The same for the reports of an executor in one batch together.
+_HALF_TRUST_EXECUTOR_S = 0.5
 #: Least records an offset that is believed: a quiet partition may come back full.
 _LEAST_DENSITY = 0.01
 #: An executor counts as usual unless it is slower or faster by more than this.
@@ -120,12 +124,15 @@ def _learn_seconds(
         observed[line] = raw
         expected = _filled(np.full(len(ledger.key), np.nan), ledger.topic, observed, 0.0)[line]
     residual = raw - expected - old[executor]
+    seconds = records * np.exp(raw)
     shift = _common_shift(executor, residual, records, len(names))
+    shift = shift * _trust(seconds, executor, len(names))
     line_count = np.bincount(line, minlength=len(ledger.key))
     shared = line_count[line] > 1
     beside = _shift_beside_others(
         line[shared], executor[shared], (raw - old[executor])[shared], records[shared], len(names)
     )
+    beside = beside * _trust(seconds[shared], executor[shared], len(names))
     # What was taken for the cost of partitions that only this executor reads was its slowness.
     beside = np.where(shift == 0, beside, 0.0)
     alone = np.flatnonzero(~shared & (beside[executor] != 0))
@@ -138,10 +145,19 @@ def _learn_seconds(
         ledger.speeds[name] = Speed(float(new[i]), before.batches + 1)
     present = {e.id for e in ledger.batch.executors} | set(names)
     ledger.speeds = {n: s for n, s in ledger.speeds.items() if n in present}
+    # A hiccup makes a report long, not telling: it counts by the time that was expected, if less.
+    telling = records * np.exp(np.minimum(raw, expected + new[executor]))
+    evidence = np.minimum(records, telling * (_HALF_TRUST_RECORDS / _HALF_TRUST_S))
     _smooth(
-        ledger.cost, ledger.last_cost, line, raw - new[executor], records, ledger.topic,
+        ledger.cost, ledger.last_cost, line, raw - new[executor], evidence, ledger.topic,
         prior=expected,
     )  # fmt: skip
+
+
+def _trust(seconds: Floats, executor: Ints, count: int) -> Floats:
+    """Say how far each executor's reports are believed, from 0 to 1, by the time that they took."""
+    total: Floats = np.bincount(executor, seconds, count).astype(np.float64)
+    return np.asarray(total / (total + _HALF_TRUST_EXECUTOR_S))
 
 
 def _common_shift(executor: Ints, residual: Floats, records: Floats, count: int) -> Floats:
@@ -209,15 +225,18 @@ def _smooth(  # noqa: PLR0917
     last: Floats | None,
     line: Ints,
     values: Floats,
-    records: Floats,
+    evidence: Floats,
     topic: Ints,
     prior: Floats | None = None,
 ) -> None:
-    """Move the estimates of the reported lines towards the mean of their reports."""
+    """Move the estimates of the reported lines towards the mean of their reports.
+
+    `evidence` says how much each report counts, in records: see `_HALF_TRUST_RECORDS`.
+    """
     lines = len(column)
-    total = np.bincount(line, records, lines)
+    total = np.bincount(line, evidence, lines)
     some = np.flatnonzero(total > 0)
-    mean = np.bincount(line, records * values, lines)[some] / total[some]
+    mean = np.bincount(line, evidence * values, lines)[some] / total[some]
     trust = total[some] / (total[some] + _HALF_TRUST_RECORDS)
     old = column[some]
     before = np.full(lines, np.nan)
