@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import time
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _LIMIT_S = 60.0
+_ANSWER_LIMIT_S = 15.0
 
 
 class TopicError(AssignorError):
@@ -30,9 +32,17 @@ def create_topic(
         name, num_partitions=partitions, replication_factor=1, config=dict(config or {})
     )
     try:
-        admin.create_topics([topic], operation_timeout=30.0)[name].result(_LIMIT_S)
+        admin.list_topics(timeout=_ANSWER_LIMIT_S)
     except KafkaException as error:
-        raise TopicError(f"topic {name!r} could not be created: {error.args[0].str()}") from error
+        raise TopicError(
+            f"topic {name!r} could not be created: no broker answers at {bootstrap_servers!r} "
+            f"({error.args[0].str()})"
+        ) from error
+    try:
+        admin.create_topics([topic], operation_timeout=30.0)[name].result(_LIMIT_S)
+    except (KafkaException, concurrent.futures.TimeoutError) as error:
+        why = error.args[0].str() if error.args else f"no answer within {_LIMIT_S:g} s"
+        raise TopicError(f"topic {name!r} could not be created: {why}") from error
     deadline = time.monotonic() + _LIMIT_S
     seen = 0
     while time.monotonic() < deadline:
