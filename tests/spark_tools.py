@@ -123,7 +123,7 @@ def run_in_batches(
     named |= {key.replace("_", "."): value for key, value in options.items()}
     query = (
         read_topic(spark, topic, named)
-        .selectExpr("partition", "offset")
+        .selectExpr("topic", "partition", "offset")
         .writeStream.format("memory")
         .queryName(name)
         .option("checkpointLocation", checkpoint)

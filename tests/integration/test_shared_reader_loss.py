@@ -102,7 +102,9 @@ def test_retention_while_it_reads(
 ) -> None:
     fill_in_batches(topic.create(1), [2_000], batches=100)
     folder = str(tmp_path / "rows")
-    frame = read_topic(spark, topic, {**OURS, **SLOWLY, "failOnDataLoss": fail}).selectExpr(
+    whole = {"assignor.split": "false"}  # one task reads from the first offset to the last
+    source = {**OURS, **SLOWLY, **whole, "failOnDataLoss": fail}
+    frame = read_topic(spark, topic, source).selectExpr(
         "offset", "java_method('java.lang.Thread', 'sleep', 5L) AS slept"
     )
     query = start(frame, checkpoint, folder, AVAILABLE_NOW)
