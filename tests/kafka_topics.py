@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+
+from streaming.topics import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,10 +21,8 @@ class Topic:
     name: str
 
     def create(self, partitions: int, config: dict[str, str] | None = None) -> Topic:
-        """Make the topic and wait until the broker confirms it."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
-        future = admin.create_topics([NewTopic(self.name, partitions, 1, config=config or {})])
-        future[self.name].result(30)
+        """Make the topic and wait until each partition has a leader."""
+        create_topic(self.bootstrap_servers, self.name, partitions, config)
         return self
 
     def fill(self, counts: Sequence[int], first: int = 0) -> None:

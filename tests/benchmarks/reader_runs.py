@@ -66,8 +66,13 @@ class Reader:
     def start(
         cls, spark: SparkSession, name: str, topic: Topic, load: Load, options: Mapping[str, str]
     ) -> Reader:
-        """Start the query; a batch begins only when all records of a round are there."""
+        """Start the query; a batch begins only when all records of a round are there.
+
+        The very first batch takes what is there (no trigger came before it), so the records of a
+        round are written before it, and it is no round.
+        """
         whole = {"minOffsetsPerTrigger": str(load.records), "maxTriggerDelay": "5h"}
+        load.write(topic)
         frame = read_topic(spark, topic, {**whole, **options})
         query = (
             frame.writeStream.format("noop")
@@ -75,7 +80,9 @@ class Reader:
             .trigger(processingTime="500 milliseconds")
             .start()
         )
-        return cls(name, query, topic, load)
+        reader = cls(name, query, topic, load)
+        wait_until(reader._batches, f"the first batch of {name}", 600)
+        return reader
 
     def round(self, *, measured: bool = True, limit_s: float = 600) -> None:
         """Write one batch's records, wait until they were read as one batch, note its time."""
