@@ -15,7 +15,6 @@ from assignor_bridge.planner.groups import priority
 from assignor_bridge.planner.pack import slots_worth_using
 from assignor_bridge.planner.pieces import Pieces, assemble
 from assignor_bridge.planner.place import place
-from assignor_bridge.planner.weights import shares
 
 if TYPE_CHECKING:
     from assignor_bridge.options import PlannerOptions
@@ -108,6 +107,3 @@ def _worth_using(
     flags = np.zeros(batch.slots, np.bool_)
     flags[slots[order[:count]]] = True
     return flags
-
-
-__all__ = ["Placement", "bound_seconds", "place_batch", "shares"]

@@ -75,10 +75,6 @@ final class PlannerProcess implements AutoCloseable {
     return process.isAlive();
   }
 
-  long pid() {
-    return process.pid();
-  }
-
   @Override
   public void close() {
     process.destroyForcibly();
