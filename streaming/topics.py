@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
 from assignor_bridge.errors import AssignorError
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _LIMIT_S = 60.0
 _ANSWER_LIMIT_S = 15.0
+#: A KRaft controller writes at most 10,000 records a request (MAX_RECORDS_PER_USER_OP, Kafka 4.1).
+_PARTITIONS_PER_REQUEST = 5_000
 
 
 class TopicError(AssignorError):
@@ -29,7 +31,10 @@ def create_topic(
     """Create a topic and return when it is there, with a leader for each partition."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     topic = NewTopic(
-        name, num_partitions=partitions, replication_factor=1, config=dict(config or {})
+        name,
+        num_partitions=min(partitions, _PARTITIONS_PER_REQUEST),
+        replication_factor=1,
+        config=dict(config or {}),
     )
     try:
         admin.list_topics(timeout=_ANSWER_LIMIT_S)
@@ -40,6 +45,10 @@ def create_topic(
         ) from error
     try:
         admin.create_topics([topic], operation_timeout=30.0)[name].result(_LIMIT_S)
+        for size in range(2 * _PARTITIONS_PER_REQUEST, partitions, _PARTITIONS_PER_REQUEST):
+            _grow(admin, name, size)
+        if partitions > _PARTITIONS_PER_REQUEST:
+            _grow(admin, name, partitions)
     except (KafkaException, concurrent.futures.TimeoutError) as error:
         why = error.args[0].str() if error.args else f"no answer within {_LIMIT_S:g} s"
         raise TopicError(f"topic {name!r} could not be created: {why}") from error
@@ -54,6 +63,11 @@ def create_topic(
     raise TopicError(
         f"topic {name!r} has leaders for {seen} of {partitions} partitions after {_LIMIT_S:g} s"
     )
+
+
+def _grow(admin: AdminClient, name: str, partitions: int) -> None:
+    more = NewPartitions(name, partitions)
+    admin.create_partitions([more], operation_timeout=30.0)[name].result(_LIMIT_S)
 
 
 def delete_topics(bootstrap_servers: str, names: Sequence[str]) -> None:
