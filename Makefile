@@ -7,7 +7,7 @@ SHELL  := /bin/bash
 export PYTHONHASHSEED ?= random
 
 .DEFAULT_GOAL := help
-.PHONY: help check demo test unit integration bench spark-suite lint format jar wheel lock clean
+.PHONY: help check demo test unit integration bench spark-suite compat lint format jar wheel lock clean
 
 help:  ## This list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ bench: jar  ## Measure, beside Spark and Kafka in the same run; writes docs/benc
 
 spark-suite: jar  ## Spark's own suites of its Kafka source, with the bridge on
 	@$(BIN)/python -m tests.sparksuite
+
+compat: jar  ## The same jar on Spark 4.1 and 4.2 (fetches each once, 450 MB)
+	@$(BIN)/python -m tests.compat
 
 lint: $(READY)  ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-logo

@@ -50,13 +50,20 @@ def java_tool(name: str) -> str:
     return found
 
 
-def fetch(coordinate: str, *, on_line: Callable[[str], None] | None = None) -> list[Path]:
+def fetch(
+    coordinate: str,
+    *,
+    transitive: bool = True,
+    on_line: Callable[[str], None] | None = None,
+) -> list[Path]:
     """Fetch one artefact with its dependencies and give the jars' paths, sorted.
 
     Parameters
     ----------
     coordinate
         `group:artifact:version`, as in `spark.jars.packages`.
+    transitive
+        False fetches the artefact alone.
     on_line
         Called with each line that Ivy prints while it resolves and downloads.
 
@@ -67,12 +74,12 @@ def fetch(coordinate: str, *, on_line: Callable[[str], None] | None = None) -> l
     """
     group, artifact, version = coordinate.split(":")
     root = cache_folder() / "jars"
-    target = root / f"{group}.{artifact}-{version}"
+    target = root / (f"{group}.{artifact}-{version}" + ("" if transitive else "-alone"))
     if not target.is_dir():
         root.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=".fetching-", dir=root))
         try:
-            _retrieve(group, artifact, version, scratch, on_line)
+            _retrieve(coordinate, scratch, transitive, on_line)
             try:
                 (scratch / "jars").rename(target)
             except OSError:
@@ -84,10 +91,9 @@ def fetch(coordinate: str, *, on_line: Callable[[str], None] | None = None) -> l
 
 
 def _retrieve(
-    group: str,
-    artifact: str,
-    version: str,
+    coordinate: str,
     scratch: Path,
+    transitive: bool,
     on_line: Callable[[str], None] | None,
 ) -> None:
     ivy = next(iter(sorted((pyspark_home() / "jars").glob("ivy-*.jar"))), None)
@@ -95,8 +101,8 @@ def _retrieve(
         raise JarError(f"the installed pyspark ({pyspark_home()}) carries no ivy-*.jar")
     command = [
         java_tool("java"), "-cp", str(ivy), "org.apache.ivy.Main",
-        "-cache", str(cache_folder() / "ivy"), "-dependency", group, artifact, version,
-        "-confs", "default",
+        "-cache", str(cache_folder() / "ivy"), "-dependency", *coordinate.split(":"),
+        "-confs", "default", *([] if transitive else ["-notransitive"]),
         "-retrieve", f"{scratch}/jars/[artifact]-[revision](-[classifier]).[ext]",
     ]  # fmt: skip
     tail: list[str] = []
@@ -110,6 +116,6 @@ def _retrieve(
                 on_line(line.rstrip())
     if process.returncode != 0 or not any((scratch / "jars").glob("*.jar")):
         raise JarError(
-            f"{group}:{artifact}:{version} could not be fetched, is a Maven repository reachable? "
+            f"{coordinate} could not be fetched, is a Maven repository reachable? "
             + " | ".join(tail)
         )

@@ -45,8 +45,11 @@ class DriverLog:
         return [line for line in text.splitlines() if containing in line]
 
 
-def start_spark(master: str, folder: Path) -> SparkSession:
-    """Start Spark with Delta and the bridge; the driver logs into a file in this folder."""
+def start_spark(master: str, folder: Path, **settings: str) -> SparkSession:
+    """Start Spark with Delta and the bridge; the driver logs into a file in this folder.
+
+    Further settings are given with `_` for `.`.
+    """
     from delta.pip_utils import configure_spark_with_delta_pip
     from pyspark.sql import SparkSession
 
@@ -77,6 +80,8 @@ def start_spark(master: str, folder: Path) -> SparkSession:
         .config("spark.databricks.delta.snapshotPartitions", "2")
         .config("spark.locality.wait", "10s")
     )
+    for name, value in settings.items():
+        builder = builder.config(name.replace("_", "."), value)
     session = configure_spark(configure_spark_with_delta_pip(builder)).getOrCreate()
     session.conf.set("assignor.test.log", f"{folder}/driver.log")
     return session
