@@ -1,0 +1,79 @@
+"""What the driver's JVM adds around a planner call: encode, decode, verify and build.
+
+The requests and answers of the planner's benchmark (steady batches: with state and a report for
+each piece), in a warm JVM without Spark running. `planner_ms` is the planner itself on the same
+request; the JVM may take no longer than the limit that issue 6 sets for the planner.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from assignor_bridge import ivy
+from assignor_bridge.jars import built_jar, connector_coordinate
+from assignor_bridge.worker import handle
+from tests.benchmarks.report import write_report
+from tests.benchmarks.test_bench_planner import GRID, request, timed
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1200)]
+
+PROGRAM = Path(__file__).parents[1] / "java" / "BridgeTime.java"
+RUNS = 20
+PHASES = ("encode_ms", "decode_ms", "verify_and_build_ms")
+
+
+def test_the_jvm_takes_no_longer_than_the_planner_may(tmp_path: Path) -> None:
+    class_path = os.pathsep.join(
+        [
+            str(built_jar()),
+            *map(str, ivy.fetch(connector_coordinate())),
+            str(ivy.pyspark_home() / "jars" / "*"),
+        ]
+    )
+    compiled = tmp_path / "classes"
+    subprocess.run(
+        [ivy.java_tool("javac"), "-cp", class_path, "-d", str(compiled), str(PROGRAM)], check=True
+    )
+    rows = []
+    for partitions, executors, allowed_ms in GRID:
+        first = json.loads(handle(request(partitions, executors, None)))
+        asked = request(partitions, executors, first)
+        _, planner_ms = timed(asked, 5)
+        exchange = tmp_path / f"{partitions}.jsonl"
+        exchange.write_bytes(asked + b"\n" + handle(asked))
+        done = subprocess.run(
+            [
+                ivy.java_tool("java"), "-Xmx2g", "-cp", f"{compiled}{os.pathsep}{class_path}",
+                "io.assignorbridge.BridgeTime", str(exchange), str(RUNS),
+            ],
+            check=True, capture_output=True, text=True,
+        )  # fmt: skip
+        phases = [json.loads(line) for line in done.stdout.splitlines()]
+        whole = [sum(parts) for parts in zip(*phases, strict=True)]
+        rows.append(
+            {
+                "partitions": partitions,
+                "executors": executors,
+                **{name: statistics.median(ms) for name, ms in zip(PHASES, phases, strict=True)},
+                "jvm_ms_median": statistics.median(whole),
+                "jvm_ms_min": min(whole),
+                "jvm_ms_max": max(whole),
+                "allowed_ms": allowed_ms,
+                "planner_ms": statistics.median(planner_ms),
+                "runs": RUNS,
+            }
+        )
+        print(rows[-1])
+    write_report(
+        "java_side",
+        title="What the driver's JVM adds around a planner call",
+        command="make bench (tests/benchmarks/test_bench_java_side.py)",
+        rows=rows,
+        notes=(__doc__ or "").split("\n", 2)[2],
+    )

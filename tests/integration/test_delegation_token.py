@@ -1,0 +1,74 @@
+"""A cluster that lets in only holders of a delegation token: our consumers get Spark's."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streaming.broker import EmbeddedBroker
+from streaming.broker_setup import HOST, free_ports
+from tests import token_driver
+from tests.kafka_topics import Topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.integration
+
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+PLAIN = (
+    'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="alice-secret";'
+)
+
+
+@pytest.fixture
+def secured() -> Iterator[tuple[EmbeddedBroker, str]]:
+    """A broker with an open listener and one that asks for SASL; the address of the latter."""
+    broker_port, controller = free_ports(None)
+    sasl, _ = free_ports(None)
+    listeners = {"PLAINTEXT": broker_port, "SASL": sasl}
+    addresses = ",".join(f"{name}://{HOST}:{port}" for name, port in listeners.items())
+    properties = {
+        "listeners": f"{addresses},CONTROLLER://{HOST}:{controller}",
+        "advertised.listeners": addresses,
+        "controller.quorum.voters": f"1@{HOST}:{controller}",
+        "listener.security.protocol.map": (
+            "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT"
+        ),
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+        "listener.name.sasl.plain.sasl.jaas.config": PLAIN,
+        "listener.name.sasl.scram-sha-512.sasl.jaas.config": SCRAM,
+        "delegation.token.secret.key": "of-this-test",
+    }
+    with EmbeddedBroker(port=broker_port, properties=properties) as broker:
+        yield broker, f"{HOST}:{sasl}"
+
+
+@pytest.mark.parametrize("reader", ["shared", "spark"])
+def test_consumers_log_in_with_the_delegation_token_that_spark_holds(
+    secured: tuple[EmbeddedBroker, str], checkpoint: str, reader: str
+) -> None:
+    broker, sasl_address = secured
+    Topic(broker.bootstrap_servers, "orders").create(3).fill([30, 20, 10])
+
+    done = subprocess.run(
+        [sys.executable, token_driver.__file__, sasl_address, "orders", checkpoint, reader],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    told = [line for line in done.stdout.splitlines() if line.startswith("PROGRESS ")]
+    progress = json.loads(told[0].removeprefix("PROGRESS "))
+    assert progress["numInputRows"] == 60
+    assert progress["sources"][0]["metrics"]["assignor.strategy"] == "lag-aware-sticky"
+    assert "alice-secret" not in done.stdout + done.stderr

@@ -1,0 +1,103 @@
+package io.assignorbridge;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
+import org.apache.spark.sql.kafka010.KafkaOffsetRange;
+import scala.Option;
+
+/**
+ * Times what the driver's JVM does around one planner call, without Spark running: write the
+ * request, read the answer, verify and build the tasks. Arguments: a file with the request and the
+ * answer, one a line, and how many runs. Prints the milliseconds of each run, a phase a line.
+ */
+public final class BridgeTime {
+  private static final int WARM_UP = 10;
+
+  private BridgeTime() {}
+
+  public static void main(String[] arguments) throws Exception {
+    List<String> lines = Files.readAllLines(Path.of(arguments[0]));
+    int runs = Integer.parseInt(arguments[1]);
+    JsonNode asked = new ObjectMapper().readTree(lines.get(0));
+    InputPartition[] partitions = partitions(asked.get("ranges"));
+    List<ExecutorList.Slots> executors = new ArrayList<>();
+    for (JsonNode e : asked.get("executors")) {
+      executors.add(
+          new ExecutorList.Slots(
+              e.get("id").asText(), e.get("host").asText(), e.get("slots").asInt()));
+    }
+    List<ReadReport> observed = new ArrayList<>();
+    for (JsonNode o : asked.get("observed")) {
+      observed.add(report(o));
+    }
+    String state = asked.get("state").textValue();
+    double[] encode = new double[runs];
+    double[] decode = new double[runs];
+    double[] build = new double[runs];
+    for (int run = -WARM_UP; run < runs; run++) {
+      System.gc();
+      long begin = System.nanoTime();
+      TaskBuilder builder = new TaskBuilder(partitions);
+      String request =
+          PlanJson.snapshot(
+              executors, 1, builder.owed(), Map.of("assignor", "x"), observed, state);
+      long encoded = System.nanoTime();
+      PlanJson.Plan plan = PlanJson.plan(lines.get(1));
+      long decoded = System.nanoTime();
+      InputPartition[] tasks = builder.build(plan.tasks(), executors, "stream", run);
+      long built = System.nanoTime();
+      if (tasks.length == 0 || request.isEmpty()) {
+        throw new IllegalStateException("nothing was planned");
+      }
+      if (run >= 0) {
+        encode[run] = (encoded - begin) / 1e6;
+        decode[run] = (decoded - encoded) / 1e6;
+        build[run] = (built - decoded) / 1e6;
+      }
+    }
+    System.out.println(Arrays.toString(encode));
+    System.out.println(Arrays.toString(decode));
+    System.out.println(Arrays.toString(build));
+  }
+
+  private static InputPartition[] partitions(JsonNode ranges) {
+    InputPartition[] made = new InputPartition[ranges.size()];
+    for (int i = 0; i < made.length; i++) {
+      JsonNode r = ranges.get(i);
+      TopicPartition tp =
+          new TopicPartition(r.get("topic").asText(), r.get("partition").asInt());
+      made[i] =
+          new KafkaBatchInputPartition(
+              new KafkaOffsetRange(
+                  tp, r.get("start").asLong(), r.get("end").asLong(), Option.empty()),
+              Map.of(),
+              120_000,
+              true,
+              false);
+    }
+    return made;
+  }
+
+  private static ReadReport report(JsonNode o) {
+    return new ReadReport(
+        1,
+        0,
+        null,
+        o.get("executor").asText(),
+        o.get("topic").asText(),
+        o.get("partition").asInt(),
+        o.get("records").asLong(),
+        o.get("bytes").asLong(),
+        (long) (o.get("seconds").asDouble() * 1e9),
+        o.get("offsets").asLong());
+  }
+}
