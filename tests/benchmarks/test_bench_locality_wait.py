@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1200)]
 
-WAITS_S = (0, 1, 3, 10)
-RECORDS, IDEAL_S, ROUNDS = 2_000, 1.0, 4
+WAITS_S = (0, 3, 10)
+RECORDS, IDEAL_S, ROUNDS = 2_000, 1.0, 3
 
 
 def test_a_busy_executor_costs_the_locality_wait(broker: EmbeddedBroker, tmp_path: Path) -> None:
@@ -110,20 +110,20 @@ def busy(spark: SparkSession) -> Any:
 
     thread = threading.Thread(target=hold)
     thread.start()
-    tracker = context.statusTracker()
-
-    def running() -> bool:
-        stages = [tracker.getStageInfo(s) for s in tracker.getActiveStageIds()]
-        return any(stage is not None and stage.numActiveTasks == 1 for stage in stages)
-
-    wait_until(running, "the task that holds a slot", 30)
+    wait_until(lambda: running_tasks(spark) == 1, "the task that holds a slot", 30)
 
     def release() -> None:
         context.cancelJobGroup(group)
         thread.join(30)
-        wait_until(lambda: not tracker.getActiveStageIds(), "the end of the task", 30)
+        wait_until(lambda: running_tasks(spark) == 0, "the end of the task", 30)
 
     return release
+
+
+def running_tasks(spark: SparkSession) -> int:
+    """Count the tasks that executors run now; a cancelled one ends a while after its job."""
+    executors: Any = spark.sparkContext._jsc.sc().statusStore().executorList(True)
+    return sum(executors.apply(i).activeTasks() for i in range(executors.size()))
 
 
 def row(wait_s: int, state: str, progresses: list[dict[str, Any]]) -> dict[str, Any]:

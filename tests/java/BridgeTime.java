@@ -20,8 +20,6 @@ import scala.Option;
  * answer, one a line, and how many runs. Prints the milliseconds of each run, a phase a line.
  */
 public final class BridgeTime {
-  private static final int WARM_UP = 10;
-
   private BridgeTime() {}
 
   public static void main(String[] arguments) throws Exception {
@@ -40,10 +38,11 @@ public final class BridgeTime {
       observed.add(report(o));
     }
     String state = asked.get("state").textValue();
+    int warmUp = 10 + 100_000 / partitions.length;
     double[] encode = new double[runs];
     double[] decode = new double[runs];
     double[] build = new double[runs];
-    for (int run = -WARM_UP; run < runs; run++) {
+    for (int run = -warmUp; run < runs; run++) {
       System.gc();
       long begin = System.nanoTime();
       TaskBuilder builder = new TaskBuilder(partitions);

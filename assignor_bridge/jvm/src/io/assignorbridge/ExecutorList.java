@@ -6,7 +6,10 @@ import org.apache.spark.SparkContext;
 import org.apache.spark.status.api.v1.ExecutorSummary;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** The executors that can run tasks now, as Spark's status store knows them. */
+/**
+ * The executors that are given work: those that Spark's status store knows, without excluded ones
+ * and those that are being decommissioned (Spark offers them no tasks any more).
+ */
 final class ExecutorList {
 
   /** One executor: its id, its host and how many tasks it runs at once. */
@@ -26,11 +29,16 @@ final class ExecutorList {
     for (ExecutorSummary e :
         CollectionConverters.asJava(context.statusStore().executorList(true))) {
       int slots = e.totalCores() / Math.max(1, cpusPerTask);
-      if (!e.id().equals("driver") && !e.isExcluded() && slots > 0) {
+      if (!e.id().equals("driver") && !e.isExcluded() && slots > 0 && !isLeaving(context, e.id())) {
         executors.add(new Slots(e.id(), hostOf(e.hostPort()), slots));
       }
     }
     return executors;
+  }
+
+  /** `private[spark]` in Scala, public in bytecode; the same in Spark 4.0 to 4.2. */
+  private static boolean isLeaving(SparkContext context, String executor) {
+    return context.taskScheduler().getExecutorDecommissionState(executor).isDefined();
   }
 
   private static String hostOf(String hostPort) {
