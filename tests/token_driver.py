@@ -6,7 +6,6 @@ where Spark keeps tokens, and reads a topic through a listener that lets nobody 
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
 from typing import Any
@@ -36,7 +35,7 @@ def hold_token(spark: SparkSession, servers: str) -> None:
     service = jvm.org.apache.spark.kafka010.KafkaTokenUtil.getTokenService(CLUSTER)
     token = jvm.org.apache.hadoop.security.token.Token(
         issued.tokenInfo().tokenId().encode(),
-        base64.b64decode(issued.hmacAsBase64String()),
+        issued.hmacAsBase64String().encode(),  # as KafkaTokenUtil.obtainToken writes it
         jvm.org.apache.hadoop.io.Text("KAFKA_DELEGATION_TOKEN"),
         service,
     )
@@ -45,8 +44,8 @@ def hold_token(spark: SparkSession, servers: str) -> None:
 
 
 def main() -> None:
-    """Read the topic once with the reader that was asked for; print the last progress."""
-    servers, topic, checkpoint, reader = sys.argv[1:]
+    """Read the topic once with the shared reader; print the last progress."""
+    servers, topic, checkpoint = sys.argv[1:]
     cluster = f"spark.kafka.clusters.{CLUSTER}"
     builder = (
         SparkSession.builder.master("local[2]")
@@ -64,7 +63,7 @@ def main() -> None:
         .option("startingOffsets", "earliest")
         .option("assignor", "lag-aware-sticky")
         .option("assignor.onError", "fail")
-        .option("assignor.reader", reader)
+        .option("assignor.reader", "shared")
         .load()
         .writeStream.format("noop")
         .option("checkpointLocation", checkpoint)

@@ -29,16 +29,17 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.compat
 
 COUNTS = [60, 20, 12, 8]
-STANDS_IN = "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0"
+CONNECTOR = "spark-sql-kafka-0-10"
+STANDS_IN = f"org.apache.spark:{CONNECTOR}_2.13:4.0.0"
 
 
 def jars() -> list[Path]:
-    """Ours and the connector's. The token provider of 4.1 and 4.2 is not in every mirror of Maven's
-    repository, so 4.0's stands in, and the connector's jar comes without its dependencies.
+    """Ours, this version's connector, and what Spark 4.0's connector depends on.
+
+    The token provider of 4.1 and 4.2 is not in every mirror of Maven's repository; 4.0's stands in.
     """
-    needed = {path.name: path for path in ivy.fetch(STANDS_IN)}
-    connector = ivy.fetch(connector_coordinate(), transitive=False)
-    return [built_jar(), *connector, *needed.values()]
+    needed = [jar for jar in ivy.fetch(STANDS_IN) if not jar.name.startswith(CONNECTOR)]
+    return [built_jar(), *ivy.fetch(connector_coordinate(), transitive=False), *needed]
 
 
 @pytest.fixture(scope="module")

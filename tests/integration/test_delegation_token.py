@@ -50,15 +50,14 @@ def secured() -> Iterator[tuple[EmbeddedBroker, str]]:
         yield broker, f"{HOST}:{sasl}"
 
 
-@pytest.mark.parametrize("reader", ["shared", "spark"])
 def test_consumers_log_in_with_the_delegation_token_that_spark_holds(
-    secured: tuple[EmbeddedBroker, str], checkpoint: str, reader: str
+    secured: tuple[EmbeddedBroker, str], checkpoint: str
 ) -> None:
     broker, sasl_address = secured
     Topic(broker.bootstrap_servers, "orders").create(3).fill([30, 20, 10])
 
     done = subprocess.run(
-        [sys.executable, token_driver.__file__, sasl_address, "orders", checkpoint, reader],
+        [sys.executable, token_driver.__file__, sasl_address, "orders", checkpoint],
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
         text=True,
