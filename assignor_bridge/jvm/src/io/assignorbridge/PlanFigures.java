@@ -16,6 +16,7 @@ final class PlanFigures {
   private final Map<Integer, Boolean> hits = new HashMap<>();
   private long plan;
   private long fallbacks;
+  private long readBytes;
   private String lastFailure;
 
   void planned(PlanJson.Plan answer, long number, long millis, int executors) {
@@ -49,6 +50,7 @@ final class PlanFigures {
   /** Takes in what finished readers sent; a range read twice (a stage run again) counts once. */
   void read(List<ReadReport> reports) {
     for (ReadReport r : reports) {
+      readBytes += r.bytes();
       unread.put(new Range(r.plan(), r.task(), r.topic(), r.partition(), r.offsets()), r);
       if (r.plan() == plan && r.plannedExecutor() != null) {
         hits.put(r.task(), r.plannedExecutor().equals(r.executor()));
@@ -67,6 +69,7 @@ final class PlanFigures {
     Map<String, String> all = new TreeMap<>();
     latest.forEach((name, value) -> all.put("assignor." + name, value));
     all.put("assignor.fallbacks", Long.toString(fallbacks));
+    all.put("assignor.readBytes", Long.toString(readBytes));
     if (!hits.isEmpty()) {
       long hit = hits.values().stream().filter(h -> h).count();
       all.put(

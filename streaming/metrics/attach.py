@@ -1,0 +1,174 @@
+"""Puts metrics and log onto a session: `with attach(spark, config): …`."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from streaming.metrics.board import Board
+from streaming.metrics.log import batch_line, ended_line
+from streaming.metrics.outlets import Endpoint, Log, MetricsError, Textfile
+from streaming.metrics.progress import read_progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from pyspark.sql import SparkSession
+
+    from streaming.metrics.config import MetricsConfig
+
+logger = logging.getLogger(__name__)
+
+_CLOSE_LIMIT_S = 10.0
+
+
+class Exporter:
+    """Endpoint, textfile and log of one configuration, fed by progress events.
+
+    Events are put into a queue and looked at by a thread of ours, so that nothing that is slow or
+    fails here (a full disk, a scrape of 10,000 partitions) can hold up Spark. The first failure is
+    a warning, later ones are not told.
+    """
+
+    def __init__(self, config: MetricsConfig) -> None:
+        self._board = Board(config.cluster_name)
+        self._textfile = Textfile(self._board, config.textfile) if config.textfile else None
+        logs = config.log is not None or config.log_file is not None
+        self._log = Log(config.log_file) if logs else None
+        self._endpoint: Endpoint | None = None
+        if config.port is not None:
+            try:
+                self._endpoint = Endpoint(self._board, config.port, config.address)
+            except MetricsError:
+                if self._log:
+                    self._log.close()
+                raise
+        self._events: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._has_warned = False
+        self._before_close: list[Callable[[], None]] = []
+        self._thread = threading.Thread(target=self._work, name="assignor-metrics", daemon=True)
+        self._thread.start()
+
+    @property
+    def port(self) -> int | None:
+        """The port of the endpoint, None when there is none."""
+        return self._endpoint.port if self._endpoint else None
+
+    def progressed(self, progress: str) -> None:
+        """Take in a progress, as Spark's JSON; returns at once."""
+        self._events.put(lambda: self._progressed(progress))
+
+    def ended(self, query_id: str, run_id: str, error: str | None) -> None:
+        """Take in that a query has ended; returns at once."""
+        self._events.put(lambda: self._ended(query_id, run_id, error))
+
+    def flush(self) -> None:
+        """Wait until the events that have come were looked at."""
+        done = threading.Event()
+        self._events.put(done.set)
+        done.wait(_CLOSE_LIMIT_S)
+
+    def before_close(self, action: Callable[[], None]) -> None:
+        """Have something done before the outlets close."""
+        self._before_close.append(action)
+
+    def close(self) -> None:
+        """Let the events that have come be looked at, then close all outlets."""
+        for action in self._before_close:
+            action()
+        self._before_close.clear()
+        self._events.put(None)
+        self._thread.join(_CLOSE_LIMIT_S)
+        if self._endpoint:
+            self._endpoint.close()
+            self._endpoint = None
+        if self._log:
+            self._log.close()
+
+    def __enter__(self) -> Exporter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _work(self) -> None:
+        while (event := self._events.get()) is not None:
+            try:
+                event()
+            except Exception as error:  # noqa: BLE001  (metrics never stop a query)
+                if not self._has_warned:
+                    self._has_warned = True
+                    logger.warning("metrics of a batch could not be written: %s", error)
+
+    def _progressed(self, text: str) -> None:
+        progress = read_progress(orjson.loads(text))
+        is_new = self._board.update(progress)
+        if self._log and is_new:
+            lags = self._board.lag_seconds(progress.query_id).values()
+            known = [seconds for seconds in lags if seconds is not None]
+            self._log.write(batch_line(progress, max(known, default=None)), text)
+        if self._textfile:
+            self._textfile.write()
+
+    def _ended(self, query_id: str, run_id: str, error: str | None) -> None:
+        others = self._board.remove(query_id)
+        if self._log:
+            self._log.write(ended_line(query_id, run_id, error))
+        if self._textfile and others:  # the last query's figures stay, to be collected
+            self._textfile.write()
+
+
+class _Listener(StreamingQueryListener):
+    """Hands events of all queries of a session on."""
+
+    def __init__(self, exporter: Exporter) -> None:
+        self._exporter = exporter
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        pass
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        self._exporter.progressed(event.progress.json)
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        pass
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        self._exporter.ended(str(event.id), str(event.runId), event.exception)
+
+
+def attach(spark: SparkSession, config: MetricsConfig) -> Exporter | None:
+    """Have all queries of a session measured from now on; None when nothing is asked for.
+
+    Raises
+    ------
+    MetricsError
+        When the port is in use.
+    OptionError
+        When a file cannot be written.
+    """
+    if not config.exports:
+        return None
+    exporter = Exporter(config)
+    listener = _Listener(exporter)
+    spark.streams.addListener(listener)
+
+    def detach() -> None:
+        bus: Any = getattr(spark, "_jsparkSession", None)  # a Spark Connect session has none
+        if bus is not None:
+            bus.sparkContext().listenerBus().waitUntilEmpty()
+        spark.streams.removeListener(listener)
+
+    exporter.before_close(detach)
+    return exporter

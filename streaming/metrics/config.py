@@ -1,0 +1,44 @@
+"""The `metrics:` section of a job."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003  (pydantic reads it when the model is made)
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+
+class MetricsConfig(BaseModel):
+    """Where a job's figures go; without any of it, nowhere."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    port: int | None = Field(
+        None, ge=0, le=65535, description="Serve Prometheus metrics on this port; 0 takes any."
+    )
+    address: str = Field(
+        "0.0.0.0",  # noqa: S104  (as Spark's own UI; there is nothing secret in metrics)
+        description="Address that the endpoint listens on.",
+    )
+    textfile: Path | None = Field(
+        None, description="Write metrics to this .prom file after each batch, for node exporter."
+    )
+    cluster_name: str = Field("kafka", description="Label `cluster_name` of Kafka's metrics.")
+    log: Literal["json"] | None = Field(
+        None, description="Write a line of JSON a batch to stderr, or to `log_file`."
+    )
+    log_file: Path | None = Field(
+        None, description="Append the log there, with each batch's whole progress."
+    )
+
+    @field_validator("textfile")
+    @classmethod
+    def _is_read_by_node_exporter(cls, path: Path | None) -> Path | None:
+        if path is not None and path.suffix != ".prom":
+            raise ValueError(f"{path} must end in .prom: node exporter reads no other file")
+        return path
+
+    @property
+    def exports(self) -> bool:
+        """Whether anything is to be written or served."""
+        return any(part is not None for part in (self.port, self.textfile, self.log, self.log_file))

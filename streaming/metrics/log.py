@@ -1,0 +1,54 @@
+"""A line of JSON a batch, for log collectors and for `assignor report` and `assignor top`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streaming.metrics.progress import BatchProgress
+
+
+def batch_line(progress: BatchProgress, lag_seconds: float | None) -> dict[str, Any]:
+    """Sum a batch up in a few flat fields; what is unknown is left out."""
+    lags = [source.lag for source in progress.sources if source.latest]
+    line: dict[str, Any] = {
+        "timestamp": progress.timestamp_s,
+        "event": "batch",
+        "query": progress.label,
+        "queryId": progress.query_id,
+        "runId": progress.run_id,
+        "batch": progress.batch,
+        "rows": progress.rows,
+        "seconds": round(progress.seconds, 3),
+        "rowsPerSecond": progress.processing_rate,
+        "lag": sum(sum(lag.values()) for lag in lags) if lags else None,
+        "maxLag": max((max(lag.values(), default=0) for lag in lags), default=None),
+        "maxLagSeconds": None if lag_seconds is None else round(lag_seconds, 3),
+    }
+    for source in progress.sources:
+        ours = {
+            name: value for name, value in source.metrics.items() if name.startswith("assignor.")
+        }
+        if ours:
+            line.setdefault("sources", []).append({"source": source.index, **ours})
+    return {key: value for key, value in line.items() if value is not None}
+
+
+def ended_line(query_id: str, run_id: str, error: str | None) -> dict[str, Any]:
+    """Tell that a query has ended, and why when it failed: the first line of what Spark says."""
+    line = {"event": "ended", "queryId": query_id, "runId": run_id}
+    if error:
+        line["error"] = error.splitlines()[0][:500]
+    return line
+
+
+def dump(line: Mapping[str, Any], progress: str | None = None) -> bytes:
+    """Write a line; `progress` is Spark's JSON, put in whole."""
+    whole = dict(line)
+    if progress is not None:
+        whole["progress"] = orjson.Fragment(progress)
+    return orjson.dumps(whole, option=orjson.OPT_APPEND_NEWLINE)

@@ -1,0 +1,164 @@
+"""What a query's progress says, as plain data.
+
+Reads Spark's `StreamingQueryProgress` as JSON, from a listener or from a log, of any query: sources
+that are not Kafka's count rows only.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    #: Offset by topic and partition.
+    Offsets = Mapping[tuple[str, int], int]
+
+#: What our reader and planner report begins so.
+PREFIX = "assignor."
+
+
+@dataclass(frozen=True, slots=True)
+class SourceProgress:
+    """One Kafka source in one batch."""
+
+    #: Its place among the query's sources.
+    index: int
+    rows: int
+    #: Where the batch began and ended, and where the log ended then.
+    start: Offsets
+    end: Offsets
+    latest: Offsets
+    #: The source's own metrics, by name.
+    metrics: Mapping[str, str]
+
+    @property
+    def lag(self) -> dict[tuple[str, int], int]:
+        """Offsets that were left when the batch had been read, by partition."""
+        return {tp: max(0, self.latest.get(tp, end) - end) for tp, end in self.end.items()}
+
+    @property
+    def waiting(self) -> dict[tuple[str, int], int]:
+        """Offsets that were unread when the batch began, by partition."""
+        latest = self.latest or self.end
+        return {tp: max(0, end - self.start.get(tp, 0)) for tp, end in latest.items()}
+
+    @property
+    def read(self) -> dict[tuple[str, int], int]:
+        """Offsets that the batch read, by partition."""
+        return {tp: end - self.start.get(tp, 0) for tp, end in self.end.items()}
+
+    @property
+    def has_data(self) -> bool:
+        """Whether the batch covered any offset of this source."""
+        return any(self.start.get(tp, 0) != end for tp, end in self.end.items())
+
+    def number(self, name: str) -> float | None:
+        """Give one `assignor.*` metric as a number; None when it is missing or no number."""
+        try:
+            return float(self.metrics[PREFIX + name])
+        except (KeyError, ValueError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchProgress:
+    """One progress event of a query."""
+
+    query_id: str
+    run_id: str
+    #: None when the user gave none.
+    name: str | None
+    batch: int
+    #: When the trigger began, in seconds since 1970.
+    timestamp_s: float
+    rows: int
+    input_rate: float | None
+    processing_rate: float | None
+    #: Seconds by phase, as Spark names them.
+    durations_s: Mapping[str, float]
+    watermark_s: float | None
+    state_rows: int
+    state_bytes: int
+    sources: tuple[SourceProgress, ...]
+
+    @property
+    def label(self) -> str:
+        """The name that people know the query by."""
+        return self.name or self.query_id
+
+    @property
+    def seconds(self) -> float:
+        """From trigger to commit."""
+        return self.durations_s.get("triggerExecution", 0.0)
+
+    @property
+    def has_data(self) -> bool:
+        """Whether the batch read anything: idle progress events tell the last batch again."""
+        return self.rows > 0 or any(source.has_data for source in self.sources)
+
+
+def read_progress(data: Mapping[str, Any]) -> BatchProgress:
+    """Read one progress; raises KeyError, TypeError or ValueError for anything else."""
+    states = data.get("stateOperators") or ()
+    return BatchProgress(
+        query_id=str(data["id"]),
+        run_id=str(data["runId"]),
+        name=data.get("name") or None,
+        batch=int(data["batchId"]),
+        timestamp_s=_seconds(data["timestamp"]),
+        rows=int(data.get("numInputRows") or 0),
+        input_rate=data.get("inputRowsPerSecond"),
+        processing_rate=data.get("processedRowsPerSecond"),
+        durations_s={name: ms / 1000 for name, ms in (data.get("durationMs") or {}).items()},
+        watermark_s=_watermark(data.get("eventTime") or {}),
+        state_rows=sum(int(state.get("numRowsTotal") or 0) for state in states),
+        state_bytes=sum(int(state.get("memoryUsedBytes") or 0) for state in states),
+        sources=tuple(
+            source
+            for index, found in enumerate(data["sources"])
+            if (source := _source(index, found)) is not None
+        ),
+    )
+
+
+def _source(index: int, data: Mapping[str, Any]) -> SourceProgress | None:
+    """Read one source; None when its offsets are not those of Kafka's."""
+    end = _offsets(data.get("endOffset"))
+    if end is None:
+        return None
+    return SourceProgress(
+        index=index,
+        rows=int(data.get("numInputRows") or 0),
+        start=_offsets(data.get("startOffset")) or {},
+        end=end,
+        latest=_offsets(data.get("latestOffset")) or {},
+        metrics={key: str(value) for key, value in (data.get("metrics") or {}).items()},
+    )
+
+
+def _offsets(value: Any) -> dict[tuple[str, int], int] | None:
+    """Flatten `{topic: {partition: offset}}`, which may be JSON text; None for anything else."""
+    try:
+        topics = json.loads(value) if isinstance(value, str) else value
+        return {
+            (str(topic), int(number)): int(offset)
+            for topic, found in topics.items()
+            for number, offset in found.items()
+        }
+    except (AttributeError, TypeError, ValueError):
+        return None
+
+
+def _watermark(event_time: Mapping[str, str]) -> float | None:
+    """Give the watermark; None as long as there is none (Spark then says 1970)."""
+    text = event_time.get("watermark")
+    return (_seconds(text) or None) if text else None
+
+
+def _seconds(text: str) -> float:
+    moment = datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ")
+    return moment.replace(tzinfo=timezone.utc).timestamp()

@@ -1,0 +1,202 @@
+"""What is exposed, sample by sample: lag, counters, and that what has gone is gone."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from streaming.metrics.board import Board
+from streaming.metrics.lag_seconds import LogEnds
+from streaming.metrics.names import KAFKA, METRICS
+from streaming.metrics.progress import read_progress
+from tests.unit.metrics.samples import QUERY, progress
+
+RECORDED = Path(__file__).with_name("recorded_progress.jsonl")
+PLAN = {
+    "strategy": "lag-aware-sticky", "tasks": "4", "executors": "2", "slots": "4",
+    "splitPartitions": "1", "generation": "3", "imbalance": "0.02", "localityHitRate": "0.75",
+    "planMillis": "30", "movedPartitions": "2", "fallbacks": "1", "readBytes": "1000",
+    "commitFailures": "0",
+}  # fmt: skip
+
+
+def exposed(board: Board) -> dict[str, dict[tuple[str, ...], float]]:
+    """Every sample by name and label values, after a round trip through the text."""
+    registry = CollectorRegistry()
+    registry.register(board)
+    found: dict[str, dict[tuple[str, ...], float]] = {}
+    for family in text_string_to_metric_families(generate_latest(registry).decode()):
+        for sample in family.samples:
+            labels = tuple(sample.labels.get(name, "") for name in METRICS[sample.name].labels)
+            assert labels not in found.setdefault(sample.name, {}), "a series twice"
+            found[sample.name][labels] = sample.value
+    return found
+
+
+def board(*events: dict) -> Board:
+    made = Board("prod")
+    for event in events:
+        made.update(read_progress(event))
+    return made
+
+
+def test_lag_is_what_the_batch_left_under_the_names_of_kafka_lag_exporter():
+    found = exposed(
+        board(progress(start={"0": 0, "1": 0}, end={"0": 10, "1": 5}, latest={"0": 30, "1": 5}))
+    )
+    member = ("prod", "orders", "t")
+    assert found["kafka_consumergroup_group_offset"][(*member, "0", "", "", "")] == 10
+    assert found["kafka_consumergroup_group_lag"] == {
+        (*member, "0", "", "", ""): 20,
+        (*member, "1", "", "", ""): 0,
+    }
+    assert found["kafka_consumergroup_group_max_lag"] == {("prod", "orders", "true"): 20}
+    assert found["kafka_consumergroup_group_sum_lag"] == {("prod", "orders"): 20}
+    assert found["kafka_consumergroup_group_topic_sum_lag"] == {member: 20}
+    assert found["kafka_partition_latest_offset"] == {("prod", "t", "0"): 30, ("prod", "t", "1"): 5}
+
+
+def test_the_group_is_the_one_that_is_committed_to_else_the_query():
+    named = board(progress(start={}, end={"0": 1}, commitGroup="billing"))
+    assert ("prod", "billing") in exposed(named)["kafka_consumergroup_group_sum_lag"]
+    nameless = board(progress(start={}, end={"0": 1}, name=None))
+    assert ("prod", QUERY) in exposed(nameless)["kafka_consumergroup_group_sum_lag"]
+
+
+def test_sparks_and_our_figures_are_in_base_units():
+    found = exposed(board(progress(start={"0": 0}, end={"0": 30}, **PLAN)))
+    query, source = ("orders", QUERY), ("orders", QUERY, "0")
+    assert found["spark_streaming_latency_seconds"][query] == 0.75
+    assert found["spark_streaming_duration_seconds"][(*query, "addBatch")] == 0.5
+    assert found["spark_streaming_input_rows_total"][query] == 30
+    assert found["spark_streaming_states_used_bytes"][query] == 900
+    assert "spark_streaming_event_time_watermark_timestamp_seconds" not in found
+    assert found["assignor_plan_seconds"][source] == 0.03
+    assert found["assignor_imbalance_ratio"][source] == 0.02
+    assert found["assignor_locality_hit_ratio"][source] == 0.75
+    assert found["assignor_info"] == {(*source, "lag-aware-sticky"): 1}
+    assert set(found) <= set(METRICS)
+
+
+def test_counters_count_a_batch_once_and_go_on_over_a_restart():
+    first = progress(1, start={"0": 0}, end={"0": 10}, **PLAN)
+    idle = progress(1, start={"0": 10}, end={"0": 10}, **PLAN)
+    second = progress(2, start={"0": 10}, end={"0": 30}, **{**PLAN, "readBytes": "1500"})
+    again = progress(
+        3, start={"0": 30}, end={"0": 31}, run_id="other", **{**PLAN, "readBytes": "50"}
+    )
+    found = exposed(board(first, first, idle, second, again))
+    source = ("orders", QUERY, "0")
+    assert found["spark_streaming_batches_total"]["orders", QUERY] == 3
+    assert found["spark_streaming_input_rows_total"]["orders", QUERY] == 31
+    assert found["assignor_moved_partitions_total"][source] == 6  # 2 a batch
+    assert found["assignor_reader_bytes_total"][source] == 1550
+    assert found["assignor_fallbacks_total"][source] == 2  # 1 in each run
+
+
+def test_a_vanished_partition_topic_or_query_is_not_exposed_any_more():
+    shrunk = board(
+        progress(1, start={}, end={"0": 1, "1": 1}),
+        progress(2, start={"0": 1}, end={"0": 2}),
+    )
+    partitions = {labels[3] for labels in exposed(shrunk)["kafka_consumergroup_group_lag"]}
+    assert partitions == {"0"}
+    assert set(exposed(shrunk)["kafka_partition_latest_offset"]) == {("prod", "t", "0")}
+    assert shrunk.remove(QUERY) is False
+    assert exposed(shrunk) == {}
+
+
+def test_two_queries_that_read_one_topic_for_one_group_make_one_series():
+    ahead = progress(1, start={}, end={"0": 9}, latest={"0": 10}, commitGroup="g")
+    behind = progress(
+        1, start={}, end={"0": 4}, latest={"0": 9}, query_id="other", name="b", commitGroup="g"
+    )
+    found = exposed(board(ahead, behind))
+    assert found["kafka_consumergroup_group_lag"] == {("prod", "g", "t", "0", "", "", ""): 5}
+    assert found["kafka_partition_latest_offset"] == {("prod", "t", "0"): 10}
+
+
+def test_a_source_that_is_not_kafkas_counts_rows_only():
+    event = progress(1, start={}, end={"0": 3})
+    event["sources"] = [{"description": "RateSource", "startOffset": 0, "endOffset": 3}]
+    found = exposed(board(event))
+    assert found["spark_streaming_input_rows_total"]["orders", QUERY] == 3
+    assert not [name for name in found if name.startswith(("kafka", "assignor"))]
+
+
+@pytest.mark.parametrize(
+    ("points", "offset", "seconds"),
+    [
+        pytest.param([], 5, None, id="nothing known"),
+        pytest.param([(0, 10)], 10, 0.0, id="caught up"),
+        pytest.param([(0, 10)], 5, None, id="one point says no rate"),
+        pytest.param([(0, 0), (10, 100)], 50, 5.0, id="half way"),
+        pytest.param([(0, 0), (10, 100), (30, 100)], 100, 0.0, id="standstill, caught up"),
+        pytest.param([(0, 0), (10, 100), (30, 100)], 50, 25.0, id="standstill, behind"),
+        pytest.param([(0, 100), (10, 200)], 0, 20.0, id="before the first point, by mean rate"),
+        pytest.param([(0, 100), (10, 100)], 50, None, id="no rate, no guess"),
+        pytest.param([(0, 100), (10, 3)], 3, 0.0, id="made anew"),
+        pytest.param([(0, 0), (10, 100), (10, 100)], 50, 5.0, id="told twice"),
+    ],
+)
+def test_lag_in_seconds(points, offset, seconds):
+    ends = LogEnds()
+    for time_s, end in points:
+        ends.add(time_s, end)
+    assert ends.lag_s(offset) == seconds
+
+
+def test_lag_in_seconds_is_exposed():
+    found = exposed(
+        board(
+            progress(1, start={}, end={"0": 0}, latest={"0": 0}, second=0),
+            progress(2, start={"0": 0}, end={"0": 50}, latest={"0": 100}, second=10),
+        )
+    )
+    assert list(found["kafka_consumergroup_group_lag_seconds"].values()) == [5.0]
+    assert found["kafka_consumergroup_group_max_lag_seconds"] == {("prod", "orders", "true"): 5.0}
+
+
+def test_progress_of_a_real_run_is_read():
+    """Recorded with Spark 4.0.4 and Kafka 4.1.0: 12 partitions, 1,500 records a batch."""
+    lines = RECORDED.read_text(encoding="utf-8").splitlines()
+    found = exposed(board(*map(json.loads, lines)))
+    assert len(found["kafka_consumergroup_group_lag"]) == 12
+    assert found["spark_streaming_batches_total"].popitem()[1] == 3
+    assert list(found["kafka_consumergroup_group_sum_lag"].values()) == [11_615 - 3 * 1_495]
+    assert found["assignor_info"].popitem()[0][-1] == "lag-aware-sticky"
+    assert found["assignor_reader_bytes_total"].popitem()[1] > 10_000
+    # No watermark, no commits, and a topic that was filled before: its end never moved.
+    unused = {
+        "spark_streaming_event_time_watermark_timestamp_seconds",
+        "assignor_commit_failures_total",
+        "kafka_consumergroup_group_lag_seconds",
+        "kafka_consumergroup_group_max_lag_seconds",
+    }
+    assert set(METRICS) - set(found) == unused
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_names_follow_prometheus_rules(metric):
+    """As `promtool check metrics`: counters end in _total, units are base units and come last."""
+    assert re.fullmatch(r"[a-z_:][a-z0-9_:]*", metric.name)
+    assert metric.name.endswith("_total") == (metric.kind == "counter")
+    assert not re.search(r"_(ms|millis\w*|minutes|hours|kb|mb|kilobytes|percent)(_|$)", metric.name)
+    for unit in ("seconds", "bytes"):
+        if f"_{unit}" in metric.name:
+            assert metric.name.removesuffix("_total").endswith(unit)
+    assert metric.help.endswith(".")
+    assert len(set(metric.labels)) == len(metric.labels)
+    assert "le" not in metric.labels
+    assert "quantile" not in metric.labels
+
+
+def test_the_labels_of_kafkas_metrics_are_those_of_kafka_lag_exporter():
+    assert KAFKA[1].labels == (
+        "cluster_name", "group", "topic", "partition", "member_host", "consumer_id", "client_id",
+    )  # fmt: skip

@@ -1,0 +1,137 @@
+"""Endpoint, textfile and log: what they hold, one line when they cannot be opened."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import socket
+import urllib.request
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from assignor_bridge.errors import OptionError
+from streaming.metrics.attach import Exporter
+from streaming.metrics.config import MetricsConfig
+from streaming.metrics.names import METRICS, markdown
+from streaming.metrics.outlets import MetricsError
+from tests.unit.metrics.samples import QUERY, RUN, text
+
+ROOT = Path(__file__).parents[3]
+EVENT = text(start={"0": 0}, end={"0": 10}, latest={"0": 30}, strategy="sticky")
+
+
+def scrape(exporter: Exporter) -> str:
+    url = f"http://127.0.0.1:{exporter.port}/metrics"
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return answer.read().decode()
+
+
+def test_all_outlets_tell_of_a_batch(tmp_path):
+    config = MetricsConfig(
+        port=0, address="127.0.0.1", textfile=tmp_path / "a.prom", log_file=tmp_path / "log.jsonl"
+    )
+    with Exporter(config) as exporter:
+        exporter.progressed(EVENT)
+        exporter.progressed(EVENT)  # told twice, one line in the log
+        exporter.flush()
+        assert "kafka_consumergroup_group_sum_lag{" in scrape(exporter)
+        exporter.ended(QUERY, RUN, "it broke\n  at some.Java")
+        exporter.flush()
+        assert "kafka_" not in scrape(exporter)
+    assert "assignor_info{" in (tmp_path / "a.prom").read_text()  # the last query's figures stay
+    assert [p.name for p in tmp_path.iterdir() if p.suffix == ".prom"] == ["a.prom"]
+    batch, ended = map(json.loads, (tmp_path / "log.jsonl").read_text().splitlines())
+    assert batch["progress"] == json.loads(EVENT)
+    del batch["progress"]
+    assert batch == {
+        "timestamp": 1795262400.5, "event": "batch", "query": "orders",
+        "queryId": QUERY, "runId": RUN, "batch": 1, "rows": 10, "seconds": 0.75,
+        "rowsPerSecond": 40.0, "lag": 20, "maxLag": 20,
+        "sources": [{"source": 0, "assignor.strategy": "sticky"}],
+    }  # fmt: skip
+    assert ended == {"event": "ended", "queryId": QUERY, "runId": RUN, "error": "it broke"}
+
+
+def test_the_log_goes_to_stderr_without_the_whole_progress(capsys):
+    with Exporter(MetricsConfig(log="json")) as exporter:
+        exporter.progressed(EVENT)
+    line = json.loads(capsys.readouterr().err)
+    assert line["lag"] == 20
+    assert "progress" not in line
+
+
+def test_a_port_in_use_is_one_line():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(MetricsError, match=rf"metrics port {port} on 127.0.0.1 is in use"):
+            Exporter(MetricsConfig(port=port, address="127.0.0.1"))
+
+
+def test_an_address_of_another_machine_is_one_line():
+    with pytest.raises(MetricsError, match=r"cannot be served on 192.0.2.1:0"):
+        Exporter(MetricsConfig(port=0, address="192.0.2.1"))
+
+
+@pytest.mark.parametrize("key", ["textfile", "log_file"])
+def test_a_folder_that_is_not_there_is_one_line(key, tmp_path):
+    with pytest.raises(OptionError, match=rf"metrics.{key} .* its folder does not exist"):
+        Exporter(MetricsConfig(**{key: tmp_path / "no" / "m.prom"}))
+
+
+def test_what_goes_wrong_later_is_told_once_and_stops_nothing(tmp_path, caplog):
+    folder = tmp_path / "there"
+    folder.mkdir()
+    with (
+        caplog.at_level(logging.WARNING),
+        Exporter(
+            MetricsConfig(port=0, address="127.0.0.1", textfile=folder / "a.prom")
+        ) as exporter,
+    ):
+        folder.rmdir()
+        exporter.progressed(EVENT)
+        exporter.progressed("no JSON")
+        exporter.progressed(EVENT)
+        exporter.flush()
+        assert "kafka_" in scrape(exporter)
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        pytest.param({"textfile": "a.txt"}, "must end in .prom", id="node exporter reads .prom"),
+        pytest.param({"prot": 1}, "prot", id="unknown key"),
+        pytest.param({"port": 70_000}, "65535", id="no port"),
+        pytest.param({"log": "text"}, "json", id="json only"),
+    ],
+)
+def test_a_wrong_config_is_refused(given, message):
+    with pytest.raises(ValidationError, match=message):
+        MetricsConfig(**given)
+
+
+def test_the_docs_have_the_table_of_all_metrics():
+    """Write it anew with `python -m streaming.metrics.names`."""
+    assert markdown() in (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+
+
+def test_each_metric_of_the_dashboard_exists():
+    text_ = (ROOT / "docs" / "grafana" / "assignor-bridge.json").read_text(encoding="utf-8")
+    board = json.loads(text_)
+    expressions = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    used = set(re.findall(r"\b(?:kafka|spark_streaming|assignor)_\w+", " ".join(expressions)))
+    assert used <= set(METRICS)
+    assert {"kafka_consumergroup_group_lag", "kafka_consumergroup_group_lag_seconds",
+            "assignor_imbalance_ratio", "assignor_moved_partitions_total",
+            "assignor_locality_hit_ratio", "spark_streaming_latency_seconds"} <= used  # fmt: skip
+    for variable in board["templating"]["list"]:
+        query = variable["query"]
+        if isinstance(query, dict):
+            name = re.search(r"label_values\((\w+), (\w+)\)", query["query"])
+            assert name
+            assert name[2] in METRICS[name[1]].labels
