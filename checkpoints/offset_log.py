@@ -1,0 +1,257 @@
+"""Spark's streaming checkpoint as plain data, read without Spark: what was planned, what is done.
+
+Spark writes `offsets/N` before batch N runs and `commits/N` when it is done, both kept for the
+last 100 batches; `sources/<n>/0` holds where a source began, `metadata` the query's id. All are
+small text files that begin with their version. The files come through `Folder`, so that the same
+reader serves local paths and, in `streaming`, Spark's file systems.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from checkpoints.folders import CheckpointError, Folder
+from checkpoints.sticky_state import StateError, StickyState, decode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Newest versions that are known: of `offsets` (2 since Spark 4.2) and of `sources/<n>/0`.
+OFFSETS_VERSION = 2
+SOURCE_VERSION = 1
+_VOID = "-"
+
+#: `{topic: {partition: offset}}`, as Spark writes a Kafka source's offset.
+KafkaOffsets = dict[str, dict[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedBatch:
+    """One batch of the offset log."""
+
+    batch_id: int
+    #: Where the batch ends, by source; Kafka sources with an offset only.
+    ends: dict[str, KafkaOffsets]
+    #: Whether the batch is done: Spark wrote its commit.
+    committed: bool
+    #: When the batch was planned, in milliseconds since 1970; None when not written.
+    timestamp_ms: int | None
+    #: Event-time watermark that the batch ran with, in milliseconds; None for none.
+    watermark_ms: int | None
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint says about the Kafka sources of its query."""
+
+    name: str
+    query_id: str | None
+    #: By batch id, ascending; gaps are possible.
+    batches: tuple[LoggedBatch, ...]
+    #: Where each Kafka source began, by source, as far as it is kept.
+    begins: dict[str, KafkaOffsets]
+    #: The planner's newest readable state, by source.
+    states: dict[str, StickyState] = field(default_factory=dict)
+    #: Why a state file was passed over, one line each.
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Kafka sources of the query."""
+        found = {source for batch in self.batches for source in batch.ends} | set(self.begins)
+        return tuple(sorted(found, key=_by_number))
+
+    @property
+    def last_planned(self) -> LoggedBatch | None:
+        """The newest batch, done or not."""
+        return self.batches[-1] if self.batches else None
+
+    @property
+    def last_committed(self) -> LoggedBatch | None:
+        """The newest batch that is done."""
+        return next((batch for batch in reversed(self.batches) if batch.committed), None)
+
+    def ends_of(self, source: str, up_to: LoggedBatch | None) -> KafkaOffsets:
+        """Where a source stands after a batch: its end there, before it, or where it began."""
+        if up_to is not None:
+            for batch in reversed(self.batches):
+                if batch.batch_id <= up_to.batch_id and source in batch.ends:
+                    return batch.ends[source]
+        return self.begins.get(source, {})
+
+
+def read_checkpoint(folder: Folder) -> Checkpoint:
+    """Read all that is kept.
+
+    Raises
+    ------
+    CheckpointError
+        When it is not a checkpoint, cannot be read, is of a newer version or has no Kafka source.
+    """
+    try:
+        return _read(folder)
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise CheckpointError(f"checkpoint {folder.name!r} cannot be read: {why}") from error
+
+
+def _read(folder: Folder) -> Checkpoint:
+    query_id = _query_id(folder)
+    planned = _numbers(folder, "offsets")
+    if query_id is None and not planned:
+        raise CheckpointError(
+            f"{folder.name!r} is not a streaming checkpoint: it has neither 'metadata' nor "
+            "'offsets'; give the query's checkpointLocation"
+        )
+    done = set(_numbers(folder, "commits"))
+    batches = [batch for n in planned if (batch := _batch(folder, n, n in done)) is not None]
+    begins: dict[str, KafkaOffsets] = {}
+    states: dict[str, StickyState] = {}
+    warnings: list[str] = []
+    for source in folder.names("sources"):
+        begin = _begin(folder, source)
+        if begin is not None:
+            begins[source] = begin
+            state = _state(folder, source, warnings)
+            if state is not None:
+                states[source] = state
+    if not begins and not any(batch.ends for batch in batches):
+        raise CheckpointError(
+            f"checkpoint {folder.name!r} has no Kafka source with offsets: no batch was planned "
+            "yet, or the query reads from elsewhere"
+        )
+    return Checkpoint(
+        folder.name, query_id, tuple(batches), begins, states, tuple(warnings)
+    )  # fmt: skip
+
+
+def _query_id(folder: Folder) -> str | None:
+    raw = folder.read("metadata")
+    if raw is None:
+        return None
+    found = _json(raw.decode("utf-8", "replace"))
+    if not isinstance(found, dict) or not isinstance(found.get("id"), str):
+        raise CheckpointError(f"checkpoint {folder.name!r}: 'metadata' holds no query id")
+    return str(found["id"])
+
+
+def _numbers(folder: Folder, path: str) -> list[int]:
+    """Batches of a log; temporary files, checksums and others have no plain number for a name."""
+    return sorted(int(n) for n in folder.names(path) if n.isascii() and n.isdigit())
+
+
+def _batch(folder: Folder, number: int, committed: bool) -> LoggedBatch | None:
+    """Read one batch; None when Spark has just purged it."""
+    path = f"offsets/{number}"
+    raw = folder.read(path)
+    if raw is None:
+        return None
+    lines = raw.decode("utf-8", "replace").splitlines()
+    where = f"checkpoint {folder.name!r}: {path!r}"
+    version = _version(lines[0] if lines else "", OFFSETS_VERSION, where)
+    if len(lines) < 2:
+        raise CheckpointError(f"{where} is cut off: restore it from a copy of the checkpoint")
+    metadata = _json(lines[1]) if lines[1].strip() else {}
+    if not isinstance(metadata, dict):
+        raise CheckpointError(f"{where} has no JSON in its second line")
+    ends: dict[str, KafkaOffsets] = {}
+    for index, line in enumerate(lines[2:]):
+        source, colon, text = line.partition(":") if version > 1 else (str(index), ":", line)
+        if not colon:
+            raise CheckpointError(f"{where} has a source without an offset in line {index + 3}")
+        value = _json(text) if text != _VOID else None
+        if value is None and text.startswith("{"):
+            raise CheckpointError(f"{where} is damaged in line {index + 3}: it is cut off")
+        offsets = kafka_offsets(value)
+        if offsets is not None:
+            ends[source] = offsets
+    return LoggedBatch(
+        number,
+        ends,
+        committed,
+        timestamp_ms=_positive(metadata, "batchTimestampMs"),
+        watermark_ms=_positive(metadata, "batchWatermarkMs"),
+    )
+
+
+def _begin(folder: Folder, source: str) -> KafkaOffsets | None:
+    """Where a source began; None when it is no Kafka source."""
+    raw = folder.read(f"sources/{source}/0")
+    if raw is None:
+        return None
+    text = raw.removeprefix(b"\0").decode("utf-8", "replace")
+    if text.startswith("v"):
+        first, _, text = text.partition("\n")
+        offsets = kafka_offsets(_json(text))
+        if offsets is not None:
+            where = f"checkpoint {folder.name!r}: 'sources/{source}/0'"
+            _version(first, SOURCE_VERSION, where)
+        return offsets
+    return kafka_offsets(_json(text))  # Spark 2.1 wrote no version
+
+
+def _state(folder: Folder, source: str, warnings: list[str]) -> StickyState | None:
+    """Read the newest good state that the planner left beside a source."""
+    path = f"sources/{source}/assignments"
+    numbered = [
+        (int(number), name)
+        for name in folder.names(path)
+        if (number := name.partition(".")[0]).isascii() and number.isdigit()
+    ]
+    for _, name in sorted(numbered, reverse=True):
+        try:
+            raw = folder.read(f"{path}/{name}")
+            if raw is not None:
+                return decode(raw.decode("utf-8", "replace").strip())
+        except StateError as error:
+            warnings.append(f"{path}/{name}: {error}")
+        except OSError as error:
+            warnings.append(f"{path}/{name}: {error.strerror or type(error).__name__}")
+    return None
+
+
+def kafka_offsets(value: Any) -> KafkaOffsets | None:
+    """Recognise `{topic: {partition: offset}}`; None for the offset of another kind of source."""
+    if not isinstance(value, dict) or not value:
+        return None
+    found: KafkaOffsets = {}
+    for topic, partitions in value.items():
+        if not isinstance(partitions, dict):
+            return None
+        for number, offset in partitions.items():
+            if not (number.isascii() and number.isdigit()):
+                return None
+            if isinstance(offset, bool) or not isinstance(offset, int):
+                return None
+        found[topic] = {int(number): offset for number, offset in partitions.items()}
+    return found
+
+
+def _version(line: str, newest: int, where: str) -> int:
+    digits = line.strip()[1:]
+    if not (line.startswith("v") and digits.isascii() and digits.isdigit()):
+        raise CheckpointError(f"{where} does not begin with a version: it is damaged")
+    if not 1 <= int(digits) <= newest:
+        raise CheckpointError(
+            f"{where} has version {digits}, {newest} is the newest known: "
+            "a newer Spark wrote it, look for a newer assignor-bridge"
+        )
+    return int(digits)
+
+
+def _positive(metadata: Mapping[str, Any], key: str) -> int | None:
+    value = metadata.get(key)
+    return value if isinstance(value, int) and value > 0 else None
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _by_number(source: str) -> tuple[int, str]:
+    return (int(source), source) if source.isascii() and source.isdigit() else (1 << 62, source)

@@ -1,0 +1,149 @@
+"""Spark's checkpoint folders, as Spark 4.0 and 4.2 write them, become plain data or one line."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from checkpoints.folders import CheckpointError, LocalFolder, open_folder
+from checkpoints.offset_log import kafka_offsets, read_checkpoint
+from checkpoints.sticky_state import Reader, StickyState, encode
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+META = '{"batchWatermarkMs":0,"batchTimestampMs":%d,"conf":{"spark.sql.shuffle.partitions":"2"}}'
+ENDS = '{"t":{"1":%d,"0":7}}'
+
+
+def write(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return folder
+
+
+def a_checkpoint(folder: Path, **more: str) -> Path:
+    files = {
+        "metadata": '{"id":"q-1"}',
+        "sources/0/0": '\0v1\n{"t":{"0":1,"1":2}}',
+        "sources/1/0": "v1\n{}",
+        "offsets/9": f"v1\n{META % 900}\n{ENDS % 9}\n-",
+        "offsets/10": f'v1\n{META % 1000}\n{ENDS % 12}\n{{"logOffset":3}}',
+        "offsets/12": f"v1\n{META.replace('0,', '55,', 1) % 1200}\n{ENDS % 20}\n-",
+        "offsets/.12.crc": "x",
+        "offsets/.13.f00.tmp": "v1",
+        "commits/9": "v1\n{}",
+        "commits/10": "v1\n{}",
+    }
+    return write(folder, files | more)
+
+
+def a_state() -> StickyState:
+    one, off = np.array([0]), np.array([20])
+    empty = np.array([np.nan])
+    return replace(
+        StickyState.empty(), generation=3, batches=1, readers=(Reader("7", "h", 1),),
+        topics=("t",), topic=one, partition=one, member=one, position=off, seen=one,
+        cost=empty, last_cost=empty, bytes=empty, density=empty,
+    )  # fmt: skip
+
+
+def test_batches_sources_and_the_query(tmp_path):
+    found = read_checkpoint(open_folder(str(a_checkpoint(tmp_path))))
+    assert found.query_id == "q-1"
+    assert found.sources == ("0",)
+    assert [(b.batch_id, b.committed, b.timestamp_ms, b.watermark_ms) for b in found.batches] == [
+        (9, True, 900, None), (10, True, 1000, None), (12, False, 1200, 55),
+    ]  # fmt: skip
+    assert found.begins == {"0": {"t": {0: 1, 1: 2}}}
+    assert found.last_planned is found.batches[2]
+    assert found.last_committed is found.batches[1]
+    assert found.ends_of("0", found.last_committed) == {"t": {1: 12, 0: 7}}
+    assert found.ends_of("0", None) == {"t": {0: 1, 1: 2}}
+
+
+def test_a_batch_in_which_a_source_stood_still_keeps_its_last_end(tmp_path):
+    a_checkpoint(tmp_path, **{"offsets/13": f"v1\n{META % 1}\n-\n-"})
+    found = read_checkpoint(LocalFolder(tmp_path))
+    assert found.ends_of("0", found.last_planned) == {"t": {1: 20, 0: 7}}
+
+
+def test_sources_by_name_as_spark_4_2_may_write_them(tmp_path):
+    a_checkpoint(tmp_path, **{"offsets/13": f"v2\n{META % 1}\norders:{ENDS % 30}\nfiles:-"})
+    found = read_checkpoint(LocalFolder(tmp_path))
+    assert found.sources == ("0", "orders")
+    assert found.last_planned is not None
+    assert found.last_planned.ends == {"orders": {"t": {1: 30, 0: 7}}}
+
+
+def test_a_uri_of_this_machine(tmp_path):
+    place = a_checkpoint(tmp_path / "with space")
+    assert read_checkpoint(open_folder(place.as_uri())).query_id == "q-1"
+    assert read_checkpoint(open_folder(f"file:{place}")).query_id == "q-1"
+    with pytest.raises(CheckpointError, match="s3a: is read through Spark's file systems"):
+        open_folder("s3a://bucket/checkpoint")
+
+
+def test_the_newest_good_state_is_taken_and_others_are_told(tmp_path):
+    good = encode(a_state())
+    a_checkpoint(tmp_path)
+    place = write(
+        tmp_path / "sources/0/assignments",
+        {"2.v1": "old", "9.v1": good, "10.v1": good[:-9], "11.v1": "", ".12.v1.x.tmp": "x"},
+    )
+    (place / "12.v1").mkdir()
+    found = read_checkpoint(LocalFolder(tmp_path))
+    assert found.states["0"].readers == (Reader("7", "h", 1),)
+    assert [w.partition(":")[0].rpartition("/")[2] for w in found.warnings] == [
+        "12.v1", "11.v1", "10.v1",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        pytest.param({}, "is not a streaming checkpoint", id="empty folder"),
+        pytest.param({"metadata": "{}"}, "holds no query id", id="metadata of something else"),
+        pytest.param({"metadata": '{"id":"q"}'}, "no Kafka source", id="nothing planned yet"),
+        pytest.param({"offsets/0": f"v1\n{META % 1}\n5\n-"}, "no Kafka source", id="rate source"),
+        pytest.param({"offsets/0": f"v3\n{META % 1}\n{ENDS % 1}"}, "has version 3, 2 is the newest",
+                     id="newer Spark"),
+        pytest.param({"offsets/0": "{}"}, "does not begin with a version", id="no version"),
+        pytest.param({"offsets/0": ""}, "does not begin with a version", id="emptied"),
+        pytest.param({"offsets/0": "v1"}, "is cut off", id="one line"),
+        pytest.param({"offsets/0": f"v1\nx\n{ENDS % 1}"}, "no JSON in its second", id="metadata"),
+        pytest.param({"offsets/0": f'v1\n{META % 1}\n{{"t":{{"0":1'}, "damaged in line 3",
+                     id="cut in an offset"),
+        pytest.param({"offsets/0": f"v2\n{META % 1}\n7"}, "source without an offset in line 3",
+                     id="nameless source"),
+        pytest.param({"offsets/0": f"v1\n{META % 1}\n-", "sources/0/0": f"v2\n{ENDS % 1}"},
+                     "'sources/0/0' has version 2", id="newer source"),
+    ],
+)  # fmt: skip
+def test_what_is_no_checkpoint_is_one_line(tmp_path, files, message):
+    with pytest.raises(CheckpointError, match=message) as refused:
+        read_checkpoint(LocalFolder(write(tmp_path, files)))
+    assert "\n" not in str(refused.value)
+
+
+def test_a_folder_that_is_not_there_or_not_ours_to_read(tmp_path):
+    with pytest.raises(CheckpointError, match="is not a streaming checkpoint"):
+        read_checkpoint(LocalFolder(tmp_path / "none"))
+    (a_checkpoint(tmp_path) / "offsets" / "13").mkdir()
+    with pytest.raises(CheckpointError, match="cannot be read: Is a directory"):
+        read_checkpoint(LocalFolder(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, 5, "x", [], {}, {"logOffset": 3}, {"t": 1}, {"t": {"x": 1}}, {"t": {"0": "1"}},
+     {"t": {"0": True}}, {"t": {"0": 1.5}}, {"t": [1]}],
+)  # fmt: skip
+def test_offsets_of_other_sources_are_told_apart(value):
+    assert kafka_offsets(json.loads(json.dumps(value))) is None
