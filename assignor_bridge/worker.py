@@ -14,6 +14,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.assignors.loading import find
+from assignor_bridge.commits import CommitDesk
 from assignor_bridge.options import effective, parse_options
 from assignor_bridge.planner.plan import check_names, plan_batch
 from assignor_bridge.wire import answer, dump, failure, parse_request, read_batch
@@ -22,15 +23,19 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 
-def handle(line: bytes) -> bytes:
-    """Answer one request: a plan, the effective options, or an error."""
+def handle(line: bytes, commits: CommitDesk) -> bytes:
+    """Answer one request: a plan, the effective options, how commits went, or an error."""
     try:
-        return dump(_reply(parse_request(line)))
+        return dump(_reply(parse_request(line), commits))
     except Exception as error:  # noqa: BLE001  (whatever happens is an answer)
         return dump(failure(error))
 
 
-def _reply(request: dict[str, Any]) -> dict[str, Any]:
+def _reply(request: dict[str, Any], commits: CommitDesk) -> dict[str, Any]:
+    if "commit" in request:
+        return commits.commit(request["commit"])
+    if "flush" in request:
+        return commits.flush()
     if "validate" in request:
         given = request["validate"] or {}
         options = parse_options({str(k): str(v) for k, v in dict(given).items() if v is not None})
@@ -40,11 +45,11 @@ def _reply(request: dict[str, Any]) -> dict[str, Any]:
     return answer(plan_batch(batch, state, find))
 
 
-def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+def serve(requests: BinaryIO, answers: BinaryIO, commits: CommitDesk) -> None:
     """Answer until there are no more requests."""
     for line in requests:
         if line.strip():
-            answers.write(handle(line))
+            answers.write(handle(line, commits))
             answers.flush()
             gc.collect()  # after the answer is out; during a request it would only be in the way
 
@@ -57,10 +62,13 @@ def main() -> None:
     sys.stdout = sys.stderr
     gc.freeze()  # imports live for ever: the collector need not look at them
     gc.disable()  # see `serve`
+    commits = CommitDesk()
     try:
-        serve(sys.stdin.buffer, answers)
+        serve(sys.stdin.buffer, answers, commits)
     except BrokenPipeError:
         os._exit(0)  # the driver is gone; nothing is left to flush
+    if commits.used:
+        os._exit(0)  # a Kafka client's threads are not waited for: a lost commit is made again
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import numpy as np
 import orjson
 import pytest
 
+from assignor_bridge.commits import CommitDesk
 from assignor_bridge.simulator.mappings import java_hash
 from assignor_bridge.simulator.play import Player, play
 from assignor_bridge.simulator.scenario import Scenario
@@ -81,7 +82,7 @@ def timed(line: bytes, runs: int) -> tuple[dict[str, Any], list[float]]:
     try:
         for _ in range(runs):
             started = time.perf_counter()
-            answer = handle(line)
+            answer = handle(line, CommitDesk())
             took.append(1000 * (time.perf_counter() - started))
             gc.collect()
     finally:

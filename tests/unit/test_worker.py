@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from assignor_bridge.commits import CommitDesk
 from assignor_bridge.worker import handle
 
 SNAPSHOT = {
@@ -33,7 +34,7 @@ SNAPSHOT = {
 
 def ask(request) -> dict:
     line = request if isinstance(request, bytes) else json.dumps(request).encode()
-    answer = handle(line)
+    answer = handle(line, CommitDesk())
     assert answer.endswith(b"\n")
     assert answer.count(b"\n") == 1
     return json.loads(answer)
@@ -168,3 +169,35 @@ def test_the_process(users_assignors):
         if process.poll() is None:
             process.kill()
             process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("commit", "message"),
+    [
+        (5, "commit is 5: an object is needed"),
+        ({"group": "g", "batchId": 1}, "commit has no 'offsets'"),
+        ({"group": "g", "batchId": -1, "offsets": {}}, "commit.batchId is -1"),
+        ({"group": "g", "batchId": 1, "offsets": {"t": {"x": 1}}}, "has the key"),
+        ({"group": "g", "batchId": 1, "offsets": {"t": {"0": -2}}}, "commit.offsets.t.0 is -2"),
+        ({"group": "g", "batchId": 1, "offsets": {}}, "the first commit to a process needs it"),
+        ({"group": "g", "batchId": 1, "offsets": {}, "kafka": "hush"}, "commit.kafka is no object"),
+        ({"group": "g", "batchId": 1, "offsets": {}, "kafka": {"a": ["hush"]}}, "commit.kafka.a"),
+        ({"group": "g", "batchId": 1, "offsets": {}, "x": 1}, "unknown key 'x'"),
+    ],
+)
+def test_malformed_commits_are_answered_with_one_line(commit, message):
+    answer = ask({"commit": commit})
+    assert answer["misuse"] is True
+    assert message in answer["error"]
+    assert "hush" not in json.dumps(answer)
+
+
+def test_a_flush_without_commits_is_answered():
+    nothing = {"committed": 0, "failed": 0, "batchId": None, "error": None}
+    assert ask({"flush": True}) == {"ok": True, "commits": nothing}
+
+
+def test_the_kafka_client_is_imported_with_the_first_commit_only():
+    """It takes as long as a plan: a query that commits nothing must not pay for it."""
+    code = "import sys, assignor_bridge.worker; sys.exit('confluent_kafka' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

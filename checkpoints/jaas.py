@@ -1,0 +1,90 @@
+"""Read `sasl.jaas.config`, as Kafka's Java client does (JaasConfig, 4.1), without telling secrets.
+
+A value of it holds passwords, and a misspelt one may hold them anywhere. So the errors here say
+what is wrong and never quote any part of it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_TOKEN = re.compile(
+    r"""(?P<blank>\s+|//[^\n]*|/\*.*?\*/)"""
+    r"""|(?P<quoted>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')"""
+    r"""|(?P<word>[^\s"'=;/]+)"""
+    r"""|(?P<sign>[=;])""",
+    re.DOTALL,
+)
+_ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[0-7]{1,2}|.)", re.DOTALL)
+_ESCAPED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_FLAGS = ("required", "requisite", "sufficient", "optional")
+
+
+class JaasError(ValueError):
+    """A JAAS configuration that cannot be read; the message quotes nothing of it."""
+
+
+@dataclass(frozen=True)
+class LoginModule:
+    """One login module with its options."""
+
+    #: The class's name; not shown, for a misspelt configuration may have a secret here.
+    name: str = field(repr=False)
+    options: dict[str, str] = field(repr=False)
+
+
+def read_jaas(text: str) -> LoginModule:
+    """Read `class flag key="value" …;`.
+
+    Raises
+    ------
+    JaasError
+        When it is anything else, or has several login modules.
+    """
+    tokens = list(_tokens(text))
+    if not tokens:
+        raise JaasError("it is empty")
+    words = [token for token in tokens if token not in (("sign", "="), ("sign", ";"))]
+    if len(words) < 2 or any(kind == "sign" for kind, _ in tokens[:2]):
+        raise JaasError("it does not begin with a login module and a control flag")
+    if tokens[1][1].lower() not in _FLAGS:
+        raise JaasError(f"its control flag is none of {', '.join(_FLAGS)}")
+    if ("sign", ";") not in tokens:
+        raise JaasError("it does not end with a semicolon")
+    end = tokens.index(("sign", ";"))
+    if end != len(tokens) - 1:
+        raise JaasError("it has something after its first semicolon: one login module is allowed")
+    options: dict[str, str] = {}
+    rest = tokens[2:end]
+    for i in range(0, len(rest), 3):
+        triple = rest[i : i + 3]
+        if [kind for kind, _ in triple[:2]] != ["word", "sign"] or len(triple) < 3:
+            raise JaasError('its options are not all written as key="value"')
+        if triple[2][0] == "sign":
+            raise JaasError("one of its options has no value")
+        options[triple[0][1]] = triple[2][1]
+    return LoginModule(tokens[0][1], options)
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    at = 0
+    while at < len(text):
+        found = _TOKEN.match(text, at)
+        if found is None:
+            raise JaasError(f"a quote or a comment that opens at character {at + 1} does not end")
+        at = found.end()
+        kind = found.lastgroup
+        if kind == "quoted":
+            yield "quoted", _ESCAPE.sub(_unescaped, found[0][1:-1])
+        elif kind in ("word", "sign"):
+            yield kind, found[0]
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    said = found[1]
+    return chr(int(said, 8)) if said[0] in "01234567" else _ESCAPED.get(said, said)
