@@ -113,7 +113,7 @@ def place(
     used = 0.0 if fresh else allowance * _USED_ALLOWANCE
     full = capacity * (1 + used)
     grain = _FRESH_GRAIN if fresh else min(_GRAIN, used / 2)
-    load = np.bincount(owner[owned], weights[owned], len(capacity))
+    load = np.asarray(np.bincount(owner[owned], weights[owned], len(capacity)), np.float64)
     over = np.flatnonzero(load > full * (1 + _ROUNDING))
     lent, amounts, load[over] = _lend(
         weights, owner, over, load[over], capacity[over] * (1 + used / 2), grain * capacity[over]
