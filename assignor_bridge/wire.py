@@ -150,7 +150,7 @@ def _list(request: dict[str, Any], key: str) -> list[Any]:
 def _strings(where: str, rows: list[Any], key: str) -> list[str]:
     try:
         values = list(map(itemgetter(key), rows))
-        if set(map(type, values)) <= {str}:
+        if list(map(type, values)).count(str) == len(values):
             return values
     except (KeyError, TypeError, IndexError):
         pass
@@ -160,8 +160,8 @@ def _strings(where: str, rows: list[Any], key: str) -> list[str]:
 def _ints(where: str, rows: list[Any], key: str) -> np.ndarray:
     try:
         values = list(map(itemgetter(key), rows))
-        if set(map(type, values)) <= {int}:
-            return np.array(values, np.int64)
+        if list(map(type, values)).count(int) == len(values):
+            return np.fromiter(values, np.int64, len(values))
     except (KeyError, TypeError, IndexError, OverflowError):
         pass
     raise _blame(where, rows, key, _is_int, "a whole number of 64 bits")

@@ -7,6 +7,7 @@ an answer. Requests are snapshots, or `{"validate": {options}}` at the start of 
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -18,6 +19,7 @@ from assignor_bridge.commits import CommitDesk
 from assignor_bridge.options import effective, parse_options
 from assignor_bridge.planner.plan import check_names, plan_batch
 from assignor_bridge.wire import answer, dump, failure, parse_request, read_batch
+from checkpoints.sticky_state import StateError, decode
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -25,10 +27,16 @@ if TYPE_CHECKING:
 
 def handle(line: bytes, commits: CommitDesk) -> bytes:
     """Answer one request: a plan, the effective options, how commits went, or an error."""
+    return respond(line, commits)[0]
+
+
+def respond(line: bytes, commits: CommitDesk) -> tuple[bytes, str | None]:
+    """Answer one request; also the state in the answer, if there is one."""
     try:
-        return dump(_reply(parse_request(line), commits))
+        reply = _reply(parse_request(line), commits)
+        return dump(reply), reply.get("state")
     except Exception as error:  # noqa: BLE001  (whatever happens is an answer)
-        return dump(failure(error))
+        return dump(failure(error)), None
 
 
 def _reply(request: dict[str, Any], commits: CommitDesk) -> dict[str, Any]:
@@ -49,9 +57,18 @@ def serve(requests: BinaryIO, answers: BinaryIO, commits: CommitDesk) -> None:
     """Answer until there are no more requests."""
     for line in requests:
         if line.strip():
-            answers.write(handle(line, commits))
+            reply, state = respond(line, commits)
+            answers.write(reply)
             answers.flush()
-            gc.collect()  # after the answer is out; during a request it would only be in the way
+            prepare(state)
+
+
+def prepare(state: str | None) -> None:
+    """Do between batches what need not be done while Spark waits for a plan."""
+    if state is not None:
+        with contextlib.suppress(StateError):  # then the next batch says so
+            decode(state)  # the next batch begins with it: `decode` knows it by then
+    gc.collect()
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ import json
 import struct
 import zlib
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -140,13 +141,19 @@ def encode(state: StickyState) -> str:
 
 
 def decode(text: str) -> StickyState:
-    """Read what `encode` wrote.
+    """Read what `encode` wrote; its arrays are read-only.
 
     Raises
     ------
     StateError
         For anything else; the message says what is wrong.
     """
+    return _decoded(text)
+
+
+@lru_cache(maxsize=2)
+def _decoded(text: str) -> StickyState:
+    """Read a text once: what was read just now is what the next batch begins with."""
     try:
         return _read(_unwrap(text))
     except StateError:
@@ -165,6 +172,8 @@ def _unwrap(text: str) -> bytes:
     magic, version, checksum = _ENVELOPE.unpack_from(raw)
     if magic != MAGIC:
         raise StateError("the state was not written by the planner")
+    if version < 1:
+        raise StateError(f"the state has version {version}, which no planner wrote")
     if version > VERSION:
         raise StateError(f"the state has version {version}, newer than the {VERSION} known here")
     packed = raw[_ENVELOPE.size :]
@@ -211,13 +220,17 @@ def _read(body: bytes) -> StickyState:
     for name in ("cost", "last_cost", "bytes", "density"):
         believable = np.abs(columns[name]) < _MOST_BELIEVABLE
         columns[name] = np.where(believable, columns[name], np.nan)
+    columns["member"] = _decode_claims(
+        lengths, claims, topics, columns["topic"], columns["partition"]
+    )
+    for column in columns.values():
+        column.setflags(write=False)  # one state may be given to many
     return StickyState(
         generation=int(header["generation"]),
         batches=int(header["batches"]),
         readers=readers,
         speeds={e: Speed(float(f), int(n)) for e, (f, n) in sorted(header["speeds"].items())},
         topics=topics,
-        member=_decode_claims(lengths, claims, topics, columns["topic"], columns["partition"]),
         **columns,
     )
 

@@ -66,7 +66,7 @@ class Observed:
         """Make columns of reports: numbered and sorted."""
         topic_names, topic = coded(topics)
         executor_names, executor = coded(executors)
-        order = np.lexsort((seconds, records, executor, partition, topic))
+        order = sorting((seconds, records), executor, partition, topic)
         return cls(
             topic_names, executor_names, topic[order], partition[order], executor[order],
             records[order], size[order], seconds[order], offsets[order],
@@ -84,6 +84,32 @@ def coded(names: Sequence[str]) -> tuple[tuple[str, ...], Ints]:
     distinct = tuple(sorted(set(names)))
     code = {name: i for i, name in enumerate(distinct)}
     return distinct, np.fromiter(map(code.__getitem__, names), np.int64, len(names))
+
+
+def sorting(ties: tuple[Ints | Floats, ...], *keys: Ints) -> Ints:
+    """Give the order by `keys`, the last counting most, then by `ties`: as `np.lexsort` does.
+
+    The keys are packed into one integer where they fit, and ties are looked at only where there
+    are any: several times as fast, most of all when the rows are in order already.
+    """
+    packed, span = np.zeros(len(keys[0]), np.int64), 1
+    for key in keys:
+        least, most = int(key.min(initial=0)), int(key.max(initial=0))
+        if least < 0 or span * (most + 1) >= 1 << 63:
+            return np.asarray(np.lexsort((*ties, *keys)))
+        packed += key * span
+        span *= most + 1
+    steps = np.diff(packed)
+    if (steps > 0).all():
+        return np.arange(len(packed))
+    order = np.argsort(packed, kind="stable")
+    packed = packed[order]
+    same = packed[1:] == packed[:-1]
+    if same.any():
+        tied = np.append(False, same) | np.append(same, False)
+        rows = order[tied]
+        order[tied] = rows[np.lexsort((*(tie[rows] for tie in ties), packed[tied]))]
+    return order
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +234,7 @@ def lay_out(  # noqa: PLR0917
             f"range {names[i]}-{partition[i]}[{start[i]},{end[i]}) is impossible: "
             "a partition from 0 and 0 <= start <= end are expected"
         )
-    order = np.lexsort((end, start, partition, topic))
+    order = sorting((end, start), partition, topic)
     order = order[(end > start)[order]]
     topic, partition, start, end = topic[order], partition[order], start[order], end[order]
     topic, partition, start, end = _joined(topics, topic, partition, start, end)

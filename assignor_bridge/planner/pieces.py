@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -32,8 +32,7 @@ class Pieces:
         return np.asarray(weights[self.row] * share)
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(NamedTuple):
     """How one range is shared: slots in reading order, and the work that each gets."""
 
     row: int
@@ -53,31 +52,33 @@ def assemble(batch: Batch, whole: Ints, cuts: Sequence[Cut]) -> Pieces:
         is dropped; the shares of a range always add up to it.
     """
     kept = np.flatnonzero(whole >= 0)
+    if not cuts:
+        return Pieces(kept, batch.start[kept], batch.end[kept], whole[kept])
+    shared = [cut.row for cut in cuts]
     rows: list[int] = []
     starts: list[int] = []
     ends: list[int] = []
     slots: list[int] = []
-    for cut in cuts:
-        first, last = int(batch.start[cut.row]), int(batch.end[cut.row])
-        size, total = last - first, sum(cut.amounts)
-        done, position = 0.0, first
-        for i, (slot, amount) in enumerate(zip(cut.slots, cut.amounts, strict=True)):
+    for cut, first, last in zip(
+        cuts, batch.start[shared].tolist(), batch.end[shared].tolist(), strict=True
+    ):
+        row, size, total = cut.row, last - first, sum(cut.amounts)
+        done, position, left = 0.0, first, len(cut.slots)
+        for slot, amount in zip(cut.slots, cut.amounts, strict=True):
             done += amount
-            if i == len(cut.slots) - 1:
-                until = last
-            else:
-                until = min(last, max(position, first + round(size * min(1.0, done / total))))
+            left -= 1
+            part = size * min(1.0, done / total)
+            until = min(last, first + round(part)) if left else last
             if until > position:
-                rows.append(cut.row)
+                rows.append(row)
                 starts.append(position)
                 ends.append(until)
                 slots.append(slot)
                 position = until
-    row = np.concatenate((kept, np.array(rows, np.int64)))
-    start = np.concatenate((batch.start[kept], np.array(starts, np.int64)))
-    end = np.concatenate((batch.end[kept], np.array(ends, np.int64)))
-    where = np.concatenate((whole[kept], np.array(slots, np.int64)))
-    if not rows:
-        return Pieces(row, start, end, where)
-    order = np.lexsort((start, row))
-    return Pieces(row[order], start[order], end[order], where[order])
+    order = np.argsort(np.append(kept, rows), kind="stable")  # shares are in order of offsets
+    return Pieces(
+        np.append(kept, rows)[order],
+        np.append(batch.start[kept], starts)[order],
+        np.append(batch.end[kept], ends)[order],
+        np.append(whole[kept], slots)[order],
+    )

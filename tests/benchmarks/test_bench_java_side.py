@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from assignor_bridge import ivy
+from assignor_bridge.commits import CommitDesk
 from assignor_bridge.jars import built_jar, connector_coordinate
 from assignor_bridge.worker import handle
 from tests.benchmarks.report import write_report
@@ -42,11 +43,11 @@ def test_the_jvm_takes_no_longer_than_the_planner_may(tmp_path: Path) -> None:
     )
     rows = []
     for partitions, executors, allowed_ms in GRID:
-        first = json.loads(handle(request(partitions, executors, None)))
+        first = json.loads(handle(request(partitions, executors, None), CommitDesk()))
         asked = request(partitions, executors, first)
         _, planner_ms = timed(asked, 5)
         exchange = tmp_path / f"{partitions}.jsonl"
-        exchange.write_bytes(asked + b"\n" + handle(asked))
+        exchange.write_bytes(asked + b"\n" + handle(asked, CommitDesk()))
         done = subprocess.run(
             [
                 ivy.java_tool("java"), "-Xmx2g", "-cp", f"{compiled}{os.pathsep}{class_path}",

@@ -6,12 +6,14 @@ import dataclasses
 import itertools
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assignor_bridge.assignors.registry import ASSIGNORS
 from assignor_bridge.model import Observation, OffsetRange, Snapshot
+from assignor_bridge.planner.batch import sorting
 from assignor_bridge.planner.plan import plan
 from tests.strategies_snapshots import executors, offsets_read, ranges, snapshots
 
@@ -70,6 +72,20 @@ def test_a_chain_of_batches_is_exact_whatever_changes(first, then, more, grown):
     again = plan(second)
     assert_exact(second, again)
     assert plan(second) == again
+
+
+def tables(cells: st.SearchStrategy[int]) -> st.SearchStrategy[list[tuple[int, ...]]]:
+    return st.lists(st.tuples(*[cells] * 5), max_size=40)
+
+
+@settings(max_examples=100)
+@given(
+    tables(st.integers(0, 1)) | tables(st.integers(-1, 2)) | tables(st.integers(0, 2**63 - 1))
+)  # fmt: skip
+def test_packed_keys_sort_as_lexsort_does(rows):
+    """With ties, negative numbers and keys too large to be packed."""
+    columns = list(np.array(rows, np.int64).reshape(-1, 5).T)
+    assert (sorting(tuple(columns[:2]), *columns[2:]) == np.lexsort(columns)).all()
 
 
 @settings(max_examples=15)

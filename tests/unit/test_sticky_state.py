@@ -43,6 +43,15 @@ def test_round_trip():
     assert state.density[np.isfinite(state.density)] == pytest.approx(100 / 120, rel=0.01)
 
 
+def test_what_was_read_once_is_kept_and_cannot_be_changed():
+    text = some_state()
+    state = decode(text)
+    assert decode("".join(text)) is state
+    for name in ("topic", "partition", "member", "position", "seen", "cost", "last_cost"):
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(state, name)[0] = 7
+
+
 def test_claims_are_kafkas_user_data():
     """Each member's bytes are those that `checkpoints.user_data` writes, and it reads them."""
     state = decode(some_state())
@@ -76,6 +85,13 @@ def test_flipped_bits_are_noticed(data):
     place = data.draw(st.integers(0, len(raw) - 1))
     raw[place] ^= 1 << data.draw(st.integers(0, 7))
     with pytest.raises(StateError):
+        decode(base64.b64encode(bytes(raw)).decode())
+
+
+def test_version_0_is_refused():
+    raw = bytearray(base64.b64decode(some_state()))
+    raw[3] = 0
+    with pytest.raises(StateError, match="version 0, which no planner wrote"):
         decode(base64.b64encode(bytes(raw)).decode())
 
 

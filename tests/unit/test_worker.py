@@ -10,7 +10,8 @@ import sys
 import pytest
 
 from assignor_bridge.commits import CommitDesk
-from assignor_bridge.worker import handle
+from assignor_bridge.worker import handle, prepare, respond
+from checkpoints import sticky_state
 
 SNAPSHOT = {
     "executors": [
@@ -113,6 +114,22 @@ def test_a_bad_state_costs_memory_not_the_plan():
         plan = ask({**SNAPSHOT, "state": state})
         assert len(plan["tasks"]) == 2
         assert ("stateWarning" in plan["metrics"]) == bool(state)
+
+
+def test_the_next_state_is_read_between_batches():
+    """What it does beforehand changes no answer, and a state that cannot be read ends nothing."""
+    first, state = respond(json.dumps(SNAPSHOT).encode(), CommitDesk())
+    assert state == json.loads(first)["state"]
+    then = json.dumps({**SNAPSHOT, "state": state}).encode()
+    sticky_state._decoded.cache_clear()
+    unprepared = handle(then, CommitDesk())
+    sticky_state._decoded.cache_clear()
+    prepare(state)
+    misses = sticky_state._decoded.cache_info().misses
+    assert handle(then, CommitDesk()) == unprepared
+    assert sticky_state._decoded.cache_info().misses == misses
+    prepare("nonsense")
+    prepare(None)
 
 
 @pytest.fixture
