@@ -64,11 +64,10 @@ def _batches(found: Checkpoint, source: str) -> list[LoggedBatch]:
     after a gap. A partition that was not there before begins at 0, as Spark reads it.
     """
     batches = []
-    before = found.begins.get(source) if found.batches and found.batches[0].batch_id == 0 else None
-    last = -1 if before is not None else None
+    before, last = found.begins.get(source), -1
     for batch in found.batches:
         ends = batch.ends.get(source)
-        if last is not None and batch.batch_id != last + 1:
+        if batch.batch_id != last + 1:
             before = None
         last = batch.batch_id
         if ends is None:
