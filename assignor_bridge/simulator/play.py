@@ -17,12 +17,12 @@ from assignor_bridge.simulator.mappings import (
     spark_max_records,
     spark_min_partitions,
 )
-from assignor_bridge.simulator.scenario import TOPIC, Scenario, Step, steps
+from assignor_bridge.simulator.scenario import Scenario, Step, steps
 from assignor_bridge.simulator.schedule import Run, schedule
 from checkpoints.sticky_state import StickyState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from assignor_bridge.assignors.protocol import Assignor
 
@@ -68,35 +68,41 @@ class Player:
     state: StickyState = field(default_factory=StickyState.empty)
     observed: Observed = field(default_factory=Observed.none)
     #: Executor that read each partition last, by what really ran.
-    at: dict[int, str] = field(default_factory=dict)
+    at: dict[tuple[str, int], str] = field(default_factory=dict)
+    #: Why the planner planned the last batch as it did, the summary first; Spark's mappings say
+    #: nothing.
+    reasons: tuple[str, ...] = ()
 
     def play(self, step: Step) -> Played:
         """Plan and run one batch."""
+        self.reasons = ()
         tasks = self._guarded(self._tasks(step))
         rng = np.random.default_rng((self.scenario.seed, step.number))
         luck = np.exp(rng.normal(0, self.scenario.service_noise, len(step.records)))
-        cost = (step.cost * luck).tolist()
+        keys = [(tp.topic, tp.partition) for tp in step.partitions]
+        cost = dict(zip(keys, (step.cost * luck).tolist(), strict=True))
+        first = dict(zip(keys, step.start.tolist(), strict=True))
         scenario = self.scenario
 
         def seconds(task: int, executor: str) -> float:
             slow = step.slowness.get(executor, 1.0)
-            work = sum(r.size * cost[r.partition] for r in tasks[task].ranges)
-            cold = sum(
-                r.start != step.start[r.partition] or self.at.get(r.partition) != executor
-                for r in tasks[task].ranges
-            )
+            work, cold = 0.0, 0
+            for r in tasks[task].ranges:
+                key = (r.topic, r.partition)
+                work += r.size * cost[key]
+                cold += r.start != first[key] or self.at.get(key) != executor
             return float(scenario.task_seconds + scenario.cold_seconds * cold + work * slow)
 
         runs = schedule([t.executor for t in tasks], seconds, step.executors, self.locality_wait)
-        return self._settle(step, tasks, runs, cost)
+        return self._settle(step, tasks, runs, cost, first)
 
     def _tasks(self, step: Step) -> list[Placed]:
         kind, _, number = self.name.partition("=")
         if kind in SPARK_MAPPINGS:
             ranges = [
-                OffsetRange(TOPIC, p, first, first + size)
-                for p, (first, size) in enumerate(
-                    zip(step.start.tolist(), step.records.tolist(), strict=True)
+                OffsetRange(tp.topic, tp.partition, first, first + size)
+                for tp, first, size in zip(
+                    step.partitions, step.start.tolist(), step.records.tolist(), strict=True
                 )
                 if size
             ]
@@ -109,10 +115,9 @@ class Player:
                 )
             size = int(number or max(1, int(step.records.sum()) // (4 * slots)))
             return spark_max_records(ranges, size)
-        count = len(step.records)
         batch = lay_out(
-            [TOPIC] * count,
-            np.arange(count),
+            [tp.topic for tp in step.partitions],
+            np.array([tp.partition for tp in step.partitions], np.int64),
             step.start,
             step.start + step.records,
             step.executors,
@@ -121,17 +126,18 @@ class Player:
             1,
         )
         outcome = plan_step(batch, self.state, self.find)
-        self.state = outcome.state
+        self.state, self.reasons = outcome.state, outcome.reasons
         pieces = outcome.tasks.pieces
         ranges_of: list[list[OffsetRange]] = [[] for _ in range(len(outcome.tasks))]
-        for task, partition, start, end in zip(
+        for task, topic, partition, start, end in zip(
             outcome.tasks.task.tolist(),
+            batch.topic[pieces.row].tolist(),
             batch.partition[pieces.row].tolist(),
             pieces.start.tolist(),
             pieces.end.tolist(),
             strict=True,
         ):
-            ranges_of[task].append(OffsetRange(TOPIC, partition, start, end))
+            ranges_of[task].append(OffsetRange(batch.topics[topic], partition, start, end))
         executor = batch.slot_executor[outcome.tasks.slot].tolist()
         return [
             Placed(batch.executors[e].id, tuple(ranges))
@@ -161,24 +167,30 @@ class Player:
         return first + last
 
     def _settle(
-        self, step: Step, tasks: Sequence[Placed], runs: Sequence[Run], cost: Sequence[float]
+        self,
+        step: Step,
+        tasks: Sequence[Placed],
+        runs: Sequence[Run],
+        cost: Mapping[tuple[str, int], float],
+        first: Mapping[tuple[str, int], int],
     ) -> Played:
         """Account for a batch, and keep its read reports for the next plan."""
         busy = {e.id: 0.0 for e in step.executors}
         alive = set(busy)
-        head: dict[int, str] = {}
-        tail: dict[int, tuple[int, str]] = {}
-        reports: list[tuple[int, str, int, float]] = []
+        head: dict[tuple[str, int], str] = {}
+        tail: dict[tuple[str, int], tuple[int, str]] = {}
+        reports: list[tuple[tuple[str, int], str, int, float]] = []
         for run in runs:
             slow = step.slowness.get(run.executor, 1.0)
             for r in tasks[run.task].ranges:
-                spent = r.size * cost[r.partition] * slow
+                key = (r.topic, r.partition)
+                spent = r.size * cost[key] * slow
                 busy[run.executor] += spent
-                reports.append((r.partition, run.executor, r.size, spent))
-                if r.start == step.start[r.partition]:
-                    head[r.partition] = run.executor
-                if r.end > tail.get(r.partition, (-1, ""))[0]:
-                    tail[r.partition] = (r.end, run.executor)
+                reports.append((key, run.executor, r.size, spent))
+                if r.start == first[key]:
+                    head[key] = run.executor
+                if r.end > tail.get(key, (-1, ""))[0]:
+                    tail[key] = (r.end, run.executor)
         broken = sum(
             1 for p, e in head.items() if p in self.at and self.at[p] in alive and self.at[p] != e
         )
@@ -186,15 +198,15 @@ class Player:
         self.at.update({p: e for p, (_, e) in tail.items()})
         size = np.array([r[2] for r in reports], np.float64)
         self.observed = Observed.of(
-            [TOPIC] * len(reports),
-            np.array([r[0] for r in reports], np.int64),
+            [r[0][0] for r in reports],
+            np.array([r[0][1] for r in reports], np.int64),
             [r[1] for r in reports],
             size,
             size * 100,
             np.array([r[3] for r in reports], np.float64),
             size,
         )
-        work = float(np.dot(step.records, cost))
+        work = float(np.dot(step.records, list(cost.values())))
         speed = sum(e.slots / step.slowness.get(e.id, 1.0) for e in step.executors)
         return Played(
             step.number,
@@ -209,6 +221,7 @@ class Player:
         )
 
 
-def play(player: Player) -> list[Played]:
-    """Play all batches of the player's scenario."""
-    return [player.play(step) for step in steps(player.scenario)]
+def play(player: Player, batches: Iterable[Step] | None = None) -> list[Played]:
+    """Play batches, by default those that the player's scenario makes up."""
+    played = steps(player.scenario) if batches is None else batches
+    return [player.play(step) for step in played]

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from assignor_bridge.model import Executor
+from assignor_bridge.model import Executor, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -71,6 +71,8 @@ class Step:
 
     number: int
     executors: tuple[Executor, ...]
+    #: Each partition; the columns below have a cell for each.
+    partitions: Sequence[TopicPartition]
     #: First offset, number of records and seconds a record, by partition.
     start: NDArray[np.int64]
     records: NDArray[np.int64]
@@ -87,6 +89,7 @@ def steps(scenario: Scenario) -> Iterator[Step]:
         np.log(scenario.cost_skew) * rng.permutation(np.linspace(0, 1, scenario.partitions))
     )
     start = np.zeros(scenario.partitions, np.int64)
+    partitions = tuple(TopicPartition(TOPIC, number) for number in range(scenario.partitions))
     everybody = scenario.topology
     slowness = {everybody[i].id: factor for i, factor in sorted(scenario.slow.items())}
     for number in range(scenario.batches):
@@ -97,6 +100,7 @@ def steps(scenario: Scenario) -> Iterator[Step]:
         yield Step(
             number,
             _present(scenario, everybody, number),
+            partitions,
             start,
             records.astype(np.int64),
             cost,

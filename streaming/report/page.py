@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
+from streaming.report.svg import CLASSES
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # Okabe and Ito's palette, told apart by colour-blind readers too; lighter ones of it on dark.
-_STYLE = """
+_STYLE = (
+    """
 :root{color-scheme:light dark;--paper:#fff;--ink:#1b1d21;--muted:#5c626b;--grid:#d9dce1;
 --track:#f0f1f4;--card:#f7f8fa;--a:#d55e00;--b:#0072b2;--heat:#56b4e9;--good:#00724f;--bad:#b3261e}
 @media (prefers-color-scheme:dark){:root{--paper:#14161a;--ink:#eceef2;--muted:#a3aab5;
@@ -31,13 +34,13 @@ th,td{padding:.35rem .9rem .35rem 0;text-align:right;border-bottom:1px solid var
 white-space:nowrap}
 th:first-child,td:first-child{text-align:left;white-space:normal;min-width:9rem}
 thead th{vertical-align:bottom;color:var(--muted);font-weight:600;white-space:normal}
+.words td:last-child,.words th:last-child{text-align:left;white-space:normal;min-width:14rem}
 .pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,24rem),1fr));gap:1rem}
 figure{margin:0;padding:.9rem;background:var(--card);border-radius:.6rem;break-inside:avoid}
 svg{display:block;width:100%;height:auto;max-width:34rem;font-size:11px}
-svg text{fill:var(--ink)}svg .m{fill:var(--muted)}svg .s{font-size:9.5px}
-svg .a{fill:var(--a)}svg .b{fill:var(--b)}svg .heat{fill:var(--heat)}svg .track{fill:var(--track)}
-svg .grid{stroke:var(--grid)}svg .mean{stroke:var(--ink);stroke-dasharray:3 3}
-.key{display:inline-block;width:.8em;height:.8em;border-radius:.15em;margin-right:.4em}
+"""
+    + CLASSES
+    + """.key{display:inline-block;width:.8em;height:.8em;border-radius:.15em;margin-right:.4em}
 .key.a{background:var(--a)}.key.b{background:var(--b)}
 ul.checks{list-style:none;padding:0}ul.checks li{margin:.2rem 0}
 .yes{color:var(--good);font-weight:700}.no{color:var(--bad);font-weight:700}
@@ -48,6 +51,7 @@ body{max-width:none;padding:0;font-size:11pt}.pair{grid-template-columns:1fr 1fr
 figure{border:1px solid #bbb}h2{break-after:avoid}
 *{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 """
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +84,10 @@ def heading(words: str) -> str:
     return f"<h2>{escape(words)}</h2>"
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Write a table whose first column names the rows."""
+def table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], *, ends_in_words: bool = False
+) -> str:
+    """Write a table whose first column names the rows; words in the last one may wrap."""
     top = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
     body = "".join(
         f'<tr><th scope="row">{escape(row[0])}</th>'
@@ -89,8 +95,10 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         + "</tr>"
         for row in rows
     )
+    css = ' class="words"' if ends_in_words else ""
     return (
-        f'<div class="wide"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+        f'<div class="wide"><table{css}><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>'
+        "</div>"
     )
 
 

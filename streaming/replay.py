@@ -1,0 +1,285 @@
+"""What an assignor would have done for a query that ran without one: its offset log, played again.
+
+The log says which offsets each batch read. Each batch's ranges go through the planner and through
+Spark's three mappings on the same executors, and Spark's delay scheduling says when the last task
+would have ended. Nothing is read from Kafka and nothing is started.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from assignor_bridge.assignors.registry import ASSIGNORS, lookup
+from assignor_bridge.errors import AssignorError
+from assignor_bridge.options import FLAGSHIP
+from assignor_bridge.simulator.play import SPARK_MAPPINGS, Played, Player
+from assignor_bridge.simulator.scenario import Scenario, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from assignor_bridge.assignors.protocol import Assignor
+    from assignor_bridge.model import Executor, OffsetRange
+
+#: The mapping that all others are compared with.
+SPARK = SPARK_MAPPINGS[0]
+#: What is compared when nothing is named.
+EVERYTHING = (*SPARK_MAPPINGS, FLAGSHIP, *sorted(set(ASSIGNORS) - {FLAGSHIP}))
+#: A gain below this share of Spark's time is called none.
+WORTH_IT = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedBatch:
+    """One batch of the log: what it read."""
+
+    batch: int
+    ranges: Sequence[OffsetRange]
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What the log does not say."""
+
+    executors: tuple[Executor, ...]
+    #: Seconds that reading and processing a record takes; alike for all.
+    cost_s: float = 0.0001
+    #: `spark.locality.wait`: how long a task waits for its executor.
+    locality_wait_s: float = 3.0
+
+    @property
+    def slots(self) -> int:
+        """Task slots over all executors."""
+        return sum(executor.slots for executor in self.executors)
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """How one mapping did over all batches."""
+
+    name: str
+    played: Sequence[Played] = ()
+    #: Why the planner planned each batch as it did; empty for Spark's mappings.
+    reasons: Sequence[tuple[str, ...]] = ()
+    #: Why it could not be played, None when it was.
+    error: str | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Reading time of all batches."""
+        return sum(p.seconds for p in self.played)
+
+    @property
+    def times_ideal(self) -> float:
+        """That time over the ideal one, in which all slots end at once."""
+        ideal = sum(p.bound_seconds for p in self.played)
+        return self.seconds / ideal if ideal else 1.0
+
+    @property
+    def worst_times_ideal(self) -> float:
+        """The same in the worst batch."""
+        return max((1 + p.over for p in self.played), default=1.0)
+
+    @property
+    def tasks(self) -> float:
+        """Mean number of tasks of a batch."""
+        return fmean(p.tasks for p in self.played) if self.played else 0.0
+
+    @property
+    def moved(self) -> float:
+        """Mean number of partitions of a batch that another executor went on with."""
+        return fmean(p.broken for p in self.played) if self.played else 0.0
+
+    @property
+    def moved_share(self) -> float:
+        """The same as a share of the partitions that had data."""
+        return sum(p.broken for p in self.played) / (sum(p.partitions for p in self.played) or 1)
+
+    def as_json(self, spark_seconds: float) -> dict[str, object]:
+        """As JSON values; `timeRatio` is over Spark's mapping."""
+        if self.error is not None:
+            return {"name": self.name, "error": self.error}
+        return {
+            "name": self.name,
+            "timesIdeal": round(self.times_ideal, 6),
+            "worstTimesIdeal": round(self.worst_times_ideal, 6),
+            "tasks": round(self.tasks, 2),
+            "movedPartitions": round(self.moved, 3),
+            "movedShare": round(self.moved_share, 6),
+            "timeRatio": round(self.seconds / spark_seconds, 6) if spark_seconds else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """All mappings over the batches of one source."""
+
+    #: What was replayed, for people: the checkpoint and the number of the source.
+    title: str
+    cluster: Cluster
+    batches: Sequence[LoggedBatch]
+    mappings: Sequence[Replayed]
+    #: Where executors and the cost of a record are from.
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    def find(self, name: str) -> Replayed | None:
+        """Give one mapping's result, None when it was not played."""
+        found = (m for m in self.mappings if m.name == name and m.error is None)
+        return next(found, None)
+
+    @property
+    def records(self) -> int:
+        """Offsets over all batches."""
+        return sum(r.size for batch in self.batches for r in batch.ranges)
+
+    @property
+    def partitions(self) -> int:
+        """Partitions that had data in some batch."""
+        return len({r.tp for batch in self.batches for r in batch.ranges})
+
+    def as_json(self) -> dict[str, object]:
+        """As JSON values, for `--json`."""
+        spark = self.find(SPARK)
+        seconds = spark.seconds if spark else 0.0
+        return {
+            "title": self.title,
+            "answer": answer(self),
+            "batches": len(self.batches),
+            "partitions": self.partitions,
+            "records": self.records,
+            "executors": len(self.cluster.executors),
+            "slots": self.cluster.slots,
+            "costSeconds": self.cluster.cost_s,
+            "localityWaitSeconds": self.cluster.locality_wait_s,
+            "assumptions": list(assumptions(self)),
+            "mappings": [m.as_json(seconds) for m in self.mappings],
+        }
+
+
+def replay(  # noqa: PLR0917
+    title: str,
+    batches: Iterable[LoggedBatch],
+    cluster: Cluster,
+    names: Sequence[str] = EVERYTHING,
+    options: Mapping[str, str] | None = None,
+    find: Callable[[str], Assignor] = lookup,
+    sources: Mapping[str, str] | None = None,
+) -> Replay:  # fmt: skip
+    """Play the batches that read something through each mapping or assignor.
+
+    An assignor that refuses (its preconditions do not hold, its option is missing) is reported
+    with its reason; the others are played all the same.
+    """
+    full = [batch for batch in batches if any(r.size > 0 for r in batch.ranges)]
+    steps = [_step(batch, cluster) for batch in full]
+    mappings = [_play(name, steps, cluster, options or {}, find) for name in names]
+    return Replay(title, cluster, full, mappings, sources or {})
+
+
+def _play(
+    name: str,
+    steps: Sequence[Step],
+    cluster: Cluster,
+    options: Mapping[str, str],
+    find: Callable[[str], Assignor],
+) -> Replayed:
+    # Only records count: what tasks and cold consumers cost beside is not in the log.
+    plain = Scenario(service_noise=0, task_seconds=0, cold_seconds=0)
+    player = Player(name, plain, options, find, cluster.locality_wait_s)
+    played, reasons = [], []
+    try:
+        for step in steps:
+            played.append(player.play(step))
+            reasons.append(player.reasons)
+    except AssignorError as error:
+        return Replayed(name, error=str(error))
+    return Replayed(name, played, reasons)
+
+
+def _step(batch: LoggedBatch, cluster: Cluster) -> Step:
+    ranges = [r for r in batch.ranges if r.size > 0]
+    return Step(
+        batch.batch,
+        cluster.executors,
+        [r.tp for r in ranges],
+        np.array([r.start for r in ranges], np.int64),
+        np.array([r.size for r in ranges], np.int64),
+        np.full(len(ranges), cluster.cost_s),
+        {},
+    )
+
+
+def answer(replayed: Replay) -> str:
+    """Say in a sentence or two whether the option would have helped."""
+    spark, ours = replayed.find(SPARK), replayed.find(FLAGSHIP)
+    count = _count(len(replayed.batches), "batch", "batches")
+    if not replayed.batches:
+        return "No batch of the log read anything: there is nothing to compare"
+    if spark is None or ours is None:
+        return f"{count} replayed; name {SPARK!r} and {FLAGSHIP!r} to have them compared"
+    ratio = ours.seconds / spark.seconds if spark.seconds else 1.0
+    facts = (
+        f"Over {count}, Spark's mapping would take {spark.times_ideal:.2f} times the ideal reading "
+        f"time, {FLAGSHIP} {ours.times_ideal:.2f} times"
+    )
+    if ratio > 1 - WORTH_IT:
+        if ratio > 1 + WORTH_IT:
+            return f"{facts}: it would lose {ratio - 1:.0%} here. Keep Spark's mapping"
+        close = spark.times_ideal < 1 + 2 * WORTH_IT
+        why = "Spark's mapping is even enough" if close else "the batches leave it no room"
+        return f"{facts}: nothing would be gained in time here, {why}"
+    return (
+        f"{facts}: the reading of a batch would take {ratio:.0%} of the time, with "
+        f"{_moves(ours)} (Spark's mapping: {spark.moved_share:.0%}){_alternative(replayed, ours)}"
+    )
+
+
+def _alternative(replayed: Replay, ours: Replayed) -> str:
+    """Name the setting of Spark's own that comes as far, if there is one, and its price."""
+    others = [m for n in SPARK_MAPPINGS[1:] if (m := replayed.find(n)) is not None]
+    good = [m for m in others if m.seconds <= ours.seconds * (1 + WORTH_IT)]
+    if not good:
+        return ""
+    best = min(good, key=lambda m: m.seconds)
+    return (
+        f". Spark's own {best.name} would reach {best.times_ideal:.2f} times with "
+        f"{best.tasks:.0f} tasks a batch and {_moves(best)}"
+    )
+
+
+def _moves(mapping: Replayed) -> str:
+    return f"{mapping.moved_share:.0%} of partitions changing executor a batch"
+
+
+def assumptions(replayed: Replay) -> tuple[str, ...]:
+    """Say what the figures rest on."""
+    cluster, sources = replayed.cluster, replayed.sources
+    shapes = sorted({e.slots for e in cluster.executors})
+    slots = "1 slot" if shapes == [1] else f"{'/'.join(map(str, shapes))} slots"
+    return (
+        f"{_count(len(cluster.executors), 'executor')} of {slots}, there in every batch"
+        f"{_from(sources, 'executors')}",
+        f"each record costs the same, {_micros(cluster.cost_s)}{_from(sources, 'cost')}, and only "
+        "records count: a task's start, a consumer's, and what follows the reading do not",
+        "each batch has the offsets that it had, and all slots for itself; a task waits up to "
+        f"{cluster.locality_wait_s:g} s for its executor (spark.locality.wait)",
+        "minPartitions is 4 tasks a slot, at least 2 a partition; maxRecordsPerPartition a "
+        "quarter of a slot's even share",
+    )
+
+
+def _from(sources: Mapping[str, str], name: str) -> str:
+    return f" ({sources[name]})" if name in sources else ""
+
+
+def _micros(seconds: float) -> str:
+    micros = seconds * 1e6
+    return f"{micros:,.0f} µs" if micros >= 10 else f"{micros:.2g} µs"
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -1,0 +1,123 @@
+"""A checkpoint as what its batches read, how long they took, and what the planner knew of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assignor_bridge.errors import OptionError
+from assignor_bridge.model import Executor, OffsetRange
+from checkpoints.folders import CheckpointError, open_folder
+from checkpoints.offset_log import read_checkpoint
+from streaming.replay import LoggedBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from checkpoints.offset_log import Checkpoint
+    from checkpoints.sticky_state import StickyState
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointLog:
+    """What a checkpoint tells of its query's Kafka sources."""
+
+    name: str
+    query_id: str | None
+    #: By source: its batches, as far as their first offsets are known.
+    sources: Mapping[str, Sequence[LoggedBatch]]
+    #: By batch: from its plan to its commit, where the files' times can be trusted.
+    seconds: Mapping[int, float]
+    #: The planner's state, by source.
+    states: Mapping[str, StickyState]
+
+
+def read_log(location: str) -> CheckpointLog:
+    """Read a checkpoint of any query with a Kafka source.
+
+    Raises
+    ------
+    OptionError
+        When it is none, or cannot be read.
+    """
+    try:
+        folder = open_folder(location)
+        found = read_checkpoint(folder)
+    except CheckpointError as error:
+        raise OptionError(str(error)) from error
+    return CheckpointLog(
+        location,
+        found.query_id,
+        {source: _batches(found, source) for source in found.sources},
+        _seconds(found, folder.root / "commits"),
+        found.states,
+    )
+
+
+def _batches(found: Checkpoint, source: str) -> list[LoggedBatch]:
+    """Give what each batch read: from where the batch before it ended.
+
+    The first batch that is kept has no beginning, unless it is the query's first; nor has one
+    after a gap. A partition that was not there before begins at 0, as Spark reads it.
+    """
+    batches = []
+    before, last = found.begins.get(source), -1
+    for batch in found.batches:
+        ends = batch.ends.get(source)
+        if batch.batch_id != last + 1:
+            before = None
+        last = batch.batch_id
+        if ends is None:
+            continue
+        if before is not None:
+            ranges = [
+                OffsetRange(topic, number, start, end)
+                for topic, partitions in sorted(ends.items())
+                for number, end in sorted(partitions.items())
+                if (start := before.get(topic, {}).get(number, 0)) < end
+            ]
+            batches.append(LoggedBatch(batch.batch_id, ranges))
+        before = ends
+    return batches
+
+
+def _seconds(found: Checkpoint, commits: Path) -> dict[int, float]:
+    """Give how long batches took, by when Spark wrote their commits.
+
+    A copied checkpoint has the times of the copy: a commit that would be later than the next
+    batch's plan is not believed.
+    """
+    seconds = {}
+    for batch, after in pairwise(found.batches):
+        if batch.timestamp_ms is None or after.timestamp_ms is None or not batch.committed:
+            continue
+        try:
+            end = Path(commits, str(batch.batch_id)).stat().st_mtime
+        except OSError:
+            continue
+        took = end - batch.timestamp_ms / 1000
+        if took > 0 and end <= after.timestamp_ms / 1000 + 1:
+            seconds[batch.batch_id] = took
+    return seconds
+
+
+def executors_in(state: StickyState | None) -> tuple[Executor, ...]:
+    """Give the executors of the last planned batch; none where there is no state."""
+    readers = state.readers if state else ()
+    return tuple(Executor(r.executor, r.host, r.slots) for r in readers if r.executor)
+
+
+def costs_in(state: StickyState | None) -> dict[str, float]:
+    """Give the seconds a record that the planner learned, by partition name."""
+    if state is None:
+        return {}
+    return {
+        f"{state.topics[topic]}-{partition}": math.exp(cost)
+        for topic, partition, cost in zip(
+            state.topic.tolist(), state.partition.tolist(), state.cost.tolist(), strict=True
+        )
+        if math.isfinite(cost)
+    }

@@ -1,0 +1,116 @@
+"""Replaying a log: sums to check in the head, an honest answer, well-formed pictures."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+
+from assignor_bridge.model import Executor, OffsetRange
+from streaming.replay import EVERYTHING, Cluster, LoggedBatch, answer, assumptions, replay
+from streaming.report.replays import HEAD, replay_page, replay_svg, table_rows
+
+TWO = Cluster((Executor("1", "h1"), Executor("2", "h2")), cost_s=0.001)
+
+
+def log(*batches: dict[int, int], topic: str = "t") -> list[LoggedBatch]:
+    """Batches of records by partition; offsets go on from batch to batch."""
+    at: dict[int, int] = {}
+    found = []
+    for number, counts in enumerate(batches):
+        ranges = []
+        for partition, records in counts.items():
+            start = at.get(partition, 0)
+            at[partition] = start + records
+            ranges.append(OffsetRange(topic, partition, start, start + records))
+        found.append(LoggedBatch(number, ranges))
+    return found
+
+
+def test_one_hot_partition_is_what_spark_cannot_split():
+    """All records on one of two slots: twice the ideal; split in two: the ideal."""
+    done = replay("c", log({0: 1000, 1: 0}, {0: 1000, 1: 0}), TWO)
+    spark, ours = done.find("spark"), done.find("lag-aware-sticky")
+    assert spark.times_ideal == pytest.approx(2.0)
+    assert spark.seconds == pytest.approx(2.0)  # 2 x 1,000 records of a millisecond
+    assert spark.tasks == 1
+    assert ours.times_ideal == pytest.approx(1.0, abs=0.05)
+    assert ours.moved == 0
+    assert done.as_json()["mappings"][3]["timeRatio"] == pytest.approx(0.5, abs=0.03)
+    said = answer(done)
+    assert said.startswith("Over 2 batches, Spark's mapping would take 2.00 times the ideal")
+    assert "51% of the time" in said
+    assert "Spark's own" in said  # minPartitions splits as well
+
+
+def test_where_nothing_is_gained_it_says_so():
+    # By their hashes 1 and 3 are odd, 0 and 2 even: one partition of each pair to an executor.
+    even = log({0: 500, 1: 500}, {0: 500, 1: 500})
+    done = replay("c", even, TWO)
+    assert done.find("spark").times_ideal == pytest.approx(1.0)
+    assert "nothing would be gained" in answer(done)
+    assert "even enough" in answer(done)
+
+
+def test_a_loss_is_called_one():
+    lone = log({0: 1000})
+    done = replay("c", lone, TWO, options={"assignor.split": "false"})
+    assert "nothing would be gained" in answer(done)
+    assert "leave it no room" in answer(done)
+
+
+def test_an_empty_log_has_no_answer():
+    done = replay("c", log({0: 0}), TWO)
+    assert answer(done) == "No batch of the log read anything: there is nothing to compare"
+    ElementTree.fromstring(replay_svg(done))  # noqa: S314  (our own)
+
+
+def test_every_assignor_and_sparks_mappings_are_played_on_partitions_of_two_topics():
+    batches = [
+        LoggedBatch(b.batch, [*b.ranges, *other.ranges])
+        for b, other in zip(
+            log({0: 90, 1: 10}, {0: 5, 2: 60}), log({7: 7}, {7: 9}, topic="u"), strict=True
+        )
+    ]
+    done = replay("c", batches, TWO)
+    assert [m.name for m in done.mappings] == list(EVERYTHING)
+    assert [m.name for m in done.mappings if m.error] == []
+    assert (done.partitions, done.records) == (4, 181)
+    for mapping in done.mappings:
+        assert mapping.times_ideal >= 1 - 1e-9, mapping.name
+        assert sum(sum(p.busy.values()) for p in mapping.played) == pytest.approx(0.181)
+
+
+def test_an_assignor_that_refuses_is_told_and_the_others_are_played():
+    done = replay("c", log({0: 10}), TWO, ["spark", "nobody"])
+    assert done.find("nobody") is None
+    refused = table_rows(done)[1]
+    assert refused[1].startswith("not played: unknown assignor 'nobody'")
+    assert "name 'spark' and 'lag-aware-sticky'" in answer(done)
+
+
+def test_waiting_for_its_executor_ends_with_the_locality_wait():
+    """Two partitions of 10 s hash to one executor: the other one takes the second after 3 s."""
+    batches = log({0: 10_000, 2: 10_000})
+    waited = replay("c", batches, TWO, ["spark"]).find("spark")
+    assert waited.seconds == pytest.approx(13.0)
+    stubborn = Cluster(TWO.executors, TWO.cost_s, locality_wait_s=60)
+    assert replay("c", batches, stubborn, ["spark"]).find("spark").seconds == pytest.approx(20.0)
+
+
+def test_assumptions_name_their_source():
+    done = replay("c", log({0: 1}), TWO, ["spark"], sources={"executors": "as given"})
+    assert assumptions(done)[0] == "2 executors of 1 slot, there in every batch (as given)"
+
+
+@pytest.mark.parametrize("partitions", [1, 12, 300])
+def test_pictures_are_well_formed_and_the_page_opens_offline(partitions):
+    done = replay("a <b>", log({p: 10 * (p + 1) for p in range(partitions)}), TWO)
+    ElementTree.fromstring(replay_svg(done))  # noqa: S314  (our own)
+    text = replay_page([done, done])
+    assert "<script" not in text
+    assert "http" not in text.replace("http://www.w3.org", "")
+    assert "a &lt;b&gt;" in text
+    assert all(name in text for name in HEAD[1:3])
+    json.dumps(done.as_json())

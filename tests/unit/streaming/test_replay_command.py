@@ -1,0 +1,133 @@
+"""`assignor replay`: from checkpoint files to the answer; misuse is one line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from assignor_bridge.model import Executor
+from checkpoints.sticky_state import Reader, StickyState
+from streaming.cli import main
+from streaming.cli.cluster import cluster_for
+from streaming.replay_log import CheckpointLog, executors_in, read_log
+from tests.unit.streaming.checkpoints import write_checkpoint
+
+HOT = [{"t": {0: 1000 * n, 1: 10 * n}} for n in (1, 2, 3)]
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    return write_checkpoint(tmp_path / "c", HOT)
+
+
+def sizes(log: CheckpointLog) -> dict[int, dict[str, int]]:
+    return {b.batch: {str(r.tp): r.size for r in b.ranges} for b in log.sources["0"]}
+
+
+def test_a_batch_read_what_lies_between_two_ends(checkpoint):
+    log = read_log(str(checkpoint))
+    assert sizes(log) == {n: {"t-0": 1000, "t-1": 10} for n in range(3)}
+    assert log.seconds == pytest.approx({0: 2.0, 1: 2.0})  # nothing vouches for the last one's
+
+
+def test_a_query_began_where_it_was_told_to(tmp_path):
+    folder = write_checkpoint(tmp_path / "c", HOT, begin={"t": {0: 900, 1: 10}})
+    assert sizes(read_log(str(folder)))[0] == {"t-0": 100}
+
+
+def test_the_first_batch_that_is_kept_has_no_beginning(tmp_path):
+    assert list(sizes(read_log(str(write_checkpoint(tmp_path / "c", HOT, first=40))))) == [41, 42]
+
+
+def test_a_batch_after_a_gap_has_no_beginning(checkpoint):
+    (checkpoint / "offsets" / "1").unlink()
+    assert list(sizes(read_log(str(checkpoint)))) == [0]
+
+
+def test_a_new_partition_begins_at_0(tmp_path):
+    ends = [{"t": {0: 5}}, {"t": {0: 5, 1: 7}}]
+    assert sizes(read_log(str(write_checkpoint(tmp_path / "c", ends))))[1] == {"t-1": 7}
+
+
+def test_times_of_a_copied_checkpoint_are_not_believed(checkpoint, tmp_path):
+    copied = shutil.copytree(checkpoint, tmp_path / "d", copy_function=shutil.copyfile)
+    log = read_log(str(copied))
+    assert log.seconds == {}
+    cluster, sources = cluster_for(log, "0", log.sources["0"])
+    assert (cluster.cost_s, len(cluster.executors)) == (0.0001, 4)
+    assert sources["cost"].startswith("assumed")
+
+
+def test_the_cost_is_bounded_by_the_time_that_batches_took(checkpoint):
+    log = read_log(str(checkpoint))
+    cluster, _ = cluster_for(log, "0", log.sources["0"], executors=2, slots=2)
+    assert cluster.cost_s == pytest.approx(2.0 * 4 / 1010)
+
+
+def test_executors_are_those_of_the_state_where_there_is_one():
+    empty = StickyState.empty()
+    state = StickyState(**{
+        **{name: getattr(empty, name) for name in StickyState.__dataclass_fields__},
+        "readers": (Reader("1", "h1", 4), Reader("2", "h2", 4)),
+    })  # fmt: skip
+    assert executors_in(state) == (Executor("1", "h1", 4), Executor("2", "h2", 4))
+    log = CheckpointLog("c", None, {"0": []}, {}, {"0": state})
+    assert cluster_for(log, "0", [])[0].slots == 8
+    assert cluster_for(log, "0", [], executors=3)[0].slots == 3
+
+
+def test_it_prints_the_answer_first(checkpoint, capsys):
+    assert main.run(["replay", "--checkpoint", str(checkpoint), "--executors", "2"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.startswith("Over 3 batches, Spark's mapping would take 1.98 times the ideal")
+    for words in ("constrained-cooperative-sticky", "2 executors of 1 slot", "(as given)"):
+        assert words in out
+
+
+def test_json_and_pictures(checkpoint, tmp_path, capsys):
+    names = "spark,lag-aware-sticky"
+    call = ["replay", "--checkpoint", str(checkpoint), "--hosts", "a=1,b=1", "--assignors", names]
+    svg, html = tmp_path / "r.svg", tmp_path / "r.html"
+    assert main.run([*call, "--json", "--output", str(svg), "--batches", "2"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["batches"], found["slots"]) == (2, 2)
+    assert [m["name"] for m in found["mappings"]] == names.split(",")
+    ElementTree.parse(svg)  # noqa: S314  (our own)
+    assert main.run([*call, "--output", str(html)]) == 0
+    assert html.read_text().count("<svg") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param([], "--checkpoint", id="no checkpoint given"),
+        pytest.param(["--checkpoint", "no/such"], "not a streaming checkpoint", id="not there"),
+        pytest.param(["--checkpoint", "s3a://b/c"], "not on a local file system", id="elsewhere"),
+        pytest.param(["--source", "7"], "Kafka sources are 0", id="no such source"),
+        pytest.param(["--hosts", "a=x"], "--hosts is 'a=x'", id="bad hosts"),
+        pytest.param(["--hosts", "a", "--executors", "2"], "exclude each other", id="both"),
+        pytest.param(["--assignors", ","], "at least one name", id="no assignor"),
+        pytest.param(["--output", "r.png"], "ends in .svg or .html", id="neither svg nor html"),
+        pytest.param(["--output", "/no/such/r.svg"], "its folder does not exist", id="no folder"),
+    ],
+)
+def test_misuse_is_one_line(arguments, message, checkpoint, monkeypatch, capsys):
+    monkeypatch.chdir(checkpoint.parent)
+    given = [] if "--checkpoint" in arguments or not arguments else ["--checkpoint", "c"]
+    assert main.run(["replay", *given, *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_query_without_a_kafka_source_is_one_line(checkpoint, capsys):
+    for offsets in (checkpoint / "offsets").iterdir():
+        offsets.write_text("\n".join([*offsets.read_text().splitlines()[:2], "17"]))
+    (checkpoint / "sources" / "0" / "0").unlink()
+    assert main.run(["replay", "--checkpoint", str(checkpoint)]) == 2
+    assert "has no Kafka source" in capsys.readouterr().err
