@@ -1,6 +1,6 @@
 """A driver that decommissions a busy executor: run by test_decommissioning.py.
 
-It prints how many executors each of two batches was planned for, one before and one after.
+It prints how many executors each batch was planned for, the first before and the others after.
 """
 
 from __future__ import annotations

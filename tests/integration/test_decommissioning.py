@@ -36,4 +36,6 @@ def test_a_decommissioning_executor_is_not_planned_for(topic: Topic, tmp_path: P
 
     assert done.returncode == 0, done.stderr[-3000:]
     told = [line for line in done.stdout.splitlines() if line.startswith("EXECUTORS ")]
-    assert json.loads(told[0].removeprefix("EXECUTORS ")) == ["2", "1"]
+    first, *later = json.loads(told[0].removeprefix("EXECUTORS "))
+    assert first == "2"
+    assert set(later) == {"1"}  # one batch, or two when a trigger fell between the records
