@@ -52,8 +52,8 @@ class Checkpoint:
     batches: tuple[LoggedBatch, ...]
     #: Where each Kafka source began, by source, as far as it is kept.
     begins: dict[str, KafkaOffsets]
-    #: The planner's newest readable state, by source.
-    states: dict[str, StickyState] = field(default_factory=dict)
+    #: The planner's states that are kept and readable, by source, the oldest first.
+    kept_states: dict[str, tuple[StickyState, ...]] = field(default_factory=dict)
     #: Why a state file was passed over, one line each.
     warnings: tuple[str, ...] = ()
 
@@ -62,6 +62,11 @@ class Checkpoint:
         """Kafka sources of the query."""
         found = {source for batch in self.batches for source in batch.ends} | set(self.begins)
         return tuple(sorted(found, key=_by_number))
+
+    @property
+    def states(self) -> dict[str, StickyState]:
+        """The planner's newest readable state, by source."""
+        return {source: kept[-1] for source, kept in self.kept_states.items()}
 
     @property
     def last_planned(self) -> LoggedBatch | None:
@@ -108,15 +113,15 @@ def _read(folder: Folder) -> Checkpoint:
     done = set(_numbers(folder, "commits"))
     batches = [batch for n in planned if (batch := _batch(folder, n, n in done)) is not None]
     begins: dict[str, KafkaOffsets] = {}
-    states: dict[str, StickyState] = {}
+    states: dict[str, tuple[StickyState, ...]] = {}
     warnings: list[str] = []
     for source in folder.names("sources"):
         begin = _begin(folder, source)
         if begin is not None:
             begins[source] = begin
-            state = _state(folder, source, warnings)
-            if state is not None:
-                states[source] = state
+            kept = _states(folder, source, warnings)
+            if kept:
+                states[source] = kept
     if not begins and not any(batch.ends for batch in batches):
         raise CheckpointError(
             f"checkpoint {folder.name!r} has no Kafka source with offsets: no batch was planned "
@@ -192,24 +197,25 @@ def _begin(folder: Folder, source: str) -> KafkaOffsets | None:
     return kafka_offsets(_json(text))  # Spark 2.1 wrote no version
 
 
-def _state(folder: Folder, source: str, warnings: list[str]) -> StickyState | None:
-    """Read the newest good state that the planner left beside a source."""
+def _states(folder: Folder, source: str, warnings: list[str]) -> tuple[StickyState, ...]:
+    """Read the good states that the planner left beside a source, the oldest first."""
     path = f"sources/{source}/assignments"
     numbered = [
         (int(number), name)
         for name in folder.names(path)
         if (number := name.partition(".")[0]).isascii() and number.isdigit()
     ]
+    found = []
     for _, name in sorted(numbered, reverse=True):
         try:
             raw = folder.read(f"{path}/{name}")
             if raw is not None:
-                return decode(raw.decode("utf-8", "replace").strip())
+                found.append(decode(raw.decode("utf-8", "replace").strip()))
         except StateError as error:
             warnings.append(f"{path}/{name}: {error}")
         except OSError as error:
             warnings.append(f"{path}/{name}: {error.strerror or type(error).__name__}")
-    return None
+    return tuple(reversed(found))
 
 
 def kafka_offsets(value: Any) -> KafkaOffsets | None:

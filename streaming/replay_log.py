@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,8 +31,10 @@ class CheckpointLog:
     sources: Mapping[str, Sequence[LoggedBatch]]
     #: By batch: from its plan to its commit, where the files' times can be trusted.
     seconds: Mapping[int, float]
-    #: The planner's state, by source.
+    #: The planner's newest state, by source.
     states: Mapping[str, StickyState]
+    #: All of its states that are kept, by source, the oldest first.
+    kept_states: Mapping[str, Sequence[StickyState]] = field(default_factory=dict)
 
 
 def read_log(location: str) -> CheckpointLog:
@@ -54,6 +56,7 @@ def read_log(location: str) -> CheckpointLog:
         {source: _batches(found, source) for source in found.sources},
         _seconds(found, folder.root / "commits"),
         found.states,
+        found.kept_states,
     )
 
 

@@ -9,7 +9,7 @@ import typer
 
 from assignor_bridge import __version__
 from assignor_bridge.errors import AssignorError
-from streaming.cli import assign, broker, demo, doctor, jars, plan, replay, simulate
+from streaming.cli import assign, broker, demo, doctor, jars, plan, replay, report, simulate
 
 #: Base of all complaints about the command line (typer carries its own copy of click).
 _UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[2]
@@ -49,6 +49,7 @@ app.command("doctor")(doctor.doctor)
 app.command("jars")(jars.jars)
 app.command("plan")(plan.plan)
 app.command("replay")(replay.replay_command)
+app.command("report")(report.report)
 app.command("simulate")(simulate.simulate)
 
 

@@ -12,8 +12,8 @@ from rich.table import Table
 from assignor_bridge.assignors.loading import find
 from assignor_bridge.errors import OptionError
 from streaming.cli import files
-from streaming.cli.cluster import cluster_for
 from streaming.replay import EVERYTHING, Replay, answer, assumptions, replay
+from streaming.replay_cluster import cluster_for
 from streaming.replay_log import CheckpointLog, read_log
 from streaming.report.replays import HEAD, replay_page, replay_svg, table_rows
 

@@ -1,4 +1,4 @@
-"""A line of JSON a batch, for log collectors and for `assignor report` and `assignor top`."""
+"""A line of JSON a batch, for log collectors and for `assignor report`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from assignor_bridge.errors import OptionError
+from streaming.metrics.progress import read_progress
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from streaming.metrics.progress import BatchProgress
 
@@ -52,3 +56,38 @@ def dump(line: Mapping[str, Any], progress: str | None = None) -> bytes:
     if progress is not None:
         whole["progress"] = orjson.Fragment(progress)
     return orjson.dumps(whole, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def read_batches(path: Path) -> list[BatchProgress]:
+    """Read the batches with data of a log file, or of one with Spark's progresses as lines.
+
+    Raises
+    ------
+    OptionError
+        When it cannot be read, or has no progress.
+    """
+    found = {}
+    try:
+        with path.open("rb") as lines:
+            for line in lines:
+                progress = _progress(line)
+                if progress is not None and progress.has_data:
+                    # A batch that is run again after a crash counts as it ended.
+                    found[progress.query_id, progress.batch] = progress
+    except OSError as error:
+        raise OptionError(f"log {path} cannot be read: {error.strerror}") from error
+    if not found:
+        raise OptionError(
+            f"log {path} has no batch's progress: a file of metrics.log_file is expected "
+            "(lines on stderr do not hold the progress)"
+        )
+    return list(found.values())
+
+
+def _progress(line: bytes) -> BatchProgress | None:
+    """Read the progress of a line; None for a line of something else, or one cut off."""
+    try:
+        data = orjson.loads(line)
+        return read_progress(data.get("progress", data))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None

@@ -7,54 +7,102 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from streaming.report.svg import WIDTH, line, picture, rect, short, text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from streaming.report.figures import BatchFigures, RunFigures
 
 _ROW = 20.0
 _LABEL = 62.0
+#: Characters that fit there.
+_NAME = 8
 _RIGHT = 46.0
 #: More rows than this are drawn as thin lines, so that a thousand partitions fit.
 _LABELLED_ROWS = 40
 _THIN_HEIGHT = 560.0
+#: Cells less high than this have no hint.
+_HINTED_HEIGHT = 4.0
+#: Shades of cells without a hint.
+_LEVELS = 12
 
 
 def lag_heat_map(run: RunFigures) -> str:
     """Draw the lag of each partition at the start of each batch, darker for more."""
-    batches = run.batches
-    partitions = list(batches[0].lag) if batches else []
-    top, most = 18.0, max((lag for batch in batches for lag in batch.lag.values()), default=0)
-    row = _row_height(len(partitions))
+    return heat_map(
+        f"lag per partition, {run.name}",
+        list(run.batches[0].lag) if run.batches else [],
+        [(batch.batch, batch.lag) for batch in run.batches],
+    )
+
+
+def heat_map(
+    title: str, partitions: Sequence[str], batches: Sequence[tuple[int, Mapping[str, int]]]
+) -> str:
+    """Draw a number of records by partition (rows) and batch (columns), darker for more."""
+    top, most = 18.0, max((n for _, lag in batches for n in lag.values()), default=0)
+    row, names = _row_height(len(partitions)), row_names(partitions)
     step = (WIDTH - _LABEL - 4) / max(1, len(batches))
     shapes = [text(0, 12, "batch", css="m")]
     numbered = max(1, -(-len(batches) * 26 // int(WIDTH - _LABEL)))
-    for column, batch in enumerate(batches):
+    for column, (number, _) in enumerate(batches):
         if column % numbered == 0:
             shapes.append(
-                text(_LABEL + (column + 0.5) * step, 12, f"{batch.batch}", anchor="middle", css="m")
+                text(_LABEL + (column + 0.5) * step, 12, f"{number}", anchor="middle", css="m")
             )
     for index, name in enumerate(partitions):
         y = top + index * row
         if _is_labelled(index, len(partitions), row):
-            shapes.append(text(_LABEL - 6, _middle(y, row), _number(name), anchor="end"))
-        for column, batch in enumerate(batches):
-            lag = batch.lag.get(name, 0)
-            shade = 0.06 + 0.94 * (lag / most) ** 0.5 if most and lag else 0.04
-            gap = 1.0 if row >= 4 else 0.0
+            shapes.append(text(_LABEL - 6, _middle(y, row), names[index], anchor="end"))
+        for column, (number, lags) in enumerate(batches) if row >= _HINTED_HEIGHT else ():
+            lag = lags.get(name, 0)
             x = _LABEL + column * step
-            hint = f"{name}, batch {batch.batch}: {lag:,} records"
+            hint = f"{name}, batch {number}: {lag:,} records"
             shapes.append(
-                rect(x, y, step - gap, row - gap, "heat", opacity=shade,
-                     hint=hint if row >= 4 else "")
+                rect(x, y, step - 1 if step > 3 else step, row - 1, "heat",
+                     opacity=_shade(lag, most), hint=hint)
             )  # fmt: skip
             if row >= 12 and step >= 26 and lag:
                 shapes.append(
                     text(x + step / 2, _middle(y, row), short(lag), anchor="middle", css="s")
                 )
-    return picture(top + len(partitions) * row + 2, f"lag per partition, {run.name}", shapes)
+    if row < _HINTED_HEIGHT:
+        shapes += _thin_cells(partitions, [lags for _, lags in batches], most, top, row, step)
+    return picture(top + len(partitions) * row + 2, title, shapes)
+
+
+def _shade(lag: int, most: int) -> float:
+    return 0.06 + 0.94 * (lag / most) ** 0.5 if most and lag else 0.04
+
+
+def _thin_cells(  # noqa: PLR0917
+    partitions: Sequence[str], columns: Sequence[Mapping[str, int]], most: int,
+    top: float, row: float, step: float,
+) -> list[str]:  # fmt: skip
+    """Draw cells too thin for hints: equal neighbours are one stroke, all of a shade one path.
+
+    A thousand partitions over a hundred batches stay within a megabyte so.
+    """
+    level = np.zeros((len(partitions), len(columns)), np.int64)
+    for column, lags in enumerate(columns):
+        lag = np.array([lags.get(name, 0) for name in partitions], np.float64)
+        level[:, column] = np.ceil(_LEVELS * np.sqrt(lag / (most or 1)))
+    paths: dict[int, list[str]] = {}
+    for index, cells in enumerate(level):
+        starts = np.flatnonzero(np.diff(cells, prepend=-1))
+        ends = np.append(starts[1:], len(cells))
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+            paths.setdefault(int(cells[start]), []).append(f"M{start} {index}h{end - start}")
+    lines = [
+        f'<path class="lheat" stroke-opacity="{_shade(number**2, _LEVELS**2):.2f}" '
+        f'd="{"".join(parts)}"/>'
+        for number, parts in sorted(paths.items())
+    ]
+    place = f"translate({_LABEL:.0f} {top + row / 2:.3f}) scale({step:.4f} {row:.4f})"
+    return [f'<g transform="{place}">', *lines, "</g>"]
 
 
 def slot_bars(run: RunFigures, css: str, scale: float | None = None) -> str:
@@ -127,29 +175,39 @@ def batch_columns(runs: Sequence[RunFigures], css: Sequence[str]) -> str:
                 rect(x, top + height - tall, bar - 1, tall, css[number],
                      opacity=0.35 if left_out else None, hint=hint)
             )  # fmt: skip
+    longest = max((run.batches for run in runs), key=len, default=())
+    numbers = [batch.batch for batch in longest] or [0]
     numbered = max(1, -(-count * 24 // int(WIDTH - left)))
     for index in range(0, count, numbered):
         x = left + (index + 0.5) * step
-        shapes.append(text(x, top + height + 14, f"{index}", anchor="middle", css="m"))
+        shapes.append(text(x, top + height + 14, f"{numbers[index]}", anchor="middle", css="m"))
     shapes.append(text(0, top + height + 14, "batch", css="m"))
     return picture(top + height + 18, "seconds of each batch", shapes)
 
 
 def partition_bars(lag: Mapping[str, int]) -> str:
     """Draw one lag per partition as bars: how skewed the topic is."""
-    most = max(lag.values(), default=0) or 1
-    row, width = _row_height(len(lag)), WIDTH - _LABEL - _RIGHT
+    return value_bars("records per partition", lag, short)
+
+
+def value_bars(
+    title: str, values: Mapping[str, float], show: Callable[[float], str], css: str = "heat",
+    scale: float | None = None,
+) -> str:  # fmt: skip
+    """Draw a bar for each partition or other name; `scale` is the value of a bar of full length."""
+    names, most = row_names(list(values)), scale or max(values.values(), default=0) or 1
+    row, width = _row_height(len(values)), WIDTH - _LABEL - _RIGHT
     shapes = []
-    for index, (name, records) in enumerate(lag.items()):
+    for index, (name, value) in enumerate(values.items()):
         y = 6 + index * row
-        length = width * records / most
+        length = width * value / most
         gap = 4.0 if row >= 12 else 0.0
-        shapes.append(rect(_LABEL, y, length, row - gap, "heat", hint=f"{name}: {records:,}"))
-        if _is_labelled(index, len(lag), row):
-            shapes.append(text(_LABEL - 6, _middle(y, row - gap), _number(name), anchor="end"))
+        shapes.append(rect(_LABEL, y, length, row - gap, css, hint=f"{name}: {show(value)}"))
+        if _is_labelled(index, len(values), row):
+            shapes.append(text(_LABEL - 6, _middle(y, row - gap), names[index], anchor="end"))
             if row >= 12:
-                shapes.append(text(WIDTH, _middle(y, row - gap), short(records), anchor="end"))
-    return picture(10 + len(lag) * row, "records per partition", shapes)
+                shapes.append(text(WIDTH, _middle(y, row - gap), show(value), anchor="end"))
+    return picture(10 + len(values) * row, title, shapes)
 
 
 def _seconds_axis(y: float, width: float, scale_s: float) -> list[str]:
@@ -173,5 +231,14 @@ def _middle(y: float, row: float) -> float:
     return y + row / 2 + 4
 
 
-def _number(partition: str) -> str:
-    return partition.rpartition("-")[2]
+def row_names(partitions: Sequence[str]) -> list[str]:
+    """Name partitions in few characters: by number, and by the end of the topic if there are more.
+
+    >>> row_names(["orders-0", "orders-1"])
+    ['0', '1']
+    >>> row_names(["orders-0", "payments-11"])
+    ['orders-0', '…ents-11']
+    """
+    if len({name.rpartition("-")[0] for name in partitions}) <= 1:
+        return [name.rpartition("-")[2] for name in partitions]
+    return [name if len(name) <= _NAME else f"…{name[1 - _NAME :]}" for name in partitions]

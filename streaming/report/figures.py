@@ -82,12 +82,12 @@ class RunFigures:
     @property
     def imbalance(self) -> float:
         """Busiest slot over mean slot, by records: mean over the batches, 1.0 is even."""
-        return _mean([_over_mean(b.slot_records(self.slots)) for b in self.measured])
+        return _mean([over_mean(b.slot_records(self.slots)) for b in self.measured])
 
     @property
     def imbalance_of_time(self) -> float:
         """Busiest slot over mean slot, by seconds of work: mean over the batches, 1.0 is even."""
-        return _mean([_over_mean(b.slot_seconds(self.slots)) for b in self.measured])
+        return _mean([over_mean(b.slot_seconds(self.slots)) for b in self.measured])
 
     @property
     def tasks(self) -> float:
@@ -131,7 +131,8 @@ def run_from_json(data: Mapping[str, Any]) -> RunFigures:
     return RunFigures(**{**data, "slots": tuple(data["slots"]), "batches": batches})
 
 
-def _over_mean(load: Mapping[str, int] | Mapping[str, float]) -> float:
+def over_mean(load: Mapping[str, int] | Mapping[str, float]) -> float:
+    """Give the largest load over the mean; 1.0 without any."""
     mean = sum(load.values()) / len(load) if load else 0
     return max(load.values()) / mean if mean else 1.0
 

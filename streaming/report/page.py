@@ -35,8 +35,10 @@ white-space:nowrap}
 th:first-child,td:first-child{text-align:left;white-space:normal;min-width:9rem}
 thead th{vertical-align:bottom;color:var(--muted);font-weight:600;white-space:normal}
 .words td:last-child,.words th:last-child{text-align:left;white-space:normal;min-width:14rem}
-.pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,24rem),1fr));gap:1rem}
+.pair{margin:.8rem 0;align-items:start;display:grid;gap:1rem;
+grid-template-columns:repeat(auto-fit,minmax(min(100%,24rem),1fr))}
 figure{margin:0;padding:.9rem;background:var(--card);border-radius:.6rem;break-inside:avoid}
+figcaption{margin-top:.5rem}
 svg{display:block;width:100%;height:auto;max-width:34rem;font-size:11px}
 """
     + CLASSES
@@ -51,6 +53,13 @@ body{max-width:none;padding:0;font-size:11pt}.pair{grid-template-columns:1fr 1fr
 figure{border:1px solid #bbb}h2{break-after:avoid}
 *{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 """
+)
+
+
+#: What is said of the colours.
+PALETTE = (
+    "Colours: orange for Spark's mapping, blue for ours, of Okabe and Ito's palette, which "
+    "colour-blind readers tell apart; heat maps are shades of one blue."
 )
 
 

@@ -60,10 +60,14 @@ def replay_page(replays: Sequence[Replay]) -> str:
 
 
 def section(replay: Replay) -> list[str]:
-    """Write the answer, the table, the pictures and what they rest on."""
+    """Write the answer and the rest."""
+    return [page.paragraph(f"{answer(replay)}.", "lead"), *details(replay)]
+
+
+def details(replay: Replay) -> list[str]:
+    """Write the table, the pictures and what they rest on."""
     rows = [row + [""] * (len(HEAD) - len(row)) for row in table_rows(replay)]
     return [
-        page.paragraph(f"{answer(replay)}.", "lead"),
         page.table(HEAD, rows),
         page.side_by_side([page.figure(f.title, f.drawn, f.caption) for f in _figures(replay)]),
         page.paragraph("Assumed: " + "; ".join(assumptions(replay)) + ".", "note"),

@@ -26,6 +26,7 @@ CLASSES = """
 svg text{fill:var(--ink)}svg .m{fill:var(--muted)}svg .s{font-size:9.5px}
 svg .a{fill:var(--a)}svg .b{fill:var(--b)}svg .heat{fill:var(--heat)}svg .track{fill:var(--track)}
 svg .grid{stroke:var(--grid)}svg .mean{stroke:var(--ink);stroke-dasharray:3 3}
+svg .lheat{stroke:var(--heat)}
 svg .la{stroke:var(--a);stroke-width:1.6}svg .lb{stroke:var(--b);stroke-width:1.6}
 """
 

@@ -95,14 +95,22 @@ def test_the_newest_good_state_is_taken_and_others_are_told(tmp_path):
     a_checkpoint(tmp_path)
     place = write(
         tmp_path / "sources/0/assignments",
-        {"2.v1": "old", "9.v1": good, "10.v1": good[:-9], "11.v1": "", ".12.v1.x.tmp": "x"},
+        {
+            "2.v1": "old",
+            "8.v1": good,
+            "9.v1": good,
+            "10.v1": good[:-9],
+            "11.v1": "",
+            ".12.v1.x.tmp": "x",
+        },
     )
     (place / "12.v1").mkdir()
     found = read_checkpoint(LocalFolder(tmp_path))
     assert found.states["0"].readers == (Reader("7", "h", 1),)
     assert [w.partition(":")[0].rpartition("/")[2] for w in found.warnings] == [
-        "12.v1", "11.v1", "10.v1",
+        "12.v1", "11.v1", "10.v1", "2.v1",
     ]  # fmt: skip
+    assert len(found.kept_states["0"]) == 2
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from assignor_bridge.model import Executor
 from checkpoints.sticky_state import Reader, StickyState
 from streaming.cli import main
-from streaming.cli.cluster import cluster_for
+from streaming.replay_cluster import cluster_for
 from streaming.replay_log import CheckpointLog, executors_in, read_log
 from tests.unit.streaming.checkpoints import write_checkpoint
 

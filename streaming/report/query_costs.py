@@ -1,0 +1,95 @@
+"""The report's section on cost: what a record takes, by partition and by executor."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING
+
+from streaming.replay_log import costs_in
+from streaming.report import charts, page
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streaming.report.query_facts import QueryFacts
+    from streaming.spark_ui import UiRun
+
+
+def section(facts: QueryFacts) -> list[str]:
+    """Write the section."""
+    figures, rows = [], []
+    states = facts.log.states if facts.log else {}
+    for source, state in states.items():
+        costs = costs_in(state)
+        if costs:
+            name = f", source {source}" if len(states) > 1 else ""
+            figures.append(
+                page.figure(
+                    f"Time a record takes, by partition{name}",
+                    charts.value_bars("time a record takes by partition", costs, seconds_text),
+                    "As the planner learned it on a usual executor, with what follows the reading "
+                    "in the same task. From the state beside the checkpoint.",
+                )
+            )
+            rows += _rows(f"partitions{name}", costs)
+    by_executor = _by_executor(facts.ui) if facts.ui else {}
+    if by_executor:
+        figures.append(
+            page.figure(
+                "Time a record takes, by executor",
+                charts.value_bars("time a record takes by executor", by_executor, seconds_text),
+                f"Seconds of tasks over records read, of {len(facts.ui.figures)} batches "
+                "in Spark's UI."
+                if facts.ui
+                else "",
+            )
+        )
+        rows += _rows("executors", by_executor)
+    if not figures:
+        return [
+            page.paragraph(
+                "What a record of each partition costs is not known: there is no state of the "
+                "planner beside the checkpoint (a query without the option assignor has none). "
+                "Spark's UI tells it by executor: give its address too.",
+                "note",
+            )
+        ]
+    table = page.table(["", "median", "least", "most"], rows)
+    return [page.side_by_side([*figures, table])]
+
+
+def _rows(what: str, costs: Mapping[str, float]) -> list[list[str]]:
+    least, most = min(costs, key=costs.__getitem__), max(costs, key=costs.__getitem__)
+    return [
+        [
+            f"{len(costs):,} {what}",
+            seconds_text(median(costs.values())),
+            f"{seconds_text(costs[least])} ({least})",
+            f"{seconds_text(costs[most])} ({most})",
+        ]
+    ]
+
+
+def _by_executor(ui: UiRun) -> dict[str, float]:
+    seconds: dict[str, float] = {}
+    records: dict[str, int] = {}
+    for batch in ui.figures:
+        for task in batch.tasks:
+            executor = task.slot.rpartition("/")[0]
+            seconds[executor] = seconds.get(executor, 0.0) + task.seconds
+            records[executor] = records.get(executor, 0) + task.records
+    order = sorted(records, key=lambda name: (len(name), name))
+    return {name: seconds[name] / records[name] for name in order if records[name]}
+
+
+def seconds_text(seconds: float) -> str:
+    """Write a time in few characters.
+
+    >>> [seconds_text(s) for s in (0.0000042, 0.00015, 0.25, 3.14, 250)]
+    ['4.2 µs', '150 µs', '250 ms', '3.1 s', '250 s']
+    """
+    for limit, unit, factor in ((1e-3, "µs", 1e6), (1.0, "ms", 1e3), (float("inf"), "s", 1.0)):
+        if seconds < limit:
+            value = seconds * factor
+            return f"{value:.0f} {unit}" if value >= 10 else f"{value:.2g} {unit}"
+    return "∞"

@@ -1,0 +1,170 @@
+"""What is known of one query, gathered from its checkpoint, Spark's UI and the log of its metrics.
+
+Each of them knows what the others do not: the checkpoint what was read and what the planner
+remembers, the UI which task ran where and when, the log the lag and what the planner reported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assignor_bridge.errors import OptionError
+from assignor_bridge.model import Executor
+from assignor_bridge.options import FLAGSHIP
+from assignor_bridge.simulator.play import SPARK_MAPPINGS
+from streaming.metrics.log import read_batches
+from streaming.replay import Cluster, replay
+from streaming.replay_cluster import cluster_for
+from streaming.replay_log import CheckpointLog, read_log
+from streaming.spark_ui import SparkUi, choose_query
+from streaming.web import Address
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streaming.metrics.progress import BatchProgress
+    from streaming.replay import LoggedBatch, Replay
+    from streaming.spark_ui import UiRun
+
+#: Batches whose tasks are fetched from the UI, one request each.
+_UI_BATCHES = 20
+#: Ranges that are replayed at most: those of the last batches.
+_REPLAYED_RANGES = 30_000
+_HOW = "a checkpoint's folder, an address of Spark's UI (http://…) or a log of metrics is expected"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFacts:
+    """Everything that a report is drawn from; empty where nothing is known."""
+
+    title: str
+    log: CheckpointLog | None = None
+    #: Batches with data, in order.
+    progress: Sequence[BatchProgress] = ()
+    ui: UiRun | None = None
+    #: One for each Kafka source of the checkpoint.
+    replays: Sequence[Replay] = ()
+    #: What was looked at: kind and place.
+    origins: Sequence[tuple[str, str]] = field(default_factory=list)
+
+
+def gather(
+    places: Sequence[str], query: str | None = None, batches: int | None = None
+) -> QueryFacts:
+    """Read all places, which must tell of the same query.
+
+    Parameters
+    ----------
+    places
+        A checkpoint's folder, an address of Spark's UI, a file of `metrics.log_file`; one of each
+        at most.
+    query
+        Name or id, where a place knows several.
+    batches
+        Only the last so many.
+
+    Raises
+    ------
+    OptionError
+        For a place that is none of these, a second of a kind, or an unclear query.
+    WebError
+        For an address that does not answer.
+    """
+    found = _by_kind(places)
+    origins: list[tuple[str, str]] = []
+    log, replays = None, []
+    if "checkpoint" in found:
+        log = _last_of(read_log(found["checkpoint"]), batches)
+        origins.append(("checkpoint", f"{log.name}, query {log.query_id or 'of unknown id'}"))
+        query = query or log.query_id
+    progress: Sequence[BatchProgress] = ()
+    if "log" in found:
+        progress = _of_query(found["log"], query)[-(batches or 0) :]
+        origins.append(("log of metrics", found["log"]))
+        query = query or progress[0].query_id
+    ui = None
+    if "ui" in found:
+        spark = SparkUi(Address.parse(found["ui"]))
+        mine = choose_query(spark.batches(), query, spark.address)
+        done = [batch for batch in mine if batch.seconds is not None]
+        ui = spark.run(done[-(batches or _UI_BATCHES) :])
+        origins.append(("Spark's UI", f"{ui.where}, {ui.application}"))
+    if log is not None:
+        replays = [_replay(log, source, ui) for source in log.sources]
+    return QueryFacts(_title(log, progress, ui), log, progress, ui, replays, origins)
+
+
+def _by_kind(places: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for place in places:
+        if place.startswith(("http://", "https://")):
+            kind = "ui"
+        elif Path(place).is_file():
+            kind = "log"
+        else:
+            kind = "checkpoint"
+        if kind in found:
+            raise OptionError(f"{place!r} is a second {_KINDS[kind]}: give one of each kind")
+        found[kind] = place
+    if not found:
+        raise OptionError(f"nothing to report on: {_HOW}")
+    return found
+
+
+_KINDS = {"checkpoint": "checkpoint", "ui": "address", "log": "log"}
+
+
+def _last_of(log: CheckpointLog, batches: int | None) -> CheckpointLog:
+    if batches is None:
+        return log
+    sources = {source: found[-batches:] for source, found in log.sources.items()}
+    return CheckpointLog(
+        log.name, log.query_id, sources, log.seconds, log.states, log.kept_states
+    )  # fmt: skip
+
+
+def _replay(log: CheckpointLog, source: str, ui: UiRun | None) -> Replay:
+    played: list[LoggedBatch] = []
+    left = _REPLAYED_RANGES
+    for batch in reversed(log.sources[source]):
+        left -= len(batch.ranges)
+        if left < 0 and played:
+            break
+        played.insert(0, batch)
+    cluster, origin = cluster_for(log, source, played)
+    if ui is not None and ui.batches:
+        start_s = ui.batches[-1].start_s
+        there = [e for e in ui.executors if e.was_there(start_s)]
+        members = tuple(Executor(e.executor, e.host, e.slots) for e in there)
+        tasks = [task for batch in ui.figures for task in batch.tasks]
+        records = sum(task.records for task in tasks)
+        cost_s = sum(task.seconds for task in tasks) / records if records else cluster.cost_s
+        cluster = Cluster(members or cluster.executors, cost_s, cluster.locality_wait_s)
+        origin = dict.fromkeys(("executors", "cost"), "by Spark's UI")
+    elif origin["executors"].startswith("assumed"):
+        origin = {**origin, "executors": "assumed: give the address of Spark's UI too"}
+    name = f"{log.name}, source {source}" if len(log.sources) > 1 else log.name
+    return replay(name, played, cluster, (*SPARK_MAPPINGS, FLAGSHIP), sources=origin)
+
+
+def _of_query(path: str, query: str | None) -> list[BatchProgress]:
+    found = read_batches(Path(path))
+    labels = {progress.query_id: progress.label for progress in found}
+    chosen = [q for q, label in labels.items() if query in (None, q, label)]
+    if len(chosen) != 1:
+        has = f"no query {query!r}" if query and not chosen else f"{len(labels)} queries"
+        raise OptionError(
+            f"log {path} has {has}: choose one with --query, of "
+            f"{', '.join(sorted(labels.values()))}"
+        )
+    return [progress for progress in found if progress.query_id == chosen[0]]
+
+
+def _title(log: CheckpointLog | None, progress: Sequence[BatchProgress], ui: UiRun | None) -> str:
+    if progress:
+        return f"Query {progress[-1].label}"
+    if ui and ui.batches:
+        return f"Query {ui.batches[-1].label}"
+    return f"Query of {log.name}" if log else "Query"

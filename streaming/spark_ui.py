@@ -1,0 +1,305 @@
+"""What Spark's UI or history server knows of micro-batches, by its REST API: tasks, when and where.
+
+Spark writes a batch's number and its query into the description of each of the batch's jobs. What
+the API does not have: offsets, lag, and a query's progress.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import orjson
+
+from assignor_bridge.errors import OptionError
+from streaming.report.figures import BatchFigures, TaskFigures
+from streaming.web import Address, WebError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_MOST_TASKS = 100_000
+_BATCH = re.compile(
+    r"^(?:(?P<name>.*)\n)?id = (?P<id>[-\w]+)\nrunId = (?P<run>[-\w]+)\nbatch = (?P<batch>\d+)$",
+    re.DOTALL,
+)
+_HISTORY = re.compile(r"/(?:history|applications)/([^/]+)(?:/\d+)?(?:/[^/]*)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class UiExecutor:
+    """An executor that is there or was; the driver in local mode."""
+
+    executor: str
+    host: str
+    slots: int
+    start_s: float
+    #: None while it is there.
+    end_s: float | None = None
+
+    def was_there(self, time_s: float) -> bool:
+        """Whether it was there at a moment, in seconds since 1970."""
+        return self.start_s <= time_s and (self.end_s is None or time_s < self.end_s)
+
+
+@dataclass(frozen=True, slots=True)
+class UiBatch:
+    """One micro-batch as its jobs tell it."""
+
+    query_id: str
+    #: None when the user gave none.
+    name: str | None
+    run_id: str
+    batch: int
+    #: Seconds since 1970.
+    start_s: float
+    #: From the first job's start to the last one's end; None while one runs.
+    seconds: float | None
+    stages: tuple[int, ...]
+
+    @property
+    def label(self) -> str:
+        """The name that people know the query by."""
+        return self.name or self.query_id
+
+
+@dataclass(frozen=True, slots=True)
+class UiRun:
+    """Batches of one query with their tasks, and the executors there were."""
+
+    #: Of the UI, and of the application: its name, id and Spark's version.
+    where: str
+    application: str
+    batches: tuple[UiBatch, ...]
+    #: As many; the tasks that read records.
+    figures: tuple[BatchFigures, ...]
+    executors: tuple[UiExecutor, ...]
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """All slots that were there in some batch, by executor."""
+        return self._slots(self.batches)
+
+    def slots_in(self, batch: UiBatch) -> tuple[str, ...]:
+        """Give the slots that were there when a batch began."""
+        return self._slots([batch])
+
+    def _slots(self, batches: Iterable[UiBatch]) -> tuple[str, ...]:
+        starts = [batch.start_s for batch in batches]
+        return tuple(
+            f"{e.executor}/{slot}"
+            for e in sorted(self.executors, key=lambda e: (len(e.executor), e.executor))
+            if any(e.was_there(start) for start in starts)
+            for slot in range(e.slots)
+        )
+
+
+@dataclass(slots=True)
+class SparkUi:
+    """One application behind an address.
+
+    Parameters
+    ----------
+    address
+        Of a driver's UI (`http://localhost:4040`, a proxy's too), or of a history server; there
+        with `/history/<application id>` when it has several applications.
+    """
+
+    address: Address
+    application: str = ""
+    name: str = ""
+    spark_version: str = ""
+    _base: Address = field(init=False)
+    #: Tasks of stages that are done, by stage and attempt: they do not change.
+    _done: dict[tuple[int, int], list[Mapping[str, Any]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        found = _HISTORY.search(self.address.path)
+        prefix = self.address.path[: found.start()] if found else self.address.path
+        prefix = re.sub(r"(/api/v1)?(/(jobs|stages|executors|SQL|StreamingQuery))?/?$", "", prefix)
+        given = self.address
+        self._base = Address(
+            given.scheme, given.place, f"{prefix}/api/v1/applications", given.authorization
+        )
+        applications = self._ask("")
+        if not isinstance(applications, list) or not all("id" in a for a in applications):
+            raise OptionError(f"{self.address} is not Spark's UI: {_EXPECTED}")
+        chosen = [a for a in applications if found is None or str(a["id"]) == found[1]]
+        if len(chosen) != 1:
+            ids = ", ".join(str(a["id"]) for a in applications[:5])
+            what = f"no application {found[1]}" if found else f"{len(applications)} applications"
+            raise OptionError(
+                f"{self.address} has {what}: give the address of one, as "
+                f"{Address(given.scheme, given.place, prefix)}/history/ID"
+                f"{f' (there are {ids})' if ids else ''}"
+            )
+        self.application, self.name = str(chosen[0]["id"]), str(chosen[0].get("name", ""))
+        attempts = chosen[0].get("attempts") or [{}]
+        self.spark_version = str(attempts[0].get("appSparkVersion", ""))
+        if "attemptId" in attempts[0]:
+            self.application += f"/{attempts[0]['attemptId']}"
+
+    def executors(self) -> list[UiExecutor]:
+        """Give the executors that are there or were; the driver alone in local mode."""
+        found = [_executor(e) for e in self._get("allexecutors")]
+        return [e for e in found if e.executor != "driver" and e.slots] or [
+            UiExecutor(e.executor, e.host, max(1, e.slots), e.start_s, e.end_s) for e in found
+        ]
+
+    def batches(self) -> list[UiBatch]:
+        """Give the micro-batches that the UI still has jobs of, the oldest first."""
+        jobs: dict[tuple[str, int], list[Mapping[str, Any]]] = defaultdict(list)
+        who: dict[str, tuple[str, str | None]] = {}
+        for job in self._get("jobs"):
+            text = re.sub(r"<br\s*/?>", "\n", str(job.get("description") or ""))
+            found = _BATCH.match(html.unescape(text).strip())
+            if found:
+                who[found["run"]] = found["id"], found["name"] or None
+                jobs[found["run"], int(found["batch"])].append(job)
+        batches = [
+            UiBatch(*who[run], run, batch, *_span(mine),
+                    tuple(sorted({int(s) for job in mine for s in job.get("stageIds", ())})))
+            for (run, batch), mine in jobs.items()
+        ]  # fmt: skip
+        return sorted(batches, key=lambda batch: (batch.start_s, batch.batch))
+
+    def run(self, batches: Sequence[UiBatch]) -> UiRun:
+        """Give batches with their tasks that read records, done or running."""
+        executors = self.executors()
+        spark = f"Spark {self.spark_version}" if self.spark_version else "unknown version"
+        return UiRun(
+            str(self.address),
+            f"{self.name} ({self.application}, {spark})",
+            tuple(batches),
+            tuple(self._figures(batches, executors)),
+            tuple(executors),
+        )
+
+    def _figures(
+        self, batches: Sequence[UiBatch], executors: Iterable[UiExecutor]
+    ) -> list[BatchFigures]:
+        slots = {e.executor: e.slots for e in executors}
+        wanted = {stage for batch in batches for stage in batch.stages}
+        stages: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+        for stage in self._get("stages") if wanted else ():
+            reads = int(stage.get("inputRecords") or 0) or stage.get("status") == "ACTIVE"
+            if int(stage["stageId"]) in wanted and reads:
+                stages[int(stage["stageId"])].append(stage)
+        found = []
+        for batch in batches:
+            tasks = [t for s in batch.stages for stage in stages[s] for t in self._tasks(stage)]
+            read = _figures(tasks, slots)
+            records = sum(task.records for task in read)
+            found.append(BatchFigures(batch.batch, batch.seconds or 0.0, records, read, {}))
+        return found
+
+    def _tasks(self, stage: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        key = int(stage["stageId"]), int(stage["attemptId"])
+        if key in self._done:
+            return self._done[key]
+        path = f"stages/{key[0]}/{key[1]}/taskList?sortBy=ID&length={_MOST_TASKS}"
+        tasks = [t for t in self._get(path) if t.get("status") in ("SUCCESS", "RUNNING")]
+        if stage.get("status") == "COMPLETE":
+            self._done[key] = tasks
+        return tasks
+
+    def _get(self, path: str) -> Any:
+        return self._ask(f"/{quote(self.application)}/{path}")
+
+    def _ask(self, path: str) -> Any:
+        try:
+            answer = self._base.get(path)
+        except WebError as error:
+            if " answers " in str(error):
+                raise OptionError(f"{self.address} is not Spark's UI: {_EXPECTED}") from error
+            raise WebError(f"{error}: {_EXPECTED}") from error
+        try:
+            return orjson.loads(answer)
+        except ValueError as error:
+            raise OptionError(f"{self.address} is not Spark's UI: {_EXPECTED}") from error
+
+
+_EXPECTED = (
+    "a running driver has its UI at port 4040 (unless spark.ui.enabled is false), a history "
+    "server at 18080"
+)
+
+
+def choose_query(batches: Sequence[UiBatch], wanted: str | None, where: object) -> list[UiBatch]:
+    """Give the batches of one query, by its name or id; it may be left out where there is one.
+
+    Raises
+    ------
+    OptionError
+        When there is none, or the choice is not clear.
+    """
+    labels = {batch.query_id: batch.label for batch in batches}
+    if not labels:
+        raise OptionError(
+            f"{where} shows no streaming query: no job of it is a micro-batch's (yet), or the UI "
+            "has forgotten them (spark.ui.retainedJobs)"
+        )
+    found = [q for q, label in labels.items() if wanted in (None, q, label)]
+    if len(found) != 1:
+        has = f"no query {wanted!r}" if wanted and not found else f"{len(labels)} queries"
+        raise OptionError(
+            f"{where} has {has}: choose one with --query, of {', '.join(sorted(labels.values()))}"
+        )
+    return [batch for batch in batches if batch.query_id == found[0]]
+
+
+def _executor(data: Mapping[str, Any]) -> UiExecutor:
+    return UiExecutor(
+        str(data["id"]),
+        str(data["hostPort"]).rpartition(":")[0],
+        int(data.get("maxTasks") or data.get("totalCores") or 0),
+        _time_s(data["addTime"]) if data.get("addTime") else 0.0,
+        _time_s(data["removeTime"]) if data.get("removeTime") else None,
+    )
+
+
+def _span(jobs: Iterable[Mapping[str, Any]]) -> tuple[float, float | None]:
+    jobs = list(jobs)
+    starts = [_time_s(job["submissionTime"]) for job in jobs if job.get("submissionTime")]
+    ends = [_time_s(job["completionTime"]) for job in jobs if job.get("completionTime")]
+    start = min(starts, default=0.0)
+    return start, max(ends) - start if len(ends) == len(jobs) else None
+
+
+def _time_s(text: str) -> float:
+    moment = datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fGMT")
+    return moment.replace(tzinfo=timezone.utc).timestamp()
+
+
+def _figures(
+    tasks: Iterable[Mapping[str, Any]], slots: Mapping[str, int]
+) -> tuple[TaskFigures, ...]:
+    """Name each task's slot: the first of its executor that was free when it began."""
+    ordered = sorted(tasks, key=lambda t: (_time_s(t["launchTime"]), int(t["taskId"])))
+    first_s = _time_s(ordered[0]["launchTime"]) if ordered else 0.0
+    free: dict[str, list[float]] = {}
+    found = []
+    for task in ordered:
+        executor = str(task["executorId"])
+        start = _time_s(task["launchTime"]) - first_s
+        seconds = float(task.get("duration") or 0) / 1000
+        ends = free.setdefault(executor, [0.0] * slots.get(executor, 1))
+        # Clocks tick in milliseconds: the slot that is free first, even if a moment too late.
+        slot = next((i for i, end in enumerate(ends) if end <= start), ends.index(min(ends)))
+        ends[slot] = start + seconds
+        read = (task.get("taskMetrics") or {}).get("inputMetrics") or {}
+        found.append(
+            TaskFigures(
+                slot=f"{executor}/{slot}",
+                start_s=start,
+                seconds=seconds,
+                records=int(read.get("recordsRead") or 0),
+                local=task.get("taskLocality") == "PROCESS_LOCAL",
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,85 @@
+"""Asks other processes by HTTP: one GET with a deadline, and each failure as one line."""
+
+from __future__ import annotations
+
+import base64
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from http.client import HTTPException
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from assignor_bridge.errors import AssignorError, OptionError
+
+_LIMIT_S = 10.0
+
+
+class WebError(AssignorError):
+    """An address does not answer, or not as expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An address that a user gave; user and password go into a header, never into a message."""
+
+    scheme: str
+    #: Host and port.
+    place: str
+    path: str
+    authorization: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Read `http://HOST:PORT/PATH`; the scheme may be left out.
+
+        Raises
+        ------
+        OptionError
+            When it is something else.
+        """
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        try:
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            host, port = None, None
+        if parts.scheme not in ("http", "https") or not host:
+            shown = text.rpartition("@")[2]
+            raise OptionError(
+                f"{shown!r} is no address: http://HOST:PORT is expected, such as "
+                "http://localhost:4040"
+            )
+        secret = None
+        if parts.username is not None:
+            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            secret = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        name = f"[{host}]" if ":" in host else host
+        place = f"{name}:{port}" if port else name
+        return cls(parts.scheme, place, parts.path.rstrip("/"), secret)
+
+    def __str__(self) -> str:
+        return urlunsplit((self.scheme, self.place, self.path, "", ""))
+
+    def get(self, path: str) -> bytes:
+        """Fetch a path below.
+
+        Raises
+        ------
+        WebError
+            When there is no answer, or one that is not 200.
+        """
+        headers = {"Authorization": self.authorization} if self.authorization else {}
+        request = urllib.request.Request(f"{self}{path}", headers=headers)  # noqa: S310  (checked)
+        try:
+            with urllib.request.urlopen(request, timeout=_LIMIT_S) as answer:  # noqa: S310
+                return bytes(answer.read())
+        except urllib.error.HTTPError as error:
+            error.close()
+            raise WebError(f"{self} answers {error.code} ({error.reason}) to {path!r}") from error
+        except (OSError, HTTPException) as error:
+            raise WebError(f"{self} does not answer ({_reason(error)})") from error
+
+
+def _reason(error: Exception) -> str:
+    reason = getattr(error, "reason", error)
+    said = str(getattr(reason, "strerror", None) or reason) or type(error).__name__
+    return said.lower()

@@ -1,0 +1,194 @@
+"""`assignor report` from a checkpoint and a log: figures to check in the head, pages that open."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from checkpoints.sticky_state import Reader, StickyState, encode
+from streaming.cli import main
+from tests.unit.metrics import samples
+from tests.unit.streaming.checkpoints import write_checkpoint
+
+RECORDED = Path(samples.__file__).with_name("recorded_progress.jsonl")
+#: Partition 0 gets ten times what partition 1 gets, in each of three batches.
+HOT = [{"t": {0: 1000 * n, 1: 100 * n}} for n in (1, 2, 3)]
+_VOID = {"meta", "br", "rect", "line", "path"}
+
+
+class _Outline(HTMLParser):
+    """Checks that tags are closed in order; keeps the words and what the page refers to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.refers: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.refers += [name for name, _ in attrs if name in ("src", "href", "xlink:href")]
+        if tag not in _VOID or tag == "rect":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if not {"style", "title"} & set(self.open):
+            self.words.append(data)
+
+
+def read(path: Path) -> str:
+    """Check that a page is whole and needs nothing from elsewhere; give its words."""
+    text = path.read_text(encoding="utf-8")
+    outline = _Outline()
+    outline.feed(text)
+    outline.close()
+    assert outline.open == []
+    assert outline.refers == []
+    assert not re.search(r"<(script|link|img|iframe)|@import|url\(", text)
+    assert "prefers-color-scheme:dark" in text
+    assert "@media print" in text
+    assert 'name="viewport"' in text
+    return " ".join(" ".join(outline.words).split())
+
+
+def a_report(tmp_path: Path, *places: Path | str, **options: str) -> str:
+    output = tmp_path / "report.html"
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    call = ["report", *map(str, places), "--output", str(output), *words]
+    assert main.run(call) == 0
+    return read(output)
+
+
+def state(owners: list[int], executors: list[str], batches: int, cost: float = 0.004) -> str:
+    """A state in which member `owners[p]` read partition p last, one slot an executor."""
+    count = len(owners)
+    numbers, log_cost = np.arange(count), np.full(count, np.log(cost))
+    log_cost[0] += np.log(2)
+    return encode(
+        replace(
+            StickyState.empty(), generation=2, batches=batches, topics=("t",),
+            readers=tuple(Reader(e, f"h{e}", 1) for e in executors),
+            topic=np.zeros(count, np.int64), partition=numbers, member=np.array(owners),
+            position=numbers, seen=numbers, cost=log_cost, last_cost=log_cost,
+            bytes=log_cost, density=log_cost * 0,
+        )
+    )  # fmt: skip
+
+
+def test_a_checkpoint_tells_what_was_read_and_what_would_have_been(tmp_path):
+    words = a_report(tmp_path, write_checkpoint(tmp_path / "c", HOT))
+    assert "Over 3 batches, Spark's mapping would take" in words
+    assert "3,300 records of 2 partitions of t in 3 batches; t-0 has 1.8 times the mean" in words
+    assert "t-0 3,000 91% 1,000" in words  # read in all, its share, in a batch at most
+    assert "2 batches took 2.00 s each (median)" in words
+    assert "Work of each executor, lag-aware-sticky" in words
+    assert words.count("is not known") == 4  # what is left, which slot, what moved, costs
+
+
+def test_the_kept_states_tell_what_moved_and_what_a_record_costs(tmp_path):
+    folder = write_checkpoint(tmp_path / "c", HOT)
+    kept = folder / "sources" / "0" / "assignments"
+    kept.mkdir()
+    (kept / "3.v1").write_text(state([0, 0, 1], ["1", "2"], 7))
+    (kept / "4.v1").write_text(state([0, 0, 1], ["1", "2"], 8))
+    (kept / "10.v1").write_text(state([1, 0, 0], ["1", "3"], 9))
+    words = a_report(tmp_path, folder)
+    assert "tell of the last 3 plans (9 batches planned in all, generation 2)" in words
+    why = "executor 2 (h2) left; executor 3 (h3) came"
+    assert f"9 1 → 3 1 t-0 {why} 9 2 → 1 1 t-2 {why} " in words
+    assert "3 partitions 4 ms 4 ms (t-1) 8 ms (t-0)" in words
+    assert "2 executors of 1 slot" in words  # of the replay, from the state
+
+
+def test_a_log_tells_the_lag_and_what_moved(tmp_path):
+    log = tmp_path / "progress.jsonl"
+    ours = {"strategy": "lag-aware-sticky", "generation": "1", "tasks": "2", "imbalance": "0.01"}
+    lines = [
+        samples.text(batch=0, start={"0": 0, "1": 0}, end={"0": 40, "1": 9},
+                     latest={"0": 90, "1": 9}, executors="3", movedPartitions="0", **ours),
+        samples.text(batch=1, start={"0": 40, "1": 9}, end={"0": 50, "1": 9},
+                     latest={"0": 90, "1": 19}, executors="2", movedPartitions="5", **ours),
+        samples.text(batch=2, start={"0": 50, "1": 9}, end={"0": 70, "1": 19},
+                     latest={"0": 90, "1": 19}, executors="2", movedPartitions="1", **ours),
+    ]  # fmt: skip
+    log.write_text("\n".join(['{"event": "ended"}', *lines, lines[2][:40]]))
+    words = a_report(tmp_path, log)
+    assert "20 records were left in 1 of 2 partitions, 100% of it in t-0." in words
+    assert "t-0 20 90 70 t-1 0 10 19" in words  # left, at most, read
+    assert "6 times a partition went on with another executor, in 3 planned batches" in words
+    assert "1 5 2 1.0% executors 3 → 2 2 1 2 1.0% to even out the load" in words
+    assert "the offsets are in the checkpoint" in words
+    # Only the last two: no longer anything that the first one knew.
+    assert "in 2 planned batches" in a_report(tmp_path, log, batches="2")
+
+
+def test_a_real_log_is_drawn(tmp_path):
+    words = a_report(tmp_path, RECORDED)
+    assert "Query orders" in words
+    assert "3 batches took" in words
+
+
+def test_a_thousand_partitions_over_a_hundred_batches_stay_small(tmp_path):
+    ends, end = [], dict.fromkeys(range(1000), 0)
+    for number in range(100):
+        end = {p: at + (p * 7919 + number * 31) % 97 for p, at in end.items()}
+        ends.append({"t": end})
+    folder = write_checkpoint(tmp_path / "c", ends)
+    words = a_report(tmp_path, folder)
+    assert "of 1,000 partitions of t in 100 batches" in words
+    assert "Batches 70 to 99, played again" in words
+    assert (tmp_path / "report.html").stat().st_size < 1_000_000
+
+
+def test_partitions_of_several_topics_are_told_apart(tmp_path):
+    ends = [{"payments": {0: 5}, "shipments": {0: 7}}]
+    words = a_report(tmp_path, write_checkpoint(tmp_path / "c", ends))
+    assert "of payments, shipments in 1 batches" in words
+    assert "…ments-0" in words
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        pytest.param([], 2, "CHECKPOINT|URL|LOG", id="nothing given"),
+        pytest.param(["no/such"], 2, "not a streaming checkpoint", id="no such checkpoint"),
+        pytest.param(["c", "c"], 2, "a second checkpoint: give one of each kind", id="two"),
+        pytest.param(["other.txt"], 2, "has no batch's progress", id="another file"),
+        pytest.param(["c", "log.jsonl"], 2, "has no query 'd9a5a3a1", id="of another query"),
+        pytest.param(["two.jsonl"], 2, "has 2 queries: choose one with --query", id="two queries"),
+        pytest.param(["c", "--output", "no/r.html"], 2, "folder does not exist", id="no folder"),
+        pytest.param(["c", "--batches", "0"], 2, "--batches", id="no batches"),
+    ],
+)
+def test_misuse_is_one_line(arguments, code, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_checkpoint(tmp_path / "c", HOT)
+    one = samples.text(start={"0": 0}, end={"0": 1}, name="a")
+    two = samples.text(start={"0": 0}, end={"0": 1}, name="b", query_id="other")
+    (tmp_path / "other.txt").write_text("hello\n[1]\n7\n")
+    (tmp_path / "log.jsonl").write_text(one)
+    (tmp_path / "two.jsonl").write_text(f"{one}\n{two}\n")
+    assert main.run(["report", *arguments]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert len(err.splitlines()) == 1
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_a_query_is_chosen_by_name(tmp_path):
+    log = tmp_path / "two.jsonl"
+    one = samples.text(start={"0": 0}, end={"0": 1}, name="a")
+    two = samples.text(start={"0": 0}, end={"0": 5}, name="b", query_id="other")
+    log.write_text(f"{one}\n{two}\n")
+    assert "Query b" in a_report(tmp_path, log, query="b")
