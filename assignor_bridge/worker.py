@@ -2,7 +2,8 @@
 
 One JSON request a line on stdin, one JSON answer a line on stdout, nothing else on stdout (what a
 user's assignor prints goes to stderr); it ends when stdin does. It survives errors: each becomes
-an answer. Requests are snapshots, or `{"validate": {options}}` at the start of a query.
+an answer. Requests are snapshots, `{"validate": {options}}` at the start of a query, and
+`{"restore": state, "topics": […]}` before its first plan.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from assignor_bridge.assignors.loading import find
 from assignor_bridge.commits import CommitDesk
 from assignor_bridge.options import effective, parse_options
 from assignor_bridge.planner.plan import check_names, plan_batch
+from assignor_bridge.restoring import restore
 from assignor_bridge.wire import answer, dump, failure, parse_request, read_batch
-from checkpoints.sticky_state import StateError, decode
+from checkpoints.sticky_state import VERSION, StateError, decode
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -48,7 +50,9 @@ def _reply(request: dict[str, Any], commits: CommitDesk) -> dict[str, Any]:
         given = request["validate"] or {}
         options = parse_options({str(k): str(v) for k, v in dict(given).items() if v is not None})
         check_names(options, find)
-        return {"ok": True, "options": effective(options)}
+        return {"ok": True, "options": effective(options), "stateVersion": VERSION}
+    if "restore" in request:
+        return restore(request["restore"], request.get("topics"))
     batch, state = read_batch(request)
     return answer(plan_batch(batch, state, find))
 

@@ -49,7 +49,7 @@ def main() -> None:
     assert worker.stdout
     for line in sys.stdin:
         note(record, {"pid": os.getpid(), "request": json.loads(line)})
-        wrong = len(snapshots(record)) == 2 and "validate" not in json.loads(line)
+        wrong = len(snapshots(record)) == 2 and "ranges" in json.loads(line)
         if wrong and mode == "die":
             sys.exit("the planner fell over")
         if wrong and mode == "late":
@@ -77,7 +77,7 @@ def entries(record: Path) -> list[dict[str, Any]]:
 def snapshots(record: Path) -> list[dict[str, Any]]:
     """Give the requests for plans, in order."""
     requests = [e["request"] for e in entries(record) if "request" in e]
-    return [request for request in requests if "validate" not in request]
+    return [request for request in requests if "ranges" in request]
 
 
 def plans(record: Path) -> list[dict[str, Any]]:

@@ -65,7 +65,7 @@ class Ledger:
         self.last_cost = floats(state.last_cost)
         self.bytes = floats(state.bytes)
         self.density = floats(state.density)
-        self.speeds: dict[str, Speed] = dict(state.speeds)
+        self.speeds = _speeds(state, batch)
 
     @property
     def topic(self) -> Ints:
@@ -134,3 +134,26 @@ class Ledger:
             bytes=self.bytes,
             density=self.density,
         )
+
+
+def _speeds(state: StickyState, batch: Batch) -> dict[str, Speed]:
+    """By executor of this batch; a new one begins with what is known of one that its host had.
+
+    After a restart of the driver an id may be that of another executor, on another host.
+    """
+    now = {e.id: e.host for e in batch.executors}
+    found: dict[str, Speed] = {}
+    of_host: dict[str, Speed] = {}
+    for reader in state.readers:
+        speed = state.speeds.get(reader.executor)
+        if speed is None:
+            continue
+        if now.get(reader.executor) == reader.host:
+            found[reader.executor] = speed
+        else:
+            of_host.setdefault(reader.host, speed)
+    before = {(r.executor, r.host) for r in state.readers}
+    for executor in batch.executors:
+        if (executor.id, executor.host) not in before and executor.host in of_host:
+            found[executor.id] = of_host[executor.host]
+    return found

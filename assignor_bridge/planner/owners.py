@@ -1,10 +1,11 @@
 """Who read each partition last, in terms of the slots that exist now.
 
-Executors come and go, and after a restart of the driver all have new ids. A slot still there keeps
-what it had. The slots of an executor that is gone are dealt evenly over the slots of new executors
-on the same host, so that partitions return to the host that had them; where no new one is there,
-what they had has no owner. What the readers report (a task that ran elsewhere than planned)
-outranks what was planned.
+Executors come and go, and after a restart of the driver ids begin anew: the same id may then be
+another executor, on another host. So an executor is still there only if id and host are, and its
+slots keep what they had. The slots of an executor that is gone are dealt evenly over the slots of
+new executors on the same host, so that partitions return to the host that had them; where no new
+one is there, what they had has no owner. What the readers report (a task that ran elsewhere than
+planned) outranks what was planned.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ def heirs_of(readers: tuple[Reader, ...], batch: Batch) -> Ints:
 
     A slot number beyond those that the executor has now falls to one that it has.
     """
-    known = {e.id: i for i, e in enumerate(batch.executors)}
+    known = {(e.id, e.host): i for i, e in enumerate(batch.executors)}
     heirs: list[int] = []
     gone: dict[str, list[int]] = {}
     for reader in readers:
-        executor = known.get(reader.executor)
+        executor = known.get((reader.executor, reader.host))
         if executor is not None:
             first, slots = int(batch.first_slot[executor]), batch.executors[executor].slots
             heirs += [first + slot % slots for slot in range(reader.slots)]
@@ -41,19 +42,19 @@ def heirs_of(readers: tuple[Reader, ...], batch: Batch) -> Ints:
                 )
             heirs += [-1] * reader.slots
     if gone:
-        for host, slots_there in _new_slots({r.executor for r in readers}, batch).items():
+        for host, slots_there in _new_slots({(r.executor, r.host) for r in readers}, batch).items():
             orphans = gone.get(host, [])
             for place, member in enumerate(orphans):
                 heirs[member] = slots_there[place * len(slots_there) // len(orphans)]
     return np.array(heirs, np.int64)
 
 
-def _new_slots(before: set[str], batch: Batch) -> dict[str, list[int]]:
+def _new_slots(before: set[tuple[str, str]], batch: Batch) -> dict[str, list[int]]:
     """Slots of the executors that were not there before, by host, in order."""
     found: dict[str, list[int]] = {}
     first = batch.first_slot.tolist()
     for i, executor in enumerate(batch.executors):
-        if executor.id not in before:
+        if (executor.id, executor.host) not in before:
             found.setdefault(executor.host, []).extend(range(first[i], first[i] + executor.slots))
     return found
 

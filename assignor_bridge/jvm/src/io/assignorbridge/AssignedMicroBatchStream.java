@@ -23,14 +23,20 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     SparkSession session = SparkSession.active();
     AssignorOptions ours =
         AssignorOptions.of(options, CollectionConverters.asJava(session.conf().getAll()));
-    BatchPlanner planner = new BatchPlanner(session.sparkContext(), ours);
+    BaseStream base = BaseStream.of(stream);
+    BatchPlanner planner =
+        new BatchPlanner(
+            session.sparkContext(),
+            ours,
+            new SourceFolder(base.metadataPath(), session.sessionState().newHadoopConf()));
     try {
       planner.start();
     } catch (RuntimeException e) {
+      planner.close();
       stream.stop(); // Spark stops only streams that were handed to it
       throw e;
     }
-    return new AssignedMicroBatchStream(BaseStream.of(stream), options, planner);
+    return new AssignedMicroBatchStream(base, options, planner);
   }
 
   private AssignedMicroBatchStream(
@@ -56,8 +62,14 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     return planner.readerFactory(super.createReaderFactory());
   }
 
+  /**
+   * Spark asks for metrics after a batch was completed and noted in the commit log, the last one of
+   * an AvailableNow run too, and at each idle trigger; then all that was planned is written.
+   * (`commit(end)` comes only with the next batch.) Batches that failed do not get here.
+   */
   @Override
   public Map<String, String> metrics(Optional<Offset> latestConsumedOffset) {
+    planner.completed();
     Map<String, String> all = new HashMap<>(super.metrics(latestConsumedOffset));
     all.putAll(planner.metrics());
     return all;

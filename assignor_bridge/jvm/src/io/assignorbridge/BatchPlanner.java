@@ -1,5 +1,10 @@
 package io.assignorbridge;
 
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.nio.channels.ClosedByInterruptException;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
@@ -25,6 +30,7 @@ final class BatchPlanner implements AutoCloseable {
   private final SparkContext context;
   private final AssignorOptions options;
   private final String stream = UUID.randomUUID().toString();
+  private final StateFiles files;
   private final PlanFigures figures = new PlanFigures();
   private final ReadReports reports = new ReadReports();
 
@@ -32,13 +38,16 @@ final class BatchPlanner implements AutoCloseable {
   private Batch lastBatch;
   private InputPartition[] lastTasks;
   private String state;
+  private int stateVersion;
+  private boolean stateIsRead;
   private long plans;
   private int failuresInARow;
   private int pausedBatches;
 
-  BatchPlanner(SparkContext context, AssignorOptions options) {
+  BatchPlanner(SparkContext context, AssignorOptions options, SourceFolder folder) {
     this.context = context;
     this.options = options;
+    files = folder.states();
     context.register(reports);
   }
 
@@ -61,7 +70,7 @@ final class BatchPlanner implements AutoCloseable {
   synchronized InputPartition[] assign(Offset start, Offset end, InputPartition[] ranges) {
     Batch batch = new Batch(start, end);
     if (!batch.equals(lastBatch)) {
-      lastTasks = planOrFallBack(ranges);
+      lastTasks = planOrFallBack(end, ranges);
       lastBatch = batch;
     }
     return lastTasks;
@@ -76,18 +85,25 @@ final class BatchPlanner implements AutoCloseable {
     return figures.metrics();
   }
 
+  /** All batches so far are completed; idle triggers say so too. */
+  synchronized void completed() {
+    files.save(state, stateVersion);
+  }
+
   @Override
   public synchronized void close() {
+    files.close();
     stopProcess();
   }
 
-  private InputPartition[] planOrFallBack(InputPartition[] ranges) {
+  private InputPartition[] planOrFallBack(Offset end, InputPartition[] ranges) {
     if (pausedBatches > 0) {
       pausedBatches--;
       figures.fellBack("paused after " + failuresInARow + " failures in a row", ranges.length);
       return ranges;
     }
     try {
+      readState(end);
       InputPartition[] tasks = plan(ranges);
       failuresInARow = 0;
       return tasks;
@@ -125,6 +141,59 @@ final class BatchPlanner implements AutoCloseable {
     return tasks;
   }
 
+  /** Before the first plan: takes the newest stored state that the planner can use. */
+  private void readState(Offset end) throws PlannerException, InterruptedException {
+    if (stateIsRead) {
+      return;
+    }
+    PlannerProcess planner = running();
+    List<String> topics = PlanJson.topicsOf(end.json());
+    List<String> unusable = new ArrayList<>();
+    String used = null;
+    for (String name : storedStates(unusable)) {
+      try {
+        String text = files.read(name);
+        JsonNode answer =
+            PlanJson.answer(
+                planner.ask(PlanJson.restore(text, topics), options.planTimeoutMs()));
+        if (answer.path("ok").asBoolean()) {
+          state = text;
+          files.isSaved(text);
+          used = name;
+          break;
+        }
+        unusable.add(files + "/" + name + ": " + answer.path("why").asText());
+      } catch (IOException e) {
+        unusable.add(files + "/" + name + ": " + reason(e));
+      }
+    }
+    stateIsRead = true;
+    if (!unusable.isEmpty()) {
+      LOG.warn(
+          "assignor-bridge cannot use its stored state and plans {} (partitions may change"
+              + " executors; no data is affected): {}",
+          used == null ? "without" : "with the older " + used,
+          String.join("; ", unusable));
+    }
+  }
+
+  private List<String> storedStates(List<String> unusable) throws InterruptedException {
+    try {
+      return files.newestFirst(stateVersion);
+    } catch (IOException e) {
+      unusable.add(files + ": " + reason(e));
+      return List.of();
+    }
+  }
+
+  /** What went wrong with a file, unless it was the end of the query. */
+  private static String reason(IOException e) throws InterruptedException {
+    if (e instanceof InterruptedIOException || e instanceof ClosedByInterruptException) {
+      throw new InterruptedException(e.toString());
+    }
+    return e.toString();
+  }
+
   /** The process; a new one has the options checked first, with time for an interpreter to start. */
   private PlannerProcess running() throws PlannerException, InterruptedException {
     if (process != null && !process.isAlive()) {
@@ -132,7 +201,9 @@ final class BatchPlanner implements AutoCloseable {
     }
     if (process == null) {
       process = new PlannerProcess(options.python());
-      PlanJson.answer(process.ask(PlanJson.validation(options.values()), START_TIMEOUT_MS));
+      JsonNode valid =
+          PlanJson.answer(process.ask(PlanJson.validation(options.values()), START_TIMEOUT_MS));
+      stateVersion = valid.path("stateVersion").asInt();
     }
     return process;
   }

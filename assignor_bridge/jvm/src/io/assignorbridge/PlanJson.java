@@ -8,6 +8,7 @@ import java.io.IOException;
 import java.io.StringWriter;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -37,6 +38,28 @@ final class PlanJson {
           writeTexts(json, "validate", options);
           json.writeEndObject();
         });
+  }
+
+  /** Asks whether a stored state can be used for a stream of these topics. */
+  static String restore(String state, Collection<String> topics) {
+    return written(
+        json -> {
+          json.writeStartObject();
+          json.writeStringField("restore", state);
+          json.writeArrayFieldStart("topics");
+          for (String topic : topics) {
+            json.writeString(topic);
+          }
+          json.writeEndArray();
+          json.writeEndObject();
+        });
+  }
+
+  /** Topics of Spark's offset JSON. */
+  static List<String> topicsOf(String offsets) throws PlannerException {
+    List<String> topics = new ArrayList<>();
+    answer(offsets).fieldNames().forEachRemaining(topics::add);
+    return topics;
   }
 
   static String snapshot(

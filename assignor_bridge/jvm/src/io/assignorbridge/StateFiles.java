@@ -1,0 +1,122 @@
+package io.assignorbridge;
+
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.List;
+import java.util.TreeMap;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.apache.hadoop.fs.FileStatus;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * The planner's state on disk: `assignments/<number>.v<version>` in the source's metadata folder.
+ * A completed batch writes the next number, off the stream's thread; the newest few are kept. Files
+ * of a newer version than the planner's are somebody else's and stay. Failures are told once and
+ * never reach the query: a lost state costs stickiness, never data.
+ */
+final class StateFiles {
+  private static final Logger LOG = LoggerFactory.getLogger(StateFiles.class);
+  private static final Pattern NAME = Pattern.compile("(\\d{1,18})\\.v(\\d{1,9})");
+  private static final Pattern LEFTOVER = Pattern.compile("\\.\\d+\\.v\\d+\\..*\\.tmp");
+  private static final int KEPT = 3;
+  private static final long LAST_WRITE_MS = 5_000;
+
+  private record Saved(String text, int version) {}
+
+  private final CheckpointFolder folder;
+  private final Newest<Saved> writer = new Newest<>("assignor-state", this::write);
+
+  // On the stream's thread.
+  private String lastSaved;
+
+  // Filled by the listing before the first plan, then on the writer's thread only.
+  private final TreeMap<Long, String> prunable = new TreeMap<>();
+  private final List<String> leftovers = new ArrayList<>();
+  private long newest = -1;
+  private boolean failing;
+
+  StateFiles(CheckpointFolder folder) {
+    this.folder = folder;
+  }
+
+  /** Names of the files that may hold a state, newest first. */
+  List<String> newestFirst(int version) throws IOException {
+    TreeMap<Long, String> found = new TreeMap<>(Comparator.reverseOrder());
+    prunable.clear();
+    leftovers.clear();
+    for (FileStatus file : folder.list()) {
+      String name = file.getPath().getName();
+      Matcher parts = NAME.matcher(name);
+      if (parts.matches()) {
+        long number = Long.parseLong(parts.group(1));
+        found.put(number, name);
+        newest = Math.max(newest, number);
+        if (file.isFile() && Integer.parseInt(parts.group(2)) <= version) {
+          prunable.put(number, name);
+        }
+      } else if (LEFTOVER.matcher(name).matches()) {
+        leftovers.add(name); // of a driver that was killed while it wrote
+      }
+    }
+    return List.copyOf(found.values());
+  }
+
+  String read(String name) throws IOException {
+    return folder.read(name);
+  }
+
+  /** Notes what was read, so that it is not written again. */
+  void isSaved(String text) {
+    lastSaved = text;
+  }
+
+  /** Keeps the state of a completed batch if it differs from the last one kept. */
+  void save(String text, int version) {
+    if (text != null && !text.equals(lastSaved)) {
+      lastSaved = text;
+      writer.give(new Saved(text, version));
+    }
+  }
+
+  /** Waits a little for the last write. */
+  void close() {
+    writer.finish(LAST_WRITE_MS);
+  }
+
+  @Override
+  public String toString() {
+    return folder.toString();
+  }
+
+  private void write(Saved state) {
+    String name = newest + 1 + ".v" + state.version();
+    try {
+      folder.write(name, state.text());
+      newest++;
+      prunable.put(newest, name);
+      failing = false;
+      while (prunable.size() > KEPT) {
+        folder.delete(prunable.firstEntry().getValue());
+        prunable.pollFirstEntry();
+      }
+      while (!leftovers.isEmpty()) {
+        folder.delete(leftovers.get(0));
+        leftovers.remove(0);
+      }
+    } catch (IOException | RuntimeException e) {
+      if (!failing) {
+        LOG.warn(
+            "assignor-bridge could not keep its state in {}/{} (after a restart partitions may"
+                + " change executors; no data is affected): {}",
+            folder,
+            name,
+            e.toString());
+      }
+      failing = true;
+      newest++; // should that name be the trouble, the next batch tries another
+    }
+  }
+}

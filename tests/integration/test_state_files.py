@@ -1,0 +1,170 @@
+"""The planner's state beside the checkpoint: kept, read again, never in the way when it is bad."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import planner_proxy
+from tests.spark_tools import assert_each_row_once, run_in_batches, run_to_delta
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from tests.kafka_topics import Topic
+    from tests.spark_tools import DriverLog
+
+pytestmark = pytest.mark.integration
+
+COUNTS = [60, 60, 60]
+FUTURE = "999999.v99"
+
+
+def folder_of(checkpoint: str) -> Path:
+    return Path(checkpoint) / "sources" / "0" / "assignments"
+
+
+def files(checkpoint: str) -> list[Path]:
+    """State files, oldest first."""
+    found = folder_of(checkpoint).glob("[0-9]*.v[0-9]*")
+    return sorted(found, key=lambda path: int(path.name.partition(".")[0]))
+
+
+def damage(how: str, path: Path) -> None:
+    """Leave something else than a state under this name, and no checksum of Hadoop's beside it."""
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    content = path.read_bytes()
+    if how == "directory":
+        path.unlink()
+        path.mkdir()
+    elif how == "flipped":
+        middle = len(content) // 2
+        flipped = bytes([content[middle] ^ 1])
+        path.write_bytes(content[:middle] + flipped + content[middle + 1 :])
+    else:
+        path.write_bytes({"empty": b"", "truncated": content[:-9]}[how])
+
+
+BATCHED = {"assignor": "lag-aware-sticky", "maxOffsetsPerTrigger": "40"}
+
+
+def test_a_restart_goes_on_with_the_state_of_the_last_completed_batch(
+    spark: SparkSession,
+    topic: Topic,
+    checkpoint: str,
+    tmp_path: Path,
+    planner: Callable[[str], None],
+    record: Path,
+    driver_log: DriverLog,
+) -> None:
+    topic.create(3).fill(COUNTS)
+    table = str(tmp_path / "table")
+    planner("record")
+    run_to_delta(spark, topic, checkpoint, table, **BATCHED)
+    last = planner_proxy.plans(record)[-1]["state"]
+    assert len(planner_proxy.plans(record)) == 5
+    assert len(files(checkpoint)) == 3
+    newest = files(checkpoint)[-1]
+    assert newest.read_text() == last
+    future = folder_of(checkpoint) / FUTURE
+    future.write_text("QUJzCQAAAAAAAAAA")
+    leftover = folder_of(checkpoint) / ".7.v1.0b5c.tmp"
+    leftover.write_text("of a driver that was killed")
+
+    record.unlink()
+    topic.fill(COUNTS, first=60)
+    run_to_delta(spark, topic, checkpoint, table, **BATCHED)
+
+    assert planner_proxy.snapshots(record)[0]["state"] == last
+    [warning] = driver_log.lines("cannot use its stored state")
+    assert f"{FUTURE}: the state has version 9, newer" in warning
+    assert f"with the older {newest.name}" in warning
+    assert future.exists()
+    assert len(files(checkpoint)) == 4
+    assert not leftover.exists()
+    assert not driver_log.lines("could not keep its state")
+    assert_each_row_once(spark, table, [120, 120, 120])
+
+
+@pytest.mark.parametrize(("newest", "second"), [("truncated", "directory"), ("flipped", "empty")])
+def test_bad_state_files_are_passed_over_with_one_warning(
+    spark: SparkSession,
+    topic: Topic,
+    checkpoint: str,
+    tmp_path: Path,
+    planner: Callable[[str], None],
+    record: Path,
+    driver_log: DriverLog,
+    newest: str,
+    second: str,
+) -> None:
+    topic.create(3).fill(COUNTS)
+    table = str(tmp_path / "table")
+    run_to_delta(spark, topic, checkpoint, table, **BATCHED)
+    good, *bad = files(checkpoint)
+    kept = good.read_text()
+    for how, path in zip((second, newest), bad, strict=True):
+        damage(how, path)
+
+    planner("record")
+    topic.fill(COUNTS, first=60)
+    run_to_delta(spark, topic, checkpoint, table, **BATCHED)
+
+    assert planner_proxy.snapshots(record)[0]["state"] == kept
+    [warning] = driver_log.lines("cannot use its stored state")
+    assert f"with the older {good.name}" in warning
+    assert all(f"assignments/{path.name}: " in warning for path in bad)
+    assert not driver_log.lines("could not plan")
+    assert not driver_log.lines("could not keep its state")
+    assert_each_row_once(spark, table, [120, 120, 120])
+
+
+def test_a_state_of_other_topics_is_told_and_left_aside(
+    spark: SparkSession,
+    topic: Topic,
+    checkpoint: str,
+    tmp_path: Path,
+    planner: Callable[[str], None],
+    record: Path,
+    driver_log: DriverLog,
+) -> None:
+    from tests.kafka_topics import Topic as AnyTopic
+
+    topic.create(1).fill([20])
+    other = AnyTopic(topic.bootstrap_servers, f"{topic.name}-other").create(1)
+    other.fill([20])
+    run_in_batches(spark, topic, checkpoint)
+    second = str(tmp_path / "second")
+    shutil.copytree(folder_of(checkpoint), folder_of(second))
+
+    planner("record")
+    _, rows = run_in_batches(spark, other, second)
+
+    assert rows == 20
+    assert planner_proxy.snapshots(record)[0]["state"] is None
+    [warning] = driver_log.lines("cannot use its stored state")
+    assert "plans without" in warning
+    assert f"of other topics ({topic.name})" in warning
+
+
+def test_a_folder_that_cannot_be_written_is_told_once_and_the_query_runs(
+    spark: SparkSession, topic: Topic, checkpoint: str, driver_log: DriverLog
+) -> None:
+    topic.create(3).fill(COUNTS)
+    folder_of(checkpoint).parent.mkdir(parents=True)
+    folder_of(checkpoint).write_text("a file where the folder should be")
+
+    progresses, rows = run_in_batches(spark, topic, checkpoint)
+
+    assert rows == sum(COUNTS)
+    assert len(progresses) == 5
+    assert {p["sources"][0]["metrics"]["assignor.strategy"] for p in progresses} == {
+        "lag-aware-sticky"
+    }
+    [warning] = driver_log.lines("could not keep its state")
+    assert "/assignments/" in warning

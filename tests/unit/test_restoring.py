@@ -1,0 +1,103 @@
+"""Stored states that come back damaged, foreign or from the future: refused in a line, no error."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+
+import pytest
+
+from assignor_bridge.commits import CommitDesk
+from assignor_bridge.model import Executor, OffsetRange, Snapshot
+from assignor_bridge.planner.plan import plan
+from assignor_bridge.worker import handle
+from checkpoints.sticky_state import decode
+
+HOSTS = {"0": "h1", "1": "h2", "2": "h3"}
+RANGES = tuple(OffsetRange("t", p, 0, 10 + p % 3) for p in range(30))
+
+
+def executors(hosts: dict[str, str]) -> tuple[Executor, ...]:
+    return tuple(Executor(name, host, 2) for name, host in hosts.items())
+
+
+def stored() -> str:
+    state = plan(Snapshot(executors(HOSTS), RANGES)).state
+    assert state is not None
+    return state
+
+
+def restore(text: str, topics: tuple[str, ...] = ("t",)) -> dict[str, object]:
+    return json.loads(
+        handle(json.dumps({"restore": text, "topics": list(topics)}).encode(), CommitDesk())
+    )
+
+
+def test_a_good_state_is_taken_whatever_else_is_read_now() -> None:
+    assert restore(stored()) == {"ok": True}
+    assert restore(stored(), ("a", "t")) == {"ok": True}
+
+
+def test_truncated_at_every_length_it_is_refused() -> None:
+    text = stored()
+    for length in range(len(text)):
+        answer = restore(text[:length])
+        assert answer["ok"] is False, length
+        assert str(answer["why"]).startswith("the state is")
+
+
+def test_flipped_bits_are_refused_or_change_nothing() -> None:
+    raw, text = stored().encode(), stored()
+    rng = random.Random(7)
+    refused = 0
+    for _ in range(1000):
+        flipped = bytearray(raw)
+        flipped[rng.randrange(len(raw))] ^= 1 << rng.randrange(8)
+        answer = restore(flipped.decode("latin-1"))
+        if answer["ok"]:  # bits that base64 does not use
+            assert base64.b64decode(bytes(flipped)) == base64.b64decode(text)
+        else:
+            refused += 1
+    assert refused > 980
+
+
+@pytest.mark.parametrize(
+    ("text", "topics", "why"),
+    [
+        pytest.param("", ("t",), "truncated: 0 bytes", id="empty"),
+        pytest.param("QUJzCQAAAAAAAAAA", ("t",), "version 9, newer", id="from the future"),
+        pytest.param(None, ("a", "b"), r"of other topics \(t\).*\(a, b\)", id="other topics"),
+        pytest.param("\x00\xff", ("t",), "no base64", id="not ours"),
+    ],
+)
+def test_what_is_wrong_is_said(text: str | None, topics: tuple[str, ...], why: str) -> None:
+    answer = restore(stored() if text is None else text, topics)
+    assert answer["ok"] is False
+    with pytest.raises(ValueError, match=why):
+        raise ValueError(answer["why"])
+
+
+def host_of_partitions(state: str | None) -> dict[int, str]:
+    decoded = decode(state or "")
+    host = [r.host for r in decoded.readers for _ in range(r.slots)]
+    return {
+        int(p): host[m] for p, m in zip(decoded.partition, decoded.member, strict=True) if m >= 0
+    }
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param({"0": "h2", "1": "h3", "2": "h1"}, id="the same ids on other hosts"),
+        pytest.param({"7": "h3", "8": "h1", "9": "h2"}, id="new ids"),
+        pytest.param({"0": "h1", "1": "h3", "5": "h2"}, id="some of both"),
+    ],
+)
+def test_after_a_restart_partitions_return_to_their_host(after: dict[str, str]) -> None:
+    before = stored()
+    later = tuple(OffsetRange("t", r.partition, r.end, r.end + r.end - r.start) for r in RANGES)
+    again = plan(Snapshot(executors(after), later, state=before))
+    assert host_of_partitions(again.state) == host_of_partitions(before)
+    assert again.metrics["movedPartitions"] == 0
+    assert decode(again.state or "").generation == decode(before).generation + 1
