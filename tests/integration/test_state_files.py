@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ from tests import planner_proxy
 from tests.spark_tools import assert_each_row_once, run_in_batches, run_to_delta
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
 
@@ -48,6 +50,24 @@ def damage(how: str, path: Path) -> None:
         path.write_bytes(content[:middle] + flipped + content[middle + 1 :])
     else:
         path.write_bytes({"empty": b"", "truncated": content[:-9]}[how])
+
+
+@pytest.fixture
+def small_disk(checkpoint: str) -> Iterator[Path]:
+    """The folder of state files on a file system of its own, of 64 KiB."""
+    folder = folder_of(checkpoint)
+    folder.mkdir(parents=True)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small file system needs root and a kernel that allows it")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill_up(folder: Path) -> None:
+    with (folder / "filler").open("wb", 0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
 
 
 BATCHED = {"assignor": "lag-aware-sticky", "maxOffsetsPerTrigger": "40"}
@@ -168,3 +188,27 @@ def test_a_folder_that_cannot_be_written_is_told_once_and_the_query_runs(
     }
     [warning] = driver_log.lines("could not keep its state")
     assert "/assignments/" in warning
+
+
+@pytest.mark.parametrize("trouble", ["full", "read-only"])
+def test_a_disk_that_takes_nothing_is_told_once_and_the_query_runs(
+    spark: SparkSession,
+    topic: Topic,
+    checkpoint: str,
+    small_disk: Path,
+    driver_log: DriverLog,
+    trouble: str,
+) -> None:
+    topic.create(3).fill(COUNTS)
+    if trouble == "full":
+        fill_up(small_disk)
+    else:
+        subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+
+    progresses, rows = run_in_batches(spark, topic, checkpoint)
+
+    assert rows == sum(COUNTS)
+    assert {p["sources"][0]["metrics"]["assignor.fallbacks"] for p in progresses} == {"0"}
+    [warning] = driver_log.lines("could not keep its state")
+    assert {"full": "No space left", "read-only": "Read-only"}[trouble] in warning
+    assert {path.name for path in small_disk.iterdir()} <= {"filler"}

@@ -101,3 +101,27 @@ def test_after_a_restart_partitions_return_to_their_host(after: dict[str, str]) 
     assert host_of_partitions(again.state) == host_of_partitions(before)
     assert again.metrics["movedPartitions"] == 0
     assert decode(again.state or "").generation == decode(before).generation + 1
+
+
+def test_a_skewed_topic_on_many_hosts_stays_on_its_hosts_after_a_restart() -> None:
+    """Two executors a host, all with new ids, more data than before: 95% is the least allowed."""
+    hosts = [f"h{i:02}" for i in range(20)]
+    before = {str(i): host for i, host in enumerate(hosts * 2)}
+    after = {str(100 + i): host for i, host in enumerate(sorted(hosts * 2, reverse=True))}
+    sizes = [10 + 50_000 // (1 + p) for p in range(1000)]
+    state, start = None, [0] * len(sizes)
+    for _ in range(3):
+        ranges = tuple(OffsetRange("t", p, start[p], start[p] + n) for p, n in enumerate(sizes))
+        state = plan(Snapshot(executors(before), ranges, state=state)).state
+        start = [r.end for r in ranges]
+    rng = random.Random(7)
+    sizes = [max(1, round(n * rng.uniform(0.5, 2))) for n in sizes]
+    later = tuple(OffsetRange("t", p, start[p], start[p] + n) for p, n in enumerate(sizes))
+
+    again = plan(Snapshot(executors(after), later, state=state))
+
+    old, new = host_of_partitions(state), host_of_partitions(again.state)
+    stayed = sum(new[p] == host for p, host in old.items())
+    assert len(old) == len(sizes)
+    assert stayed >= 0.95 * len(sizes), stayed
+    assert int(again.metrics["movedPartitions"]) <= 0.05 * len(sizes)
