@@ -9,6 +9,7 @@ import java.nio.charset.StandardCharsets;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FSError;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 
@@ -58,6 +59,8 @@ final class CheckpointFolder {
         throw new IOException("it has more than " + MOST_BYTES + " bytes");
       }
       return new String(bytes, BYTES);
+    } catch (FSError e) {
+      throw asIoException(e);
     }
   }
 
@@ -70,9 +73,14 @@ final class CheckpointFolder {
     try {
       out.write(text.getBytes(BYTES));
       out.close();
-    } catch (IOException | RuntimeException e) {
-      cancel(out);
-      throw asIoException(e);
+    } catch (IOException | RuntimeException | FSError e) { // the last for a full disk
+      IOException failure = asIoException(e);
+      try {
+        cancel(out, name);
+      } catch (IOException further) {
+        failure.addSuppressed(further);
+      }
+      throw failure;
     }
   }
 
@@ -85,12 +93,18 @@ final class CheckpointFolder {
     return folder.toString();
   }
 
-  private void cancel(FSDataOutputStream out) throws IOException {
+  private void cancel(FSDataOutputStream out, String name) throws IOException {
     try {
       Method create = api.getMethod("createAtomic", Path.class, boolean.class);
       create.getReturnType().getMethod("cancel").invoke(out);
     } catch (ReflectiveOperationException | RuntimeException e) {
       throw asIoException(e);
+    }
+    for (FileStatus file : list()) { // once its `close` has failed, `cancel` leaves the file there
+      String left = file.getPath().getName();
+      if (left.startsWith("." + name + ".")) {
+        delete(left);
+      }
     }
   }
 
