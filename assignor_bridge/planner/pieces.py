@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -54,27 +55,7 @@ def assemble(batch: Batch, whole: Ints, cuts: Sequence[Cut]) -> Pieces:
     kept = np.flatnonzero(whole >= 0)
     if not cuts:
         return Pieces(kept, batch.start[kept], batch.end[kept], whole[kept])
-    shared = [cut.row for cut in cuts]
-    rows: list[int] = []
-    starts: list[int] = []
-    ends: list[int] = []
-    slots: list[int] = []
-    for cut, first, last in zip(
-        cuts, batch.start[shared].tolist(), batch.end[shared].tolist(), strict=True
-    ):
-        row, size, total = cut.row, last - first, sum(cut.amounts)
-        done, position, left = 0.0, first, len(cut.slots)
-        for slot, amount in zip(cut.slots, cut.amounts, strict=True):
-            done += amount
-            left -= 1
-            part = size * min(1.0, done / total)
-            until = min(last, first + round(part)) if left else last
-            if until > position:
-                rows.append(row)
-                starts.append(position)
-                ends.append(until)
-                slots.append(slot)
-                position = until
+    rows, starts, ends, slots = _shared(batch, cuts)
     order = np.argsort(np.append(kept, rows), kind="stable")  # shares are in order of offsets
     return Pieces(
         np.append(kept, rows)[order],
@@ -82,3 +63,26 @@ def assemble(batch: Batch, whole: Ints, cuts: Sequence[Cut]) -> Pieces:
         np.append(batch.end[kept], ends)[order],
         np.append(whole[kept], slots)[order],
     )
+
+
+def _shared(batch: Batch, cuts: Sequence[Cut]) -> tuple[Ints, Ints, Ints, Ints]:
+    """Row, start, end and slot of each share that is not empty."""
+    count = np.fromiter([len(cut.slots) for cut in cuts], np.int64, len(cuts))
+    row = np.repeat(np.fromiter([cut.row for cut in cuts], np.int64, len(cuts)), count)
+    slot = np.fromiter(chain.from_iterable([cut.slots for cut in cuts]), np.int64, len(row))
+    done = np.fromiter(
+        chain.from_iterable([accumulate(cut.amounts) for cut in cuts]), np.float64, len(row)
+    )
+    last = np.cumsum(count) - 1
+    size = batch.size[row]
+    part = np.rint(size * np.minimum(1.0, done / np.repeat(done[last], count)))
+    part[last] = np.inf
+    inside = part < 2.0**63
+    until = size.copy()
+    until[inside] = np.minimum(size[inside], part[inside].astype(np.int64))
+    since = np.append(0, until[:-1])
+    since[last - count + 1] = 0
+    some = until > since
+    row = row[some]
+    start = batch.start[row]
+    return row, start + since[some], start + until[some], slot[some]
