@@ -7,6 +7,7 @@ more than the plan.
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -83,7 +84,7 @@ def answer(outcome: Outcome) -> dict[str, Any]:
 
     batch, tasks = outcome.batch, outcome.tasks
     pieces = tasks.pieces
-    topics = [batch.topics[t] for t in batch.topic[pieces.row].tolist()]
+    topics = map(batch.topics.__getitem__, batch.topic[pieces.row].tolist())
     ranges = [
         {"topic": topic, "partition": partition, "start": start, "end": end}
         for topic, partition, start, end in zip(
@@ -173,7 +174,13 @@ def _floats(rows: list[Any], key: str) -> np.ndarray:
         values = list(map(itemgetter(key), rows))
     except KeyError:
         values = [row.get(key) for row in rows]
-    if set(map(type, values)) <= {int, float, type(None)}:
+    kinds = list(map(type, values))
+    with contextlib.suppress(OverflowError):
+        if kinds.count(int) == len(kinds):
+            return np.fromiter(values, np.int64, len(values)).astype(np.float64)
+    if kinds.count(float) == len(kinds):
+        return np.fromiter(values, np.float64, len(values))
+    if set(kinds) <= {int, float, type(None)}:
         return np.array(values, np.float64)
     raise _blame(
         "observed", rows, key, lambda v: type(v) in (int, float, type(None)), "a number", False
@@ -184,9 +191,10 @@ def _observed(rows: list[Any]) -> Observed:
     if not rows:
         return Observed.none()
     topics, partition = _strings("observed", rows, "topic"), _ints("observed", rows, "partition")
-    executors = [row.get("executor") for row in rows]
-    if not set(map(type, executors)) <= {str}:
-        executors = ["" if e is None else str(e) for e in executors]
+    try:
+        executors = _strings("observed", rows, "executor")
+    except OptionError:
+        executors = ["" if (e := row.get("executor")) is None else str(e) for row in rows]
     columns = [_floats(rows, key) for key in ("records", "bytes", "seconds", "offsets")]
     return Observed.of(topics, partition, executors, *columns)
 

@@ -242,7 +242,7 @@ def _read(body: bytes) -> StickyState:
 def _encode_claims(state: StickyState) -> tuple[list[int], bytes]:
     """Write the members' user data: the length of each, and all of it in a row."""
     owned = np.flatnonzero(state.member >= 0)
-    order = owned[np.lexsort((state.partition[owned], state.topic[owned], state.member[owned]))]
+    order = owned[np.argsort(state.member[owned], kind="stable")]  # then by topic and partition
     member, topic = state.member[order], state.topic[order]
     first = np.flatnonzero((np.diff(member, prepend=-1) != 0) | (np.diff(topic, prepend=-1) != 0))
     count = np.diff(np.append(first, len(order)))  # partitions of each (member, topic)
@@ -260,10 +260,8 @@ def _encode_claims(state: StickyState) -> tuple[list[int], bytes]:
     out = np.zeros(int(length.sum()), np.uint8)
     _put(out, start, topics)
     _put(out, start + length - 4, np.full(state.members, state.generation))
-    for code in np.unique(block_topic).tolist():
-        where = at[block_topic == code]
-        raw = np.frombuffer(names[code], np.uint8)
-        out[where[:, None] + np.arange(len(raw))] = raw
+    for code, name in enumerate(names):
+        _at_any_byte(out, f"V{len(name)}")[at[block_topic == code]] = np.void(name)
     at += name_size[block_topic]
     _put(out, at, count)
     within = np.arange(len(order)) - np.repeat(first, count)
@@ -273,8 +271,15 @@ def _encode_claims(state: StickyState) -> tuple[list[int], bytes]:
 
 def _put(out: NDArray[np.uint8], at: NDArray[np.int64], values: NDArray[np.int64]) -> None:
     """Write each value as a big-endian INT32."""
-    raw = np.ascontiguousarray(values, dtype=">i4").view(np.uint8).reshape(-1, 4)
-    out[at[:, None] + np.arange(4)] = raw
+    _at_any_byte(out, ">i4")[at] = values
+
+
+def _at_any_byte(out: NDArray[np.uint8], kind: str) -> NDArray[Any]:
+    """View bytes as overlapping values, one that begins at each byte."""
+    dtype = np.dtype(kind)
+    count = max(0, len(out) - dtype.itemsize + 1)
+    values: NDArray[Any] = np.ndarray((count,), dtype, out, strides=(1,))
+    return values
 
 
 def _decode_claims(

@@ -30,10 +30,11 @@ def heirs_of(readers: tuple[Reader, ...], batch: Batch) -> Ints:
     known = {(e.id, e.host): i for i, e in enumerate(batch.executors)}
     heirs: list[int] = []
     gone: dict[str, list[int]] = {}
+    first_slot = batch.first_slot.tolist()
     for reader in readers:
         executor = known.get((reader.executor, reader.host))
         if executor is not None:
-            first, slots = int(batch.first_slot[executor]), batch.executors[executor].slots
+            first, slots = first_slot[executor], batch.executors[executor].slots
             heirs += [first + slot % slots for slot in range(reader.slots)]
         else:
             if reader.executor != ANONYMOUS:

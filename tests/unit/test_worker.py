@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from assignor_bridge.commits import CommitDesk
-from assignor_bridge.worker import handle, prepare, respond
+from assignor_bridge.worker import Response, handle, prepare, respond
 from checkpoints import sticky_state
 
 SNAPSHOT = {
@@ -118,18 +118,25 @@ def test_a_bad_state_costs_memory_not_the_plan():
 
 def test_the_next_state_is_read_between_batches():
     """What it does beforehand changes no answer, and a state that cannot be read ends nothing."""
-    first, state = respond(json.dumps(SNAPSHOT).encode(), CommitDesk())
-    assert state == json.loads(first)["state"]
+    first = respond(json.dumps(SNAPSHOT).encode(), CommitDesk())
+    state = json.loads(first.line)["state"]
     then = json.dumps({**SNAPSHOT, "state": state}).encode()
     sticky_state._decoded.cache_clear()
     unprepared = handle(then, CommitDesk())
     sticky_state._decoded.cache_clear()
-    prepare(state)
+    prepare(first)
     misses = sticky_state._decoded.cache_info().misses
     assert handle(then, CommitDesk()) == unprepared
     assert sticky_state._decoded.cache_info().misses == misses
-    prepare("nonsense")
-    prepare(None)
+    prepare(Response(b"", answer={"state": "nonsense"}))
+
+
+def test_what_an_answer_was_made_from_is_let_go_between_batches():
+    response = respond(json.dumps(SNAPSHOT).encode(), CommitDesk())
+    assert response.request.keys() == SNAPSHOT.keys()
+    prepare(response)
+    assert not response.request
+    assert not response.answer
 
 
 @pytest.fixture
