@@ -51,6 +51,8 @@ class PlannerOptions:
     standby_replicas: int = 0
     #: How long Java waits for a plan, in milliseconds.
     plan_timeout_ms: int = 10_000
+    #: Consumer group that completed batches are committed to; None for none.
+    commit_group: str | None = None
     #: Spark's own `minPartitions`: a floor for the number of tasks.
     min_partitions: int | None = None
     #: Spark's own `maxRecordsPerPartition`: a cap of records per task.
@@ -107,6 +109,13 @@ def _priorities(text: str) -> tuple[tuple[str, int], ...]:
     return tuple(pairs)
 
 
+def _group(text: str) -> str:
+    name = text.strip()
+    if not name or not name.isprintable() or len(name) > 255:
+        raise ValueError
+    return name
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """One row of the table: how an option is written, read and described."""
@@ -145,6 +154,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("assignor.planTimeoutMs", "plan_timeout_ms", _whole(1, 86_400_000),
            "a whole number of milliseconds from 1",
            "how long the driver waits for a plan before assignor.onError applies"),
+    Option("assignor.commitGroup", "commit_group", _group, "the name of a consumer group",
+           "commit each completed batch's end offsets to it, for Kafka's own tools to see"),
 )  # fmt: skip
 
 #: Spark's own options that are heeded as well.

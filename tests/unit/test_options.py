@@ -33,6 +33,8 @@ def test_options_of_others_are_left_alone():
         ({"assignor.onError": "panic"}, "fallback or fail"),
         ({"assignor.reader": "x"}, "shared or spark"),
         ({"assignor.priorities": "a"}, "host patterns"),
+        ({"assignor.commitGroup": " "}, "the name of a consumer group"),
+        ({"assignor.commitGroup": "a\nb"}, "the name of a consumer group"),
         ({"assignor": ","}, "the name of an assignor is expected"),
         ({"assignor.minRecordsPerTask": "9", "maxRecordsPerPartition": "5"}, "more than the 5"),
     ],

@@ -54,6 +54,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   @Override
   public InputPartition[] planInputPartitions(Offset start, Offset end) {
     InputPartition[] ranges = super.planInputPartitions(start, end); // Spark's checks come first
+    planner.batchBegins();
     return ranges.length == 0 ? ranges : planner.assign(start, end, ranges);
   }
 
@@ -64,12 +65,12 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
 
   /**
    * Spark asks for metrics after a batch was completed and noted in the commit log, the last one of
-   * an AvailableNow run too, and at each idle trigger; then all that was planned is written.
+   * an AvailableNow run too, and at each idle trigger; then all before these offsets is written.
    * (`commit(end)` comes only with the next batch.) Batches that failed do not get here.
    */
   @Override
   public Map<String, String> metrics(Optional<Offset> latestConsumedOffset) {
-    planner.completed();
+    latestConsumedOffset.ifPresent(planner::completed);
     Map<String, String> all = new HashMap<>(super.metrics(latestConsumedOffset));
     all.putAll(planner.metrics());
     return all;

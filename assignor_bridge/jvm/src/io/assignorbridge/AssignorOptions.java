@@ -9,11 +9,13 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /**
  * The options of one stream: `assignor` and `assignor.*` of the source over the session's
  * `spark.assignor.*`, and the few of Spark's that the planner must know. Values are checked by the
- * planner, not here. Nothing else, no `kafka.*` above all, ever reaches the planner process.
+ * planner, not here. Nothing else reaches the planner process; `kafka.*` goes only to the process
+ * that commits to a group, when there is one.
  */
 final class AssignorOptions {
   static final String NAME = "assignor";
   private static final String PREFIX = NAME + ".";
+  private static final String KAFKA_PREFIX = "kafka.";
   private static final String SESSION_PREFIX = "spark.assignor.";
   private static final String SESSION_NAME = SESSION_PREFIX + "strategy";
   private static final String SESSION_PYTHON = SESSION_PREFIX + "python";
@@ -21,10 +23,13 @@ final class AssignorOptions {
   private static final long DEFAULT_TIMEOUT_MS = 10_000;
 
   private final Map<String, String> values;
+  private final Map<String, String> kafka;
   private final String python;
 
-  private AssignorOptions(Map<String, String> values, String python) {
+  private AssignorOptions(
+      Map<String, String> values, Map<String, String> kafka, String python) {
     this.values = values;
+    this.kafka = kafka;
     this.python = python;
   }
 
@@ -43,11 +48,15 @@ final class AssignorOptions {
             merged.put(PREFIX + key.substring(SESSION_PREFIX.length()), value);
           }
         });
+    Map<String, String> kafka = new TreeMap<>();
     source
         .asCaseSensitiveMap()
         .forEach(
             (key, value) -> {
               String lower = key.toLowerCase(Locale.ROOT);
+              if (lower.startsWith(KAFKA_PREFIX)) {
+                kafka.put(key.substring(KAFKA_PREFIX.length()), value);
+              }
               if (lower.equals(NAME) || lower.startsWith(PREFIX)) {
                 merged.remove(key); // so that the source's own spelling is the one in messages
                 merged.put(key, value);
@@ -58,11 +67,22 @@ final class AssignorOptions {
         merged.put(key, source.get(key));
       }
     }
-    return new AssignorOptions(merged, pythonOf(session));
+    return new AssignorOptions(merged, kafka, pythonOf(session));
   }
 
   Map<String, String> values() {
     return values;
+  }
+
+  /** Settings of the stream's Kafka client, secrets among them: for commits only, never logged. */
+  Map<String, String> kafka() {
+    return kafka;
+  }
+
+  /** The consumer group that completed batches are committed to; null for none. */
+  String commitGroup() {
+    String group = values.get(PREFIX + "commitGroup");
+    return group == null ? null : group.trim();
   }
 
   /** Interpreter of the planner process. */

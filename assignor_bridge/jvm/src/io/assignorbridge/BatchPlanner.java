@@ -31,6 +31,7 @@ final class BatchPlanner implements AutoCloseable {
   private final AssignorOptions options;
   private final String stream = UUID.randomUUID().toString();
   private final StateFiles files;
+  private final GroupCommits commits; // null without assignor.commitGroup
   private final PlanFigures figures = new PlanFigures();
   private final ReadReports reports = new ReadReports();
 
@@ -40,6 +41,7 @@ final class BatchPlanner implements AutoCloseable {
   private String state;
   private int stateVersion;
   private boolean stateIsRead;
+  private boolean planned;
   private long plans;
   private int failuresInARow;
   private int pausedBatches;
@@ -48,6 +50,14 @@ final class BatchPlanner implements AutoCloseable {
     this.context = context;
     this.options = options;
     files = folder.states();
+    commits =
+        options.commitGroup() == null
+            ? null
+            : new GroupCommits(
+                options.commitGroup(),
+                options.python(),
+                options.kafka(),
+                folder::lastCommittedBatch);
     context.register(reports);
   }
 
@@ -66,6 +76,11 @@ final class BatchPlanner implements AutoCloseable {
     }
   }
 
+  /** From here on the thread's batch id is one of this run. */
+  synchronized void batchBegins() {
+    planned = true;
+  }
+
   /** The tasks of a micro-batch; the same array when Spark asks again for the same one. */
   synchronized InputPartition[] assign(Offset start, Offset end, InputPartition[] ranges) {
     Batch batch = new Batch(start, end);
@@ -82,18 +97,34 @@ final class BatchPlanner implements AutoCloseable {
 
   synchronized Map<String, String> metrics() {
     figures.read(reports.drain());
-    return figures.metrics();
+    Map<String, String> all = figures.metrics();
+    if (commits != null) {
+      all.putAll(commits.metrics());
+    }
+    return all;
   }
 
-  /** All batches so far are completed; idle triggers say so too. */
-  synchronized void completed() {
+  /** All batches so far are completed, and these are their end offsets; idle triggers say so too. */
+  synchronized void completed(Offset end) {
     files.save(state, stateVersion);
+    if (commits != null) {
+      commits.completed(batchId(), end.json());
+    }
   }
 
   @Override
   public synchronized void close() {
+    if (commits != null) {
+      commits.close();
+    }
     files.close();
     stopProcess();
+  }
+
+  /** Number of the batch that this thread runs or ran last; -1 before the first of this run. */
+  private long batchId() {
+    String batch = planned ? context.getLocalProperty("streaming.sql.batchId") : null;
+    return batch == null ? -1 : Long.parseLong(batch);
   }
 
   private InputPartition[] planOrFallBack(Offset end, InputPartition[] ranges) {

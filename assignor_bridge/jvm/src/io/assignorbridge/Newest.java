@@ -29,11 +29,16 @@ final class Newest<T> {
 
   void give(T item) {
     if (waiting.getAndSet(item) == null) {
-      try {
-        thread.execute(() -> work.accept(waiting.getAndSet(null)));
-      } catch (RejectedExecutionException stopped) {
-        // the stream has ended
-      }
+      run(() -> work.accept(waiting.getAndSet(null)));
+    }
+  }
+
+  /** Does something else on the thread, after what was given. */
+  void run(Runnable task) {
+    try {
+      thread.execute(task);
+    } catch (RejectedExecutionException stopped) {
+      // the stream has ended
     }
   }
 
