@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _MOST_TASKS = 100_000
+_NOT_FOUND = 404
+#: States of a stage that stay.
+_AT_REST = ("COMPLETE", "FAILED", "SKIPPED")
 _BATCH = re.compile(
     r"^(?:(?P<name>.*)\n)?id = (?P<id>[-\w]+)\nrunId = (?P<run>[-\w]+)\nbatch = (?P<batch>\d+)$",
     re.DOTALL,
@@ -115,8 +118,8 @@ class SparkUi:
     name: str = ""
     spark_version: str = ""
     _base: Address = field(init=False)
-    #: Tasks of stages that are done, by stage and attempt: they do not change.
-    _done: dict[tuple[int, int], list[Mapping[str, Any]]] = field(default_factory=dict)
+    #: Tasks of stages that are done: they do not change.
+    _done: dict[int, list[Mapping[str, Any]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         found = _HISTORY.search(self.address.path)
@@ -126,7 +129,12 @@ class SparkUi:
         self._base = Address(
             given.scheme, given.place, f"{prefix}/api/v1/applications", given.authorization
         )
-        applications = self._ask("")
+        try:
+            applications = self._ask("")
+        except WebError as error:
+            if error.status == _NOT_FOUND:
+                raise OptionError(f"{self.address} is not Spark's UI: {_EXPECTED}") from error
+            raise
         if not isinstance(applications, list) or not all("id" in a for a in applications):
             raise OptionError(f"{self.address} is not Spark's UI: {_EXPECTED}")
         chosen = [a for a in applications if found is None or str(a["id"]) == found[1]]
@@ -184,28 +192,31 @@ class SparkUi:
         self, batches: Sequence[UiBatch], executors: Iterable[UiExecutor]
     ) -> list[BatchFigures]:
         slots = {e.executor: e.slots for e in executors}
-        wanted = {stage for batch in batches for stage in batch.stages}
-        stages: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
-        for stage in self._get("stages") if wanted else ():
-            reads = int(stage.get("inputRecords") or 0) or stage.get("status") == "ACTIVE"
-            if int(stage["stageId"]) in wanted and reads:
-                stages[int(stage["stageId"])].append(stage)
         found = []
         for batch in batches:
-            tasks = [t for s in batch.stages for stage in stages[s] for t in self._tasks(stage)]
-            read = _figures(tasks, slots)
+            read = _figures([t for stage in batch.stages for t in self._tasks(stage)], slots)
             records = sum(task.records for task in read)
             found.append(BatchFigures(batch.batch, batch.seconds or 0.0, records, read, {}))
         return found
 
-    def _tasks(self, stage: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        key = int(stage["stageId"]), int(stage["attemptId"])
-        if key in self._done:
-            return self._done[key]
-        path = f"stages/{key[0]}/{key[1]}/taskList?sortBy=ID&length={_MOST_TASKS}"
-        tasks = [t for t in self._get(path) if t.get("status") in ("SUCCESS", "RUNNING")]
-        if stage.get("status") == "COMPLETE":
-            self._done[key] = tasks
+    def _tasks(self, stage: int) -> list[Mapping[str, Any]]:
+        """Give the tasks of a stage that reads records; those of one that is done are kept."""
+        if stage in self._done:
+            return self._done[stage]
+        try:
+            attempts = list(self._get(f"stages/{stage}?details=false"))
+        except WebError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            attempts = []  # the UI has forgotten it
+        tasks: list[Mapping[str, Any]] = []
+        for attempt in attempts:
+            if int(attempt.get("inputRecords") or 0) or attempt.get("status") == "ACTIVE":
+                path = f"stages/{stage}/{attempt['attemptId']}/taskList"
+                listed = self._get(f"{path}?sortBy=ID&length={_MOST_TASKS}")
+                tasks += [t for t in listed if t.get("status") in ("SUCCESS", "RUNNING")]
+        if all(attempt.get("status") in _AT_REST for attempt in attempts):
+            self._done[stage] = tasks
         return tasks
 
     def _get(self, path: str) -> Any:
@@ -213,13 +224,7 @@ class SparkUi:
 
     def _ask(self, path: str) -> Any:
         try:
-            answer = self._base.get(path)
-        except WebError as error:
-            if " answers " in str(error):
-                raise OptionError(f"{self.address} is not Spark's UI: {_EXPECTED}") from error
-            raise WebError(f"{error}: {_EXPECTED}") from error
-        try:
-            return orjson.loads(answer)
+            return orjson.loads(self._base.get(path))
         except ValueError as error:
             raise OptionError(f"{self.address} is not Spark's UI: {_EXPECTED}") from error
 

@@ -17,6 +17,9 @@ _LIMIT_S = 10.0
 class WebError(AssignorError):
     """An address does not answer, or not as expected."""
 
+    #: Status of the answer, None without one.
+    status: int | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class Address:
@@ -37,12 +40,12 @@ class Address:
         OptionError
             When it is something else.
         """
-        parts = urlsplit(text if "://" in text else f"http://{text}")
         try:
+            parts = urlsplit(text if "://" in text else f"http://{text}")
             host, port = parts.hostname, parts.port
         except ValueError:
-            host, port = None, None
-        if parts.scheme not in ("http", "https") or not host:
+            host = None
+        if not host or parts.scheme not in ("http", "https"):
             shown = text.rpartition("@")[2]
             raise OptionError(
                 f"{shown!r} is no address: http://HOST:PORT is expected, such as "
@@ -74,9 +77,13 @@ class Address:
                 return bytes(answer.read())
         except urllib.error.HTTPError as error:
             error.close()
-            raise WebError(f"{self} answers {error.code} ({error.reason}) to {path!r}") from error
+            refused = WebError(f"{self} answers {error.code} ({error.reason}) to {path!r}")
+            refused.status = error.code
+            raise refused from error
         except (OSError, HTTPException) as error:
-            raise WebError(f"{self} does not answer ({_reason(error)})") from error
+            raise WebError(
+                f"{self} does not answer ({_reason(error)}): is it running, is the address right?"
+            ) from error
 
 
 def _reason(error: Exception) -> str:

@@ -9,7 +9,7 @@ import typer
 
 from assignor_bridge import __version__
 from assignor_bridge.errors import AssignorError
-from streaming.cli import assign, broker, demo, doctor, jars, plan, replay, report, simulate
+from streaming.cli import assign, broker, demo, doctor, jars, plan, replay, report, simulate, top
 
 #: Base of all complaints about the command line (typer carries its own copy of click).
 _UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[2]
@@ -51,6 +51,7 @@ app.command("plan")(plan.plan)
 app.command("replay")(replay.replay_command)
 app.command("report")(report.report)
 app.command("simulate")(simulate.simulate)
+app.command("top")(top.top)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

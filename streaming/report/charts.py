@@ -24,6 +24,8 @@ _RIGHT = 46.0
 #: More rows than this are drawn as thin lines, so that a thousand partitions fit.
 _LABELLED_ROWS = 40
 _THIN_HEIGHT = 560.0
+#: One row in so many has its name written then.
+_ROUND = (2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000)
 #: Cells less high than this have no hint.
 _HINTED_HEIGHT = 4.0
 #: Shades of cells without a hint.
@@ -70,7 +72,7 @@ def heat_map(
                     text(x + step / 2, _middle(y, row), short(lag), anchor="middle", css="s")
                 )
     if row < _HINTED_HEIGHT:
-        shapes += _thin_cells(partitions, [lags for _, lags in batches], most, top, row, step)
+        shapes += _thin_cells(partitions, [lags for _, lags in batches], top, row, step)
     return picture(top + len(partitions) * row + 2, title, shapes)
 
 
@@ -78,18 +80,18 @@ def _shade(lag: int, most: int) -> float:
     return 0.06 + 0.94 * (lag / most) ** 0.5 if most and lag else 0.04
 
 
-def _thin_cells(  # noqa: PLR0917
-    partitions: Sequence[str], columns: Sequence[Mapping[str, int]], most: int,
+def _thin_cells(
+    partitions: Sequence[str], columns: Sequence[Mapping[str, int]],
     top: float, row: float, step: float,
 ) -> list[str]:  # fmt: skip
     """Draw cells too thin for hints: equal neighbours are one stroke, all of a shade one path.
 
-    A thousand partitions over a hundred batches stay within a megabyte so.
+    A thousand partitions over a hundred batches stay within a megabyte so. The one cell in a
+    hundred that has most is drawn in full, so that a few giants do not leave all others pale.
     """
-    level = np.zeros((len(partitions), len(columns)), np.int64)
-    for column, lags in enumerate(columns):
-        lag = np.array([lags.get(name, 0) for name in partitions], np.float64)
-        level[:, column] = np.ceil(_LEVELS * np.sqrt(lag / (most or 1)))
+    lag = np.array([[lags.get(name, 0) for lags in columns] for name in partitions], np.float64)
+    most = float(np.quantile(lag[lag > 0], 0.99)) if (lag > 0).any() else 1.0
+    level = np.ceil(_LEVELS * np.sqrt(np.minimum(1, lag / most))).astype(np.int64)
     paths: dict[int, list[str]] = {}
     for index, cells in enumerate(level):
         starts = np.flatnonzero(np.diff(cells, prepend=-1))
@@ -223,8 +225,10 @@ def _row_height(rows: int) -> float:
 
 
 def _is_labelled(index: int, rows: int, row: float) -> bool:
-    """Whether there is room for this row's name: all names, or about one each 40 units."""
-    return rows <= _LABELLED_ROWS or index % max(1, round(40 / row)) == 0
+    """Whether this row's name is written: all, or one each 40 units or more, at round numbers."""
+    if rows <= _LABELLED_ROWS:
+        return True
+    return index % next((step for step in _ROUND if step * row >= 40), _ROUND[-1]) == 0
 
 
 def _middle(y: float, row: float) -> float:

@@ -117,16 +117,17 @@ def _loads(ui: UiRun | None) -> list[str]:
         if figures.tasks
     ]
     run = RunFigures("last batches", ui.slots, ui.figures)
-    last = [batch for batch in ui.figures if batch.tasks][-_GANTTS:]
-    scale = max(t.start_s + t.seconds for b in last for t in b.tasks)
+    paired = zip(ui.batches, ui.figures, strict=True)
+    last = [(figures, ui.slots_in(batch)) for batch, figures in paired if figures.tasks][-_GANTTS:]
+    scale = max(t.start_s + t.seconds for figures, _ in last for t in figures.tasks)
     many = f"the last {len(ui.figures)} batches"
     figures = [
         page.figure(
             f"When each slot worked, batch {batch.batch}",
-            charts.timeline(batch, run.slots, "b", scale),
+            charts.timeline(batch, slots, "b", scale),
             f"{len(batch.tasks)} reading tasks, one box each; an empty track is an idle slot.",
         )
-        for batch in reversed(last)
+        for batch, slots in reversed(last)
     ]
     return [
         page.paragraph(

@@ -1,0 +1,93 @@
+"""`assignor top`: a query live in the terminal, from Spark's UI and the endpoint of metrics."""
+
+import contextlib
+import os
+import select
+import sys
+import time
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from assignor_bridge.errors import AssignorError
+from streaming.top import Snapshot, Watch, frame
+
+_QUIT = b"qQ\x04"
+#: Lines of a frame that goes elsewhere than to a terminal.
+_LINES = 40
+
+
+def top(
+    urls: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="URL...",
+            help="Spark's UI (http://driver:4040), the endpoint of metrics.port "
+            "(http://driver:9404), or both: each knows what the other does not.",
+        ),
+    ],
+    query: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Which query, by name or id, where there are several."),
+    ] = None,
+    interval: Annotated[
+        float, typer.Option(min=0.2, metavar="SECONDS", help="Time between two looks.")
+    ] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print one frame and end.")] = False,
+) -> None:
+    """Watch a query: lag worst first, load of the slots, last batches, what the planner says.
+
+    Ends with q or Ctrl-C.
+    """
+    watch = Watch(urls, query)
+    snapshot = watch.look()
+    console = Console(highlight=False)
+    if once or not console.is_terminal:
+        console.print(frame(snapshot, console.height if console.is_terminal else _LINES))
+        return
+    _live(watch, snapshot, console, interval)
+
+
+def _live(watch: Watch, snapshot: Snapshot, console: Console, interval_s: float) -> None:
+    note = ""
+    with (
+        _keys(),
+        Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live,
+    ):
+        while True:
+            live.update(frame(snapshot, console.height, note), refresh=True)
+            if _is_asked_to_end(interval_s):
+                return
+            try:
+                snapshot, note = watch.look(), ""
+            except AssignorError as error:  # the driver is busy, or gone: what was known stays
+                note = f"{time.strftime('%H:%M:%S')}: {error}"
+
+
+@contextlib.contextmanager
+def _keys() -> Iterator[None]:
+    """Have keys come one by one, where stdin is a terminal."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    import termios
+    import tty
+
+    before = termios.tcgetattr(sys.stdin)
+    tty.setcbreak(sys.stdin)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def _is_asked_to_end(limit_s: float) -> bool:
+    """Wait this long, or until a key is pressed; whether it was q."""
+    if not sys.stdin.isatty():
+        time.sleep(limit_s)
+        return False
+    ready, _, _ = select.select([sys.stdin], [], [], limit_s)
+    return bool(ready) and bool(set(os.read(sys.stdin.fileno(), 64)) & set(_QUIT))

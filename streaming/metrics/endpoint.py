@@ -1,0 +1,88 @@
+"""Reads back what the metrics endpoint tells, for `assignor top`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from assignor_bridge.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_LAG = "kafka_consumergroup_group_lag"
+_BATCH = "spark_streaming_batch_id"
+
+
+@dataclass(slots=True)
+class QueryMetrics:
+    """The last figures of one query."""
+
+    query_id: str
+    label: str
+    #: By metric.
+    values: dict[str, float] = field(default_factory=dict)
+    #: Our planner's, by source and metric.
+    sources: dict[str, dict[str, float]] = field(default_factory=dict)
+    #: The assignor of the last batch, by source.
+    strategies: dict[str, str] = field(default_factory=dict)
+    #: Offsets and seconds behind, by topic and partition; seconds only where they are known.
+    lag: dict[tuple[str, int], int] = field(default_factory=dict)
+    lag_seconds: dict[tuple[str, int], float] = field(default_factory=dict)
+
+
+def read_endpoint(text: str, wanted: str | None, where: object) -> QueryMetrics | None:
+    """Read the figures of one query, by its name or id; it may be left out where there is one.
+
+    None as long as no query has finished a batch.
+
+    Raises
+    ------
+    OptionError
+        When the text is no exposition of metrics, or the choice is not clear.
+    """
+    try:
+        samples = [s for f in text_string_to_metric_families(text) for s in f.samples]
+    except (ValueError, KeyError, IndexError) as error:
+        raise OptionError(f"{where} serves no metrics: metrics.port is expected") from error
+    queries = {s.labels["query_id"]: s.labels["query"] for s in samples if s.name == _BATCH}
+    if not queries:
+        return None
+    found = [q for q, label in queries.items() if wanted in (None, q, label)]
+    if len(found) != 1:
+        has = f"no query {wanted!r}" if wanted and not found else f"{len(queries)} queries"
+        raise OptionError(
+            f"{where} has {has}: choose one with --query, of {', '.join(sorted(queries.values()))}"
+        )
+    metrics = QueryMetrics(found[0], queries[found[0]])
+    group = _group({s.labels["group"] for s in samples if s.name == _LAG}, metrics, queries)
+    for sample in samples:
+        labels = sample.labels
+        if labels.get("query_id") == metrics.query_id:
+            _add(metrics, sample.name, labels, sample.value)
+        elif labels.get("group") == group and "partition" in labels:
+            key = labels["topic"], int(labels["partition"])
+            if sample.name == _LAG:
+                metrics.lag[key] = int(sample.value)
+            elif sample.name == f"{_LAG}_seconds":
+                metrics.lag_seconds[key] = sample.value
+    return metrics
+
+
+def _add(metrics: QueryMetrics, name: str, labels: Mapping[str, str], value: float) -> None:
+    if "strategy" in labels:
+        metrics.strategies[labels["source"]] = labels["strategy"]
+    elif "source" in labels:
+        metrics.sources.setdefault(labels["source"], {})[name] = value
+    elif "phase" not in labels:
+        metrics.values[name] = value
+
+
+def _group(groups: Iterable[str], metrics: QueryMetrics, queries: Mapping[str, str]) -> str | None:
+    """Give the query's group: named after it, else the one that is no other query's."""
+    others = set(groups) - set(queries.values())
+    if metrics.label in set(groups) or len(others) != 1:
+        return metrics.label
+    return others.pop()

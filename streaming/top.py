@@ -1,0 +1,242 @@
+"""A query live, as one frame of a terminal: lag, load of the slots, last batches, the planner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from assignor_bridge.errors import OptionError
+from streaming.metrics.endpoint import QueryMetrics, read_endpoint
+from streaming.report.figures import over_mean
+from streaming.report.query_costs import seconds_text
+from streaming.report.svg import short
+from streaming.spark_ui import SparkUi, choose_query
+from streaming.web import Address, WebError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import RenderableType
+
+    from streaming.spark_ui import UiRun
+
+#: Batches that the load of the slots is summed over.
+_BATCHES = 10
+#: Rows that the two tables side by side may have at least, and those around them.
+_LEAST_ROWS = 4
+_AROUND = 9
+_BAR = 12
+_HOT = "dark_orange"
+_FULL, _EMPTY = "█", "░"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What is known at one moment; None for a part that no address tells."""
+
+    query: str
+    run: UiRun | None = None
+    metrics: QueryMetrics | None = None
+
+
+class Watch:
+    """The addresses that a query is watched by: Spark's UI, our endpoint of metrics, or both."""
+
+    def __init__(self, urls: Sequence[str], query: str | None = None) -> None:
+        self._query = query
+        self._ui: SparkUi | None = None
+        self._endpoint: Address | None = None
+        for url in urls:
+            self._add(Address.parse(url))
+
+    def look(self) -> Snapshot:
+        """Ask all of them now.
+
+        Raises
+        ------
+        WebError
+            When one does not answer.
+        OptionError
+            When it knows no such query.
+        """
+        metrics = run = None
+        if self._endpoint is not None:
+            text = self._endpoint.get("").decode("utf-8", "replace")
+            metrics = read_endpoint(text, self._query, self._endpoint)
+            if metrics is None and self._ui is None:
+                raise OptionError(
+                    f"{self._endpoint} tells of no streaming query: none has finished a batch yet"
+                )
+        if self._ui is not None:
+            wanted = self._query or (metrics.query_id if metrics else None)
+            mine = choose_query(self._ui.batches(), wanted, self._ui.address)
+            run = self._ui.run(mine[-_BATCHES:])
+        label = metrics.label if metrics else run.batches[-1].label if run else ""
+        return Snapshot(label, run, metrics)
+
+    def _add(self, address: Address) -> None:
+        kind = _kind(address)
+        if kind == "endpoint":
+            if self._endpoint is not None:
+                raise OptionError(f"{address} is a second endpoint of metrics: give one")
+            self._endpoint = address
+        else:
+            if self._ui is not None:
+                raise OptionError(f"{address} is a second Spark UI: give one")
+            self._ui = SparkUi(address)
+
+
+def _kind(address: Address) -> Literal["ui", "endpoint"]:
+    """Tell an endpoint of metrics by what it serves; all else is left to Spark's UI to refuse."""
+    try:
+        start = address.get("")[:2000]
+    except WebError as error:
+        if error.status is None:
+            raise
+        return "ui"
+    return "endpoint" if start.startswith(b"# HELP ") or not start.strip() else "ui"
+
+
+def frame(snapshot: Snapshot, height: int, note: str = "") -> RenderableType:
+    """Draw a frame of about this many lines."""
+    batches = _batches(snapshot)
+    rows = max(_LEAST_ROWS, height - _AROUND - batches.row_count)
+    pair = Table.grid(expand=True, padding=(0, 2, 0, 0))
+    pair.add_column(ratio=1)
+    pair.add_column(ratio=1)
+    pair.add_row(_lags(snapshot, rows), _slots(snapshot.run, rows))
+    return Group(
+        _head(snapshot),
+        Text(note, _HOT, no_wrap=True, overflow="ellipsis"),
+        pair,
+        "",
+        batches,
+        *_planner(snapshot.metrics),
+    )
+
+
+def _head(snapshot: Snapshot) -> Text:
+    head = Text(no_wrap=True, overflow="ellipsis")
+    head.append(snapshot.query, "bold")
+    if snapshot.run and snapshot.run.batches:
+        last = snapshot.run.batches[-1]
+        head.append(f"  batch {last.batch}{' running' if last.seconds is None else ''}")
+        head.append(f"  {snapshot.run.application}", "dim")
+    elif snapshot.metrics:
+        head.append(f"  batch {snapshot.metrics.values.get('spark_streaming_batch_id', 0):.0f}")
+    return head
+
+
+def _table(*columns: tuple[str, Literal["left", "right"]]) -> Table:
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", expand=False)
+    for name, justify in columns:
+        table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis")
+    return table
+
+
+def _lags(snapshot: Snapshot, rows: int) -> RenderableType:
+    metrics = snapshot.metrics
+    if metrics is None:
+        return Text(
+            "lag: not known (yet). Spark's UI does not\ntell it; the endpoint of metrics.port "
+            "does\nafter a batch (http://driver:9404)",
+            "dim",
+        )
+    total, behind = sum(metrics.lag.values()), sum(n > 0 for n in metrics.lag.values())
+    table = _table(("partition, worst first", "left"), ("lag", "right"), ("behind", "right"))
+    ranked = sorted(metrics.lag, key=lambda tp: (-metrics.lag[tp], tp))
+    for topic, partition in ranked[:rows]:
+        lag = metrics.lag[topic, partition]
+        seconds = metrics.lag_seconds.get((topic, partition))
+        table.add_row(
+            f"{topic}-{partition}",
+            Text(f"{lag:,}", _HOT if lag and lag > 2 * total / len(metrics.lag) else ""),
+            "" if seconds is None else f"{seconds:,.0f} s",
+        )
+    topics = len({topic for topic, _ in metrics.lag})
+    head = f"lag {total:,} in {behind:,} of {len(metrics.lag):,} partitions"
+    return Group(Text(f"{head}, {topics:,} topics" if topics > 1 else head, "bold"), table)
+
+
+def _slots(run: UiRun | None, rows: int) -> RenderableType:
+    if run is None:
+        return Text("slots: give the address of Spark's UI too\n(http://driver:4040)", "dim")
+    names = run.slots_in(run.batches[-1])
+    seconds, records = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0)
+    for batch in run.figures:
+        for task in batch.tasks:
+            if task.slot in seconds:  # of an executor that has not left
+                seconds[task.slot] += task.seconds
+                records[task.slot] += task.records
+    most = max(seconds.values(), default=0.0) or 1.0
+    mean = sum(seconds.values()) / max(1, len(seconds))
+    table = _table(("slot", "left"), ("load", "left"), ("worked", "right"), ("records", "right"))
+    ranked = sorted(seconds, key=lambda slot: -seconds[slot])
+    shown = ranked if len(ranked) <= rows else [*ranked[: rows - 1], ranked[-1]]
+    for slot in shown:
+        full = round(_BAR * seconds[slot] / most)
+        bar = Text(_FULL * full, _HOT if seconds[slot] > 1.5 * mean else "deep_sky_blue1")
+        bar.append(_EMPTY * (_BAR - full), "dim")
+        table.add_row(slot, bar, seconds_text(seconds[slot]), f"{records[slot]:,}")
+    ratio = f", busiest {most / mean:.2f} x mean" if mean else ""
+    head = f"{len(seconds):,} slots, {len(run.figures)} batches{ratio}"
+    return Group(Text(head, "bold"), table)
+
+
+def _batches(snapshot: Snapshot) -> Table:
+    table = _table(
+        ("last batches", "left"), ("seconds", "right"), ("records", "right"), ("tasks", "right"),
+        ("busiest / mean", "right"), ("as preferred", "right"),
+    )  # fmt: skip
+    run = snapshot.run
+    if run is None:
+        values = snapshot.metrics.values if snapshot.metrics else {}
+        if "spark_streaming_latency_seconds" in values:
+            table.add_row(
+                f"{values['spark_streaming_batch_id']:.0f}",
+                f"{values['spark_streaming_latency_seconds']:.2f}",
+            )
+        return table
+    for batch, figures in list(zip(run.batches, run.figures, strict=True))[:-6:-1]:
+        local = [task.local for task in figures.tasks]
+        table.add_row(
+            f"{batch.batch}",
+            "running" if batch.seconds is None else f"{batch.seconds:.2f}",
+            short(figures.records),
+            f"{len(figures.tasks)}",
+            f"{over_mean(figures.slot_seconds(run.slots_in(batch))):.2f}" if local else "",
+            f"{sum(local) / len(local):.0%}" if local else "",
+        )
+    return table
+
+
+def _planner(metrics: QueryMetrics | None) -> list[RenderableType]:
+    """Say what the planner reported, one line a source."""
+    lines: list[RenderableType] = []
+    if metrics is None:
+        return lines
+    for source, values in sorted(metrics.sources.items()):
+        line = Text(no_wrap=True, overflow="ellipsis")
+        name = f"assignor of source {source}: " if len(metrics.sources) > 1 else "assignor: "
+        line.append(name, "dim")
+        line.append(metrics.strategies.get(source, ""))
+        for metric, words in _SAID:
+            if metric in values:
+                line.append(f" · {words.format(values[metric])}")
+        lines.append(line)
+    return ["", *lines] if lines else []
+
+
+_SAID = (
+    ("assignor_tasks", "{:.0f} tasks"),
+    ("assignor_split_partitions", "{:.0f} split"),
+    ("assignor_moved_partitions_total", "{:.0f} moved"),
+    ("assignor_imbalance_ratio", "{:.1%} over ideal"),
+    ("assignor_locality_hit_ratio", "{:.0%} as planned"),
+    ("assignor_plan_seconds", "plan {:.3f} s"),
+    ("assignor_fallbacks_total", "{:.0f} fallbacks"),
+)

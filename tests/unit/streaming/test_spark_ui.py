@@ -1,0 +1,188 @@
+"""Spark's UI, by recorded answers of a real one: batches, tasks, slots; all else is one line."""
+
+from __future__ import annotations
+
+import re
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming.cli import main
+from streaming.spark_ui import SparkUi, UiRun
+from streaming.web import Address, WebError
+from tests.unit.streaming.checkpoints import write_checkpoint
+from tests.unit.streaming.served import APP, ELSE, QUERY_ID, RECORDED, serve, with_jobs
+from tests.unit.streaming.test_query_report import HOT, a_report
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+API = f"/api/v1/applications/{APP}"
+NO_QUERY = {"/api/v1/applications": RECORDED["/api/v1/applications"], f"{API}/jobs": [
+    {"jobId": 0, "description": "count at notebook", "stageIds": [0]}, {"jobId": 1}]}  # fmt: skip
+
+
+def a_run() -> UiRun:
+    with serve(RECORDED) as served:
+        ui = SparkUi(Address.parse(served.url))
+        return ui.run(ui.batches())
+
+
+def test_batches_are_found_by_the_descriptions_of_their_jobs():
+    run = a_run()
+    assert [batch.batch for batch in run.batches] == [4, 12, 13]
+    assert {batch.label for batch in run.batches} == {"orders"}
+    assert [batch.seconds for batch in run.batches] == pytest.approx([1.313, 10.797, 0.795])
+    assert [figures.records for figures in run.figures] == [3999, 3998, 3998]
+
+
+def test_tasks_are_laid_into_the_slots_of_their_executor():
+    first = a_run().figures[0]
+    on_0 = [(t.slot, t.start_s, t.seconds, t.records) for t in first.tasks if t.slot[0] == "0"]
+    assert on_0 == [
+        ("0/0", 0.0, 0.43, 15),
+        ("0/1", pytest.approx(0.005, abs=1e-3), 0.435, 72),
+        (
+            "0/0",
+            pytest.approx(0.419, abs=1e-3),
+            0.319,
+            192,
+        ),  # free first, if 11 ms too late by the clocks
+        ("0/1", pytest.approx(0.431, abs=1e-3), 0.62, 960),
+    ]
+    assert [t.local for t in a_run().figures[1].tasks] == [True] * 4 + [False] * 2
+
+
+def test_an_executor_that_has_left_has_no_slot_any_more():
+    run = a_run()
+    gone = ("0/0", "0/1")
+    here = ("1/0", "1/1", "2/0", "2/1")
+    assert [run.slots_in(batch) for batch in run.batches] == [gone + here, gone + here, here]
+    assert run.slots == gone + here
+
+
+def test_what_is_done_is_asked_once():
+    with serve(RECORDED) as served:
+        ui = SparkUi(Address.parse(served.url))
+        for _ in range(2):
+            ui.run(ui.batches())
+    assert sum(path.endswith("taskList") for path in served.paths) == 3
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        pytest.param("id = a-1\nrunId = b-2\nbatch = 7", id="without a name"),
+        pytest.param("id = a-1<br/>runId = b-2<br/>batch = 7", id="of an older Spark"),
+        pytest.param("a &lt; b<br/>id = a-1<br/>runId = b-2<br/>batch = 7", id="escaped"),
+    ],
+)
+def test_descriptions_of_jobs(description):
+    with serve(with_jobs(description, "some other job")) as served:
+        ui = SparkUi(Address.parse(served.url))
+        (batch,) = ui.batches()
+        assert ui.run([batch]).figures[0].tasks == ()  # the UI has forgotten the stage
+    assert (batch.query_id, batch.batch) == ("a-1", 7)
+    assert batch.label == ("a < b" if "lt" in description else "a-1")
+
+
+def test_without_executors_the_driver_reads():
+    driver = {"id": "driver", "hostPort": "h:1", "totalCores": 4, "maxTasks": 4}
+    with serve({**RECORDED, f"{API}/allexecutors": [driver]}) as served:
+        assert [(e.executor, e.slots) for e in SparkUi(Address.parse(served.url)).executors()] == [
+            ("driver", 4)
+        ]
+
+
+def test_the_report_tells_the_load_of_the_slots(tmp_path):
+    with serve(RECORDED) as served:
+        words = a_report(tmp_path, served.url)
+    assert "Query orders" in words
+    assert "3 batches took 1.31 s each (median)" in words
+    assert "90% of reading tasks ran on the executor they preferred" in words  # 19 of 21
+    assert "When each slot worked, batch 13" in words
+    assert "slot, busiest first tasks records worked times mean" in words
+    assert "Time a record takes, by executor" in words
+    assert "Lag and offsets are not known: Spark's UI does not tell them." in words
+    assert f"assignor-bridge tests ({APP}, Spark 4.0.4)" in words
+
+
+def test_with_the_checkpoint_the_replay_has_the_executors_of_the_ui(tmp_path):
+    folder = write_checkpoint(tmp_path / "c", HOT)
+    (folder / "metadata").write_text(f'{{"id":"{QUERY_ID}"}}')
+    with serve(RECORDED) as served:
+        words = a_report(tmp_path, folder, served.url)
+    assert "2 executors of 2 slots, there in every batch (by Spark's UI)" in words
+    assert "Which slot ran what is not known" not in words
+
+
+def test_a_history_server_has_applications_side_by_side(tmp_path):
+    other = {"id": "app-2", "name": "other", "attempts": [{"attemptId": "1"}]}
+    both = [*RECORDED["/api/v1/applications"], other]
+    with serve({**RECORDED, "/api/v1/applications": both}) as served:
+        assert "Query orders" in a_report(tmp_path, f"{served.url}/history/{APP}/jobs/")
+        assert SparkUi(Address.parse(f"{served.url}/history/app-2")).application == "app-2/1"
+
+
+def test_a_password_is_sent_and_never_told(tmp_path, capsys):
+    with serve(RECORDED) as served:
+        url = served.url.replace("://", "://user:s3cr%20t@")
+        words = a_report(tmp_path, url)
+    assert served.authorizations == {"Basic dXNlcjpzM2NyIHQ="}
+    assert "s3cr" not in words + (tmp_path / "report.html").read_text()
+    assert main.run(["report", url, "--output", str(tmp_path / "r.html")]) == 1  # it is gone
+    assert main.run(["report", "http://user:s3cr@[::"]) == 2
+    assert "s3cr" not in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("answers", "path", "code", "message"),
+    [
+        pytest.param({}, "", 2, "is not Spark's UI: a running driver", id="another server"),
+        pytest.param({ELSE: "<html>"}, "", 2, "is not Spark's UI", id="HTML everywhere"),
+        pytest.param({ELSE: {"a": 1}}, "", 2, "is not Spark's UI", id="another API"),
+        pytest.param(NO_QUERY, "", 2, "shows no streaming query", id="no streaming query"),
+        pytest.param(RECORDED, "/history/app-9", 2, f"has no application app-9: give the address "
+                     f"of one, as http://127.0.0.1:PORT/history/ID (there are {APP})", id="app"),
+        pytest.param({"/api/v1/applications": []}, "", 2, "has 0 applications", id="empty"),
+        pytest.param(with_jobs(*(f"{q}\nid = {q}\nrunId = {q}\nbatch = 0" for q in "ab")), "", 2,
+                     "has 2 queries: choose one with --query, of a, b", id="two queries"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["report", "top"])
+def test_what_is_not_sparks_ui_is_one_line(
+    command: str, answers: dict[str, Any], path: str, code: int, message: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    with serve(answers) as served:
+        assert main.run([command, served.url + path]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in re.sub(r"127.0.0.1:\d+", "127.0.0.1:PORT", err)
+    assert len(err.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["report", "top"])
+def test_a_refused_connection_is_one_line(command, capsys):
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        assert main.run([command, url]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith(f"assignor: {url}")
+    assert "does not answer (connection refused): is it running" in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("address", ["ftp://h", "http://", "http://h:x"])
+def test_no_address_is_one_line(address, capsys):
+    assert main.run(["top", address]) == 2
+    assert "http://HOST:PORT is expected" in capsys.readouterr().err
+
+
+def test_a_failing_server_is_told_with_its_status():
+    with pytest.raises(WebError, match="answers 404"), serve({}) as served:
+        Address.parse(served.url).get("/x")

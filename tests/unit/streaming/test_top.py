@@ -1,0 +1,182 @@
+"""`assignor top`: frames of recorded figures, and keys in a real terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from streaming.cli import main
+from streaming.metrics.board import Board
+from streaming.metrics.endpoint import read_endpoint
+from streaming.metrics.progress import read_progress
+from tests.unit.metrics.samples import progress
+from tests.unit.streaming.served import ELSE, QUERY_ID, RECORDED, serve, with_jobs
+
+#: The command line in a session whose terminal is its stdin, so that Ctrl-C arrives as in a shell.
+_IN_TERMINAL = """
+import fcntl, os, sys, termios
+os.setsid()
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+from streaming.cli.main import main
+main(sys.argv[1:])
+"""
+OURS = {"strategy": "lag-aware-sticky", "tasks": "4", "movedPartitions": "3", "imbalance": "0.027"}
+
+
+def exposition(*names: str, commit_group: str | None = None) -> str:
+    """What the endpoint serves when each query has left 60 and 5 records in two partitions."""
+    board = Board("kafka")
+    ours = OURS if commit_group is None else {**OURS, "commitGroup": commit_group}
+    for name in names:
+        for batch in (12, 13):
+            board.update(
+                read_progress(
+                    progress(
+                        batch, name=name, query_id=QUERY_ID if name == "orders" else name,
+                        second=10 * batch, start={"0": batch, "1": 0, "2": 0},
+                        end={"0": 40, "1": 9, "2": 7}, latest={"0": 100, "1": 14, "2": 7}, **ours,
+                    )
+                )
+            )  # fmt: skip
+    registry = CollectorRegistry()
+    registry.register(board)
+    return generate_latest(registry).decode()
+
+
+def top(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main.run(["top", "--once", *arguments]) == 0
+    return re.sub(" {2,}", " | ", capsys.readouterr().out)
+
+
+def test_both_addresses_make_a_whole_frame(capsys):
+    with serve(RECORDED) as ui, serve({ELSE: exposition("orders")}) as endpoint:
+        out = top(capsys, endpoint.url, ui.url)
+    for words in (
+        "orders | batch 13 | assignor-bridge tests (app-20261121162357-0000",
+        "lag 65 in 2 of 3 partitions",
+        "t-0 | 60 | ", "t-1 | 5 | ", "t-2 | 0 | 0 s | ",
+        "4 slots, 3 batches, busiest 1.39 x mean",
+        "1/0 | ████████████ | 3.4 s",
+        "13 | 0.79 | 4.0k | 4 | 1.27 | 100%",
+        "12 | 10.80 | 4.0k | 6 | 2.06 | 67%",
+        "assignor: lag-aware-sticky · 4 tasks · 6 moved · 2.7% over ideal",
+    ):  # fmt: skip
+        assert words in out
+    assert "0/0" not in out  # of the executor that has left
+
+
+def test_the_ui_alone_knows_no_lag(capsys):
+    with serve(RECORDED) as ui:
+        out = top(capsys, ui.url)
+    assert "lag: not known (yet)" in out
+    assert "4 slots" in out
+
+
+def test_the_endpoint_alone_knows_no_slots(capsys):
+    with serve({ELSE: exposition("orders", "other")}) as endpoint:
+        out = top(capsys, f"{endpoint.url}/metrics", "--query", "other")
+    assert out.startswith("other | batch 13")
+    assert "slots: give the address of Spark's UI" in out
+    assert "13 | 0.75" in out
+
+
+def test_a_thousand_partitions_are_cut_to_the_worst():
+    board = Board("kafka")
+    ends = {str(p): p for p in range(1000)}
+    board.update(read_progress(progress(start={}, end=dict.fromkeys(ends, 0), latest=ends)))
+    registry = CollectorRegistry()
+    registry.register(board)
+    with serve({ELSE: generate_latest(registry).decode()}) as endpoint:
+        command = [sys.executable, "-m", "streaming.cli.main", "top", endpoint.url]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    lines = done.stdout.splitlines()
+    assert len(lines) < 45
+    assert [line.split()[0] for line in lines if line.startswith("t-")][:2] == ["t-999", "t-998"]
+
+
+def test_lag_of_a_group_that_is_named_otherwise_is_found():
+    metrics = read_endpoint(exposition("orders", commit_group="billing"), None, "x")
+    assert metrics is not None
+    assert metrics.lag == {("t", 0): 60, ("t", 1): 5, ("t", 2): 0}
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        pytest.param([{ELSE: ""}], "tells of no streaming query", id="before the first batch"),
+        pytest.param([{ELSE: "# HELP x\nbad{"}], "serves no metrics", id="broken"),
+        pytest.param([{ELSE: exposition("orders", "b")}], "has 2 queries: choose one with --query",
+                     id="two queries"),
+        pytest.param([RECORDED, RECORDED], "is a second Spark UI", id="two UIs"),
+        pytest.param([{ELSE: exposition("orders")}] * 2, "a second endpoint", id="two endpoints"),
+        pytest.param([{ELSE: exposition("b")}, RECORDED], "has no query 'b'", id="other queries"),
+    ],
+)  # fmt: skip
+def test_misuse_is_one_line(answers, message, capsys):
+    with serve(answers[0]) as first, serve(answers[-1]) as second:
+        urls = [first.url, second.url] if len(answers) > 1 else [first.url]
+        assert main.run(["top", *urls]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "code"), [pytest.param(b"q", 0, id="q"), pytest.param(b"\x03", 130, id="Ctrl-C")]
+)
+def test_it_is_live_until_a_key_ends_it(key, code):
+    """A query that has just begun, then runs, then is gone: what was known stays."""
+    begun = with_jobs("orders\nid = a-1\nrunId = b-2\nbatch = 7")
+    answers = dict(begun)
+    ours, theirs = pty.openpty()
+    with serve(answers) as ui:
+        env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
+        command = [sys.executable, "-c", _IN_TERMINAL, "top", ui.url, "--interval", "0.2"]
+        process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
+        os.close(theirs)
+        screen = _Screen(ours)
+        screen.shows("batch 7")
+        answers.update(with_jobs("orders\nid = a-1\nrunId = b-2\nbatch = 8"))
+        screen.shows("batch 8")
+        answers.clear()
+        screen.shows("answers 404")
+        os.write(ours, key)
+        screen.drain(process)
+        assert process.wait(20) == code
+    os.close(ours)
+
+
+class _Screen:
+    """What a program has written to a terminal."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._seen = ""
+
+    def shows(self, words: str, limit_s: float = 30) -> None:
+        deadline = time.monotonic() + limit_s
+        while words not in self._seen:
+            assert time.monotonic() < deadline, f"{words!r} is not in {self._seen[-2000:]!r}"
+            self._read(0.5)
+
+    def drain(self, process: subprocess.Popen[bytes]) -> None:
+        """Read to the end, so that the program is not held up."""
+        while process.poll() is None and self._read(0.5):
+            pass
+
+    def _read(self, limit_s: float) -> bool:
+        ready, _, _ = select.select([self._fd], [], [], limit_s)
+        try:
+            self._seen += os.read(self._fd, 65_536).decode("utf-8", "replace") if ready else ""
+        except OSError:  # the other end is closed
+            return False
+        return True
