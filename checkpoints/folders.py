@@ -12,6 +12,10 @@ class CheckpointError(ValueError):
     """A folder that is no checkpoint, or one that cannot be read; in one line."""
 
 
+class NoCheckpointError(CheckpointError):
+    """A folder that is no checkpoint of a query with a Kafka source, or is out of reach."""
+
+
 class Folder(Protocol):
     """A folder of some file system."""
 
@@ -63,7 +67,7 @@ def open_folder(location: str) -> LocalFolder:
     parts = urlsplit(location)
     if parts.scheme and len(parts.scheme) > 1 and "/" not in location.partition(":")[0]:
         if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-            raise CheckpointError(
+            raise NoCheckpointError(
                 f"checkpoint {location!r} is not on a local file system: "
                 f"{parts.scheme}: is read through Spark's file systems only"
             )

@@ -9,7 +9,7 @@ value of a setting is ever part of a message or of a `repr`: any of them may be 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from checkpoints.jaas import JaasError, LoginModule, read_jaas
 
@@ -53,7 +53,7 @@ class ClientSettings:
     def __repr__(self) -> str:
         return f"ClientSettings({', '.join(sorted(self._values))})"
 
-    def for_client(self, **more: str | float | bool) -> dict[str, str | int | float | bool]:
+    def for_client(self, **more: Any) -> dict[str, Any]:
         """Give the settings with secrets, to be handed to a client at once; `_` stands for `.`."""
         # librdkafka writes to stderr, about its settings too: what matters comes as an exception.
         added = {name.replace("_", "."): value for name, value in more.items()}

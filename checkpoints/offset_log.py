@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from checkpoints.folders import CheckpointError, Folder
+from checkpoints.folders import CheckpointError, Folder, NoCheckpointError
 from checkpoints.sticky_state import StateError, StickyState, decode
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _read(folder: Folder) -> Checkpoint:
     query_id = _query_id(folder)
     planned = _numbers(folder, "offsets")
     if query_id is None and not planned:
-        raise CheckpointError(
+        raise NoCheckpointError(
             f"{folder.name!r} is not a streaming checkpoint: it has neither 'metadata' nor "
             "'offsets'; give the query's checkpointLocation"
         )
@@ -123,7 +123,7 @@ def _read(folder: Folder) -> Checkpoint:
             if kept:
                 states[source] = kept
     if not begins and not any(batch.ends for batch in batches):
-        raise CheckpointError(
+        raise NoCheckpointError(
             f"checkpoint {folder.name!r} has no Kafka source with offsets: no batch was planned "
             "yet, or the query reads from elsewhere"
         )

@@ -9,7 +9,20 @@ import typer
 
 from assignor_bridge import __version__
 from assignor_bridge.errors import AssignorError
-from streaming.cli import assign, broker, demo, doctor, jars, plan, replay, report, simulate, top
+from streaming.cli import (
+    assign,
+    broker,
+    demo,
+    doctor,
+    jars,
+    lag,
+    offsets,
+    plan,
+    replay,
+    report,
+    simulate,
+    top,
+)
 
 #: Base of all complaints about the command line (typer carries its own copy of click).
 _UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[2]
@@ -47,6 +60,8 @@ app.command("broker")(broker.broker)
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
 app.command("jars")(jars.jars)
+app.command("lag")(lag.lag)
+app.command("offsets")(offsets.offsets)
 app.command("plan")(plan.plan)
 app.command("replay")(replay.replay_command)
 app.command("report")(report.report)

@@ -1,0 +1,97 @@
+"""Checkpoints wherever Spark can keep them: files of this machine, or through a Spark session.
+
+`checkpoints.offset_log` reads from any folder that lists and reads; here is the one that asks
+Hadoop's file systems, with the settings and credentials of the session.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from assignor_bridge.errors import OptionError
+from checkpoints import offset_log
+from checkpoints.folders import CheckpointError, Folder, NoCheckpointError, open_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class DamagedCheckpointError(OptionError):
+    """A checkpoint with a file that cannot be read."""
+
+
+@dataclass(frozen=True)
+class HadoopFolder:
+    """A folder of one of Spark's file systems."""
+
+    location: str
+    spark: SparkSession
+
+    @property
+    def name(self) -> str:
+        """Its address."""
+        return self.location
+
+    def names(self, path: str) -> list[str]:
+        """Names of the entries, sorted."""
+        found, files = self._at(path)
+        return sorted(s.getPath().getName() for s in self._call(files.listStatus, found, or_=()))
+
+    def read(self, path: str) -> bytes | None:
+        """Content of a file."""
+        found, files = self._at(path)
+        stream = self._call(files.open, found, or_=None)
+        if stream is None:
+            return None
+        try:
+            return bytes(self._call(stream.readAllBytes))
+        finally:
+            stream.close()
+
+    def _at(self, path: str) -> tuple[Any, Any]:
+        jvm: Any = self.spark._jvm
+        jsc: Any = self.spark.sparkContext._jsc
+        root = jvm.org.apache.hadoop.fs.Path(self.location)
+        found = jvm.org.apache.hadoop.fs.Path(root, path)
+        return found, self._call(found.getFileSystem, jsc.hadoopConfiguration())
+
+    @staticmethod
+    def _call(method: Any, *arguments: Any, **default: Any) -> Any:
+        """Call into the JVM; what is not there is the default, what fails an OSError."""
+        from py4j.protocol import Py4JJavaError
+
+        try:
+            return method(*arguments)
+        except Py4JJavaError as error:
+            java = error.java_exception
+            if "or_" in default and "FileNotFound" in java.getClass().getName():
+                return default["or_"]
+            raise OSError(0, " ".join(str(java.toString()).split())) from error
+
+
+def read_checkpoint(location: str, spark: SparkSession | None = None) -> offset_log.Checkpoint:
+    """Read a query's checkpoint.
+
+    Parameters
+    ----------
+    location
+        Its `checkpointLocation`.
+    spark
+        A session whose file systems are asked (HDFS, S3, …); without one it must be on this
+        machine. A Spark Connect session has no file systems to ask.
+
+    Raises
+    ------
+    OptionError
+        When it is no checkpoint of a query with a Kafka source.
+    DamagedCheckpointError
+        When it is one and cannot be read.
+    """
+    try:
+        folder: Folder = open_folder(location) if spark is None else HadoopFolder(location, spark)
+        return offset_log.read_checkpoint(folder)
+    except NoCheckpointError as error:
+        raise OptionError(str(error)) from error
+    except CheckpointError as error:
+        raise DamagedCheckpointError(str(error)) from error

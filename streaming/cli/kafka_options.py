@@ -1,0 +1,76 @@
+"""Options that name a Kafka cluster, as Kafka's own tools have them."""
+
+from pathlib import Path
+
+import typer
+
+from assignor_bridge.errors import OptionError
+from checkpoints.java_properties import read_properties
+from checkpoints.kafka_settings import SettingsError
+from streaming.lag.brokers import Brokers
+
+ADDRESS_HELP = "Brokers; else bootstrap.servers of --command-config."
+CONFIG_HELP = "Properties file with the login, as for Kafka's own tools."
+LIMIT_HELP = "How long each request to the brokers may take."
+
+
+def brokers_of(
+    bootstrap_servers: str | None, command_config: Path | None, limit_s: float
+) -> Brokers | None:
+    """Connect to the brokers that the options name; None when they name none.
+
+    Raises
+    ------
+    OptionError
+        When the file cannot be read or has a setting without a counterpart.
+    BrokerUnreachableError
+        When no broker answers.
+    """
+    java = _settings_in(command_config) if command_config is not None else {}
+    if bootstrap_servers is not None:
+        java["bootstrap.servers"] = bootstrap_servers
+    if not java.get("bootstrap.servers"):
+        return None
+    try:
+        return Brokers(java, limit_s)
+    except SettingsError as error:
+        raise OptionError(f"--command-config {command_config}: {error}") from error
+
+
+def no_brokers(what: str) -> OptionError:
+    """Complain that something cannot be told without the brokers."""
+    return OptionError(f"{what} needs the brokers: give --bootstrap-servers or --command-config")
+
+
+def check_one_of(checkpoint: str | None, group: str | None) -> None:
+    """Refuse both or neither."""
+    if (checkpoint is None) == (group is None):
+        raise OptionError("give either --checkpoint or --group: one of them, not both")
+
+
+def tell(brokers: Brokers | None) -> None:
+    """Say on stderr what could not be learned; exit code 1 when a topic is not there."""
+    if brokers is None:
+        typer.echo(
+            "assignor: without --bootstrap-servers only the checkpoint's own offsets are known",
+            err=True,
+        )
+        return
+    gone = [f"topic {name!r} is not there: was it deleted?" for name in sorted(brokers.gone)]
+    for line in [*brokers.notes, *gone]:
+        typer.echo(f"assignor: {line}", err=True)
+    if gone:
+        raise typer.Exit(1)
+
+
+def _settings_in(path: Path) -> dict[str, str]:
+    try:
+        return read_properties(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise OptionError(
+            f"--command-config {path}: it cannot be read ({error.strerror})"
+        ) from error
+    except UnicodeDecodeError:
+        raise OptionError(
+            f"--command-config {path}: it is no properties file (not UTF-8 text)"
+        ) from None

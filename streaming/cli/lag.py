@@ -1,0 +1,97 @@
+"""`assignor lag`: how far a query or a consumer group is behind, from outside, changing nothing."""
+
+import json
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assignor_bridge.errors import OptionError
+from streaming.checkpoint_folder import read_checkpoint
+from streaming.cli import kafka_options
+from streaming.lag.brokers import Brokers
+from streaming.lag.positions import Position, of_checkpoint, of_group
+from streaming.lag.rows import Row, look_up, select
+from streaming.lag.table import as_json, as_text
+
+
+class Order(str, Enum):
+    """What rows are sorted by; unknown figures come last."""
+
+    PARTITION = "partition"
+    LAG = "lag"
+    SECONDS = "seconds"
+    LOSS = "loss"
+
+
+def lag(  # noqa: PLR0917
+    checkpoint: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Checkpoint of a query with a Kafka source.")
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option(metavar="GROUP", help="Consumer group, in place of a checkpoint.")
+    ] = None,
+    bootstrap_servers: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT,…", help=kafka_options.ADDRESS_HELP)
+    ] = None,
+    command_config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help=kafka_options.CONFIG_HELP)
+    ] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option(metavar="TOPIC", help="Only this topic; may be repeated.")
+    ] = None,
+    only_with_lag: Annotated[
+        bool, typer.Option("--only-with-lag", help="Leave out partitions that are read to the end.")
+    ] = False,
+    sort: Annotated[Order, typer.Option(help="Order of the rows, worst first.")] = Order.PARTITION,
+    seconds_limit: Annotated[
+        float,
+        typer.Option(
+            min=0, max=600, metavar="SECONDS",
+            help="Time for reading one record a lagging partition, for SECONDS-BEHIND; 0: none.",
+        ),
+    ] = 3.0,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, max=600, metavar="SECONDS", help=kafka_options.LIMIT_HELP)
+    ] = 10.0,
+    as_json_: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+) -> None:  # fmt: skip
+    """Show how far a query or a consumer group is behind.
+
+    Columns of kafka-consumer-groups.sh, and behind them: the executor that read the partition
+    last, seconds behind, the time until retention deletes unread records. Unknown is -, in JSON
+    null. Exit code 1 when a topic is not there.
+    """
+    kafka_options.check_one_of(checkpoint, group)
+    brokers = kafka_options.brokers_of(bootstrap_servers, command_config, timeout)
+    positions = _of_topics(topic or [], _positions(checkpoint, group, brokers))
+    if brokers is None:
+        rows = [Row(position) for position in positions]
+    else:
+        whole = checkpoint is not None
+        rows = look_up(positions, brokers, seconds_limit_s=seconds_limit, whole_topics=whole)
+    rows = select(rows, only_with_lag=only_with_lag, order=sort.value)
+    typer.echo(json.dumps(as_json(rows)) if as_json_ else as_text(rows))
+    kafka_options.tell(brokers)
+
+
+def _positions(
+    checkpoint: str | None, group: str | None, brokers: Brokers | None
+) -> list[Position]:
+    if checkpoint is not None:
+        found = read_checkpoint(checkpoint)
+        for warning in found.warnings:
+            typer.echo(f"assignor: {warning}", err=True)
+        return of_checkpoint(found)
+    if brokers is None or group is None:
+        raise kafka_options.no_brokers("--group")
+    return of_group(brokers, group)
+
+
+def _of_topics(topics: list[str], positions: list[Position]) -> list[Position]:
+    known = sorted({position.topic for position in positions})
+    unknown = sorted(set(topics) - set(known))
+    if unknown:
+        raise OptionError(f"--topic {unknown[0]}: it is none of those read: {', '.join(known)}")
+    return [position for position in positions if not topics or position.topic in topics]

@@ -1,0 +1,272 @@
+"""What the brokers are asked, in few requests for many partitions each, with one time limit.
+
+Whatever a broker does not tell is None and one note; only brokers that do not answer, or refuse
+the login, are an error. No secret of the settings is ever part of either.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
+)
+
+from assignor_bridge.errors import AssignorError, OptionError
+from checkpoints.kafka_settings import client_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+Partition = tuple[str, int]
+
+_LOG_OFFSETS = {
+    "earliest offset": OffsetSpec.earliest(),  # type: ignore[no-untyped-call]
+    "log end offset": OffsetSpec.latest(),  # type: ignore[no-untyped-call]
+}
+_SHOWN = 3
+_GRACE_S = 2.0
+#: librdkafka looks each partition up in a list: one request for all would take time by the square.
+_PARTITIONS_A_REQUEST = 1_000
+#: After these the brokers will not answer any more.
+_FINAL = (
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._AUTHENTICATION,
+)
+#: What describing a group that is not there answers: by old brokers, by new ones.
+_NO_GROUP = ("GROUP_ID_NOT_FOUND",)
+
+
+class BrokerUnreachableError(AssignorError):
+    """No broker answers, or it refuses the login."""
+
+
+class GroupError(AssignorError):
+    """A consumer group that is not there or may not be seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A live consumer of a group."""
+
+    consumer_id: str
+    host: str
+    client_id: str
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """When a topic's records are deleted."""
+
+    #: Whether old records are deleted at all, not only compacted.
+    deletes: bool
+    #: None for without limit.
+    time_s: float | None
+    size_bytes: int | None
+
+
+class Brokers:
+    """A cluster, by an admin client.
+
+    Parameters
+    ----------
+    java
+        Address and login, as settings of Kafka's Java client.
+    limit_s
+        How long each request may take.
+
+    Raises
+    ------
+    SettingsError
+        When a setting has no counterpart in librdkafka.
+    OptionError
+        When no client can be made with the settings.
+    BrokerUnreachableError
+        When no broker answers, or the login is refused.
+    """
+
+    def __init__(self, java: Mapping[str, str], limit_s: float) -> None:
+        self.settings = client_settings(java)
+        self.limit_s = limit_s
+        self._where = java["bootstrap.servers"]
+        #: What could not be learned, one line each.
+        self.notes: list[str] = []
+        #: Topics that were asked for and are not there.
+        self.gone: set[str] = set()
+        self._reason = ""
+        self._final = False
+        self._admin = self._connected()
+
+    def partitions(self, topics: Iterable[str]) -> dict[str, frozenset[int]]:
+        """Give the partitions of topics; those that are not there are left out."""
+        names = sorted(set(topics))
+        if not names:
+            return {}
+        asked = self._admin.describe_topics(TopicCollection(names), request_timeout=self.limit_s)
+        found = {}
+        for name, future in asked.items():
+            try:
+                described = self._result(future)
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    self.gone.add(name)
+                else:
+                    self._note(f"topic {name!r}", error.args[0])
+                continue
+            found[name] = frozenset(p.id for p in described.partitions)
+        return found
+
+    def log_ranges(
+        self, partitions: Collection[Partition]
+    ) -> tuple[dict[Partition, int], dict[Partition, int]]:
+        """Give where logs begin and where they end; unknown ones are left out."""
+        wanted = [TopicPartition(*partition) for partition in sorted(partitions)]
+        asked = [(what, self._ask(wanted, spec)) for what, spec in _LOG_OFFSETS.items()]
+        begins, ends = (self._collect(what, futures) for what, futures in asked)
+        return begins, ends
+
+    def retention(self, topics: Iterable[str]) -> dict[str, Retention]:
+        """Give when topics delete records; unknown ones are left out."""
+        wanted = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(topics))]
+        if not wanted:
+            return {}
+        found = {}
+        failed: dict[str, tuple[Any, list[str]]] = {}
+        asked = self._admin.describe_configs(wanted, request_timeout=self.limit_s)
+        for resource, future in asked.items():
+            try:
+                configs = self._result(future)
+            except KafkaException as error:
+                _add(failed, error.args[0], resource.name)
+                continue
+            found[resource.name] = _retention({n: entry.value for n, entry in configs.items()})
+        self._note_all("retention", failed, len(wanted))
+        return found
+
+    def committed(self, group: str) -> dict[Partition, int]:
+        """Give the offsets that a group has committed."""
+        asked = self._admin.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group)], request_timeout=self.limit_s
+        )
+        [future] = asked.values()
+        try:
+            found = self._result(future).topic_partitions
+        except KafkaException as error:
+            raise GroupError(f"group {group!r}: {self._said(error.args[0])}") from error
+        return {(p.topic, p.partition): p.offset for p in found if not p.error and p.offset >= 0}
+
+    def members(self, group: str) -> tuple[Member, ...] | None:
+        """Give a group's live consumers; None when there is no such group."""
+        [future] = self._admin.describe_consumer_groups(
+            [group], request_timeout=self.limit_s
+        ).values()
+        try:
+            described = self._result(future)
+        except KafkaException as error:
+            if error.args[0].name() in _NO_GROUP:
+                return None
+            raise GroupError(f"group {group!r}: {self._said(error.args[0])}") from error
+        if described.state.name == "DEAD":
+            return None
+        return tuple(
+            Member(
+                member.member_id,
+                member.host,
+                member.client_id,
+                tuple((p.topic, p.partition) for p in member.assignment.topic_partitions)
+                if member.assignment
+                else (),
+            )
+            for member in described.members
+        )
+
+    def _connected(self) -> AdminClient:
+        """Make sure that a broker answers; a refused login or no listener is told at once."""
+        where = self._where
+        made_with: dict[str, Any] = {**self.settings.for_client(), "error_cb": self._on_error}
+        try:
+            admin = AdminClient(made_with)
+        except (KafkaException, ValueError) as error:
+            said = self.settings.redact(str(error.args[0]))
+            raise OptionError(f"no Kafka client can be made for {where!r}: {said}") from error
+        asked = admin.describe_cluster(request_timeout=self.limit_s)
+        deadline = time.monotonic() + self.limit_s + _GRACE_S
+        while not asked.done() and not self._final and time.monotonic() < deadline:
+            admin.poll(0.05)
+        try:
+            asked.result(0)
+        except (KafkaException, concurrent.futures.TimeoutError) as error:
+            said = self._reason or f"no answer within {self.limit_s:g} s"
+            raise BrokerUnreachableError(
+                f"no broker answers at {where!r} ({said}): is the address right, the broker "
+                "running and the login what it asks for?"
+            ) from error
+        return admin
+
+    def _on_error(self, error: KafkaError) -> None:
+        self._final = self._final or error.code() in _FINAL
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._reason = self._said(error)
+
+    def _ask(self, wanted: list[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, Any]:
+        asked: dict[TopicPartition, Any] = {}
+        for first in range(0, len(wanted), _PARTITIONS_A_REQUEST):
+            some = dict.fromkeys(wanted[first : first + _PARTITIONS_A_REQUEST], spec)
+            asked |= self._admin.list_offsets(some, request_timeout=self.limit_s)
+        return asked
+
+    def _collect(self, what: str, asked: Mapping[TopicPartition, Any]) -> dict[Partition, int]:
+        found = {}
+        failed: dict[str, tuple[Any, list[str]]] = {}
+        for tp, future in asked.items():
+            try:
+                found[tp.topic, tp.partition] = int(self._result(future).offset)
+            except KafkaException as error:
+                _add(failed, error.args[0], f"{tp.topic}-{tp.partition}")
+        self._note_all(what, failed, len(asked))
+        return found
+
+    def _result(self, future: Any) -> Any:
+        try:
+            return future.result(self.limit_s + _GRACE_S)
+        except concurrent.futures.TimeoutError as error:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error
+
+    def _said(self, error: KafkaError) -> str:
+        return self.settings.redact(" ".join(str(error.str()).split()))
+
+    def _note(self, about: str, error: KafkaError) -> None:
+        self.notes.append(f"{about}: {self._said(error)}")
+
+    def _note_all(self, what: str, failed: Mapping[str, tuple[Any, list[str]]], asked: int) -> None:
+        for error, names in failed.values():
+            some = ", ".join(sorted(names)[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+            self._note(f"{what} of {len(names)} of {asked} is unknown ({some})", error)
+
+
+def _add(failed: dict[str, tuple[Any, list[str]]], error: Any, name: str) -> None:
+    failed.setdefault(error.name(), (error, []))[1].append(name)
+
+
+def _retention(configs: Mapping[str, str | None]) -> Retention:
+    time_ms = int(configs.get("retention.ms") or -1)
+    size = int(configs.get("retention.bytes") or -1)
+    return Retention(
+        "delete" in (configs.get("cleanup.policy") or ""),
+        time_ms / 1000 if time_ms >= 0 else None,
+        size if size >= 0 else None,
+    )

@@ -1,0 +1,150 @@
+"""What `assignor doctor --checkpoint` says of files alone: the planner's state, Delta's log."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from checkpoints.sticky_state import Reader, StickyState, encode
+from streaming.cli import main
+from tests.unit.lag.checkpoint_files import QUERY, write_query
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def state(topic: str = "t", position: int = 9) -> str:
+    one, empty = np.array([0]), np.array([np.nan])
+    return encode(
+        replace(
+            StickyState.empty(), generation=3, batches=1, readers=(Reader("7", "h", 1),),
+            topics=(topic,), topic=one, partition=one, member=one, position=np.array([position]),
+            seen=one, cost=empty, last_cost=empty, bytes=empty, density=empty,
+        )
+    )  # fmt: skip
+
+
+def from_the_future() -> str:
+    raw = bytearray(base64.b64decode(state()))
+    raw[3] = 9
+    return base64.b64encode(raw).decode()
+
+
+def delta(folder: Path, versions: dict[int, int | None], app: str = QUERY) -> str:
+    """Write a Delta log: commits, each with a transaction's version or without one."""
+    log = folder / "table" / "_delta_log"
+    log.mkdir(parents=True)
+    for number, version in versions.items():
+        txn = {} if version is None else {"txn": {"appId": app, "version": version}}
+        lines = [json.dumps({"commitInfo": {}}), json.dumps(txn)]
+        (log / f"{number:020}.json").write_text("\n".join(lines))
+    return str(log.parent)
+
+
+def doctor(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, list[str]]:
+    code = main.run(["doctor", *words])
+    return code, capsys.readouterr().out.splitlines()
+
+
+def test_a_sound_checkpoint_is_fine(tmp_path, capsys):
+    query = write_query(tmp_path / "c", {"t": {0: 9}}, batch=4)
+    code, lines = doctor(capsys, "--checkpoint", query)
+    assert code == 0
+    assert lines == [
+        f"ok    query {QUERY} (Kafka sources 0): batch 4 is its last and completed"
+    ]  # fmt: skip
+
+
+def test_a_planned_batch_is_no_fault(tmp_path, capsys):
+    query = write_query(tmp_path / "c", {"t": {0: 9}}, batch=4)
+    (tmp_path / "c" / "commits" / "4").unlink()
+    code, lines = doctor(capsys, "--checkpoint", query)
+    assert code == 0
+    assert "no batch was completed; batch 4 is planned and will run" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param(state(), None, id="sound"),
+        pytest.param(state(position=8), None, id="of an older batch"),
+        pytest.param(state(position=10), "it is ahead of the checkpoint in t-0", id="ahead"),
+        pytest.param(state("u"), "it is of u, the source reads t", id="of another topic"),
+        pytest.param(state()[:-8], "delete the file; partitions may change", id="cut off"),
+        pytest.param("", "delete the file; partitions may change", id="emptied"),
+        pytest.param(from_the_future(), "install that version, or delete the file", id="newer"),
+    ],
+)
+def test_states(text, message, tmp_path, capsys):
+    query = write_query(tmp_path / "c", {"t": {0: 9}})
+    folder = tmp_path / "c/sources/0/assignments"
+    folder.mkdir()
+    (folder / "3.v1").write_text(text)
+    code, lines = doctor(capsys, "--checkpoint", query)
+    assert code == (message is not None)
+    assert len(lines) == 2
+    assert lines[1].startswith("ok    state of sources/0: generation 3" if not message else "WRONG")
+    assert message is None or message in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("versions", "app", "code", "message"),
+    [
+        pytest.param({0: None, 1: 4}, QUERY, 0, "it holds batch 4, the checkpoint's last is 4",
+                     id="together"),
+        pytest.param({0: 3, 1: None}, QUERY, 0, "it holds batch 3", id="behind, as after a crash"),
+        pytest.param({7: 4, 8: 5}, QUERY, 1, "it holds batch 5, the checkpoint's last is 4",
+                     id="ahead"),
+        pytest.param({0: 9}, "another", 0, "it has no batch of this query", id="of another query"),
+        pytest.param({7: 9}, "another", 0, "unknown: its JSON commits name no batch",
+                     id="older commits are gone"),
+        pytest.param({0: 9, 2: 9}, "another", 0, "unknown", id="a commit is missing"),
+    ],
+)  # fmt: skip
+def test_deltas_transactions(versions, app, code, message, tmp_path, capsys):
+    query = write_query(tmp_path / "c", {"t": {0: 9}}, batch=4)
+    table = delta(tmp_path, versions, app)
+    found, lines = doctor(capsys, "--checkpoint", query, "--delta-table", table)
+    assert (found, len(lines)) == (code, 2)
+    assert message in lines[1]
+
+
+def test_a_damaged_checkpoint_is_a_finding(tmp_path, capsys):
+    query = write_query(tmp_path / "c", {"t": {0: 9}})
+    (tmp_path / "c/offsets/0").write_text("v1")
+    code, lines = doctor(capsys, "--checkpoint", query)
+    assert code == 1
+    assert len(lines) == 1
+    assert "'offsets/0' is cut off" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        pytest.param(["--checkpoint", "none"], "is not a streaming checkpoint", id="none"),
+        pytest.param(["--delta-table", "t"], "--delta-table is for --checkpoint", id="no query"),
+        pytest.param(["--checkpoint", "c", "--delta-table", "."], "is not a Delta table", id="dir"),
+        pytest.param(["--checkpoint", "c", "--delta-table", "damaged"], "its log is damaged",
+                     id="damaged log"),
+        pytest.param(["--checkpoint", "c", "--delta-table", "s3a://b/t"],
+                     "Delta table 's3a://b/t' is not on a local file system", id="elsewhere"),
+        pytest.param(["--checkpoint", "c", "--command-config", "no"], "cannot be read",
+                     id="no such config"),
+    ],
+)  # fmt: skip
+def test_misuse_is_one_line(words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_query(tmp_path / "c", {"t": {0: 9}})
+    log = tmp_path / "damaged/_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").write_text("{")
+    assert main.run(["doctor", *words]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert len(err.splitlines()) == 1

@@ -1,0 +1,117 @@
+"""Figures of a partition from what is known of it; what is not known stays unknown."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from streaming.cli import main
+from streaming.lag.brokers import Retention
+from streaming.lag.positions import Position
+from streaming.lag.rows import Row, select, total
+from streaming.lag.table import as_json, as_text, duration, summary
+from tests.unit.lag.checkpoint_files import write_query
+
+DAY_S = 86_400.0
+WEEK = Retention(deletes=True, time_s=7 * DAY_S, size_bytes=None)
+
+
+def row(offset=10, begin=0, end=30, behind=60.0, retention=WEEK, partition=0) -> Row:
+    return Row(Position("g", "t", partition, offset), begin, end, behind, retention)
+
+
+@pytest.mark.parametrize(
+    ("found", "lag", "lost", "at_risk", "to_loss"),
+    [
+        pytest.param(row(), 20, 0, True, 7 * DAY_S - 60, id="behind"),
+        pytest.param(row(offset=30, behind=0.0), 0, 0, False, None, id="read to the end"),
+        pytest.param(row(offset=None, behind=None), None, None, None, None, id="never read"),
+        pytest.param(row(end=None, begin=None, behind=None, retention=None), None, None, None, None,
+                     id="topic is gone"),
+        pytest.param(row(begin=12), 20, 2, True, 0.0, id="behind the earliest offset"),
+        pytest.param(row(behind=None), 20, 0, True, None, id="time of the record unknown"),
+        pytest.param(row(behind=8 * DAY_S), 20, 0, True, 0.0, id="older than retention"),
+        pytest.param(row(retention=None), 20, 0, None, None, id="retention unknown"),
+        pytest.param(row(retention=Retention(False, DAY_S, None)), 20, 0, False, None,
+                     id="only compacted"),
+        pytest.param(row(retention=Retention(True, None, None)), 20, 0, False, None,
+                     id="kept for ever"),
+        pytest.param(row(retention=Retention(True, DAY_S, 1)), 20, 0, True, None,
+                     id="limited by size: hangs on what is written"),
+        pytest.param(row(offset=40), -10, 0, False, None, id="ahead of the log: made anew"),
+    ],
+)  # fmt: skip
+def test_figures_of_a_partition(found, lag, lost, at_risk, to_loss):
+    assert (found.lag, found.lost, found.at_risk, found.seconds_to_loss) == (
+        lag, lost, at_risk, to_loss,
+    )  # fmt: skip
+
+
+def test_json_has_null_for_unknown_and_never_0():
+    told = row(offset=None, begin=None, end=None, behind=None, retention=None).as_json()
+    unknown = {name for name, value in told.items() if value is None}
+    assert unknown == set(told) - {"owner", "topic", "partition"}
+
+
+def test_rows_are_sorted_worst_first_with_unknown_last():
+    rows = [
+        row(partition=0, offset=None, behind=None), row(partition=1, offset=30, behind=0.0),
+        row(partition=2, offset=29, behind=90.0), row(partition=3, offset=0, behind=5.0),
+    ]  # fmt: skip
+
+    def order(**how: object) -> list[int]:
+        return [found.position.partition for found in select(rows, **how)]  # type: ignore[arg-type]
+
+    assert order() == [0, 1, 2, 3]
+    assert order(order="lag") == [3, 2, 1, 0]
+    assert order(order="seconds") == [2, 3, 1, 0]
+    assert order(order="loss") == [2, 3, 0, 1]
+    assert order(only_with_lag=True) == [0, 2, 3]
+
+
+def test_a_total_counts_what_is_unknown_beside_what_is_known():
+    rows = [
+        row(), row(offset=None, behind=None), row(begin=15, behind=3.0), row(offset=30),
+        row(offset=31),
+    ]  # fmt: skip
+    found = total(rows)
+    assert (found.partitions, found.with_lag, found.lag, found.unknown_lag) == (5, 2, 40, 1)
+    assert (found.lost, found.seconds_behind, found.seconds_to_loss) == (5, 60.0, 0.0)
+    assert summary(rows) == (
+        "5 partitions, 2 with lag: 40 records behind, at most 60.0 s, lag of 1 partition unknown, "
+        "5 records were deleted unread"
+    )
+    assert total([]).seconds_behind is None
+
+
+def test_a_table_begins_with_the_columns_of_kafkas_tool():
+    lines = as_text([row(), row(partition=1, offset=None, behind=None)]).splitlines()
+    assert [line.split() for line in lines[:3]] == [
+        ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID",
+         "HOST", "CLIENT-ID", "EXECUTOR", "SECONDS-BEHIND", "TIME-TO-LOSS"],
+        ["g", "t", "0", "10", "30", "20", "-", "-", "-", "-", "60.0", "6d23h"],
+        ["g", "t", "1", "-", "30", "-", "-", "-", "-", "-", "-", "-"],
+    ]  # fmt: skip
+    assert lines[3] == ""
+    assert lines[4].startswith("2 partitions, 1 with lag")
+    json.dumps(as_json([row()]), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0, "0s"), (59.9, "59s"), (3600, "1h"), (3661, "1h1m"), (90_061, "1d1h"), (86_401, "1d1s")],
+)
+def test_a_time_is_told_in_its_largest_units(seconds, said):
+    assert duration(seconds) == said
+
+
+def test_a_query_without_a_completed_batch_has_unknown_offsets(tmp_path, capsys):
+    query = write_query(tmp_path / "c", {"t": {0: 9, 1: 4}}, batch=3)
+    (tmp_path / "c/commits/3").unlink()
+    (tmp_path / "c/sources/0/0").unlink()
+    assert main.run(["lag", "--checkpoint", query, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["partitions"]
+    assert [(row["partition"], row["offset"], row["lag"]) for row in found] == [
+        (0, None, None), (1, None, None),
+    ]  # fmt: skip
