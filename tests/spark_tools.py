@@ -46,7 +46,7 @@ class DriverLog:
 
 
 def start_spark(master: str, folder: Path, **settings: str) -> SparkSession:
-    """Start Spark with Delta and the bridge; the driver logs into a file in this folder.
+    """Start Spark with Delta, Avro and the bridge; the driver logs into a file in this folder.
 
     Further settings are given with `_` for `.`.
     """
@@ -54,6 +54,7 @@ def start_spark(master: str, folder: Path, **settings: str) -> SparkSession:
     from pyspark.sql import SparkSession
 
     from assignor_bridge import configure_spark
+    from streaming.pipeline.session import avro_coordinate
     from streaming.spark_home import linked_spark_home
 
     os.environ["SPARK_HOME"] = str(linked_spark_home(folder))
@@ -82,7 +83,8 @@ def start_spark(master: str, folder: Path, **settings: str) -> SparkSession:
     )
     for name, value in settings.items():
         builder = builder.config(name.replace("_", "."), value)
-    session = configure_spark(configure_spark_with_delta_pip(builder)).getOrCreate()
+    with_delta = configure_spark_with_delta_pip(builder, [avro_coordinate()])
+    session = configure_spark(with_delta).getOrCreate()
     session.conf.set("assignor.test.log", f"{folder}/driver.log")
     return session
 

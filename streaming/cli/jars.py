@@ -1,24 +1,31 @@
 """`assignor jars`: what `spark-submit` must be given so that it has the bridge."""
 
+from pathlib import Path
 from typing import Annotated
 
 import orjson
 import typer
 
 from assignor_bridge.jars import packages
+from streaming.pipeline.loading import load_job
+from streaming.pipeline.session import job_packages
 
 
 def jars(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of flags.")] = False,
+    job: Annotated[
+        Path | None,
+        typer.Option(metavar="JOB.yaml", help="Also what this job needs: Delta, Avro."),
+    ] = None,
 ) -> None:
     """Print the flags that add the bridge and Spark's Kafka connector to spark-submit.
 
     In a shell: spark-submit $(assignor jars) job.py
     """
     found = packages()
+    names = [*found.coordinates, *(job_packages(load_job(job).job) if job else [])]
     if as_json:
-        content = {"packages": list(found.coordinates), "repositories": [found.repository]}
+        content = {"packages": names, "repositories": [found.repository]}
         typer.echo(orjson.dumps(content).decode())
     else:
-        coordinates = ",".join(found.coordinates)
-        typer.echo(f"--packages {coordinates} --repositories {found.repository}")
+        typer.echo(f"--packages {','.join(names)} --repositories {found.repository}")

@@ -14,12 +14,15 @@ from streaming.cli import (
     broker,
     demo,
     doctor,
+    init,
     jars,
     lag,
     offsets,
     plan,
     replay,
     report,
+    run_command,
+    schema,
     simulate,
     top,
 )
@@ -51,7 +54,7 @@ def options(
         ),
     ] = False,
 ) -> None:
-    """Spread Kafka reads of Spark over executor slots: plan, demo, broker and jars."""
+    """Spread Kafka reads of Spark over executor slots: jobs, plans, demo, broker and jars."""
 
 
 # Commands register here, one line each: app.command("plan")(plan.plan)
@@ -59,12 +62,15 @@ app.command("assign")(assign.assign)
 app.command("broker")(broker.broker)
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
+app.command("init")(init.init)
 app.command("jars")(jars.jars)
 app.command("lag")(lag.lag)
 app.command("offsets")(offsets.offsets)
 app.command("plan")(plan.plan)
 app.command("replay")(replay.replay_command)
 app.command("report")(report.report)
+app.command("run")(run_command.run)
+app.command("schema")(schema.schema)
 app.command("simulate")(simulate.simulate)
 app.command("top")(top.top)
 

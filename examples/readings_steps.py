@@ -1,0 +1,11 @@
+"""The step of readings.yaml that is Python."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+
+def with_fahrenheit(readings: DataFrame) -> DataFrame:
+    """Add degrees Fahrenheit and the day."""
+    return readings.withColumns(
+        {"fahrenheit": f.col("celsius") * 1.8 + 32, "day": f.col("at").cast("date")}
+    )

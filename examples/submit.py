@@ -1,0 +1,10 @@
+"""A job under spark-submit: `spark-submit FLAGS examples/submit.py JOB.yaml [OPTIONS]`.
+
+The flags are those of `assignor jars --job JOB.yaml`; the options are those of `assignor run`.
+"""
+
+import sys
+
+from streaming.cli.main import main
+
+main(["run", *sys.argv[1:]])

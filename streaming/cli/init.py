@@ -1,0 +1,52 @@
+"""`assignor init`: the first YAML of a job, for the user's own topic."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assignor_bridge.errors import OptionError
+
+_TEMPLATE = """\
+# assignor run {file}   (all keys: docs/pipelines.md; for editors: assignor schema)
+source:
+  kafka.bootstrap.servers: {broker}
+  subscribe: {topic}
+  records:
+    format: raw    # or json, avro, csv with your columns, such as
+    # schema: id BIGINT, name STRING, amount DOUBLE
+    # bad_records: dead_letter
+    # dead_letter: {{path: tables/{topic}_bad}}
+transform:         # with a schema, leave this out: your columns are written as they are
+  sql: SELECT CAST(key AS STRING) AS key, CAST(value AS STRING) AS value, timestamp FROM records
+sink:
+  path: tables/{topic}         # a Delta table, made by the first run
+  # mode: upsert               # keep the newest row of each key
+  # keys: id
+checkpoint: checkpoints/{topic}   # remembers what was read; one for each job
+trigger: availableNow          # or: processingTime 10 seconds
+"""
+
+
+def init(
+    file: Annotated[
+        Path, typer.Argument(metavar="[JOB.yaml]", help="The file that is written.")
+    ] = Path("job.yaml"),
+    topic: Annotated[str, typer.Option(help="Your topic.")] = "orders",
+    broker: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Your broker.")
+    ] = "localhost:9092",
+) -> None:
+    """Write the YAML of a job that copies a topic into a Delta table, to begin with.
+
+    It runs as it is with any topic; comments show the next steps. A file is never overwritten.
+    """
+    text = _TEMPLATE.format(file=file, topic=topic, broker=broker)
+    try:
+        with file.open("x", encoding="utf-8") as out:
+            out.write(text)
+    except FileExistsError:
+        raise OptionError(f"{str(file)!r} is there already: name another file") from None
+    except OSError as error:
+        raise OptionError(f"{str(file)!r} cannot be written: {error.strerror}") from None
+    typer.echo(f"{file}: written; run it with: assignor run {file}")

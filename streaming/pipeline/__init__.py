@@ -1,0 +1,1 @@
+"""Pipelines from YAML: from Kafka to Delta, for `assignor run` and `run_job`."""

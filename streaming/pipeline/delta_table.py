@@ -1,0 +1,139 @@
+"""A sink's Delta table: made or checked before a query starts, so that a misfit fails at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from delta.tables import DeltaTable
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+class TableError(ValueError):
+    """A table that cannot be written as the sink asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A Delta table by path or by name."""
+
+    path: str | None
+    name: str | None
+
+    @property
+    def where(self) -> str:
+        """The table as messages name it."""
+        return self.path or self.name or ""
+
+    def open(self, spark: SparkSession) -> DeltaTable:
+        """Give the handle for merges and compaction."""
+        from delta.tables import DeltaTable
+
+        if self.path is not None:
+            return DeltaTable.forPath(spark, self.path)
+        return DeltaTable.forName(spark, self.name or "")
+
+    def append(self, rows: DataFrame, **options: str) -> None:
+        """Append a batch."""
+        writer = rows.write.format("delta").mode("append").options(**options)
+        if self.path is not None:
+            writer.save(self.path)
+        else:
+            writer.saveAsTable(self.name or "")
+
+    def schema(self, spark: SparkSession) -> StructType | None:
+        """Give the columns, None when there is no table yet."""
+        from delta.tables import DeltaTable
+
+        if self.path is not None:
+            if not DeltaTable.isDeltaTable(spark, self.path):
+                return None
+        elif not spark.catalog.tableExists(self.name or ""):
+            return None
+        return self.open(spark).toDF().schema
+
+    def create(
+        self, spark: SparkSession, schema: StructType, partitions: tuple[str, ...],
+        clusters: tuple[str, ...],
+    ) -> None:  # fmt: skip
+        """Make the empty table, when it is not there."""
+        from delta.tables import DeltaTable
+        from pyspark.sql.types import StructField, StructType
+
+        nullable = StructType(
+            [StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields]
+        )
+        builder: Any = DeltaTable.createIfNotExists(spark).addColumns(nullable)
+        if self.path:
+            builder = builder.location(_absolute(spark, self.path))  # Delta takes no other here
+        else:
+            builder = builder.tableName(self.name)
+        if partitions:
+            builder = builder.partitionedBy(*partitions)
+        if clusters:
+            builder = builder.clusterBy(*clusters)
+        builder.execute()
+
+    def check(
+        self,
+        spark: SparkSession,
+        schema: StructType,
+        *,
+        evolves: bool,
+        partitions: tuple[str, ...],
+        clusters: tuple[str, ...],
+    ) -> bool:
+        """Check that rows of this schema fit; False when there is no table yet.
+
+        Raises
+        ------
+        TableError
+            When a column is missing or of another type, or the table is laid out otherwise.
+        """
+        names = {field.name.lower() for field in schema.fields}
+        for what, columns in (("partition_by", partitions), ("cluster_by", clusters)):
+            for column in columns:
+                if column.lower() not in names:
+                    raise TableError(f"{what}: {column!r} is no column of the rows")
+        there = self.schema(spark)
+        if there is None:
+            return False
+        _compare(self.where, there, schema, evolves)
+        detail = self.open(spark).detail().collect()[0].asDict()
+        for what, columns, key in (
+            ("partition_by", partitions, "partitionColumns"),
+            ("cluster_by", clusters, "clusteringColumns"),
+        ):
+            found = tuple(detail.get(key) or ())
+            if columns and found != columns:
+                raise TableError(
+                    f"{what} is {', '.join(columns)}, but the table {self.where!r} has "
+                    f"{', '.join(found) or 'none'}: it cannot be changed here"
+                )
+        return True
+
+
+def _absolute(spark: SparkSession, text: str) -> str:
+    jvm: Any = spark.sparkContext._jvm
+    path = jvm.org.apache.hadoop.fs.Path(text)
+    files = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    return str(files.makeQualified(path).toString())
+
+
+def _compare(where: str, there: StructType, rows: StructType, evolves: bool) -> None:
+    by_name = {field.name.lower(): field for field in there.fields}
+    new = [field.name for field in rows.fields if field.name.lower() not in by_name]
+    if new and not evolves:
+        raise TableError(
+            f"the table {where!r} lacks the columns {', '.join(new[:5])}: leave them out, or set "
+            "schema_evolution: on"
+        )
+    for field in rows.fields:
+        known = by_name.get(field.name.lower())
+        if known is None:
+            continue
+        was, now = known.dataType.simpleString(), field.dataType.simpleString()
+        if was != now:
+            raise TableError(f"column {field.name!r} is {was} in the table {where!r}, {now} here")

@@ -1,0 +1,148 @@
+"""Write one micro-batch to a Delta table, exactly once.
+
+Delta notes the number of the last batch per writer in its log (`txnAppId`, `txnVersion`) in the
+same commit as the rows, and skips a batch that it has. The writer's name holds the id of the
+query, which Spark keeps in the checkpoint: a batch that is run again is skipped, a new checkpoint
+begins anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from streaming.pipeline import upsert
+from streaming.pipeline.delta_table import Table
+from streaming.pipeline.failures import JobError, first_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from streaming.pipeline.sinks_config import DeltaSink
+
+_LOG = logging.getLogger(__name__)
+_APP_ID = "spark.databricks.delta.write.txnAppId"
+_VERSION = "spark.databricks.delta.write.txnVersion"
+_ADAPTIVE = "spark.sql.adaptive.enabled"
+_OPTIMIZE = "spark.databricks.delta.optimizeWrite.enabled"
+_BIN_SIZE = "spark.databricks.delta.optimizeWrite.binSize"
+_SHUFFLE_PARTITIONS = "spark.databricks.delta.optimizeWrite.maxShufflePartitions"
+#: Delta measures rows as they are shuffled; in Parquet they take about a quarter of that.
+_SHUFFLED_PER_WRITTEN = 4
+_MOST_SHUFFLE_PARTITIONS = 200
+_START_LIMIT_S = 300.0
+
+
+class DeltaWriter:
+    """The function for `foreachBatch` of one Delta sink."""
+
+    def __init__(self, sink: DeltaSink, place: str) -> None:
+        self.sink = sink
+        self.table = Table(sink.path, sink.table)
+        self.place = place
+        #: What a batch failed with; Spark only hands on its text.
+        self.error: Exception | None = None
+        self._query_id: str | None = None
+        self._started = threading.Event()
+
+    def check(self, spark: SparkSession, rows: DataFrame) -> bool:
+        """Check the table against the rows; False when it is not there yet."""
+        return self.table.check(
+            spark,
+            self._schema(rows),
+            evolves=self.sink.schema_evolution,
+            partitions=self.sink.partition_by,
+            clusters=self.sink.cluster_by,
+        )
+
+    def create(self, spark: SparkSession, rows: DataFrame) -> None:
+        """Make the table for such rows.
+
+        Raises
+        ------
+        JobError
+            When it cannot be written there.
+        """
+        try:
+            self.table.create(
+                spark, self._schema(rows), self.sink.partition_by, self.sink.cluster_by
+            )
+        except Exception as error:
+            raise JobError(
+                f"{self.place}: the table {self.table.where!r} cannot be made: {first_line(error)}"
+            ) from error
+
+    def started(self, query_id: str) -> None:
+        """Take the query's id; the first batch waits for it."""
+        self._query_id = query_id
+        self._started.set()
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        """Write a batch."""
+        try:
+            self._write(batch, number)
+        except Exception as error:
+            self.error = error
+            raise
+
+    def _schema(self, rows: DataFrame) -> StructType:
+        if self.sink.mode == "upsert":
+            rows = upsert.table_columns(rows, self.sink)
+        return rows.schema
+
+    def _write(self, batch: DataFrame, number: int) -> None:
+        if not self._started.wait(_START_LIMIT_S):
+            raise JobError(f"{self.place}: the query has no id")
+        spark = batch.sparkSession
+        with _settings(spark, self._batch_settings(spark, number)):
+            if self.sink.mode == "upsert":
+                upsert.merge(self.table.open(spark), upsert.newest(batch, self.sink), self.sink)
+            elif self.sink.schema_evolution:
+                self.table.append(batch, mergeSchema="true")
+            else:
+                self.table.append(batch)
+        every = self.sink.compact_every
+        if every is not None and (number + 1) % every == 0:
+            self._compact(spark)
+
+    def _compact(self, spark: SparkSession) -> None:
+        try:
+            self.table.open(spark).optimize().executeCompaction()
+        except Exception as error:  # noqa: BLE001  (the rows are written; the next one may do it)
+            _LOG.warning("%s: compaction failed: %s", self.place, first_line(error))
+
+    def _batch_settings(self, spark: SparkSession, number: int) -> dict[str, str]:
+        settings = {
+            _APP_ID: f"assignor-{self._query_id}",
+            _VERSION: str(number),
+            # Spark turns this off for streams. What is written here is planned already, and
+            # without it a merge of ten rows runs two times 200 tasks.
+            _ADAPTIVE: "true",
+        }
+        target = self.sink.target_file_bytes
+        if target is not None:
+            settings |= {_OPTIMIZE: "true", _BIN_SIZE: f"{target * _SHUFFLED_PER_WRITTEN}b"}
+            if spark.conf.get(_SHUFFLE_PARTITIONS, None) is None:
+                settings[_SHUFFLE_PARTITIONS] = str(_MOST_SHUFFLE_PARTITIONS)
+        return settings
+
+
+@contextlib.contextmanager
+def _settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
+    """Set what holds for one write, in the session that Spark cloned for the query."""
+    before = {key: spark.conf.get(key, None) for key in values}
+    for key, value in values.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, old)

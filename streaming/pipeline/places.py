@@ -1,0 +1,68 @@
+"""Whether a job's tables and checkpoints can be written, asked before any of them is made.
+
+Spark's own file system is asked (S3, HDFS, …): a small file is written where the job would write,
+and taken away again together with the folders that were made for it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from streaming.pipeline.failures import JobError, first_line
+from streaming.pipeline.sinks_config import DeltaSink
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from streaming.pipeline.config import Job
+    from streaming.pipeline.loading import LoadedJob
+
+
+def check_places(spark: SparkSession, loaded: LoadedJob) -> None:
+    """Check every folder that the job writes to.
+
+    Raises
+    ------
+    JobError
+        For the first that cannot be written.
+    """
+    for place, what, path in _places(loaded.job):
+        try:
+            _try_to_write(spark, path)
+        except Exception as error:
+            said = f"{place}: {what} {path!r} cannot be written: {first_line(error)}"
+            raise JobError(loaded.redact(f"{loaded.title}: {said}")) from error
+
+
+def _places(job: Job) -> Iterator[tuple[str, str, str]]:
+    for name, sink in job.all_sinks.items():
+        if isinstance(sink, DeltaSink) and sink.path is not None:
+            yield job.place("sink", name), "the table", sink.path
+    for name, source in job.all_sources.items():
+        letter = source.records.dead_letter
+        if letter is not None and letter.path is not None:
+            yield f"{job.place('source', name)}.records.dead_letter", "the table", letter.path
+    if job.checkpoint is not None:
+        yield "checkpoint", "the folder", job.checkpoint
+
+
+def _try_to_write(spark: SparkSession, text: str) -> None:
+    jvm: Any = spark.sparkContext._jvm
+    folder = jvm.org.apache.hadoop.fs.Path(text)
+    files = folder.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    made = []
+    above = folder
+    while above is not None and not files.exists(above):
+        made.append(above)
+        above = above.getParent()
+    probe = jvm.org.apache.hadoop.fs.Path(folder, f"_assignor_probe_{uuid.uuid4().hex}")
+    try:
+        files.create(probe, True).close()
+        files.delete(probe, False)
+    finally:
+        for path in made:  # the innermost first; one that is not empty stays
+            if files.exists(path) and not files.listStatus(path):
+                files.delete(path, False)

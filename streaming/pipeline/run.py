@@ -1,0 +1,147 @@
+"""Run a job in a session: check everything, then start its queries, and end them together."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any
+
+from streaming.metrics.attach import attach
+from streaming.pipeline.checks import check_brokers, check_offline, check_topics
+from streaming.pipeline.failures import JobError, first_line
+from streaming.pipeline.loading import LoadedJob, load_job
+from streaming.pipeline.places import check_places
+from streaming.pipeline.queries import plan_queries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from streaming.metrics.attach import Exporter
+    from streaming.pipeline.config import Job
+    from streaming.pipeline.queries import Planned
+
+_POLL_S = 0.5
+
+
+class RunningJob:
+    """The started queries of a job, and the outlets of its metrics."""
+
+    def __init__(self, loaded: LoadedJob, metrics: Exporter | None) -> None:
+        self.loaded = loaded
+        self.metrics = metrics
+        self.queries: list[StreamingQuery] = []
+        self._planned: list[Planned] = []
+
+    def start(self, planned: Planned) -> None:
+        """Start one more query."""
+        self._planned.append(planned)
+        try:
+            self.queries.append(planned.start())
+        except Exception as error:
+            raise self._failure(planned, error) from error
+
+    def await_end(self, stop_asked: Callable[[], bool] = lambda: False) -> None:
+        """Wait until all queries have ended; the first failure stops the others and is raised.
+
+        Parameters
+        ----------
+        stop_asked
+            Is asked now and then; once it is true, the queries are stopped.
+
+        Raises
+        ------
+        JobError
+            Naming the query and the innermost cause.
+        """
+        try:
+            while self._look() and not stop_asked():
+                time.sleep(_POLL_S)
+        finally:
+            self.stop()
+
+    def stop(self) -> None:
+        """Stop the queries that still run, and close the metrics."""
+        for query in self.queries:
+            if query.isActive:
+                with contextlib.suppress(Exception):
+                    query.stop()
+        if self.metrics is not None:
+            self.metrics.close()
+            self.metrics = None
+
+    def _look(self) -> bool:
+        """Whether any query still runs; raises when one has failed."""
+        active = False
+        for query, planned in zip(self.queries, self._planned, strict=True):
+            if query.isActive:
+                active = True
+                continue
+            error = query.exception()
+            if error is not None:
+                raise self._failure(planned, error) from None
+        return active
+
+    def _failure(self, planned: Planned, error: BaseException) -> JobError:
+        told = planned.delta.error if planned.delta is not None else None
+        said = first_line(told or error)
+        return JobError(self.loaded.redact(f"query {planned.name!r} failed: {said}"))
+
+
+def start_job(
+    spark: SparkSession,
+    config: str | Path | Mapping[str, Any] | Job | LoadedJob,
+    *,
+    on_started: Callable[[Sequence[StreamingQuery]], None] | None = None,
+) -> RunningJob:
+    """Check a job whole, then start its queries; give them back running.
+
+    Parameters
+    ----------
+    spark
+        A session with Delta, Spark's Kafka connector and the bridge.
+    config
+        A YAML file, a mapping of the same shape, or a job.
+    on_started
+        Is given the queries once all of them run: where listeners are attached.
+
+    Raises
+    ------
+    ConfigError
+        For what the user must change; nothing was started or written.
+    JobError
+        For a broker, topic, table or query that fails; what was started is stopped.
+    """
+    loaded = config if isinstance(config, LoadedJob) else load_job(config)
+    check_offline(loaded)
+    check_brokers(loaded)
+    check_topics(spark, loaded)
+    planned = plan_queries(spark, loaded)
+    check_places(spark, loaded)
+    running = RunningJob(loaded, attach(spark, loaded.job.metrics) if loaded.job.metrics else None)
+    try:
+        for query in planned:
+            query.create_table(spark)
+        for query in planned:
+            running.start(query)
+        if on_started is not None:
+            on_started(running.queries)
+    except BaseException:
+        running.stop()
+        raise
+    return running
+
+
+def run_job(
+    spark: SparkSession,
+    config: str | Path | Mapping[str, Any] | Job | LoadedJob,
+    *,
+    on_started: Callable[[Sequence[StreamingQuery]], None] | None = None,
+) -> RunningJob:
+    """Start a job and wait for its end; see `start_job`."""
+    running = start_job(spark, config, on_started=on_started)
+    running.await_end()
+    return running

@@ -1,0 +1,70 @@
+"""The Spark that `assignor run` starts: Delta, the bridge, and Avro when a source needs it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from streaming.delta_session import configure_delta, delta_coordinate
+from streaming.pipeline.sinks_config import DeltaSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from streaming.pipeline.config import Job
+
+_PACKAGES = "spark.jars.packages"
+_CATALOG = "spark.sql.catalogImplementation"
+_SETTINGS = {"spark.ui.showConsoleProgress": "false"}
+#: For Spark on this machine alone: 200 state stores, and 50 tasks to read a table's log, are many;
+#: and an error that we tell in one line needs no traces of the JVM's before it.
+_LOCAL = {
+    "spark.log.level": "FATAL",
+    "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+    "spark.databricks.delta.snapshotPartitions": "2",
+}
+
+
+def avro_coordinate(pyspark_version: str | None = None) -> str:
+    """Coordinate of Spark's Avro functions; of the same version as the connector's.
+
+    >>> avro_coordinate("4.0.4")
+    'org.apache.spark:spark-avro_2.13:4.0.0'
+    """
+    version = pyspark_version or importlib.metadata.version("pyspark")
+    if version.startswith("4.0."):
+        version = "4.0.0"
+    return f"org.apache.spark:spark-avro_2.13:{version}"
+
+
+def job_packages(job: Job) -> list[str]:
+    """Name the packages that a job needs beside the bridge's own."""
+    needed = [delta_coordinate()]
+    if any(source.records.format == "avro" for source in job.all_sources.values()):
+        needed.append(avro_coordinate())
+    return needed
+
+
+def session_for(job: Job) -> SparkSession:
+    """Start Spark for a job, or join the one that `spark-submit` started."""
+    from pyspark.sql import SparkSession
+
+    from assignor_bridge import configure_spark
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings = {**_SETTINGS, **job.spark}
+    own = [item for item in settings.pop(_PACKAGES, "").split(",") if item]
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not is_submitted and job.spark.get("spark.master", "local").startswith("local"):
+        settings = {**_LOCAL, **settings}
+    if not is_submitted and any(
+        isinstance(sink, DeltaSink) and sink.table for sink in job.all_sinks.values()
+    ):
+        settings = {_CATALOG: "hive", **settings}  # else the names are gone when Spark ends
+    builder = configure_delta(SparkSession.builder.appName(job.name))
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    builder = builder.config(_PACKAGES, ",".join([*own, *job_packages(job)]))
+    return configure_spark(builder).getOrCreate()

@@ -1,0 +1,136 @@
+"""The models of sinks: a Delta table, the console, a Kafka topic; and where bad records go."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, PositiveInt, model_validator
+from typing_extensions import Self
+
+from streaming.pipeline.strict import Strict, WithOptions
+from streaming.pipeline.values import Columns, Size, ViewName, size_bytes
+
+_FROM = "The source or transform whose rows are written; the last transform, else the only source."
+
+
+class _Table(Strict):
+    """A Delta table by path or by name."""
+
+    path: str | None = Field(None, description="Folder or URL of the Delta table.")
+    table: str | None = Field(
+        None, description="Name of the Delta table in the catalog, instead of `path`."
+    )
+
+    @property
+    def where(self) -> str:
+        """The table as messages name it."""
+        return self.path or self.table or ""
+
+
+class DeadLetter(_Table):
+    """Where bad records go: a Delta table or a topic."""
+
+    topic: str | None = Field(
+        None, description="A topic of the source's own broker, instead of a table."
+    )
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if [self.path, self.table, self.topic].count(None) != 2:
+            raise ValueError("exactly one of 'path', 'table' and 'topic' is expected")
+        return self
+
+
+class DeltaSink(_Table):
+    """A Delta table, written exactly once: rows are appended, or merged by key."""
+
+    type: Literal["delta"] = Field("delta", description="`delta`, `console` or `kafka`.")
+    from_: ViewName | None = Field(None, alias="from", description=_FROM)
+    mode: Literal["append", "upsert"] = Field(
+        "append", description="`append` adds every row; `upsert` keeps the newest row of each key."
+    )
+    keys: Columns = Field((), description="For upsert: the columns that identify a row.")
+    sequence_by: Columns = Field(
+        (),
+        description="For upsert: columns that say which of two rows is newer, compared in order. "
+        "By default Kafka's timestamp; ties go to the higher partition and offset.",
+    )
+    delete_when: str | None = Field(
+        None, description="For upsert: SQL condition of rows that delete, beside tombstones."
+    )
+    deletes: Literal["remove", "mark"] = Field(
+        "remove",
+        description="`remove` takes the row out of the table; `mark` keeps it with "
+        "`_deleted = true`, so that older records which come later cannot bring it back.",
+    )
+    partition_by: Columns = Field((), description="Columns that a new table is partitioned by.")
+    cluster_by: Columns = Field((), description="Columns that a new table is clustered by.")
+    schema_evolution: bool = Field(
+        False, description="Whether new columns are added to the table; else they are an error."
+    )
+    target_file_size: Size = Field(
+        "128MB",
+        description="Files are written about this large, a small batch as one file; `off` leaves "
+        "it to Spark: a file a task.",
+    )
+    compact_every: PositiveInt | None = Field(
+        None, description="Compact the table after every so many batches."
+    )
+
+    @property
+    def target_file_bytes(self) -> int | None:
+        """The target in bytes, None when it is off."""
+        off = self.target_file_size.strip().lower() == "off"
+        return None if off else size_bytes(self.target_file_size)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if (self.path is None) == (self.table is None):
+            raise ValueError("exactly one of 'path' and 'table' is expected")
+        if self.mode == "upsert" and not self.keys:
+            raise ValueError("mode 'upsert' needs 'keys': the columns that identify a row")
+        if self.mode == "append":
+            for name in ("keys", "sequence_by", "delete_when"):
+                if getattr(self, name):
+                    raise ValueError(f"{name!r} is for mode 'upsert', but the mode is 'append'")
+        if self.partition_by and self.cluster_by:
+            raise ValueError("a table has 'partition_by' or 'cluster_by', not both")
+        return self
+
+
+class ConsoleSink(Strict):
+    """Rows are printed, for looking at a job."""
+
+    type: Literal["console"] = Field(description="`console`.")
+    from_: ViewName | None = Field(None, alias="from", description=_FROM)
+    rows: PositiveInt = Field(20, description="Rows of each batch that are printed.")
+    truncate: bool = Field(True, description="Whether long values are cut.")
+    output_mode: Literal["append", "update", "complete"] = Field(
+        "append", description="Spark's output mode, for transforms that aggregate."
+    )
+
+
+class KafkaSink(WithOptions):
+    """A Kafka topic, at least once; further keys are `kafka.*` options of the producer."""
+
+    type: Literal["kafka"] = Field(description="`kafka`.")
+    from_: ViewName | None = Field(None, alias="from", description=_FROM)
+    topic: str = Field(description="The topic that is written to; it must exist.")
+    key: str | None = Field(
+        None, description="SQL expression of the key; by default a column `key`, else none."
+    )
+    value: str | None = Field(
+        None,
+        description="SQL expression of the value; by default a column `value`, else all columns "
+        "as JSON.",
+    )
+    output_mode: Literal["append", "update", "complete"] = Field(
+        "append", description="Spark's output mode, for transforms that aggregate."
+    )
+    OPTIONS: ClassVar[dict[str, str]] = {"includeHeaders": "Whether a column `headers` is written."}
+
+
+def sink_type(value: Any) -> str:
+    """Give the tag of a sink; without `type` it is a Delta table."""
+    found = value.get("type", "delta") if isinstance(value, dict) else getattr(value, "type", "")
+    return str(found)

@@ -1,0 +1,130 @@
+"""The rule of an upsert: of all records of a key the newest counts, however they arrive.
+
+Each row carries `_sequence`, a struct of the `sequence_by` columns (or nothing), Kafka's timestamp,
+partition and offset, compared in this order. Within a batch the greatest of a key stays. The table
+keeps the column, so that a record of a later batch changes a row only when it is newer. A delete
+takes the row out, or marks it (`deletes: mark`); only a marked row still knows that it is newer
+than what may come.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streaming.pipeline.delta_table import TableError
+from streaming.pipeline.failures import first_line
+from streaming.pipeline.records import KAFKA
+
+if TYPE_CHECKING:
+    from delta.tables import DeltaTable
+    from pyspark.sql import Column, DataFrame
+
+    from streaming.pipeline.sinks_config import DeltaSink
+
+SEQUENCE = "_sequence"
+DELETED = "_deleted"
+_DELETE = "__delete"
+_RANK = "__rank"
+
+
+def prepare(frame: DataFrame, sink: DeltaSink) -> DataFrame:
+    """Add the sequence and whether the row deletes, and leave Kafka's struct out.
+
+    Raises
+    ------
+    TableError
+        When the rows lack a column that the upsert needs.
+    """
+    from pyspark.sql import functions as f
+
+    names = {name.lower() for name in frame.columns}
+    for what, columns in (("keys", sink.keys), ("sequence_by", sink.sequence_by)):
+        for column in columns:
+            if column.lower() not in names:
+                raise TableError(
+                    f"{what}: {column!r} is no column of the rows ({', '.join(frame.columns)})"
+                )
+    has_kafka = KAFKA in names
+    if not has_kafka and not sink.sequence_by:
+        raise TableError(
+            f"the rows have no order: let the transform keep the column {KAFKA}, or name "
+            "'sequence_by' columns"
+        )
+    order = [f.col(_quoted(column)) for column in sink.sequence_by]
+    if has_kafka:
+        order += [f.col(f"{KAFKA}.{part}") for part in ("timestamp", "partition", "offset")]
+    delete = f.col(f"{KAFKA}.tombstone") if has_kafka else f.lit(False)
+    try:
+        if sink.delete_when is not None:
+            delete = delete | f.coalesce(f.expr(sink.delete_when), f.lit(False))
+        made = frame.withColumns({_DELETE: delete, SEQUENCE: f.struct(*order)})
+    except Exception as error:
+        raise TableError(f"delete_when: {first_line(error)}") from error
+    return made.drop(KAFKA)
+
+
+def table_columns(rows: DataFrame, sink: DeltaSink) -> DataFrame:
+    """Give a frame with the columns that the table gets."""
+    from pyspark.sql import functions as f
+
+    kept = rows.drop(_DELETE)
+    return kept.withColumn(DELETED, f.lit(False)) if sink.deletes == "mark" else kept
+
+
+def newest(rows: DataFrame, sink: DeltaSink) -> DataFrame:
+    """Keep the newest row of each key; ties of rows without Kafka's struct by their content.
+
+    A null in a key or in `sequence_by` fails the query while the rows are read, hence before
+    anything is written.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    content = f.xxhash64(*[_quoted(c) for c in rows.columns])
+    window = Window.partitionBy(*[_quoted(key) for key in sink.keys]).orderBy(
+        f.col(SEQUENCE).desc(), content
+    )
+    ranked = rows.where(_no_nulls(sink)).withColumn(_RANK, f.row_number().over(window))
+    return ranked.where(f"{_RANK} = 1").drop(_RANK)
+
+
+def _no_nulls(sink: DeltaSink) -> Column:
+    from pyspark.sql import functions as f
+
+    condition = f.lit(True)
+    for kind, columns, cure in (
+        ("sequence", sink.sequence_by, "a tombstone has none: leave 'sequence_by' out, or let the "
+         "transform fill the column"),
+        ("key", sink.keys, "filter such rows out, or see 'records.key' for tombstones"),
+    ):  # fmt: skip
+        for column in columns:
+            words = f"{kind} column {column!r} is null in a row, an upsert needs it; {cure}"
+            failed = f.raise_error(f.lit(words)).cast("boolean")
+            condition = f.when(f.col(_quoted(column)).isNull(), failed).otherwise(condition)
+    return condition
+
+
+def merge(table: DeltaTable, rows: DataFrame, sink: DeltaSink) -> None:
+    """Merge rows with distinct keys, none of them null, into the table."""
+    values: dict[str, str | Column] = {
+        _quoted(c): f"s.{_quoted(c)}" for c in rows.columns if c != _DELETE
+    }
+    keys = " AND ".join(f"t.{_quoted(key)} = s.{_quoted(key)}" for key in sink.keys)
+    newer = f"(t.{SEQUENCE} IS NULL OR s.{SEQUENCE} > t.{SEQUENCE})"
+    builder = table.alias("t").merge(rows.alias("s"), keys)
+    if sink.schema_evolution:
+        builder = builder.withSchemaEvolution()
+    if sink.deletes == "mark":
+        values |= {DELETED: f"s.{_DELETE}"}
+        builder = builder.whenMatchedUpdate(newer, values).whenNotMatchedInsert(values=values)
+    else:
+        builder = (
+            builder.whenMatchedDelete(f"{newer} AND s.{_DELETE}")
+            .whenMatchedUpdate(newer, values)
+            .whenNotMatchedInsert(f"NOT s.{_DELETE}", values)
+        )
+    builder.execute()
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,136 @@
+"""The examples are run, not trusted."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Consumer
+
+from streaming import run_job
+from streaming.pipeline.loading import load_job
+from streaming.pipeline.seeding import read_seeds, seed_topics
+from tests.pipeline_tools import rows
+from tests.spark_tools import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.integration
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+def run_example(spark, broker, tmp_path) -> Callable[[str], Any]:
+    """Seed the topics of an example and run it in the tests' session."""
+
+    def run(name: str) -> Any:
+        loaded = load_job(
+            EXAMPLES / name, environment={"OUT": str(tmp_path)}, broker=broker.bootstrap_servers
+        )
+        made = seed_topics(loaded, read_seeds(loaded), broker.bootstrap_servers)
+        assert all(made[topic] for topic in loaded.job.seed)
+        return run_job(spark, loaded)
+
+    return run
+
+
+def test_orders(spark, run_example, tmp_path):
+    run_example("orders.yaml")
+    found = rows(spark, tmp_path / "orders", "id", "day")
+    assert [row[0] for row in found] == list(range(24))
+    assert str(found[-1][1]) == "2026-05-03"
+
+
+def test_customers(spark, run_example, tmp_path):
+    run_example("customers.yaml")
+    found = rows(spark, tmp_path / "customers", "id", "version", "city")
+    assert found == [(1, 2, "London"), (2, 3, "Rouen"), (6, 1, "Erlangen")]
+    [(key,)] = rows(spark, tmp_path / "customers_bad", "key")
+    assert key == b"5"
+
+
+def test_shop(spark, broker, run_example, tmp_path):
+    run_example("shop.yaml")
+    assert rows(spark, tmp_path / "sales", "id") == [(n,) for n in range(12)]
+    found = {row[0]: row[1:] for row in rows(spark, tmp_path / "payments", "sale", "amount")}
+    assert sorted(found) == list(range(10))
+    assert found[3] == (12.5,)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": "test-shop",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe(["paid"])
+    messages = [m for m in consumer.consume(11, 30) if not m.error()]
+    consumer.close()
+    assert sorted(int(m.key()) for m in messages) == sorted([*range(10), 3])
+    assert b'"amount":12.5' in b"".join(m.value() for m in messages)
+
+
+def test_notebook(spark, capsys):
+    """In the tests' own session: `getOrCreate` gives it."""
+    runpy.run_path(str(EXAMPLES / "notebook.py"))
+    out = capsys.readouterr().out
+    assert "1000 rows in" in out
+    assert "lag-aware-sticky" in out
+
+
+def start(tmp_path: Path, **environment: str) -> subprocess.Popen[str]:
+    """Start `assignor run examples/readings.yaml --with-broker`, as its users do."""
+    words = ["run", str(EXAMPLES / "readings.yaml"), "--with-broker"]
+    root = str(EXAMPLES.parent)
+    return subprocess.Popen(
+        [sys.executable, "-m", "streaming.cli.main", *words],
+        cwd=tmp_path,
+        env=os.environ
+        | {"OUT": ".", "PYTHONPATH": root, "SPARK_LOCAL_IP": "127.0.0.1", **environment},
+        stdout=(tmp_path / "out").open("w"),
+        stderr=(tmp_path / "err").open("w"),
+        text=True,
+        start_new_session=True,
+    )
+
+
+def test_readings_by_the_command_with_its_own_broker_until_sigterm(spark, tmp_path):
+    process = start(tmp_path, TRIGGER="processingTime 1 second")
+    try:
+        wait_until(lambda: list((tmp_path / "readings").rglob("*.parquet")) or process.poll(),
+                   "rows in the table", 180)  # fmt: skip
+        wait_until(lambda: "Batch: 0" in (tmp_path / "out").read_text(), "rows on the screen")
+        process.terminate()
+        process.wait(60)
+    finally:
+        process.kill()
+    errors = (tmp_path / "err").read_text()
+    assert process.returncode == 128 + signal.SIGTERM, errors[-3000:]
+    assert errors.splitlines()[-1].startswith("assignor: stopped by SIGTERM; the next run goes on")
+    assert "Traceback" not in errors
+    found = rows(spark, tmp_path / "readings", "sensor", "celsius", "fahrenheit", "day")
+    assert len(found) == 18, "20 readings, 2 of them repeated, and a bad one"
+    assert all(row[2] == pytest.approx(row[1] * 1.8 + 32) for row in found)
+    assert {path.name for path in (tmp_path / "readings").glob("day=*")} == {"day=2026-05-01"}
+
+
+def test_ctrl_c_before_spark_is_up_ends_with_130_and_no_broker(tmp_path):
+    process = start(tmp_path)
+    try:
+        wait_until(lambda: "topic readings: made, 21" in (tmp_path / "err").read_text()
+                   or process.poll(), "a seeded topic", 90)  # fmt: skip
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+    finally:
+        process.kill()
+    errors = (tmp_path / "err").read_text()
+    assert process.returncode == 128 + signal.SIGINT, errors
+    assert errors.splitlines()[-1].startswith("assignor: stopped by SIGINT")
+    assert "Traceback" not in errors

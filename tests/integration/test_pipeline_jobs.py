@@ -1,0 +1,176 @@
+"""Jobs on a real broker into real Delta tables: what was sent is in the table, once."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delta.tables import DeltaTable
+
+from streaming import run_job
+from streaming.pipeline.failures import JobError
+from streaming.pipeline.yaml_text import ConfigError
+from tests.pipeline_tools import forget_last_commit, job, rows, send
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+
+def record(key: int, seq: int, **more: Any) -> tuple[str, str]:
+    return str(key), json.dumps({"id": key, "seq": seq, "name": f"n{key}-{seq}", **more})
+
+
+def history(spark: SparkSession, name: str) -> list[Any]:
+    return DeltaTable.forName(spark, name).history().collect()
+
+
+def test_append_writes_each_record_once_and_a_small_batch_as_one_file(spark, topic, tmp_path):
+    """The batch is run again after a crash, then again under a new checkpoint."""
+    topic.create(4)
+    send(topic, [record(n, 1) for n in range(20)])
+    config = job(topic, tmp_path) | {"metrics": {"textfile": str(tmp_path / "job.prom")}}
+    run_job(spark, config)
+    assert len(list((tmp_path / "table").glob("*.parquet"))) == 1
+    assert f'topic="{topic.name}"' in (tmp_path / "job.prom").read_text()
+    forget_last_commit(tmp_path / "checkpoint" / "sink")
+    run_job(spark, config)
+    assert rows(spark, tmp_path / "table", "id") == [(n,) for n in range(20)]
+    run_job(spark, config | {"checkpoint": str(tmp_path / "another")})
+    assert rows(spark, tmp_path / "table", "id") == [(n // 2,) for n in range(40)]
+
+
+def reference(records: list[tuple[str | None, str | None]]) -> list[tuple[Any, ...]]:
+    """Of each key the greatest seq, later records before earlier; deletes by the name `gone`."""
+    newest: dict[int, tuple[int, int, str]] = {}
+    for number, (_, value) in enumerate(records):
+        read = json.loads(value or "")
+        newest[read["id"]] = max(
+            newest.get(read["id"], (-1, -1, "")), (read["seq"], number, read["name"])
+        )
+    return sorted((k, s, n) for k, (s, _, n) in newest.items() if n != "gone")
+
+
+def test_upsert_keeps_the_newest_of_each_key_within_and_across_batches(spark, topic, tmp_path):
+    """A merge that is run again after a crash is skipped, though its rows were changed since."""
+    topic.create(1)
+    draw = random.Random(8)
+    sent = [record(draw.randrange(12), draw.randrange(50)) for _ in range(80)]
+    sent += draw.choices(sent, k=20)
+    for number in range(0, len(sent), 9):
+        read = json.loads(sent[number][1])
+        sent[number] = (sent[number][0], json.dumps({**read, "name": "gone"}))
+    send(topic, sent)
+    config = job(
+        topic, tmp_path, mode="upsert", keys="id", sequence_by="seq",
+        delete_when="name = 'gone'", deletes="mark",
+    )  # fmt: skip
+    config["source"]["maxOffsetsPerTrigger"] = 50
+    run_job(spark, config)
+    path = str(tmp_path / "table")
+    table = spark.read.format("delta").load(path)
+    found = sorted(map(tuple, table.where("NOT _deleted").select("id", "seq", "name").collect()))
+    assert found == reference(sent)
+    DeltaTable.forPath(spark, path).delete()
+    forget_last_commit(tmp_path / "checkpoint" / "sink")
+    run_job(spark, config)
+    assert spark.read.format("delta").load(path).count() == 0
+
+
+def test_a_tombstone_removes_the_row_of_its_key(spark, topic, tmp_path):
+    topic.create(1)
+    send(topic, [record(1, 1), record(2, 1), ("1", None), ("2", "null"), record(3, 1)])
+    run_job(spark, job(topic, tmp_path, mode="upsert", keys="id"))
+    assert rows(spark, tmp_path / "table", "id") == [(3,)]
+
+
+def test_a_null_in_a_key_or_sequence_fails_with_one_line_and_writes_nothing(spark, topic, tmp_path):
+    topic.create(1)
+    send(topic, [record(1, 1), (None, '{"seq": 1}')])
+    for columns, message in (
+        ({"keys": "id"}, r"' failed: key column 'id' is null in a row, an"),
+        ({"keys": "seq", "sequence_by": "name"}, r"' failed: sequence column 'name' is null in a"),
+    ):
+        config = job(topic, tmp_path, mode="upsert", **columns)
+        with pytest.raises(JobError, match=message) as raised:
+            run_job(spark, config)
+        assert len(str(raised.value).splitlines()) == 1
+    assert rows(spark, tmp_path / "table", "id") == []
+
+
+def test_bad_records_fail_with_their_place_or_go_to_the_dead_letter_table(spark, topic, tmp_path):
+    topic.create(1)
+    send(topic, [record(1, 1), ("x", '{"id": "secret"}'), record(2, 1)])
+    config = job(topic, tmp_path)
+    with pytest.raises(JobError, match=r"-0 offset 1 cannot be read as json") as raised:
+        run_job(spark, config)
+    assert "secret" not in str(raised.value)
+    assert rows(spark, tmp_path / "table", "id") == []
+    config["source"]["records"] |= {
+        "bad_records": "dead_letter",
+        "dead_letter": {"path": str(tmp_path / "bad")},
+    }
+    done = run_job(spark, config)
+    assert rows(spark, tmp_path / "table", "id") == [(1,), (2,)]
+    [letter] = spark.read.format("delta").load(str(tmp_path / "bad")).collect()
+    assert (letter.offset, bytes(letter.value)) == (1, b'{"id": "secret"}')
+    observed = json.loads(done.queries[0].recentProgress[-1].json)["observedMetrics"]
+    assert observed["records"]["bad_records"] == 1
+
+
+def test_a_table_by_name_is_clustered_compacted_and_grows_when_it_may(spark, topic, tmp_path):
+    topic.create(2)
+    name = "t_" + topic.name.rpartition("-")[2]
+    send(topic, [record(n, 1) for n in range(8)])
+    sink = {"table": name, "cluster_by": "id", "compact_every": 2, "target_file_size": "off"}
+    config = job(topic, tmp_path, **sink)
+    config["source"]["maxOffsetsPerTrigger"] = 4
+    run_job(spark, config)
+    operations = [row.operation for row in history(spark, name)]
+    assert operations[0] == "OPTIMIZE"
+    assert operations.count("WRITE") == 2
+    assert DeltaTable.forName(spark, name).detail().first().clusteringColumns == ["id"]
+    send(topic, [record(8, 1, city="Ur")])
+    config["source"]["records"]["schema"] += ", city STRING"
+    with pytest.raises(ConfigError, match="lacks the columns city: leave them out, or set"):
+        run_job(spark, config)
+    config["sink"]["schema_evolution"] = True
+    run_job(spark, config)
+    assert sorted(map(tuple, spark.table(name).select("id", "city").collect())) == [
+        *((n, None) for n in range(8)),
+        (8, "Ur"),
+    ]
+    spark.sql(f"DROP TABLE {name}")
+
+
+def test_what_does_not_fit_is_told_before_anything_is_written(spark, topic, tmp_path):
+    topic.create(1)
+    wrong_column = job(topic, tmp_path) | {"transform": {"sql": "SELECT nmae FROM records"}}
+    wrong_topic = job(topic, tmp_path)
+    wrong_topic["source"] = wrong_topic["source"] | {"subscribe": "no-such-topic"}
+    wrong_schema = job(topic, tmp_path)
+    wrong_schema["source"]["records"]["schema"] = "id BIGGINT"
+    wrong_time = job(topic, tmp_path)
+    wrong_time["source"]["watermark"] = {"column": "name"}
+    bad_checkpoint = job(topic, tmp_path) | {"checkpoint": "/proc/no/checkpoint"}
+    spark.range(3).createOrReplaceTempView("records")
+    for config, code, message in (
+        (wrong_column, 2, r"config: transform.sql: .*`nmae` cannot be resolved"),
+        (wrong_topic, 1, "config: source: topic 'no-such-topic' is not there"),
+        (wrong_schema, 2, "config: source.records: the schema cannot be read: .*BIGGINT"),
+        (wrong_time, 2, "config: source: .*TIMESTAMP"),
+        (job(topic, tmp_path, mode="upsert", keys="ident"), 2, "sink: keys: 'ident' is no column"),
+        (job(topic, tmp_path, partition_by="day"), 2, "sink: partition_by: 'day' is no column"),
+        (job(topic, tmp_path, path="/proc/no/table"), 1, "sink: the table '/proc/no/table' cannot"),
+        (bad_checkpoint, 1, "checkpoint: the folder '/proc/no/checkpoint' cannot be written: "),
+    ):
+        with pytest.raises((ConfigError, JobError), match=message) as raised:
+            run_job(spark, config)
+        assert len(str(raised.value).splitlines()) == 1
+        assert raised.value.exit_code == code
+    assert list(tmp_path.iterdir()) == []
+    assert spark.table("records").count() == 3, "the session's own view"
+    spark.catalog.dropTempView("records")

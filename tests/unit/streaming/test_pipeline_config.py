@@ -1,0 +1,293 @@
+"""A job's config: substitution, redaction, and one clear line for each mistake."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import orjson
+import pytest
+
+from streaming.cli import main
+from streaming.pipeline.checks import check_offline
+from streaming.pipeline.config import json_schema
+from streaming.pipeline.loading import load_job
+from streaming.pipeline.redaction import is_secret_key
+from streaming.pipeline.reference import with_tables
+from streaming.pipeline.seeding import read_seeds
+from streaming.pipeline.yaml_text import ConfigError, parse_yaml
+
+ROOT = Path(__file__).parents[3]
+GOOD: dict[str, Any] = {
+    "source": {
+        "kafka.bootstrap.servers": "broker:9092",
+        "subscribe": "orders",
+        "records": {"format": "json", "schema": "id BIGINT, amount DOUBLE"},
+    },
+    "sink": {"path": "/tables/orders", "mode": "upsert", "keys": ["id"]},
+    "checkpoint": "/checkpoints/orders",
+}
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    data = copy.deepcopy(GOOD)
+    here = data
+    *parents, last = path.split("/")
+    for parent in parents:
+        here = here[parent]
+    if value is None:
+        del here[last]
+    else:
+        here[last] = value
+    return data
+
+
+def test_a_good_job_loads_and_fits_the_json_schema():
+    loaded = load_job(GOOD, environment={})
+    assert loaded.job.all_sources["records"].spark_options["startingOffsets"] == "earliest"
+    assert loaded.job.interval is None
+    jsonschema.validate(GOOD, json_schema())
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        pytest.param(
+            "checkpont", "x", "unknown key 'checkpont'; did you mean 'checkpoint'?", id="key"
+        ),
+        pytest.param(
+            "source/subscrib",
+            "x",
+            "source: unknown key 'subscrib'; did you mean 'subscribe'?",
+            id="option of Spark's",
+        ),
+        pytest.param(
+            "source/assignor.splt", "x", "did you mean 'assignor.split'?", id="option of ours"
+        ),
+        pytest.param("source/assignor.split", "x", "true or false is expected", id="value of ours"),
+        pytest.param(
+            "sink/key", ["id"], "sink: unknown key 'key'; did you mean 'keys'?", id="sink key"
+        ),
+        pytest.param(
+            "sink/compact_every", "often", "sink.compact_every: input should be", id="type"
+        ),
+        pytest.param("sink/type", "dleta", "sink: 'type' is not known: delta", id="sink type"),
+        pytest.param("sink/keys", None, "mode 'upsert' needs 'keys'", id="no keys"),
+        pytest.param("sink/target_file_size", "big", "a size such as '128MB'", id="no size"),
+        pytest.param("checkpoint", None, "'checkpoint' is missing", id="no checkpoint"),
+        pytest.param(
+            "source/kafka.bootstrap.servers",
+            None,
+            "source: 'kafka.bootstrap.servers' is missing",
+            id="no broker",
+        ),
+        pytest.param(
+            "metrics",
+            {"prot": 1},
+            "metrics: unknown key 'prot'; did you mean 'port'?",
+            id="metrics",
+        ),
+        pytest.param("source/subscribe", None, "exactly one of 'subscribe'", id="no topic"),
+        pytest.param("source/records/schema", None, "needs a 'schema'", id="no schema"),
+        pytest.param(
+            "source/records/bad_records", "dead_letter", "belong together", id="no letter"
+        ),
+        pytest.param("trigger", "sometimes", "processingTime 10 seconds", id="trigger"),
+        pytest.param(
+            "sink/from", "nowhere", "'nowhere' is not known; there are records", id="from"
+        ),
+        pytest.param("checkpoint", "${NOT_SET}", "variable 'NOT_SET' is not set", id="environment"),
+    ],
+)
+def test_a_mistake_is_one_line_that_says_where(path, value, message):
+    with pytest.raises(ConfigError) as raised:
+        load_job(changed(path, value), environment={})
+    assert message in str(raised.value)
+    assert len(str(raised.value).splitlines()) == 1
+    assert raised.value.exit_code == 2
+
+
+def test_the_command_says_the_file_the_place_and_exits_with_2(tmp_path, capsys):
+    (tmp_path / "orders.yaml").write_bytes(orjson.dumps(changed("sink/compact_every", "often")))
+    assert main.run(["run", str(tmp_path / "orders.yaml"), "--dry-run"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("assignor: orders.yaml: sink.compact_every: ")
+
+
+def test_a_key_that_stands_twice_is_an_error(tmp_path):
+    (tmp_path / "job.yaml").write_text("name: a\nname: b\n")
+    with pytest.raises(ConfigError, match=r"job.yaml: line 2: the key 'name' is twice"):
+        load_job(tmp_path / "job.yaml")
+
+
+def test_variables_defaults_and_plain_dollars():
+    data = changed("checkpoint", "${A}/${B:-b}/$${C}")
+    assert load_job(data, environment={"A": "s3://x"}).job.checkpoint == "s3://x/b/${C}"
+
+
+def test_set_reaches_dotted_keys_and_levels_below():
+    job = load_job(
+        GOOD,
+        sets=[
+            "source.kafka.bootstrap.servers=other:1",
+            "sink.compact_every=5",
+            "trigger=5 seconds",
+        ],
+        environment={},
+    ).job
+    assert job.all_sources["records"].options["kafka.bootstrap.servers"] == "other:1"
+    assert job.sink.compact_every == 5
+    assert job.interval == "5 seconds"
+
+
+SECRETS = {
+    "source/kafka.sasl.jaas.config": 'Login required password="hunter22";',
+    "source/kafka.ssl.truststore.password": "${PASSWORD}",
+    "sink/path": "${ROOT_FOLDER}/orders",
+}
+
+
+def test_secrets_and_values_of_the_environment_are_not_shown():
+    data = copy.deepcopy(GOOD)
+    for path, value in SECRETS.items():
+        first, last = path.split("/")
+        data[first][last] = value
+    environment = {"PASSWORD": "pass-word", "ROOT_FOLDER": "s3://hidden-bucket"}
+    loaded = load_job(data, environment=environment)
+    told = loaded.shown() + str(
+        loaded.error("sink", "s3://hidden-bucket/orders, hunter22 and pass-word")
+    )
+    for secret in ("hunter22", "pass-word", "hidden-bucket"):
+        assert secret not in told
+    assert "${ROOT_FOLDER}/orders" in told
+    data["sink"]["compact_every"] = "${PASSWORD}"
+    with pytest.raises(ConfigError) as raised:
+        load_job(data, environment=environment)
+    assert "pass-word" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "secret"),
+    [
+        ("kafka.sasl.jaas.config", True),
+        ("kafka.ssl.keystore.password", True),
+        ("kafka.bootstrap.servers", False),
+        ("keys", False),
+        ("kafka.ssl.keystore.location", False),
+    ],
+)
+def test_which_keys_look_secret(key, secret):
+    assert is_secret_key(key) == secret
+
+
+def test_a_broker_that_is_not_there_is_one_line_before_spark_starts(tmp_path, capsys):
+    data = changed("source/kafka.bootstrap.servers", "127.0.0.1:1")
+    (tmp_path / "job.yaml").write_bytes(orjson.dumps(data))
+    assert main.run(["run", str(tmp_path / "job.yaml")]) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("assignor: job.yaml: source: no broker answers at '127.0.0.1:1'")
+
+
+def test_the_schema_command_prints_json_schema(capsys):
+    assert main.run(["schema"]) == 0
+    schema = orjson.loads(capsys.readouterr().out)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema["additionalProperties"] is False
+
+
+def test_the_keys_in_the_docs_are_up_to_date():
+    """Write them anew with `python -m streaming.pipeline.reference docs/pipelines.md`."""
+    text = (ROOT / "docs" / "pipelines.md").read_text(encoding="utf-8")
+    assert with_tables(text) == text
+    assert "| `assignor.split` |" in text
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda p: p.name)
+def test_an_example_fits_the_json_schema_and_its_seeds_can_be_read(path):
+    loaded = load_job(path, environment={})
+    check_offline(loaded)
+    assert all(read_seeds(loaded).values())
+    jsonschema.validate(parse_yaml(path.read_text(encoding="utf-8")), json_schema())
+
+
+def test_init_writes_a_short_job_that_loads_and_never_overwrites(tmp_path, capsys):
+    file = tmp_path / "mine.yaml"
+    assert main.run(["init", str(file), "--topic", "events", "--broker", "b:1"]) == 0
+    text = file.read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 20
+    job = load_job(file, environment={}).job
+    assert job.name == "mine"
+    assert job.all_sources["records"].options["subscribe"] == "events"
+    jsonschema.validate(parse_yaml(text), json_schema())
+    capsys.readouterr()
+    assert main.run(["init", str(file)]) == 2
+    assert (
+        capsys.readouterr().err == f"assignor: {str(file)!r} is there already: name another file\n"
+    )
+    assert file.read_text(encoding="utf-8") == text
+    assert main.run(["init", "/proc/no/job.yaml"]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        pytest.param('{"kee": "1"}', "line 2: unknown key 'kee'; did you mean 'key'?", id="key"),
+        pytest.param('{"key": 1}', "line 2: key: input should be a valid string", id="type"),
+        pytest.param('{"base64": "?"}', "line 2: 'base64' cannot be read", id="no base64"),
+        pytest.param('{"key"', "line 2: unexpected end of data", id="no JSON"),
+        pytest.param('{"value": 1, "base64": ""}', "exclude each other", id="both"),
+    ],
+)
+def test_a_mistake_in_a_seed_file_is_one_line_that_says_where(line, message, tmp_path):
+    (tmp_path / "job.yaml").write_bytes(orjson.dumps(GOOD | {"seed": {"orders": {"file": "s"}}}))
+    (tmp_path / "s").write_text('{"key": "1", "value": {"id": 1}}\n' + line + "\n")
+    with pytest.raises(ConfigError, match=r"^job.yaml: seed.orders.file: ") as raised:
+        read_seeds(load_job(tmp_path / "job.yaml"))
+    assert message in str(raised.value)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        pytest.param("no.ddl", None, "cannot be read: No such file", id="no file"),
+        pytest.param("s.avsc", '{"type": "string"}', "is not a record with fields", id="no record"),
+        pytest.param("s.avsc", "{", "the schema is not JSON", id="no JSON"),
+    ],
+)
+def test_a_bad_schema_file_is_one_line_and_exit_code_2(file, content, message, tmp_path, capsys):
+    if content is not None:
+        (tmp_path / file).write_text(content)
+    data = changed("source/records", {"format": "avro", "schema": file})
+    (tmp_path / "job.yaml").write_bytes(orjson.dumps(data))
+    assert main.run(["run", str(tmp_path / "job.yaml")]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("assignor: job.yaml: source.records.schema: ")
+    assert message in line
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        pytest.param("no_such_module:step", "No module named 'no_such_module'", id="no module"),
+        pytest.param("json:no_such", "has no attribute 'no_such'", id="no function"),
+        pytest.param("json:__name__", "is not a function", id="no callable"),
+    ],
+)
+def test_a_python_step_that_is_not_there_is_told(function, message):
+    with pytest.raises(ConfigError, match=r"^config: transform.python: ") as raised:
+        check_offline(load_job(GOOD | {"transform": {"python": function}}, environment={}))
+    assert message in str(raised.value)
+
+
+def test_flags_for_spark_submit_name_what_the_job_needs(tmp_path, capsys):
+    data = changed("source/records", {"format": "avro", "schema": "s.avsc"})
+    (tmp_path / "job.yaml").write_bytes(orjson.dumps(data))
+    assert main.run(["jars", "--job", str(tmp_path / "job.yaml")]) == 0
+    flags = capsys.readouterr().out
+    for module in ("assignor-bridge", "spark-sql-kafka", "delta-spark", "spark-avro"):
+        assert module in flags
