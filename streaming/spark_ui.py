@@ -27,8 +27,10 @@ _MOST_TASKS = 100_000
 _NOT_FOUND = 404
 #: States of a stage that stay.
 _AT_REST = ("COMPLETE", "FAILED", "SKIPPED")
+#: Delta puts words before and behind, for what it does within the batch.
 _BATCH = re.compile(
-    r"^(?:(?P<name>.*)\n)?id = (?P<id>[-\w]+)\nrunId = (?P<run>[-\w]+)\nbatch = (?P<batch>\d+)$",
+    r"^(?:Delta: )*(?:(?P<name>.*)\n)?id = (?P<id>[-\w]+)\nrunId = (?P<run>[-\w]+)\n"
+    r"batch = (?P<batch>\d+)\b",
     re.DOTALL,
 )
 _HISTORY = re.compile(r"/(?:history|applications)/([^/]+)(?:/\d+)?(?:/[^/]*)?$")

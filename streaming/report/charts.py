@@ -77,7 +77,7 @@ def heat_map(
 
 
 def _shade(lag: int, most: int) -> float:
-    return 0.06 + 0.94 * (lag / most) ** 0.5 if most and lag else 0.04
+    return 0.1 + 0.9 * (lag / most) ** 0.5 if most and lag else 0.04
 
 
 def _thin_cells(

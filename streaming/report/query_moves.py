@@ -72,10 +72,11 @@ def _of_progress(found: Sequence[BatchProgress]) -> list[str]:
                 rows.append(_row(name, source, why))
     if not batches:
         return []
+    told = "Batches with a move or a change:" if rows else "Nothing else changed."
     parts = [
         page.paragraph(
-            f"{moved:,} times a partition went on with another executor, in {batches:,} planned "
-            f"batches. {'Batches with a move or a change:' if rows else 'Nothing else changed.'}"
+            f"{moved:,} times the planner gave a partition to another executor than before, in "
+            f"{batches:,} batches. {told}"
         )
     ]
     if rows:

@@ -73,8 +73,13 @@ def _batches(facts: QueryFacts) -> list[str]:
     if timed is None:
         return [
             page.paragraph(
-                "How long batches took is not known: the times of this checkpoint's files are "
-                "those of a copy. Give the address of Spark's UI or the log of metrics beside it.",
+                "How long batches took is not known"
+                + (
+                    ": the times of this checkpoint's files are those of a copy"
+                    if facts.log
+                    else ""
+                )
+                + ". Give the address of Spark's UI or the log of metrics too.",
                 "note",
             )
         ]

@@ -75,6 +75,7 @@ def test_what_is_done_is_asked_once():
     [
         pytest.param("id = a-1\nrunId = b-2\nbatch = 7", id="without a name"),
         pytest.param("id = a-1<br/>runId = b-2<br/>batch = 7", id="of an older Spark"),
+        pytest.param("Delta: id = a-1\nrunId = b-2\nbatch = 7: Filtering files", id="Delta's"),
         pytest.param("a &lt; b<br/>id = a-1<br/>runId = b-2<br/>batch = 7", id="escaped"),
     ],
 )
@@ -84,7 +85,7 @@ def test_descriptions_of_jobs(description):
         (batch,) = ui.batches()
         assert ui.run([batch]).figures[0].tasks == ()  # the UI has forgotten the stage
     assert (batch.query_id, batch.batch) == ("a-1", 7)
-    assert batch.label == ("a < b" if "lt" in description else "a-1")
+    assert batch.label == ("a < b" if "&lt;" in description else "a-1")
 
 
 def test_without_executors_the_driver_reads():
