@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 #: Batches whose tasks are fetched from the UI, one request each.
 _UI_BATCHES = 20
 #: Ranges that are replayed at most: those of the last batches.
-_REPLAYED_RANGES = 30_000
+_REPLAYED_RANGES = 15_000
 _HOW = "a checkpoint's folder, an address of Spark's UI (http://…) or a log of metrics is expected"
 
 
