@@ -286,7 +286,7 @@ def _time_s(text: str) -> float:
 def _figures(
     tasks: Iterable[Mapping[str, Any]], slots: Mapping[str, int]
 ) -> tuple[TaskFigures, ...]:
-    """Name each task's slot: the first of its executor that was free when it began."""
+    """Name each task's slot: that of its executor that was free first when it began."""
     ordered = sorted(tasks, key=lambda t: (_time_s(t["launchTime"]), int(t["taskId"])))
     first_s = _time_s(ordered[0]["launchTime"]) if ordered else 0.0
     free: dict[str, list[float]] = {}
@@ -296,8 +296,7 @@ def _figures(
         start = _time_s(task["launchTime"]) - first_s
         seconds = float(task.get("duration") or 0) / 1000
         ends = free.setdefault(executor, [0.0] * slots.get(executor, 1))
-        # Clocks tick in milliseconds: the slot that is free first, even if a moment too late.
-        slot = next((i for i, end in enumerate(ends) if end <= start), ends.index(min(ends)))
+        slot = ends.index(min(ends))
         ends[slot] = start + seconds
         read = (task.get("taskMetrics") or {}).get("inputMetrics") or {}
         found.append(
