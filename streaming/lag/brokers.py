@@ -29,7 +29,7 @@ from assignor_bridge.errors import AssignorError, OptionError
 from checkpoints.kafka_settings import client_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
 Partition = tuple[str, int]
 
@@ -46,8 +46,11 @@ _FINAL = (
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._AUTHENTICATION,
 )
-#: What describing a group that is not there answers: by old brokers, by new ones.
-_NO_GROUP = ("GROUP_ID_NOT_FOUND",)
+#: What describing a group that is not there answers, by newer brokers.
+_NO_GROUP = "GROUP_ID_NOT_FOUND"
+#: Errors of a coordinator that is about to be there, as in a new cluster.
+_PASSING = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
+_RETRY_S = 0.2
 
 
 class BrokerUnreachableError(AssignorError):
@@ -159,25 +162,20 @@ class Brokers:
 
     def committed(self, group: str) -> dict[Partition, int]:
         """Give the offsets that a group has committed."""
-        asked = self._admin.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group)], request_timeout=self.limit_s
-        )
-        [future] = asked.values()
+        request = [ConsumerGroupTopicPartitions(group)]
         try:
-            found = self._result(future).topic_partitions
+            found = self._of_coordinator(self._admin.list_consumer_group_offsets, request)
         except KafkaException as error:
             raise GroupError(f"group {group!r}: {self._said(error.args[0])}") from error
-        return {(p.topic, p.partition): p.offset for p in found if not p.error and p.offset >= 0}
+        there = found.topic_partitions
+        return {(p.topic, p.partition): p.offset for p in there if not p.error and p.offset >= 0}
 
     def members(self, group: str) -> tuple[Member, ...] | None:
         """Give a group's live consumers; None when there is no such group."""
-        [future] = self._admin.describe_consumer_groups(
-            [group], request_timeout=self.limit_s
-        ).values()
         try:
-            described = self._result(future)
+            described = self._of_coordinator(self._admin.describe_consumer_groups, [group])
         except KafkaException as error:
-            if error.args[0].name() in _NO_GROUP:
+            if error.args[0].name() == _NO_GROUP:
                 return None
             raise GroupError(f"group {group!r}: {self._said(error.args[0])}") from error
         if described.state.name == "DEAD":
@@ -193,6 +191,18 @@ class Brokers:
             )
             for member in described.members
         )
+
+    def _of_coordinator(self, ask: Callable[..., dict[Any, Any]], request: list[Any]) -> Any:
+        """Ask about one group, again while its coordinator is not there yet."""
+        deadline = time.monotonic() + self.limit_s
+        while True:
+            [future] = ask(request, request_timeout=self.limit_s).values()
+            try:
+                return self._result(future)
+            except KafkaException as error:
+                if error.args[0].name() not in _PASSING or time.monotonic() > deadline:
+                    raise
+            time.sleep(_RETRY_S)
 
     def _connected(self) -> AdminClient:
         """Make sure that a broker answers; a refused login or no listener is told at once."""

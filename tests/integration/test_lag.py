@@ -100,6 +100,8 @@ class Ran:
     topic: Topic
     checkpoint: str
     table: str
+    #: To which the query committed its progress.
+    group: str
 
 
 @pytest.fixture(scope="module")
@@ -109,10 +111,10 @@ def ran(
     topic = Topic(broker.bootstrap_servers, f"lag-{uuid.uuid4().hex[:6]}").create(3)
     topic.fill([60, 50, 0])
     folder = tmp_path_factory.mktemp("lag")
-    done = Ran(topic, str(folder / "checkpoint"), str(folder / "table"))
+    done = Ran(topic, str(folder / "checkpoint"), str(folder / "table"), new_group())
     run_to_delta(
         spark, topic, done.checkpoint, done.table,
-        assignor="lag-aware-sticky", maxOffsetsPerTrigger="60",
+        assignor="lag-aware-sticky", assignor_commitGroup=done.group, maxOffsetsPerTrigger="60",
     )  # fmt: skip
     return done
 
@@ -129,8 +131,7 @@ def test_groups_and_a_query_stand_where_kafkas_own_tool_says(
     readers = {row["partition"]: (row["executor"], row["host"]) for row in rows}
     assert {executor for executor, _ in (readers[0], readers[1])} <= {"0", "1"}
     assert all(host for _, host in (readers[0], readers[1]))
-    query, live = new_group(), new_group()
-    commit(broker, query, topic.name, ends)
+    query, live = ran.group, new_group()
     commit(broker, live, topic.name, {0: 7, 2: 0})
     topic.fill([5, 0, 0], first=60)
     consumer = Consumer(
