@@ -28,19 +28,21 @@ def history(spark: SparkSession, name: str) -> list[Any]:
     return DeltaTable.forName(spark, name).history().collect()
 
 
-def test_append_writes_each_record_once_and_a_small_batch_as_one_file(spark, topic, tmp_path):
+def test_append_writes_each_record_once_in_files_of_the_size_that_is_asked(spark, topic, tmp_path):
     """The batch is run again after a crash, then again under a new checkpoint."""
     topic.create(4)
-    send(topic, [record(n, 1) for n in range(20)])
+    send(topic, [record(n, 1) for n in range(400)])
     config = job(topic, tmp_path) | {"metrics": {"textfile": str(tmp_path / "job.prom")}}
     run_job(spark, config)
     assert len(list((tmp_path / "table").glob("*.parquet"))) == 1
     assert f'topic="{topic.name}"' in (tmp_path / "job.prom").read_text()
     forget_last_commit(tmp_path / "checkpoint" / "sink")
     run_job(spark, config)
-    assert rows(spark, tmp_path / "table", "id") == [(n,) for n in range(20)]
+    assert rows(spark, tmp_path / "table", "id") == [(n,) for n in range(400)]
+    config["sink"]["target_file_size"] = "1KB"
     run_job(spark, config | {"checkpoint": str(tmp_path / "another")})
-    assert rows(spark, tmp_path / "table", "id") == [(n // 2,) for n in range(40)]
+    assert rows(spark, tmp_path / "table", "id") == [(n // 2,) for n in range(800)]
+    assert len(list((tmp_path / "table").glob("*.parquet"))) > 3
 
 
 def reference(records: list[tuple[str | None, str | None]]) -> list[tuple[Any, ...]]:
@@ -92,13 +94,13 @@ def test_a_null_in_a_key_or_sequence_fails_with_one_line_and_writes_nothing(spar
     send(topic, [record(1, 1), (None, '{"seq": 1}')])
     for columns, message in (
         ({"keys": "id"}, r"' failed: key column 'id' is null in a row, an"),
-        ({"keys": "seq", "sequence_by": "name"}, r"' failed: sequence column 'name' is null in a"),
+        ({"keys": "seq", "sequence_by": "id"}, r"' failed: sequence column 'id' is null in a"),
     ):
-        config = job(topic, tmp_path, mode="upsert", **columns)
+        folder = tmp_path / columns["keys"]
         with pytest.raises(JobError, match=message) as raised:
-            run_job(spark, config)
+            run_job(spark, job(topic, folder, mode="upsert", **columns))
         assert len(str(raised.value).splitlines()) == 1
-    assert rows(spark, tmp_path / "table", "id") == []
+        assert rows(spark, folder / "table", "id") == []
 
 
 def test_bad_records_fail_with_their_place_or_go_to_the_dead_letter_table(spark, topic, tmp_path):
