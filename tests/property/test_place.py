@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,13 +12,18 @@ from assignor_bridge.planner.batch import Batch, Observed
 from assignor_bridge.planner.pieces import Cut, assemble
 from assignor_bridge.planner.place import _whole
 
-#: Few different amounts, so that there are ties, or any.
-AMOUNTS = st.one_of(st.sampled_from([0.5, 1.0, 2.0]), st.floats(0.001, 3))
+
+def few_or_any(few: list[float], least: float, most: int, size: int) -> st.SearchStrategy[Any]:
+    """Lists of few different numbers, so that there are ties, or of any."""
+    return st.one_of(
+        st.lists(numbers, min_size=1, max_size=size)
+        for numbers in (st.sampled_from(few), st.floats(least, most))
+    )
 
 
 @given(
-    st.lists(AMOUNTS, min_size=1, max_size=300),
-    st.lists(st.one_of(st.sampled_from([4.0, 8.0]), st.floats(-1, 30)), min_size=1, max_size=90),
+    few_or_any([0.5, 1.0, 2.0], 0.001, 3, 300),
+    few_or_any([4.0, 4.5, 8.0], -1, 30, 90),
     st.sampled_from([0.0, 0.6]),
 )
 def test_rounds_place_as_one_by_one_does(amounts, spare, few):
@@ -47,7 +54,7 @@ def test_cuts_fall_between_offsets_where_the_shares_say(data):
         sizes[0], start[0] = 2**63 - 1, 0
     cuts = []
     for row in range(len(sizes)):
-        shares = data.draw(st.lists(st.floats(1e-6, 1e6), min_size=2, max_size=5))
+        shares = data.draw(few_or_any([1e6, 1e-12], 1e-6, 10**6, 5).filter(lambda s: len(s) > 1))
         cuts.append(Cut(row, list(range(len(shares))), shares))
     end = [a + size for a, size in zip(start, sizes, strict=True)]
     empty = np.zeros(len(sizes), np.int64)
