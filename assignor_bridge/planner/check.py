@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.errors import PlanError
+from assignor_bridge.planner.batch import sorting
 
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Batch, Ints
@@ -27,7 +28,7 @@ def check(name: str, batch: Batch, pieces: Pieces, task: Ints, tasks: int) -> No
     tasks
         Number of tasks.
     """
-    order = np.lexsort((pieces.start, pieces.row))
+    order = sorting((pieces.start,), pieces.row)
     row, start, end = pieces.row[order], pieces.start[order], pieces.end[order]
     empty = np.flatnonzero(end <= start)
     if len(empty):

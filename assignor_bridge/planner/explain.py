@@ -57,9 +57,9 @@ def moves(ledger: Ledger, owner: Ints, tasks: Tasks) -> Moves:
 def head_slots(batch: Batch, tasks: Tasks) -> Ints:
     """Slot that reads the first piece of each range."""
     pieces = tasks.pieces
+    first = pieces.start == batch.start[pieces.row]
     slot = np.full(batch.ranges, -1, np.int64)
-    order = np.lexsort((-pieces.start, pieces.row))  # the first piece is written last
-    slot[pieces.row[order]] = pieces.slot[order]
+    slot[pieces.row[first]] = pieces.slot[first]
     return slot
 
 

@@ -6,6 +6,7 @@ made into the next state at the end. Partitions without data keep their line: th
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -86,6 +87,12 @@ class Ledger:
         )
         place = np.minimum(np.searchsorted(self.key, key), len(self.key) - 1)
         return np.where(self.key[place] == key, place, -1)
+
+    @cached_property
+    def reported(self) -> Ints:
+        """Line of each report of the batch, -1 for those of partitions that are not here."""
+        seen = self.batch.observed
+        return self.find(seen.topics, seen.topic, seen.partition)
 
     def _keys(self, topics: tuple[str, ...], topic: Ints, partition: Ints) -> Ints:
         code = np.fromiter((self.code.get(t, -1) for t in topics), np.int64, len(topics))

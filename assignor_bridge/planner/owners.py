@@ -86,7 +86,7 @@ def hit_rate(ledger: Ledger) -> float | None:
 def _reports(ledger: Ledger) -> tuple[Ints, Ints, Flags]:
     """Line and executor of each report, and whether it is the partition's only one; by line."""
     seen = ledger.batch.observed
-    line = ledger.find(seen.topics, seen.topic, seen.partition)
+    line = ledger.reported
     good = line >= 0
     line, executor = line[good], seen.executor[good]
     if not len(line):

@@ -61,13 +61,14 @@ def pack(batch: Batch, pieces: Pieces, work: Floats, options: PlannerOptions) ->
     if options.min_records_per_task:
         pieces, sub = _join_small(pieces, sub, options.min_records_per_task, batch)
     key = pieces.slot * (int(sub.max(initial=0)) + 1) + sub
-    keys, index = np.unique(key, return_inverse=True)
+    used = np.bincount(key) > 0
+    keys, index = np.flatnonzero(used), (np.cumsum(used) - 1)[key]
     load = np.bincount(index, pieces.weight(batch, work), len(keys))
     ranked = np.lexsort((keys, -load))
     rank = np.empty(len(keys), np.int64)
     rank[ranked] = np.arange(len(keys))
     task = rank[index]
-    order = np.lexsort((pieces.start, pieces.row, task))
+    order = np.argsort(task, kind="stable")  # then by range and offset, as they are
     slot = np.empty(len(keys), np.int64)
     slot[task] = pieces.slot
     further = np.empty(len(keys), np.int64)

@@ -82,7 +82,7 @@ def predict(ledger: Ledger) -> Weights:
 def learn(ledger: Ledger) -> None:
     """Work the batch's reports into the ledger."""
     seen = ledger.batch.observed
-    line = ledger.find(seen.topics, seen.topic, seen.partition)
+    line = ledger.reported
     usable = np.flatnonzero((line >= 0) & (seen.records >= 0) & np.isfinite(seen.records))
     if not len(usable):
         return
