@@ -50,10 +50,13 @@ def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> Topic:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Two executors of one slot each, with Delta and the bridge, as a user would start them."""
+    """Two executors of one slot each, with UI, Delta and the bridge, as a user would start it."""
     from tests.spark_tools import start_spark
 
-    session = start_spark("local-cluster[2,1,1024]", tmp_path_factory.mktemp("spark"))
+    session = start_spark(
+        "local-cluster[2,1,1024]", tmp_path_factory.mktemp("spark"),
+        spark_ui_enabled="true", spark_ui_port="0",
+    )  # fmt: skip
     yield session
     session.stop()
 

@@ -106,6 +106,7 @@ def test_the_kept_states_tell_what_moved_and_what_a_record_costs(tmp_path):
     assert "tell of the last 3 plans (9 batches planned in all, generation 2)" in words
     why = "executor 2 (h2) left; executor 3 (h3) came"
     assert f"9 1 → 3 1 t-0 {why} 9 2 → 1 1 t-2 {why} " in words
+    assert words.count("→") == 2  # what stayed is not told
     assert "3 partitions 4 ms 4 ms (t-1) 8 ms (t-0)" in words
     assert "2 executors of 1 slot" in words  # of the replay, from the state
 
@@ -115,13 +116,17 @@ def test_a_log_tells_the_lag_and_what_moved(tmp_path):
     ours = {"strategy": "lag-aware-sticky", "generation": "1", "tasks": "2", "imbalance": "0.01"}
     lines = [
         samples.text(batch=0, start={"0": 0, "1": 0}, end={"0": 40, "1": 9},
-                     latest={"0": 90, "1": 9}, executors="3", movedPartitions="0", **ours),
+                     latest={"0": 90, "1": 9}, executors="3", movedPartitions="0", partitions="2",
+                     **ours),
         samples.text(batch=1, start={"0": 40, "1": 9}, end={"0": 50, "1": 9},
-                     latest={"0": 90, "1": 19}, executors="2", movedPartitions="5", **ours),
+                     latest={"0": 90, "1": 19}, executors="2", movedPartitions="5", partitions="1",
+                     **ours),
         samples.text(batch=2, start={"0": 50, "1": 9}, end={"0": 70, "1": 19},
-                     latest={"0": 90, "1": 19}, executors="2", movedPartitions="1", **ours),
+                     latest={"0": 90, "1": 19}, executors="2", movedPartitions="1", partitions="2",
+                     **ours),
     ]  # fmt: skip
-    log.write_text("\n".join(['{"event": "ended"}', *lines, lines[2][:40]]))
+    idle = samples.text(batch=3, start={"0": 70}, end={"0": 70}, latest={"0": 95})
+    log.write_text("\n".join(['{"event": "ended"}', *lines, idle, lines[2][:40]]))
     words = a_report(tmp_path, log)
     assert "20 records were left in 1 of 2 partitions, 100% of it in t-0." in words
     assert "t-0 20 90 70 t-1 0 10 19" in words  # left, at most, read
