@@ -80,7 +80,7 @@ def _of_progress(found: Sequence[BatchProgress]) -> list[str]:
         )
     ]
     if rows:
-        head = ("batch", "moved", "split", "tasks", "over ideal", "as planned", "why")
+        head = ("batch", "moved", "over ideal", "why")
         parts.append(page.table(head, rows[-_ROWS:], ends_in_words=True))
     return parts
 
@@ -106,17 +106,11 @@ def _why(source: SourceProgress, before: SourceProgress | None) -> Iterator[str]
 
 
 def _row(name: str, source: SourceProgress, why: Sequence[str]) -> list[str]:
-    def get(key: str) -> str:
-        return source.metrics.get(f"assignor.{key}", "")
-
-    imbalance, hits = source.number("imbalance"), source.number("localityHitRate")
+    imbalance = source.number("imbalance")
     return [
         name,
-        get("movedPartitions"),
-        get("splitPartitions"),
-        get("tasks"),
+        source.metrics.get("assignor.movedPartitions", ""),
         "" if imbalance is None else f"{imbalance:.1%}",
-        "" if hits is None else f"{hits:.0%}",
         "; ".join(why),
     ]
 

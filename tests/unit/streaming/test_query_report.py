@@ -131,7 +131,7 @@ def test_a_log_tells_the_lag_and_what_moved(tmp_path):
     assert "20 records were left in 1 of 2 partitions, 100% of it in t-0." in words
     assert "t-0 20 90 70 t-1 0 10 19" in words  # left, at most, read
     assert "6 times the planner gave a partition to another executor than before, in 3" in words
-    assert "1 5 2 1.0% executors 3 → 2 2 1 2 1.0% to even out the load" in words
+    assert "1 5 1.0% executors 3 → 2 2 1 1.0% to even out the load" in words
     assert "the offsets are in the checkpoint" in words
     # Only the last two: no longer anything that the first one knew.
     assert "than before, in 2 batches" in a_report(tmp_path, log, batches="2")

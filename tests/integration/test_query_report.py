@@ -1,0 +1,81 @@
+"""A real query, reported: its UI, checkpoint and log tell the same as its progress."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streaming.cli import main
+from streaming.metrics.attach import attach
+from streaming.metrics.config import MetricsConfig
+from streaming.spark_ui import SparkUi, choose_query
+from streaming.web import Address
+from tests.spark_tools import as_dict, read_topic, wait_until
+from tests.unit.streaming.test_query_report import a_report
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from tests.kafka_topics import Topic
+
+pytestmark = pytest.mark.integration
+
+
+def test_report_and_top_of_a_running_query(
+    spark: SparkSession, topic: Topic, checkpoint: str, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    counts = [60, 20, 10, 0]
+    topic.create(4).fill(counts)
+    url = spark.sparkContext.uiWebUrl
+    assert url is not None
+    log = tmp_path / "progress.jsonl"
+    config = MetricsConfig(port=0, address="127.0.0.1", log_file=log)
+    with attach(spark, config) as exporter:
+        assert exporter is not None
+        options = {"assignor": "lag-aware-sticky", "maxOffsetsPerTrigger": "45"}
+        query = (
+            read_topic(spark, topic, options)
+            .writeStream.format("noop")
+            .queryName(topic.name)
+            .option("checkpointLocation", checkpoint)
+            .start()
+        )
+        try:
+            wait_until(lambda: _rows(query) == sum(counts), "all rows read")
+            exporter.flush()
+            endpoint = f"http://127.0.0.1:{exporter.port}"
+            assert main.run(["top", "--once", "--query", topic.name, url, endpoint]) == 0
+            shown = re.sub(" {2,}", " | ", capsys.readouterr().out)
+        finally:
+            query.stop()
+    assert "lag 0 in 0 of 4 partitions" in shown
+    assert "2 slots, 2 batches, busiest" in shown
+    assert re.search(r"^1 \| +[\d.]+ \| 45 \| 2 \| ", shown, re.MULTILINE)
+    assert "assignor: lag-aware-sticky · 2 tasks" in shown
+    # What the UI says of each batch is what the progress said.
+    ui = SparkUi(Address.parse(url))
+    run = ui.run(choose_query(ui.batches(), str(query.id), url))
+    told = {p["batchId"]: p["numInputRows"] for p in map(as_dict, query.recentProgress)}
+    assert {f.batch: f.records for f in run.figures} == {0: 45, 1: 45}
+    assert {batch: told[batch] for batch in (0, 1)} == {0: 45, 1: 45}
+    assert {task.slot for f in run.figures for task in f.tasks} == set(run.slots_in(run.batches[0]))
+    states = Path(checkpoint, "sources", "0", "assignments")
+    wait_until(lambda: list(states.glob("*.v*")), "the planner's state beside the checkpoint")
+    words = a_report(tmp_path, checkpoint, url, log)
+    assert f"Query {topic.name}" in words
+    assert f"90 records of 3 partitions of {topic.name} in 2 batches" in words
+    assert "0 records were left in 0 of 4 partitions" in words
+    assert "2 executors of 1 slot, there in every batch (by Spark's UI)" in words
+    assert "When each slot worked, batch 1 " in words
+    assert "The planner's states beside the checkpoint tell of" in words
+    assert "Time a record takes, by partition" in words
+    assert "is not known" not in words
+
+
+def _rows(query: StreamingQuery) -> int:
+    return sum(p["numInputRows"] for p in map(as_dict, query.recentProgress))
