@@ -48,7 +48,8 @@ ul.checks{list-style:none;padding:0}ul.checks li{margin:.2rem 0}
 .yes{color:var(--good);font-weight:700}.no{color:var(--bad);font-weight:700}
 @media (max-width:30rem){body{padding:1rem .7rem 2rem}th,td{padding-right:.5rem}
 th:first-child,td:first-child{min-width:5rem}table{font-size:.95rem}
-.words th:first-child{min-width:3rem}.words td:last-child{min-width:9rem}}
+.words th:first-child{min-width:3rem}
+.words td:last-child,.words th:last-child{min-width:8rem}}
 @media print{.wide{overflow:visible}th,td{white-space:normal;padding-right:.5rem}
 table{font-size:9.5pt}:root{color-scheme:light;--paper:#fff;--ink:#000;--muted:#444;--grid:#bbb;
 --track:#eee;--card:#fff;--a:#d55e00;--b:#0072b2;--heat:#56b4e9;--good:#00724f;--bad:#b3261e}

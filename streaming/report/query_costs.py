@@ -54,19 +54,16 @@ def section(facts: QueryFacts) -> list[str]:
                 "note",
             )
         ]
-    table = page.table(["", "median", "least", "most"], rows)
+    table = page.table(["", "a record"], rows)
     return [page.side_by_side([*figures, table])]
 
 
 def _rows(what: str, costs: Mapping[str, float]) -> list[list[str]]:
     least, most = min(costs, key=costs.__getitem__), max(costs, key=costs.__getitem__)
     return [
-        [
-            f"{len(costs):,} {what}",
-            seconds_text(median(costs.values())),
-            f"{seconds_text(costs[least])} ({least})",
-            f"{seconds_text(costs[most])} ({most})",
-        ]
+        [f"{len(costs):,} {what}, median", seconds_text(median(costs.values()))],
+        [f"the cheapest, {least}", seconds_text(costs[least])],
+        [f"the dearest, {most}", seconds_text(costs[most])],
     ]
 
 

@@ -130,14 +130,10 @@ def _of_states(states: Sequence[StickyState], name: str) -> list[str]:
         for (old, new), partitions in sorted(by_way.items()):
             left = len(partitions) - _NAMES
             more = f" and {left:,} more" if left > 0 else ""
+            which = f"{', '.join(partitions[:_NAMES])}{more}"
+            why = "; ".join(changes) or _LOAD
             rows.append(
-                [
-                    f"{after.batches}",
-                    f"{old} → {new}",
-                    f"{len(partitions):,}",
-                    f"{', '.join(partitions[:_NAMES])}{more}",
-                    "; ".join(changes) or _LOAD,
-                ]
+                [f"{after.batches}", f"{old} → {new}", f"{len(partitions):,}", f"{which}: {why}"]
             )
     if not states:
         return []
@@ -151,7 +147,7 @@ def _of_states(states: Sequence[StickyState], name: str) -> list[str]:
         )
     ]
     if rows:
-        head = ("plan", "executors", "partitions", "which", "why")
+        head = ("plan", "executors", "moved", "which, and why")
         parts.append(page.table(head, rows[-_ROWS:], ends_in_words=True))
     return parts
 

@@ -105,9 +105,9 @@ def test_the_kept_states_tell_what_moved_and_what_a_record_costs(tmp_path):
     words = a_report(tmp_path, folder)
     assert "tell of the last 3 plans (9 batches planned in all, generation 2)" in words
     why = "executor 2 (h2) left; executor 3 (h3) came"
-    assert f"9 1 → 3 1 t-0 {why} 9 2 → 1 1 t-2 {why} " in words
+    assert f"9 1 → 3 1 t-0: {why} 9 2 → 1 1 t-2: {why} " in words
     assert words.count("→") == 2  # what stayed is not told
-    assert "3 partitions 4 ms 4 ms (t-1) 8 ms (t-0)" in words
+    assert "3 partitions, median 4 ms the cheapest, t-1 4 ms the dearest, t-0 8 ms" in words
     assert "2 executors of 1 slot" in words  # of the replay, from the state
 
 
