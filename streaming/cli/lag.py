@@ -51,7 +51,7 @@ def lag(  # noqa: PLR0917
             min=0, max=600, metavar="SECONDS",
             help="Time for reading one record a lagging partition, for SECONDS-BEHIND; 0: none.",
         ),
-    ] = 3.0,
+    ] = 2.0,
     timeout: Annotated[
         float, typer.Option(min=0.1, max=600, metavar="SECONDS", help=kafka_options.LIMIT_HELP)
     ] = 10.0,

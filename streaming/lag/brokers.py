@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
     ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
-    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ConfigResource,
-    OffsetSpec,
     ResourceType,
 )
 
@@ -31,16 +32,16 @@ from checkpoints.kafka_settings import client_settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
+    from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]
+
 Partition = tuple[str, int]
 
-_LOG_OFFSETS = {
-    "earliest offset": OffsetSpec.earliest(),  # type: ignore[no-untyped-call]
-    "log end offset": OffsetSpec.latest(),  # type: ignore[no-untyped-call]
-}
 _SHOWN = 3
 _GRACE_S = 2.0
 #: librdkafka looks each partition up in a list: one request for all would take time by the square.
 _PARTITIONS_A_REQUEST = 1_000
+#: More topics are asked for all at once.
+_TOPICS_ONE_BY_ONE = 8
 #: After these the brokers will not answer any more.
 _FINAL = (
     KafkaError._ALL_BROKERS_DOWN,
@@ -113,34 +114,33 @@ class Brokers:
         self._reason = ""
         self._final = False
         self._admin = self._connected()
+        self._consumer = Consumer(
+            self.settings.for_client(
+                group_id="assignor-lag",  # librdkafka wants a name; no group is joined
+                isolation_level="read_uncommitted",
+                enable_auto_commit=False,
+            )
+        )
 
     def partitions(self, topics: Iterable[str]) -> dict[str, frozenset[int]]:
         """Give the partitions of topics; those that are not there are left out."""
-        names = sorted(set(topics))
-        if not names:
-            return {}
-        asked = self._admin.describe_topics(TopicCollection(names), request_timeout=self.limit_s)
         found = {}
-        for name, future in asked.items():
-            try:
-                described = self._result(future)
-            except KafkaException as error:
-                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    self.gone.add(name)
-                else:
-                    self._note(f"topic {name!r}", error.args[0])
-                continue
-            found[name] = frozenset(p.id for p in described.partitions)
+        for name, topic in self._metadata(sorted(set(topics))):
+            error = topic.error if topic is not None else None
+            if topic is None or (error and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART):
+                self.gone.add(name)
+            elif error is not None:
+                self._note(f"topic {name!r}", error)
+            else:
+                found[name] = frozenset(topic.partitions)
         return found
 
     def log_ranges(
         self, partitions: Collection[Partition]
     ) -> tuple[dict[Partition, int], dict[Partition, int]]:
         """Give where logs begin and where they end; unknown ones are left out."""
-        wanted = [TopicPartition(*partition) for partition in sorted(partitions)]
-        asked = [(what, self._ask(wanted, spec)) for what, spec in _LOG_OFFSETS.items()]
-        begins, ends = (self._collect(what, futures) for what, futures in asked)
-        return begins, ends
+        begins = self._log_offsets(partitions, OFFSET_BEGINNING, "earliest offset")
+        return begins, self._log_offsets(partitions, OFFSET_END, "log end offset")
 
     def retention(self, topics: Iterable[str]) -> dict[str, Retention]:
         """Give when topics delete records; unknown ones are left out."""
@@ -232,22 +232,46 @@ class Brokers:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._reason = self._said(error)
 
-    def _ask(self, wanted: list[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, Any]:
-        asked: dict[TopicPartition, Any] = {}
-        for first in range(0, len(wanted), _PARTITIONS_A_REQUEST):
-            some = dict.fromkeys(wanted[first : first + _PARTITIONS_A_REQUEST], spec)
-            asked |= self._admin.list_offsets(some, request_timeout=self.limit_s)
-        return asked
+    def _metadata(self, topics: list[str]) -> list[tuple[str, TopicMetadata | None]]:
+        """Ask about each of a few topics, or about all that there are."""
+        try:
+            if len(topics) > _TOPICS_ONE_BY_ONE:
+                there = self._consumer.list_topics(timeout=self.limit_s).topics
+                return [(name, there.get(name)) for name in topics]
+            return [
+                (name, self._consumer.list_topics(name, self.limit_s).topics.get(name))
+                for name in topics
+            ]
+        except KafkaException as error:
+            raise BrokerUnreachableError(
+                f"the brokers at {self._where!r} do not tell their topics: "
+                f"{self._said(error.args[0])}"
+            ) from error
 
-    def _collect(self, what: str, asked: Mapping[TopicPartition, Any]) -> dict[Partition, int]:
+    def _log_offsets(
+        self, partitions: Collection[Partition], which: int, what: str
+    ) -> dict[Partition, int]:
+        """Ask ListOffsets, whose times -2 and -1 stand for the begin and the end of a log.
+
+        Through a consumer: an admin client makes a future a partition, which takes longer.
+        """
+        wanted = [TopicPartition(*partition, which) for partition in sorted(partitions)]
         found = {}
         failed: dict[str, tuple[Any, list[str]]] = {}
-        for tp, future in asked.items():
+        for first in range(0, len(wanted), _PARTITIONS_A_REQUEST):
+            some = wanted[first : first + _PARTITIONS_A_REQUEST]
             try:
-                found[tp.topic, tp.partition] = int(self._result(future).offset)
+                answer = self._consumer.offsets_for_times(some, timeout=self.limit_s)
             except KafkaException as error:
-                _add(failed, error.args[0], f"{tp.topic}-{tp.partition}")
-        self._note_all(what, failed, len(asked))
+                for tp in some:
+                    _add(failed, error.args[0], f"{tp.topic}-{tp.partition}")
+                continue
+            for tp in answer:
+                if tp.error is not None:
+                    _add(failed, tp.error, f"{tp.topic}-{tp.partition}")
+                elif tp.offset >= 0:
+                    found[tp.topic, tp.partition] = tp.offset
+        self._note_all(what, failed, len(wanted))
         return found
 
     def _result(self, future: Any) -> Any:

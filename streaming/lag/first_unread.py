@@ -71,6 +71,7 @@ def _settings(settings: ClientSettings) -> dict[str, Any]:
         **{
             "group.id": "assignor-lag",  # librdkafka wants a name
             "enable.auto.commit": False,
+            "isolation.level": "read_uncommitted",
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
             "queued.min.messages": 1,
