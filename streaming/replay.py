@@ -216,7 +216,7 @@ def _step(batch: LoggedBatch, cluster: Cluster) -> Step:
 def answer(replayed: Replay) -> str:
     """Say in a sentence or two whether the option would have helped."""
     spark, ours = replayed.find(SPARK), replayed.find(FLAGSHIP)
-    count = _count(len(replayed.batches), "batch", "batches")
+    count = counted(len(replayed.batches), "batch", "batches")
     if not replayed.batches:
         return "No batch of the log read anything: there is nothing to compare"
     if spark is None or ours is None:
@@ -261,7 +261,7 @@ def assumptions(replayed: Replay) -> tuple[str, ...]:
     shapes = sorted({e.slots for e in cluster.executors})
     slots = "1 slot" if shapes == [1] else f"{'/'.join(map(str, shapes))} slots"
     return (
-        f"{_count(len(cluster.executors), 'executor')} of {slots}, there in every batch"
+        f"{counted(len(cluster.executors), 'executor')} of {slots}, there in every batch"
         f"{_from(sources, 'executors')}",
         f"each record costs the same, {_micros(cluster.cost_s)}{_from(sources, 'cost')}, and only "
         "records count: a task's start, a consumer's, and what follows the reading do not",
@@ -281,5 +281,10 @@ def _micros(seconds: float) -> str:
     return f"{micros:,.0f} µs" if micros >= 10 else f"{micros:.2g} µs"
 
 
-def _count(number: int, one: str, many: str = "") -> str:
+def counted(number: int, one: str, many: str = "") -> str:
+    """Write a number of things.
+
+    >>> counted(1, "batch", "batches"), counted(1200, "slot")
+    ('1 batch', '1,200 slots')
+    """
     return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from assignor_bridge.errors import OptionError
 from streaming.metrics.endpoint import QueryMetrics, read_endpoint
+from streaming.replay import counted
 from streaming.report.figures import over_mean
 from streaming.report.query_costs import seconds_text
 from streaming.report.svg import short
@@ -142,8 +143,8 @@ def _lags(snapshot: Snapshot, rows: int) -> RenderableType:
     metrics = snapshot.metrics
     if metrics is None:
         return Text(
-            "lag: not known (yet). Spark's UI does not\ntell it; the endpoint of metrics.port "
-            "does\nafter a batch (http://driver:9404)",
+            "lag: not known (yet). Spark's UI does not tell it; the endpoint of metrics.port "
+            "does after a batch (http://driver:9404)",
             "dim",
         )
     total, behind = sum(metrics.lag.values()), sum(n > 0 for n in metrics.lag.values())
@@ -164,7 +165,7 @@ def _lags(snapshot: Snapshot, rows: int) -> RenderableType:
 
 def _slots(run: UiRun | None, rows: int) -> RenderableType:
     if run is None:
-        return Text("slots: give the address of Spark's UI too\n(http://driver:4040)", "dim")
+        return Text("slots: give the address of Spark's UI too (http://driver:4040)", "dim")
     names = run.slots_in(run.batches[-1])
     seconds, records = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0)
     for batch in run.figures:
@@ -183,7 +184,8 @@ def _slots(run: UiRun | None, rows: int) -> RenderableType:
         bar.append(_EMPTY * (_BAR - full), "dim")
         table.add_row(slot, bar, seconds_text(seconds[slot]), f"{records[slot]:,}")
     ratio = f", busiest {most / mean:.2f} x mean" if mean else ""
-    head = f"{len(seconds):,} slots, {len(run.figures)} batches{ratio}"
+    over = counted(len(run.figures), "batch", "batches")
+    head = f"{counted(len(seconds), 'slot')}, {over}{ratio}"
     return Group(Text(head, "bold"), table)
 
 

@@ -6,6 +6,7 @@ remembers, the UI which task ran where and when, the log the lag and what the pl
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -84,22 +85,24 @@ def gather(
         progress = _of_query(found["log"], query)[-(batches or 0) :]
         origins.append(("log of metrics", found["log"]))
         query = query or progress[0].query_id
-    ui = None
+    ui, label = None, progress[-1].label if progress else None
     if "ui" in found:
         spark = SparkUi(Address.parse(found["ui"]))
         mine = choose_query(spark.batches(), query, spark.address)
+        label = mine[-1].label
         done = [batch for batch in mine if batch.seconds is not None]
         ui = spark.run(done[-(batches or _UI_BATCHES) :])
         origins.append(("Spark's UI", f"{ui.where}, {ui.application}"))
     if log is not None:
         replays = [_replay(log, source, ui) for source in log.sources]
-    return QueryFacts(_title(log, progress, ui), log, progress, ui, replays, origins)
+    title = f"Query {label}" if label else f"Query of {found['checkpoint']}"
+    return QueryFacts(title, log, progress, ui, replays, origins)
 
 
 def _by_kind(places: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for place in places:
-        if place.startswith(("http://", "https://")):
+        if _ADDRESS.match(place) and not Path(place).exists():
             kind = "ui"
         elif Path(place).is_file():
             kind = "log"
@@ -113,6 +116,7 @@ def _by_kind(places: Sequence[str]) -> dict[str, str]:
     return found
 
 
+_ADDRESS = re.compile(r"https?://|[\w.-]+:\d+(/|$)")
 _KINDS = {"checkpoint": "checkpoint", "ui": "address", "log": "log"}
 
 
@@ -160,11 +164,3 @@ def _of_query(path: str, query: str | None) -> list[BatchProgress]:
             f"{', '.join(sorted(labels.values()))}"
         )
     return [progress for progress in found if progress.query_id == chosen[0]]
-
-
-def _title(log: CheckpointLog | None, progress: Sequence[BatchProgress], ui: UiRun | None) -> str:
-    if progress:
-        return f"Query {progress[-1].label}"
-    if ui and ui.batches:
-        return f"Query {ui.batches[-1].label}"
-    return f"Query of {log.name}" if log else "Query"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streaming.replay import counted
 from streaming.report import charts, page
 
 if TYPE_CHECKING:
@@ -82,8 +83,9 @@ def _of_log(found: Sequence[LoggedBatch], name: str) -> list[str]:
     return [
         page.paragraph(
             f"{sum(total.values()):,} records of {len(total):,} partitions of "
-            f"{', '.join(topics[:3])}{' …' if len(topics) > 3 else ''} in {len(batches):,} "
-            f"batches; {ranked[0]} has {total[ranked[0]] / mean:.1f} times the mean."
+            f"{', '.join(topics[:3])}{' …' if len(topics) > 3 else ''} in "
+            f"{counted(len(batches), 'batch', 'batches')}; {ranked[0]} has "
+            f"{total[ranked[0]] / mean:.1f} times the mean."
         ),
         _pair(
             f"Records read by each batch{name}", batches,

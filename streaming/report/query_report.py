@@ -9,7 +9,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from assignor_bridge.options import FLAGSHIP
-from streaming.replay import SPARK, answer
+from streaming.replay import SPARK, answer, counted
 from streaming.report import charts, page, query_costs, query_lag, query_moves, replays
 from streaming.report.figures import BatchFigures, RunFigures, over_mean
 from streaming.report.query_costs import seconds_text
@@ -50,8 +50,8 @@ def _lead(facts: QueryFacts) -> list[str]:
         seconds, what = timed
         last = max(seconds)
         words.append(
-            f"{len(seconds):,} batches took {median(seconds.values()):.2f} s each (median); the "
-            f"last, {last}, {seconds[last]:.2f} s ({what})."
+            f"{counted(len(seconds), 'batch', 'batches')} took {median(seconds.values()):.2f} s "
+            f"each (median); the last, {last}, {seconds[last]:.2f} s ({what})."
         )
     return words
 
@@ -125,7 +125,7 @@ def _loads(ui: UiRun | None) -> list[str]:
     paired = zip(ui.batches, ui.figures, strict=True)
     last = [(figures, ui.slots_in(batch)) for batch, figures in paired if figures.tasks][-_GANTTS:]
     scale = max(t.start_s + t.seconds for figures, _ in last for t in figures.tasks)
-    many = f"the last {len(ui.figures)} batches"
+    many = f"the last {counted(len(ui.figures), 'batch', 'batches')}"
     figures = [
         page.figure(
             f"When each slot worked, batch {batch.batch}",
@@ -218,7 +218,8 @@ def _executor_loads(replay: Replay) -> list[str]:
             figures.append(
                 page.figure(
                     f"Work of each executor, {title}", bars,
-                    f"Seconds of reading over {len(replay.batches)} batches, predicted.", css,
+                    f"Seconds of reading over {counted(len(replay.batches), 'batch', 'batches')}, "
+                    "predicted.", css,
                 )
             )  # fmt: skip
     return figures

@@ -158,7 +158,7 @@ def test_a_thousand_partitions_stay_small(tmp_path):
 def test_partitions_of_several_topics_are_told_apart(tmp_path):
     ends = [{"payments": {0: 5}, "shipments": {0: 7}}]
     words = a_report(tmp_path, write_checkpoint(tmp_path / "c", ends))
-    assert "of payments, shipments in 1 batches" in words
+    assert "of payments, shipments in 1 batch;" in words
     assert "…ments-0" in words
 
 

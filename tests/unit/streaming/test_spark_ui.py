@@ -98,7 +98,7 @@ def test_without_executors_the_driver_reads():
 
 def test_the_report_tells_the_load_of_the_slots(tmp_path):
     with serve(RECORDED) as served:
-        words = a_report(tmp_path, served.url)
+        words = a_report(tmp_path, served.url.removeprefix("http://"))
     assert "Query orders" in words
     assert "3 batches took 1.31 s each (median)" in words
     assert "90% of reading tasks ran on the executor they preferred" in words  # 19 of 21
