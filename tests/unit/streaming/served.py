@@ -31,8 +31,8 @@ class Served:
 
 
 @contextlib.contextmanager
-def serve(answers: Mapping[str, Any]) -> Iterator[Served]:
-    """Serve answers by path: text as it is, all else as JSON; 404 for other paths."""
+def serve(answers: Mapping[str, Any], redirect: str | None = None) -> Iterator[Served]:
+    """Serve answers by path: text as it is, all else as JSON; 404 for other paths, or elsewhere."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -40,6 +40,11 @@ def serve(answers: Mapping[str, Any]) -> Iterator[Served]:
             served.paths.append(path)
             served.authorizations.add(self.headers["Authorization"])
             answer = answers.get(path, answers.get(ELSE))
+            if answer is None and redirect is not None:
+                self.send_response(302)
+                self.send_header("Location", redirect + path)
+                self.end_headers()
+                return
             if answer is None:
                 self.send_error(404)
                 return

@@ -187,3 +187,11 @@ def test_no_address_is_one_line(address, capsys):
 def test_a_failing_server_is_told_with_its_status():
     with pytest.raises(WebError, match="answers 404"), serve({}) as served:
         Address.parse(served.url).get("/x")
+
+
+def test_a_password_is_not_for_whoever_it_is_redirected_to():
+    with serve({ELSE: "there"}) as other, serve({}, redirect=other.url) as served:
+        address = Address.parse(served.url.replace("://", "://user:secret@"))
+        assert address.get("/x") == b"there"
+    assert len(served.authorizations - {None}) == 1
+    assert other.authorizations == {None}
