@@ -128,7 +128,8 @@ def slot_bars(run: RunFigures, css: str, scale: float | None = None) -> str:
                 shapes.append(text(WIDTH, _middle(y, row - gap), short(records), anchor="end"))
     x = _LABEL + width * mean / most
     shapes.append(line(x, top - 3, x, bottom, "mean"))
-    shapes.append(text(x, top - 5, f"mean {short(mean)}", anchor="middle", css="m"))
+    beside = min(x, WIDTH - 76)  # left of the word records
+    shapes.append(text(beside, top - 5, f"mean {short(mean)}", anchor="middle", css="m"))
     shapes.append(text(0, top - 5, "slot", css="m"))
     shapes.append(text(WIDTH, top - 5, "records", anchor="end", css="m"))
     return picture(bottom + 4, f"records read by each executor slot, {run.name}", shapes)
