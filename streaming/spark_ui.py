@@ -17,6 +17,7 @@ from urllib.parse import quote
 import orjson
 
 from assignor_bridge.errors import OptionError
+from streaming.choosing import one_query
 from streaming.report.figures import BatchFigures, TaskFigures
 from streaming.web import Address, WebError
 
@@ -251,13 +252,8 @@ def choose_query(batches: Sequence[UiBatch], wanted: str | None, where: object) 
             f"{where} shows no streaming query: no job of it is a micro-batch's (yet), or the UI "
             "has forgotten them (spark.ui.retainedJobs)"
         )
-    found = [q for q, label in labels.items() if wanted in (None, q, label)]
-    if len(found) != 1:
-        has = f"no query {wanted!r}" if wanted and not found else f"{len(labels)} queries"
-        raise OptionError(
-            f"{where} has {has}: choose one with --query, of {', '.join(sorted(labels.values()))}"
-        )
-    return [batch for batch in batches if batch.query_id == found[0]]
+    chosen = one_query(labels, wanted, str(where))
+    return [batch for batch in batches if batch.query_id == chosen]
 
 
 def _executor(data: Mapping[str, Any]) -> UiExecutor:

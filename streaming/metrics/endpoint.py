@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.parser import text_string_to_metric_families
 
 from assignor_bridge.errors import OptionError
+from streaming.choosing import one_query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -50,13 +51,8 @@ def read_endpoint(text: str, wanted: str | None, where: object) -> QueryMetrics 
     queries = {s.labels["query_id"]: s.labels["query"] for s in samples if s.name == _BATCH}
     if not queries:
         return None
-    found = [q for q, label in queries.items() if wanted in (None, q, label)]
-    if len(found) != 1:
-        has = f"no query {wanted!r}" if wanted and not found else f"{len(queries)} queries"
-        raise OptionError(
-            f"{where} has {has}: choose one with --query, of {', '.join(sorted(queries.values()))}"
-        )
-    metrics = QueryMetrics(found[0], queries[found[0]])
+    chosen = one_query(queries, wanted, str(where))
+    metrics = QueryMetrics(chosen, queries[chosen])
     group = _group({s.labels["group"] for s in samples if s.name == _LAG}, metrics, queries)
     for sample in samples:
         labels = sample.labels

@@ -15,6 +15,7 @@ from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor
 from assignor_bridge.options import FLAGSHIP
 from assignor_bridge.simulator.play import SPARK_MAPPINGS
+from streaming.choosing import one_query
 from streaming.metrics.log import read_batches
 from streaming.replay import Cluster, replay
 from streaming.replay_cluster import cluster_for
@@ -156,11 +157,5 @@ def _replay(log: CheckpointLog, source: str, ui: UiRun | None) -> Replay:
 def _of_query(path: str, query: str | None) -> list[BatchProgress]:
     found = read_batches(Path(path))
     labels = {progress.query_id: progress.label for progress in found}
-    chosen = [q for q, label in labels.items() if query in (None, q, label)]
-    if len(chosen) != 1:
-        has = f"no query {query!r}" if query and not chosen else f"{len(labels)} queries"
-        raise OptionError(
-            f"log {path} has {has}: choose one with --query, of "
-            f"{', '.join(sorted(labels.values()))}"
-        )
-    return [progress for progress in found if progress.query_id == chosen[0]]
+    chosen = one_query(labels, query, f"log {path}")
+    return [progress for progress in found if progress.query_id == chosen]

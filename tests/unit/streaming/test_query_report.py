@@ -170,7 +170,12 @@ def test_partitions_of_several_topics_are_told_apart(tmp_path):
         pytest.param(["c", "c"], 2, "a second checkpoint: give one of each kind", id="two"),
         pytest.param(["other.txt"], 2, "has no batch's progress", id="another file"),
         pytest.param(["c", "log.jsonl"], 2, "has no query 'd9a5a3a1", id="of another query"),
-        pytest.param(["two.jsonl"], 2, "has 2 queries: choose one with --query", id="two queries"),
+        pytest.param(
+            ["two.jsonl"],
+            2,
+            "has 2 queries: choose one by name or id with --query",
+            id="two queries",
+        ),
         pytest.param(["c", "--output", "no/r.html"], 2, "folder does not exist", id="no folder"),
         pytest.param(["c", "--batches", "0"], 2, "--batches", id="no batches"),
     ],

@@ -148,7 +148,7 @@ def test_a_password_is_sent_and_never_told(tmp_path, capsys):
                      f"of one, as http://127.0.0.1:PORT/history/ID (there are {APP})", id="app"),
         pytest.param({"/api/v1/applications": []}, "", 2, "has 0 applications", id="empty"),
         pytest.param(with_jobs(*(f"{q}\nid = {q}\nrunId = {q}\nbatch = 0" for q in "ab")), "", 2,
-                     "has 2 queries: choose one with --query, of a, b", id="two queries"),
+                     "has 2 queries: choose one by name or id with --query, of a, b", id="two"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("command", ["report", "top"])
@@ -195,3 +195,16 @@ def test_a_password_is_not_for_whoever_it_is_redirected_to():
         assert address.get("/x") == b"there"
     assert len(served.authorizations - {None}) == 1
     assert other.authorizations == {None}
+
+
+def test_queries_of_one_name_are_chosen_by_id(tmp_path, capsys):
+    """The same job, begun anew with another checkpoint."""
+    jobs = [f"orders\nid = {q}\nrunId = {q}\nbatch = 0" for q in ("a-1", "b-2")]
+    output = str(tmp_path / "r.html")
+    with serve(with_jobs(*jobs)) as served:
+        assert main.run(["report", served.url, "--query", "orders"]) == 2
+        assert main.run(["report", served.url, "--query", "b-2", "--output", output]) == 0
+    assert (
+        "has 2 queries named 'orders': choose one by name or id with --query, of orders (a-1), "
+        "orders (b-2)" in capsys.readouterr().err
+    )

@@ -113,7 +113,7 @@ def test_lag_of_a_group_that_is_named_otherwise_is_found():
     [
         pytest.param([{ELSE: ""}], "tells of no streaming query", id="before the first batch"),
         pytest.param([{ELSE: "# HELP x\nbad{"}], "serves no metrics", id="broken"),
-        pytest.param([{ELSE: exposition("orders", "b")}], "has 2 queries: choose one with --query",
+        pytest.param([{ELSE: exposition("orders", "b")}], "has 2 queries: choose one by name",
                      id="two queries"),
         pytest.param([RECORDED, RECORDED], "is a second Spark UI", id="two UIs"),
         pytest.param([{ELSE: exposition("orders")}] * 2, "a second endpoint", id="two endpoints"),

@@ -1,0 +1,38 @@
+"""Which query of several is meant: one rule for Spark's UI, the log and the endpoint of metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assignor_bridge.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def one_query(labels: Mapping[str, str], wanted: str | None, where: str) -> str:
+    """Give the id of a query by its name or id; it may be left out where there is one.
+
+    Parameters
+    ----------
+    labels
+        Names of the queries by id; the id where there is no name.
+
+    Raises
+    ------
+    OptionError
+        When the choice is not clear.
+    """
+    found = [query for query, label in labels.items() if wanted in (None, query, label)]
+    if len(found) == 1:
+        return found[0]
+    names = list(labels.values())
+    listed = sorted(
+        label if names.count(label) == 1 else f"{label} ({query})"
+        for query, label in labels.items()
+    )
+    has = f"no query {wanted!r}" if wanted and not found else f"{len(found)} queries"
+    alike = f" named {wanted!r}" if wanted and found else ""
+    raise OptionError(
+        f"{where} has {has}{alike}: choose one by name or id with --query, of {', '.join(listed)}"
+    )
