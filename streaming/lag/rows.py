@@ -74,7 +74,14 @@ class Row:
         """As plain data; null for what is unknown or does not apply."""
         position = self.position
         return {
-            **{name: getattr(position, name) for name in Position.__slots__},
+            "group": position.owner,
+            "topic": position.topic,
+            "partition": position.partition,
+            "current_offset": position.offset,
+            "consumer_id": position.consumer_id,
+            "host": position.host,
+            "client_id": position.client_id,
+            "executor": position.executor,
             "log_begin_offset": self.log_begin,
             "log_end_offset": self.log_end,
             "lag": self.lag,

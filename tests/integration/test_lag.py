@@ -126,7 +126,7 @@ def test_groups_and_a_query_stand_where_kafkas_own_tool_says(
     rows = as_json(capsys, "--checkpoint", ran.checkpoint, "--bootstrap-servers", address)[
         "partitions"
     ]
-    ends = {row["partition"]: row["offset"] for row in rows}
+    ends = {row["partition"]: row["current_offset"] for row in rows}
     assert ends == {0: 60, 1: 50, 2: 0}
     readers = {row["partition"]: (row["executor"], row["host"]) for row in rows}
     assert {executor for executor, _ in (readers[0], readers[1])} <= {"0", "1"}
