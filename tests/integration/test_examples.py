@@ -114,7 +114,7 @@ def test_readings_by_the_command_with_its_own_broker_until_sigterm(spark, tmp_pa
         wait_until(lambda: written.exists() or process.poll(), "rows in the table", 240)
         wait_until(lambda: "Batch: 0" in (tmp_path / "out").read_text(), "rows on screen", 120)
         process.terminate()
-        process.wait(60)
+        process.wait(120)
     finally:
         process.kill()
     errors = (tmp_path / "err").read_text()
@@ -131,9 +131,9 @@ def test_ctrl_c_before_spark_is_up_ends_with_130_and_no_broker(tmp_path):
     process = start(tmp_path)
     try:
         wait_until(lambda: "topic readings: made, 21" in (tmp_path / "err").read_text()
-                   or process.poll(), "a seeded topic", 90)  # fmt: skip
+                   or process.poll(), "a seeded topic", 180)  # fmt: skip
         process.send_signal(signal.SIGINT)
-        process.wait(60)
+        process.wait(120)
     finally:
         process.kill()
     errors = (tmp_path / "err").read_text()
