@@ -7,7 +7,7 @@ SHELL  := /bin/bash
 export PYTHONHASHSEED ?= random
 
 .DEFAULT_GOAL := help
-.PHONY: help check demo test unit integration bench spark-suite compat lint format jar wheel lock clean
+.PHONY: help check demo test unit integration bench chaos spark-suite compat lint format jar wheel lock clean
 
 help:  ## This list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ integration: jar  ## The tests with a real broker and a real Spark
 
 bench: jar  ## Measure, beside Spark and Kafka in the same run; writes docs/benchmarks/
 	@$(BIN)/python -m pytest -m benchmark -p no:randomly -s tests/benchmarks
+
+chaos: jar  ## Kill -9 a running query 200 times (KILLS=n for another number, SEED=n to repeat one)
+	@KILLS=$(KILLS) SEED=$(SEED) $(BIN)/python -m pytest -m chaos -p no:randomly -s tests/integration/test_kills.py
 
 spark-suite: jar  ## Spark's own suites of its Kafka source, with the bridge on
 	@$(BIN)/python -m tests.sparksuite

@@ -51,10 +51,21 @@ def start_spark(master: str, folder: Path, **settings: str) -> SparkSession:
     Further settings are given with `_` for `.`.
     """
     from delta.pip_utils import configure_spark_with_delta_pip
-    from pyspark.sql import SparkSession
 
     from assignor_bridge import configure_spark
     from streaming.pipeline.session import avro_coordinate
+
+    builder = spark_builder(master, folder, **settings)
+    with_delta = configure_spark_with_delta_pip(builder, [avro_coordinate()])
+    session = configure_spark(with_delta).getOrCreate()
+    session.conf.set("assignor.test.log", f"{folder}/driver.log")
+    return session
+
+
+def spark_builder(master: str, folder: Path, **settings: str) -> SparkSession.Builder:
+    """All of `start_spark` but the jars."""
+    from pyspark.sql import SparkSession
+
     from streaming.spark_home import linked_spark_home
 
     os.environ["SPARK_HOME"] = str(linked_spark_home(folder))
@@ -83,10 +94,7 @@ def start_spark(master: str, folder: Path, **settings: str) -> SparkSession:
     )
     for name, value in settings.items():
         builder = builder.config(name.replace("_", "."), value)
-    with_delta = configure_spark_with_delta_pip(builder, [avro_coordinate()])
-    session = configure_spark(with_delta).getOrCreate()
-    session.conf.set("assignor.test.log", f"{folder}/driver.log")
-    return session
+    return builder
 
 
 def read_topic(spark: SparkSession, topic: Topic, options: Mapping[str, str]) -> DataFrame:

@@ -8,6 +8,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import org.apache.hadoop.conf.Configuration;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
@@ -16,8 +17,9 @@ import scala.Option;
 
 /**
  * Times what the driver's JVM does around one planner call, without Spark running: write the
- * request, read the answer, verify and build the tasks. Arguments: a file with the request and the
- * answer, one a line, and how many runs. Prints the milliseconds of each run, a phase a line.
+ * request, read the answer, verify and build the tasks; and, after the batch and on a thread of its
+ * own, keep the state. Arguments: a file with the request and the answer, one a line, how many runs,
+ * and a folder for state files. Prints the milliseconds of each run, a phase a line.
  */
 public final class BridgeTime {
   private BridgeTime() {}
@@ -42,6 +44,10 @@ public final class BridgeTime {
     double[] encode = new double[runs];
     double[] decode = new double[runs];
     double[] build = new double[runs];
+    double[] keep = new double[runs];
+    CheckpointFolder states =
+        new CheckpointFolder(
+            new org.apache.hadoop.fs.Path(arguments[2]), new Configuration());
     for (int run = -warmUp; run < runs; run++) {
       System.gc();
       long begin = System.nanoTime();
@@ -61,11 +67,18 @@ public final class BridgeTime {
         encode[run] = (encoded - begin) / 1e6;
         decode[run] = (decoded - encoded) / 1e6;
         build[run] = (built - decoded) / 1e6;
+        long begun = System.nanoTime();
+        states.write(run + ".v1", plan.state());
+        if (run > 0) {
+          states.delete(run - 1 + ".v1");
+        }
+        keep[run] = (System.nanoTime() - begun) / 1e6;
       }
     }
     System.out.println(Arrays.toString(encode));
     System.out.println(Arrays.toString(decode));
     System.out.println(Arrays.toString(build));
+    System.out.println(Arrays.toString(keep));
   }
 
   private static InputPartition[] partitions(JsonNode ranges) {
