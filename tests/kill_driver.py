@@ -12,7 +12,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,10 +93,17 @@ def _module(jar: Path) -> str:
     return re.sub(r"-\d.*", "", jar.name)
 
 
+def end_with_the_test() -> None:
+    """Kill all processes of this driver once the test is gone, whatever ended it."""
+    os.read(sys.stdin.fileno(), 1)  # not `sys.stdin.read`: it holds a lock that the exit needs
+    os.killpg(0, signal.SIGKILL)
+
+
 def main() -> None:
     """Run until killed; given the number of records in each partition, read them all and check."""
     place = Place(**json.loads(sys.argv[1]))
     folder, mode = Path(sys.argv[2]), sys.argv[3]
+    threading.Thread(target=end_with_the_test, daemon=True).start()
     spark = start_spark(folder)
     query = QUERIES[place.query]
     options = {"assignor": "lag-aware-sticky", "assignor.commitGroup": place.group}

@@ -141,7 +141,7 @@ class Driver:
                     "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
                     "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
                 },
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,  # closes with us: then the driver ends itself
                 stdout=said,
                 stderr=said,
                 start_new_session=True,
@@ -171,6 +171,8 @@ class Driver:
         with contextlib.suppress(ProcessLookupError):  # it has ended by itself
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
         wait_until(lambda: not self._members(), "the end of all processes of the driver")
         for copies in ("spark-home", "local"):  # of all jars, for each executor
             shutil.rmtree(self.folder / copies, ignore_errors=True)
