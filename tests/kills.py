@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from checkpoints.folders import LocalFolder
 from checkpoints.offset_log import read_checkpoint
@@ -46,7 +46,6 @@ MOST_MOVED = PARTITIONS // 20
 _ROOT = Path(__file__).parents[1]
 _DRIVER = _ROOT / "tests" / "kill_driver.py"
 _START_LIMIT_S = 180
-_ANSWER_LIMIT_S = 60
 
 
 @dataclass(frozen=True)
@@ -359,9 +358,15 @@ def delta_batch(place: Place) -> tuple[int, int]:
 def committed(place: Place) -> dict[int, int]:
     """The group's offsets by partition."""
     asking = Consumer({"bootstrap.servers": place.bootstrap_servers, "group.id": place.group})
+    asked = [TopicPartition(place.topic, p) for p in range(PARTITIONS)]
+
+    def answer() -> list[TopicPartition]:
+        with contextlib.suppress(KafkaException):  # a new broker's coordinator is not there yet
+            return asking.committed(asked, timeout=10)
+        return []
+
     try:
-        asked = [TopicPartition(place.topic, p) for p in range(PARTITIONS)]
-        told = asking.committed(asked, timeout=_ANSWER_LIMIT_S)
+        told = wait_until(answer, "an answer about the group")
         return {p.partition: p.offset for p in told if p.offset >= 0}
     finally:
         asking.close()
