@@ -49,7 +49,8 @@ bench: jar  ## Measure, beside Spark and Kafka in the same run; writes docs/benc
 	@$(BIN)/python -m pytest -m benchmark -p no:randomly -s tests/benchmarks
 
 chaos: jar  ## Kill -9 a running query 200 times (KILLS=n for another number, SEED=n to repeat one)
-	@KILLS=$(KILLS) SEED=$(SEED) $(BIN)/python -m pytest -m chaos -p no:randomly -s tests/integration/test_kills.py
+	@KILLS=$(KILLS) SEED=$(SEED) $(BIN)/python -m pytest -m chaos -p no:randomly -s \
+	  tests/integration/test_kills.py tests/integration/test_pipeline_kills.py
 
 spark-suite: jar  ## Spark's own suites of its Kafka source, with the bridge on
 	@$(BIN)/python -m tests.sparksuite

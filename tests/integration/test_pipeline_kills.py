@@ -126,7 +126,7 @@ def run_with_kills(topic: Topic, folder: Path, kills: list[str], seed: int) -> N
 
 
 @pytest.mark.integration
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 def test_the_table_equals_the_reference_after_each_kill(topic, tmp_path):
     kills = ["executor", "driver", "executor", "executor", "driver"]
     run_with_kills(topic, tmp_path, kills, seed=8)
