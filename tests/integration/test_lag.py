@@ -28,6 +28,7 @@ from streaming.cli import main
 from streaming.topics import delete_topics
 from tests.kafka_topics import Topic
 from tests.spark_tools import run_to_delta, wait_until
+from tests.unit.lag.checkpoint_files import write_query
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -268,24 +269,36 @@ def test_what_the_broker_does_not_know_is_unknown_and_told(
 ):
     topic.create(2).fill([3, 3])
     address = broker.bootstrap_servers
-    checkpoint = tmp_path / "checkpoint"
-    (checkpoint / "offsets").mkdir(parents=True)
-    (checkpoint / "commits").mkdir()
-    ends = json.dumps({topic.name: {"0": 2, "7": 5}, "gone": {"0": 4}})
-    (checkpoint / "offsets" / "0").write_text(f"v1\n{{}}\n{ends}")
-    (checkpoint / "commits" / "0").write_text("v1\n{}")
-    out, err = lag(capsys, "--checkpoint", str(checkpoint), "--bootstrap-servers", address, code=1)
+    checkpoint = write_query(tmp_path / "c", {topic.name: {0: 2, 7: 5}, "gone": {0: 4}})
+    out, err = lag(capsys, "--checkpoint", checkpoint, "--bootstrap-servers", address, code=1)
     assert [row[1:6] for row in rows_of(out)] == sorted([
         ["gone", "0", "4", "-", "-"], [topic.name, "0", "2", "3", "1"],
         [topic.name, "1", "-", "3", "-"], [topic.name, "7", "5", "-", "-"],
     ])  # fmt: skip
     assert err == "assignor: topic 'gone' is not there: was it deleted?\n"
-    assert main.run(["lag", "--checkpoint", str(checkpoint), "--topic", "gone"]) == 0
+    assert main.run(["lag", "--checkpoint", checkpoint, "--topic", "gone"]) == 0
     out, err = capsys.readouterr()
     assert [row[1:6] for row in rows_of(out)] == [["gone", "0", "4", "-", "-"]]
     assert len(err.splitlines()) == 1
     delete_topics(address, [topic.name])
-    lag(capsys, "--checkpoint", str(checkpoint), "--bootstrap-servers", address, code=1)
+    lag(capsys, "--checkpoint", checkpoint, "--bootstrap-servers", address, code=1)
+
+
+def test_many_topics_are_asked_for_at_once(
+    broker: EmbeddedBroker, topic: Topic, tmp_path: Path, capsys
+):
+    topic.create(1).fill([3])
+    gone = {f"gone-{number}": {0: 1} for number in range(9)}
+    query = write_query(tmp_path / "checkpoint", {topic.name: {0: 1}, **gone})
+    out, err = lag(
+        capsys, "--checkpoint", query, "--bootstrap-servers", broker.bootstrap_servers, code=1
+    )
+    assert [row[1:6] for row in rows_of(out) if row[1] == topic.name] == [
+        [topic.name, "0", "1", "3", "2"]
+    ]
+    assert err.splitlines() == [
+        f"assignor: topic {name!r} is not there: was it deleted?" for name in sorted(gone)
+    ]
 
 
 SECRET = "hunter2-never-shown"  # noqa: S105
