@@ -32,15 +32,19 @@ jar: $(READY)  ## Build the jar that runs inside Spark
 demo: jar  ## The main job on 336,776 real flights: Spark's mapping beside ours
 	@$(BIN)/assignor demo
 
-test: jar  ## All tests: lint and unit beside integration (broker, executors, Delta)
-	@$(MAKE) --no-print-directory -j2 unit-after-lint integration
+test: jar  ## All tests: lint, unit and kill tests beside the rest of integration
+	@$(MAKE) --no-print-directory -j2 unit-then-kills integration-without-kills
+
+.PHONY: unit-then-kills integration-without-kills
+unit-then-kills: lint
+	@$(MAKE) --no-print-directory unit
+	@$(BIN)/python -m pytest -m "integration and kills"
+
+integration-without-kills:
+	@$(BIN)/python -m pytest -m "integration and not kills"
 
 unit: jar  ## The tests that need neither broker nor Spark
 	@$(BIN)/python -m pytest -m "not integration and not benchmark and not chaos and not compat"
-
-.PHONY: unit-after-lint
-unit-after-lint: lint
-	@$(MAKE) --no-print-directory unit
 
 integration: jar  ## The tests with a real broker and a real Spark
 	@$(BIN)/python -m pytest -m integration

@@ -13,18 +13,15 @@ import sys
 from pathlib import Path
 
 from streaming import start_job
-from tests.spark_tools import start_spark, wait_until
+from tests.kill_driver import start_spark
+from tests.spark_tools import wait_until
 
 
 def main() -> None:
     """Start the job of a file, then do as told."""
     config, folder = map(Path, sys.argv[1:])
-    spark = start_spark(
-        "local-cluster[2,1,1024]",
-        folder,
-        spark_sql_codegen_wholeStage="false",
-        spark_locality_wait="1s",
-    )
+    folder.mkdir()
+    spark = start_spark(folder)
     running = start_job(spark, config)
     [query] = running.queries
     table = running.loaded.job.sink

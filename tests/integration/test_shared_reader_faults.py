@@ -62,7 +62,8 @@ def test_a_task_that_fails_once_gets_a_fresh_consumer(
     assert offsets_read(spark, rows) == all_offsets([500] * 4)
     after = counters(spark)
     assert after["created"] - before["created"] == 4  # two slots, and again for second attempts
-    wait_until(lambda: counters(spark)["closed"] - before["closed"] == 2, "broken ones closed")
+    # Idle ones of earlier tests may be closed in the meantime as well.
+    wait_until(lambda: counters(spark)["closed"] - before["closed"] >= 2, "broken ones closed")
 
 
 def test_an_executor_killed_while_it_reads(
