@@ -37,7 +37,6 @@ def killed(topic: Topic, folder: Path, query: str, kills: int, seed: int) -> Rep
 def test_each_row_is_there_once_after_a_kill_at_each_moment(topic: Topic, tmp_path: Path) -> None:
     report = killed(topic, tmp_path, "append", len(MOMENTS), seed=7)
     assert set(report.moments) == {moment.name for moment in MOMENTS}
-    assert sum(report.moved.values()) >= 2  # first plans that were looked at
 
 
 @pytest.mark.chaos
@@ -46,6 +45,7 @@ def test_each_row_is_there_once_after_a_kill_at_each_moment(topic: Topic, tmp_pa
 def test_many_kills(topic: Topic, tmp_path: Path, query: str) -> None:
     seed = int(os.environ.get("SEED") or time.time())
     report = killed(topic, tmp_path, query, int(os.environ.get("KILLS") or 200), seed)
+    assert sum(report.moved.values()) >= report.kills // 10  # first plans that were looked at
     write_report(
         f"kills_{query}",
         title=f"Kill -9 at random moments: the query '{query}'",
