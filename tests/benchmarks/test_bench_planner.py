@@ -166,7 +166,8 @@ def test_planning_time_and_quality() -> None:
         rows=rows,
         notes=__doc__ or "",
     )
-    assert all(row["busiest/ideal"] <= 1.05 for row in rows)
+    # 50 records a partition are few for a slot: a record more or less counts.
+    assert all(r["busiest/ideal"] <= 1.05 + r["slots"] / (50 * r["partitions"]) for r in rows)
 
 
 MAPPINGS = (
