@@ -1,6 +1,5 @@
 """`assignor doctor`: is everything here that the bridge needs, or that a query needs to go on."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,9 +26,7 @@ def doctor(
             help="Look at this checkpoint in place of the machine: could its query go on?",
         ),
     ] = None,
-    command_config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help=kafka_options.CONFIG_HELP)
-    ] = None,
+    command_config: kafka_options.CommandConfig = None,
     delta_table: Annotated[
         str | None,
         typer.Option(metavar="PATH", help="Delta table that the checkpoint's query writes to."),

@@ -1,6 +1,7 @@
 """Options that name a Kafka cluster, as Kafka's own tools have them."""
 
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -9,9 +10,22 @@ from checkpoints.java_properties import read_properties
 from checkpoints.kafka_settings import SettingsError
 from streaming.lag.brokers import Brokers
 
-ADDRESS_HELP = "Brokers; else bootstrap.servers of --command-config."
-CONFIG_HELP = "Properties file with the login, as for Kafka's own tools."
-LIMIT_HELP = "How long each request to the brokers may take."
+BootstrapServers = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT,…", help="Brokers; else bootstrap.servers of --command-config."
+    ),
+]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Properties file with the login, as for Kafka's own tools."),
+]
+Timeout = Annotated[
+    float,
+    typer.Option(
+        min=0.1, max=600, metavar="SECONDS", help="How long each request to the brokers may take."
+    ),
+]
 
 
 def brokers_of(

@@ -2,7 +2,6 @@
 
 import json
 from enum import Enum
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -32,12 +31,8 @@ def lag(  # noqa: PLR0917
     group: Annotated[
         str | None, typer.Option(metavar="GROUP", help="Consumer group, in place of a checkpoint.")
     ] = None,
-    bootstrap_servers: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT,…", help=kafka_options.ADDRESS_HELP)
-    ] = None,
-    command_config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help=kafka_options.CONFIG_HELP)
-    ] = None,
+    bootstrap_servers: kafka_options.BootstrapServers = None,
+    command_config: kafka_options.CommandConfig = None,
     topic: Annotated[
         list[str] | None, typer.Option(metavar="TOPIC", help="Only this topic; may be repeated.")
     ] = None,
@@ -52,9 +47,7 @@ def lag(  # noqa: PLR0917
             help="Time for reading one record a lagging partition, for SECONDS-BEHIND; 0: none.",
         ),
     ] = 2.0,
-    timeout: Annotated[
-        float, typer.Option(min=0.1, max=600, metavar="SECONDS", help=kafka_options.LIMIT_HELP)
-    ] = 10.0,
+    timeout: kafka_options.Timeout = 10.0,
     as_json_: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:  # fmt: skip
     """Show how far a query or a consumer group is behind.

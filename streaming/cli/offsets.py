@@ -2,7 +2,6 @@
 
 import json
 from enum import Enum
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -35,12 +34,8 @@ def offsets(  # noqa: PLR0917
     source: Annotated[
         str | None, typer.Option(metavar="NUMBER", help="Only this source of the checkpoint.")
     ] = None,
-    bootstrap_servers: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT,…", help=kafka_options.ADDRESS_HELP)
-    ] = None,
-    command_config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help=kafka_options.CONFIG_HELP)
-    ] = None,
+    bootstrap_servers: kafka_options.BootstrapServers = None,
+    command_config: kafka_options.CommandConfig = None,
     topic: Annotated[
         list[str] | None,
         typer.Option(
@@ -51,9 +46,7 @@ def offsets(  # noqa: PLR0917
     missing: Annotated[
         Missing, typer.Option(help="Where partitions without an offset begin.")
     ] = Missing.EARLIEST,
-    timeout: Annotated[
-        float, typer.Option(min=0.1, max=600, metavar="SECONDS", help=kafka_options.LIMIT_HELP)
-    ] = 10.0,
+    timeout: kafka_options.Timeout = 10.0,
 ) -> None:  # fmt: skip
     """Print the offsets of a consumer group or a query as JSON for Spark's `startingOffsets`.
 
