@@ -7,8 +7,6 @@ import orjson
 import typer
 
 from assignor_bridge.jars import packages
-from streaming.pipeline.loading import load_job
-from streaming.pipeline.session import job_packages
 
 
 def jars(
@@ -23,9 +21,16 @@ def jars(
     In a shell: spark-submit $(assignor jars) job.py
     """
     found = packages()
-    names = [*found.coordinates, *(job_packages(load_job(job).job) if job else [])]
+    names = [*found.coordinates, *(_packages_of(job) if job else [])]
     if as_json:
         content = {"packages": names, "repositories": [found.repository]}
         typer.echo(orjson.dumps(content).decode())
     else:
         typer.echo(f"--packages {','.join(names)} --repositories {found.repository}")
+
+
+def _packages_of(job: Path) -> list[str]:
+    from streaming.pipeline.loading import load_job  # its models take a while to import
+    from streaming.pipeline.session import job_packages
+
+    return job_packages(load_job(job).job)

@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streaming.broker import EmbeddedBroker
-from streaming.pipeline.checks import check_brokers, check_offline
-from streaming.pipeline.loading import load_job
-from streaming.pipeline.seeding import read_seeds, seed_topics
 from streaming.progress import fetching
 
 if TYPE_CHECKING:
@@ -80,6 +77,10 @@ def run(
 
     Ctrl-C or SIGTERM stops it (exit code 130 or 143), and the next run goes on from there.
     """
+    from streaming.pipeline.checks import check_offline  # the models take a while to import
+    from streaming.pipeline.loading import load_job
+    from streaming.pipeline.seeding import read_seeds, seed_topics
+
     loaded = load_job(job, sets=sets or (), broker=_EMBEDDED if with_broker else None)
     check_offline(loaded)
     seeds = read_seeds(loaded)
@@ -103,6 +104,8 @@ def run(
 
 
 def _run(loaded: LoadedJob, signals: _Signals, cleanup: contextlib.ExitStack) -> None:
+    from streaming.pipeline.checks import check_brokers
+
     check_brokers(loaded)
     from streaming.pipeline.run import start_job
     from streaming.pipeline.session import session_for
