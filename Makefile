@@ -32,16 +32,16 @@ jar: $(READY)  ## Build the jar that runs inside Spark
 demo: jar  ## The main job on 336,776 real flights: Spark's mapping beside ours
 	@$(BIN)/assignor demo
 
-test: jar  ## All tests: lint, unit and kill tests beside the rest of integration
-	@$(MAKE) --no-print-directory -j2 unit-then-kills integration-without-kills
+test: jar  ## All tests: those that start drivers follow lint and unit, beside the rest of integration
+	@$(MAKE) --no-print-directory -j2 unit-then-drivers one-session
 
-.PHONY: unit-then-kills integration-without-kills
-unit-then-kills: lint
+.PHONY: unit-then-drivers one-session
+unit-then-drivers: lint
 	@$(MAKE) --no-print-directory unit
-	@$(BIN)/python -m pytest -m "integration and kills"
+	@$(BIN)/python -m pytest -m "integration and (kills or drivers)"
 
-integration-without-kills:
-	@$(BIN)/python -m pytest -m "integration and not kills"
+one-session:
+	@$(BIN)/python -m pytest -m "integration and not (kills or drivers)"
 
 unit: jar  ## The tests that need neither broker nor Spark
 	@$(BIN)/python -m pytest -m "not integration and not benchmark and not chaos and not compat"

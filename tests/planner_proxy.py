@@ -24,7 +24,9 @@ def spoilt(mode: str, plan: dict[str, Any]) -> str:
     if mode == "raises":
         return json.dumps({"error": "boom", "traceback": "Traceback: in the planner"})
     if mode == "drops":
-        ranges[0]["end"] -= 1
+        every = [offsets for task in plan["tasks"] for offsets in task["ranges"]]
+        longest = max(every, key=lambda offsets: offsets["end"] - offsets["start"])
+        longest["end"] -= 1  # and is not empty then, which would be another mistake
     elif mode == "doubles":
         plan["tasks"].append(plan["tasks"][0])
     elif mode == "invents":

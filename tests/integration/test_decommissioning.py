@@ -16,7 +16,7 @@ from tests import decommission_driver
 if TYPE_CHECKING:
     from tests.kafka_topics import Topic
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.drivers]
 
 
 def test_a_decommissioning_executor_is_not_planned_for(topic: Topic, tmp_path: Path) -> None:

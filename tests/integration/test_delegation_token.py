@@ -19,7 +19,7 @@ from tests.kafka_topics import Topic
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.drivers]
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 PLAIN = (

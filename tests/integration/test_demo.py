@@ -12,7 +12,11 @@ import pytest
 
 from assignor_bridge import ivy
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.drivers,
+    pytest.mark.timeout(900),
+]
 
 ROWS = 30_000
 

@@ -19,7 +19,7 @@ from tests.spark_tools import wait_until
 if TYPE_CHECKING:
     from tests.kafka_topics import Topic
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.drivers]
 
 JOB = """
 import sys

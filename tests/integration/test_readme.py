@@ -19,6 +19,7 @@ def code_blocks(language: str) -> list[str]:
 
 
 @pytest.mark.integration
+@pytest.mark.drivers
 def test_the_program_runs_as_pasted(tmp_path: Path) -> None:
     [program] = [block for block in code_blocks("python") if "EmbeddedBroker" in block]
     done = subprocess.run(
