@@ -52,9 +52,9 @@ integration: jar  ## The tests with a real broker and a real Spark
 bench: jar  ## Measure, beside Spark and Kafka in the same run; writes docs/benchmarks/
 	@$(BIN)/python -m pytest -m benchmark -p no:randomly -s tests/benchmarks
 
-chaos: jar  ## Kill -9 a running query 200 times (KILLS=n for another number, SEED=n to repeat one)
-	@KILLS=$(KILLS) SEED=$(SEED) $(BIN)/python -m pytest -m chaos -p no:randomly -s \
-	  tests/integration/test_kills.py tests/integration/test_pipeline_kills.py
+chaos: jar  ## Kill -9 a driver 200 times, executors 40 times (KILLS=n in all, SEED=n, LIMIT_S=n to end early)
+	@KILLS=$(KILLS) SEED=$(SEED) LIMIT_S=$(LIMIT_S) $(BIN)/python -m pytest -m chaos -p no:randomly -s \
+	  tests/integration/test_kills.py
 
 spark-suite: jar  ## Spark's own suites of its Kafka source, with the bridge on
 	@$(BIN)/python -m tests.sparksuite

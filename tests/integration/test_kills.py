@@ -1,7 +1,6 @@
 """Kill -9 of a driver and of its executors at any moment of a batch: nothing lost, nothing twice.
 
-What is checked after each kill, and how a query is added, is told in `tests/kills.py` and
-`tests/kill_driver.py`.
+One driver runs an append and an upsert; what is checked after each kill is told in `tests/kills`.
 """
 
 from __future__ import annotations
@@ -9,51 +8,66 @@ from __future__ import annotations
 import os
 import time
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.benchmarks.report import write_report
-from tests.kills import MOMENTS, Place, Report, kill_often
+from tests.benchmarks.report import commit, write_report
+from tests.kills.checks import AFTER
+from tests.kills.places import UPSERT, Place
+from tests.kills.report import Report
+from tests.kills.run import ROUND, kill_often
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.kafka_topics import Topic
 
+#: Each line is a finished run of `make chaos`.
+_RUNS = Path(__file__).parents[2] / "build" / "kills"
 
-def killed(topic: Topic, folder: Path, query: str, kills: int, seed: int) -> Report:
+
+def killed(topic: Topic, folder: Path, kills: int, seed: int, limit_s: float) -> Report:
     group = f"kills-{uuid.uuid4().hex[:6]}"
-    place = Place(topic.bootstrap_servers, topic.name, group, str(folder), query)
-    report = kill_often(place, topic, kills, seed)
+    place = Place(topic.bootstrap_servers, topic.name, group, str(folder))
+    report = kill_often(place, topic, kills, seed, time.monotonic() + limit_s)
     print(report)
-    assert report.kills == kills
     return report
 
 
 @pytest.mark.integration
 @pytest.mark.kills
 @pytest.mark.timeout(1200)
-def test_each_row_is_there_once_after_a_kill_at_each_moment(topic: Topic, tmp_path: Path) -> None:
-    report = killed(topic, tmp_path, "append", len(MOMENTS), seed=7)
-    assert set(report.moments) == {moment.name for moment in MOMENTS}
+def test_tables_are_right_after_a_kill_at_each_moment(topic: Topic, tmp_path: Path) -> None:
+    report = killed(topic, tmp_path, len(ROUND), seed=7, limit_s=float("inf"))
+    assert {(kill.moment, kill.query) for kill in report.kills} == {(m.name, q) for m, q in ROUND}
+    assert report.driver_kills == 10
+    hits = report.hits(UPSERT)
+    assert hits.total() - hits[AFTER] >= 5, f"few kills hit the upsert within a batch: {hits}"
 
 
 @pytest.mark.chaos
-@pytest.mark.timeout(4 * 3600)
-@pytest.mark.parametrize("query", ["append"])
-def test_many_kills(topic: Topic, tmp_path: Path, query: str) -> None:
+@pytest.mark.timeout(6 * 3600)
+def test_many_kills(topic: Topic, tmp_path: Path) -> None:
+    """A long run can be made in pieces: what was run before at this commit is added up."""
     seed = int(os.environ.get("SEED") or time.time())
-    report = killed(topic, tmp_path, query, int(os.environ.get("KILLS") or 200), seed)
-    assert sum(report.moved.values()) >= report.kills // 10  # first plans that were looked at
+    kills = int(os.environ.get("KILLS") or 240)
+    limit_s = float(os.environ.get("LIMIT_S") or "inf")
+    report = killed(topic, tmp_path, kills, seed, limit_s)
+    runs = _RUNS / f"{commit()}.jsonl"
+    runs.parent.mkdir(parents=True, exist_ok=True)
+    with runs.open("a") as file:
+        file.write(report.to_json() + "\n")
+    total = Report.of(map(Report.from_json, runs.read_text().splitlines()))
     write_report(
-        f"kills_{query}",
-        title=f"Kill -9 at random moments: the query '{query}'",
-        command=f"make chaos KILLS={report.kills} SEED={seed}",
-        rows=[{"moment": name, "kills": n} for name, n in sorted(report.moments.items())],
+        "kills",
+        title="Kill -9 at random moments of a batch",
+        command=f"make chaos KILLS={kills}, SEED={', '.join(map(str, total.seeds))}",
+        rows=total.rows(),
         notes=f"""{__doc__}
-All {report.kills} kills passed in {report.seconds:.0f} s. `executor` kills one of two
-executors, the others the driver with all its processes. As told by the files, these hit
-{dict(report.hits)}. Partitions (of 40) that the first plan after a restart moved, by number of
-restarts: {dict(report.moved)}.""",
+All passed: {total}
+
+A kill is made once something of a batch of one query has appeared (its offsets: planning, reading;
+a data file: writing; a Delta commit: commit log; Spark's commit: state and group), and a random
+time later. The table tells where it found the batches of both queries, by their files: before
+Delta's commit, after it and before Spark's commit log, or after that.""",
     )

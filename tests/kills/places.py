@@ -1,0 +1,87 @@
+"""Where the two queries run, and how far each has come as told by its files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+PARTITIONS = 40
+APPEND, UPSERT = "append", "upsert"
+#: The part of a job's checkpoint that belongs to its one sink.
+_SINK = "sink"
+
+
+@dataclass(frozen=True)
+class Query:
+    """One of the two queries."""
+
+    name: str
+    folder: Path
+    bootstrap_servers: str
+    topic: str
+    #: Consumer group that its progress is committed to.
+    group: str
+
+    @property
+    def job_checkpoint(self) -> Path:
+        return self.folder / "checkpoint"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.job_checkpoint / _SINK
+
+    @property
+    def table(self) -> Path:
+        return self.folder / "table"
+
+
+@dataclass(frozen=True)
+class Place:
+    """All that a driver is told."""
+
+    bootstrap_servers: str
+    topic: str
+    #: The names of the consumer groups begin with it.
+    group: str
+    #: Everything is written below it.
+    folder: str
+
+    def query(self, name: str) -> Query:
+        folder = Path(self.folder) / name
+        return Query(name, folder, self.bootstrap_servers, self.topic, f"{self.group}-{name}")
+
+    @property
+    def queries(self) -> tuple[Query, Query]:
+        return self.query(APPEND), self.query(UPSERT)
+
+
+def planned(query: Query) -> int:
+    """Newest batch of the offset log."""
+    return _newest(query.checkpoint / "offsets", r"(\d+)")
+
+
+def done(query: Query) -> int:
+    """Newest batch of the commit log."""
+    return _newest(query.checkpoint / "commits", r"(\d+)")
+
+
+def in_table(query: Query) -> int:
+    """Newest version of the Delta table."""
+    return _newest(query.table / "_delta_log", r"(\d{20})\.json")
+
+
+def data_files(query: Query) -> int:
+    """Number of data files, finished or not."""
+    with contextlib.suppress(FileNotFoundError):
+        return sum(entry.name.startswith(("part-", ".part-")) for entry in os.scandir(query.table))
+    return 0
+
+
+def _newest(folder: Path, pattern: str) -> int:
+    with contextlib.suppress(FileNotFoundError):
+        found = (re.fullmatch(pattern, entry.name) for entry in os.scandir(folder))
+        return max((int(name.group(1)) for name in found if name), default=-1)
+    return -1

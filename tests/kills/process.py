@@ -1,0 +1,126 @@
+"""A driver as a process group: started, listened to, killed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.spark_tools import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.kills.places import Place
+
+_ROOT = Path(__file__).parents[2]
+_START_LIMIT_S = 180
+
+
+class Driver:
+    """One run of `driver.py`, in a process group of its own.
+
+    Its Spark starts at once, its queries when it is told to `go`: what is started while the one
+    before it still runs costs no time after the kill.
+    """
+
+    def __init__(self, place: Place, number: int) -> None:
+        self.number = number
+        self.folder = Path(place.folder) / f"run-{number}"
+        self.folder.mkdir()
+        self.log = self.folder / "driver.log"
+        self._said = self.folder / "said.txt"
+        words = [json.dumps(asdict(place)), str(self.folder)]
+        with self._said.open("wb") as said:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.kills.driver", *words],
+                env=os.environ
+                | {
+                    "PYTHONPATH": str(_ROOT),
+                    # Starts are most of the time here.
+                    "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+                    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+                },
+                stdin=subprocess.PIPE,  # closes with us: then the driver ends itself
+                stdout=said,
+                stderr=said,
+                start_new_session=True,
+            )
+
+    def go(self, task: str = "run") -> None:
+        """Let it start its queries; see `driver.py` for the task."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(task.encode() + b"\n")
+        self.process.stdin.flush()
+
+    def wait_for(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for something of this run; tells what the driver said when it has ended."""
+        deadline = time.monotonic() + _START_LIMIT_S
+        while not condition():
+            assert self.process.poll() is None, f"{what}: the driver ended: {self.said()}"
+            assert time.monotonic() < deadline, f"{what}: not within {_START_LIMIT_S} s"
+            time.sleep(0.005)
+
+    def wait(self) -> None:
+        """Wait until it has ended by itself, and well."""
+        self.process.wait(_START_LIMIT_S)
+        assert self.process.returncode == 0, self.said()
+
+    def said(self) -> str:
+        return self._said.read_text(errors="replace")[-3000:] + self.text()[-3000:]
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def first_plan(self, query: str) -> dict[str, str] | None:
+        """Figures of the first plan of a query in this run; None when it was killed before."""
+        line = rf"thread for {query} .*tasks by assignor '[^']*': \{{(.*)\}}"
+        found = re.search(line, self.text())
+        return dict(p.split("=", 1) for p in found[1].split(", ") if "=" in p) if found else None
+
+    def check_log(self) -> None:
+        """No plan failed, no state was lost, no commit to a group was refused."""
+        for unexpected in ("cannot use its stored state", "could not plan", "could not commit"):
+            assert unexpected not in self.text(), (self.folder, self.text()[-3000:])
+
+    def kill(self) -> None:
+        """Kill the whole group at once."""
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        wait_until(lambda: not self._members(), "the end of all processes of the driver")
+
+    def kill_an_executor(self, rng: random.Random) -> None:
+        self.wait_for(lambda: bool(self._executors()), "an executor")
+        os.kill(rng.choice(self._executors()), signal.SIGKILL)
+
+    def _executors(self) -> list[int]:
+        kind = "CoarseGrainedExecutorBackend"
+        return sorted(p for p in self._members() if kind in _read(f"/proc/{p}/cmdline"))
+
+    def _members(self) -> list[int]:
+        """Living processes of the group."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                fields = _read(f"/proc/{entry.name}/stat").rpartition(")")[2].split()
+                if fields and fields[0] not in "ZX" and int(fields[2]) == self.process.pid:
+                    found.append(int(entry.name))
+        return found
+
+
+def _read(path: str) -> str:
+    with contextlib.suppress(OSError):
+        return Path(path).read_text(errors="replace")
+    return ""
