@@ -65,7 +65,7 @@ class QueryRun:
     topics: int
     batches: Sequence[BatchProgress]
 
-    def seconds(self, from_s: float = 0.0, to_s: float = float("inf")) -> list[float]:
+    def seconds(self, from_s: float, to_s: float = float("inf")) -> list[float]:
         """Durations of the batches that began within a time."""
         return [b.seconds for b in self.batches if from_s <= b.timestamp_s < to_s]
 
