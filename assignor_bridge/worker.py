@@ -62,7 +62,9 @@ def _reply(request: dict[str, Any], commits: CommitDesk) -> dict[str, Any]:
         given = request["validate"] or {}
         options = parse_options({str(k): str(v) for k, v in dict(given).items() if v is not None})
         check_names(options, find)
-        return {"ok": True, "options": effective(options), "stateVersion": VERSION}
+        return {
+            "ok": True, "options": effective(options), "stateVersion": VERSION, "packed": True,
+        }  # fmt: skip
     if "restore" in request:
         return restore(request["restore"], request.get("topics"))
     batch, state = read_batch(request)

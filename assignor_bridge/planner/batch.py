@@ -17,6 +17,7 @@ import numpy as np
 
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor
+from assignor_bridge.planner.ordering import sorting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
     Flags = NDArray[np.bool_]
+    #: Distinct names, sorted, and for each cell the place of its name in them.
+    Names = tuple[tuple[str, ...], Ints]
 
 #: Stands for the executor that local mode does not have; its tasks carry no location.
 ANONYMOUS = ""
@@ -55,17 +58,16 @@ class Observed:
     @classmethod
     def of(  # noqa: PLR0917
         cls,
-        topics: Sequence[str],
+        topics: Names,
         partition: Ints,
-        executors: Sequence[str],
+        executors: Names,
         records: Floats,
         size: Floats,
         seconds: Floats,
         offsets: Floats,
     ) -> Observed:
-        """Make columns of reports: numbered and sorted."""
-        topic_names, topic = coded(topics)
-        executor_names, executor = coded(executors)
+        """Sort columns of reports."""
+        (topic_names, topic), (executor_names, executor) = topics, executors
         order = sorting((seconds, records), executor, partition, topic)
         return cls(
             topic_names, executor_names, topic[order], partition[order], executor[order],
@@ -79,37 +81,11 @@ class Observed:
         return cls((), (), ints, ints, ints, floats, floats, floats, floats)
 
 
-def coded(names: Sequence[str]) -> tuple[tuple[str, ...], Ints]:
+def coded(names: Sequence[str]) -> Names:
     """Sort the distinct names, and say for each cell which one it is."""
     distinct = tuple(sorted(set(names)))
     code = {name: i for i, name in enumerate(distinct)}
     return distinct, np.fromiter(map(code.__getitem__, names), np.int64, len(names))
-
-
-def sorting(ties: tuple[Ints | Floats, ...], *keys: Ints) -> Ints:
-    """Give the order by `keys`, the last counting most, then by `ties`: as `np.lexsort` does.
-
-    The keys are packed into one integer where they fit, and ties are looked at only where there
-    are any: several times as fast, most of all when the rows are in order already.
-    """
-    packed, span = np.zeros(len(keys[0]), np.int64), 1
-    for key in keys:
-        least, most = int(key.min(initial=0)), int(key.max(initial=0))
-        if least < 0 or span * (most + 1) >= 1 << 63:
-            return np.asarray(np.lexsort((*ties, *keys)))
-        packed += key * span
-        span *= most + 1
-    steps = np.diff(packed)
-    if (steps > 0).all():
-        return np.arange(len(packed))
-    order = np.argsort(packed, kind="stable")
-    packed = packed[order]
-    same = packed[1:] == packed[:-1]
-    if same.any():
-        tied = np.append(False, same) | np.append(same, False)
-        rows = order[tied]
-        order[tied] = rows[np.lexsort((*(tie[rows] for tie in ties), packed[tied]))]
-    return order
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,10 +125,14 @@ class Batch:
         return float(self.size.sum(dtype=np.float64))
 
     @cached_property
+    def executor_slots(self) -> Ints:
+        """Number of slots of each executor."""
+        return np.array([e.slots for e in self.executors], np.int64)
+
+    @cached_property
     def slot_executor(self) -> Ints:
         """Index of the executor of each slot."""
-        slots = np.fromiter((e.slots for e in self.executors), np.int64, len(self.executors))
-        return np.repeat(np.arange(len(slots)), slots)
+        return np.repeat(np.arange(len(self.executors)), self.executor_slots)
 
     @cached_property
     def slot_number(self) -> Ints:
@@ -162,8 +142,7 @@ class Batch:
     @cached_property
     def first_slot(self) -> Ints:
         """Number of the first slot of each executor."""
-        slots = np.fromiter((e.slots for e in self.executors), np.int64, len(self.executors))
-        return np.concatenate((np.zeros(1, np.int64), np.cumsum(slots)[:-1]))
+        return np.cumsum(self.executor_slots) - self.executor_slots
 
     @cached_property
     def slots(self) -> int:
@@ -179,16 +158,16 @@ def from_snapshot(snapshot: Snapshot) -> Batch:
     """Lay a snapshot out as arrays; refuses one that contradicts itself with `OptionError`."""
     reports = snapshot.observed
     return lay_out(
-        [r.topic for r in snapshot.ranges],
+        coded([r.topic for r in snapshot.ranges]),
         int64([r.partition for r in snapshot.ranges]),
         int64([r.start for r in snapshot.ranges]),
         int64([r.end for r in snapshot.ranges]),
         snapshot.executors,
         snapshot.options,
         Observed.of(
-            [o.topic for o in reports],
+            coded([o.topic for o in reports]),
             int64([o.partition for o in reports]),
-            [o.executor for o in reports],
+            coded([o.executor for o in reports]),
             np.array([o.records for o in reports], np.float64),
             np.array([o.bytes for o in reports], np.float64),
             np.array([o.seconds for o in reports], np.float64),
@@ -210,7 +189,7 @@ def int64(values: Sequence[int]) -> Ints:
 
 
 def lay_out(  # noqa: PLR0917
-    names: Sequence[str],
+    names: Names,
     partition: Ints,
     start: Ints,
     end: Ints,
@@ -226,12 +205,12 @@ def lay_out(  # noqa: PLR0917
     OptionError
         For ranges that end before they start or overlap, and executors that repeat or lack slots.
     """
-    topics, topic = coded(names)
+    topics, topic = names
     wrong = np.flatnonzero((start < 0) | (end < start) | (partition < 0))
     if len(wrong):
         i = int(wrong[0])
         raise OptionError(
-            f"range {names[i]}-{partition[i]}[{start[i]},{end[i]}) is impossible: "
+            f"range {topics[topic[i]]}-{partition[i]}[{start[i]},{end[i]}) is impossible: "
             "a partition from 0 and 0 <= start <= end are expected"
         )
     order = sorting((end, start), partition, topic)

@@ -9,7 +9,7 @@ import numpy as np
 
 from assignor_bridge.assignors.registry import lookup
 from assignor_bridge.model import OffsetRange
-from assignor_bridge.planner.batch import Observed, lay_out
+from assignor_bridge.planner.batch import Observed, coded, lay_out
 from assignor_bridge.planner.plan import plan_step
 from assignor_bridge.simulator.mappings import (
     Placed,
@@ -116,7 +116,7 @@ class Player:
             size = int(number or max(1, int(step.records.sum()) // (4 * slots)))
             return spark_max_records(ranges, size)
         batch = lay_out(
-            [tp.topic for tp in step.partitions],
+            coded([tp.topic for tp in step.partitions]),
             np.array([tp.partition for tp in step.partitions], np.int64),
             step.start,
             step.start + step.records,
@@ -198,9 +198,9 @@ class Player:
         self.at.update({p: e for p, (_, e) in tail.items()})
         size = np.array([r[2] for r in reports], np.float64)
         self.observed = Observed.of(
-            [r[0][0] for r in reports],
+            coded([r[0][0] for r in reports]),
             np.array([r[0][1] for r in reports], np.int64),
-            [r[1] for r in reports],
+            coded([r[1] for r in reports]),
             size,
             size * 100,
             np.array([r[3] for r in reports], np.float64),

@@ -1,8 +1,8 @@
 """What the driver's JVM adds around a planner call: encode, decode, verify and build.
 
 The requests and answers of the planner's benchmark (steady batches: with state and a report for
-each piece), in a warm JVM without Spark running. `planner_ms` is the planner itself on the same
-request; the JVM may take no longer than the limit that issue 6 sets for the planner.
+each piece, packed), in a warm JVM without Spark running. `planner_ms` is the planner itself on the
+same request; the JVM may take no longer than the limit that issue 6 sets for the planner.
 `state_write_ms` is the writing of the state file and the deleting of an old one on this machine's
 disk, after the batch and on a thread of its own; it is no part of `jvm_ms`.
 """
@@ -15,6 +15,7 @@ import statistics
 import subprocess
 from pathlib import Path
 
+import orjson
 import pytest
 
 from assignor_bridge import ivy
@@ -23,10 +24,12 @@ from assignor_bridge.jars import built_jar, connector_coordinate
 from assignor_bridge.worker import handle
 from tests.benchmarks.report import write_report
 from tests.benchmarks.test_bench_planner import GRID, request, timed
+from tests.packed import packed
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1200)]
 
-PROGRAM = Path(__file__).parents[1] / "java" / "BridgeTime.java"
+JAVA = Path(__file__).parents[1] / "java"
+PROGRAMS = [str(JAVA / "BridgeTime.java"), str(JAVA / "Requests.java")]
 RUNS = 20
 PHASES = ("encode_ms", "decode_ms", "verify_and_build_ms")
 
@@ -41,13 +44,13 @@ def test_the_jvm_takes_no_longer_than_the_planner_may(tmp_path: Path) -> None:
     )
     compiled = tmp_path / "classes"
     subprocess.run(
-        [ivy.java_tool("javac"), "-cp", class_path, "-d", str(compiled), str(PROGRAM)], check=True
+        [ivy.java_tool("javac"), "-cp", class_path, "-d", str(compiled), *PROGRAMS], check=True
     )
     rows = []
     for partitions, executors, allowed_ms in GRID:
         first = json.loads(handle(request(partitions, executors, None), CommitDesk()))
         asked = request(partitions, executors, first)
-        _, planner_ms = timed(asked, 5)
+        _, planner_ms = timed(orjson.dumps(packed(orjson.loads(asked))), 5)
         exchange = tmp_path / f"{partitions}.jsonl"
         exchange.write_bytes(asked + b"\n" + handle(asked, CommitDesk()))
         done = subprocess.run(

@@ -4,7 +4,6 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
@@ -29,16 +28,8 @@ public final class BridgeTime {
     int runs = Integer.parseInt(arguments[1]);
     JsonNode asked = new ObjectMapper().readTree(lines.get(0));
     InputPartition[] partitions = partitions(asked.get("ranges"));
-    List<ExecutorList.Slots> executors = new ArrayList<>();
-    for (JsonNode e : asked.get("executors")) {
-      executors.add(
-          new ExecutorList.Slots(
-              e.get("id").asText(), e.get("host").asText(), e.get("slots").asInt()));
-    }
-    List<ReadReport> observed = new ArrayList<>();
-    for (JsonNode o : asked.get("observed")) {
-      observed.add(report(o));
-    }
+    List<ExecutorList.Slots> executors = Requests.executors(asked.get("executors"));
+    List<ReadReport> observed = Requests.reports(asked.get("observed"));
     String state = asked.get("state").textValue();
     int warmUp = 10 + 100_000 / partitions.length;
     double[] encode = new double[runs];
@@ -54,7 +45,7 @@ public final class BridgeTime {
       TaskBuilder builder = new TaskBuilder(partitions);
       String request =
           PlanJson.snapshot(
-              executors, 1, builder.owed(), Map.of("assignor", "x"), observed, state);
+              executors, 1, builder.owed(), Map.of("assignor", "x"), observed, state, true);
       long encoded = System.nanoTime();
       PlanJson.Plan plan = PlanJson.plan(lines.get(1));
       long decoded = System.nanoTime();
@@ -97,19 +88,5 @@ public final class BridgeTime {
               false);
     }
     return made;
-  }
-
-  private static ReadReport report(JsonNode o) {
-    return new ReadReport(
-        1,
-        0,
-        null,
-        o.get("executor").asText(),
-        o.get("topic").asText(),
-        o.get("partition").asInt(),
-        o.get("records").asLong(),
-        o.get("bytes").asLong(),
-        (long) (o.get("seconds").asDouble() * 1e9),
-        o.get("offsets").asLong());
   }
 }

@@ -25,6 +25,9 @@ final class BatchPlanner implements AutoCloseable {
   private static final long START_TIMEOUT_MS = 60_000;
   private static final int LONGEST_PAUSE_BATCHES = 64;
 
+  /** Fewer ranges and reports are sent as rows: nothing is gained, and a person can read them. */
+  private static final int LEAST_PACKED = 256;
+
   private record Batch(Offset start, Offset end) {}
 
   private final SparkContext context;
@@ -40,6 +43,7 @@ final class BatchPlanner implements AutoCloseable {
   private InputPartition[] lastTasks;
   private String state;
   private int stateVersion;
+  private boolean takesPacked;
   private boolean stateIsRead;
   private boolean planned;
   private long plans;
@@ -154,15 +158,18 @@ final class BatchPlanner implements AutoCloseable {
     figures.read(reports.drain());
     TaskBuilder builder = new TaskBuilder(partitions);
     List<ExecutorList.Slots> executors = ExecutorList.of(context);
+    PlannerProcess planner = running();
+    List<ReadReport> observed = figures.takeObserved();
     String request =
         PlanJson.snapshot(
             executors,
             Math.max(1, context.defaultParallelism()),
             builder.owed(),
             options.values(),
-            figures.takeObserved(),
-            state);
-    PlanJson.Plan plan = PlanJson.plan(running().ask(request, options.planTimeoutMs()));
+            observed,
+            state,
+            takesPacked && builder.owed().size() + observed.size() >= LEAST_PACKED);
+    PlanJson.Plan plan = PlanJson.plan(planner.ask(request, options.planTimeoutMs()));
     InputPartition[] tasks = builder.build(plan.tasks(), executors, stream, plans + 1);
     state = plan.state();
     plans++;
@@ -235,6 +242,7 @@ final class BatchPlanner implements AutoCloseable {
       JsonNode valid =
           PlanJson.answer(process.ask(PlanJson.validation(options.values()), START_TIMEOUT_MS));
       stateVersion = valid.path("stateVersion").asInt();
+      takesPacked = valid.path("packed").asBoolean();
     }
     return process;
   }

@@ -85,13 +85,15 @@ final class PlanJson {
     return topics;
   }
 
+  /** What to plan; {@code packed}: the planner takes what is long as {@link PackedColumns}. */
   static String snapshot(
       List<ExecutorList.Slots> executors,
       int parallelism,
       List<Tiling.Range> ranges,
       Map<String, String> options,
       List<ReadReport> observed,
-      String state) {
+      String state,
+      boolean packed) {
     return written(
         json -> {
           json.writeStartObject();
@@ -105,22 +107,19 @@ final class PlanJson {
             json.writeEndObject();
           }
           json.writeEndArray();
-          json.writeArrayFieldStart("ranges");
-          for (Tiling.Range range : ranges) {
-            json.writeStartObject();
-            json.writeStringField("topic", range.topic());
-            json.writeNumberField("partition", range.partition());
-            json.writeNumberField("start", range.start());
-            json.writeNumberField("end", range.end());
-            json.writeEndObject();
+          json.writeFieldName("ranges");
+          if (packed) {
+            PackedColumns.writeRanges(json, ranges);
+          } else {
+            writeRanges(json, ranges);
           }
-          json.writeEndArray();
           writeTexts(json, "options", options);
-          json.writeArrayFieldStart("observed");
-          for (ReadReport report : observed) {
-            writeObservation(json, report);
+          json.writeFieldName("observed");
+          if (packed) {
+            PackedColumns.writeObserved(json, observed);
+          } else {
+            writeObserved(json, observed);
           }
-          json.writeEndArray();
           json.writeStringField("state", state);
           json.writeEndObject();
         });
@@ -218,16 +217,35 @@ final class PlanJson {
     json.writeEndObject();
   }
 
-  private static void writeObservation(JsonGenerator json, ReadReport report) throws IOException {
-    json.writeStartObject();
-    json.writeStringField("topic", report.topic());
-    json.writeNumberField("partition", report.partition());
-    json.writeStringField("executor", report.executor());
-    json.writeNumberField("records", report.records());
-    json.writeNumberField("bytes", report.bytes());
-    json.writeNumberField("seconds", report.nanos() / 1e9);
-    json.writeNumberField("offsets", report.offsets());
-    json.writeEndObject();
+  private static void writeRanges(JsonGenerator json, List<Tiling.Range> ranges)
+      throws IOException {
+    json.writeStartArray();
+    for (Tiling.Range range : ranges) {
+      json.writeStartObject();
+      json.writeStringField("topic", range.topic());
+      json.writeNumberField("partition", range.partition());
+      json.writeNumberField("start", range.start());
+      json.writeNumberField("end", range.end());
+      json.writeEndObject();
+    }
+    json.writeEndArray();
+  }
+
+  private static void writeObserved(JsonGenerator json, List<ReadReport> reports)
+      throws IOException {
+    json.writeStartArray();
+    for (ReadReport report : reports) {
+      json.writeStartObject();
+      json.writeStringField("topic", report.topic());
+      json.writeNumberField("partition", report.partition());
+      json.writeStringField("executor", report.executor());
+      json.writeNumberField("records", report.records());
+      json.writeNumberField("bytes", report.bytes());
+      json.writeNumberField("seconds", report.seconds());
+      json.writeNumberField("offsets", report.offsets());
+      json.writeEndObject();
+    }
+    json.writeEndArray();
   }
 
   /** Something that writes JSON. */

@@ -25,4 +25,9 @@ public record ReadReport(
     long bytes,
     long nanos,
     long offsets)
-    implements Serializable {}
+    implements Serializable {
+
+  double seconds() {
+    return nanos / 1e9;
+  }
+}
