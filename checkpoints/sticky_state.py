@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import struct
 import zlib
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import orjson
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,8 +51,7 @@ class StateError(ValueError):
     """A state that cannot be used: corrupt, foreign or from a newer version."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Reader:
+class Reader(NamedTuple):
     """One executor; each of its slots is a member of the group."""
 
     executor: str
@@ -60,8 +59,7 @@ class Reader:
     slots: int
 
 
-@dataclass(frozen=True, slots=True)
-class Speed:
+class Speed(NamedTuple):
     """How slow an executor was found to be."""
 
     #: Natural logarithm of its seconds over those of a usual executor; 0 is usual.
@@ -118,19 +116,18 @@ class StickyState:
 def encode(state: StickyState) -> str:
     """As text that `decode` reads."""
     lengths, claims = _encode_claims(state)
-    header = json.dumps(
+    header = orjson.dumps(
         {
             "generation": state.generation,
             "batches": state.batches,
             "topics": state.topics,
-            "readers": [[r.executor, r.host, r.slots] for r in state.readers],
+            "readers": [*map(list, state.readers)],
             "speeds": {e: [round(s.log_factor, 4), s.batches] for e, s in state.speeds.items()},
             "partitions": len(state.topic),
             "claims": lengths,
         },
-        sort_keys=True,
-        separators=(",", ":"),
-    ).encode()
+        option=orjson.OPT_SORT_KEYS,
+    )
     columns = [
         np.ascontiguousarray(getattr(state, name), dtype=kind).tobytes() for name, kind in _COLUMNS
     ]
@@ -191,7 +188,7 @@ def _unwrap(text: str) -> bytes:
 
 def _read(body: bytes) -> StickyState:
     length = int.from_bytes(body[:4], "big")
-    header = json.loads(body[4 : 4 + length])
+    header = orjson.loads(body[4 : 4 + length])
     offset = 4 + length
     lengths = [int(size) for size in header["claims"]]
     if min(lengths, default=8) < 8:
@@ -242,9 +239,11 @@ def _read(body: bytes) -> StickyState:
 def _encode_claims(state: StickyState) -> tuple[list[int], bytes]:
     """Write the members' user data: the length of each, and all of it in a row."""
     owned = np.flatnonzero(state.member >= 0)
-    order = owned[np.argsort(state.member[owned], kind="stable")]  # then by topic and partition
+    small = np.uint16 if state.members < 1 << 16 else np.int64  # NumPy sorts it by counting
+    order = owned[np.argsort(state.member[owned].astype(small), kind="stable")]
     member, topic = state.member[order], state.topic[order]
-    first = np.flatnonzero((np.diff(member, prepend=-1) != 0) | (np.diff(topic, prepend=-1) != 0))
+    new = (member[1:] != member[:-1]) | (topic[1:] != topic[:-1])
+    first = np.flatnonzero(np.append(len(member) > 0, new))
     count = np.diff(np.append(first, len(order)))  # partitions of each (member, topic)
     names = [_kafka_string(name) for name in state.topics]
     name_size = np.fromiter(map(len, names), np.int64, len(names))
@@ -252,26 +251,22 @@ def _encode_claims(state: StickyState) -> tuple[list[int], bytes]:
     block_size = name_size[block_topic] + 4 + 4 * count
     length = 8 + np.bincount(block_member, block_size, state.members).astype(np.int64)
     start = np.cumsum(length) - length
-    topics = np.bincount(block_member, minlength=state.members)
-    before = np.cumsum(block_size) - block_size  # over all members
-    first_block = np.cumsum(topics) - topics
-    base = np.append(before, 0)[np.minimum(first_block, len(before))]
-    at = start[block_member] + 4 + before - base[block_member]
     out = np.zeros(int(length.sum()), np.uint8)
-    _put(out, start, topics)
-    _put(out, start + length - 4, np.full(state.members, state.generation))
-    for code, name in enumerate(names):
-        _at_any_byte(out, f"V{len(name)}")[at[block_topic == code]] = np.void(name)
+    numbers = _at_any_byte(out, ">i4")
+    numbers[start] = np.bincount(block_member, minlength=state.members)
+    numbers[start + length - 4] = state.generation
+    # Before a block: all blocks before it, 8 bytes of each member before its own, 4 of its own.
+    at = np.cumsum(block_size) - block_size + 8 * block_member + 4
+    padded = np.array(names or [b""])
+    for size in np.unique(name_size).tolist():
+        same = np.flatnonzero(name_size[block_topic] == size)
+        _at_any_byte(out, f"S{size}")[at[same]] = padded[block_topic[same]]
     at += name_size[block_topic]
-    _put(out, at, count)
-    within = np.arange(len(order)) - np.repeat(first, count)
-    _put(out, np.repeat(at + 4, count) + 4 * within, state.partition[order])
+    numbers[at] = count
+    numbers[np.repeat(at + 4 - 4 * first, count) + 4 * np.arange(len(order))] = state.partition[
+        order
+    ]
     return length.tolist(), out.tobytes()
-
-
-def _put(out: NDArray[np.uint8], at: NDArray[np.int64], values: NDArray[np.int64]) -> None:
-    """Write each value as a big-endian INT32."""
-    _at_any_byte(out, ">i4")[at] = values
 
 
 def _at_any_byte(out: NDArray[np.uint8], kind: str) -> NDArray[Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.errors import PlanError
-from assignor_bridge.planner.batch import sorting
+from assignor_bridge.planner.ordering import sorting
 
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Batch, Ints

@@ -83,7 +83,7 @@ def explain(  # noqa: PLR0917
     parts = np.bincount(pieces.row, minlength=batch.ranges)
     split = np.flatnonzero(parts > 1)
     done = moves(ledger, owner, tasks)
-    executors = len(np.unique(batch.slot_executor[tasks.slot]))
+    executors = int(np.count_nonzero(np.bincount(batch.slot_executor[tasks.slot])))
     metrics: dict[str, str | int | float] = {
         "strategy": name,
         "tasks": len(tasks),

@@ -54,14 +54,22 @@ def place_batch(
     local = np.full(batch.slots + 1, -1, np.int64)
     local[slots] = np.arange(len(slots))
     if batch.ranges == 0:
-        return Placement(assemble(batch, owner[:0], ()), share, notes)
+        return Placement(assemble(batch, owner[:0]), share, notes)
     capacity, executor = share[slots], batch.slot_executor[slots]
     if options.split:
-        whole, cuts = place(weights.work, local[owner], capacity, executor, options.max_imbalance)
+        pieces = assemble(
+            batch,
+            *place(weights.work, local[owner], capacity, executor, options.max_imbalance),
+        )
     else:
-        whole, cuts = place_whole(weights.work, local[owner], capacity, executor), []
-    pieces = assemble(batch, whole, cuts)
+        pieces = assemble(batch, place_whole(weights.work, local[owner], capacity, executor))
     return Placement(Pieces(pieces.row, pieces.start, pieces.end, slots[pieces.slot]), share, notes)
+
+
+def shares(batch: Batch, weights: Weights) -> Floats:
+    """Fair share of the work for each slot: all of it, divided by speed."""
+    speed = 1 / weights.slowness[batch.slot_executor]
+    return np.asarray(float(weights.work.sum()) * speed / speed.sum())
 
 
 def bound_seconds(batch: Batch, weights: Weights, share: Floats, split: bool) -> float:

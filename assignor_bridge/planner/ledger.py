@@ -148,19 +148,20 @@ def _speeds(state: StickyState, batch: Batch) -> dict[str, Speed]:
 
     After a restart of the driver an id may be that of another executor, on another host.
     """
-    now = {e.id: e.host for e in batch.executors}
+    now = {(e.id, e.host) for e in batch.executors}
     found: dict[str, Speed] = {}
     of_host: dict[str, Speed] = {}
     for reader in state.readers:
         speed = state.speeds.get(reader.executor)
         if speed is None:
             continue
-        if now.get(reader.executor) == reader.host:
+        if (reader.executor, reader.host) in now:
             found[reader.executor] = speed
         else:
             of_host.setdefault(reader.host, speed)
-    before = {(r.executor, r.host) for r in state.readers}
-    for executor in batch.executors:
-        if (executor.id, executor.host) not in before and executor.host in of_host:
-            found[executor.id] = of_host[executor.host]
+    if of_host:
+        before = {(r.executor, r.host) for r in state.readers}
+        for executor in batch.executors:
+            if (executor.id, executor.host) not in before and executor.host in of_host:
+                found[executor.id] = of_host[executor.host]
     return found

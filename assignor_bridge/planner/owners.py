@@ -27,27 +27,24 @@ def heirs_of(readers: tuple[Reader, ...], batch: Batch) -> Ints:
 
     A slot number beyond those that the executor has now falls to one that it has.
     """
-    known = {(e.id, e.host): i for i, e in enumerate(batch.executors)}
-    heirs: list[int] = []
+    index = {(e.id, e.host): i for i, e in enumerate(batch.executors)}
+    found = [index.get((r.executor, r.host), -1) for r in readers]
+    slots = np.array([r.slots for r in readers], np.int64)
+    first = np.cumsum(slots) - slots
+    executor = np.repeat(np.array(found, np.int64), slots)
+    number = np.arange(len(executor)) - np.repeat(first, slots)
+    heir = batch.first_slot[executor] + number % batch.executor_slots[executor]
+    heirs = np.where(executor >= 0, heir, -1)
     gone: dict[str, list[int]] = {}
-    first_slot = batch.first_slot.tolist()
-    for reader in readers:
-        executor = known.get((reader.executor, reader.host))
-        if executor is not None:
-            first, slots = first_slot[executor], batch.executors[executor].slots
-            heirs += [first + slot % slots for slot in range(reader.slots)]
-        else:
-            if reader.executor != ANONYMOUS:
-                gone.setdefault(reader.host, []).extend(
-                    range(len(heirs), len(heirs) + reader.slots)
-                )
-            heirs += [-1] * reader.slots
+    for reader, executor_now, member in zip(readers, found, first.tolist(), strict=True):
+        if executor_now < 0 and reader.executor != ANONYMOUS:
+            gone.setdefault(reader.host, []).extend(range(member, member + reader.slots))
     if gone:
         for host, slots_there in _new_slots({(r.executor, r.host) for r in readers}, batch).items():
             orphans = gone.get(host, [])
             for place, member in enumerate(orphans):
                 heirs[member] = slots_there[place * len(slots_there) // len(orphans)]
-    return np.array(heirs, np.int64)
+    return heirs
 
 
 def _new_slots(before: set[tuple[str, str]], batch: Batch) -> dict[str, list[int]]:
@@ -114,7 +111,6 @@ def _as_observed(ledger: Ledger, owner: Ints) -> Ints:
         return owner
     line, where, before = line[elsewhere], where[elsewhere], before[elsewhere]
     number = np.where(before >= 0, batch.slot_number[np.maximum(before, 0)], line)
-    slots = np.array([e.slots for e in batch.executors], np.int64)[where]
-    slot = batch.first_slot[where] + number % slots
+    slot = batch.first_slot[where] + number % batch.executor_slots[where]
     owner[line[::-1]] = slot[::-1]  # the first of several is written last
     return owner

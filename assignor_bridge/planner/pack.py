@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from assignor_bridge.planner.ordering import stable_order
 from assignor_bridge.planner.pieces import Pieces
 
 if TYPE_CHECKING:
@@ -68,12 +69,12 @@ def pack(batch: Batch, pieces: Pieces, work: Floats, options: PlannerOptions) ->
     rank = np.empty(len(keys), np.int64)
     rank[ranked] = np.arange(len(keys))
     task = rank[index]
-    order = np.argsort(task, kind="stable")  # then by range and offset, as they are
+    order = stable_order(task)  # then by range and offset, as they are
     slot = np.empty(len(keys), np.int64)
     slot[task] = pieces.slot
     further = np.empty(len(keys), np.int64)
     further[task] = sub
-    slots = np.array([e.slots for e in batch.executors], np.int64)[batch.slot_executor[slot]]
+    slots = batch.executor_slots[batch.slot_executor[slot]]
     return Tasks(
         _taken(pieces, order), task[order], slot, batch.slot_number[slot] + further * slots
     )
@@ -115,7 +116,7 @@ def _divide(pieces: Pieces, parts: Ints, options: PlannerOptions) -> tuple[Piece
     rows: list[Piece] = []
     slots: list[int] = []
     subs: list[int] = []
-    order = np.argsort(pieces.slot, kind="stable")
+    order = stable_order(pieces.slot)
     first = np.searchsorted(pieces.slot[order], np.arange(len(parts) + 1)).tolist()
     row, start, end = pieces.row.tolist(), pieces.start.tolist(), pieces.end.tolist()
     for slot, count in enumerate(parts.tolist()):

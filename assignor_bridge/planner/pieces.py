@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from assignor_bridge.planner.ordering import stable_order
 
+if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Batch, Floats, Ints
 
 
@@ -33,15 +33,16 @@ class Pieces:
         return np.asarray(weights[self.row] * share)
 
 
-class Cut(NamedTuple):
-    """How one range is shared: slots in reading order, and the work that each gets."""
+class Cuts(NamedTuple):
+    """How ranges are shared: one cell a share, those of a range side by side, in reading order."""
 
-    row: int
-    slots: Sequence[int]
-    amounts: Sequence[float]
+    row: Ints
+    slot: Ints
+    #: Work that the slot gets.
+    amount: Floats
 
 
-def assemble(batch: Batch, whole: Ints, cuts: Sequence[Cut]) -> Pieces:
+def assemble(batch: Batch, whole: Ints, cuts: Cuts | None = None) -> Pieces:
     """Turn placements into offsets.
 
     Parameters
@@ -53,10 +54,10 @@ def assemble(batch: Batch, whole: Ints, cuts: Sequence[Cut]) -> Pieces:
         is dropped; the shares of a range always add up to it.
     """
     kept = np.flatnonzero(whole >= 0)
-    if not cuts:
+    if cuts is None or not len(cuts.row):
         return Pieces(kept, batch.start[kept], batch.end[kept], whole[kept])
     rows, starts, ends, slots = _shared(batch, cuts)
-    order = np.argsort(np.append(kept, rows), kind="stable")  # shares are in order of offsets
+    order = stable_order(np.append(kept, rows))  # shares are in order of offsets
     return Pieces(
         np.append(kept, rows)[order],
         np.append(batch.start[kept], starts)[order],
@@ -65,15 +66,16 @@ def assemble(batch: Batch, whole: Ints, cuts: Sequence[Cut]) -> Pieces:
     )
 
 
-def _shared(batch: Batch, cuts: Sequence[Cut]) -> tuple[Ints, Ints, Ints, Ints]:
+def _shared(batch: Batch, cuts: Cuts) -> tuple[Ints, Ints, Ints, Ints]:
     """Row, start, end and slot of each share that is not empty."""
-    count = np.fromiter([len(cut.slots) for cut in cuts], np.int64, len(cuts))
-    row = np.repeat(np.fromiter([cut.row for cut in cuts], np.int64, len(cuts)), count)
-    slot = np.fromiter(chain.from_iterable([cut.slots for cut in cuts]), np.int64, len(row))
+    row, slot = cuts.row, cuts.slot
+    first = np.flatnonzero(np.append(True, row[1:] != row[:-1]))
+    after = np.append(first[1:], len(row))
+    count, last = after - first, after - 1
+    amounts, spans = cuts.amount.tolist(), zip(first.tolist(), after.tolist(), strict=True)
     done = np.fromiter(
-        chain.from_iterable([accumulate(cut.amounts) for cut in cuts]), np.float64, len(row)
+        chain.from_iterable([accumulate(amounts[a:b]) for a, b in spans]), np.float64, len(row)
     )
-    last = np.cumsum(count) - 1
     size = batch.size[row]
     part = np.rint(size * np.minimum(1.0, done / np.repeat(done[last], count)))
     part[last] = np.inf
@@ -81,7 +83,7 @@ def _shared(batch: Batch, cuts: Sequence[Cut]) -> tuple[Ints, Ints, Ints, Ints]:
     until = size.copy()
     until[inside] = np.minimum(size[inside], part[inside].astype(np.int64))
     since = np.append(0, until[:-1])
-    since[last - count + 1] = 0
+    since[first] = 0
     some = until > since
     row = row[some]
     start = batch.start[row]

@@ -1,4 +1,4 @@
-"""Placing a round at a time, and cutting in columns, are the same as range after range."""
+"""Placing in rounds and runs, and cutting in columns, are the same as range after range."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assignor_bridge.planner.anywhere import Anywhere, _whole
+from assignor_bridge.planner.at_home import AtHome
 from assignor_bridge.planner.batch import Batch, Observed
-from assignor_bridge.planner.pieces import Cut, assemble
-from assignor_bridge.planner.place import _whole
+from assignor_bridge.planner.pieces import Cuts, assemble
+from assignor_bridge.planner.room import Shares
 
 
 def few_or_any(few: list[float], least: float, most: int, size: int) -> st.SearchStrategy[Any]:
@@ -44,6 +46,57 @@ def test_rounds_place_as_one_by_one_does(amounts, spare, few):
     assert left.tolist() == spare
 
 
+@given(
+    few_or_any([0.5, 1.0, 2.0, 9.0], 0.001, 20, 300),
+    few_or_any([4.0, 4.5, 8.0, 0.0], -1, 30, 90),
+    st.sampled_from([[4.0], [4.0, 4.5], [1.0, 7.0, 30.0]]),
+    st.sampled_from([0.0, 0.02, 0.2]),
+    st.booleans(),
+)
+def test_rounds_and_runs_place_as_one_by_one_does(amounts, spare, capacities, grain, fresh):
+    amounts.sort(reverse=True)
+    capacity = np.resize(capacities, len(spare))
+
+    def begun() -> Anywhere:
+        rows = np.arange(len(amounts))
+        return Anywhere(rows, np.array(amounts), np.array(spare), capacity, grain, fresh, Shares())
+
+    fast, slow = begun(), begun()
+    fast.place()
+    slow._one_by_one(0, len(amounts))
+    assert fast.spare.tolist() == slow.spare.tolist()
+    assert by_row(fast.shares) == by_row(slow.shares)
+
+
+@given(
+    few_or_any([0.5, 1.0, 2.0, 6.0], 0.001, 9, 120),
+    few_or_any([4.0, 4.5, 0.0], -1, 6, 120),
+    st.integers(1, 5),
+    st.sampled_from([[4.0], [1.0, 7.0, 30.0]]),
+)
+def test_executors_at_once_place_as_one_by_one_does(amounts, spare, slots, capacities):
+    executors = -(-len(spare) // slots)
+    slot_executor = np.repeat(np.arange(executors), slots)[: len(spare)]
+    capacity = np.resize(capacities, len(spare))
+    sizes, executor = np.array(amounts), np.arange(len(amounts)) % executors
+    at_once = AtHome(slot_executor, np.array(spare), capacity, Shares())
+    left = at_once.place(np.arange(len(amounts)), sizes, executor)
+    room = AtHome(slot_executor, np.array(spare), capacity, Shares())
+    largest = np.lexsort((-sizes, executor))
+    placed = room._one_by_one(largest, sizes[largest], executor[largest])
+    assert sorted(left.tolist()) == sorted(largest[~placed].tolist())
+    assert at_once.spare.tolist() == room.spare.tolist()
+    assert by_row(at_once.shares) == by_row(room.shares)
+
+
+def by_row(shares: Shares) -> dict[int, list[tuple[Any, ...]]]:
+    """Slots and parts of each range, in the order in which they were given out."""
+    of_row: dict[int, list[tuple[Any, ...]]] = {}
+    for row, *share in zip(*(column.tolist() for column in shares._columns()), strict=True):
+        of_row.setdefault(row, []).append(tuple(share))
+    return of_row
+
+
 @given(st.data())
 def test_cuts_fall_between_offsets_where_the_shares_say(data):
     sizes = data.draw(
@@ -55,14 +108,19 @@ def test_cuts_fall_between_offsets_where_the_shares_say(data):
     cuts = []
     for row in range(len(sizes)):
         shares = data.draw(few_or_any([1e6, 1e-12], 1e-6, 10**6, 5).filter(lambda s: len(s) > 1))
-        cuts.append(Cut(row, list(range(len(shares))), shares))
+        cuts.append((row, list(range(len(shares))), shares))
     end = [a + size for a, size in zip(start, sizes, strict=True)]
     empty = np.zeros(len(sizes), np.int64)
     batch = Batch(
         ("t",), empty, np.arange(len(sizes)), np.array(start), np.array(end), (), {},
         Observed.none(),
     )  # fmt: skip
-    pieces = assemble(batch, np.full(len(sizes), -1), cuts)
+    columns = Cuts(
+        np.repeat(np.arange(len(cuts)), [len(slots) for _, slots, _ in cuts]),
+        np.concatenate([slots for _, slots, _ in cuts]),
+        np.concatenate([shares for _, _, shares in cuts]),
+    )
+    pieces = assemble(batch, np.full(len(sizes), -1), columns)
     expected = []
     for row, slots, shares in cuts:
         done, since = 0.0, start[row]
@@ -73,5 +131,5 @@ def test_cuts_fall_between_offsets_where_the_shares_say(data):
             if until > since:
                 expected.append((row, since, until, slot))
                 since = until
-    columns = (pieces.row, pieces.start, pieces.end, pieces.slot)
-    assert list(zip(*(column.tolist() for column in columns), strict=True)) == expected
+    found = (pieces.row, pieces.start, pieces.end, pieces.slot)
+    assert list(zip(*(column.tolist() for column in found), strict=True)) == expected
