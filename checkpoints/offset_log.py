@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from checkpoints.folders import CheckpointError, Folder, NoCheckpointError
+from checkpoints.nested import not_a_checkpoint
 from checkpoints.sticky_state import StateError, StickyState, decode
 
 if TYPE_CHECKING:
@@ -106,10 +107,7 @@ def _read(folder: Folder) -> Checkpoint:
     query_id = _query_id(folder)
     planned = _numbers(folder, "offsets")
     if query_id is None and not planned:
-        raise NoCheckpointError(
-            f"{folder.name!r} is not a streaming checkpoint: it has neither 'metadata' nor "
-            "'offsets'; give the query's checkpointLocation"
-        )
+        raise NoCheckpointError(not_a_checkpoint(folder))
     done = set(_numbers(folder, "commits"))
     batches = [batch for n in planned if (batch := _batch(folder, n, n in done)) is not None]
     begins: dict[str, KafkaOffsets] = {}

@@ -1,0 +1,79 @@
+"""A folder that is no checkpoint but holds some: they are named, none is guessed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checkpoints.folders import LocalFolder
+from checkpoints.nested import checkpoints_below
+from streaming.cli import main
+from tests.unit.lag.checkpoint_files import write_query
+
+ENDS = {"t": {0: 9}}
+
+
+@pytest.mark.parametrize(
+    ("queries", "files", "expected"),
+    [
+        pytest.param(["job/a", "job/b"], [], ["a", "b"], id="a job's folder"),
+        pytest.param(["job/c/a"], ["job/table/part-0"], ["c/a"], id="the folder above"),
+        pytest.param(["job/a"], ["job/b/metadata", "job/c/offsets/x", "job/d"], ["a"], id="others"),
+        pytest.param(["job/c/d/a"], [], [], id="too deep"),
+        pytest.param(["job/.a", "job/_b/c"], [], [], id="hidden"),
+    ],
+)  # fmt: skip
+def test_checkpoints_below_a_folder(queries, files, expected, tmp_path):
+    for path in queries:
+        write_query(tmp_path / path, ENDS)
+    for path in files:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("x")
+    assert checkpoints_below(LocalFolder(tmp_path / "job")) == expected
+
+
+def test_a_folder_of_thousands_is_not_searched_to_its_end(tmp_path):
+    for number in range(600):
+        (tmp_path / f"part-{number:03}").touch()
+    write_query(tmp_path / "z", ENDS)
+    assert checkpoints_below(LocalFolder(tmp_path)) == []
+    write_query(tmp_path / "a", ENDS)
+    assert checkpoints_below(LocalFolder(tmp_path)) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        pytest.param(["sink"], "but holds that of one query: give job/sink", id="one"),
+        pytest.param(
+            ["b", "a"], "but holds those of 2 queries: give one of them: job/a, job/b", id="two"
+        ),
+        pytest.param(list("abcdef"), "of 6 queries: give one of them: job/a, job/b, job/c, job/d, "
+                     "job/e, …", id="many"),
+        pytest.param([], "it has neither 'metadata' nor 'offsets'", id="none"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(["lag", "--checkpoint", "job"], id="lag"),
+        pytest.param(["offsets", "--checkpoint", "job"], id="offsets"),
+        pytest.param(["doctor", "--checkpoint", "job"], id="doctor"),
+        pytest.param(["replay", "--checkpoint", "job"], id="replay"),
+        pytest.param(["report", "job"], id="report"),
+    ],
+)
+def test_each_command_names_the_checkpoints_of_a_job(
+    command, names, message, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    Path("job").mkdir()
+    for name in names:
+        write_query(tmp_path / "job" / name, ENDS)
+    assert main.run(command) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("assignor: 'job' is not a streaming checkpoint")
+    assert message in err
+    assert len(err.splitlines()) == 1
