@@ -7,21 +7,20 @@ import platform
 import re
 import subprocess
 import sys
-
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from typing import TYPE_CHECKING
 
 from assignor_bridge import ivy, jars
 from streaming.report.page import Check
 
+if TYPE_CHECKING:
+    from streaming.lag.brokers import Brokers
+
 _JDKS = ("17", "21")
-_BROKER_LIMIT_S = 10.0
 
 
-def examine(bootstrap_servers: str | None = None) -> list[Check]:
-    """Give one check a need; of a broker only when its address is given."""
-    found = [_python(), _jdk(), _pyspark(), _jar(), _connector()]
-    return [*found, _broker(bootstrap_servers)] if bootstrap_servers else found
+def examine() -> list[Check]:
+    """Give one check a need."""
+    return [_python(), _jdk(), _pyspark(), _jar(), _connector()]
 
 
 def _python() -> Check:
@@ -74,12 +73,7 @@ def _connector() -> Check:
     return Check(what, True, f"{coordinate}, {'cached' if cached else 'fetched at first use'}")
 
 
-def _broker(bootstrap_servers: str) -> Check:
-    what = f"broker {bootstrap_servers} answers"
-    try:
-        admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
-        metadata = admin.list_topics(timeout=_BROKER_LIMIT_S)
-    except KafkaException as error:
-        reason = error.args[0].str() if error.args else str(error)
-        return Check(what, False, f"{reason}: is the address right and the broker running?")
-    return Check(what, True, f"{len(metadata.brokers)} brokers, {len(metadata.topics)} topics")
+def brokers_answer(brokers: Brokers) -> Check:
+    """Say what is there, of brokers that let us in."""
+    topics = len(brokers.all_partitions())
+    return Check("brokers answer", True, f"{brokers.count} brokers, {topics} topics")

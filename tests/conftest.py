@@ -39,6 +39,15 @@ def broker() -> Iterator[EmbeddedBroker]:
         yield broker
 
 
+@pytest.fixture(scope="session")
+def secured() -> Iterator[tuple[EmbeddedBroker, str]]:
+    """A broker that asks for a login on a second port, and heeds access control lists."""
+    from tests.secured_broker import start_secured
+
+    with start_secured() as (broker, address):
+        yield broker, address
+
+
 @pytest.fixture
 def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> Topic:
     """A topic of this test alone: `topic.create(8)` and `topic.fill([…])`."""

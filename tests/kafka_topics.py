@@ -1,16 +1,23 @@
-"""Topics of the embedded broker for tests: create, fill with known records, count."""
+"""Topics of the embedded broker for tests: create, fill with known records, commit to a group."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from confluent_kafka import Producer
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
 
 from streaming.topics import create_topic
+from tests.spark_tools import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 @dataclass(frozen=True)
@@ -41,3 +48,18 @@ class Topic:
                     producer.poll(0)
         left = producer.flush(60)
         assert left == 0, f"{left} records were not delivered"
+
+    def commit(self, group: str, offsets: Mapping[int, int]) -> None:
+        """Commit the offsets of partitions to a group that nobody is in."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        wanted = [TopicPartition(self.name, number, offset) for number, offset in offsets.items()]
+        request = [ConsumerGroupTopicPartitions(group, wanted)]
+
+        def done() -> bool:  # a new broker's group coordinator takes a moment to be there
+            [answer] = admin.alter_consumer_group_offsets(request, request_timeout=10).values()
+            try:
+                return not any(p.error for p in answer.result(20).topic_partitions)
+            except KafkaException:
+                return False
+
+        wait_until(done, "a commit", timeout_s=120)

@@ -1,5 +1,6 @@
 """`assignor doctor`: is everything here that the bridge needs, or that a query needs to go on."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,7 +10,8 @@ from assignor_bridge.errors import OptionError
 from streaming.checkpoint_doctor import examine_checkpoint
 from streaming.checkpoint_folder import DamagedCheckpointError, read_checkpoint
 from streaming.cli import kafka_options
-from streaming.doctor import examine
+from streaming.doctor import brokers_answer, examine
+from streaming.lag.brokers import BrokerUnreachableError
 from streaming.report.page import Check
 
 _LIMIT_S = 10.0
@@ -17,7 +19,7 @@ _LIMIT_S = 10.0
 
 def doctor(
     bootstrap_servers: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Look for a broker there, too.")
+        str | None, typer.Option(metavar="HOST:PORT", help="Look for brokers there, too.")
     ] = None,
     checkpoint: Annotated[
         str | None,
@@ -39,10 +41,9 @@ def doctor(
     --delta-table, whether Delta is ahead of the checkpoint.
     """
     if checkpoint is None:
-        for option, value in (("--command-config", command_config), ("--delta-table", delta_table)):
-            if value is not None:
-                raise OptionError(f"{option} is for --checkpoint: give both")
-        _print(examine(bootstrap_servers))
+        if delta_table is not None:
+            raise OptionError("--delta-table is for --checkpoint: give both")
+        _print([*examine(), *_of_brokers(bootstrap_servers, command_config)])
         return
     try:
         found = read_checkpoint(checkpoint)
@@ -54,6 +55,18 @@ def doctor(
     for note in brokers.notes if brokers else ["topics are checked with --bootstrap-servers"]:
         typer.echo(f"assignor: {note}", err=True)
     _print(checks)
+
+
+def _of_brokers(bootstrap_servers: str | None, command_config: Path | None) -> list[Check]:
+    if bootstrap_servers is None and command_config is None:
+        return []
+    try:
+        brokers = kafka_options.brokers_of(bootstrap_servers, command_config, _LIMIT_S)
+    except BrokerUnreachableError as error:
+        return [Check("brokers answer", False, str(error))]
+    if brokers is None:
+        raise OptionError(f"--command-config {command_config}: it has no bootstrap.servers")
+    return [brokers_answer(brokers)]
 
 
 def _print(checks: list[Check]) -> None:

@@ -56,12 +56,6 @@ def no_brokers(what: str) -> OptionError:
     return OptionError(f"{what} needs the brokers: give --bootstrap-servers or --command-config")
 
 
-def check_one_of(checkpoint: str | None, group: str | None) -> None:
-    """Refuse both or neither."""
-    if (checkpoint is None) == (group is None):
-        raise OptionError("give either --checkpoint or --group: one of them, not both")
-
-
 def tell(brokers: Brokers | None) -> None:
     """Say on stderr what could not be learned; exit code 1 when a topic is not there."""
     if brokers is None:

@@ -1,16 +1,17 @@
 """`assignor lag`: how far a query or a consumer group is behind, from outside, changing nothing."""
 
+import gc
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 from typing import Annotated
 
 import typer
 
 from assignor_bridge.errors import OptionError
-from streaming.checkpoint_folder import read_checkpoint
-from streaming.cli import kafka_options
-from streaming.lag.brokers import Brokers
-from streaming.lag.positions import Position, of_checkpoint, of_group
+from streaming.cli import kafka_options, query_or_group
+from streaming.lag.positions import Position
 from streaming.lag.rows import Row, look_up, select
 from streaming.lag.table import as_json, as_text
 
@@ -56,30 +57,31 @@ def lag(  # noqa: PLR0917
     last, seconds behind, the time until retention deletes unread records. Unknown is -, in JSON
     null. Exit code 1 when a topic is not there.
     """
-    kafka_options.check_one_of(checkpoint, group)
+    query_or_group.check_one_of(checkpoint, group)
     brokers = kafka_options.brokers_of(bootstrap_servers, command_config, timeout)
-    positions = _of_topics(topic or [], _positions(checkpoint, group, brokers))
-    if brokers is None:
-        rows = [Row(position) for position in positions]
-    else:
-        whole = checkpoint is not None
-        rows = look_up(positions, brokers, seconds_limit_s=seconds_limit, whole_topics=whole)
-    rows = select(rows, only_with_lag=only_with_lag, order=sort.value)
-    typer.echo(json.dumps(as_json(rows)) if as_json_ else as_text(rows))
+    with _no_collector():
+        positions = query_or_group.positions_of(checkpoint, group, brokers)
+        positions = _of_topics(topic or [], positions)
+        if brokers is None:
+            rows = [Row(position) for position in positions]
+        else:
+            whole = checkpoint is not None
+            rows = look_up(positions, brokers, seconds_limit_s=seconds_limit, whole_topics=whole)
+        rows = select(rows, only_with_lag=only_with_lag, order=sort.value)
+        typer.echo(json.dumps(as_json(rows)) if as_json_ else as_text(rows))
     kafka_options.tell(brokers)
 
 
-def _positions(
-    checkpoint: str | None, group: str | None, brokers: Brokers | None
-) -> list[Position]:
-    if checkpoint is not None:
-        found = read_checkpoint(checkpoint)
-        for warning in found.warnings:
-            typer.echo(f"assignor: {warning}", err=True)
-        return of_checkpoint(found)
-    if brokers is None or group is None:
-        raise kafka_options.no_brokers("--group")
-    return of_group(brokers, group)
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Keep Python's garbage collector from going through thousands of rows that are all needed."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _of_topics(topics: list[str], positions: list[Position]) -> list[Position]:

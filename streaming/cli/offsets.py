@@ -7,10 +7,7 @@ from typing import Annotated
 import typer
 
 from assignor_bridge.errors import AssignorError, OptionError
-from streaming.checkpoint_folder import read_checkpoint
-from streaming.cli import kafka_options
-from streaming.lag.brokers import Brokers
-from streaming.lag.positions import Position, of_checkpoint, of_group
+from streaming.cli import kafka_options, query_or_group
 from streaming.lag.starting import EARLIEST, LATEST, starting_offsets
 
 _SHOWN = 3
@@ -54,11 +51,11 @@ def offsets(  # noqa: PLR0917
     earliest (-2) or latest (-1), and stderr says how many. A query's are those of its last
     completed batch; without the brokers only its own partitions are known.
     """
-    kafka_options.check_one_of(checkpoint, group)
+    query_or_group.check_one_of(checkpoint, group)
     if source is not None and checkpoint is None:
         raise OptionError("--source is for --checkpoint: a group has none")
     brokers = kafka_options.brokers_of(bootstrap_servers, command_config, timeout)
-    positions = _positions(checkpoint, group, source, brokers)
+    positions = query_or_group.positions_of(checkpoint, group, brokers, source)
     topics = set(topic or ()) or {position.topic for position in positions}
     positions = [position for position in positions if position.topic in topics]
     there = None if brokers is None else brokers.partitions(topics)
@@ -76,20 +73,6 @@ def offsets(  # noqa: PLR0917
     if brokers is None:
         typer.echo("assignor: without --bootstrap-servers new partitions are not known", err=True)
     typer.echo(json.dumps(found.offsets, separators=(",", ":")))
-
-
-def _positions(
-    checkpoint: str | None, group: str | None, source: str | None, brokers: Brokers | None
-) -> list[Position]:
-    if checkpoint is None:
-        if brokers is None or group is None:
-            raise kafka_options.no_brokers("--group")
-        return of_group(brokers, group)
-    found = read_checkpoint(checkpoint)
-    if source is not None and source not in found.sources:
-        known = ", ".join(found.sources)
-        raise OptionError(f"--source is {source}: the checkpoint's Kafka sources are {known}")
-    return of_checkpoint(found, source)
 
 
 def _tell(names: tuple[str, ...], of: int, what: str) -> None:

@@ -15,7 +15,6 @@ from confluent_kafka import (
     OFFSET_BEGINNING,
     OFFSET_END,
     Consumer,
-    ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
     TopicPartition,
@@ -27,10 +26,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from assignor_bridge.errors import AssignorError, OptionError
-from checkpoints.kafka_settings import client_settings
+from checkpoints.kafka_settings import ClientSettings, client_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]
 
@@ -38,8 +37,9 @@ Partition = tuple[str, int]
 
 _SHOWN = 3
 _GRACE_S = 2.0
+_POLL_S = 0.02
 #: librdkafka looks each partition up in a list: one request for all would take time by the square.
-_PARTITIONS_A_REQUEST = 1_000
+_PARTITIONS_A_REQUEST = 250
 #: More topics are asked for all at once.
 _TOPICS_ONE_BY_ONE = 8
 #: After these the brokers will not answer any more.
@@ -47,29 +47,10 @@ _FINAL = (
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._AUTHENTICATION,
 )
-#: What describing a group that is not there answers, by newer brokers.
-_NO_GROUP = "GROUP_ID_NOT_FOUND"
-#: Errors of a coordinator that is about to be there, as in a new cluster.
-_PASSING = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
-_RETRY_S = 0.2
 
 
 class BrokerUnreachableError(AssignorError):
     """No broker answers, or it refuses the login."""
-
-
-class GroupError(AssignorError):
-    """A consumer group that is not there or may not be seen."""
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A live consumer of a group."""
-
-    consumer_id: str
-    host: str
-    client_id: str
-    partitions: tuple[Partition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +62,26 @@ class Retention:
     #: None for without limit.
     time_s: float | None
     size_bytes: int | None
+
+
+class _Heard:
+    """What a client complains of while it connects.
+
+    Apart from `Brokers`, so that no client is part of a cycle: the garbage collector may run in a
+    thread of librdkafka, and a client that is destroyed in a thread of its own aborts the process.
+    """
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        self.reason = ""
+        #: Whether the brokers will not answer any more.
+        self.final = False
+
+    def __call__(self, error: KafkaError) -> None:
+        """Take an error from librdkafka."""
+        self.final = self.final or error.code() in _FINAL
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self.reason = _said(self._settings, error)
 
 
 class Brokers:
@@ -111,9 +112,10 @@ class Brokers:
         self.notes: list[str] = []
         #: Topics that were asked for and are not there.
         self.gone: set[str] = set()
-        self._reason = ""
-        self._final = False
-        self._admin = self._connected()
+        #: How many there are.
+        self.count = 0
+        self._topics: Mapping[str, TopicMetadata] | None = None
+        self.admin = self._connected()
         self._consumer = Consumer(
             self.settings.for_client(
                 group_id="assignor-lag",  # librdkafka wants a name; no group is joined
@@ -135,6 +137,14 @@ class Brokers:
                 found[name] = frozenset(topic.partitions)
         return found
 
+    def all_partitions(self) -> dict[str, frozenset[int]]:
+        """Give the partitions of all topics that may be seen."""
+        return {
+            name: frozenset(topic.partitions)
+            for name, topic in self._all_topics().items()
+            if topic.error is None
+        }
+
     def log_ranges(
         self, partitions: Collection[Partition]
     ) -> tuple[dict[Partition, int], dict[Partition, int]]:
@@ -149,10 +159,10 @@ class Brokers:
             return {}
         found = {}
         failed: dict[str, tuple[Any, list[str]]] = {}
-        asked = self._admin.describe_configs(wanted, request_timeout=self.limit_s)
+        asked = self.admin.describe_configs(wanted, request_timeout=self.limit_s)
         for resource, future in asked.items():
             try:
-                configs = self._result(future)
+                configs = self.answer(future, self.limit_s)
             except KafkaException as error:
                 _add(failed, error.args[0], resource.name)
                 continue
@@ -160,54 +170,22 @@ class Brokers:
         self._note_all("retention", failed, len(wanted))
         return found
 
-    def committed(self, group: str) -> dict[Partition, int]:
-        """Give the offsets that a group has committed."""
-        request = [ConsumerGroupTopicPartitions(group)]
+    def answer(self, future: Any, limit_s: float) -> Any:
+        """Wait for what an admin client was asked for with a time limit."""
         try:
-            found = self._of_coordinator(self._admin.list_consumer_group_offsets, request)
-        except KafkaException as error:
-            raise GroupError(f"group {group!r}: {self._said(error.args[0])}") from error
-        there = found.topic_partitions
-        return {(p.topic, p.partition): p.offset for p in there if not p.error and p.offset >= 0}
+            return future.result(limit_s + _GRACE_S)
+        except concurrent.futures.TimeoutError as error:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error
 
-    def members(self, group: str) -> tuple[Member, ...] | None:
-        """Give a group's live consumers; None when there is no such group."""
-        try:
-            described = self._of_coordinator(self._admin.describe_consumer_groups, [group])
-        except KafkaException as error:
-            if error.args[0].name() == _NO_GROUP:
-                return None
-            raise GroupError(f"group {group!r}: {self._said(error.args[0])}") from error
-        if described.state.name == "DEAD":
-            return None
-        return tuple(
-            Member(
-                member.member_id,
-                member.host,
-                member.client_id,
-                tuple((p.topic, p.partition) for p in member.assignment.topic_partitions)
-                if member.assignment
-                else (),
-            )
-            for member in described.members
-        )
-
-    def _of_coordinator(self, ask: Callable[..., dict[Any, Any]], request: list[Any]) -> Any:
-        """Ask about one group, again while its coordinator is not there yet."""
-        deadline = time.monotonic() + self.limit_s
-        while True:
-            [future] = ask(request, request_timeout=self.limit_s).values()
-            try:
-                return self._result(future)
-            except KafkaException as error:
-                if error.args[0].name() not in _PASSING or time.monotonic() > deadline:
-                    raise
-            time.sleep(_RETRY_S)
+    def said(self, error: KafkaError) -> str:
+        """Give what an error says, in one line without secrets."""
+        return _said(self.settings, error)
 
     def _connected(self) -> AdminClient:
         """Make sure that a broker answers; a refused login or no listener is told at once."""
         where = self._where
-        made_with: dict[str, Any] = {**self.settings.for_client(), "error_cb": self._on_error}
+        heard = _Heard(self.settings)
+        made_with: dict[str, Any] = {**self.settings.for_client(), "error_cb": heard}
         try:
             admin = AdminClient(made_with)
         except (KafkaException, ValueError) as error:
@@ -215,38 +193,47 @@ class Brokers:
             raise OptionError(f"no Kafka client can be made for {where!r}: {said}") from error
         asked = admin.describe_cluster(request_timeout=self.limit_s)
         deadline = time.monotonic() + self.limit_s + _GRACE_S
-        while not asked.done() and not self._final and time.monotonic() < deadline:
-            admin.poll(0.05)
+        while not heard.final and time.monotonic() < deadline:
+            admin.poll(0)  # for what it complains of
+            if concurrent.futures.wait([asked], _POLL_S).done:
+                break
         try:
-            asked.result(0)
+            self.count = len(asked.result(0).nodes)
         except (KafkaException, concurrent.futures.TimeoutError) as error:
-            said = self._reason or f"no answer within {self.limit_s:g} s"
+            silent = f"no answer within {self.limit_s:g} s"
+            said = heard.reason or ("it closes the connection" if heard.final else silent)
             raise BrokerUnreachableError(
                 f"no broker answers at {where!r} ({said}): is the address right, the broker "
                 "running and the login what it asks for?"
             ) from error
         return admin
 
-    def _on_error(self, error: KafkaError) -> None:
-        self._final = self._final or error.code() in _FINAL
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:
-            self._reason = self._said(error)
-
     def _metadata(self, topics: list[str]) -> list[tuple[str, TopicMetadata | None]]:
         """Ask about each of a few topics, or about all that there are."""
+        if self._topics is not None or len(topics) > _TOPICS_ONE_BY_ONE:
+            there = self._all_topics()
+            return [(name, there.get(name)) for name in topics]
+        return [(name, self._listed(name).get(name)) for name in topics]
+
+    def _all_topics(self) -> Mapping[str, TopicMetadata]:
+        if self._topics is None:
+            self._topics = self._listed(None)
+        return self._topics
+
+    def _listed(self, topic: str | None) -> Mapping[str, TopicMetadata]:
         try:
-            if len(topics) > _TOPICS_ONE_BY_ONE:
-                there = self._consumer.list_topics(timeout=self.limit_s).topics
-                return [(name, there.get(name)) for name in topics]
-            return [
-                (name, self._consumer.list_topics(name, self.limit_s).topics.get(name))
-                for name in topics
-            ]
+            found = (
+                self._consumer.list_topics(timeout=self.limit_s)
+                if topic is None
+                else self._consumer.list_topics(topic, self.limit_s)
+            )
         except KafkaException as error:
             raise BrokerUnreachableError(
                 f"the brokers at {self._where!r} do not tell their topics: "
-                f"{self._said(error.args[0])}"
+                f"{self.said(error.args[0])}"
             ) from error
+        topics: Mapping[str, TopicMetadata] = found.topics
+        return topics
 
     def _log_offsets(
         self, partitions: Collection[Partition], which: int, what: str
@@ -274,22 +261,17 @@ class Brokers:
         self._note_all(what, failed, len(wanted))
         return found
 
-    def _result(self, future: Any) -> Any:
-        try:
-            return future.result(self.limit_s + _GRACE_S)
-        except concurrent.futures.TimeoutError as error:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error
-
-    def _said(self, error: KafkaError) -> str:
-        return self.settings.redact(" ".join(str(error.str()).split()))
-
     def _note(self, about: str, error: KafkaError) -> None:
-        self.notes.append(f"{about}: {self._said(error)}")
+        self.notes.append(f"{about}: {self.said(error)}")
 
     def _note_all(self, what: str, failed: Mapping[str, tuple[Any, list[str]]], asked: int) -> None:
         for error, names in failed.values():
             some = ", ".join(sorted(names)[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
             self._note(f"{what} of {len(names)} of {asked} is unknown ({some})", error)
+
+
+def _said(settings: ClientSettings, error: KafkaError) -> str:
+    return settings.redact(" ".join(str(error.str()).split()))
 
 
 def _add(failed: dict[str, tuple[Any, list[str]]], error: Any, name: str) -> None:

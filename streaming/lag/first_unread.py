@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 #: Bytes that a response may hold of a partition: most first batches fit, thousands of them, too.
 _PARTITION_BYTES = 16 * 1024
-_MESSAGES_A_CALL = 5_000
+#: Few, as the further records of a partition are dropped when it is paused.
+_MESSAGES_A_CALL = 200
 _WAIT_S = 0.1
 
 
@@ -54,7 +55,7 @@ def first_unread(
         consumer.assign([TopicPartition(*partition, offsets[partition]) for partition in offsets])
         while missing and time.monotonic() < deadline:
             done = []
-            for message in consumer.consume(_MESSAGES_A_CALL, _WAIT_S):
+            for message in consumer.consume(min(len(missing), _MESSAGES_A_CALL), _WAIT_S):
                 partition = message.topic(), message.partition()
                 if partition in missing and _answers(message, partition, found):
                     missing.remove(partition)

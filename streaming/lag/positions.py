@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streaming.lag.brokers import GroupError
+from streaming.lag.groups import GroupError, committed, members
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -38,23 +38,24 @@ def of_group(brokers: Brokers, group: str) -> list[Position]:
     Raises
     ------
     GroupError
-        When there is no such group, or it may not be seen.
+        When there is no such group, it may not be seen, or its coordinator does not answer.
     """
-    members = brokers.members(group)
-    committed = brokers.committed(group)
-    if members is None and not committed:
+    offsets = committed(brokers, group)  # first: it waits for a new cluster's coordinator
+    there = members(brokers, group)
+    if there is None and not offsets:
         raise GroupError(
-            f"group {group!r} does not exist: no consumer has it and nothing was committed to it"
+            f"group {group!r} does not exist: no consumer has it and nothing was committed to it, "
+            "on topics that may be seen"
         )
     found = {
         partition: Position(
-            group, *partition, committed.get(partition),
+            group, *partition, offsets.get(partition),
             member.consumer_id, member.host, member.client_id,
         )
-        for member in members or ()
+        for member in there or ()
         for partition in member.partitions
     }  # fmt: skip
-    for partition, offset in committed.items():
+    for partition, offset in offsets.items():
         found.setdefault(partition, Position(group, *partition, offset))
     return [found[partition] for partition in sorted(found)]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from streaming.lag.brokers import Brokers, Partition, Retention
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Row:
     """One partition; None for what is unknown."""
 
@@ -28,21 +27,21 @@ class Row:
     seconds_behind: float | None = None
     retention: Retention | None = None
 
-    @cached_property
+    @property
     def lag(self) -> int | None:
         """Offsets from the position to the end of the log, as Kafka's tool counts."""
         if self.position.offset is None or self.log_end is None:
             return None
         return self.log_end - self.position.offset
 
-    @cached_property
+    @property
     def lost(self) -> int | None:
         """Offsets that were deleted before they were read."""
         if self.position.offset is None or self.log_begin is None:
             return None
         return max(0, self.log_begin - self.position.offset)
 
-    @cached_property
+    @property
     def at_risk(self) -> bool | None:
         """Whether retention will delete unread records, if they stay unread."""
         if self.lost:
@@ -56,7 +55,7 @@ class Row:
         limited = self.retention.time_s is not None or self.retention.size_bytes is not None
         return self.retention.deletes and limited
 
-    @cached_property
+    @property
     def seconds_to_loss(self) -> float | None:
         """The least time until retention deletes the first unread record; 0 when it has begun.
 

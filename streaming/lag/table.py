@@ -24,13 +24,10 @@ _LOST = "lost"
 
 def as_text(rows: Sequence[Row]) -> str:
     """Write a table, unknown as `-`, and a line that sums it up."""
-    cells = [HEAD, *(_cells(row) for row in rows)]
+    cells = [HEAD, *map(_cells, rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = [
-        " ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in cells
-    ]
-    return "\n".join([*lines, "", summary(rows)])
+    line = " ".join(f"%-{width}s" for width in widths)
+    return "\n".join([*((line % row).rstrip() for row in cells), "", summary(rows)])
 
 
 def as_json(rows: Sequence[Row]) -> dict[str, Any]:
@@ -67,17 +64,21 @@ def duration(seconds: float) -> str:
 def _cells(row: Row) -> tuple[str, ...]:
     position = row.position
     behind = row.seconds_behind
+    offset, end, lag = position.offset, row.log_end, row.lag
     return (
-        position.owner, position.topic, str(position.partition), _or_unknown(position.offset),
-        _or_unknown(row.log_end), _or_unknown(row.lag), _or_unknown(position.consumer_id),
-        _or_unknown(position.host), _or_unknown(position.client_id),
-        _or_unknown(position.executor), _UNKNOWN if behind is None else f"{behind:.1f}",
+        position.owner,
+        position.topic,
+        str(position.partition),
+        _UNKNOWN if offset is None else str(offset),
+        _UNKNOWN if end is None else str(end),
+        _UNKNOWN if lag is None else str(lag),
+        position.consumer_id or _UNKNOWN,
+        position.host or _UNKNOWN,
+        position.client_id or _UNKNOWN,
+        position.executor or _UNKNOWN,
+        _UNKNOWN if behind is None else f"{behind:.1f}",
         _time_to_loss(row),
-    )  # fmt: skip
-
-
-def _or_unknown(value: object) -> str:
-    return _UNKNOWN if value is None else str(value)
+    )
 
 
 def _time_to_loss(row: Row) -> str:

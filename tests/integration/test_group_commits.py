@@ -20,22 +20,16 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from streaming import broker_setup
-from streaming.broker import EmbeddedBroker
+from tests.secured_broker import LOGIN, PASSWORD
 from tests.spark_tools import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from streaming.broker import EmbeddedBroker
     from tests.kafka_topics import Topic
 
 pytestmark = pytest.mark.integration
-
-PASSWORD = "s3cret-of-ann"  # noqa: S105  (of the embedded broker)
-LOGIN = (
-    "org.apache.kafka.common.security.plain.PlainLoginModule required "
-    'username="{user}" password="{password}";'
-)
 
 
 class Worker:
@@ -160,30 +154,6 @@ def test_settings_without_a_counterpart_are_told_and_not_repeated(worker: Worker
     assert "/secret" not in done["error"]
 
 
-@pytest.fixture(scope="module")
-def secured() -> Iterator[tuple[EmbeddedBroker, str]]:
-    """A broker that asks for a login on a second port, and heeds access control lists."""
-    port, controller = broker_setup.free_ports(None)
-    login, _ = broker_setup.free_ports(None)
-    host, users = broker_setup.HOST, f'user_ann="{PASSWORD}"'
-    properties = {
-        "listeners": f"PLAINTEXT://{host}:{port},SASL_PLAINTEXT://{host}:{login},"
-        f"CONTROLLER://{host}:{controller}",
-        "advertised.listeners": f"PLAINTEXT://{host}:{port},SASL_PLAINTEXT://{host}:{login}",
-        "controller.quorum.voters": f"1@{host}:{controller}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,"
-        "CONTROLLER:PLAINTEXT",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": LOGIN.format(
-            **{"user": "admin", "password": "x"}
-        ).replace(";", f" {users};"),
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",
-    }
-    with EmbeddedBroker(port=port, properties=properties) as broker:
-        yield broker, f"{host}:{login}"
-
-
 def allow(broker: EmbeddedBroker, kind: ResourceType, name: str, what: AclOperation) -> None:
     pattern, permission = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
     binding = AclBinding(kind, name, pattern, "User:ann", "*", what, permission)
@@ -192,7 +162,9 @@ def allow(broker: EmbeddedBroker, kind: ResourceType, name: str, what: AclOperat
         answer.result(30)
 
 
-def test_a_login_by_the_streams_own_settings_and_rights_that_are_missing(secured, worker: Worker):
+def test_a_login_by_the_streams_own_settings_and_rights_that_are_missing(
+    secured: tuple[EmbeddedBroker, str], worker: Worker
+):
     broker, address = secured
     broker.create_topic("orders", 1)
     kafka = {"bootstrap.servers": address, "security.protocol": "SASL_PLAINTEXT",

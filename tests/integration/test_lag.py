@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import time
 import uuid
@@ -12,19 +13,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import (
-    Consumer,
-    ConsumerGroupTopicPartitions,
-    KafkaException,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from assignor_bridge import ivy
 from assignor_bridge.errors import OptionError
 from streaming import broker_setup
+from streaming.broker import EmbeddedBroker
 from streaming.checkpoint_folder import read_checkpoint
 from streaming.cli import main
+from streaming.lag.brokers import Brokers
+from streaming.lag.groups import GroupError, committed
 from streaming.topics import delete_topics
 from tests.kafka_topics import Topic
 from tests.spark_tools import run_to_delta, wait_until
@@ -35,26 +33,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from streaming.broker import EmbeddedBroker
-
 pytestmark = pytest.mark.integration
 
 KAFKA_COLUMNS = 9
-
-
-def commit(broker: EmbeddedBroker, group: str, topic: str, offsets: dict[int, int]) -> None:
-    wanted = [TopicPartition(topic, number, offset) for number, offset in offsets.items()]
-    request = [ConsumerGroupTopicPartitions(group, wanted)]
-    admin = broker.admin()
-
-    def done() -> bool:  # a new broker's group coordinator takes a moment to be there
-        [answer] = admin.alter_consumer_group_offsets(request, request_timeout=10).values()
-        try:
-            return not any(p.error for p in answer.result(20).topic_partitions)
-        except KafkaException:
-            return False
-
-    wait_until(done, "a commit", timeout_s=120)
 
 
 def new_group() -> str:
@@ -132,7 +113,7 @@ def test_groups_and_a_query_stand_where_kafkas_own_tool_says(
     readers = {row["partition"]: (row["executor"], row["host"]) for row in rows}
     assert all(executor.isdigit() and host for executor, host in (readers[0], readers[1]))
     query, live = ran.group, new_group()
-    commit(broker, live, topic.name, {0: 7, 2: 0})
+    topic.commit(live, {0: 7, 2: 0})
     topic.fill([5, 0, 0], first=60)
     consumer = Consumer(
         {"bootstrap.servers": address, "group.id": live, "client.id": "me",
@@ -196,7 +177,7 @@ def test_spark_begins_where_a_group_stands(
 ):
     topic.create(3).fill([10, 10, 10])
     group, address = new_group(), broker.bootstrap_servers
-    commit(broker, group, topic.name, {0: 4, 2: 10})
+    topic.commit(group, {0: 4, 2: 10})
     assert main.run(["offsets", "--group", group, "--bootstrap-servers", address]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out) == {topic.name: {"0": 4, "1": -2, "2": 10}}
@@ -212,9 +193,14 @@ def test_spark_begins_where_a_group_stands(
     assert json.loads(capsys.readouterr().out)[topic.name]["1"] == -1
 
 
+@pytest.mark.parametrize(
+    "a_request", [pytest.param(250, id="one request"), pytest.param(2, id="several requests")]
+)
 def test_seconds_behind_and_the_time_until_records_are_lost(
-    broker: EmbeddedBroker, topic: Topic, capsys
+    a_request, broker: EmbeddedBroker, topic: Topic, monkeypatch, capsys
 ):
+    for module in ("brokers", "groups"):
+        monkeypatch.setattr(f"streaming.lag.{module}._PARTITIONS_A_REQUEST", a_request)
     topic.create(3, {"retention.ms": "7200000"})
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     now_ms = int(time.time() * 1000)
@@ -225,7 +211,7 @@ def test_seconds_behind_and_the_time_until_records_are_lost(
     [deleted] = admin.delete_records([TopicPartition(topic.name, 1, 1)]).values()
     deleted.result(30)
     group = new_group()
-    commit(broker, group, topic.name, {0: 1, 1: 0, 2: 0})
+    topic.commit(group, {0: 1, 1: 0, 2: 0})
     found = as_json(capsys, "--group", group, "--bootstrap-servers", broker.bootstrap_servers)
     near = {row["partition"]: row for row in found["partitions"]}
     assert {p: (row["lag"], row["lost"], row["at_risk"]) for p, row in near.items()} == {
@@ -256,7 +242,7 @@ def test_a_group_at_the_last_marker_of_a_transaction_is_0_seconds_behind(
     producer.produce(topic.name, b"x", partition=0)
     producer.commit_transaction(60)
     group = new_group()
-    commit(broker, group, topic.name, {0: 1})
+    topic.commit(group, {0: 1})
     [row] = as_json(capsys, "--group", group, "--bootstrap-servers", broker.bootstrap_servers)[
         "partitions"
     ]
@@ -298,6 +284,25 @@ def test_many_topics_are_asked_for_at_once(
     assert err.splitlines() == [
         f"assignor: topic {name!r} is not there: was it deleted?" for name in sorted(gone)
     ]
+
+
+def test_a_new_cluster_answers_the_first_question_about_a_group(capsys):
+    with EmbeddedBroker() as fresh:
+        _, err = lag(capsys, "--group", "g", "--bootstrap-servers", fresh.bootstrap_servers, code=1)
+        assert err.startswith("assignor: group 'g' does not exist: ")
+        fresh.create_topic("t", 2)
+        brokers = Brokers({"bootstrap.servers": fresh.bootstrap_servers}, limit_s=1.5)
+        assert brokers.all_partitions()["t"] == {0, 1}
+        assert fresh.pid is not None
+        os.kill(fresh.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(
+                GroupError, match=r"^group 'g': its coordinator did not answer within 1.5 s \("
+            ):
+                committed(brokers, "g")
+        finally:
+            os.kill(fresh.pid, signal.SIGCONT)
+        assert committed(brokers, "g") == {}
 
 
 SECRET = "hunter2-never-shown"  # noqa: S105

@@ -1,0 +1,129 @@
+"""Logins that a real broker refuses: one clear line, exit code 1, and no secret in any of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streaming.cli import main
+from tests.secured_broker import PASSWORD
+from tests.unit.lag.checkpoint_files import write_query
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streaming.broker import EmbeddedBroker
+
+pytestmark = pytest.mark.integration
+
+WRONG = "hunter2-never-shown"
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+COMMANDS = [
+    pytest.param(["lag", "--group", "team", "--json"], id="lag of a group"),
+    pytest.param(["lag", "--checkpoint", "query"], id="lag of a query"),
+    pytest.param(["offsets", "--group", "team"], id="offsets"),
+    pytest.param(["doctor"], id="doctor"),
+    pytest.param(["doctor", "--checkpoint", "query"], id="doctor of a query"),
+]
+
+
+def config(
+    address: str,
+    *,
+    protocol: str = "SASL_PLAINTEXT",
+    mechanism: str = "PLAIN",
+    module: str = PLAIN,
+    user: str = "ann",
+    password: str = WRONG,
+) -> str:
+    return (
+        f"bootstrap.servers={address}\nsecurity.protocol={protocol}\nsasl.mechanism={mechanism}\n"
+        f'sasl.jaas.config={module} required username="{user}" password="{password}";\n'
+        "debug=all\nlog_level=7\n"  # of librdkafka: not taken over
+    )
+
+
+def run(
+    words: list[str], text: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> tuple[int, list[str]]:
+    """Give the exit code and what was said of it: on stderr, or as a finding of the doctor."""
+    (tmp_path / "client.properties").write_text(text)
+    write_query(tmp_path / "query", {"t": {0: 9}})
+    code = main.run([*words, "--command-config", "client.properties"])
+    out, err = capfd.readouterr()
+    for secret in (WRONG, PASSWORD):
+        assert secret not in out + err
+    found = [line for line in out.splitlines() if not line.startswith("ok ")]
+    assert all(line.startswith("WRONG brokers answer: ") for line in found)
+    return code, [*found, *err.splitlines()]
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        pytest.param({}, "Authentication failed: Invalid username or password",
+                     id="wrong password"),
+        pytest.param({"user": "nobody", "password": PASSWORD},
+                     "Authentication failed: Invalid username or password", id="no such user"),
+        pytest.param({"mechanism": "SCRAM-SHA-512", "module": SCRAM},
+                     "mechanism", id="a mechanism that the broker does not have"),
+        pytest.param({"protocol": "SASL_SSL"}, "SSL",
+                     id="TLS to a port without it"),
+        pytest.param({"protocol": "PLAINTEXT"}, "(it closes the connection)",
+                     id="no login to a port that wants one"),
+    ],
+)  # fmt: skip
+def test_a_refused_login_is_one_line_without_secrets(
+    words, changed, message, secured: tuple[EmbeddedBroker, str], tmp_path, monkeypatch, capfd
+):
+    monkeypatch.chdir(tmp_path)
+    code, lines = run(words, config(secured[1], **changed), tmp_path, capfd)
+    assert code == 1
+    assert len(lines) == 1
+    assert f"no broker answers at {secured[1]!r} (" in lines[0]
+    assert message in lines[0]
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_tls_to_the_open_port_is_one_line(
+    words, secured: tuple[EmbeddedBroker, str], tmp_path, monkeypatch, capfd
+):
+    monkeypatch.chdir(tmp_path)
+    text = config(secured[0].bootstrap_servers, protocol="SSL")
+    code, lines = run(words, text, tmp_path, capfd)
+    assert (code, len(lines)) == (1, 1)
+    assert f"no broker answers at {secured[0].bootstrap_servers!r} (" in lines[0]
+    assert "SSL" in lines[0]
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        pytest.param({"mechanism": "NOSUCH"}, "'sasl.mechanism'", id="unknown mechanism"),
+        pytest.param({"module": SCRAM}, "no pair that is known", id="the module of another"),
+        pytest.param({"protocol": "NOSUCH"}, "'security.protocol' has an unknown value",
+                     id="unknown protocol"),
+    ],
+)  # fmt: skip
+def test_a_login_that_cannot_be_is_misuse(words, changed, message, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    code, lines = run(words, config("127.0.0.1:1", **changed), tmp_path, capfd)
+    assert (code, len(lines)) == (2, 1)
+    assert "--command-config client.properties: " in lines[0]
+    assert message in lines[0]
+
+
+def test_a_group_that_may_not_be_seen(
+    secured: tuple[EmbeddedBroker, str], tmp_path, monkeypatch, capfd
+):
+    monkeypatch.chdir(tmp_path)
+    text = config(secured[1], password=PASSWORD)
+    code, lines = run(["lag", "--group", "of-others"], text, tmp_path, capfd)
+    assert (code, len(lines)) == (1, 1)
+    assert "group 'of-others': " in lines[0]
+    assert "Group authorization failed" in lines[0]
