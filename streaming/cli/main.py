@@ -2,30 +2,34 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib import import_module
 from typing import Annotated, NoReturn
 
 import typer
 
 from assignor_bridge import __version__
 from assignor_bridge.errors import AssignorError
-from streaming.cli import (
-    assign,
-    broker,
-    demo,
-    doctor,
-    init,
-    jars,
-    lag,
-    offsets,
-    plan,
-    replay,
-    report,
-    run_command,
-    schema,
-    simulate,
-    top,
-)
+
+#: Commands, each with its module of `streaming.cli` and its function there. Only the one that is
+#: asked for is imported: together they take as long as a command's own work.
+COMMANDS = {
+    "assign": ("assign", "assign"),
+    "broker": ("broker", "broker"),
+    "demo": ("demo", "demo"),
+    "doctor": ("doctor", "doctor"),
+    "init": ("init", "init"),
+    "jars": ("jars", "jars"),
+    "lag": ("lag", "lag"),
+    "offsets": ("offsets", "offsets"),
+    "plan": ("plan", "plan"),
+    "replay": ("replay", "replay_command"),
+    "report": ("report", "report"),
+    "run": ("run_command", "run"),
+    "schema": ("schema", "schema"),
+    "simulate": ("simulate", "simulate"),
+    "top": ("top", "top"),
+}
 
 #: Base of all complaints about the command line (typer carries its own copy of click).
 _UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[2]
@@ -37,15 +41,21 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
-app = typer.Typer(
-    name="assignor",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+def app_of(names: Iterable[str]) -> typer.Typer:
+    """Make the command line of some of the commands."""
+    app = typer.Typer(
+        name="assignor",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(options)
+    for name in names:
+        module, function = COMMANDS[name]
+        app.command(name)(getattr(import_module(f"streaming.cli.{module}"), function))
+    return app
 
 
-@app.callback()
 def options(
     version: Annotated[
         bool,
@@ -55,24 +65,6 @@ def options(
     ] = False,
 ) -> None:
     """Spread Kafka reads of Spark over executor slots: jobs, plans, demo, broker and jars."""
-
-
-# Commands register here, one line each: app.command("plan")(plan.plan)
-app.command("assign")(assign.assign)
-app.command("broker")(broker.broker)
-app.command("demo")(demo.demo)
-app.command("doctor")(doctor.doctor)
-app.command("init")(init.init)
-app.command("jars")(jars.jars)
-app.command("lag")(lag.lag)
-app.command("offsets")(offsets.offsets)
-app.command("plan")(plan.plan)
-app.command("replay")(replay.replay_command)
-app.command("report")(report.report)
-app.command("run")(run_command.run)
-app.command("schema")(schema.schema)
-app.command("simulate")(simulate.simulate)
-app.command("top")(top.top)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -87,8 +79,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and give its exit code; an expected error is one line on stderr."""
+    first = (sys.argv[1:] if arguments is None else arguments)[:1]
+    names = first if first and first[0] in COMMANDS else COMMANDS
     try:
-        result = app(arguments, standalone_mode=False)
+        result = app_of(names)(arguments, standalone_mode=False)
     except AssignorError as error:
         return _fail(str(error), error.exit_code)
     except _UsageError as error:

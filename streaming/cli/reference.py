@@ -21,9 +21,9 @@ Results go to stdout, progress and errors to stderr. An error is one line. Exit 
 
 def commands() -> Iterator[tuple[str, Any]]:
     """Give the name and the command for each command of the tree."""
-    from streaming.cli.main import app
+    from streaming.cli.main import COMMANDS, app_of
 
-    yield from _walk("assignor", typer.main.get_command(app))
+    yield from _walk("assignor", typer.main.get_command(app_of(COMMANDS)))
 
 
 def markdown() -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import orjson
@@ -101,13 +103,30 @@ def test_doctor_is_content_here_and_names_a_missing_jdk(monkeypatch, tmp_path, c
     assert "'javac' was not found in JAVA_HOME" in capsys.readouterr().out
 
 
-def test_doctor_looks_for_the_broker_it_is_given(monkeypatch, capsys):
-    monkeypatch.setattr("streaming.doctor._BROKER_LIMIT_S", 0.2)
-    assert main.run(["doctor", "--bootstrap-servers", "127.0.0.1:1"]) == 1
-    assert "WRONG broker 127.0.0.1:1 answers" in capsys.readouterr().out
+def test_doctor_looks_for_the_brokers_it_is_given(tmp_path, capsys):
+    words = ["doctor", "--bootstrap-servers", "127.0.0.1:1"]
+    assert main.run(words) == 1
+    told = "WRONG brokers answer: no broker answers at '127.0.0.1:1' ("
+    assert told in capsys.readouterr().out
+    config = tmp_path / "client.properties"
+    config.write_text("client.id=me\n")
+    assert main.run([*words, "--command-config", str(config)]) == 1
+    assert told in capsys.readouterr().out
+    assert main.run(["doctor", "--command-config", str(config)]) == 2
+    assert "it has no bootstrap.servers" in capsys.readouterr().err
 
 
 def test_doctor_prints_what_it_is_told_as_it_is(monkeypatch, capsys):
-    monkeypatch.setattr(doctor, "examine", lambda address: [Check("a", True, "[b] c")])
+    monkeypatch.setattr(doctor, "examine", lambda: [Check("a", True, "[b] c")])
     assert main.run(["doctor"]) == 0
     assert capsys.readouterr().out == "ok    a: [b] c\n"
+
+
+def test_a_command_imports_no_other():
+    program = (
+        "import sys; from streaming.cli import main; code = main.run(['lag', '--group', 'g']);"
+        "print(code, {'numpy', 'streaming.cli.demo', 'streaming.cli.lag'} & {*sys.modules})"
+    )
+    words = [sys.executable, "-c", program]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout == "2 {'streaming.cli.lag'}\n"
