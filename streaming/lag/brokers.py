@@ -200,8 +200,9 @@ class Brokers:
         try:
             self.count = len(asked.result(0).nodes)
         except (KafkaException, concurrent.futures.TimeoutError) as error:
-            silent = f"no answer within {self.limit_s:g} s"
-            said = heard.reason or ("it closes the connection" if heard.final else silent)
+            silent = time.monotonic() > deadline - _GRACE_S
+            waited = f"no answer within {self.limit_s:g} s"
+            said = heard.reason or (waited if silent else "it closes the connection")
             raise BrokerUnreachableError(
                 f"no broker answers at {where!r} ({said}): is the address right, the broker "
                 "running and the login what it asks for?"
