@@ -53,7 +53,7 @@ class HadoopFolder:
         jvm: Any = self.spark._jvm
         jsc: Any = self.spark.sparkContext._jsc
         root = jvm.org.apache.hadoop.fs.Path(self.location)
-        found = jvm.org.apache.hadoop.fs.Path(root, path)
+        found = jvm.org.apache.hadoop.fs.Path(root, path) if path else root
         return found, self._call(found.getFileSystem, jsc.hadoopConfiguration())
 
     @staticmethod
