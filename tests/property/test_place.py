@@ -46,47 +46,56 @@ def test_rounds_place_as_one_by_one_does(amounts, spare, few):
     assert left.tolist() == spare
 
 
+some_numbers = st.sampled_from([(0.5, 3.0, 4.0, 9.0), (0.0, 1.0, 4.0, 4.5, 8.0), (-1.0, 30.0), ()])
+
+
 @given(
-    few_or_any([0.5, 1.0, 2.0, 9.0], 0.001, 20, 300),
-    few_or_any([4.0, 4.5, 8.0, 0.0], -1, 30, 90),
-    st.sampled_from([[4.0], [4.0, 4.5], [1.0, 7.0, 30.0]]),
+    st.integers(0, 2**32),
+    st.integers(1, 300),
+    st.integers(1, 90),
+    some_numbers,
+    some_numbers,
     st.sampled_from([0.0, 0.02, 0.2]),
     st.booleans(),
 )
-def test_rounds_and_runs_place_as_one_by_one_does(amounts, spare, capacities, grain, fresh):
-    amounts.sort(reverse=True)
-    capacity = np.resize(capacities, len(spare))
+def test_rounds_and_runs_place_as_one_by_one_does(seed, count, slots, sizes, rooms, grain, fresh):
+    rng = np.random.default_rng(seed)
+    amounts = -np.sort(-drawn(rng, sizes, count).clip(0.001))
+    spare = drawn(rng, rooms, slots)
+    capacity = rng.choice([[4.0, 4.0, 4.0], [1.0, 7.0, 30.0]][seed % 2], slots)
 
     def begun() -> Anywhere:
-        rows = np.arange(len(amounts))
-        return Anywhere(rows, np.array(amounts), np.array(spare), capacity, grain, fresh, Shares())
+        rows = np.arange(count)
+        return Anywhere(rows, amounts, spare.copy(), capacity, grain, fresh, Shares())
 
     fast, slow = begun(), begun()
     fast.place()
-    slow._one_by_one(0, len(amounts))
+    slow._one_by_one(0, count)
     assert fast.spare.tolist() == slow.spare.tolist()
     assert by_row(fast.shares) == by_row(slow.shares)
 
 
-@given(
-    few_or_any([0.5, 1.0, 2.0, 6.0], 0.001, 9, 120),
-    few_or_any([4.0, 4.5, 0.0], -1, 6, 120),
-    st.integers(1, 5),
-    st.sampled_from([[4.0], [1.0, 7.0, 30.0]]),
-)
-def test_executors_at_once_place_as_one_by_one_does(amounts, spare, slots, capacities):
-    executors = -(-len(spare) // slots)
-    slot_executor = np.repeat(np.arange(executors), slots)[: len(spare)]
-    capacity = np.resize(capacities, len(spare))
-    sizes, executor = np.array(amounts), np.arange(len(amounts)) % executors
-    at_once = AtHome(slot_executor, np.array(spare), capacity, Shares())
-    left = at_once.place(np.arange(len(amounts)), sizes, executor)
-    room = AtHome(slot_executor, np.array(spare), capacity, Shares())
-    largest = np.lexsort((-sizes, executor))
-    placed = room._one_by_one(largest, sizes[largest], executor[largest])
+@given(st.integers(0, 2**32), st.integers(1, 200), st.integers(1, 60), some_numbers, some_numbers)
+def test_executors_at_once_place_as_one_by_one_does(seed, count, executors, sizes, rooms):
+    rng = np.random.default_rng(seed)
+    slot_executor = np.repeat(np.arange(executors), rng.integers(1, 6, executors))
+    amounts = drawn(rng, sizes, count).clip(0.001)
+    spare = drawn(rng, rooms, len(slot_executor))
+    capacity = rng.choice([1.0, 4.0, 7.0], len(slot_executor))
+    home = rng.integers(0, executors, count)
+    at_once = AtHome(slot_executor, spare.copy(), capacity, Shares())
+    left = at_once.place(np.arange(count), amounts, home)
+    single = AtHome(slot_executor, spare.copy(), capacity, Shares())
+    largest = np.lexsort((-amounts, home))
+    placed = single._one_by_one(largest, amounts[largest], home[largest])
     assert sorted(left.tolist()) == sorted(largest[~placed].tolist())
-    assert at_once.spare.tolist() == room.spare.tolist()
-    assert by_row(at_once.shares) == by_row(room.shares)
+    assert at_once.spare.tolist() == single.spare.tolist()
+    assert by_row(at_once.shares) == by_row(single.shares)
+
+
+def drawn(rng: np.random.Generator, few: tuple[float, ...], count: int) -> Any:
+    """Numbers of which many are equal, or any up to 20."""
+    return rng.choice(few, count) if few else rng.uniform(0, 20, count)
 
 
 def by_row(shares: Shares) -> dict[int, list[tuple[Any, ...]]]:

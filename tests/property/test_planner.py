@@ -8,12 +8,12 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from assignor_bridge.assignors.registry import ASSIGNORS
 from assignor_bridge.model import Observation, OffsetRange, Snapshot
-from assignor_bridge.planner.ordering import sorting
+from assignor_bridge.planner.ordering import sorting, stable_order
 from assignor_bridge.planner.plan import plan
 from tests.strategies_snapshots import executors, offsets_read, ranges, snapshots
 
@@ -80,12 +80,21 @@ def tables(cells: st.SearchStrategy[int]) -> st.SearchStrategy[list[tuple[int, .
 
 @settings(max_examples=100)
 @given(
-    tables(st.integers(0, 1)) | tables(st.integers(-1, 2)) | tables(st.integers(0, 2**63 - 1))
+    tables(st.integers(0, 1)) | tables(st.integers(-1, 2)) | tables(st.integers(0, 2**20))
+    | tables(st.integers(0, 2**63 - 1))
 )  # fmt: skip
 def test_packed_keys_sort_as_lexsort_does(rows):
     """With ties, negative numbers and keys too large to be packed."""
     columns = list(np.array(rows, np.int64).reshape(-1, 5).T)
     assert (sorting(tuple(columns[:2]), *columns[2:]) == np.lexsort(columns)).all()
+
+
+@settings(max_examples=50)
+@given(st.lists(st.integers(0, 62).map(lambda bit: 1 << bit) | st.integers(0, 3), max_size=40))
+@example([1 << bit for bit in range(62, -1, -1)])
+def test_numbers_of_any_size_are_sorted_stably(numbers):
+    column = np.array(numbers, np.int64)
+    assert (stable_order(column) == np.argsort(column, kind="stable")).all()
 
 
 @settings(max_examples=15)
