@@ -54,6 +54,13 @@ def test_json_has_null_for_unknown_and_never_0():
     assert unknown == set(told) - {"group", "topic", "partition"}
 
 
+def test_0_is_told_as_0_and_unknown_as_a_dash():
+    rows = [row(offset=0, end=0, behind=0.0), row(offset=None, end=None, behind=None, partition=1)]
+    first, second = (line.split() for line in as_text(rows).splitlines()[1:3])
+    assert first == ["g", "t", "0", "0", "0", "0", "-", "-", "-", "-", "0.0", "none"]
+    assert second == ["g", "t", "1", *"-" * 9]
+
+
 def test_rows_are_sorted_worst_first_with_unknown_last():
     rows = [
         row(partition=0, offset=None, behind=None), row(partition=1, offset=30, behind=0.0),
