@@ -11,6 +11,8 @@ is first, and requests of the admin client have all the time there is.
 
 from __future__ import annotations
 
+import itertools
+import time
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,7 +23,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 from assignor_bridge.errors import AssignorError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from streaming.lag.brokers import Brokers, Partition
 
@@ -37,7 +39,7 @@ _NO_RIGHT = "GROUP_AUTHORIZATION_FAILED"
 _PASSING = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
 _NO_ANSWER = ("_TIMED_OUT", "_WAIT_COORD")
 _RETRY_S = 0.1
-#: After it a consumer that got no answer is asked whether it was refused.
+#: After it a consumer without an answer is asked whether it was refused; then after twice the time.
 _WAIT_S = 0.5
 #: librdkafka looks each partition up in a list: one request for all would take time by the square.
 _PARTITIONS_A_REQUEST = 250
@@ -114,10 +116,8 @@ def committed(brokers: Brokers, group: str) -> dict[Partition, int]:
     try:
         for first in range(0, len(wanted), _PARTITIONS_A_REQUEST):
             some = wanted[first : first + _PARTITIONS_A_REQUEST]
-            answer = _again(
-                brokers.limit_s, (*_PASSING, *_NO_ANSWER), partial(_offsets, consumer, some)
-            )
-            for p in answer:
+            ask = partial(_offsets, consumer, some, _waits(brokers.limit_s))
+            for p in _again(brokers.limit_s, (*_PASSING, *_NO_ANSWER), ask):
                 if not p.error and p.offset >= 0:
                     found[p.topic, p.partition] = p.offset
     except KafkaException as error:
@@ -127,15 +127,23 @@ def committed(brokers: Brokers, group: str) -> dict[Partition, int]:
     return found
 
 
-def _offsets(consumer: Consumer, some: list[TopicPartition]) -> list[TopicPartition]:
+def _offsets(
+    consumer: Consumer, some: list[TopicPartition], waits: Iterator[float]
+) -> list[TopicPartition]:
     try:
-        return consumer.committed(some, timeout=_WAIT_S)
+        return consumer.committed(some, timeout=next(waits))
     except KafkaException:
         heard = consumer.poll(0)
         said = heard.error() if heard is not None else None
         if said is not None and said.name() == _NO_RIGHT:
             raise KafkaException(said) from None
         raise
+
+
+def _waits(limit_s: float) -> Iterator[float]:
+    deadline = time.monotonic() + limit_s
+    for doubled in itertools.count():
+        yield max(_RETRY_S, min(_WAIT_S * 2**doubled, deadline - time.monotonic()))
 
 
 def _again(limit_s: float, passing: tuple[str, ...], ask: Callable[[], _Answer]) -> _Answer:
