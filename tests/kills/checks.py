@@ -68,11 +68,11 @@ class Watch:
 
         None when the run was killed before, or had other executors.
         """
-        plan = driver.first_plan(self.query.name)
-        if plan is None or state is None or len(state.readers) != int(plan["executors"]):
+        plans = driver.plans(self.query.name)
+        if not plans or state is None or len(state.readers) != int(plans[0]["executors"]):
             return None
-        moved = int(plan["movedPartitions"])
-        assert moved <= MOST_MOVED, (self.query.name, driver.folder, plan)
+        moved = int(plans[0]["movedPartitions"])
+        assert moved <= MOST_MOVED, (self.query.name, driver.folder, plans[0])
         return moved
 
     def compare(self, tables: Mapping[str, list[Row]]) -> list[int]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.kills.places import Query, data_files, done, in_table, planned
+from tests.kills.process import Driver
 
 
 @dataclass(frozen=True)
@@ -14,7 +15,7 @@ class Moment:
 
     name: str
     #: A number that grows when it has.
-    seen: Callable[[Query], int]
+    seen: Callable[[Query, Driver], int]
     #: Bounds of the time that passes until the kill.
     least_s: float
     most_s: float
@@ -22,11 +23,16 @@ class Moment:
     executor: bool = False
 
 
+def _begun(query: Query, driver: Driver) -> int:
+    """A new batch is in the offset log; one that is run again has only its plan."""
+    return planned(query) + len(driver.plans(query.name))
+
+
 MOMENTS = (
-    Moment("planning", planned, 0.0, 0.25),
-    Moment("reading", planned, 0.2, 1.0),
-    Moment("writing", data_files, 0.0, 0.4),
-    Moment("commit log", in_table, 0.0, 0.15),
-    Moment("state and group", done, 0.0, 0.15),
-    Moment("executor", planned, 0.0, 0.6, executor=True),
+    Moment("planning", _begun, 0.0, 0.25),
+    Moment("reading", _begun, 0.2, 1.0),
+    Moment("writing", lambda query, _: data_files(query), 0.0, 0.4),
+    Moment("commit log", lambda query, _: in_table(query), 0.0, 0.15),
+    Moment("state and group", lambda query, _: done(query), 0.0, 0.15),
+    Moment("executor", _begun, 0.0, 0.6, executor=True),
 )

@@ -68,7 +68,7 @@ class Driver:
         while not condition():
             assert self.process.poll() is None, f"{what}: the driver ended: {self.said()}"
             assert time.monotonic() < deadline, f"{what}: not within {_START_LIMIT_S} s"
-            time.sleep(0.005)
+            time.sleep(0.01)
 
     def wait(self) -> None:
         """Wait until it has ended by itself, and well."""
@@ -81,11 +81,13 @@ class Driver:
     def text(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
-    def first_plan(self, query: str) -> dict[str, str] | None:
-        """Figures of the first plan of a query in this run; None when it was killed before."""
+    def plans(self, query: str) -> list[dict[str, str]]:
+        """Figures of the plans of a query in this run, as it logged them."""
         line = rf"thread for {query} .*tasks by assignor '[^']*': \{{(.*)\}}"
-        found = re.search(line, self.text())
-        return dict(p.split("=", 1) for p in found[1].split(", ") if "=" in p) if found else None
+        return [
+            dict(part.split("=", 1) for part in plan.split(", ") if "=" in part)
+            for plan in re.findall(line, self.text())
+        ]
 
     def check_log(self) -> None:
         """No plan failed, no state was lost, no commit to a group was refused."""

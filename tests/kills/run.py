@@ -68,8 +68,8 @@ class Killer:
             self._round = self._rng.sample(ROUND, len(ROUND))
         moment, name = self._round.pop()
         driver, query = self._running(), self._place.query(name)
-        before = moment.seen(query)
-        driver.wait_for(lambda: moment.seen(query) > before, moment.name)
+        before = moment.seen(query, driver)
+        driver.wait_for(lambda: moment.seen(query, driver) > before, moment.name)
         time.sleep(self._rng.uniform(moment.least_s, moment.most_s))
         hits = {}
         if moment.executor:
