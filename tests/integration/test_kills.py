@@ -36,7 +36,7 @@ def killed(topic: Topic, folder: Path, kills: int, seed: int, limit_s: float) ->
 
 @pytest.mark.integration
 @pytest.mark.kills
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(2400)
 def test_tables_are_right_after_a_kill_at_each_moment(topic: Topic, tmp_path: Path) -> None:
     report = killed(topic, tmp_path, len(ROUND), seed=7, limit_s=float("inf"))
     assert {(kill.moment, kill.query) for kill in report.kills} == {(m.name, q) for m, q in ROUND}
