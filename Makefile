@@ -52,7 +52,7 @@ integration: jar  ## The tests with a real broker and a real Spark
 bench: jar  ## Measure, beside Spark and Kafka in the same run; writes docs/benchmarks/
 	@$(BIN)/python -m pytest -m benchmark -p no:randomly -s tests/benchmarks
 
-chaos: jar  ## Kill -9 a driver 200 times, executors 40 times (KILLS=n in all, SEED=n, LIMIT_S=n to end early)
+chaos: jar  ## Kill -9 drivers and executors 240 times (KILLS=n with executors, n in local mode; SEED=n; LIMIT_S=n)
 	@KILLS=$(KILLS) SEED=$(SEED) LIMIT_S=$(LIMIT_S) $(BIN)/python -m pytest -m chaos -p no:randomly -s \
 	  tests/integration/test_kills.py
 

@@ -66,10 +66,10 @@ class Watch:
     def partitions_moved(self, driver: Driver, state: StickyState | None) -> int | None:
         """How many the first plan of a run moved from where this state has them, few at most.
 
-        None when the run was killed before, or had other executors.
+        None when the run was killed before, or has no executors to choose from.
         """
         plans = driver.plans(self.query.name)
-        if not plans or state is None or len(state.readers) != int(plans[0]["executors"]):
+        if not plans or state is None or not len(state.readers) == int(plans[0]["executors"]) > 1:
             return None
         moved = int(plans[0]["movedPartitions"])
         assert moved <= MOST_MOVED, (self.query.name, driver.folder, plans[0])

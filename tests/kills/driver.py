@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming import StreamingQuery
 
-TWO_EXECUTORS = "local-cluster[2,1,1024]"
-
 
 def start_append(spark: SparkSession, query: Query, trigger: dict[str, Any]) -> StreamingQuery:
     """Each record as a row."""
@@ -81,15 +79,15 @@ def tables(spark: SparkSession, query: Query, versions: list[int]) -> dict[int, 
     return found
 
 
-def start_spark(folder: Path) -> SparkSession:
-    """Two executors; their number is waited for, so that the first plan sees them both.
+def start_spark(master: str, folder: Path) -> SparkSession:
+    """Start Spark; the number of executors is waited for, so that the first plan sees them all.
 
     The jars are on the class path of all processes: resolving packages and handing them out takes
     as long as a batch, and there are many starts.
     """
     jars = os.pathsep.join(map(str, class_path()))
     return spark_builder(
-        TWO_EXECUTORS,
+        master,
         folder,
         spark_driver_extraClassPath=jars,
         spark_executor_extraClassPath=jars,
@@ -125,7 +123,7 @@ def main() -> None:
     """Do as the module says."""
     place, folder = Place(**json.loads(sys.argv[1])), Path(sys.argv[2])
     append, upsert = place.query(APPEND), place.query(UPSERT)
-    spark = start_spark(folder)
+    spark = start_spark(place.master, folder)
     task = sys.stdin.readline()
     if not task:
         os.killpg(0, signal.SIGKILL)  # the test is gone

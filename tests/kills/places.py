@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PARTITIONS = 40
-APPEND, UPSERT = "append", "upsert"
+QUERIES = APPEND, UPSERT = "append", "upsert"
+TWO_EXECUTORS, LOCAL = "local-cluster[2,1,1024]", "local[2]"
 #: The part of a job's checkpoint that belongs to its one sink.
 _SINK = "sink"
 
@@ -48,6 +49,8 @@ class Place:
     group: str
     #: Everything is written below it.
     folder: str
+    #: Spark's master: `TWO_EXECUTORS`, or `LOCAL`, where the driver is all there is to kill.
+    master: str
 
     def query(self, name: str) -> Query:
         folder = Path(self.folder) / name

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.kills.checks import PLACES
 from tests.kills.moments import MOMENTS
-from tests.kills.places import APPEND, UPSERT
+from tests.kills.places import QUERIES, TWO_EXECUTORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,6 +24,8 @@ class Kill:
     query: str
     #: By query; empty when an executor was killed.
     hits: dict[str, str]
+    #: Spark's.
+    master: str = TWO_EXECUTORS
 
 
 @dataclass
@@ -33,7 +35,7 @@ class Report:
     seeds: list[int]
     kills: list[Kill] = field(default_factory=list)
     #: Partitions that each first plan after a restart moved, by query.
-    moved: dict[str, list[int]] = field(default_factory=lambda: {APPEND: [], UPSERT: []})
+    moved: dict[str, list[int]] = field(default_factory=lambda: {query: [] for query in QUERIES})
     #: Rows of each version of the upsert's table that was compared.
     compared: list[int] = field(default_factory=list)
     records: int = 0
@@ -75,7 +77,8 @@ class Report:
         for moment in MOMENTS:
             kills = [kill for kill in self.kills if kill.moment == moment.name]
             row: dict[str, Any] = {"moment": moment.name, "kills": len(kills)}
-            for query in (APPEND, UPSERT):
+            row["with executors"] = sum(kill.master == TWO_EXECUTORS for kill in kills)
+            for query in QUERIES:
                 found = Counter(kill.hits.get(query) for kill in kills)
                 row |= {f"{query}: {place}": found[place] for place in PLACES}
             rows.append(row)
@@ -84,9 +87,11 @@ class Report:
     def __str__(self) -> str:
         moved = {query: dict(sorted(Counter(m).items())) for query, m in self.moved.items()}
         each_s = self.seconds / max(1, len(self.kills))
+        alone = sum(kill.master != TWO_EXECUTORS for kill in self.kills)
         return f"""\
-{len(self.kills)} kills, {self.driver_kills} of the driver with all its processes, the others of one
-of two executors, in {self.seconds:.0f} s ({each_s:.1f} s a kill); {self.records} records were read.
-The upsert's table was compared row by row at {len(self.compared)} versions that kills left,
-{sum(self.compared)} rows in all. Partitions (of 40) that the first plan after a restart moved, by
-number of restarts: {moved}."""
+{len(self.kills)} kills in {self.seconds:.0f} s ({each_s:.1f} s a kill, on a machine that did other
+work too): {self.driver_kills} of the driver with all its processes ({alone} of these in local mode,
+without executors), {len(self.kills) - self.driver_kills} of one of two executors. {self.records}
+records were read by each query. The upsert's table was compared row by row at {len(self.compared)}
+versions that kills left, {sum(self.compared)} rows in all. Partitions (of 40) that the first plan
+after a restart with executors moved, by number of restarts: {moved}."""

@@ -10,22 +10,35 @@ from typing import TYPE_CHECKING
 from tests.kills.checks import Watch, committed, where_it_hit
 from tests.kills.feed import Feed
 from tests.kills.moments import MOMENTS, Moment
-from tests.kills.places import APPEND, PARTITIONS, UPSERT, Place, done
+from tests.kills.places import PARTITIONS, QUERIES, TWO_EXECUTORS, Place, done
 from tests.kills.process import Driver
 from tests.kills.report import Kill, Report
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from checkpoints.sticky_state import StickyState
     from tests.kafka_topics import Topic
 
-#: One round: each moment of a batch of each query.
-ROUND = [(moment, query) for moment in MOMENTS for query in (APPEND, UPSERT)]
+
+#: A moment of a batch, and of which query.
+When = tuple[Moment, str]
+#: Each moment, of each query; executors are killed where there are any.
+ROUND: tuple[When, ...] = tuple((moment, query) for moment in MOMENTS for query in QUERIES)
+
+
+def rounds(master: str, seed: int) -> Iterator[When]:
+    """Give rounds without end, each in an order of its own."""
+    rng = random.Random(seed)
+    fitting = [when for when in ROUND if master == TWO_EXECUTORS or not when[0].executor]
+    while True:
+        yield from rng.sample(fitting, len(fitting))
 
 
 def kill_often(
-    place: Place, topic: Topic, kills: int, seed: int, until: float = float("inf")
+    place: Place, topic: Topic, kills: Iterable[When], seed: int, limit_s: float = float("inf")
 ) -> Report:
-    """Kill so many times (or until that time of the monotonic clock), then catch up and compare.
+    """Kill at these moments, until the time is over; then catch up and compare.
 
     Parameters
     ----------
@@ -38,8 +51,10 @@ def kill_often(
     began = time.monotonic()
     killer = Killer(place, Feed(topic, seed), seed)
     try:
-        while len(killer.report.kills) < kills and time.monotonic() < until:
-            killer.kill()
+        for moment, query in kills:
+            if time.monotonic() > began + limit_s:
+                break
+            killer.kill(moment, query)
         killer.catch_up()
     finally:
         killer.close()
@@ -56,17 +71,13 @@ class Killer:
         self._feed = feed
         self._rng = random.Random(seed)
         self._watches = [Watch(query, feed.sent) for query in place.queries]
-        self._round: list[tuple[Moment, str]] = []
         #: The last one is not told to go yet: its Spark starts while the one before it runs.
         self._drivers = [Driver(place, 0)]
         #: Of each query when the driver that runs was told to go.
         self._states: list[StickyState | None] = []
 
-    def kill(self) -> None:
-        """Kill the driver or an executor at the next moment of the round, then look."""
-        if not self._round:
-            self._round = self._rng.sample(ROUND, len(ROUND))
-        moment, name = self._round.pop()
+    def kill(self, moment: Moment, name: str) -> None:
+        """Kill the driver or an executor at a moment of a batch of this query, then look."""
         driver, query = self._running(), self._place.query(name)
         before = moment.seen(query, driver)
         driver.wait_for(lambda: moment.seen(query, driver) > before, moment.name)
@@ -82,7 +93,7 @@ class Killer:
         else:
             self._end_of(driver)
             hits = {other.name: where_it_hit(other) for other in self._place.queries}
-        self.report.kills.append(Kill(moment.name, name, hits))
+        self.report.kills.append(Kill(moment.name, name, hits, self._place.master))
         self._look()
 
     def catch_up(self) -> None:
