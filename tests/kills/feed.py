@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 
 #: Name in a record that deletes its key.
 GONE = "gone"
-_KEYS = 150
+#: Some keys change all the time, most rarely: of these a batch may bring nothing but late records.
+_KEYS = 2000
+_SKEW = 3
 #: So many changes share a `seq`: then Kafka's timestamp, partition and offset decide.
 _CHANGES_PER_SEQ = 40
-#: By how many changes a record may be late; a batch is some hundred of them.
-_LATE = (0, 0, 0, 0, 50, 500, 5000)
+#: By how many changes a record may be late; a batch is some hundreds or thousands of them.
+_LATE = (0, 0, 0, 100, 1000, 20_000)
 _REPEATED_FROM_LAST = 1000
 
 Row = list[Any]
@@ -96,7 +98,7 @@ class Feed:
             return rng.choice(self._recent)
         self._made += 1
         change = Change(
-            id=rng.randrange(_KEYS),
+            id=int(_KEYS * rng.random() ** _SKEW),
             seq=max(0, self._made - rng.choice(_LATE)) // _CHANGES_PER_SEQ,
             name=GONE if rng.random() < 0.125 else f"n{rng.randrange(10**6)}",
             timestamp_ms=int(time.time() * 1000) - rng.randrange(1000),
