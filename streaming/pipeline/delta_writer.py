@@ -29,12 +29,15 @@ _LOG = logging.getLogger(__name__)
 _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
 _ADAPTIVE = "spark.sql.adaptive.enabled"
+_PARTITIONS = "spark.sql.shuffle.partitions"
 _OPTIMIZE = "spark.databricks.delta.optimizeWrite.enabled"
 _BIN_SIZE = "spark.databricks.delta.optimizeWrite.binSize"
 _SHUFFLE_PARTITIONS = "spark.databricks.delta.optimizeWrite.maxShufflePartitions"
 #: Delta measures rows as they are shuffled; in Parquet they take about a quarter of that.
 _SHUFFLED_PER_WRITTEN = 4
 _MOST_SHUFFLE_PARTITIONS = 200
+#: So many shuffle partitions are run as they are.
+_FEW_PARTITIONS = 8
 _START_LIMIT_S = 300.0
 
 
@@ -120,9 +123,7 @@ class DeltaWriter:
         settings = {
             _APP_ID: f"assignor-{self._query_id}",
             _VERSION: str(number),
-            # Spark turns this off for streams. What is written here is planned already, and
-            # without it a merge of ten rows runs two times 200 tasks.
-            _ADAPTIVE: "true",
+            _ADAPTIVE: _is_adaptive(spark),
         }
         target = self.sink.target_file_bytes
         if target is not None:
@@ -130,6 +131,15 @@ class DeltaWriter:
             if spark.conf.get(_SHUFFLE_PARTITIONS, None) is None:
                 settings[_SHUFFLE_PARTITIONS] = str(_MOST_SHUFFLE_PARTITIONS)
         return settings
+
+
+def _is_adaptive(spark: SparkSession) -> str:
+    """Say whether a write is planned while it runs, which Spark turns off for streams.
+
+    With 200 shuffle partitions a merge of ten rows runs hundreds of tasks without it. With few
+    there is nothing to join, and it only makes twice as many jobs.
+    """
+    return str(int(spark.conf.get(_PARTITIONS) or 0) > _FEW_PARTITIONS).lower()
 
 
 @contextlib.contextmanager

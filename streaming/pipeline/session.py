@@ -17,13 +17,18 @@ if TYPE_CHECKING:
 
 _PACKAGES = "spark.jars.packages"
 _CATALOG = "spark.sql.catalogImplementation"
-_SETTINGS = {"spark.ui.showConsoleProgress": "false"}
-#: For Spark on this machine alone: 200 state stores, and 50 tasks to read a table's log, are many;
-#: and an error that we tell in one line needs no traces of the JVM's before it.
+_SETTINGS = {
+    "spark.ui.showConsoleProgress": "false",
+    # A merge has about 80 pieces of generated code. Spark keeps 100; what falls out is compiled
+    # again in each batch.
+    "spark.sql.codegen.cache.maxEntries": "1000",
+}
+#: For Spark on this machine alone: 200 state stores, and 50 tasks to read a table's log, which each
+#: batch does, are many; an error that we tell in one line needs no traces of the JVM's before it.
 _LOCAL = {
     "spark.log.level": "FATAL",
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
-    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
 }
 
 

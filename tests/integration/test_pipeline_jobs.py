@@ -10,9 +10,12 @@ import pytest
 from delta.tables import DeltaTable
 
 from streaming import run_job
+from streaming.pipeline.delta_writer import DeltaWriter
 from streaming.pipeline.failures import JobError
+from streaming.pipeline.sinks_config import DeltaSink
 from streaming.pipeline.yaml_text import ConfigError
 from tests.pipeline_tools import forget_last_commit, job, rows, send
+from tests.spark_tools import last_stage, tasks_since
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,6 +83,35 @@ def test_upsert_keeps_the_newest_of_each_key_within_and_across_batches(spark, to
     forget_last_commit(tmp_path / "checkpoint" / "sink")
     run_job(spark, config)
     assert spark.read.format("delta").load(path).count() == 0
+
+
+def test_a_small_merge_takes_few_tasks_and_with_few_partitions_half_the_jobs(spark, tmp_path):
+    """The second batch, which rewrites a file of the first; 64 is as 200, but sooner counted."""
+    jobs, tasks = {}, {}
+    for partitions in (2, 64):
+        session = spark.newSession()
+        session.conf.set("spark.sql.shuffle.partitions", str(partitions))
+        writer = DeltaWriter(
+            DeltaSink(path=str(tmp_path / str(partitions)), mode="upsert", keys="id"), "sink"
+        )
+        writer.started("query")
+        for number in range(2):
+            batch = session.range(number, 20).selectExpr(
+                "id", f"named_struct('seq', {number}) AS _sequence", "false AS __delete"
+            )
+            if number == 0:
+                writer.create(session, batch)
+            jobs_before, last = job_count(spark), last_stage(spark)
+            writer(batch, number)
+            jobs[partitions] = job_count(spark) - jobs_before
+            tasks[partitions] = len(tasks_since(spark, last))
+    assert tasks[64] < 64
+    assert 2 * jobs[2] < jobs[64] + 4
+
+
+def job_count(spark: SparkSession) -> int:
+    count: int = spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
+    return count
 
 
 def test_a_tombstone_removes_the_row_of_its_key(spark, topic, tmp_path):
