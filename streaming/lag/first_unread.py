@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 #: Bytes that a response may hold of a partition: most first batches fit, thousands of them, too.
 _PARTITION_BYTES = 16 * 1024
-#: Few, as the further records of a partition are dropped when it is paused.
-_MESSAGES_A_CALL = 200
+_MESSAGES_A_CALL = 5_000
 _WAIT_S = 0.1
 
 
