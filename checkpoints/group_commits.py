@@ -30,6 +30,8 @@ COMMIT_LIMIT_S = 10.0
 FLUSH_LIMIT_S = 8.0
 _SHOWN = 3
 _RETRY_S = 0.2
+#: How long a new cluster may take to have a coordinator; less than what `flush` waits.
+_COORDINATOR_LIMIT_S = 4.0
 _PASSING = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
 
 _ADVICE = {
@@ -146,9 +148,9 @@ class GroupCommits:
     def _ask(self, commit: Commit, java: dict[str, str]) -> str | None:
         from confluent_kafka import KafkaException
 
-        self._connect(java)
         if not commit.offsets:
             return None
+        self._connect(java, commit)
         deadline = time.monotonic() + COMMIT_LIMIT_S
         while True:
             try:
@@ -167,13 +169,31 @@ class GroupCommits:
         more = ", …" if len(bad) > _SHOWN else ""
         return f" for {len(bad)} of {len(done)} partitions ({named}{more}){reason(bad[0].error)}"
 
-    def _connect(self, java: dict[str, str]) -> None:
+    def _connect(self, java: dict[str, str], commit: Commit) -> None:
         from confluent_kafka.admin import AdminClient
 
         if self._client is None or self._made_for != java:
             self._client = None
             self._settings = client_settings(java)
-            self._client, self._made_for = AdminClient(self._settings.for_client()), java
+            client = AdminClient(self._settings.for_client())
+            self._await_coordinator(commit)
+            self._client, self._made_for = client, java
+
+    def _await_coordinator(self, commit: Commit) -> None:
+        """Wait for the coordinator of a new cluster, which a consumer does and an admin client not.
+
+        That asks for it three times within half a second, and then its request times out.
+        """
+        from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+        mine = {"group.id": commit.group, "enable.auto.commit": False}
+        consumer = Consumer(self._settings.for_client(**mine))
+        try:
+            consumer.committed([TopicPartition(*next(iter(commit.offsets)))], _COORDINATOR_LIMIT_S)
+        except KafkaException:
+            pass  # the commit itself will tell why
+        finally:
+            consumer.close()
 
     def _once(self, commit: Commit) -> Any:
         """Send one request; gives the partitions, each with its error or None."""

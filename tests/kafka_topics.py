@@ -13,6 +13,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
+from streaming.lag import groups
+from streaming.lag.brokers import Brokers
 from streaming.topics import create_topic
 from tests.spark_tools import wait_until
 
@@ -63,3 +65,8 @@ class Topic:
                 return False
 
         wait_until(done, "a commit", timeout_s=120)
+
+
+def committed(bootstrap_servers: str, group: str) -> dict[tuple[str, int], int]:
+    """Give what was committed to a group; an admin client's request for it may crash the tests."""
+    return groups.committed(Brokers({"bootstrap.servers": bootstrap_servers}, 30.0), group)

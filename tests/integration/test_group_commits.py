@@ -10,23 +10,23 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
     AclPermissionType,
-    AdminClient,
     ResourcePatternType,
     ResourceType,
 )
 
+from streaming.broker import EmbeddedBroker
+from tests.kafka_topics import committed
 from tests.secured_broker import LOGIN, PASSWORD
 from tests.spark_tools import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streaming.broker import EmbeddedBroker
     from tests.kafka_topics import Topic
 
 pytestmark = pytest.mark.integration
@@ -68,13 +68,6 @@ def worker() -> Iterator[Worker]:
     assert worker.end() == 0
 
 
-def committed(bootstrap_servers: str, group: str) -> dict[str, int]:
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-    found = asked[group].result(30).topic_partitions
-    return {f"{p.topic}-{p.partition}": p.offset for p in found}
-
-
 def new_group() -> str:
     return f"g-{uuid.uuid4().hex[:8]}"
 
@@ -91,8 +84,8 @@ def test_the_newest_batch_is_committed_and_a_group_never_goes_back(topic: Topic,
     done = worker.flush()
     assert (done["failed"], done["batchId"], done["error"]) == (0, 19, None)
     assert 1 <= done["committed"] <= 19
-    names = f"{topic.name}-0", f"{topic.name}-1"
-    assert committed(topic.bootstrap_servers, group) == dict(zip(names, (19, 20), strict=True))
+    expected = {(topic.name, 0): 19, (topic.name, 1): 20}
+    assert committed(topic.bootstrap_servers, group) == expected
     worker.commit(group, 19, {topic.name: {"0": 19, "1": 20}})  # an idle query says it again
     assert worker.flush()["committed"] == done["committed"] + 1
 
@@ -114,11 +107,19 @@ def test_a_group_with_a_live_member_is_not_taken_from_it(topic: Topic, worker: W
         assert (refused["committed"], refused["failed"], refused["batchId"]) == (0, 1, None)
         assert f"commit of batch 3 to group {group!r} failed" in refused["error"]
         assert "the group has live members" in refused["error"]
-        assert committed(topic.bootstrap_servers, group) == {f"{topic.name}-0": 2}
+        assert committed(topic.bootstrap_servers, group) == {(topic.name, 0): 2}
     finally:
         member.close()
     worker.commit(group, 4, {topic.name: {"0": 5}})  # the member has left
     assert worker.flush() == {"committed": 1, "failed": 1, "batchId": 4, "error": None}
+
+
+def test_the_first_commit_to_a_new_cluster_waits_for_its_coordinator(worker: Worker):
+    with EmbeddedBroker() as fresh:
+        fresh.create_topic("t", 1)
+        kafka = {"bootstrap.servers": fresh.bootstrap_servers}
+        worker.commit("g", 0, {"t": {"0": 0}}, kafka)
+        assert worker.flush() == {"committed": 1, "failed": 0, "batchId": 0, "error": None}
 
 
 def test_a_topic_that_is_gone_fails_alone(topic: Topic, worker: Worker):
@@ -129,7 +130,7 @@ def test_a_topic_that_is_gone_fails_alone(topic: Topic, worker: Worker):
     done = worker.flush()
     assert f"failed for 2 of 3 partitions ({gone}-0, {gone}-1): " in done["error"]
     assert "the topic or the partition is not there" in done["error"]
-    assert committed(topic.bootstrap_servers, group) == {f"{topic.name}-0": 0}
+    assert committed(topic.bootstrap_servers, group) == {(topic.name, 0): 0}
 
 
 def test_without_a_broker_answers_come_at_once_and_the_flush_is_bounded(worker: Worker):
@@ -183,7 +184,7 @@ def test_a_login_by_the_streams_own_settings_and_rights_that_are_missing(
     allow(broker, ResourceType.TOPIC, "orders", AclOperation.READ)
     wait_until(lambda: told_after_another("None"), "the right to the topic")
     assert worker.flush()["batchId"] == 1
-    assert committed(broker.bootstrap_servers, "team") == {"orders-0": 0}
+    assert committed(broker.bootstrap_servers, "team") == {("orders", 0): 0}
     wrong = LOGIN.format(**{"user": "ann", "password": "not-the-password"})
     worker.commit("team", 3, offsets, {**kafka, "sasl.jaas.config": wrong})
     failed = worker.flush()

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 
+from tests import kafka_topics
 from tests.kafka_topics import Topic as AnyTopic
 from tests.spark_tools import as_dict, finished, read_topic, wait_until
 
@@ -35,11 +36,9 @@ def new_group() -> str:
 
 def committed(topic: Topic, group: str) -> dict[int, int]:
     """Committed offsets by partition of this topic; other topics must not be in the group."""
-    admin = AdminClient({"bootstrap.servers": topic.bootstrap_servers})
-    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-    found = asked[group].result(30).topic_partitions
-    assert {p.topic for p in found} <= {topic.name}
-    return {p.partition: p.offset for p in found}
+    found = kafka_topics.committed(topic.bootstrap_servers, group)
+    assert {name for name, _ in found} <= {topic.name}
+    return {partition: offset for (_, partition), offset in found.items()}
 
 
 def opened(spark: SparkSession, topic: Topic, group: str, **options: str) -> DataFrame:
