@@ -87,11 +87,11 @@ class Report:
     def __str__(self) -> str:
         moved = {query: dict(sorted(Counter(m).items())) for query, m in self.moved.items()}
         each_s = self.seconds / max(1, len(self.kills))
+        executors = len(self.kills) - self.driver_kills
         alone = sum(kill.master != TWO_EXECUTORS for kill in self.kills)
         return f"""\
-{len(self.kills)} kills in {self.seconds:.0f} s ({each_s:.1f} s a kill, on a machine that did other
-work too): {self.driver_kills} of the driver with all its processes ({alone} of these in local mode,
-without executors), {len(self.kills) - self.driver_kills} of one of two executors. {self.records}
-records were read by each query. The upsert's table was compared row by row at {len(self.compared)}
-versions that kills left, {sum(self.compared)} rows in all. Partitions (of 40) that the first plan
-after a restart with executors moved, by number of restarts: {moved}."""
+{len(self.kills)} kills in {self.seconds:.0f} s ({each_s:.1f} s a kill): {self.driver_kills} of the
+driver with all its processes ({alone} of these in local mode, without executors), {executors} of
+one of two executors. Each query read {self.records} records. The upsert's table was compared row by
+row at {len(self.compared)} versions, {sum(self.compared)} rows in all. Partitions (of 40) that the
+first plan after a restart with executors moved, by number of restarts: {moved}."""
