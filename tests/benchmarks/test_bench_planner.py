@@ -7,9 +7,10 @@ seen the state. These requests are packed as the Java side sends them; `rows` is
 object for each range and report. Milliseconds are the least and the median of several runs in a
 warm process, until the answer can be written; between requests the collector runs, what the answer
 was made from is let go and, but for `restart`, the state is read, as in the worker.
-`python` is the interpreter and where it lives; `BENCH_PYTHON` names another one to measure beside
+`python` is the version of the interpreter; `BENCH_PYTHON` names another one to measure beside
 the one that runs the tests. (Those of distributions are built with profile-guided optimisation, and
-run plain Python, as in `loop_ms`, in two thirds of the time of one that pyenv builds as it is.)
+run plain Python, as in `loop_ms`, in two thirds of the time of one that pyenv builds as it is.
+Where two versions are listed, 3.11.2 is Debian's and 3.11.7 pyenv's.)
 `busiest/ideal` is the busiest slot over the mean of all; `spark` the same for Spark's own mapping
 (a task a partition, by hash) with each executor's tasks spread ideally over its slots. `loop_ms`
 is a fixed piece of plain Python (ten times 100,000 additions) in the same run: about 40 ms on an
@@ -136,7 +137,7 @@ def busiest_over_ideal(plan: dict[str, Any]) -> float:
 
 def measured() -> list[dict[str, Any]]:
     """Time and quality of all cases, with the interpreter that runs this."""
-    python = f"{platform.python_version()} in {sys.base_prefix}"
+    python = platform.python_version()
     rows = []
     for partitions, executors, allowed_ms in GRID:
         runs = max(5, min(30, 200_000 // partitions))
