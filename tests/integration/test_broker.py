@@ -23,7 +23,7 @@ from streaming.topics import TopicError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.drivers]
 
 
 def wait_until(condition: Callable[[], bool], what: str, limit_s: float = 30.0) -> None:
