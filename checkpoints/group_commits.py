@@ -32,7 +32,8 @@ _SHOWN = 3
 _RETRY_S = 0.2
 #: How long a new cluster may take to have a coordinator; less than what `flush` waits.
 _COORDINATOR_LIMIT_S = 4.0
-_PASSING = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
+#: Errors of a coordinator that is about to be there, as in a new cluster.
+PASSING = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
 
 _ADVICE = {
     "UNKNOWN_MEMBER_ID": "the group has live members: commit to a group that nobody subscribes "
@@ -212,7 +213,7 @@ class GroupCommits:
 
 def _passes(error: Any) -> bool:
     """Whether an error is one of a coordinator that is about to be there, as in a new cluster."""
-    return error is not None and error.name() in _PASSING
+    return error is not None and error.name() in PASSING
 
 
 def reason(error: Any) -> str:

@@ -29,7 +29,7 @@ from assignor_bridge.errors import AssignorError, OptionError
 from checkpoints.kafka_settings import ClientSettings, client_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]
 
@@ -246,8 +246,7 @@ class Brokers:
         wanted = [TopicPartition(*partition, which) for partition in sorted(partitions)]
         found = {}
         failed: dict[str, tuple[Any, list[str]]] = {}
-        for first in range(0, len(wanted), _PARTITIONS_A_REQUEST):
-            some = wanted[first : first + _PARTITIONS_A_REQUEST]
+        for some in in_requests(wanted):
             try:
                 answer = self._consumer.offsets_for_times(some, timeout=self.limit_s)
             except KafkaException as error:
@@ -269,6 +268,12 @@ class Brokers:
         for error, names in failed.values():
             some = ", ".join(sorted(names)[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
             self._note(f"{what} of {len(names)} of {asked} is unknown ({some})", error)
+
+
+def in_requests(wanted: list[TopicPartition]) -> Iterator[list[TopicPartition]]:
+    """Divide what is wanted into as many partitions as one request should ask for."""
+    for first in range(0, len(wanted), _PARTITIONS_A_REQUEST):
+        yield wanted[first : first + _PARTITIONS_A_REQUEST]
 
 
 def _said(settings: ClientSettings, error: KafkaError) -> str:

@@ -21,6 +21,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from assignor_bridge.errors import AssignorError
+from checkpoints.group_commits import PASSING
+from streaming.lag.brokers import in_requests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,14 +37,10 @@ _NO_GROUP = "GROUP_ID_NOT_FOUND"
 _NO_TOPIC = "assignor-none"
 #: What a user without Describe on the group hears.
 _NO_RIGHT = "GROUP_AUTHORIZATION_FAILED"
-#: Errors of a coordinator that is about to be there, as in a new cluster.
-_PASSING = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
 _NO_ANSWER = ("_TIMED_OUT", "_WAIT_COORD")
 _RETRY_S = 0.1
 #: After it a consumer without an answer is asked whether it was refused; then after twice the time.
 _WAIT_S = 0.5
-#: librdkafka looks each partition up in a list: one request for all would take time by the square.
-_PARTITIONS_A_REQUEST = 250
 
 
 class GroupError(AssignorError):
@@ -74,7 +72,7 @@ def members(brokers: Brokers, group: str) -> tuple[Member, ...] | None:
         return brokers.answer(future, limit_s)
 
     try:
-        described = _again(limit_s, _PASSING, ask)
+        described = _again(limit_s, PASSING, ask)
     except KafkaException as error:
         if error.args[0].name() == _NO_GROUP:
             return None
@@ -114,10 +112,9 @@ def committed(brokers: Brokers, group: str) -> dict[Partition, int]:
         )
     )
     try:
-        for first in range(0, len(wanted), _PARTITIONS_A_REQUEST):
-            some = wanted[first : first + _PARTITIONS_A_REQUEST]
+        for some in in_requests(wanted):
             ask = partial(_offsets, consumer, some, _waits(brokers.limit_s))
-            for p in _again(brokers.limit_s, (*_PASSING, *_NO_ANSWER), ask):
+            for p in _again(brokers.limit_s, (*PASSING, *_NO_ANSWER), ask):
                 if not p.error and p.offset >= 0:
                     found[p.topic, p.partition] = p.offset
     except KafkaException as error:
@@ -162,7 +159,7 @@ def _again(limit_s: float, passing: tuple[str, ...], ask: Callable[[], _Answer])
 
 
 def _refused(brokers: Brokers, group: str, error: KafkaError) -> GroupError:
-    if error.name() in (*_PASSING, *_NO_ANSWER):
+    if error.name() in (*PASSING, *_NO_ANSWER):
         return GroupError(
             f"group {group!r}: its coordinator did not answer within {brokers.limit_s:g} s "
             f"({brokers.said(error)}): is the cluster still starting? A longer --timeout waits "

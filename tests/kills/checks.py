@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-
 from checkpoints.folders import LocalFolder
 from checkpoints.offset_log import read_checkpoint
+from tests import kafka_topics
 from tests.kills.feed import Reference, Row
 from tests.kills.places import PARTITIONS, UPSERT, Query, done, in_table, planned
-from tests.spark_tools import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -121,16 +118,5 @@ def where_it_hit(query: Query) -> str:
 
 def committed(query: Query) -> dict[int, int]:
     """The group's offsets by partition."""
-    asking = Consumer({"bootstrap.servers": query.bootstrap_servers, "group.id": query.group})
-    asked = [TopicPartition(query.topic, p) for p in range(PARTITIONS)]
-
-    def answer() -> list[TopicPartition]:
-        with contextlib.suppress(KafkaException):  # a new broker's coordinator is not there yet
-            return asking.committed(asked, timeout=10)
-        return []
-
-    try:
-        told = wait_until(answer, "an answer about the group")
-        return {p.partition: p.offset for p in told if p.offset >= 0}
-    finally:
-        asking.close()
+    found = kafka_topics.committed(query.bootstrap_servers, query.group)
+    return {partition: offset for (_, partition), offset in found.items()}
