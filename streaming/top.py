@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from streaming.spark_ui import UiRun
+    from streaming.ui_run import UiRun
 
 #: Batches that the load of the slots is summed over.
 _BATCHES = 10

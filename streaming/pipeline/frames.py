@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from streaming.pipeline.config import Source, Transform
+    from streaming.pipeline.config import Transform
     from streaming.pipeline.loading import LoadedJob
     from streaming.pipeline.sinks_config import ConsoleSink, KafkaSink
+    from streaming.pipeline.sources_config import Source
 
 _SESSION_STRATEGY = "spark.assignor.strategy"
 

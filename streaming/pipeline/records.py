@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
-    from streaming.pipeline.config import Records
+    from streaming.pipeline.sources_config import Records
 
 #: The struct with Kafka's own columns; sinks leave it out.
 KAFKA = "_kafka"

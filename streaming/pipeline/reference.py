@@ -8,16 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticUndefined
 
-from streaming.pipeline.config import (
-    Job,
-    Metrics,
-    Records,
-    Seed,
-    Source,
-    Transform,
-    Watermark,
-)
+from streaming.pipeline.config import Job, Metrics, Seed, Transform
 from streaming.pipeline.sinks_config import ConsoleSink, DeadLetter, DeltaSink, KafkaSink
+from streaming.pipeline.sources_config import Records, Source, Watermark
 from streaming.pipeline.strict import WithOptions
 
 if TYPE_CHECKING:

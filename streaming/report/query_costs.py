@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streaming.report.query_facts import QueryFacts
-    from streaming.spark_ui import UiRun
+    from streaming.ui_run import UiRun
 
 
 def section(facts: QueryFacts) -> list[str]:

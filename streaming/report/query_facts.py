@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from streaming.metrics.progress import BatchProgress
     from streaming.replay import LoggedBatch, Replay
-    from streaming.spark_ui import UiRun
+    from streaming.ui_run import UiRun
 
 #: Batches whose tasks are fetched from the UI, one request each.
 _UI_BATCHES = 20

@@ -17,7 +17,7 @@ from streaming.report.query_costs import seconds_text
 if TYPE_CHECKING:
     from streaming.replay import Replay, Replayed
     from streaming.report.query_facts import QueryFacts
-    from streaming.spark_ui import UiRun
+    from streaming.ui_run import UiRun
 
 #: Batches whose tasks are drawn in time, and rows of a table of slots.
 _GANTTS = 4

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming.cli import main
-from streaming.spark_ui import SparkUi, UiRun
+from streaming.spark_ui import SparkUi
+from streaming.ui_run import UiRun
 from streaming.web import Address, WebError
 from tests.unit.streaming.checkpoints import write_checkpoint
 from tests.unit.streaming.served import APP, ELSE, QUERY_ID, RECORDED, serve, with_jobs

@@ -1,0 +1,133 @@
+"""The models of a job's sources: options of Spark and the assignor, and how records are read."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field, PositiveInt, model_validator
+from typing_extensions import Self
+
+from assignor_bridge.options import OPTIONS, parse_options
+from streaming.pipeline.sinks_config import DeadLetter
+from streaming.pipeline.strict import Strict, WithOptions
+from streaming.pipeline.values import Columns, Interval
+
+#: What Spark's Kafka source takes, beside `kafka.*`.
+_SPARK_OPTIONS = {
+    "subscribe": "Topics, separated by commas.",
+    "subscribePattern": "A pattern of topic names.",
+    "assign": "Topics with partitions, as JSON.",
+    "startingOffsets": "Where a new checkpoint begins: `earliest` (our default), `latest` or JSON.",
+    "startingTimestamp": "Begin at this time, in milliseconds.",
+    "startingOffsetsByTimestamp": "Begin at times by partition, as JSON.",
+    "startingOffsetsByTimestampStrategy": "`error` or `latest`, when no offset matches.",
+    "failOnDataLoss": "Whether lost offsets fail the query.",
+    "maxOffsetsPerTrigger": "Records a batch at most.",
+    "minOffsetsPerTrigger": "Records a batch at least, or wait.",
+    "maxTriggerDelay": "How long to wait for those.",
+    "minPartitions": "A floor for the number of tasks.",
+    "maxRecordsPerPartition": "Records a task at most.",
+    "includeHeaders": "Whether a column `headers` is read.",
+    "groupIdPrefix": "Begin of the consumer group's name.",
+    "kafkaConsumer.pollTimeoutMs": "How long executors poll.",
+    "fetchOffset.numRetries": "Retries of the offset look-up.",
+    "fetchOffset.retryIntervalMs": "Pause between them.",
+}
+_STARTING = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
+
+
+class Records(Strict):
+    """How the records of a source are read."""
+
+    format: Literal["raw", "json", "avro", "csv"] = Field(
+        "raw", description="`raw` leaves Kafka's columns as they are."
+    )
+    schema_: str | None = Field(
+        None,
+        alias="schema",
+        description="Columns as DDL (`id BIGINT, name STRING`), or a file with them (.ddl, .json: "
+        "Spark's JSON, .avsc: Avro). A file is looked for beside the job's YAML.",
+    )
+    key: str | None = Field(
+        None,
+        description="Columns of Kafka's key as DDL: the key's text for one, a JSON object for "
+        "several. They fill the rows of tombstones, and are added where the schema lacks them. "
+        "By default the text of Kafka's key is the key of an upsert that has one key column.",
+    )
+    bad_records: Literal["fail", "drop", "dead_letter"] = Field(
+        "fail", description="What happens to a record that cannot be read. All are counted."
+    )
+    dead_letter: DeadLetter | None = Field(
+        None, description="For `bad_records: dead_letter`: the table or topic."
+    )
+    confluent: bool = Field(
+        True, description="For Avro: whether values begin with Confluent's five bytes."
+    )
+    schema_id: PositiveInt | None = Field(
+        None, description="For Avro: the schema's number; a record with another one is bad."
+    )
+    options: dict[str, str] = Field(
+        {}, description="Options of Spark's JSON, CSV or Avro reader, such as `sep`."
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.format == "raw":
+            for name, value in (("schema", self.schema_), ("dead_letter", self.dead_letter)):
+                if value is not None:
+                    raise ValueError(f"{name!r} needs a format: json, avro or csv")
+        elif self.schema_ is None:
+            raise ValueError(f"format {self.format!r} needs a 'schema': DDL or a file")
+        if (self.bad_records == "dead_letter") != (self.dead_letter is not None):
+            raise ValueError("'bad_records: dead_letter' and 'dead_letter:' belong together")
+        for name in ("mode", "columnNameOfCorruptRecord", "avroSchema"):
+            if name in self.options:
+                raise ValueError(f"option {name!r} is set by the job itself: use 'bad_records'")
+        return self
+
+
+class Watermark(Strict):
+    """How late rows may come."""
+
+    column: str = Field(description="Column with the time of the event.")
+    delay: Interval = Field("10 minutes", description="How late a row may come.")
+
+
+class Source(WithOptions):
+    """A Kafka source; further keys are options of Kafka, Spark and the assignor."""
+
+    records: Records = Field(Records(), description="How its records are read.")
+    watermark: Watermark | None = Field(None, description="How late rows may come.")
+    dedupe: Columns = Field(
+        (),
+        description="Drop rows that repeat these columns: within the watermark, or for ever "
+        "without one (the state then grows).",
+    )
+    assignor: str = Field(
+        "lag-aware-sticky",
+        description="The assignor, or several in order of preference; `none` for Spark's mapping.",
+    )
+    OPTIONS: ClassVar[dict[str, str]] = {
+        **_SPARK_OPTIONS,
+        **{option.name: option.meaning[0].upper() + option.meaning[1:] + "." for option in OPTIONS},
+    }
+
+    @property
+    def spark_options(self) -> dict[str, str]:
+        """Options for `spark.readStream`, without the job's own `kafka.*`."""
+        options = self.options
+        if not any(name in options for name in _STARTING):
+            options["startingOffsets"] = "earliest"
+        return options
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        ways = [
+            name for name in ("subscribe", "subscribePattern", "assign") if name in self.options
+        ]
+        if len(ways) != 1:
+            raise ValueError(
+                "exactly one of 'subscribe', 'subscribePattern' and 'assign' is expected"
+            )
+        parse_options({**self.options, "assignor": self.assignor})
+        return self
