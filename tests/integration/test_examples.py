@@ -97,7 +97,6 @@ def start(tmp_path: Path, **environment: str) -> subprocess.Popen[str]:
                 "OUT": ".",
                 "PYTHONPATH": str(EXAMPLES.parent),
                 "SPARK_LOCAL_IP": "127.0.0.1",
-                "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # starts faster
                 **environment,
             },
             stdout=out,

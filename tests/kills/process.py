@@ -43,13 +43,7 @@ class Driver:
         with self._said.open("wb") as said:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.kills.driver", *words],
-                env=os.environ
-                | {
-                    "PYTHONPATH": str(_ROOT),
-                    # Starts are most of the time here.
-                    "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
-                    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
-                },
+                env=os.environ | {"PYTHONPATH": str(_ROOT)},
                 stdin=subprocess.PIPE,  # closes with us: then the driver ends itself
                 stdout=said,
                 stderr=said,
