@@ -7,10 +7,9 @@ by `checks` and `run`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Discriminator, Field, PositiveInt, Tag, model_validator
-from typing_extensions import Self
 
 from streaming.metrics.config import MetricsConfig
 from streaming.pipeline.sinks_config import (
@@ -22,6 +21,9 @@ from streaming.pipeline.sinks_config import (
 from streaming.pipeline.sources_config import Source
 from streaming.pipeline.strict import Strict, WithOptions
 from streaming.pipeline.values import Trigger, ViewName, trigger_interval
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Transform(Strict):

@@ -10,7 +10,6 @@ import orjson
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from pydantic import Field, ValidationError, model_validator
-from typing_extensions import Self
 
 from streaming.pipeline.checks import broker_uses
 from streaming.pipeline.failures import JobError
@@ -19,6 +18,8 @@ from streaming.topics import create_topic
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from typing_extensions import Self
 
     from streaming.pipeline.loading import LoadedJob
 

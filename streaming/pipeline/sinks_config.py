@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, PositiveInt, model_validator
-from typing_extensions import Self
 
 from streaming.pipeline.strict import Strict, WithOptions
 from streaming.pipeline.values import Columns, Size, ViewName, size_bytes
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _FROM = "The source or transform whose rows are written; the last transform, else the only source."
 

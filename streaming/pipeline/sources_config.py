@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, PositiveInt, model_validator
-from typing_extensions import Self
 
 from assignor_bridge.options import OPTIONS, parse_options
 from streaming.pipeline.sinks_config import DeadLetter
 from streaming.pipeline.strict import Strict, WithOptions
 from streaming.pipeline.values import Columns, Interval
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 #: What Spark's Kafka source takes, beside `kafka.*`.
 _SPARK_OPTIONS = {
