@@ -270,7 +270,9 @@ class EmbeddedBroker:
                 lines = log.read().decode(errors="replace").splitlines()
         except OSError:
             lines = []
-        told = [line.strip() for line in lines if line.strip() and not line.startswith("\tat ")]
+        # A JVM begins with the options that it has picked up from the environment.
+        skipped = ("\tat ", "Picked up ")
+        told = [line.strip() for line in lines if line.strip() and not line.startswith(skipped)]
         errors = [index for index, line in enumerate(told) if " ERROR " in line]
         told = told[errors[0] :][:_TAIL_LINES] if errors else told[-_TAIL_LINES:]
         return " | ".join(told) or f"nothing is in {self.log_file}"
