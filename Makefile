@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SHELL  := /bin/bash
 export PYTHONHASHSEED ?= random
+# Planners and drivers start hundreds of times: what Python compiles is kept.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help check demo test unit integration bench chaos spark-suite compat lint format jar wheel lock clean

@@ -30,10 +30,7 @@ _MASTERS = pytest.mark.parametrize(
     "master", [pytest.param(TWO_EXECUTORS, id="executors"), pytest.param(LOCAL, id="local")]
 )
 #: In `make test` these have executors; the others a driver alone, which starts in half the time.
-_WITH_EXECUTORS = {
-    ("planning", APPEND), ("state and group", APPEND), ("commit log", UPSERT),
-    ("executor", APPEND), ("executor", UPSERT),
-}  # fmt: skip
+_WITH_EXECUTORS = {("state and group", APPEND), ("commit log", UPSERT), ("executor", UPSERT)}
 
 
 def place(topic: Topic, folder: Path, master: str) -> Place:
@@ -52,11 +49,12 @@ def test_tables_are_right_after_a_kill_at_each_moment(
         (moment, query)
         for moment, query in ROUND
         if ((moment.name, query) in _WITH_EXECUTORS) == (master == TWO_EXECUTORS)
+        and (master == TWO_EXECUTORS or not moment.executor)
     ]
     random.Random(7).shuffle(chosen)
     report = kill_often(place(topic, tmp_path, master), topic, chosen, seed=7)
     print(report)
-    assert report.driver_kills == (3 if master == TWO_EXECUTORS else 7)
+    assert report.driver_kills == (2 if master == TWO_EXECUTORS else 8)
     within = report.driver_kills - report.hits(UPSERT)[AFTER]
     assert within >= report.driver_kills // 2, f"few kills hit the upsert in a batch: {report}"
 

@@ -125,7 +125,8 @@ def test_bad_state_files_are_passed_over_with_one_warning(
 ) -> None:
     topic.create(3).fill(COUNTS)
     table = str(tmp_path / "table")
-    run_to_delta(spark, topic, checkpoint, table, **BATCHED)
+    in_three = BATCHED | {"maxOffsetsPerTrigger": "60"}
+    run_to_delta(spark, topic, checkpoint, table, **in_three)
     good, *bad = files(checkpoint)
     kept = good.read_text()
     for how, path in zip((second, newest), bad, strict=True):
@@ -133,7 +134,7 @@ def test_bad_state_files_are_passed_over_with_one_warning(
 
     planner("record")
     topic.fill(COUNTS, first=60)
-    run_to_delta(spark, topic, checkpoint, table, **BATCHED)
+    run_to_delta(spark, topic, checkpoint, table, **in_three)
 
     assert planner_proxy.snapshots(record)[0]["state"] == kept
     [warning] = driver_log.lines("cannot use its stored state")
