@@ -26,18 +26,23 @@ if TYPE_CHECKING:
 
 #: What a report measures; each may be unknown.
 _MEASURES = ("records", "bytes", "seconds", "offsets")
+#: Keys of a row. Others are refused, as everywhere in a snapshot: one that was misspelt, or came
+#: from a newer version, would be ignored silently.
+_RANGE = ("topic", "partition", "start", "end")
+_REPORT = ("topic", "partition", "executor", *_MEASURES)
 
 
 def read_ranges(given: Any) -> tuple[Names, Ints, Ints, Ints]:
     """Topics, partitions, first offsets and end offsets of `ranges`."""
     if isinstance(given, dict):
-        packed = _Packed("ranges", given)
+        packed = _Packed("ranges", given, ("topics", *_RANGE))
         topics = packed.names("topics", "topic")
         return topics, packed.ints("partition", 4), packed.ints("start", 8), packed.ints("end", 8)
     if not isinstance(given, list):
         raise OptionError(f"ranges is a JSON {kind(given)}: a list is expected")
     topics = coded(_strings("ranges", given, "topic"))
     partition, start, end = (_ints("ranges", given, key) for key in ("partition", "start", "end"))
+    _refuse_unknown("ranges", given, _RANGE)
     return topics, partition, start, end
 
 
@@ -46,7 +51,7 @@ def read_observed(given: Any) -> Observed:
     if not given and (given is None or isinstance(given, list)):
         return Observed.none()
     if isinstance(given, dict):
-        packed = _Packed("observed", given)
+        packed = _Packed("observed", given, ("topics", "executors", *_REPORT))
         return Observed.of(
             packed.names("topics", "topic"),
             packed.ints("partition", 4),
@@ -60,14 +65,18 @@ def read_observed(given: Any) -> Observed:
         executors = _strings("observed", given, "executor")
     except OptionError:
         executors = ["" if (e := row.get("executor")) is None else str(e) for row in given]
-    measures = (_floats(given, key) for key in _MEASURES)
+    measures = [_floats(given, key) for key in _MEASURES]
+    _refuse_unknown("observed", given, _REPORT)
     return Observed.of(coded(topics), partition, coded(executors), *measures)
 
 
 class _Packed:
     """Packed columns, which must be of one length."""
 
-    def __init__(self, where: str, columns: dict[str, Any]) -> None:
+    def __init__(self, where: str, columns: dict[str, Any], keys: tuple[str, ...]) -> None:
+        unknown = sorted(set(columns) - set(keys))
+        if unknown and "topics" in columns:
+            raise OptionError(f"{where} has an unknown key {unknown[0]!r}: known are {_listed(keys)}")
         self.where = where
         self.columns = columns
         self.length: int | None = None
@@ -115,6 +124,20 @@ class _Packed:
                 f"{where} holds {len(numbers)} numbers where other columns hold {self.length}"
             )
         return numbers
+
+
+def _refuse_unknown(where: str, rows: list[dict[str, Any]], keys: tuple[str, ...]) -> None:
+    """Refuse keys that no row has, all rows at once."""
+    if set().union(*rows) <= set(keys):
+        return
+    i, unknown = next((i, set(row) - set(keys)) for i, row in enumerate(rows) if set(row) - set(keys))
+    raise OptionError(
+        f"{where}[{i}] has an unknown key {min(unknown)!r}: known are {_listed(keys)}"
+    )
+
+
+def _listed(keys: tuple[str, ...]) -> str:
+    return ", ".join(keys)
 
 
 def _strings(where: str, rows: list[Any], key: str) -> list[str]:

@@ -4,6 +4,14 @@ Each message says who, what exactly and what to do; the CLI prints it as its one
 with the class's `exit_code` (2 for misuse, 1 for a failure).
 """
 
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 
 class AssignorError(Exception):
     """Base of every error that assignor_bridge and streaming raise on purpose."""
@@ -20,3 +28,31 @@ class OptionError(AssignorError, ValueError):
 
 class PlanError(AssignorError, ValueError):
     """A plan or an assignment that breaks the rules (an offset lost, repeated or invented)."""
+
+
+def words(error: BaseException) -> str:
+    """Put somebody else's error into one line: its kind and what it says, if it can say it."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001  (a user's error may fail to describe itself)
+        text = "(its text cannot be read)"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+@contextlib.contextmanager
+def blaming(kind: type[AssignorError], text: str) -> Iterator[None]:
+    """Turn whatever the user's code raises within, `SystemExit` included, into an error of ours.
+
+    Parameters
+    ----------
+    kind
+        The error that is raised in its place.
+    text
+        Its message, with `{}` where the words of the cause stand.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:  # Ctrl-C is not theirs
+        raise
+    except BaseException as error:
+        raise kind(text.replace("{}", words(error))) from error

@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+#: Kafka's limits: a partition is an INT32, and a topic's name has so many characters at most.
+MOST_PARTITION = 2**31 - 1
+LONGEST_TOPIC = 249
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicPartition:

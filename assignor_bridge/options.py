@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from assignor_bridge.errors import OptionError
@@ -23,6 +23,13 @@ PREFIX = "assignor."
 
 #: The assignor that is used when options are given but none is named.
 FLAGSHIP = "lag-aware-sticky"
+#: Stands in place of the list: this stream keeps Spark's own mapping, whatever the session says.
+NONE = "none"
+#: Names of the table of `assignors.registry`, which takes a while to import; a test compares.
+BUILT_IN = frozenset({
+    "range", "roundrobin", "sticky", "cooperative-sticky", "constrained-cooperative-sticky",
+    "uniform", "lag-aware", FLAGSHIP, "failover", "streams",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,10 @@ class PlannerOptions:
     plan_timeout_ms: int = 10_000
     #: Consumer group that completed batches are committed to; None for none.
     commit_group: str | None = None
+    #: File on the driver to which Java writes each batch's snapshot and plan; None for none.
+    plan_log: str | None = None
+    #: For the user's own assignors: what is none of ours, without the prefix, as it was written.
+    own: tuple[tuple[str, str], ...] = ()
     #: Spark's own `minPartitions`: a floor for the number of tasks.
     min_partitions: int | None = None
     #: Spark's own `maxRecordsPerPartition`: a cap of records per task.
@@ -116,6 +127,13 @@ def _group(text: str) -> str:
     return name
 
 
+def _local_file(text: str) -> str:
+    path = text.strip()
+    if not path or not path.isprintable() or "://" in path or path.endswith("/"):
+        raise ValueError
+    return path
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """One row of the table: how an option is written, read and described."""
@@ -156,6 +174,9 @@ OPTIONS: tuple[Option, ...] = (
            "how long the driver waits for a plan before assignor.onError applies"),
     Option("assignor.commitGroup", "commit_group", _group, "the name of a consumer group",
            "commit each completed batch's end offsets to it, for Kafka's own tools to see"),
+    Option("assignor.planLog", "plan_log", _local_file, "the path of a file on the driver's machine",
+           "append each batch's snapshot and plan there, for `assignor plan`; at 64 MB the file "
+           "becomes FILE.1"),
 )  # fmt: skip
 
 #: Spark's own options that are heeded as well.
@@ -174,7 +195,8 @@ def parse_options(given: Mapping[str, str]) -> PlannerOptions:
 
     Names are compared without case. Those that are neither `assignor`, `assignor.*` nor one of
     Spark's two are somebody else's and left alone. Names of assignors are checked where they are
-    looked up, because the user may bring their own.
+    looked up, because the user may bring their own; so are `assignor.<name>.<key>`, which go to
+    the own assignor of that name (`own.configured`).
 
     Raises
     ------
@@ -182,8 +204,13 @@ def parse_options(given: Mapping[str, str]) -> PlannerOptions:
         For an unknown `assignor.*` name, a value out of range, or two that contradict.
     """
     values: dict[str, object] = {}
+    unknown: list[str] = []
+    spelled: dict[str, str] = {}
     for key in sorted(given):
         lowered, text = key.lower(), str(given[key])
+        if lowered in spelled and (lowered == STRATEGY or lowered.startswith(PREFIX)):
+            raise OptionError(f"option {key!r} is given twice, also as {spelled[lowered]!r}")
+        spelled[lowered] = key
         if lowered == STRATEGY:
             values["assignors"] = _names(text)
             continue
@@ -196,8 +223,15 @@ def parse_options(given: Mapping[str, str]) -> PlannerOptions:
                     f"option {option.name!r} is {text!r}: {option.allowed} is expected"
                 ) from None
         elif lowered.startswith(PREFIX):
-            raise OptionError(_unknown(key))
+            unknown.append(key)
     options = PlannerOptions(**values)  # type: ignore[arg-type]  # the table maps names to types
+    brings_own = not (BUILT_IN | {NONE}).issuperset(options.assignors)
+    for key in unknown:
+        if not brings_own or "." not in key[len(PREFIX) :].strip("."):
+            raise OptionError(_unknown(key))
+    if unknown:
+        own = tuple((key[len(PREFIX) :], str(given[key])) for key in unknown)
+        options = replace(options, own=own)
     least, most = options.min_records_per_task, options.task_cap_records
     if least and most and least > most:
         raise OptionError(
@@ -215,6 +249,7 @@ def effective(options: PlannerOptions) -> dict[str, object]:
         if option.attribute == "priorities":
             value = ",".join(f"{pattern}={number}" for pattern, number in value) or None
         shown[option.name] = value
+    shown.update((PREFIX + name, value) for name, value in options.own)
     return shown
 
 
@@ -224,6 +259,11 @@ def _names(text: str) -> tuple[str, ...]:
         raise OptionError(
             f"option {STRATEGY!r} is {text!r}: the name of an assignor is expected, "
             f"such as {FLAGSHIP!r}, or several separated by commas"
+        )
+    if len(names) > 1 and any(name.lower() == NONE for name in names):
+        raise OptionError(
+            f"option {STRATEGY!r} is {text!r}: {NONE!r} leaves the stream to Spark's own mapping "
+            "and stands alone; take it out of the list"
         )
     return names
 

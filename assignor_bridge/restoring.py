@@ -18,8 +18,10 @@ _SHOWN = 3
 
 def restore(text: Any, topics: Any) -> dict[str, Any]:
     """Say whether this state fits a stream of these topics, and if not, why."""
-    if not isinstance(text, str) or not isinstance(topics, list):
+    if not isinstance(text, str):
         return {"ok": False, "why": "the state is no text"}
+    if not isinstance(topics, list) or not all(isinstance(topic, str) for topic in topics):
+        return {"ok": False, "why": "the topics read now are not a list of names"}
     try:
         known = decode(text).topics
     except StateError as error:
@@ -28,7 +30,7 @@ def restore(text: Any, topics: Any) -> dict[str, Any]:
         return {
             "ok": False,
             "why": f"the state is of other topics ({_listed(known)}) than those read now "
-            f"({_listed(sorted(map(str, topics)))})",
+            f"({_listed(sorted(topics))})",
         }
     return {"ok": True}
 

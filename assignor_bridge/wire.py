@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from assignor_bridge.columns import is_int, kind, read_observed, read_ranges
-from assignor_bridge.errors import AssignorError, OptionError
+from assignor_bridge.errors import AssignorError, OptionError, words
 from assignor_bridge.model import Executor
 from assignor_bridge.plan_json import tasks_json
 from assignor_bridge.planner.batch import lay_out
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 #: Keys of a snapshot.
 _KEYS = ("executors", "ranges", "options", "observed", "state", "parallelism")
+_EXECUTOR = ("id", "host", "slots", "rack", "priority")
 
 
 def parse_request(line: bytes | str) -> dict[str, Any]:
@@ -53,9 +54,6 @@ def read_batch(request: dict[str, Any]) -> tuple[Batch, str | None]:
         )
     if request.get("ranges") is None:
         raise OptionError("snapshot has no 'ranges': a list of offset ranges is expected")
-    options = request.get("options") or {}
-    if not isinstance(options, dict):
-        raise OptionError(f"options is a JSON {kind(options)}: an object is expected")
     state = request.get("state")
     if state is not None and not isinstance(state, str):
         raise OptionError(f"state is a JSON {kind(state)}: a string or null is expected")
@@ -68,11 +66,23 @@ def read_batch(request: dict[str, Any]) -> tuple[Batch, str | None]:
     batch = lay_out(
         *read_ranges(request["ranges"]),
         [] if executors is None else _executors(executors),
-        {str(k): _option_text(v) for k, v in options.items() if v is not None},
+        read_options(request.get("options")),
         read_observed(request.get("observed")),
         parallelism,
     )
     return batch, state
+
+
+def read_options(given: Any) -> dict[str, str]:
+    """Read options by name; a null is as good as none, and so is an empty list."""
+    if given is None or given == []:
+        return {}
+    if not isinstance(given, dict):
+        raise OptionError(f"options is a JSON {kind(given)}: an object is expected")
+    for name, value in given.items():
+        if isinstance(value, (dict, list)):
+            raise OptionError(f"options.{name} is a JSON {kind(value)}: one value is expected")
+    return {name: _option_text(value) for name, value in given.items() if value is not None}
 
 
 def answer(outcome: Outcome) -> dict[str, Any]:
@@ -91,12 +101,21 @@ def answer(outcome: Outcome) -> dict[str, Any]:
 def failure(error: BaseException) -> dict[str, Any]:
     """Write what is answered instead of a plan: the cause in one line, and who has to act."""
     if isinstance(error, OptionError):
-        return {"error": str(error), "misuse": True}
-    line = str(error) if isinstance(error, AssignorError) else f"{type(error).__name__}: {error}"
+        return {"error": _line(str(error)), "misuse": True}
+    line = str(error) if isinstance(error, AssignorError) else words(error)
     return {
-        "error": " ".join(line.split()),
-        "traceback": "".join(traceback.format_exception(error)),
+        "error": _line(line),
+        "traceback": _text("".join(traceback.format_exception(error))),
     }
+
+
+def _line(text: str) -> str:
+    return " ".join(_text(text).split())
+
+
+def _text(text: str) -> str:
+    """Leave out what UTF-8 cannot write: halves of characters, in an error of the user's code."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def dump(value: dict[str, Any]) -> bytes:
@@ -108,12 +127,14 @@ def _executors(given: Any) -> list[Executor]:
     if not isinstance(given, list):
         raise OptionError(f"executors is a JSON {kind(given)}: a list is expected")
     try:
-        return [
-            _plain(e["id"], e["host"], e.get("slots", 1), e.get("rack"), e.get("priority"))
-            for e in given
-        ]
+        if set().union(*given) <= set(_EXECUTOR):
+            return [
+                _plain(e["id"], e["host"], e.get("slots", 1), e.get("rack"), e.get("priority"))
+                for e in given
+            ]
     except (LookupError, AttributeError, TypeError):
-        return [_executor(i, e) for i, e in enumerate(given)]
+        pass
+    return [_executor(i, e) for i, e in enumerate(given)]
 
 
 @lru_cache(maxsize=4096, typed=True)
@@ -128,6 +149,10 @@ def _executor(i: int, given: Any) -> Executor:
     where = f"executors[{i}]"
     if not isinstance(given, dict):
         raise OptionError(f"{where} is a JSON {kind(given)}: an object is expected")
+    unknown = sorted(set(given) - set(_EXECUTOR))
+    if unknown:
+        known = ", ".join(_EXECUTOR)
+        raise OptionError(f"{where} has an unknown key {unknown[0]!r}: known are {known}")
     for key in ("id", "host"):
         if not isinstance(given.get(key), str):
             raise OptionError(f"{where}.{key} is {given.get(key)!r}: a string is expected")

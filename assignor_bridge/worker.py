@@ -16,16 +16,19 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from assignor_bridge.assignors.loading import find
+from assignor_bridge.assignors.loading import Finder
 from assignor_bridge.commits import CommitDesk
 from assignor_bridge.options import effective, parse_options
 from assignor_bridge.planner.plan import check_names, plan_batch
 from assignor_bridge.restoring import restore
-from assignor_bridge.wire import answer, dump, failure, parse_request, read_batch
+from assignor_bridge.wire import answer, dump, failure, parse_request, read_batch, read_options
 from checkpoints.sticky_state import VERSION, StateError, decode
 
 if TYPE_CHECKING:
     from typing import BinaryIO
+
+#: The user's own assignors live as long as the process, which is as long as a run of the stream.
+_find = Finder()
 
 
 @dataclass
@@ -49,7 +52,7 @@ def respond(line: bytes, commits: CommitDesk) -> Response:
         request = parse_request(line)
         answer = _reply(request, commits)
         return Response(dump(answer), request, answer)
-    except Exception as error:  # noqa: BLE001  (whatever happens is an answer)
+    except BaseException as error:  # noqa: BLE001  (whatever happens is an answer)
         return Response(dump(failure(error)))
 
 
@@ -59,16 +62,15 @@ def _reply(request: dict[str, Any], commits: CommitDesk) -> dict[str, Any]:
     if "flush" in request:
         return commits.flush()
     if "validate" in request:
-        given = request["validate"] or {}
-        options = parse_options({str(k): str(v) for k, v in dict(given).items() if v is not None})
-        check_names(options, find)
+        options = parse_options(read_options(request["validate"]))
+        check_names(options, _find)
         return {
             "ok": True, "options": effective(options), "stateVersion": VERSION, "packed": True,
         }  # fmt: skip
     if "restore" in request:
         return restore(request["restore"], request.get("topics"))
     batch, state = read_batch(request)
-    return answer(plan_batch(batch, state, find))
+    return answer(plan_batch(batch, state, _find))
 
 
 def serve(requests: BinaryIO, answers: BinaryIO, commits: CommitDesk) -> None:

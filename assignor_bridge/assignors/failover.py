@@ -19,7 +19,8 @@ def failover(group: Group) -> Assignment:
     Promises, in order: (1) each subscribed partition goes to one subscriber; (2) of a topic's
     subscribers the one of the highest priority gets all of it, and when that one goes, the next.
     Ties: members by id. Members without a priority, in `priority` or as user data, rank below all
-    others. Balance, lags and owners are not looked at.
+    others; in the article, whose default is the largest number, they would rank above all, so that
+    a consumer without the setting takes everything over. Balance, lags and owners are not looked at.
 
     Source: the article on assignment strategies (its `FailoverAssignor`).
     """
@@ -32,13 +33,6 @@ def failover(group: Group) -> Assignment:
         start, count = int(group.catalog.starts[group.catalog.index[topic]]), group.catalog[topic]
         owner[start : start + count] = best[subscribers]
     return Assignment(group, owner)
-
-
-def best_class(group: Group) -> tuple[Member, ...]:
-    """All members of the highest priority present: in Spark they share the partitions."""
-    ranks = [_rank(member) for member in group.members]
-    top = max(ranks, default=(False, 0))
-    return tuple(m for m, rank in zip(group.members, ranks, strict=True) if rank == top)
 
 
 def priority_bytes(member: Member) -> bytes | None:

@@ -7,6 +7,7 @@ All frozen: an assignor is a pure function from `Group` to `Assignment`, and mem
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -45,7 +46,8 @@ class Member:
     instance: str | None = None
     #: For `failover`: the highest gets everything; None ranks lowest.
     priority: int | None = None
-    #: For weighted assignors: how much of the load this member should carry, relative to others.
+    #: For weighted assignors: how much of the load this member should carry, relative to others;
+    #: finite and above 0.
     capacity: float = 1.0
     #: For `streams`: the partitions of which it keeps a standby copy.
     standby: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -55,6 +57,11 @@ class Member:
     def __post_init__(self) -> None:
         if not isinstance(self.topics, frozenset):
             object.__setattr__(self, "topics", frozenset(self.topics))
+        if not 0 < self.capacity < math.inf:
+            raise OptionError(
+                f"member {self.id!r} has the capacity {self.capacity!r}: "
+                "a finite number above 0 is needed"
+            )
 
 
 @dataclass(frozen=True)
@@ -67,7 +74,7 @@ class Group:
 
     members: tuple[Member, ...]
     topics: Mapping[str, int]
-    #: Lag (or any load: records, seconds) by topic and partition; missing ones are 0.
+    #: Lag (or any load: records, seconds) by topic and partition, finite; missing ones are 0.
     lags: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     #: Racks that hold a replica, by topic and partition.
     partition_racks: Mapping[str, Mapping[int, frozenset[str]]] = field(default_factory=dict)
@@ -126,7 +133,13 @@ class Group:
         return np.asarray(np.repeat(flags, self.catalog.counts))
 
     def lag_list(self) -> list[float]:
-        """Lag of each partition by its number; a negative one counts as 0."""
+        """Lag of each partition by its number; a negative one counts as 0.
+
+        Raises
+        ------
+        OptionError
+            When one is infinite or no number.
+        """
         lags: list[float] = [0] * self.catalog.total
         for topic, of_topic in self.lags.items():
             place = self.catalog.index.get(topic)
@@ -136,7 +149,17 @@ class Group:
             for partition, lag in of_topic.items():
                 if 0 <= partition < count:
                     lags[start + partition] = max(lag, 0)
+        if not math.isfinite(sum(lags)):
+            self._blame_lag(lags)
         return lags
+
+    def _blame_lag(self, lags: list[float]) -> None:
+        for partition, lag in enumerate(lags):
+            if not math.isfinite(lag):
+                raise OptionError(
+                    f"the lag of {self.catalog.name(partition)} is {lag}: "
+                    "a finite number is needed"
+                )
 
     def after(self, assignment: Assignment, generation: int) -> Group:
         """Give the group in which each member owns what it was assigned, at `generation`."""
@@ -228,22 +251,6 @@ class Assignment(Mapping[str, Partitions]):
 
     def __repr__(self) -> str:
         return f"Assignment({self.as_dict()})"
-
-    @classmethod
-    def of(
-        cls,
-        group: Group,
-        answer: Mapping[str, Mapping[str, Sequence[int]]],
-        *,
-        standbys: Mapping[str, Partitions] | None = None,
-        notes: tuple[str, ...] = (),
-    ) -> Assignment:
-        """From plain data that is known to be right; for others' answers see `check_assignment`."""
-        owner = np.full(group.catalog.total, -1, np.int32)
-        index = {name: i for i, name in enumerate(group.ids)}
-        for member, owned in answer.items():
-            owner[group.catalog.ids(owned)] = index[member]
-        return cls(group, owner, standbys=standbys, notes=notes)
 
 
 def _member_id(member: Member) -> str:

@@ -25,7 +25,8 @@ class Offsets:
 
         Without a commit that is nothing if the group starts at the end (`auto.offset.reset=latest`)
         and everything there is otherwise. Never negative: a commit beyond the end, of a log that
-        was cut or recreated, counts as no lag.
+        was cut or recreated, counts as no lag. A commit before the first record that is still there
+        counts from the commit, as Kafka's tools count: more than can be read.
         """
         if self.committed is not None:
             return max(self.latest - self.committed, 0)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -123,12 +123,6 @@ class Partitions(Mapping[str, tuple[int, ...]]):
         self.catalog = catalog
         self.ids = ids
         self._view: dict[str, tuple[int, ...]] | None = None
-
-    @classmethod
-    def of(cls, topics: Mapping[str, Sequence[int]]) -> Partitions:
-        """Set of the partitions listed in `topics`, over a catalog just large enough."""
-        catalog = Catalog({t: max(numbers, default=-1) + 1 for t, numbers in topics.items()})
-        return cls(catalog, catalog.ids(topics))
 
     @property
     def count(self) -> int:

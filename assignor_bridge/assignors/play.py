@@ -15,7 +15,9 @@ import numpy as np
 
 from assignor_bridge.assignors.check import assign_checked
 from assignor_bridge.assignors.claims import claims
-from assignor_bridge.assignors.group import NOTHING, Assignment, Group, Member
+from assignor_bridge.assignors.group import Assignment, Group, Member
+from assignor_bridge.assignors.own import configured
+from assignor_bridge.assignors.protocol import after_round
 from assignor_bridge.assignors.registry import lookup
 from assignor_bridge.assignors.votes import elect
 from assignor_bridge.errors import OptionError, PlanError
@@ -71,6 +73,7 @@ class InMemoryGroup:
         self._group = Group((), topics, lags or {}, partition_racks or {}, standby_replicas)
         self._strategies = tuple(strategies)
         self._find = find
+        self._assignors: dict[str, Assignor] = {}
         self._present: dict[str, Member] = {}
         self._away: dict[str, Member] = {}
         self._supported: dict[str, tuple[str, ...]] = {}
@@ -137,19 +140,16 @@ class InMemoryGroup:
 
     def _round(self) -> Round:
         name = elect({m: self._supported[m] for m in self._present})
-        assignor = self._find(name)
-        group = self.group
+        if name not in self._assignors:
+            self._assignors.update(configured((name,), (), self._find))
+        assignor = self._assignors[name]
+        group = _subscribed(assignor, self.group)
         before = claims(group).owner
         assignment = assign_checked(assignor, group)
         self._no_two_owners(group, assignment, "COOPERATIVE" in assignor.protocols)
         self.generation += 1
-        for member_id in group.ids:
-            told = assignor.on_assignment(
-                self._present[member_id], assignment[member_id], self.generation
-            )
-            self._present[member_id] = replace(
-                told, standby=assignment.standbys.get(member_id, NOTHING)
-            )
+        after = after_round(assignor, group, assignment, self.generation)
+        self._present.update((member.id, member) for member in after.members)
         moved = int(np.count_nonzero((before >= 0) & (before != assignment.owner)))
         self.history.append(f"generation {self.generation}: {name}, {moved} moved, {assignment}")
         return Round(self.generation, name, assignment, moved)
@@ -174,6 +174,20 @@ class InMemoryGroup:
         return self._present.pop(member_id)
 
 
+def _subscribed(assignor: Assignor, group: Group) -> Group:
+    """Add what each member's assignor writes into its subscription."""
+    written = [assignor.user_data(member) for member in group.members]
+    if not any(written):
+        return group
+    return replace(
+        group,
+        members=tuple(
+            member if data is None else replace(member, user_data=data)
+            for member, data in zip(group.members, written, strict=True)
+        ),
+    )
+
+
 def settle(assignor: Assignor, group: Group) -> Assignment:
     """Play a cooperative assignor's rounds to the end, for callers that can wait for none.
 
@@ -185,7 +199,7 @@ def settle(assignor: Assignor, group: Group) -> Assignment:
     for step in range(1, _MOST_ROUNDS):
         if not assignment.transferring.count:
             return assignment
-        group = group.after(assignment, generation + step)
+        group = after_round(assignor, group, assignment, generation + step)
         assignment = assign_checked(assignor, group)
     raise PlanError(f"assignor {assignor.name!r} still withholds after {_MOST_ROUNDS} rounds")
 

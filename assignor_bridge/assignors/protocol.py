@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
+from assignor_bridge.assignors.group import NOTHING
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -49,8 +51,22 @@ class Assignor(Protocol):
         """Give the member as it joins next time, having been told what it owns now."""
 
 
-def fine(_group: Group) -> str | None:
-    """Hold no condition against any group."""
+def after_round(assignor: Assignor, group: Group, assignment: Assignment, generation: int) -> Group:
+    """Give the group as it joins next time, each member having been told what it got."""
+    return replace(
+        group,
+        members=tuple(
+            replace(
+                assignor.on_assignment(member, assignment[member.id], generation),
+                standby=assignment.standbys.get(member.id, NOTHING),
+            )
+            for member in group.members
+        ),
+    )
+
+
+def no_objection(_group: Group) -> str | None:
+    """Have nothing against any group."""
     return None
 
 
@@ -66,8 +82,8 @@ class Strategy:
     name: str
     function: Callable[[Group], Assignment]
     protocols: tuple[RebalanceProtocol, ...] = ("EAGER",)
-    precondition: Callable[[Group], str | None] = fine
-    soft_condition: Callable[[Group], str | None] = fine
+    precondition: Callable[[Group], str | None] = no_objection
+    soft_condition: Callable[[Group], str | None] = no_objection
     encode: Callable[[Member], bytes | None] = no_user_data
 
     def refusal(self, group: Group) -> str | None:

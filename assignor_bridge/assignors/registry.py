@@ -24,6 +24,7 @@ from assignor_bridge.assignors.streams import not_co_partitioned, streams
 from assignor_bridge.assignors.subscription import claim_bytes, generation_bytes
 from assignor_bridge.assignors.uniform import uniform
 from assignor_bridge.errors import OptionError
+from assignor_bridge.options import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -70,6 +71,11 @@ def lookup(name: str) -> Assignor:
         For any other name; the message lists the table.
     """
     found = ASSIGNORS.get(name)
+    if found is None and name.lower() == NONE:
+        raise OptionError(
+            f"{name!r} is no assignor: as a stream's only one it leaves the stream to Spark's own "
+            f"mapping. Here, choose one of {', '.join(sorted(ASSIGNORS))}"
+        )
     if found is None:
         raise OptionError(
             f"unknown assignor {name!r}: choose one of {', '.join(sorted(ASSIGNORS))}, "

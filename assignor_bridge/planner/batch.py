@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.errors import OptionError
-from assignor_bridge.model import Executor
+from assignor_bridge.model import LONGEST_TOPIC, MOST_PARTITION, Executor
 from assignor_bridge.planner.ordering import sorting
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
     #: Distinct names, sorted, and for each cell the place of its name in them.
     Names = tuple[tuple[str, ...], Ints]
+
+#: Slots of all executors; more are a mistake, and must not fill the memory.
+MOST_SLOTS = 1_000_000
 
 #: Stands for the executor that local mode does not have; its tasks carry no location.
 ANONYMOUS = ""
@@ -203,15 +206,24 @@ def lay_out(  # noqa: PLR0917
     Raises
     ------
     OptionError
-        For ranges that end before they start or overlap, and executors that repeat or lack slots.
+        For ranges that end before they start or overlap, names and numbers that Kafka does not
+        allow, and executors that repeat, lack slots or have too many.
     """
     topics, topic = names
-    wrong = np.flatnonzero((start < 0) | (end < start) | (partition < 0))
+    if topics and len(max(topics, key=len)) > LONGEST_TOPIC:
+        longest = max(topics, key=len)
+        raise OptionError(
+            f"topic {longest[:20]!r}… has a name of {len(longest)} characters: "
+            f"Kafka's have at most {LONGEST_TOPIC}"
+        )
+    wrong = np.flatnonzero(
+        (start < 0) | (end < start) | (partition < 0) | (partition > MOST_PARTITION)
+    )
     if len(wrong):
         i = int(wrong[0])
         raise OptionError(
             f"range {topics[topic[i]]}-{partition[i]}[{start[i]},{end[i]}) is impossible: "
-            "a partition from 0 and 0 <= start <= end are expected"
+            f"a partition from 0 to {MOST_PARTITION} and 0 <= start <= end are expected"
         )
     order = sorting((end, start), partition, topic)
     order = order[(end > start)[order]]
@@ -246,8 +258,8 @@ def _joined(
 
 def _members(executors: Sequence[Executor], parallelism: int) -> tuple[Executor, ...]:
     if not executors:
-        if parallelism < 1:
-            raise OptionError(f"parallelism is {parallelism}: at least 1 slot is needed")
+        if not 1 <= parallelism <= MOST_SLOTS:
+            raise OptionError(f"parallelism is {parallelism}: 1 to {MOST_SLOTS:,} slots are expected")
         return (Executor(ANONYMOUS, ANONYMOUS, parallelism),)
     members = tuple(sorted(executors, key=lambda e: e.id))
     if len({e.id for e in members}) < len(members):
@@ -258,4 +270,11 @@ def _members(executors: Sequence[Executor], parallelism: int) -> tuple[Executor,
             raise OptionError(f"executor {member.id!r} has {member.slots} slots: 1 is the least")
         if member.id == ANONYMOUS:
             raise OptionError("an executor has an empty id: a name is expected")
+    slots = sum(member.slots for member in members)
+    if slots > MOST_SLOTS:
+        largest = max(members, key=lambda e: e.slots)
+        raise OptionError(
+            f"the executors have {slots} slots in all (executor {largest.id!r} {largest.slots}): "
+            f"at most {MOST_SLOTS:,} are planned"
+        )
     return members

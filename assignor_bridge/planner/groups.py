@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.assignors.check import check_assignment
+from assignor_bridge.assignors.check import assign_checked
 from assignor_bridge.assignors.group import Assignment, Group, Member
+from assignor_bridge.assignors.own import Own, configured
 from assignor_bridge.assignors.partitions import Catalog, Partitions
 from assignor_bridge.assignors.registry import choose
 from assignor_bridge.errors import OptionError
@@ -51,6 +52,8 @@ class Answer:
     #: Why the assignors before it in the list were passed over.
     refusals: tuple[str, ...]
     notes: tuple[str, ...]
+    #: Tells an own assignor that has `on_assignment` what the members got, at this generation.
+    tell: Callable[[int], None] | None = None
 
 
 def priority(executor: Executor, options: PlannerOptions) -> int | None:
@@ -77,8 +80,9 @@ def ask(
         Gives the assignor of a name.
     """
     group, id_of_line, slot_of_member = _group(ledger, owner, work, options)
-    choice = choose(options.assignors, group, find)
-    assignment = check_assignment(choice.assignor.name, group, choice.assignor.assign(group))
+    candidates = configured(options.assignors, options.own, find)
+    choice = choose(options.assignors, group, candidates.__getitem__)
+    assignment = assign_checked(choice.assignor, group)
     decided = np.asarray(assignment.owner, np.int64)
     if assignment.withheld is not None:
         # Between micro-batches nobody reads: what is withheld can be handed over at once.
@@ -91,7 +95,20 @@ def ask(
         _standbys(ledger.batch, group, assignment, slot_of_member[decided], options),
         choice.refusals,
         assignment.notes,
+        _listener(choice.assignor, group, decided),
     )
+
+
+def _listener(assignor: Assignor, group: Group, decided: Ints) -> Callable[[int], None] | None:
+    if not (isinstance(assignor, Own) and assignor.listens):
+        return None
+    final = Assignment(group, decided)
+
+    def tell(generation: int) -> None:
+        for member in group.members:
+            assignor.on_assignment(member, final[member.id], generation)
+
+    return tell
 
 
 def _group(

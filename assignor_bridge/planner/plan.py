@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from assignor_bridge.assignors.own import configured
 from assignor_bridge.assignors.registry import lookup
 from assignor_bridge.model import OffsetRange, Plan, Task
 from assignor_bridge.options import FLAGSHIP, parse_options
@@ -58,6 +59,8 @@ class Decision:
     slot_of_line: Ints | None
     standbys: Mapping[int, tuple[str, ...]]
     refusals: tuple[str, ...]
+    #: Tells an own assignor what its members got, once their generation is known.
+    tell: Callable[[int], None] | None = None
 
 
 def plan(snapshot: Snapshot, find: Callable[[str], Assignor] = lookup) -> Plan:
@@ -102,6 +105,8 @@ def plan_step(
     check(decision.assignor, batch, tasks.pieces, tasks.task, len(tasks))
     carried = owner if decision.slot_of_line is None else decision.slot_of_line
     after = ledger.close(pieces, carried)
+    if decision.tell is not None:
+        decision.tell(after.generation)
     metrics, reasons = explain(
         ledger, weights, owner, decision.placement, tasks, decision.assignor, options
     )
@@ -140,15 +145,14 @@ def _decide(
         return Decision(answer.assignor, placement, None, {}, answer.refusals)
     placement = Placement(assemble(batch, answer.slot), shares(batch, weights), answer.notes)
     return Decision(
-        answer.assignor, placement, answer.slot_of_line, answer.standbys, answer.refusals
-    )
+        answer.assignor, placement, answer.slot_of_line, answer.standbys, answer.refusals,
+        answer.tell,
+    )  # fmt: skip
 
 
 def check_names(options: PlannerOptions, find: Callable[[str], Assignor] = lookup) -> None:
-    """Refuse assignors that nobody knows, before the first batch, with `OptionError`."""
-    for name in options.assignors:
-        if name not in (FLAGSHIP, FAILOVER):
-            find(name)
+    """Refuse assignors that nobody knows, and what they refuse, before the first batch."""
+    configured(options.assignors, options.own, find)
 
 
 def as_plan(outcome: Outcome) -> Plan:

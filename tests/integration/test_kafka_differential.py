@@ -178,12 +178,20 @@ def _settled(assignor: str, group: Group, kafka: Oracle | None = None) -> Assign
         if kafka is None:
             answer = check_assignment(assignor, group, ASSIGNORS[assignor].assign(group))
         else:
-            answer = Assignment.of(group, kafka.assign(assignor, group))
+            answer = _as_given(group, kafka.assign(assignor, group))
         wanted = int(group.wanted.sum())
         if int((answer.owner >= 0).sum()) == wanted:
             return answer
         group = group.after(answer, generation)
     raise AssertionError(f"{assignor} did not come to rest: {group}")
+
+
+def _as_given(group: Group, given: dict[str, dict[str, list[int]]]) -> Assignment:
+    """Kafka's answer of one round, which may withhold partitions."""
+    owner = np.full(group.catalog.total, -1, np.int32)
+    for index, member in enumerate(group.ids):
+        owner[group.catalog.ids(given.get(member, {}))] = index
+    return Assignment(group, owner)
 
 
 def _moved(before: np.ndarray, after: Assignment) -> int:
