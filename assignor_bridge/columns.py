@@ -76,7 +76,9 @@ class _Packed:
     def __init__(self, where: str, columns: dict[str, Any], keys: tuple[str, ...]) -> None:
         unknown = sorted(set(columns) - set(keys))
         if unknown and "topics" in columns:
-            raise OptionError(f"{where} has an unknown key {unknown[0]!r}: known are {_listed(keys)}")
+            raise OptionError(
+                f"{where} has an unknown key {unknown[0]!r}: known are {_listed(keys)}"
+            )
         self.where = where
         self.columns = columns
         self.length: int | None = None
@@ -130,7 +132,9 @@ def _refuse_unknown(where: str, rows: list[dict[str, Any]], keys: tuple[str, ...
     """Refuse keys that no row has, all rows at once."""
     if set().union(*rows) <= set(keys):
         return
-    i, unknown = next((i, set(row) - set(keys)) for i, row in enumerate(rows) if set(row) - set(keys))
+    i, unknown = next(
+        (i, set(row) - set(keys)) for i, row in enumerate(rows) if set(row) - set(keys)
+    )
     raise OptionError(
         f"{where}[{i}] has an unknown key {min(unknown)!r}: known are {_listed(keys)}"
     )

@@ -30,10 +30,15 @@ class PlanError(AssignorError, ValueError):
     """A plan or an assignment that breaks the rules (an offset lost, repeated or invented)."""
 
 
+def one_line(text: str) -> str:
+    """Put somebody else's text on one line that UTF-8 can write (no halves of characters)."""
+    return " ".join(text.encode("utf-8", "replace").decode().split())
+
+
 def words(error: BaseException) -> str:
     """Put somebody else's error into one line: its kind and what it says, if it can say it."""
     try:
-        text = " ".join(str(error).split())
+        text = one_line(str(error))
     except Exception:  # noqa: BLE001  (a user's error may fail to describe itself)
         text = "(its text cannot be read)"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -114,7 +114,7 @@ class Answer:
         return result
 
 
-def read_request(text: str) -> Request:
+def read_request(text: bytes | str) -> Request:
     """Read one line.
 
     Raises

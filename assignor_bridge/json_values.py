@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import math
 import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -176,7 +175,9 @@ def by_partition(value: Any, where: str) -> Iterator[tuple[int, str, Any]]:
     for key, item in mapping(value, where).items():
         partition = partition_key(key, where)
         if partition in seen:
-            raise InputError(f"{where} has partition {partition} twice: {seen[partition]!r}, {key!r}")
+            raise InputError(
+                f"{where} has partition {partition} twice: {seen[partition]!r}, {key!r}"
+            )
         seen[partition] = key
         yield partition, f"{where}.{key}", item
 

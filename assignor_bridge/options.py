@@ -174,9 +174,9 @@ OPTIONS: tuple[Option, ...] = (
            "how long the driver waits for a plan before assignor.onError applies"),
     Option("assignor.commitGroup", "commit_group", _group, "the name of a consumer group",
            "commit each completed batch's end offsets to it, for Kafka's own tools to see"),
-    Option("assignor.planLog", "plan_log", _local_file, "the path of a file on the driver's machine",
-           "append each batch's snapshot and plan there, for `assignor plan`; at 64 MB the file "
-           "becomes FILE.1"),
+    Option("assignor.planLog", "plan_log", _local_file, "the path of a local file",
+           "append each batch's snapshot and plan to this file of the driver's machine, for "
+           "`assignor plan`; at 64 MB it becomes FILE.1"),
 )  # fmt: skip
 
 #: Spark's own options that are heeded as well.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from assignor_bridge.columns import is_int, kind, read_observed, read_ranges
-from assignor_bridge.errors import AssignorError, OptionError, words
+from assignor_bridge.errors import AssignorError, OptionError, one_line, words
 from assignor_bridge.model import Executor
 from assignor_bridge.plan_json import tasks_json
 from assignor_bridge.planner.batch import lay_out
@@ -101,21 +101,12 @@ def answer(outcome: Outcome) -> dict[str, Any]:
 def failure(error: BaseException) -> dict[str, Any]:
     """Write what is answered instead of a plan: the cause in one line, and who has to act."""
     if isinstance(error, OptionError):
-        return {"error": _line(str(error)), "misuse": True}
-    line = str(error) if isinstance(error, AssignorError) else words(error)
+        return {"error": one_line(str(error)), "misuse": True}
+    trace = "".join(traceback.format_exception(error))
     return {
-        "error": _line(line),
-        "traceback": _text("".join(traceback.format_exception(error))),
+        "error": one_line(str(error)) if isinstance(error, AssignorError) else words(error),
+        "traceback": trace.encode("utf-8", "replace").decode(),
     }
-
-
-def _line(text: str) -> str:
-    return " ".join(_text(text).split())
-
-
-def _text(text: str) -> str:
-    """Leave out what UTF-8 cannot write: halves of characters, in an error of the user's code."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def dump(value: dict[str, Any]) -> bytes:

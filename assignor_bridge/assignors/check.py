@@ -15,7 +15,7 @@ import numpy as np
 from assignor_bridge.assignors.claims import claims
 from assignor_bridge.assignors.group import Assignment
 from assignor_bridge.assignors.partitions import Partitions
-from assignor_bridge.errors import AssignorError, PlanError, words
+from assignor_bridge.errors import AssignorError, PlanError, one_line, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -106,7 +106,7 @@ def _checked_parts(name: str, group: Group, answer: Assignment) -> Assignment:
         _members(name, group, "owner", answer.owner),
         withheld=None if withheld is None else _members(name, group, "withheld", withheld),
         standbys=_standby_sets(name, group, answer.standbys),
-        notes=tuple(notes),
+        notes=tuple(map(one_line, notes)),
     )
 
 
@@ -153,7 +153,7 @@ def _check_standbys(name: str, group: Group, checked: Assignment) -> None:
             )
 
 
-def _check_subscriptions(name: str, group: Group, owner: NDArray[np.int32], verb: str) -> None:
+def _check_subscriptions(name: str, group: Group, owner: NDArray[np.integer], verb: str) -> None:
     for topics, indices in group.subscriptions:
         allowed = np.fromiter((t in topics for t in group.catalog), np.bool_, len(group.catalog))
         if allowed.all():
@@ -172,7 +172,7 @@ def _check_subscriptions(name: str, group: Group, owner: NDArray[np.int32], verb
 
 
 def _check_withheld(
-    name: str, group: Group, owner: NDArray[np.int32], withheld: NDArray[np.int32]
+    name: str, group: Group, owner: NDArray[np.integer], withheld: NDArray[np.integer]
 ) -> None:
     """Check that what is withheld is given to nobody, and that somebody else still holds it."""
     kept_back = withheld >= 0
@@ -219,7 +219,9 @@ def _place(  # noqa: PLR0917
     count = group.catalog.get(topic, 0)
     number = isinstance(partition, (int, np.integer)) and not isinstance(partition, bool)
     if not number or not 0 <= partition < count:
-        shown = f"{partition}" if number else f"{str(partition)[:40]} (a {type(partition).__name__})"
+        shown = (
+            f"{partition}" if number else f"{str(partition)[:40]} (a {type(partition).__name__})"
+        )
         _fail(
             name,
             f"gave {group.ids[member]!r} a partition that does not exist",

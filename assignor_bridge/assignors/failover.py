@@ -19,8 +19,8 @@ def failover(group: Group) -> Assignment:
     Promises, in order: (1) each subscribed partition goes to one subscriber; (2) of a topic's
     subscribers the one of the highest priority gets all of it, and when that one goes, the next.
     Ties: members by id. Members without a priority, in `priority` or as user data, rank below all
-    others; in the article, whose default is the largest number, they would rank above all, so that
-    a consumer without the setting takes everything over. Balance, lags and owners are not looked at.
+    others. (The article's default is the largest number: who lacks the setting takes everything.)
+    Balance, lags and owners are not looked at.
 
     Source: the article on assignment strategies (its `FailoverAssignor`).
     """

@@ -157,8 +157,7 @@ class Group:
         for partition, lag in enumerate(lags):
             if not math.isfinite(lag):
                 raise OptionError(
-                    f"the lag of {self.catalog.name(partition)} is {lag}: "
-                    "a finite number is needed"
+                    f"the lag of {self.catalog.name(partition)} is {lag}: a finite number is needed"
                 )
 
     def after(self, assignment: Assignment, generation: int) -> Group:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from assignor_bridge.assignors.group import Assignment, Group, Member
 from assignor_bridge.assignors.registry import ASSIGNORS
-from assignor_bridge.errors import OptionError, PlanError, blaming
+from assignor_bridge.errors import OptionError, PlanError, blaming, one_line
 from assignor_bridge.options import NONE, PREFIX
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class Own:
         reason = None if method is None else self._asked(method, what, group)
         if reason is not None and not isinstance(reason, str):
             raise self._wrong(what, reason, "a line of text or None")
-        return " ".join(reason.split()) if reason is not None else None
+        return None if reason is None else one_line(reason)
 
     def _wrong(self, what: str, answer: Any, expected: str) -> PlanError:
         kind = type(answer).__name__

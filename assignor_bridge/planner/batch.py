@@ -259,7 +259,9 @@ def _joined(
 def _members(executors: Sequence[Executor], parallelism: int) -> tuple[Executor, ...]:
     if not executors:
         if not 1 <= parallelism <= MOST_SLOTS:
-            raise OptionError(f"parallelism is {parallelism}: 1 to {MOST_SLOTS:,} slots are expected")
+            raise OptionError(
+                f"parallelism is {parallelism}: 1 to {MOST_SLOTS:,} slots are expected"
+            )
         return (Executor(ANONYMOUS, ANONYMOUS, parallelism),)
     members = tuple(sorted(executors, key=lambda e: e.id))
     if len({e.id for e in members}) < len(members):

@@ -3,14 +3,13 @@
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from assignor_bridge.assignors.loading import find
-from assignor_bridge.errors import AssignorError
+from assignor_bridge.assignors.loading import Finder
 from assignor_bridge.group_json import (
     Answer,
     Request,
@@ -18,12 +17,15 @@ from assignor_bridge.group_json import (
     answer_steps,
     read_request,
 )
-from assignor_bridge.json_values import InputError
+from streaming.cli.lines import answer_lines, note, plain
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 
 def assign(
     groups: Annotated[
-        typer.FileText,
+        typer.FileBinaryRead,
         typer.Argument(metavar="FILE|-", help="Groups as JSON, one a line; - reads stdin."),
     ],
     as_json: Annotated[
@@ -44,26 +46,19 @@ def assign(
     """
     sys.path.insert(0, str(Path.cwd()))  # for `package.module:Class` beside the user's work
     console = Console(soft_wrap=True, highlight=False)
-    worst = 0
-    for number, line in enumerate(groups, 1):
-        if not line.strip():
-            continue
-        try:
-            request = read_request(line)
-            answers = answer_steps(request, find) if chain else [answer(request, find)]
-        except AssignorError as error:
-            worst = max(worst, 2 if isinstance(error, InputError) else 1)
-            _complain(error, number, as_json)
-            continue
+    find = Finder()
+
+    def show(number: int, request: Request) -> None:
+        answers = answer_steps(request, find) if chain else [answer(request, find)]
         if as_json:
             typer.echo(json.dumps(_as_json(request, answers, chain)))
         else:
             for step, each in enumerate(answers):
                 _print(console, each, step)
         if request.steps and not chain:
-            typer.echo(f"assignor: line {number}: steps were not played: add --chain", err=True)
-    if worst:
-        raise typer.Exit(worst)
+            note(number, "steps were not played: add --chain")
+
+    answer_lines(groups, lambda _number, line: read_request(line), show, as_json)
 
 
 def _as_json(request: Request, answers: list[Answer], chain: bool) -> dict[str, Any]:
@@ -72,19 +67,13 @@ def _as_json(request: Request, answers: list[Answer], chain: bool) -> dict[str, 
     return {"assignor": request.assignor, "steps": [each.to_json() for each in answers]}
 
 
-def _complain(error: AssignorError, number: int, as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps({"error": str(error), "line": number}))
-    typer.echo(f"assignor: line {number}: {error}", err=True)
-
-
 def _print(console: Console, each: Answer, step: int) -> None:
     lags = each.group.lag_list()
     total = each.group.catalog
     title = each.assignor
     if each.step is not None:
         title = f"{each.assignor}, step {step}: {json.dumps(dict(each.step.text))}"
-    table = Table(title=title, title_justify="left", caption_justify="left")
+    table = Table(title=plain(title), title_justify="left", caption_justify="left")
     table.add_column("member")
     table.add_column("partitions")
     table.add_column("count", justify="right")
@@ -93,19 +82,19 @@ def _print(console: Console, each: Answer, step: int) -> None:
     if each.assignment.standbys:
         table.add_column("standby")
     for member, part in each.assignment.items():
-        row = [member, _ranges(part), f"{part.count:,}"]
+        row: list[Text | str] = [plain(member), plain(_ranges(part)), f"{part.count:,}"]
         if any(lags):
             row.append(f"{sum(lags[i] for i in part.ids_in(total).tolist()):,}")
         if each.assignment.standbys:
-            row.append(_ranges(each.assignment.standbys.get(member, {})))
+            row.append(plain(_ranges(each.assignment.standbys.get(member, {}))))
         table.add_row(*row)
     console.print(table)
     console.print(f"{each.moved:,} partitions moved", style="dim")
     if each.assignment.transferring.count:
         waiting = _ranges(each.assignment.transferring)
-        console.print(f"withheld until their owners gave them up: {waiting}", markup=False)
-    for note in each.notes:
-        console.print(note, markup=False)
+        console.print(plain(f"withheld until their owners gave them up: {waiting}"))
+    for line in each.notes:
+        console.print(plain(line))
 
 
 def _ranges(part: Any) -> str:

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from assignor_bridge.assignors.loading import find
+from assignor_bridge.assignors.loading import Finder
 from assignor_bridge.errors import OptionError
 from streaming.cli import files
 from streaming.replay import EVERYTHING, Replay, answer, assumptions, replay
@@ -78,7 +78,7 @@ def replay_command(  # noqa: PLR0917
     log = read_log(checkpoint)
     chosen = _chosen(log, source)
     stderr = Console(stderr=True)
-    done = []
+    done, find = [], Finder()
     for index in chosen:
         played = log.sources[index][-batches:] if batches else log.sources[index]
         cluster, sources = cluster_for(

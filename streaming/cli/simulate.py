@@ -1,6 +1,7 @@
 """`assignor simulate`: mappings and assignors side by side on made-up batches, with no cluster."""
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Annotated, cast, get_args
@@ -9,26 +10,33 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from assignor_bridge.assignors.loading import find
+from assignor_bridge.assignors.loading import Finder
 from assignor_bridge.errors import OptionError
 from assignor_bridge.simulator.compare import Row, compare
 from assignor_bridge.simulator.picture import page
 from assignor_bridge.simulator.play import SPARK_MAPPINGS
 from assignor_bridge.simulator.scenario import Lags, Scenario
+from streaming.cli import files
+from streaming.cli.lines import plain
 
 _DEFAULT = "spark,minPartitions,maxRecordsPerPartition,range,sticky,lag-aware,lag-aware-sticky"
+_MOST_SLOTS = 100  # of an executor; with the most executors that is what the planner takes
 
 
 def simulate(  # noqa: PLR0917
-    partitions: Annotated[int, typer.Option(min=1, help="Partitions of the topic.")] = 64,
-    executors: Annotated[int, typer.Option(min=1, help="Executors.")] = 8,
+    partitions: Annotated[
+        int, typer.Option(min=1, max=1_000_000, help="Partitions of the topic.")
+    ] = 64,
+    executors: Annotated[int, typer.Option(min=1, max=10_000, help="Executors.")] = 8,
     slots: Annotated[str, typer.Option(help="Slots of an executor; 1,4,16 takes turns.")] = "1",
     batches: Annotated[int, typer.Option(min=1, help="Micro-batches to play.")] = 50,
-    records: Annotated[int, typer.Option(min=0, help="Records that arrive per batch.")] = 160_000,
+    records: Annotated[
+        int, typer.Option(min=0, max=10**12, help="Records that arrive per batch.")
+    ] = 160_000,
     lags: Annotated[
         str, typer.Option(help=f"How lags are spread: {', '.join(get_args(Lags))}.")
     ] = "zipf",
-    skew: Annotated[float, typer.Option(help="Exponent of zipf, sigma of lognormal.")] = 1.2,
+    skew: Annotated[float, typer.Option(min=0, help="Exponent of zipf, sigma of lognormal.")] = 1.2,
     noise: Annotated[float, typer.Option(min=0, help="Noise of each partition's records.")] = 0.1,
     cost_ms: Annotated[float, typer.Option(min=0, help="Milliseconds a record.")] = 0.5,
     cost_skew: Annotated[
@@ -55,6 +63,12 @@ def simulate(  # noqa: PLR0917
     """Compare Spark's mappings and assignors on the same batches, without a cluster."""
     if lags not in get_args(Lags):
         raise OptionError(f"--lags is {lags!r}: one of {', '.join(get_args(Lags))} is expected")
+    for option, value, most in (
+        ("--skew", skew, 50), ("--noise", noise, 10), ("--cost-ms", cost_ms, 1e6),
+        ("--cost-skew", cost_skew, 1e6), ("--locality-wait", locality_wait, 1e6),
+    ):  # fmt: skip
+        if not value <= most:  # nor is that what is no number
+            raise OptionError(f"{option} is {value}: at most {most:g} is expected")
     scenario = Scenario(
         partitions=partitions,
         executors=executors,
@@ -74,7 +88,9 @@ def simulate(  # noqa: PLR0917
     names = [name.strip() for name in assignors.split(",") if name.strip()]
     if not names:
         raise OptionError(f"--assignors is {assignors!r}: at least one name is expected")
-    rows = []
+    if html is not None:
+        files.check_writable("--html", html)
+    rows, find = [], Finder()
     for name in names:
         typer.echo(f"playing {name} …", err=True)
         rows += compare(scenario, [name], find=find, locality_wait=locality_wait)
@@ -84,10 +100,7 @@ def simulate(  # noqa: PLR0917
     else:
         _print(rows)
     if html is not None:
-        try:
-            html.write_text(page(scenario, rows), encoding="utf-8")
-        except OSError as error:
-            raise OptionError(f"--html {html}: it cannot be written ({error.strerror})") from error
+        files.write("--html", html, page(scenario, rows))
 
 
 def _print(rows: list[Row]) -> None:
@@ -97,7 +110,7 @@ def _print(rows: list[Row]) -> None:
         table.add_column(name, justify="right")
     for row in rows:
         table.add_row(
-            row.name,
+            plain(row.name),
             f"{row.median_seconds:.3f}",
             f"{row.mean_over:.1%}",
             f"{row.worst_over:.1%}",
@@ -112,8 +125,10 @@ def _numbers(option: str, text: str) -> list[int]:
         values = [int(part) for part in text.split(",")]
     except ValueError:
         values = [0]
-    if min(values) < 1:
-        raise OptionError(f"{option} is {text!r}: whole numbers from 1 are expected, such as 1,4")
+    if not 1 <= min(values) <= max(values) <= _MOST_SLOTS:
+        raise OptionError(
+            f"{option} is {text!r}: whole numbers from 1 to {_MOST_SLOTS} are expected, such as 1,4"
+        )
     return values
 
 
@@ -125,7 +140,7 @@ def _slow(text: str, executors: int) -> dict[int, float]:
             slow[int(number)] = float(factor)
         except ValueError:
             slow[-1] = 0.0
-    if any(not 0 <= n < executors or f <= 0 for n, f in slow.items()):
+    if any(not 0 <= n < executors or not 0 < f < math.inf for n, f in slow.items()):
         raise OptionError(
             f"--slow is {text!r}: executors from 0 to {executors - 1} with factors above 0 are "
             "expected, such as 3=2.5"

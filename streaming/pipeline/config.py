@@ -202,6 +202,8 @@ def json_schema() -> dict[str, Any]:
         part["additionalProperties"] = False
         scalar = {"type": ["string", "number", "boolean"]}
         part["patternProperties"] = {r"^kafka\.": scalar}
+        if model is Source:  # of the user's own assignors
+            part["patternProperties"][r"^assignor\.[^.]+\..+"] = scalar
         for name, meaning in model.OPTIONS.items():
             part["properties"][name] = {**scalar, "description": meaning}
     return schema

@@ -75,10 +75,8 @@ def parsed_source(
     source = job.all_sources[name]
     place = f"{job.place('source', name)}.records"
     reader = spark.readStream.format("kafka").options(**job.kafka_options(source.spark_options))
-    if source.assignor != "none" and not (
-        "assignor" not in source.model_fields_set and spark.conf.get(_SESSION_STRATEGY, None)
-    ):
-        reader = reader.option("assignor", source.assignor)
+    if "assignor" in source.model_fields_set or not spark.conf.get(_SESSION_STRATEGY, None):
+        reader = reader.option("assignor", source.assignor)  # `none` opts out of the session's
     frame = reader.load()
     try:
         schema = schema_text(source.records.schema_ or "", loaded.folder)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
-from assignor_bridge.options import OPTIONS, parse_options
+from assignor_bridge.options import OPTIONS, PREFIX, parse_options
 from streaming.pipeline.sinks_config import DeadLetter
 from streaming.pipeline.strict import Strict, WithOptions
 from streaming.pipeline.values import Columns, Interval
@@ -107,8 +107,11 @@ class Source(WithOptions):
     )
     assignor: str = Field(
         "lag-aware-sticky",
-        description="The assignor, or several in order of preference; `none` for Spark's mapping.",
+        description="The assignor, or several in order of preference; `none` for Spark's mapping, "
+        "whatever the session says.",
     )
+    #: What begins with the second belongs to assignors: `parse_options` knows which ones there are.
+    PREFIXES: ClassVar[tuple[str, ...]] = ("kafka.", PREFIX)
     OPTIONS: ClassVar[dict[str, str]] = {
         **_SPARK_OPTIONS,
         **{option.name: option.meaning[0].upper() + option.meaning[1:] + "." for option in OPTIONS},
