@@ -10,7 +10,7 @@ def check_writable(option: str, path: Path) -> None:
     """Refuse a file whose folder is not there or cannot be written."""
     folder = path.absolute().parent
     if not folder.is_dir():
-        raise OptionError(f"{option} {path}: its folder does not exist; create it first")
+        raise OptionError(f"{option} {path}: it cannot be written: its folder does not exist")
     if not os.access(path if path.exists() else folder, os.W_OK):
         raise OptionError(f"{option} {path}: it cannot be written (permission denied)")
 

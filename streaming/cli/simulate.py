@@ -12,6 +12,7 @@ from rich.table import Table
 
 from assignor_bridge.assignors.loading import Finder
 from assignor_bridge.errors import OptionError
+from assignor_bridge.planner.batch import MOST_SLOTS
 from assignor_bridge.simulator.compare import Row, compare
 from assignor_bridge.simulator.picture import page
 from assignor_bridge.simulator.play import SPARK_MAPPINGS
@@ -20,14 +21,13 @@ from streaming.cli import files
 from streaming.cli.lines import plain
 
 _DEFAULT = "spark,minPartitions,maxRecordsPerPartition,range,sticky,lag-aware,lag-aware-sticky"
-_MOST_SLOTS = 100  # of an executor; with the most executors that is what the planner takes
 
 
 def simulate(  # noqa: PLR0917
     partitions: Annotated[
         int, typer.Option(min=1, max=1_000_000, help="Partitions of the topic.")
     ] = 64,
-    executors: Annotated[int, typer.Option(min=1, max=10_000, help="Executors.")] = 8,
+    executors: Annotated[int, typer.Option(min=1, max=MOST_SLOTS, help="Executors.")] = 8,
     slots: Annotated[str, typer.Option(help="Slots of an executor; 1,4,16 takes turns.")] = "1",
     batches: Annotated[int, typer.Option(min=1, help="Micro-batches to play.")] = 50,
     records: Annotated[
@@ -72,7 +72,7 @@ def simulate(  # noqa: PLR0917
     scenario = Scenario(
         partitions=partitions,
         executors=executors,
-        slots=tuple(_numbers("--slots", slots)),
+        slots=tuple(_numbers("--slots", slots, MOST_SLOTS // executors)),
         batches=batches,
         records=records,
         lags=cast("Lags", lags),
@@ -120,14 +120,14 @@ def _print(rows: list[Row]) -> None:
     Console(soft_wrap=True, highlight=False).print(table)
 
 
-def _numbers(option: str, text: str) -> list[int]:
+def _numbers(option: str, text: str, most: int) -> list[int]:
     try:
         values = [int(part) for part in text.split(",")]
     except ValueError:
         values = [0]
-    if not 1 <= min(values) <= max(values) <= _MOST_SLOTS:
+    if not 1 <= min(values) <= max(values) <= most:
         raise OptionError(
-            f"{option} is {text!r}: whole numbers from 1 to {_MOST_SLOTS} are expected, such as 1,4"
+            f"{option} is {text!r}: whole numbers from 1 to {most} are expected, such as 1,4"
         )
     return values
 

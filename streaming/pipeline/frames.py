@@ -75,8 +75,10 @@ def parsed_source(
     source = job.all_sources[name]
     place = f"{job.place('source', name)}.records"
     reader = spark.readStream.format("kafka").options(**job.kafka_options(source.spark_options))
-    if "assignor" in source.model_fields_set or not spark.conf.get(_SESSION_STRATEGY, None):
-        reader = reader.option("assignor", source.assignor)  # `none` opts out of the session's
+    of_session = spark.conf.get(_SESSION_STRATEGY, None)
+    assignor = source.named_assignor(session_names_one=bool(of_session))
+    if assignor is not None:
+        reader = reader.option("assignor", assignor)
     frame = reader.load()
     try:
         schema = schema_text(source.records.schema_ or "", loaded.folder)

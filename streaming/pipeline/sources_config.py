@@ -125,6 +125,12 @@ class Source(WithOptions):
             options["startingOffsets"] = "earliest"
         return options
 
+    def named_assignor(self, *, session_names_one: bool) -> str | None:
+        """Give the option `assignor`; None where the source leaves the word to the session."""
+        if session_names_one and "assignor" not in self.model_fields_set:
+            return None
+        return self.assignor  # `none`, too: it opts out of the session's
+
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         ways = [
