@@ -122,8 +122,13 @@ class Own:
                 f"option '{PREFIX}{self.name}.{min(options)}' is for assignor {self.name!r}, "
                 "which has no `configure(options)`: leave it out, or give it that method"
             )
-        self._configured[key] = fresh
+        self._configured[key] = fresh._configured[key] = fresh
         return fresh
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether it has its options."""
+        return bool(self._configured)
 
     def _made(self) -> Any:
         with blaming(

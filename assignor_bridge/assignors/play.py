@@ -16,7 +16,7 @@ import numpy as np
 from assignor_bridge.assignors.check import assign_checked
 from assignor_bridge.assignors.claims import claims
 from assignor_bridge.assignors.group import Assignment, Group, Member
-from assignor_bridge.assignors.own import configured
+from assignor_bridge.assignors.own import Own
 from assignor_bridge.assignors.protocol import after_round
 from assignor_bridge.assignors.registry import lookup
 from assignor_bridge.assignors.votes import elect
@@ -140,9 +140,7 @@ class InMemoryGroup:
 
     def _round(self) -> Round:
         name = elect({m: self._supported[m] for m in self._present})
-        if name not in self._assignors:
-            self._assignors.update(configured((name,), (), self._find))
-        assignor = self._assignors[name]
+        assignor = self._assignor(name)
         group = _subscribed(assignor, self.group)
         before = claims(group).owner
         assignment = assign_checked(assignor, group)
@@ -153,6 +151,15 @@ class InMemoryGroup:
         moved = int(np.count_nonzero((before >= 0) & (before != assignment.owner)))
         self.history.append(f"generation {self.generation}: {name}, {moved} moved, {assignment}")
         return Round(self.generation, name, assignment, moved)
+
+    def _assignor(self, name: str) -> Assignor:
+        """Give the group's assignor of a name: one object for all its rounds."""
+        if name not in self._assignors:
+            assignor = self._find(name)
+            if isinstance(assignor, Own) and not assignor.is_configured:
+                assignor = assignor.configured({})
+            self._assignors[name] = assignor
+        return self._assignors[name]
 
     def _no_two_owners(self, group: Group, assignment: Assignment, cooperative: bool) -> None:
         """Check that a partition that somebody still reads goes to nobody else (cooperative only).

@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from importlib import metadata
 from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
 
 from assignor_bridge.assignors import (
@@ -210,10 +212,97 @@ def test_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param({"A": {"t": ["0"]}}, "a partition that does not exist: t-0", id="a string"),
         pytest.param({"A": [0]}, "gave 'A' a list, not topics", id="no topics"),
         pytest.param(None, "answered a NoneType, not members", id="nothing"),
+        pytest.param({"A": {"t": 3}}, "gave 'A' a int of 't', not a list", id="a number"),
+        pytest.param({"A": {"t": None}}, "gave 'A' a NoneType of 't', not a list", id="none"),
+        pytest.param({"A": {"t": "01"}}, "gave 'A' a str of 't', not a list", id="digits"),
+        pytest.param({"A": {"t": [True]}}, r"t-True \(a bool\)", id="a flag"),
+        pytest.param({"A": {"t": np.zeros((2, 2))}}, r"does not exist: t-\[0", id="2-D"),
+        pytest.param({"A": {"t": [1.0]}}, r"does not exist: t-1.0 \(a float\)", id="a float"),
     ],
 )
 def test_wrong_answers_are_refused(answer: object, text: str) -> None:
     with pytest.raises(PlanError, match=text):
+        check_assignment("mine", SAME, answer)
+
+
+def owners(*owner: int) -> np.ndarray:
+    return np.array(owner, np.int32)
+
+
+class Explosive:
+    """What nobody can look at."""
+
+    def __len__(self) -> int:
+        raise RuntimeError("look away")
+
+    def __array__(self, *_: object, **__: object) -> np.ndarray:
+        raise RuntimeError("look away")
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        pytest.param({"owner": [0.5] * 12}, "'owner' as 1 dimensions of float64", id="floats"),
+        pytest.param({"owner": [[0] * 12]}, "'owner' as 2 dimensions of int64", id="2-D"),
+        pytest.param({"owner": None}, "'owner' as 0 dimensions of object", id="none"),
+        pytest.param({"owner": [0] * 11}, "answered 11 of 12 partitions in 'owner'", id="short"),
+        pytest.param({"owner": [0] * 11 + [2]}, "named member 2 in 'owner', of the 2", id="beyond"),
+        pytest.param({"owner": [0] * 11 + [-2]}, "named member -2 in 'owner'", id="before"),
+        pytest.param({"owner": [0] * 12, "notes": 3}, "cannot be read: TypeError", id="notes"),
+        pytest.param({"owner": [0] * 12, "notes": "abc"}, "not a list of lines", id="a note"),
+        pytest.param({"owner": [0] * 12, "standbys": [1]}, "standbys as a list", id="standbys"),
+        pytest.param(
+            {"owner": [0] * 12, "standbys": {"B": 1}}, "gave 'B' standbys as a int", id="standby"
+        ),
+        pytest.param({"owner": Explosive()}, "RuntimeError: look away", id="explosive"),
+    ],
+)
+def test_assignments_of_odd_parts_are_refused_with_the_name(
+    parts: dict[str, Any], text: str
+) -> None:
+    """Each of these was a bare TypeError, AttributeError or IndexError, or passed."""
+    with pytest.raises(PlanError, match=text) as raised:
+        check_assignment("mine", SAME, Assignment(SAME, **parts))
+    assert str(raised.value).startswith("assignor 'mine' ")
+
+
+def test_a_list_of_owners_is_as_good_as_an_array() -> None:
+    answer = Assignment(SAME, [0, 1] * 6, notes=["a\nb"])  # type: ignore[arg-type]
+    checked = check_assignment("mine", SAME, answer)
+    assert (checked.counts.tolist(), checked.notes) == ([6, 6], ("a b",))
+
+
+HELD = Group((Member("A", T, {"t": [0, 1]}, 1), Member("B", T), Member("C", frozenset())), {"t": 2})
+
+
+@pytest.mark.parametrize(
+    ("owner", "withheld", "text"),
+    [
+        pytest.param((-1, -1), (99, 99), "named member 99 in 'withheld', of the 3", id="range"),
+        pytest.param((-1, -1), (-7, 1), "named member -7 in 'withheld'", id="below"),
+        pytest.param((0, 0), (-1, 1), "gave and withheld 1 partitions: t-1", id="both"),
+        pytest.param((0, -1), (-1, 2), "withheld 1 partitions for members that do not", id="topic"),
+        pytest.param((0, -1), (-1, 0), "that no other member holds: t-1", id="its own"),
+        pytest.param((-1, -1), (-1, 1), "left 1 of 2 partitions without a member: t-0", id="lost"),
+        pytest.param((0, -1), (1,), "answered 1 of 2 partitions in 'withheld'", id="short"),
+    ],
+)
+def test_what_is_withheld_is_checked_too(
+    owner: tuple[int, ...], withheld: tuple[int, ...], text: str
+) -> None:
+    """An owner of -1 with anything in `withheld` passed once: partitions were lost."""
+    with pytest.raises(PlanError, match=text):
+        check_assignment("mine", HELD, Assignment(HELD, owners(*owner), withheld=owners(*withheld)))
+
+
+def test_what_another_member_holds_may_be_withheld() -> None:
+    answer = Assignment(HELD, owners(0, -1), withheld=owners(-1, 1))
+    assert check_assignment("mine", HELD, answer).transferring == {"t": (1,)}
+
+
+def test_withholding_what_nobody_holds_is_refused() -> None:
+    answer = Assignment(SAME, np.full(12, -1), withheld=np.zeros(12, np.int64))
+    with pytest.raises(PlanError, match="withheld 12 partitions that no other member holds"):
         check_assignment("mine", SAME, answer)
 
 

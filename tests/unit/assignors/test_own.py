@@ -1,0 +1,303 @@
+"""Assignors of the user's own: named in every error, given their options, told what they gave."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from assignor_bridge.assignors import ASSIGNORS, Group, Member, choose
+from assignor_bridge.assignors.check import assign_checked
+from assignor_bridge.assignors.loading import Finder, find
+from assignor_bridge.assignors.own import Own, configured
+from assignor_bridge.assignors.play import InMemoryGroup, members_of, settle
+from assignor_bridge.errors import AssignorError, OptionError, PlanError
+from assignor_bridge.model import Executor, OffsetRange, Snapshot
+from assignor_bridge.options import BUILT_IN
+from assignor_bridge.planner.plan import plan
+
+T = frozenset({"t"})
+GROUP = Group((Member("A", T), Member("B", T)), {"t": 4})
+RANGES = tuple(OffsetRange("t", p, 0, 10) for p in range(4))
+EXECUTORS = (Executor("1", "h"), Executor("2", "h"))
+
+
+class Base:
+    """Gives everything to the first member."""
+
+    def assign(self, group: Group) -> Any:
+        return {group.ids[0]: {t: list(range(n)) for t, n in group.topics.items()}}
+
+
+class Diary(Base):
+    """Takes options, and writes down what it is told."""
+
+    name = "diary"
+    made: list[Diary]
+
+    def __init__(self) -> None:
+        self.options: dict[str, str] | None = None
+        self.told: list[tuple[str, dict[str, list[int]], int]] = []
+        self.made.append(self)
+
+    def configure(self, options: dict[str, str]) -> None:
+        assert self.options is None
+        self.options = options
+        if "bad" in options:
+            raise ValueError("bad is not taken")
+
+    def on_assignment(self, member: Member, owned: Any, generation: int) -> Member | None:
+        self.told.append((member.id, {t: list(ps) for t, ps in owned.items()}, generation))
+        if (self.options or {}).get("mark"):
+            return replace(member, owned=owned, generation=generation, user_data=b"mark")
+        return None
+
+
+@pytest.fixture(autouse=True)
+def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    module = ModuleType("theirs")
+    Diary.made = []
+    module.Diary, module.Base = Diary, Base  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "theirs", module)
+    return module
+
+
+def test_the_list_of_built_in_names_is_that_of_the_table() -> None:
+    assert frozenset(ASSIGNORS) == BUILT_IN
+
+
+class UnspeakableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def raising(error: BaseException) -> Any:
+    def method(*_: Any) -> Any:
+        raise error
+
+    return method
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        pytest.param(KeyError("x"), "KeyError: 'x'", id="an error"),
+        pytest.param(SystemExit(3), "SystemExit: 3", id="an exit"),
+        pytest.param(RuntimeError("a\nb"), "RuntimeError: a b", id="two lines"),
+        pytest.param(UnspeakableError(), "UnspeakableError: (its text cannot", id="no text"),
+        pytest.param(OptionError("odd"), "OptionError: odd", id="one of ours"),
+        pytest.param(RuntimeError("\ud800"), "RuntimeError: ?", id="half a character"),
+    ],
+)
+@pytest.mark.parametrize("method", ["assign", "refusal", "reservation"])
+def test_whatever_it_raises_names_it(method: str, error: BaseException, words: str) -> None:
+    class Mine(Base):
+        name = "mine"
+
+    setattr(Mine, method, raising(error))
+    own = Own("theirs:Mine", Mine)
+    with pytest.raises(PlanError) as raised:
+        assign_checked(choose("mine", GROUP, lambda _: own).assignor, GROUP)
+    assert str(raised.value).startswith(f"assignor 'mine' raised {words}")
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "words"),
+    [
+        pytest.param("refusal", 3, "answered a int in refusal: a line of text", id="refusal"),
+        pytest.param("reservation", b"", "answered a bytes in reservation", id="reservation"),
+        pytest.param("user_data", "x", "answered a str in user_data: bytes or None", id="bytes"),
+        pytest.param("on_assignment", 3, "answered a int in on_assignment: the member", id="told"),
+        pytest.param("assign", 3, "answered a int, not members", id="assign"),
+    ],
+)
+def test_whatever_it_answers_names_it(method: str, answer: Any, words: str) -> None:
+    mine = type("Mine", (Base,), {"name": "mine", method: lambda *_: answer})
+    own = Own("theirs:Mine", mine)
+    group = InMemoryGroup({"t": 4}, ["mine"], find=lambda _: own)
+    for member in members_of("AB", "t"):
+        group.join(member)
+
+    def ask() -> None:
+        choose("mine", group.group, lambda _: own)
+        group.rebalance()
+
+    with pytest.raises(PlanError, match=f"assignor 'mine' {words}"):
+        ask()
+
+
+@pytest.mark.parametrize(
+    ("attributes", "words"),
+    [
+        pytest.param(
+            {"name": property(raising(RuntimeError("no")))}, "RuntimeError: no", id="name"
+        ),
+        pytest.param({"name": 3}, r"name that cannot be used \(a int\)", id="a number"),
+        pytest.param({"name": ""}, "name that cannot be used", id="empty"),
+        pytest.param({"name": "a,b"}, "name that cannot be used", id="comma"),
+        pytest.param(
+            {"name": "sticky"}, "calls itself 'sticky', which means one of ours", id="ours"
+        ),
+        pytest.param({"name": "None"}, "calls itself 'None'", id="none"),
+        pytest.param({"protocols": None}, r"protocols that cannot be used \(a NoneType\)", id="no"),
+        pytest.param({"protocols": ("LAZY",)}, "a tuple of EAGER and COOPERATIVE", id="unknown"),
+        pytest.param({"assign": 3}, r"without `assign\(group\)`", id="assign"),
+        pytest.param(
+            {"__init__": raising(SystemExit())}, "could not be made: SystemExit", id="make"
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_refused_when_it_is_loaded(
+    module: ModuleType, attributes: dict[str, Any], words: str
+) -> None:
+    module.Odd = type("Odd", (Base,), attributes)  # type: ignore[attr-defined]
+    with pytest.raises(OptionError, match=words) as raised:
+        find("theirs:Odd")
+    assert "'theirs:Odd'" in str(raised.value)
+
+
+def test_a_module_that_exits_is_one_line(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "leaves.py").write_text("import sys\nsys.exit('bye')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(OptionError, match="'leaves:X' could not be loaded: SystemExit: bye"):
+        find("leaves:X")
+
+
+def test_ctrl_c_is_not_its_error() -> None:
+    own = Own("theirs:Mine", type("Mine", (Base,), {"assign": raising(KeyboardInterrupt())}))
+    with pytest.raises(KeyboardInterrupt):
+        assign_checked(own, GROUP)
+
+
+def planned(find: Finder, **options: str) -> Any:
+    given = {name.replace("__", "."): value for name, value in options.items()}
+    return plan(Snapshot(EXECUTORS, RANGES, given), find)
+
+
+def test_options_reach_it_once_without_their_prefix() -> None:
+    finder = Finder()
+    for _ in range(2):
+        planned(finder, assignor="theirs:Diary", assignor__diary__maxAge="5", ASSIGNOR__DIARY__x="")
+    assert [diary.options for diary in Diary.made] == [{"maxAge": "5", "x": ""}]
+    planned(finder, assignor="theirs:Diary", assignor__diary__maxAge="6")
+    planned(finder, assignor="theirs:Diary", assignor__diary__maxAge="5", ASSIGNOR__DIARY__x="")
+    assert [diary.options for diary in Diary.made][1:] == [{"maxAge": "6"}]
+
+
+def test_one_without_options_is_configured_with_none() -> None:
+    planned(Finder(), assignor="theirs:Diary")
+    assert Diary.made[0].options == {}
+
+
+def test_an_assignor_that_has_no_name_has_options_by_what_was_written() -> None:
+    class Plain(Base):
+        configure = Diary.configure
+        options = None
+
+    own = Own("theirs:Plain", Plain)
+    [assignor] = configured(["x"], [("theirs:plain.age", "5")], lambda _: own).values()
+    assert isinstance(assignor, Own)
+    assert assignor._target.options == {"age": "5"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        pytest.param(
+            {"assignor": "sticky", "assignor.sticky.x": "1"},
+            "unknown option 'assignor.sticky.x'",
+            id="one of ours takes none",
+        ),
+        pytest.param(
+            {"assignor": "theirs:Diary,sticky", "assignor.sticky.x": "1"},
+            r"unknown option 'assignor.sticky.x': it begins .* \(there is 'diary'\)",
+            id="nor beside one of theirs",
+        ),
+        pytest.param(
+            {"assignor": "theirs:Diary", "assignor.splitt": "1"},
+            "did you mean 'assignor.split'",
+            id="a typo is a typo",
+        ),
+        pytest.param(
+            {"assignor": "theirs:Base", "assignor.theirs:Base.x": "1"},
+            r"'assignor.theirs:Base.x' is for assignor 'theirs:Base', which has no `configure",
+            id="it takes none",
+        ),
+        pytest.param(
+            {"assignor": "theirs:Diary", "assignor.diary.bad": "1"},
+            r"'diary' does not take its options \(bad\): ValueError: bad is not taken",
+            id="it refuses",
+        ),
+    ],
+)
+def test_options_that_nobody_takes_are_refused(options: dict[str, str], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        plan(Snapshot(EXECUTORS, RANGES, options), Finder())
+
+
+def test_it_is_told_in_spark_what_each_slot_got() -> None:
+    """`on_assignment` was promised and never called."""
+    first = planned(finder := Finder(), assignor="theirs:Diary")
+    [diary] = Diary.made
+    generation = first.metrics["generation"]
+    assert diary.told == [("1/0", {"t": [0, 1, 2, 3]}, generation), ("2/0", {}, generation)]
+    planned(finder, assignor="theirs:Diary")
+    assert len(Diary.made) == 1
+
+
+def test_what_it_makes_of_a_member_is_how_the_member_joins_next() -> None:
+    finder = Finder()
+    diary = configured(["theirs:Diary"], [("diary.mark", "1")], finder)["theirs:Diary"]
+    group = InMemoryGroup({"t": 4}, ["diary"], find=lambda _: diary)
+    for member in members_of("AB", "t"):
+        group.join(member)
+    group.rebalance()
+    assert [told[0] for told in Diary.made[0].told] == ["A", "B"]
+    assert [m.user_data for m in group.group.members] == [b"mark", b"mark"]
+    assert group.group.members[0].generation == 1
+
+
+def test_settling_tells_it_too() -> None:
+    """A cooperative one of two rounds is told after the first."""
+
+    class Mine(Diary):
+        protocols = ("COOPERATIVE", "EAGER")
+
+        def assign(self, group: Group) -> Any:
+            return ASSIGNORS["cooperative-sticky"].assign(group)
+
+    group = Group((Member("A", T, {"t": range(4)}, 1), Member("B", T)), {"t": 4})
+    assert settle(Own("theirs:Mine", Mine), group).counts.tolist() == [2, 2]
+    assert Diary.made[0].told == [("A", {"t": [0, 1]}, 2), ("B", {}, 2)]
+
+
+def test_its_user_data_are_in_the_members_subscription() -> None:
+    class Mine(Base):
+        def user_data(self, member: Member) -> bytes:
+            return member.id.encode()
+
+        def refusal(self, group: Group) -> str | None:
+            return None if [m.user_data for m in group.members] == [b"A", b"B"] else "no bytes"
+
+        def assign(self, group: Group) -> Any:
+            assert self.refusal(group) is None
+            return super().assign(group)
+
+    group = InMemoryGroup({"t": 4}, ["mine"], find=lambda _: Own("theirs:Mine", Mine))
+    for member in members_of("AB", "t"):
+        group.join(member)
+    assert group.rebalance()[0].assignment["A"].count == 4
+
+
+def test_errors_are_all_expected_ones() -> None:
+    """Whatever attribute explodes, the error is one that the command line prints as a line."""
+
+    class Explosive:
+        def __getattr__(self, name: str) -> Any:
+            raise SystemExit(name)
+
+    with pytest.raises(AssignorError, match="assignor 'x:y' raised SystemExit: assign"):
+        Own("x:y", Explosive())
