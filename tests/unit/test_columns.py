@@ -84,6 +84,9 @@ def test_a_planner_says_that_it_takes_them():
             id="a place before the list",
         ),
         pytest.param(
+            changed("observed", record=""), "observed has an unknown key 'record'", id="a new one"
+        ),
+        pytest.param(
             changed("ranges", end=column([100, 3], "<i8")),
             "range u-1[7,3) is impossible",
             id="ends before it starts",

@@ -36,12 +36,29 @@ def test_options_of_others_are_left_alone():
         ({"assignor.commitGroup": " "}, "the name of a consumer group"),
         ({"assignor.commitGroup": "a\nb"}, "the name of a consumer group"),
         ({"assignor": ","}, "the name of an assignor is expected"),
+        ({"assignor": "sticky, None"}, "'none' leaves the stream to Spark's own .* stands alone"),
+        ({"assignor.planLog": " "}, "the path of a local file is expected"),
+        ({"assignor.planLog": "s3://a/b"}, "the path of a local file is expected"),
+        ({"assignor.split": "true", "ASSIGNOR.split": "false"}, "'assignor.split' is given twice"),
+        ({"assignor.mine.x": "1"}, "unknown option 'assignor.mine.x'"),
+        ({"assignor": "mine", "assignor.mine": "1"}, "unknown option 'assignor.mine'"),
         ({"assignor.minRecordsPerTask": "9", "maxRecordsPerPartition": "5"}, "more than the 5"),
     ],
 )
 def test_refusals(given, message):
     with pytest.raises(OptionError, match=message):
         parse_options(given)
+
+
+def test_options_of_own_assignors_are_kept_as_they_were_written():
+    given = {"assignor": "a.b:Mine,sticky", "Assignor.mine.maxAge": "5", "assignor.split": "false"}
+    options = parse_options(given)
+    assert options.own == (("mine.maxAge", "5"),)
+    assert effective(options)["assignor.mine.maxAge"] == "5"
+
+
+def test_none_stands_alone():
+    assert parse_options({"assignor": "none"}).assignors == ("none",)
 
 
 def test_effective_values_are_named_as_documented():

@@ -78,6 +78,14 @@ def test_what_is_wrong_is_said(text: str | None, topics: tuple[str, ...], why: s
         raise ValueError(answer["why"])
 
 
+@pytest.mark.parametrize("topics", [[{}], [["t"]], [3], {}, None])
+def test_topics_that_are_no_names_are_an_answer_not_an_error(topics: object) -> None:
+    answer = json.loads(
+        handle(json.dumps({"restore": stored(), "topics": topics}).encode(), CommitDesk())
+    )
+    assert answer == {"ok": False, "why": "the topics read now are not a list of names"}
+
+
 def host_of_partitions(state: str | None) -> dict[int, str]:
     decoded = decode(state or "")
     host = [r.host for r in decoded.readers for _ in range(r.slots)]

@@ -97,6 +97,35 @@ def test_validation():
         ({**SNAPSHOT, "parallelism": "x"}, "parallelism is 'x'"),
         ({**SNAPSHOT, "surprise": 1}, "unknown key 'surprise'"),
         ({**SNAPSHOT, "options": {"assignor.splitt": "1"}}, "did you mean 'assignor.split'"),
+        ({**SNAPSHOT, "options": {"assignor.split": [1]}}, "options.assignor.split is a JSON list"),
+        ({**SNAPSHOT, "options": {"assignor": "none"}}, "'none' is no assignor"),
+        (
+            {**SNAPSHOT, "executors": [{"id": "1", "host": "h", "slot": 4}]},
+            "executors[0] has an unknown key 'slot': known are id, host, slots, rack, priority",
+        ),
+        (
+            {**SNAPSHOT, "ranges": [*SNAPSHOT["ranges"], {**SNAPSHOT["ranges"][0], "ende": 9}]},
+            "ranges[2] has an unknown key 'ende': known are topic, partition, start, end",
+        ),
+        (
+            {**SNAPSHOT, "observed": [{**SNAPSHOT["observed"][0], "record": 9}]},
+            "observed[0] has an unknown key 'record': known are topic, partition, executor",
+        ),
+        (
+            {**SNAPSHOT, "ranges": [{**SNAPSHOT["ranges"][0], "partition": 2**31}]},
+            "range t-2147483648[0,100) is impossible: a partition from 0 to 2147483647",
+        ),
+        (
+            {**SNAPSHOT, "ranges": [{**SNAPSHOT["ranges"][0], "topic": "t" * 70_000}]},
+            "has a name of 70000 characters: Kafka's have at most 249",
+        ),
+        (
+            {**SNAPSHOT, "executors": [{"id": "1", "host": "h", "slots": 2**62}]},
+            "the executors have 4611686018427387904 slots in all (executor '1'",
+        ),
+        ({**SNAPSHOT, "executors": [], "parallelism": 2**40}, "parallelism is 1099511627776: 1 to"),
+        ({"validate": [1, 2]}, "options is a JSON list: an object is expected"),
+        ({"validate": {"assignor": "none"}}, "'none' is no assignor"),
     ],
 )
 def test_malformed_requests_are_answered_with_one_line(request_, message):
@@ -150,6 +179,18 @@ def users_assignors(tmp_path):
         "class Loses:\n"
         "    def assign(self, group):\n"
         "        return {}\n"
+        "class Exits:\n"
+        "    name = 'exits'\n"
+        "    def assign(self, group):\n"
+        "        raise SystemExit(4)\n"
+        "class Configured:\n"
+        "    name = 'configured'\n"
+        "    def configure(self, options):\n"
+        "        self.to = options['to']\n"
+        "    def assign(self, group):\n"
+        "        return {self.to: {t: range(n) for t, n in group.topics.items()}}\n"
+        "    def on_assignment(self, member, owned, generation):\n"
+        "        print('told', member.id, dict(owned), generation)\n"
         "class Raises:\n"
         "    def assign(self, group):\n"
         "        raise RuntimeError('out of\\nideas')\n"
@@ -180,14 +221,25 @@ def test_the_process(users_assignors):
         assert [t["executor"] for t in first["tasks"]] == ["1"]
         loses = exchange(named("mine:Loses"))
         assert "left 2 of 2 partitions without a member" in loses["error"]
+        exits = exchange(named("mine:Exits"))
+        assert exits["error"] == "assignor 'exits' raised SystemExit: 4"
+        options = {"assignor": "mine:Configured", "assignor.configured.to": "2/0"}
+        valid = exchange({"validate": options})
+        assert valid["options"]["assignor.configured.to"] == "2/0"
+        plan = exchange({**SNAPSHOT, "options": options})
+        assert [t["executor"] for t in plan["tasks"]] == ["2"]
+        lacks = exchange({"validate": {"assignor": "mine:Configured"}})
+        assert lacks["misuse"] is True
+        assert "'configured' does not take its options (none are given): Key" in lacks["error"]
         raises = exchange(named("mine:Raises"))
-        assert "RuntimeError" in raises["error"]
+        assert raises["error"] == "assignor 'mine:Raises' raised RuntimeError: out of ideas"
         assert "\n" not in raises["error"]
         assert "mine.py" in raises["traceback"]
         assert exchange(SNAPSHOT)["assignor"] == "lag-aware-sticky"
         out, err = process.communicate(timeout=30)
         assert out == b""
         assert b"assigning" in err
+        assert b"told 1/0 {} 1\ntold 2/0 {'t': (0, 1)} 1\n" in err
         assert process.returncode == 0
     finally:
         if process.poll() is None:

@@ -172,6 +172,43 @@ def test_steps_that_cannot_be_played(assigned: Any, step: Any, text: str) -> Non
         pytest.param({"steps": [3]}, r"steps\[0\] is 3: an object", id="step"),
         pytest.param({"assignor": 3}, "assignor is 3: a string", id="assignor"),
         pytest.param({"standby_replicas": -1}, "standby_replicas is -1", id="standbys"),
+        pytest.param(
+            {"topics": {"t0": 2**64}},
+            "topics.t0 is 18446744073709551616: .* to 10000000",
+            id="2^64",
+        ),
+        pytest.param(
+            {"lags": {"t0": {"0": 10**400}}}, "lags.t0.0 is a number of about 401", id="lag"
+        ),
+        pytest.param(
+            {"lags": {"t0": {"0": 1, "00": 2}}}, "partition 0 twice: '0', '00'", id="0 and 00"
+        ),
+        pytest.param({"lags": []}, r"lags is \[\]: an object", id="falsy lags"),
+        pytest.param({"steps": 0}, "steps is 0: a list", id="falsy steps"),
+        pytest.param({"topics": {"t" * 250: 1}}, "a topic of 250 characters", id="long name"),
+        pytest.param(
+            {"steps": [{"topics": {"a": 9**7}}, {"topics": {"b": 9**7}}, {"topics": {"c": 9**7}}]},
+            r"topics after steps\[2\] have 14,348,910 partitions",
+            id="too many over all steps",
+        ),
+        pytest.param({"steps": [{"leave": [3]}]}, r"steps\[0\].leave\[0\] is 3", id="leave"),
+        pytest.param(
+            {"options": {"split": "1"}}, "options has 'split': options of your own", id="options"
+        ),
+        *(
+            pytest.param({"members": {"C": {"topics": ["t0"], **member}}}, text, id=text[:20])
+            for member, text in (
+                ({"topics": ["t0", 3]}, r"members.C.topics\[1\] is 3"),
+                ({"owned": {"t0": [0, -1]}}, r"members.C.owned.t0\[1\] is -1: .* to 2147483647"),
+                ({"owned": {"t0": [2**31]}}, r"members.C.owned.t0\[0\] is 2147483648"),
+                ({"owned": 0}, "members.C.owned is 0: an object"),
+                ({"generation": 2**31}, "members.C.generation is 2147483648: .* from -1 to"),
+                ({"priority": 2**31}, "members.C.priority is 2147483648: .* to 2147483647"),
+                ({"capacity": 0}, "members.C.capacity is 0: a number from 1e-09 to"),
+                ({"capacity": -1}, "members.C.capacity is -1: a number"),
+                ({"capacity": 10**400}, "members.C.capacity is a number of about 401 digits"),
+            )
+        ),
     ],
 )
 def test_malformed_groups(assigned: Any, change: dict[str, Any], text: str) -> None:
@@ -180,6 +217,125 @@ def test_malformed_groups(assigned: Any, change: dict[str, Any], text: str) -> N
     code, [answered], err = assigned({**GROUP, **change})
     assert code == 2
     assert answered["error"] in err
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        pytest.param('{"lags": {"t": {"0": NaN}}}', "NaN is no number of JSON", id="NaN"),
+        pytest.param('{"lags": {"t": {"0": -Infinity}}}', "-Infinity is no number", id="infinity"),
+        pytest.param(
+            '{"lags": {"t": {"0": 1e999}}, "topics": {}, "members": {}}', "Infinity", id="9"
+        ),
+        pytest.param('{"lags": {"t": {"0": %s}}}' % ("9" * 5000), "not JSON", id="5000 digits"),
+        pytest.param('{"topics": {"t": 1, "t": 2}}', 'the key "t" twice', id="a key twice"),
+        pytest.param('{"topics": {"\\ud800": 1}}', "half of a character", id="surrogate"),
+        pytest.param("[" * 100_000, "nested too deeply", id="depth"),
+        pytest.param(b'{"topics": {"\xff": 1}}', "not UTF-8: byte 14", id="bytes"),
+        pytest.param("\ufeff{}", "not JSON", id="byte order mark"),
+    ],
+)
+@pytest.mark.parametrize("options", [(), ("--json",)], ids=["table", "json"])
+def test_a_bad_line_costs_its_own_answer_only(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    line: str | bytes,
+    text: str,
+) -> None:
+    """These ended the command with a traceback once, and the lines behind had no answer."""
+    path = tmp_path / "groups.jsonl"
+    bad = line if isinstance(line, bytes) else line.encode()
+    path.write_bytes(bad + b"\n" + json.dumps({**GROUP, "steps": []}).encode())
+    assert run(["assign", *options, str(path)]) == 2
+    out, err = capsys.readouterr()
+    assert err.startswith("assignor: line 1: the group ") or "lags.t.0 is" in err
+    assert text in err
+    assert err.count("\n") == 1
+    assert '{"C0": {"t0": [0, 2]}' in out or "t0: 0, 2" in out
+
+
+def test_names_in_the_table_are_no_markup_and_no_escapes(assigned: Any) -> None:
+    members = {"[red]x": {"topics": ["[/a]"]}, "[/x]\x1b[2J\n": {"topics": ["[/a]"]}}
+    code, out, _ = assigned({"topics": {"[/a]": 4}, "members": members}, options=())
+    assert code == 0
+    assert "[red]x" in out
+    assert "[/x]\\x1b[2J\\n" in out
+    assert "[/a]: 0-1" in out or "[/a]: 0, 2" in out
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_of_a_user.py").write_text(
+        "import sys\n"
+        "class Exits:\n"
+        "    name = 'exits'\n"
+        "    def assign(self, group):\n"
+        "        sys.exit(3)\n"
+        "class Told:\n"
+        "    name = 'told'\n"
+        "    def configure(self, options):\n"
+        "        self.options = options\n"
+        "    def assign(self, group):\n"
+        "        return {group.ids[-1]: {t: range(n) for t, n in group.topics.items()}}\n"
+        "    def on_assignment(self, member, owned, generation):\n"
+        "        print(self.options, member.id, dict(owned), generation, file=sys.stderr)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("own")
+def test_an_own_assignor_that_exits_is_one_line(assigned: Any) -> None:
+    exits = {**GROUP, "steps": [], "assignor": "own_of_a_user:Exits"}
+    code, answers, err = assigned(exits, {**GROUP, "steps": []})
+    assert code == 1
+    assert answers[0]["error"] == "assignor 'exits' raised SystemExit: 3"
+    assert "assignment" in answers[1]
+    assert err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("own")
+def test_an_own_assignor_has_its_options_and_is_told_between_steps(assigned: Any) -> None:
+    told = {
+        **GROUP, "steps": [{}], "assignor": "own_of_a_user:Told",
+        "options": {"assignor.told.maxAge": "5"},
+    }  # fmt: skip
+    code, _, err = assigned(told, options=("--json", "--chain"))
+    assert code == 0
+    assert err.splitlines() == [
+        "{'maxAge': '5'} C0 {} 5",
+        "{'maxAge': '5'} C1 {'t0': (0, 1, 2)} 5",
+    ]
+
+
+def test_none_is_no_assignor_of_a_group(assigned: Any) -> None:
+    code, [answered], _ = assigned({**GROUP, "steps": [], "assignor": "none"})
+    assert code == 1
+    assert "'none' is no assignor: as a stream's only one it leaves the stream" in answered["error"]
+
+
+def test_kafkas_words_for_no_commit_are_none() -> None:
+    offsets = {"0": {"latest": 9, "committed": -1}, "1": {"latest": 9, "committed": -1001}}
+    data = {**GROUP, "offsets": {"t0": offsets}}
+    data.pop("lags")
+    assert read_request(json.dumps(data)).group.lag_list() == [0, 0, 0]
+    offsets["0"]["committed"] = -2
+    with pytest.raises(InputError, match=r"offsets.t0.0.committed is -2: a whole number from 0"):
+        read_request(json.dumps(data))
+
+
+def test_a_misspelt_reset_counts_as_earliest_and_is_noted(assigned: Any) -> None:
+    data = {
+        **GROUP,
+        "steps": [],
+        "offsets": {"t0": {"0": {"latest": 9}}},
+        "offset_reset": "latesst",
+    }
+    data.pop("lags")
+    _, [answered], _ = assigned(data)
+    assert answered["notes"] == [
+        "offset_reset 'latesst' counts as earliest: only 'latest' reads nothing"
+    ]
 
 
 def test_what_is_not_json(assigned: Any) -> None:

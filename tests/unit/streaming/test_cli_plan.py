@@ -7,6 +7,7 @@ import json
 import pytest
 
 from streaming.cli.main import run
+from tests.packed import packed
 
 GOOD = {
     "executors": [{"id": "1", "host": "h", "slots": 2}],
@@ -62,6 +63,88 @@ def test_a_snapshot_that_cannot_be_planned_is_exit_code_one(snapshots, capfd):
     assert err.count("\n") == 1
 
 
+def planned(snapshots, capfd, request):
+    assert run(["plan", "--json", snapshots(request)]) == 0
+    return json.loads(capfd.readouterr().out)
+
+
+def logged(number, snapshot, plan):
+    return {"batchId": number, "snapshot": snapshot, "plan": plan}
+
+
+@pytest.mark.parametrize("form", [lambda snapshot: snapshot, packed], ids=["rows", "packed"])
+def test_a_plan_log_answers_why_a_batch_was_planned_so(snapshots, capfd, form):
+    first = planned(snapshots, capfd, GOOD)
+    request = form({**GOOD, "observed": [], "state": first["state"]})
+    second = planned(snapshots, capfd, request)
+    path = snapshots(logged(16, form({**GOOD, "observed": []}), first), logged(17, request, second))
+    assert run(["plan", "--batch", "17", path]) == 0
+    out, err = capfd.readouterr()
+    assert out.startswith("batch 17\nlag-aware-sticky: 400 offsets of 4 partitions in 2 tasks")
+    assert "kept 4 of 4 partitions" in out
+    assert err == ""
+    assert run(["plan", "--json", path]) == 0
+    answers = list(map(json.loads, capfd.readouterr().out.splitlines()))
+    assert [answer["batchId"] for answer in answers] == [16, 17]
+    assert answers[1]["tasks"] == second["tasks"]
+
+
+def test_a_plan_that_came_out_otherwise_then_is_said(snapshots, capfd):
+    plan = planned(snapshots, capfd, GOOD)
+    then = {**plan, "tasks": plan["tasks"][:1], "reasons": ["as it was"]}
+    path = snapshots(logged(3, GOOD, then), logged(4, GOOD, {"error": "no luck"}))
+    assert run(["plan", path]) == 0
+    assert capfd.readouterr().err.splitlines() == [
+        "assignor: line 1: batch 3 was planned otherwise then: as it was",
+        "assignor: line 2: batch 4 was not planned then: no luck",
+    ]
+
+
+def test_a_batch_that_is_not_in_the_log_is_misuse(snapshots, capfd):
+    torn = json.dumps(logged(6, GOOD, {}))[:50]
+    assert run(["plan", "--batch", "9", snapshots(logged(3, GOOD, {}), GOOD, torn)]) == 2
+    assert "there are 3 to 3" in capfd.readouterr().err
+    assert run(["plan", "--batch", "3", snapshots(logged(3, GOOD, {}), torn)]) == 0
+    assert run(["plan", "--batch", "9", snapshots(GOOD)]) == 2
+    assert "no line names its batch" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (json.dumps({"snapshot": 3}), "snapshot is a JSON number: an object"),
+        (json.dumps({"snapshot": GOOD, "batchId": "x"}), "batchId is 'x': a whole number"),
+        (json.dumps(GOOD).replace('"start"', '"end": 1, "start"'), 'the key "end" twice'),
+        ('{"ranges": [], "state": "\\ud800"}', "no JSON"),
+        ('{"ranges": [{"topic": "[/x]"}]}', "ranges[0] has no 'partition'"),
+        ('{"ranges": [{"topic": "\\u001b[2J", "x": 1}]}', "ranges[0] has no 'partition'"),
+    ],
+)
+def test_bad_lines_cost_their_own_plan_only(snapshots, capfd, line, message):
+    assert run(["plan", snapshots(line, GOOD)]) == 2
+    out, err = capfd.readouterr()
+    assert message in err
+    assert err.count("\n") == 1
+    assert "executor 1 slot 1" in out
+
+
+def test_a_topic_cannot_write_to_the_terminal(snapshots, capfd):
+    ranges = [{**r, "topic": "\x1b[2J[red]t"} for r in GOOD["ranges"]]
+    assert run(["plan", snapshots({**GOOD, "ranges": ranges})]) == 0
+    out = capfd.readouterr().out
+    assert "\\x1b[2J[red]t-0[0,100)" in out
+    assert "\x1b" not in out
+
+
+def test_an_own_assignor_that_exits_ends_nothing(snapshots, capfd, tmp_path, monkeypatch):
+    (tmp_path / "leaver.py").write_text("def leaver(group):\n    raise SystemExit(5)\n")
+    monkeypatch.chdir(tmp_path)
+    assert run(["plan", snapshots({**GOOD, "options": {"assignor": "leaver:leaver"}}, GOOD)]) == 1
+    out, err = capfd.readouterr()
+    assert err == "assignor: line 1: assignor 'leaver:leaver' raised SystemExit: 5\n"
+    assert "executor 1 slot 1" in out
+
+
 def test_a_file_that_is_not_there(capfd):
     assert run(["plan", "/nowhere/at/all"]) == 2
     assert "/nowhere/at/all" in capfd.readouterr().err
@@ -87,6 +170,11 @@ def test_simulate_compares(tmp_path, capfd):
         (["--lags", "odd"], "--lags is 'odd'"),
         (["--slots", "0"], "--slots is '0'"),
         (["--slow", "9=2"], "--slow is '9=2'"),
+        (["--slots", "99999999"], "whole numbers from 1 to 333333"),
+        (["--slow", "0=nan"], "--slow is '0=nan'"),
+        (["--noise", "nan"], "--noise"),
+        (["--noise", "inf"], "--noise is inf"),
+        (["--skew", "-1"], "--skew"),
         (["--assignors", "nobody"], "unknown assignor 'nobody'"),
         (["--assignors", " "], "--assignors is ' '"),
         (["--html", "/nowhere/x.html"], "cannot be written"),
