@@ -39,7 +39,8 @@ def constrained_cooperative_sticky(group: Group) -> Assignment:
     proposal's step of taking back from members at the ceiling never comes up here: no more than
     P mod N members keep one above the floor, so free partitions suffice (see `even`).
 
-    Source: the constrained cooperative sticky proposal (KAFKA-9987), version 8.
+    Source: the constrained cooperative sticky proposal (KAFKA-9987). It was rejected, as Kafka took
+    the algorithm into the sticky assignors that it had instead of adding one.
 
     Raises
     ------

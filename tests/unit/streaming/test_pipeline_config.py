@@ -52,8 +52,38 @@ def test_a_good_job_loads_and_fits_the_json_schema():
 
 
 @pytest.mark.parametrize(
+    ("assignor", "with_session", "without"),
+    [
+        pytest.param(None, None, "lag-aware-sticky", id="not named: the session's, else ours"),
+        pytest.param("sticky", "sticky", "sticky", id="named"),
+        pytest.param("none", "none", "none", id="none opts out of the session's"),
+    ],
+)
+def test_which_assignor_a_source_names(assignor, with_session, without):
+    """`none` was left out, so that a session's assignor planned the source all the same."""
+    config = changed("source/assignor", assignor) if assignor else GOOD
+    [source] = load_job(config, environment={}).job.all_sources.values()
+    assert source.named_assignor(session_names_one=True) == with_session
+    assert source.named_assignor(session_names_one=False) == without
+
+
+def test_options_of_own_assignors_are_taken_beside_such_an_assignor():
+    own = changed("source/assignor", "mine:Backwards")
+    own["source"]["assignor.mine.maxAge"] = 5
+    [source] = load_job(own, environment={}).job.all_sources.values()
+    assert source.spark_options["assignor.mine.maxAge"] == "5"
+    jsonschema.validate(own, json_schema())
+    own["source"]["assignor"] = "sticky"
+    with pytest.raises(ConfigError, match=r"source: .*unknown option 'assignor\.mine\.maxAge'"):
+        load_job(own, environment={})
+
+
+@pytest.mark.parametrize(
     ("path", "value", "message"),
     [
+        pytest.param(
+            "source/assignor", "sticky,none", "'none' leaves the stream to", id="none in a list"
+        ),
         pytest.param(
             "checkpont", "x", "unknown key 'checkpont'; did you mean 'checkpoint'?", id="key"
         ),
