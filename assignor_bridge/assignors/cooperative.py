@@ -22,8 +22,8 @@ def cooperative_sticky(group: Group) -> Assignment:
 
     Promises, in order: (1) no partition is given to a member while another one says that it owns
     it, unless the receiver's own claim is the newest; (2) each other subscribed partition goes to
-    one subscriber; (3) once the withheld partitions were given up, the next round gives each of them
-    to a member and moves nothing else: to the one named in `withheld` if all subscribe alike, and
+    one subscriber; (3) once the withheld partitions were given up, the next round gives them out
+    and moves nothing else: each to the member named in `withheld` if all subscribe alike, and
     nearly always else, since that round is a new choice among assignments that are as good; (4)
     over both rounds all of `sticky`.
 
