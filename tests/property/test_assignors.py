@@ -23,7 +23,7 @@ from assignor_bridge.assignors import (
 from assignor_bridge.assignors.claims import claims
 from assignor_bridge.assignors.constrained import different_subscriptions
 from assignor_bridge.assignors.play import settle
-from assignor_bridge.errors import OptionError
+from assignor_bridge.errors import OptionError, PlanError
 from tests.strategies_groups import groups
 
 ALL = sorted(ASSIGNORS)
@@ -325,3 +325,37 @@ def test_streams_fails_over_to_where_it_is_warm(group: Group, data: st.DataObjec
         went, standby = second[tp], warm[tp]
         full = len({p for (_, p), m in second.items() if m == standby}) >= share - 1
         assert went == standby or full
+
+
+@settings(max_examples=300)
+@given(data=st.data())
+def test_no_answer_that_passes_the_check_loses_a_partition(data: st.DataObject) -> None:
+    """Right answers with some cells of `owner` and `withheld` overwritten by anything."""
+    group = data.draw(groups())
+    right = ASSIGNORS["cooperative-sticky"].assign(group)
+    withheld = np.full(group.catalog.total, -1) if right.withheld is None else right.withheld
+    parts = [right.owner.copy(), withheld.copy()]
+    if group.catalog.total:
+        cell = st.integers(0, group.catalog.total - 1)
+        value = st.integers(-2, len(group.ids)) | st.sampled_from([-(2**31), 2**31 - 1])
+        for part, at, now in data.draw(
+            st.lists(st.tuples(st.integers(0, 1), cell, value), max_size=3)
+        ):
+            parts[part][at] = now
+    try:
+        answer = check_assignment("any", group, Assignment(group, parts[0], withheld=parts[1]))
+    except PlanError:
+        return
+    assert (answer.owner == parts[0]).all()
+    held = claims(group)
+    for number in np.flatnonzero(group.wanted).tolist():
+        topic = group.catalog.names[int(group.catalog.topic_of[number])]
+        receiver = int(answer.owner[number])
+        if receiver < 0:
+            receiver = int(parts[1][number])
+            holders = held.member[held.ids == number].tolist()
+            assert [holder for holder in holders if holder != receiver]
+        else:
+            assert parts[1][number] == -1
+        assert topic in group.members[receiver].topics
+        assert receiver >= 0
