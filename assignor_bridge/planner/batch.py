@@ -260,7 +260,7 @@ def _members(executors: Sequence[Executor], parallelism: int) -> tuple[Executor,
     if not executors:
         if not 1 <= parallelism <= MOST_SLOTS:
             raise OptionError(
-                f"parallelism is {parallelism}: 1 to {MOST_SLOTS:,} slots are expected"
+                f"parallelism is {parallelism}: at least 1 slot is needed, at most {MOST_SLOTS:,}"
             )
         return (Executor(ANONYMOUS, ANONYMOUS, parallelism),)
     members = tuple(sorted(executors, key=lambda e: e.id))

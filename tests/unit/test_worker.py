@@ -123,7 +123,10 @@ def test_validation():
             {**SNAPSHOT, "executors": [{"id": "1", "host": "h", "slots": 2**62}]},
             "the executors have 4611686018427387904 slots in all (executor '1'",
         ),
-        ({**SNAPSHOT, "executors": [], "parallelism": 2**40}, "parallelism is 1099511627776: 1 to"),
+        (
+            {**SNAPSHOT, "executors": [], "parallelism": 2**40},
+            "parallelism is 1099511627776: at least 1 slot",
+        ),
         ({"validate": [1, 2]}, "options is a JSON list: an object is expected"),
         ({"validate": {"assignor": "none"}}, "'none' is no assignor"),
     ],
