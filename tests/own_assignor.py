@@ -1,4 +1,4 @@
-"""An assignor as a user would write one: everything goes to the last member."""
+"""An assignor as a user would write one: everything goes to one member, the last by default."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ class LastTakesAll:
     """Knows nothing of the project but the group that it is given."""
 
     name = "last-takes-all"
+    place = -1
+
+    def configure(self, options: dict[str, str]) -> None:
+        """Let the option `takerPlace` name another member than the last."""
+        self.place = int(options.get("takerPlace", -1))
 
     def assign(self, group: Group) -> dict[str, dict[str, list[int]]]:
         """Give all partitions to one member."""
-        return {group.ids[-1]: {topic: list(range(n)) for topic, n in group.topics.items()}}
+        return {group.ids[self.place]: {topic: list(range(n)) for topic, n in group.topics.items()}}
 
 
 class Forgetful(LastTakesAll):

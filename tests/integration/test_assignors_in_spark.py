@@ -48,7 +48,8 @@ def test_each_assignor_reads_every_row_once_and_stays_where_it_was(
     topic.create(4).fill(COUNTS)
     planner("record")
 
-    progresses, rows = run_in_batches(spark, topic, checkpoint, assignor=name)
+    own_options = {f"assignor_{LastTakesAll.name}_takerPlace": "0"} if name == OWN else {}
+    progresses, rows = run_in_batches(spark, topic, checkpoint, assignor=name, **own_options)
 
     assert rows == sum(COUNTS)
     metrics = [p["sources"][0]["metrics"] for p in progresses]
@@ -65,6 +66,8 @@ def test_each_assignor_reads_every_row_once_and_stays_where_it_was(
         assert by_executor[0] == by_executor[1] != by_executor[2] == by_executor[3]
     if name == OWN:
         assert len(first["tasks"]) == 1
+        executors = planner_proxy.snapshots(record)[0]["executors"]
+        assert first["tasks"][0]["executor"] == min(e["id"] for e in executors)
 
 
 def test_of_a_list_the_first_that_fits_is_used_and_the_reason_is_in_the_metrics(
