@@ -287,15 +287,17 @@ def _texts(value: Any, where: str) -> tuple[str, ...]:
 
 
 def _options(value: Any) -> tuple[tuple[str, str], ...]:
-    options = []
+    options: dict[str, tuple[str, str]] = {}
     for name, given in mapping(value, "options").items():
         if not name.lower().startswith(PREFIX):
             raise InputError(
                 f"options has {name[:40]!r}: options of your own assignors are expected, "
                 f"'{PREFIX}<name>.<key>'"
             )
-        options.append((name[len(PREFIX) :], string(given, f"options.{name}")))
-    return tuple(options)
+        if name.lower() in options:
+            raise InputError(f"options has {name[:40]!r} twice: case makes no difference")
+        options[name.lower()] = (name[len(PREFIX) :], string(given, f"options.{name}"))
+    return tuple(options.values())
 
 
 def _lags(data: Mapping[str, Any]) -> dict[str, dict[int, float]]:

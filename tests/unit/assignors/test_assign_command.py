@@ -193,6 +193,11 @@ def test_steps_that_cannot_be_played(assigned: Any, step: Any, text: str) -> Non
         ),
         pytest.param({"steps": [{"leave": [3]}]}, r"steps\[0\].leave\[0\] is 3", id="leave"),
         pytest.param(
+            {"options": {"assignor.a.b": "1", "assignor.A.b": "2"}},
+            "options has 'assignor.A.b' twice",
+            id="option twice",
+        ),
+        pytest.param(
             {"options": {"split": "1"}}, "options has 'split': options of your own", id="options"
         ),
         *(
