@@ -10,6 +10,7 @@ import threading
 import zipfile
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,19 +20,16 @@ from streaming.delta_session import delta_coordinate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.integration, pytest.mark.drivers]
 
 FETCH = "import sys; from assignor_bridge import ivy; print(len(ivy.fetch(sys.argv[1])))"
-START = """
-import sys
-from pyspark.sql import SparkSession
-from assignor_bridge import configure_spark
+RESOLVE = """
+import json, sys
+from assignor_bridge import spark_packages
 
-builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-spark = configure_spark(builder.config("spark.jars.ivy", sys.argv[1])).getOrCreate()
-print(spark.range(3).count())
+spark_packages.resolve(json.loads(sys.argv[1]), "")
+print("Spark may start")
 """
 
 
@@ -60,11 +58,6 @@ def test_six_processes_that_fetch_into_an_empty_cache_all_get_the_jars(tmp_path:
     assert not list((tmp_path / "cache" / "jars").glob(".fetching-*"))
 
 
-def test_drivers_that_start_at_once_share_an_empty_cache_of_sparks(tmp_path: Path) -> None:
-    assert all_at_once(2, START, str(tmp_path / "ivy"), tmp_path / "cache") == ["3", "3"]
-    assert len(list((tmp_path / "cache" / "spark-packages").glob("*.json"))) == 1
-
-
 class Repository(ThreadingHTTPServer):
     """A Maven repository of one artefact, `org.example:thing:1.0`, whose first answers are 503."""
 
@@ -87,7 +80,7 @@ class _Answers(BaseHTTPRequestHandler):
         """Keep the terminal clean."""
 
     def _answer(self) -> None:
-        self.server.asked.append(self.path)
+        self.server.asked.append(f"{self.command} {self.path}")
         body = _jar() if self.path.endswith("thing-1.0.jar") else b""
         if self.path.endswith("thing-1.0.pom"):
             body = (
@@ -132,6 +125,15 @@ def repository(refusals: int, folder: Path) -> Iterator[tuple[Repository, Path]]
         server.server_close()
 
 
+def packages(artifact: str, folder: Path, settings: Path) -> dict[str, str]:
+    """Spark's settings for one package of that repository, with an Ivy cache in the folder."""
+    return {
+        "spark.jars.packages": f"org.example:{artifact}",
+        "spark.jars.ivy": str(folder / "ivy"),
+        "spark.jars.ivySettings": str(settings),
+    }
+
+
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache of ours."""
@@ -155,15 +157,11 @@ def test_a_package_that_is_not_there_is_asked_for_once_and_told_in_one_line(
 ) -> None:
     """Spark ended in sixty lines and JAVA_GATEWAY_EXITED."""
     with repository(refusals=0, folder=tmp_path) as (server, settings):
-        chosen = {
-            "spark.jars.packages": "org.example:other:2.0",
-            "spark.jars.ivy": str(tmp_path / "ivy"),
-            "spark.jars.ivySettings": str(settings),
-        }
+        chosen = packages("other:2.0", tmp_path, settings)
         with pytest.raises(ivy.JarError) as failed:
             spark_packages.resolve(chosen, "Do something.")
         host = f"127.0.0.1:{server.server_port}"
-        assert server.asked.count("/org/example/other/2.0/other-2.0.pom") == 1
+        assert server.asked.count("HEAD /org/example/other/2.0/other-2.0.pom") == 1
     line = str(failed.value)
     assert line.startswith(f"org.example:other:2.0 could not be fetched ({host}: not there)")
     assert line.endswith("Do something.")
@@ -171,15 +169,20 @@ def test_a_package_that_is_not_there_is_asked_for_once_and_told_in_one_line(
     assert not list(cache.glob("spark-packages/*.json"))
 
 
+def test_of_six_drivers_that_start_at_once_one_fills_sparks_cache(
+    tmp_path: Path, cache: Path
+) -> None:
+    with repository(refusals=0, folder=tmp_path) as (server, settings):
+        chosen = json.dumps(packages("thing:1.0", tmp_path, settings))
+        assert all_at_once(6, RESOLVE, chosen, cache) == ["Spark may start"] * 6
+        assert server.asked.count("GET /org/example/thing/1.0/thing-1.0.pom") == 1
+
+
 def test_packages_that_were_resolved_once_are_not_resolved_again_until_a_jar_is_gone(
     tmp_path: Path, cache: Path
 ) -> None:
     with repository(refusals=0, folder=tmp_path) as (_, settings):
-        chosen = {
-            "spark.jars.packages": "org.example:thing:1.0",
-            "spark.jars.ivy": str(tmp_path / "ivy"),
-            "spark.jars.ivySettings": str(settings),
-        }
+        chosen = packages("thing:1.0", tmp_path, settings)
         spark_packages.resolve(chosen, "")
         [note] = cache.glob("spark-packages/*.json")
         [jar] = json.loads(note.read_text())["jars"]
