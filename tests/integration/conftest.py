@@ -2,8 +2,8 @@
 
 import os
 
-os.environ.setdefault(
-    "JAVA_TOOL_OPTIONS",
+_QUICK_START = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
+os.environ["JAVA_TOOL_OPTIONS"] = f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} {_QUICK_START}"
