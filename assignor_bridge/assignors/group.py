@@ -130,7 +130,9 @@ class Group:
         flags = np.fromiter(
             (t in self.subscribers for t in self.catalog), np.bool_, len(self.catalog)
         )
-        return np.asarray(np.repeat(flags, self.catalog.counts))
+        wanted: NDArray[np.bool_] = np.repeat(flags, self.catalog.counts)
+        wanted.setflags(write=False)  # answers are checked against it
+        return wanted
 
     def lag_list(self) -> list[float]:
         """Lag of each partition by its number; a negative one counts as 0.

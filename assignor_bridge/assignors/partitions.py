@@ -45,6 +45,8 @@ class Catalog(Mapping[str, int]):
         #: Number of the first partition of each topic, and the total at the end.
         self.starts: Ids = np.concatenate(([0], np.cumsum(self.counts)))
         self.total = int(self.starts[-1])
+        for array in (self.counts, self.starts):  # answers are checked against them
+            array.setflags(write=False)
 
     @cached_property
     def index(self) -> dict[str, int]:

@@ -166,6 +166,20 @@ def test_a_module_that_exits_is_one_line(tmp_path: Any, monkeypatch: pytest.Monk
         find("leaves:X")
 
 
+@pytest.mark.parametrize(
+    "tamper",
+    [
+        pytest.param(lambda group: group.wanted.fill(False), id="nothing is wanted"),
+        pytest.param(lambda group: group.catalog.counts.fill(0), id="no partitions"),
+        pytest.param(lambda group: group.catalog.starts.fill(0), id="no numbers"),
+    ],
+)
+def test_it_cannot_change_what_its_answer_is_checked_against(tamper: Any) -> None:
+    own = Own("theirs:Mine", lambda group: tamper(group) or {})
+    with pytest.raises(PlanError, match=r"'theirs:Mine' raised ValueError: .*read-only"):
+        assign_checked(own, GROUP)
+
+
 def test_ctrl_c_is_not_its_error() -> None:
     own = Own("theirs:Mine", type("Mine", (Base,), {"assign": raising(KeyboardInterrupt())}))
     with pytest.raises(KeyboardInterrupt):
