@@ -13,7 +13,7 @@ import numpy as np
 from assignor_bridge.assignors.lag_aware_sticky import place_whole
 from assignor_bridge.planner.groups import priority
 from assignor_bridge.planner.pack import slots_worth_using
-from assignor_bridge.planner.pieces import Pieces, assemble
+from assignor_bridge.planner.pieces import Pieces, cut, whole
 from assignor_bridge.planner.place import place
 
 if TYPE_CHECKING:
@@ -54,15 +54,14 @@ def place_batch(
     local = np.full(batch.slots + 1, -1, np.int64)
     local[slots] = np.arange(len(slots))
     if batch.ranges == 0:
-        return Placement(assemble(batch, owner[:0]), share, notes)
+        return Placement(whole(batch, owner), share, notes)
     capacity, executor = share[slots], batch.slot_executor[slots]
     if options.split:
-        pieces = assemble(
-            batch,
-            *place(weights.work, local[owner], capacity, executor, options.max_imbalance),
+        pieces = cut(
+            batch, place(weights.work, local[owner], capacity, executor, options.max_imbalance)
         )
     else:
-        pieces = assemble(batch, place_whole(weights.work, local[owner], capacity, executor))
+        pieces = whole(batch, place_whole(weights.work, local[owner], capacity, executor))
     return Placement(Pieces(pieces.row, pieces.start, pieces.end, slots[pieces.slot]), share, notes)
 
 
