@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.assignors.lag_aware_sticky import place_whole
+from assignor_bridge.assignors.whole import place_whole
 from assignor_bridge.planner.groups import priority
 from assignor_bridge.planner.pack import slots_worth_using
 from assignor_bridge.planner.pieces import Pieces, cut, whole
@@ -35,7 +35,7 @@ class Placement:
 def place_batch(
     batch: Batch, weights: Weights, owner: Ints, options: PlannerOptions, failover: bool
 ) -> Placement:
-    """Place all ranges; see `place` and `lag_aware_sticky` for the promises.
+    """Place all ranges; see `place` and `assignors.whole` for the promises.
 
     Parameters
     ----------
@@ -56,12 +56,8 @@ def place_batch(
     if batch.ranges == 0:
         return Placement(whole(batch, owner), share, notes)
     capacity, executor = share[slots], batch.slot_executor[slots]
-    if options.split:
-        pieces = cut(
-            batch, place(weights.work, local[owner], capacity, executor, options.max_imbalance)
-        )
-    else:
-        pieces = whole(batch, place_whole(weights.work, local[owner], capacity, executor))
+    known = (weights.work, local[owner], capacity, executor, options.max_imbalance)
+    pieces = cut(batch, place(*known)) if options.split else whole(batch, place_whole(*known))
     return Placement(Pieces(pieces.row, pieces.start, pieces.end, slots[pieces.slot]), share, notes)
 
 
