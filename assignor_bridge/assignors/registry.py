@@ -15,7 +15,6 @@ from assignor_bridge.assignors.constrained import (
 from assignor_bridge.assignors.cooperative import cooperative_sticky
 from assignor_bridge.assignors.failover import failover, priority_bytes
 from assignor_bridge.assignors.lag_aware import lag_aware
-from assignor_bridge.assignors.lag_aware_sticky import lag_aware_sticky
 from assignor_bridge.assignors.protocol import Assignor, RebalanceProtocol, Strategy
 from assignor_bridge.assignors.range import range_
 from assignor_bridge.assignors.roundrobin import roundrobin
@@ -23,6 +22,7 @@ from assignor_bridge.assignors.sticky import sticky
 from assignor_bridge.assignors.streams import not_co_partitioned, streams
 from assignor_bridge.assignors.subscription import claim_bytes, generation_bytes
 from assignor_bridge.assignors.uniform import uniform
+from assignor_bridge.assignors.whole import lag_aware_sticky
 from assignor_bridge.errors import OptionError
 from assignor_bridge.options import NONE
 

@@ -71,7 +71,7 @@ class Observed:
     ) -> Observed:
         """Sort columns of reports."""
         (topic_names, topic), (executor_names, executor) = topics, executors
-        order = sorting((seconds, records), executor, partition, topic)
+        order = sorting((offsets, size, seconds, records), executor, partition, topic)
         return cls(
             topic_names, executor_names, topic[order], partition[order], executor[order],
             records[order], size[order], seconds[order], offsets[order],

@@ -33,25 +33,40 @@ class Moves:
     moved: Ints
     #: Ranges whose executor is gone and not replaced on its host.
     orphaned: Ints
-    #: Ranges that are read where they were.
+    #: Ranges that are read where they were, for the greater part.
     kept: Ints
+    #: Ranges that are begun where they were, and read elsewhere for the greater part.
+    handed_over: Ints
+    #: Share of the batch's offsets that another executor reads than the one that had them before.
+    offsets: float
 
 
 def moves(ledger: Ledger, owner: Ints, tasks: Tasks) -> Moves:
-    """Compare the first piece of each range with its last reader.
+    """Compare who reads each range with its last reader.
 
     Parameters
     ----------
     owner
         Slot that had each line's partition before, -1 for none.
     """
-    batch = ledger.batch
-    first = head_slots(batch, tasks)
+    batch, pieces = ledger.batch, tasks.pieces
     before = owner[ledger.line]
     lost = np.flatnonzero((before < 0) & (ledger.member[ledger.line] >= 0))
-    known = np.flatnonzero(before >= 0)
-    same = batch.slot_executor[before[known]] == batch.slot_executor[first[known]]
-    return Moves(known[~same], lost, known[same])
+    home = np.where(before >= 0, batch.slot_executor[before], -1)
+    stays = home[pieces.row] == batch.slot_executor[pieces.slot]
+    length = (pieces.end - pieces.start).astype(np.float64)
+    stayed = np.bincount(pieces.row, np.where(stays, length, 0.0), batch.ranges)
+    begun_there = home == batch.slot_executor[head_slots(batch, tasks)]
+    mostly = 2 * stayed >= batch.size
+    known = before >= 0
+    elsewhere = (batch.size - stayed)[known].sum() + batch.size[lost].sum(dtype=np.float64)
+    return Moves(
+        np.flatnonzero(known & ~begun_there),
+        lost,
+        np.flatnonzero(known & begun_there & mostly),
+        np.flatnonzero(known & begun_there & ~mostly),
+        float(elsewhere) / batch.total if batch.total else 0.0,
+    )
 
 
 def head_slots(batch: Batch, tasks: Tasks) -> Ints:
@@ -93,6 +108,7 @@ def explain(  # noqa: PLR0917
         "pieces": len(pieces),
         "splitPartitions": len(split),
         "movedPartitions": len(done.moved) + len(done.orphaned),
+        "movedOffsets": round(done.offsets, 4),
         "imbalance": round(imbalance, 6),
         "weights": weights.basis,
     }
@@ -102,6 +118,7 @@ def explain(  # noqa: PLR0917
         f"{_count(len(tasks), 'task')} on {_count(executors, 'executor')}; busiest slot "
         f"{_amount(busiest)}{unit}, ideal {_amount(bound)}{unit}, {imbalance:.1%} over",
         *placement.notes,
+        *tasks.notes,
         _weights_line(ledger, weights),
         *_slow_lines(batch, weights),
         *_move_lines(ledger, weights, owner, done, bound, busiest, unit),
@@ -158,10 +175,13 @@ def _move_lines(  # noqa: PLR0917
     if len(done.orphaned):
         lines.append(f"the executors of {_named(batch, done.orphaned)} are gone: read elsewhere")
     before = owner[ledger.line]
-    known = len(done.kept) + len(done.moved)
+    known = len(done.kept) + len(done.moved) + len(done.handed_over)
     if not known:
         return lines
-    lines.append(f"kept {len(done.kept)} of {known} partitions at their executor")
+    lines.append(
+        f"kept {len(done.kept)} of {known} partitions at their executor; "
+        f"{done.offsets:.1%} of the offsets are read elsewhere than before"
+    )
     has = before >= 0
     slowness = weights.slowness[batch.slot_executor]
     stay = np.bincount(before[has], weights.work[has], batch.slots) * slowness
@@ -173,6 +193,11 @@ def _move_lines(  # noqa: PLR0917
         )
     if len(done.moved):
         lines.append(f"moved {_named(batch, done.moved)}")
+    if len(done.handed_over):
+        lines.append(
+            f"handed over {_named(batch, done.handed_over)}: begun at their executor, the greater "
+            "part is read elsewhere"
+        )
     return lines
 
 

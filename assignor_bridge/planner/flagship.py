@@ -5,21 +5,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.assignors.lag_aware_sticky import place_whole
+from assignor_bridge.assignors.whole import place_whole
 from assignor_bridge.planner.groups import priority
 from assignor_bridge.planner.pack import slots_worth_using
-from assignor_bridge.planner.pieces import Pieces, assemble
+from assignor_bridge.planner.pieces import Pieces, cut, whole
 from assignor_bridge.planner.place import place
+from assignor_bridge.planner.top_up import top_up
 
 if TYPE_CHECKING:
     from assignor_bridge.options import PlannerOptions
     from assignor_bridge.planner.batch import Batch, Flags, Floats, Ints
     from assignor_bridge.planner.weights import Weights
+
+#: Times that whole ranges are placed on fewer slots, for `minRecordsPerTask`.
+_MOST_TRIES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +40,7 @@ class Placement:
 def place_batch(
     batch: Batch, weights: Weights, owner: Ints, options: PlannerOptions, failover: bool
 ) -> Placement:
-    """Place all ranges; see `place` and `lag_aware_sticky` for the promises.
+    """Place all ranges; see `place` and `assignors.whole` for the promises.
 
     Parameters
     ----------
@@ -45,25 +50,46 @@ def place_batch(
         Only executors of the highest priority take part.
     """
     takes_part, notes = _best_class(batch, options) if failover else _everybody(batch)
-    takes_part = _worth_using(batch, weights, owner, options, takes_part)
-    slots = np.flatnonzero(takes_part)
+    least = options.min_records_per_task
+    count = min(slots_worth_using(batch, options), int(takes_part.sum()))
+    if batch.ranges == 0:
+        return Placement(whole(batch, owner), np.zeros(batch.slots), notes)
+    ranked = _most_owned_first(batch, weights, owner, takes_part)
+    placement = _place_on(np.sort(ranked[:count]), batch, weights, owner, options)
+    if least and options.split:
+        placement = replace(placement, pieces=top_up(batch, placement.pieces, least))
+    elif least:
+        # Whole ranges cannot be topped up: fewer slots have more each.
+        for _ in range(_MOST_TRIES):
+            count -= _slots_too_many(placement.pieces, least)
+            if count < 1 or count == np.count_nonzero(placement.share):
+                break
+            placement = _place_on(np.sort(ranked[:count]), batch, weights, owner, options)
+    return replace(placement, notes=notes)
+
+
+def _place_on(
+    slots: Ints, batch: Batch, weights: Weights, owner: Ints, options: PlannerOptions
+) -> Placement:
+    """Place all ranges on some of the slots."""
     speed = 1 / weights.slowness[batch.slot_executor[slots]]
-    total = float(weights.work.sum())
     share = np.zeros(batch.slots)
-    share[slots] = total * speed / speed.sum()
+    share[slots] = float(weights.work.sum()) * speed / speed.sum()
     local = np.full(batch.slots + 1, -1, np.int64)
     local[slots] = np.arange(len(slots))
-    if batch.ranges == 0:
-        return Placement(assemble(batch, owner[:0]), share, notes)
-    capacity, executor = share[slots], batch.slot_executor[slots]
+    known = (weights.work, local[owner], share[slots], batch.slot_executor[slots])
     if options.split:
-        pieces = assemble(
-            batch,
-            *place(weights.work, local[owner], capacity, executor, options.max_imbalance),
-        )
+        pieces = cut(batch, place(*known, options.max_imbalance))
     else:
-        pieces = assemble(batch, place_whole(weights.work, local[owner], capacity, executor))
-    return Placement(Pieces(pieces.row, pieces.start, pieces.end, slots[pieces.slot]), share, notes)
+        pieces = whole(batch, place_whole(*known, options.max_imbalance))
+    return Placement(Pieces(pieces.row, pieces.start, pieces.end, slots[pieces.slot]), share)
+
+
+def _slots_too_many(pieces: Pieces, least: int) -> int:
+    """Count the slots that have to go so that the others have enough records; roughly."""
+    records = np.bincount(pieces.slot, (pieces.end - pieces.start).astype(np.float64))
+    missing = least - records[(records > 0) & (records < least)]
+    return math.ceil(float(missing.sum()) / least)
 
 
 def shares(batch: Batch, weights: Weights) -> Floats:
@@ -101,17 +127,9 @@ def _best_class(batch: Batch, options: PlannerOptions) -> tuple[Flags, tuple[str
     return flags[batch.slot_executor], (note,)
 
 
-def _worth_using(
-    batch: Batch, weights: Weights, owner: Ints, options: PlannerOptions, takes_part: Flags
-) -> Flags:
-    """Keep so many slots that each has enough records; first slots that own most, spread out."""
-    count = slots_worth_using(batch, options)
+def _most_owned_first(batch: Batch, weights: Weights, owner: Ints, takes_part: Flags) -> Ints:
+    """Rank the slots that take part: first those that own most, then spread over executors."""
     slots = np.flatnonzero(takes_part)
-    if count >= len(slots):
-        return takes_part
     owned = owner >= 0
     has = np.bincount(owner[owned], weights.work[owned], batch.slots)[slots]
-    order = np.lexsort((slots, batch.slot_number[slots], -has))
-    flags = np.zeros(batch.slots, np.bool_)
-    flags[slots[order[:count]]] = True
-    return flags
+    return np.asarray(slots[np.lexsort((slots, batch.slot_number[slots], -has))])

@@ -1,10 +1,11 @@
 """Packing: how the pieces of each slot become Spark tasks.
 
-One task a slot unless an option asks for others. In order of rank: no task above
-`maxRecordsPerTask` (a partition that may not be split excepted); at least `minPartitions` tasks;
-none below `minRecordsPerTask` as long as there is another to join it to; at most `tasksPerSlot`
-tasks a slot. Tasks come out longest first, so that what Spark starts last is short. A task holds at
-most one piece of a range, so its consumer never has to jump back.
+One task a slot unless an option asks for others. In order of rank: at most 64 tasks a slot or
+10,000, whichever is more, for the driver's sake; no task above `maxRecordsPerTask` (a partition
+that may not be split excepted); at least `minPartitions` tasks; none below `minRecordsPerTask` as
+long as there is another to join it to; at most `tasksPerSlot` tasks a slot. Tasks come out longest
+first, so that what Spark starts last is short. A task holds at most one piece of a range, so its
+consumer never has to jump back.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     Piece = tuple[int, int, int]
 
 
+#: Tasks of a batch: at most so many, or so many a slot, whichever is more.
+_MOST_TASKS, _MOST_TASKS_PER_SLOT = 10_000, 64
+
+
 @dataclass(frozen=True, eq=False)
 class Tasks:
     """Tasks as columns, and the pieces in the order in which they are listed and read."""
@@ -38,6 +43,8 @@ class Tasks:
     #: Names the task's consumer on its executor: the slot's number; further tasks of a slot add
     #: the executor's slots once, twice, …
     number: Ints
+    #: What had to give way, for people.
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.slot)
@@ -55,7 +62,7 @@ def pack(batch: Batch, pieces: Pieces, work: Floats, options: PlannerOptions) ->
     """Make tasks of the pieces; `work` is the predicted work of each range."""
     sizes = np.bincount(pieces.slot, (pieces.end - pieces.start).astype(np.float64), batch.slots)
     counts = np.bincount(pieces.slot, minlength=batch.slots)
-    parts = _tasks_wanted(np.asarray(sizes, np.float64), counts, options)
+    parts, notes = _tasks_wanted(np.asarray(sizes, np.float64), counts, options)
     sub = np.zeros(len(pieces), np.int64)
     if (parts > 1).any():
         pieces, sub = _divide(pieces, parts, options)
@@ -75,28 +82,36 @@ def pack(batch: Batch, pieces: Pieces, work: Floats, options: PlannerOptions) ->
     further = np.empty(len(keys), np.int64)
     further[task] = sub
     slots = batch.executor_slots[batch.slot_executor[slot]]
-    return Tasks(
-        _taken(pieces, order), task[order], slot, batch.slot_number[slot] + further * slots
-    )
+    number = batch.slot_number[slot] + further * slots
+    return Tasks(_taken(pieces, order), task[order], slot, number, notes)
 
 
 def _taken(pieces: Pieces, order: Ints) -> Pieces:
     return Pieces(pieces.row[order], pieces.start[order], pieces.end[order], pieces.slot[order])
 
 
-def _tasks_wanted(sizes: Floats, counts: Ints, options: PlannerOptions) -> Ints:
-    """Tasks of each slot that has any work."""
-    used = counts > 0
+def _tasks_wanted(
+    sizes: Floats, counts: Ints, options: PlannerOptions
+) -> tuple[Ints, tuple[str, ...]]:
+    """Tasks of each slot that has any work; and what was asked for, where it is too many."""
+    used, notes = counts > 0, []
+    ceiling = max(_MOST_TASKS, _MOST_TASKS_PER_SLOT * len(sizes))
     wanted = np.where(used, np.minimum(counts, options.tasks_per_slot), 0)
     least = options.min_records_per_task
     if least:
         wanted = np.where(used, np.clip(wanted, 1, np.maximum(sizes // least, 1)), 0)
-    wanted = wanted.astype(np.int64)
     cap = options.task_cap_records
     if cap:
-        wanted = np.maximum(wanted, np.ceil(sizes / cap).astype(np.int64))
-    floor = options.min_partitions
-    missing = 0 if floor is None else int(min(floor, sizes.sum())) - int(wanted.sum())
+        needed = np.ceil(sizes / cap)
+        if needed.sum() > ceiling:
+            notes.append(_too_many(f"a cap of {cap:,} records a task", needed.sum(), ceiling))
+            needed = np.ceil(sizes * ((ceiling - used.sum()) / sizes.sum()))
+        wanted = np.maximum(wanted, needed)
+    wanted = wanted.astype(np.int64)
+    floor = min(options.min_partitions or 0, int(sizes.sum()))
+    if floor > ceiling:
+        notes.append(_too_many("minPartitions", floor, ceiling))
+    missing = min(floor, ceiling) - int(wanted.sum())
     if missing > 0:
         most = sizes if options.split else counts
         heap = [(-sizes[s] / wanted[s], s) for s in np.flatnonzero(used).tolist()]
@@ -107,7 +122,11 @@ def _tasks_wanted(sizes: Floats, counts: Ints, options: PlannerOptions) -> Ints:
                 wanted[slot] += 1
                 missing -= 1
                 heapq.heappush(heap, (-sizes[slot] / wanted[slot], slot))
-    return np.asarray(wanted)
+    return np.asarray(wanted), tuple(notes)
+
+
+def _too_many(what: str, asked: float, ceiling: int) -> str:
+    return f"{what} asks for {asked:,.0f} tasks: a batch has at most {ceiling:,} here"
 
 
 def _divide(pieces: Pieces, parts: Ints, options: PlannerOptions) -> tuple[Pieces, Ints]:

@@ -1,4 +1,4 @@
-"""Pieces: which slot reads which part of which range, as columns; and where a range is cut."""
+"""Pieces: which slot reads which offsets of which range, as columns."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-
-from assignor_bridge.planner.ordering import stable_order
 
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Batch, Floats, Ints
@@ -33,58 +31,58 @@ class Pieces:
         return np.asarray(weights[self.row] * share)
 
 
-class Cuts(NamedTuple):
-    """How ranges are shared: one cell a share, those of a range side by side, in reading order."""
+class Shares(NamedTuple):
+    """Who does how much of the work of which range: one cell a share."""
 
+    #: Index of the range in the batch.
     row: Ints
     slot: Ints
-    #: Work that the slot gets.
     amount: Floats
 
 
-def assemble(batch: Batch, whole: Ints, cuts: Cuts | None = None) -> Pieces:
-    """Turn placements into offsets.
+def whole(batch: Batch, slot: Ints) -> Pieces:
+    """Leave each range in one piece."""
+    return Pieces(np.arange(batch.ranges), batch.start, batch.end, slot)
+
+
+def cut(batch: Batch, shares: Shares) -> Pieces:
+    """Turn work into offsets: cuts fall between them, where the shares of a range say.
+
+    A share may come out empty and is dropped; those of a range always add up to it.
 
     Parameters
     ----------
-    whole
-        Slot of each range that stays in one piece, -1 for those in `cuts`.
-    cuts
-        The ranges that are shared. Cuts fall between offsets, so a share may come out empty and
-        is dropped; the shares of a range always add up to it.
+    shares
+        Those of a range side by side, in the order in which it is read; each range has some.
     """
-    kept = np.flatnonzero(whole >= 0)
-    if cuts is None or not len(cuts.row):
-        return Pieces(kept, batch.start[kept], batch.end[kept], whole[kept])
-    rows, starts, ends, slots = _shared(batch, cuts)
-    order = stable_order(np.append(kept, rows))  # shares are in order of offsets
-    return Pieces(
-        np.append(kept, rows)[order],
-        np.append(batch.start[kept], starts)[order],
-        np.append(batch.end[kept], ends)[order],
-        np.append(whole[kept], slots)[order],
-    )
+    row = shares.row
+    start, end = batch.start[row], batch.end[row]
+    several = np.flatnonzero(np.bincount(row, minlength=batch.ranges)[row] > 1)
+    if len(several):
+        since, until = _parts(batch.size[row[several]], row[several], shares.amount[several])
+        end[several] = start[several] + until
+        start[several] += since
+    some = end > start
+    return Pieces(row[some], start[some], end[some], shares.slot[some])
 
 
-def _shared(batch: Batch, cuts: Cuts) -> tuple[Ints, Ints, Ints, Ints]:
-    """Row, start, end and slot of each share that is not empty."""
-    row, slot = cuts.row, cuts.slot
+def _parts(size: Ints, row: Ints, amount: Floats) -> tuple[Ints, Ints]:
+    """Divide the offsets of each row in proportion to amounts: where parts begin and end.
+
+    Added up row by row: beside 2^62 offsets of another row, ten would be lost.
+    """
     first = np.flatnonzero(np.append(True, row[1:] != row[:-1]))
     after = np.append(first[1:], len(row))
-    count, last = after - first, after - 1
-    amounts, spans = cuts.amount.tolist(), zip(first.tolist(), after.tolist(), strict=True)
+    last = after - 1
+    amounts, spans = amount.tolist(), zip(first.tolist(), after.tolist(), strict=True)
     done = np.fromiter(
         chain.from_iterable([accumulate(amounts[a:b]) for a, b in spans]), np.float64, len(row)
     )
-    size = batch.size[row]
-    part = np.rint(size * np.minimum(1.0, done / np.repeat(done[last], count)))
+    part = np.rint(size * np.minimum(1.0, done / np.repeat(done[last], after - first)))
     part[last] = np.inf
     inside = part < 2.0**63
     until = size.copy()
     until[inside] = np.minimum(size[inside], part[inside].astype(np.int64))
     since = np.append(0, until[:-1])
     since[first] = 0
-    some = until > since
-    row = row[some]
-    start = batch.start[row]
-    return row, start + since[some], start + until[some], slot[some]
+    return since, until

@@ -1,146 +1,207 @@
 """Placement with splitting: who reads what, so that no slot takes much longer than the ideal.
 
-The yardstick is McNaughton's wrap-around rule: work that can be cut anywhere fits into `m` slots in
-exactly `total / m`. Promises, in order:
+Promises, in order, with `fair` for the work that each slot would do in the ideal case:
 
-1. No slot gets more than `(1 + allowance)` of its fair share (rounding to whole offsets apart).
-2. Ranges stay with the slot that read them last. Only a slot beyond the allowance gives work
-   away: the tail of one range if that is enough (its own consumer goes on with the head, and the
-   reader of the tail holds what comes next), else of several, largest first. Inside the allowance
-   nothing moves, so noise is not chased; what is given away is never less than a grain of a slot's
-   time, so that a cold consumer is worth it.
-3. Few pieces: what has to find a place is not cut where it fits whole (largest first, to the slot
-   with most room); otherwise it is shared by as few slots as have the room, on one executor if
-   possible.
+1. No slot gets more than `(1 + max_imbalance) * fair` (rounding to whole offsets apart), whoever
+   read what before, and however many executors have come or gone.
+2. Ranges stay with the slot that read them last. Inside the limit nothing moves, so noise is not
+   chased. A slot beyond it gives away the tail of one range if that is enough (its own consumer
+   goes on with the head, and the reader of the tail holds what comes next), else of a few, else its
+   largest ranges as well; to slots of its own executor first.
+3. Few pieces: not more than one a range and two a slot.
 
 Ties go to the lower slot and the earlier range. Not looked at: racks, and what the future brings.
+
+How: `_release` brings each overloaded slot down. What it gives, and what nobody read before, goes
+largest first to the slot with most room, if it fits whole (`_fit`). The rest is laid end to end,
+and so is the room up to `fair` of the slots with most of it: where the boundaries of the one cross
+the other, ranges are cut (`_wrap`, McNaughton's wrap-around rule). Room never lacks: what other
+slots have below `fair` is what waits for a place.
+
+Two slots with a fair share of 6 each; the first read both ranges, 8 and 4, in the batch before:
+
+>>> work, owner = np.array([8.0, 4.0]), np.array([0, 0])
+>>> placed = place(work, owner, np.array([6.0, 6.0]), np.array([0, 1]), max_imbalance=0.05)
+>>> for row, slot, amount in zip(*placed):
+...     print(f"range {row}: slot {slot} reads {amount:.4g}")
+range 0: slot 0 reads 2.135
+range 0: slot 1 reads 5.865
+range 1: slot 0 reads 4
 """
 
 from __future__ import annotations
 
+import heapq
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.planner.anywhere import Anywhere
-from assignor_bridge.planner.at_home import AtHome
-from assignor_bridge.planner.room import ROUNDING, Shares
+from assignor_bridge.planner.ordering import stable_order
+from assignor_bridge.planner.pieces import Shares
 
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Floats, Ints
-    from assignor_bridge.planner.pieces import Cuts
 
 #: Share of the allowance that placement uses up; the rest is for rounding to whole offsets.
 _USED_ALLOWANCE = 0.9
-#: Least share of a slot's time that a cut gives away or leaves, while the allowance permits.
+#: Least share of a slot's time that is cut off or left: less is not worth a cold consumer.
 _GRAIN = 0.02
 #: The same for a batch where nothing was read before, and every piece is a cold read anyway.
 _FRESH_GRAIN = 0.001
+#: Cuts that a slot which gives work away may make at most; two if all slots do.
+_MOST_CUTS = 4
+#: What sums of floats may be off by.
+_ROUNDING = 1e-9
 
 
 def place(
-    weights: Floats, owner: Ints, capacity: Floats, slot_executor: Ints, allowance: float
-) -> tuple[Ints, Cuts]:
+    work: Floats, owner: Ints, fair: Floats, slot_executor: Ints, max_imbalance: float
+) -> Shares:
     """Give each range, whole or cut, to slots.
 
     Parameters
     ----------
-    weights
-        Predicted work of each range, more than 0.
-    owner
-        Slot that read the range last, -1 for none.
-    capacity
-        Fair share of each slot: its part of the total work, by speed.
-    slot_executor
-        Executor of each slot: rises.
-    allowance
-        How far beyond the fair share a slot may go, as a share of it.
-
-    Returns
-    -------
-    tuple
-        The slot of each range that stays whole (-1 for the others), and the cuts.
+    work, owner
+        Predicted work of each range, more than 0, and the slot that read it last, -1 for none.
+    fair, slot_executor
+        Fair share of each slot (its part of all work, by speed), and its executor.
+    max_imbalance
+        How far beyond its fair share a slot may go, as a share of it.
     """
     owned = owner >= 0
     fresh = not owned.any()  # nothing to keep: then the ideal itself
-    used = 0.0 if fresh else allowance * _USED_ALLOWANCE
-    full = capacity * (1 + used)
-    grain = _FRESH_GRAIN if fresh else min(_GRAIN, used / 2)
-    load = np.asarray(np.bincount(owner[owned], weights[owned], len(capacity)), np.float64)
-    over = np.flatnonzero(load > full * (1 + ROUNDING))
-    lent, amounts, load[over] = _lend(
-        weights, owner, over, load[over], capacity[over] * (1 + used / 2), grain * capacity[over]
+    allowance = 0.0 if fresh else _USED_ALLOWANCE * max_imbalance
+    # `_wrap` may give a slot a grain too much at both ends: that is within the limit still.
+    grain = fair * (_FRESH_GRAIN if fresh else min(_GRAIN, allowance / 2))
+    fair = fair * (1 + _ROUNDING)
+    limit = fair * (1 + allowance)
+
+    load = np.asarray(np.bincount(owner[owned], work[owned], len(fair)), np.float64)
+    overloaded = load > limit
+    giver = np.where(owned & overloaded[owner], owner, -1)
+    released = _release(work, giver, load - fair * (1 + allowance / 2), grain)
+    load -= np.bincount(np.maximum(giver, 0), released, len(fair))
+    waits, kept = np.where(owned, released, work), np.where(owned, work - released, 0.0)
+    given: list[Shares] = []
+
+    def room() -> Floats:
+        return np.where(overloaded, 0.0, limit - load)
+
+    def give(shares: Shares) -> None:
+        given.append(shares)
+        load[:] += np.bincount(shares.slot, shares.amount, len(fair))
+        waits[shares.row] = 0.0
+
+    home = slot_executor[owner]
+    give(_fit(waits * owned, home, room(), slot_executor))
+    give(_wrap(waits * owned, home, fair - load, slot_executor, grain))
+    home, slot_executor = np.zeros_like(home), np.zeros_like(slot_executor)  # now anywhere
+    give(_wrap(waits * (waits > room().max()), home, fair - load, slot_executor, grain))
+    give(_fit(waits, home, room(), slot_executor))
+    give(_wrap(waits, home, fair - load, slot_executor, grain))
+
+    # What stays comes first, the largest share last: its reader has the range in the next batch.
+    row, slot, amount = (np.concatenate(column) for column in zip(*given, strict=True))
+    ranked, stays = np.argsort(amount, kind="stable"), np.flatnonzero(kept)
+    order = stable_order(np.append(stays, row[ranked]))
+    return Shares(
+        np.append(stays, row[ranked])[order],
+        np.append(owner[stays], slot[ranked])[order],
+        np.append(kept[stays], amount[ranked])[order],
     )
-    lender = owner[lent]
-    cut = amounts < weights[lent]
-    home, kept = np.full(len(owner), -1), np.zeros(len(owner))
-    home[lent[cut]], kept[lent[cut]] = lender[cut], (weights[lent] - amounts)[cut]
-    whole = owner.copy()
-    whole[lent] = -1
-    spare, shares = full - load, Shares()
-    left = AtHome(slot_executor, spare, capacity, shares).place(
-        lent, amounts, slot_executor[lender]
-    )
-    rows = np.append(np.flatnonzero(~owned), lent[left])
-    sizes = np.append(weights[~owned], amounts[left])
-    largest = np.lexsort((rows, -sizes))
-    Anywhere(rows[largest], sizes[largest], spare, capacity, grain, fresh, shares).place()
-    return whole, shares.settle(whole, home, kept)
 
 
-def _lend(  # noqa: PLR0917
-    weights: Floats, owner: Ints, over: Ints, load: Floats, target: Floats, grain: Floats
-) -> tuple[Ints, Floats, Floats]:
-    """Choose what the overloaded slots `over` give away.
+def _release(work: Floats, giver: Ints, excess: Floats, grain: Floats) -> Floats:
+    """Say how much of each range its slot gives away, to be rid of its excess within a grain.
 
-    Returns
-    -------
-    tuple
-        Rows, how much of each (all: no head stays), and the load that remains of each slot.
+    Its slot is the `giver`, -1 where that is not overloaded. The largest go whole until a few cuts
+    are enough. Then one range, if that is enough: the smallest such, so that least work changes
+    hands in the next batch. A head of a grain stays.
     """
-    is_over = np.zeros(int(owner.max(initial=0)) + 2, np.bool_)
-    is_over[over] = True
-    rows = np.flatnonzero(is_over[owner])
-    rows = rows[np.lexsort((-weights[rows], owner[rows]))]
-    size, slot = weights[rows], np.searchsorted(over, owner[rows])
-    excess = load - target
-    enough = np.bincount(slot[size >= (excess + grain)[slot]], minlength=len(over))
-    first = np.searchsorted(slot, np.arange(len(over) + 1))
-    # One range is enough for most: the smallest that is, so that least work changes hands in the
-    # next batch.
-    one = np.flatnonzero(enough)
-    at = first[one] + enough[one] - 1
-    amount = np.maximum(excess[one], np.minimum(grain[one], size[at] - grain[one]))
-    left = load.copy()
-    left[one] -= amount
-    given: list[int] = []
-    amounts: list[float] = []
-    names, sizes, ends = rows.tolist(), size.tolist(), first.tolist()
-    for i in np.flatnonzero(enough == 0).tolist():
-        remains, goal, least = float(load[i]), float(excess[i]), float(grain[i])
-        for row, part in _give_away(
-            names[ends[i] : ends[i + 1]], sizes[ends[i] : ends[i + 1]], goal, least
-        ):
-            given.append(row)
-            amounts.append(part)
-            remains -= part
-        left[i] = remains
-    return (
-        np.append(rows[at], np.array(given, np.int64)),
-        np.append(amount, np.array(amounts, np.float64)),
-        left,
-    )
+    released, row = np.zeros(len(work)), np.flatnonzero(giver >= 0)
+    if not len(row):
+        return released
+    row = row[np.lexsort((-work[row], giver[row]))]
+    size = work[row]
+    new = np.append(True, giver[row][1:] != giver[row][:-1])
+    first, group, at = np.flatnonzero(new), np.cumsum(new) - 1, np.arange(len(row))
+    slot = giver[row[first]]
+    rest, least, count = excess[slot], grain[slot], len(slot)
+    cuts = min(_MOST_CUTS, 1 + len(grain) // count)
+    before, headless = np.append(0.0, np.cumsum(size)), np.maximum(size - least[group], 0.0)
+    by_cuts, end = np.append(0.0, np.cumsum(headless)), np.append(first[1:], len(row))[group]
+    at_most = before[at] - before[first][group] + by_cuts[np.minimum(at + cuts, end)] - by_cuts[at]
+    whole = at_most < rest[group]
+    released[row[whole]] = size[whole]
+    rest -= np.bincount(group[whole], size[whole], count)
+    largest = first + np.bincount(group[whole], minlength=count)
+    for _ in range(cuts):
+        enough = group[(size >= (rest + least)[group]) & (at >= largest[group])]
+        one = largest + np.maximum(np.bincount(enough, minlength=count), 1) - 1
+        open_ = np.flatnonzero(rest > least)
+        one = one[open_]
+        most = np.where(size[one] < 2 * least[open_], size[one], headless[one])
+        released[row[one]] = np.minimum(rest[open_], most)
+        rest[open_] -= released[row[one]]
+        largest[open_] += 1
+    return released
 
 
-def _give_away(
-    rows: list[int], sizes: list[float], excess: float, grain: float
-) -> list[tuple[int, float]]:
-    """Choose what makes up for the excess of a slot: rows, largest first, and how much of each."""
-    given = []
-    for row, size in zip(rows, sizes, strict=True):
-        if excess <= 0:
-            break
-        amount = size if size < 2 * grain else min(size - grain, max(excess, grain))
-        given.append((row, amount))
-        excess -= amount
-    return given
+def _fit(waits: Floats, group: Ints, room: Floats, slot_group: Ints) -> Shares:
+    """Give what fits whole, largest first, to the slot with most room in the range's group."""
+    heaps: dict[int, list[tuple[float, int]]] = {}
+    free, groups = room.tolist(), slot_group.tolist()
+    for slot in np.argsort(-room, kind="stable").tolist():
+        heaps.setdefault(groups[slot], []).append((-free[slot], slot))
+    row = _largest_first(waits)
+    taken = [-1] * len(row)
+    for i, (of, size) in enumerate(zip(group[row].tolist(), waits[row].tolist(), strict=True)):
+        negative, slot = heaps[of][0]
+        if size <= -negative:
+            taken[i] = slot
+            heapq.heapreplace(heaps[of], (negative + size, slot))
+    fits = np.flatnonzero(np.array(taken) >= 0)
+    return Shares(row[fits], np.array(taken, np.int64)[fits], waits[row[fits]])
+
+
+def _wrap(waits: Floats, group: Ints, room: Floats, slot_group: Ints, grain: Floats) -> Shares:
+    """Share what waits among the slots of its group, those with most room first.
+
+    Ranges are laid end to end, group by group, and so is the room of the slots; a group's free room
+    counts as one more range. What a group has no room for is left. A boundary of a slot within a
+    grain of a range's is moved there: nothing is cut.
+    """
+    row = _largest_first(waits)
+    if not len(row):
+        return Shares(row, row, waits[row])
+    row = row[np.argsort(group[row], kind="stable")]
+    room = np.maximum(room, 0.0)
+    has, wanted = np.bincount(slot_group, room), np.bincount(group[row], waits[row])
+    through = np.cumsum(waits[row]) - (np.cumsum(wanted) - wanted)[group[row]]
+    row = row[through <= has[group[row]]]
+    free = np.maximum(has - np.bincount(group[row], waits[row], len(has)), 0.0)
+    order = np.argsort(np.append(group[row], np.arange(len(has))), kind="stable")
+    range_ends = np.cumsum(np.append(waits[row], free)[order])
+    row = np.append(row, np.full(len(has), -1))[order]
+
+    slots = np.lexsort((-room, slot_group))
+    slot_ends = np.cumsum(room[slots])[:-1]
+    edges = np.append(0.0, range_ends)
+    after = np.minimum(np.searchsorted(edges, slot_ends), len(row))
+    low, high = edges[np.maximum(after - 1, 0)], edges[after]
+    nearest = np.where(slot_ends - low <= high - slot_ends, low, high)
+    loose = np.minimum(grain[slots[:-1]], grain[slots[1:]])
+    slot_ends = np.where(np.abs(slot_ends - nearest) <= loose, nearest, slot_ends)
+    slot_ends = np.maximum.accumulate(slot_ends)
+
+    cuts = np.setdiff1d(slot_ends[slot_ends < range_ends[-1]], edges)
+    ends = np.append(range_ends, cuts)
+    order = np.argsort(ends, kind="stable")
+    row, ends = np.append(row, row[np.searchsorted(range_ends, cuts)])[order], ends[order]
+    slot, amount = slots[np.searchsorted(slot_ends, ends)], np.diff(ends, prepend=0.0)
+    return Shares(row[row >= 0], slot[row >= 0], amount[row >= 0])
+
+
+def _largest_first(waits: Floats) -> Ints:
+    row = np.flatnonzero(waits)
+    return np.asarray(row[np.argsort(-waits[row], kind="stable")])

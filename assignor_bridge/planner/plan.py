@@ -17,7 +17,7 @@ from assignor_bridge.planner.groups import ask
 from assignor_bridge.planner.ledger import Ledger
 from assignor_bridge.planner.owners import owners
 from assignor_bridge.planner.pack import Tasks, pack
-from assignor_bridge.planner.pieces import assemble
+from assignor_bridge.planner.pieces import whole
 from assignor_bridge.planner.weights import learn, predict
 from checkpoints.sticky_state import StateError, StickyState, decode, encode
 
@@ -143,7 +143,7 @@ def _decide(
     if answer.assignor in (FLAGSHIP, FAILOVER):
         placement = place_batch(batch, weights, mine, options, answer.assignor == FAILOVER)
         return Decision(answer.assignor, placement, None, {}, answer.refusals)
-    placement = Placement(assemble(batch, answer.slot), shares(batch, weights), answer.notes)
+    placement = Placement(whole(batch, answer.slot), shares(batch, weights), answer.notes)
     return Decision(
         answer.assignor, placement, answer.slot_of_line, answer.standbys, answer.refusals,
         answer.tell,

@@ -90,6 +90,8 @@ OURS = (
            "Predicted time of the busiest slot over the ideal, minus 1."),
     _counter("assignor_moved_partitions_total", _SOURCE,
              "Partitions whose reading went on with another executor."),
+    _gauge("assignor_moved_offsets_ratio", _SOURCE,
+           "Share of the last batch's offsets that another executor read than the one before."),
     _gauge("assignor_locality_hit_ratio", _SOURCE,
            "Share of the last batch's tasks that ran where they were planned."),
     _gauge("assignor_plan_seconds", _SOURCE, "Seconds that the last plan took."),

@@ -1,18 +1,124 @@
-"""Placing in rounds and runs, and cutting in columns, are the same as range after range."""
+"""What placement promises, whatever was read by whom before."""
 
 from __future__ import annotations
 
+import doctest
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assignor_bridge.planner.anywhere import Anywhere, _whole
-from assignor_bridge.planner.at_home import AtHome
+from assignor_bridge.assignors.whole import _longest_first, place_whole
+from assignor_bridge.planner import place as place_module
 from assignor_bridge.planner.batch import Batch, Observed
-from assignor_bridge.planner.pieces import Cuts, assemble
-from assignor_bridge.planner.room import Shares
+from assignor_bridge.planner.pieces import Shares, cut
+from assignor_bridge.planner.place import place
+
+seeds = st.integers(0, 2**32)
+shapes = st.sampled_from(["equal", "noise", "zipf", "lognormal", "one-hot", "huge and tiny"])
+
+
+def weights(shape: str, count: int, rng: np.random.Generator) -> Any:
+    rank = np.arange(1.0, count + 1)
+    return {
+        "equal": np.ones(count),
+        "noise": rng.uniform(0.9, 1.1, count),
+        "zipf": rng.permutation(1 / rank**1.2),
+        "lognormal": rng.lognormal(0, 1.5, count),
+        "one-hot": np.where(rank == 1, 1e4, 1.0),
+        "huge and tiny": np.where(rng.random(count) < 0.5, 2.0**62, 1e-12),
+    }[shape]
+
+
+def shares_of(work: Any, speed: Any) -> Any:
+    return work.sum() * speed / speed.sum()
+
+
+def assert_kept_promises(work: Any, placed: Shares, fair: Any, most: float) -> None:
+    assert np.bincount(placed.row, placed.amount, len(work)) == pytest.approx(work, rel=1e-6)
+    load = np.bincount(placed.slot, placed.amount, len(fair))
+    assert (load <= fair * most).all(), (load / fair).max()
+    assert len(placed.row) <= len(work) + 2 * len(fair)
+    pairs = set(zip(placed.row.tolist(), placed.slot.tolist(), strict=True))
+    assert len(pairs) == len(placed.row), "two shares of a range in one slot"
+
+
+def test_the_example_of_the_docstring_is_true():
+    assert doctest.testmod(place_module).failed == 0
+
+
+@settings(max_examples=150)
+@given(seeds, shapes, st.integers(1, 400), st.integers(1, 60), st.sampled_from([0.0, 0.05, 1.0]))
+def test_no_slot_is_overloaded_whoever_read_what(seed, shape, count, slots, max_imbalance):
+    rng = np.random.default_rng(seed)
+    work = weights(shape, count, rng)
+    owners = rng.integers(-1, rng.integers(0, slots + 1), count)
+    fair = shares_of(work, rng.choice([[1.0, 1.0], [0.3, 3.0]][seed % 2], slots))
+    slot_executor = np.sort(rng.integers(0, slots, slots))
+    placed = place(work, owners, fair, slot_executor, max_imbalance)
+    fresh = (owners < 0).all()
+    assert_kept_promises(work, placed, fair, 1.003 if fresh else 1 + max_imbalance + 1e-6)
+
+
+@settings(max_examples=60)
+@given(seeds, shapes, st.integers(1, 10), st.integers(1, 100), st.sampled_from([1, 2, 20, 300]))
+def test_executors_join_and_the_very_next_batch_is_balanced(seed, shape, before, times, each):
+    rng = np.random.default_rng(seed)
+    after = min(before * times, 300)
+    work = weights(shape, before * each, rng)
+    first = place(
+        work, np.full(len(work), -1), shares_of(work, np.ones(before)), np.arange(before), 0.05
+    )
+    owner = np.empty(len(work), np.int64)
+    owner[first.row] = first.slot  # of several, the last reader
+    fair = shares_of(work, np.ones(after))
+    placed = place(work, owner, fair, np.arange(after) // 4, 0.05)
+    assert_kept_promises(work, placed, fair, 1.05)
+
+
+@given(seeds, st.integers(1, 200), st.integers(1, 40))
+def test_inside_the_limit_nothing_moves(seed, count, slots):
+    rng = np.random.default_rng(seed)
+    owner = rng.integers(0, slots, count)
+    work = rng.uniform(0.9, 1.1, count)
+    load = np.bincount(owner, work, slots)
+    speed = np.maximum(load, 1e-3)  # the fair share is what each has
+    placed = place(work, owner, shares_of(work, speed), np.arange(slots), 0.05)
+    assert placed.row.tolist() == list(range(count))
+    assert placed.slot.tolist() == owner.tolist()
+
+
+@given(seeds, shapes, st.integers(1, 60), st.integers(1, 12), st.booleans())
+def test_whole_ranges_are_as_even_as_greedy_and_asking_again_moves_nothing(
+    seed, shape, count, slots, equal
+):
+    rng = np.random.default_rng(seed)
+    capacity = np.ones(slots) if equal else rng.choice([0.5, 1.0, 1.7], slots)
+    executor = np.arange(slots) // 2
+    owner = rng.integers(-1, rng.integers(0, slots + 1), count)
+    work = weights(shape, count, rng)
+    placed = place_whole(work, owner, capacity, executor)
+    ranked = np.argsort(-work, kind="stable")
+    greedy = _longest_first(work[ranked], np.zeros(slots), capacity)
+    time = (np.bincount(placed, work, slots) / capacity).max()
+    greedy_time = (np.bincount(greedy, work[ranked], slots) / capacity).max()
+    ideal = work.sum() / capacity.sum()
+    assert time <= max(1.04 * greedy_time, 1.05 * ideal) * (1 + 1e-6)
+    if time <= max(greedy_time, 1.05 * ideal):
+        assert place_whole(work, placed, capacity, executor).tolist() == placed.tolist()
+
+
+@given(seeds, st.integers(1, 60), st.integers(2, 12))
+def test_longest_first_goes_where_it_ends_soonest(seed, count, slots):
+    rng = np.random.default_rng(seed)
+    capacity = rng.choice([0.5, 1.0, 2.0, 3.7], slots)
+    sizes, load = -np.sort(-rng.uniform(0.1, 9, count)), np.zeros(slots)
+    for size, slot in zip(sizes, _longest_first(sizes, load, capacity), strict=True):
+        ends = (load + size) / capacity
+        assert ends[slot] <= ends.min() * (1 + 1e-9)
+        load[slot] += size
 
 
 def few_or_any(few: list[float], least: float, most: int, size: int) -> st.SearchStrategy[Any]:
@@ -21,89 +127,6 @@ def few_or_any(few: list[float], least: float, most: int, size: int) -> st.Searc
         st.lists(numbers, min_size=1, max_size=size)
         for numbers in (st.sampled_from(few), st.floats(least, most))
     )
-
-
-@given(
-    few_or_any([0.5, 1.0, 2.0], 0.001, 3, 300),
-    few_or_any([4.0, 4.5, 8.0], -1, 30, 90),
-    st.sampled_from([0.0, 0.6]),
-)
-def test_rounds_place_as_one_by_one_does(amounts, spare, few):
-    amounts.sort(reverse=True)
-    room, expected = list(spare), []
-    for amount in amounts:
-        free, negative = max((free, -slot) for slot, free in enumerate(room))
-        if amount > free and amount >= few:
-            break
-        expected.append(-negative)
-        room[-negative] -= amount
-    left = np.array(spare)
-    found = _whole(np.array(amounts), left, np.full(len(spare), few)).tolist()
-    assert found == expected[: len(found)]
-    assert len(found) == len(expected) or len(found) >= min(1, len(expected))
-    for slot, amount in zip(found, amounts, strict=False):
-        spare[slot] -= amount
-    assert left.tolist() == spare
-
-
-some_numbers = st.sampled_from([(0.5, 3.0, 4.0, 9.0), (0.0, 1.0, 4.0, 4.5, 8.0), (-1.0, 30.0), ()])
-
-
-@given(
-    st.integers(0, 2**32),
-    st.integers(1, 300),
-    st.integers(1, 90),
-    some_numbers,
-    some_numbers,
-    st.sampled_from([0.0, 0.02, 0.2]),
-    st.booleans(),
-)
-def test_rounds_and_runs_place_as_one_by_one_does(seed, count, slots, sizes, rooms, grain, fresh):
-    rng = np.random.default_rng(seed)
-    amounts = -np.sort(-drawn(rng, sizes, count).clip(0.001))
-    spare = drawn(rng, rooms, slots)
-    capacity = rng.choice([[4.0, 4.0, 4.0], [1.0, 7.0, 30.0]][seed % 2], slots)
-
-    def begun() -> Anywhere:
-        rows = np.arange(count)
-        return Anywhere(rows, amounts, spare.copy(), capacity, grain, fresh, Shares())
-
-    fast, slow = begun(), begun()
-    fast.place()
-    slow._one_by_one(0, count)
-    assert fast.spare.tolist() == slow.spare.tolist()
-    assert by_row(fast.shares) == by_row(slow.shares)
-
-
-@given(st.integers(0, 2**32), st.integers(1, 200), st.integers(1, 60), some_numbers, some_numbers)
-def test_executors_at_once_place_as_one_by_one_does(seed, count, executors, sizes, rooms):
-    rng = np.random.default_rng(seed)
-    slot_executor = np.repeat(np.arange(executors), rng.integers(1, 6, executors))
-    amounts = drawn(rng, sizes, count).clip(0.001)
-    spare = drawn(rng, rooms, len(slot_executor))
-    capacity = rng.choice([1.0, 4.0, 7.0], len(slot_executor))
-    home = rng.integers(0, executors, count)
-    at_once = AtHome(slot_executor, spare.copy(), capacity, Shares())
-    left = at_once.place(np.arange(count), amounts, home)
-    single = AtHome(slot_executor, spare.copy(), capacity, Shares())
-    largest = np.lexsort((-amounts, home))
-    placed = single._one_by_one(largest, amounts[largest], home[largest])
-    assert sorted(left.tolist()) == sorted(largest[~placed].tolist())
-    assert at_once.spare.tolist() == single.spare.tolist()
-    assert by_row(at_once.shares) == by_row(single.shares)
-
-
-def drawn(rng: np.random.Generator, few: tuple[float, ...], count: int) -> Any:
-    """Numbers of which many are equal, or any up to 20."""
-    return rng.choice(few, count) if few else rng.uniform(0, 20, count)
-
-
-def by_row(shares: Shares) -> dict[int, list[tuple[Any, ...]]]:
-    """Slots and parts of each range, in the order in which they were given out."""
-    of_row: dict[int, list[tuple[Any, ...]]] = {}
-    for row, *share in zip(*(column.tolist() for column in shares._columns()), strict=True):
-        of_row.setdefault(row, []).append(tuple(share))
-    return of_row
 
 
 @given(st.data())
@@ -116,7 +139,7 @@ def test_cuts_fall_between_offsets_where_the_shares_say(data):
         sizes[0], start[0] = 2**63 - 1, 0
     cuts = []
     for row in range(len(sizes)):
-        shares = data.draw(few_or_any([1e6, 1e-12], 1e-6, 10**6, 5).filter(lambda s: len(s) > 1))
+        shares = data.draw(few_or_any([1e6, 1e-12], 1e-6, 10**6, 5))
         cuts.append((row, list(range(len(shares))), shares))
     end = [a + size for a, size in zip(start, sizes, strict=True)]
     empty = np.zeros(len(sizes), np.int64)
@@ -124,12 +147,12 @@ def test_cuts_fall_between_offsets_where_the_shares_say(data):
         ("t",), empty, np.arange(len(sizes)), np.array(start), np.array(end), (), {},
         Observed.none(),
     )  # fmt: skip
-    columns = Cuts(
+    columns = Shares(
         np.repeat(np.arange(len(cuts)), [len(slots) for _, slots, _ in cuts]),
         np.concatenate([slots for _, slots, _ in cuts]),
         np.concatenate([shares for _, _, shares in cuts]),
     )
-    pieces = assemble(batch, np.full(len(sizes), -1), columns)
+    pieces = cut(batch, columns)
     expected = []
     for row, slots, shares in cuts:
         done, since = 0.0, start[row]

@@ -58,6 +58,28 @@ def test_the_order_of_lists_does_not_matter(snapshot, rng: random.Random):
     assert plan(other) == plan(snapshot)
 
 
+@settings(max_examples=40)
+@given(snapshots(), st.booleans(), st.randoms(use_true_random=False))
+def test_the_order_of_lists_does_not_matter_in_a_chain_without_executors(snapshot, ties, rng):
+    """Local mode: all reports name one executor, so many differ in little or nothing."""
+    reports = tuple(
+        Observation(r.topic, r.partition, "driver", 100, rng.randint(1, 9999), 0.5, offsets)
+        for r in snapshot.ranges[:4]
+        for offsets in (100, None, 300, 300 if ties else 200)
+    )
+    one = dataclasses.replace(snapshot, executors=(), observed=())
+    other = one
+    for seen in ((), reports, reports[::-1]):
+        one = dataclasses.replace(one, observed=seen, state=plan(one).state)
+        other = dataclasses.replace(
+            other,
+            ranges=tuple(rng.sample(other.ranges, len(other.ranges))),
+            observed=tuple(rng.sample(seen, len(seen))),
+            state=plan(other).state,
+        )
+        assert plan(other) == plan(one)
+
+
 @settings(max_examples=50)
 @given(snapshots(), executors(), ranges(max_ranges=8), st.integers(0, 1000))
 def test_a_chain_of_batches_is_exact_whatever_changes(first, then, more, grown):

@@ -21,7 +21,7 @@ PLAN = {
     "strategy": "lag-aware-sticky", "tasks": "4", "executors": "2", "slots": "4",
     "splitPartitions": "1", "generation": "3", "imbalance": "0.02", "localityHitRate": "0.75",
     "planMillis": "30", "movedPartitions": "2", "fallbacks": "1", "readBytes": "1000",
-    "commitFailures": "0",
+    "commitFailures": "0", "movedOffsets": "0.25",
 }  # fmt: skip
 
 
@@ -78,6 +78,7 @@ def test_sparks_and_our_figures_are_in_base_units():
     assert "spark_streaming_event_time_watermark_timestamp_seconds" not in found
     assert found["assignor_plan_seconds"][source] == 0.03
     assert found["assignor_imbalance_ratio"][source] == 0.02
+    assert found["assignor_moved_offsets_ratio"][source] == 0.25
     assert found["assignor_locality_hit_ratio"][source] == 0.75
     assert found["assignor_info"] == {(*source, "lag-aware-sticky"): 1}
     assert set(found) <= set(METRICS)
