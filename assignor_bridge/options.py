@@ -53,6 +53,8 @@ class PlannerOptions:
     plan_timeout_ms: int = 10_000
     #: Consumer group that completed batches are committed to; None for none.
     commit_group: str | None = None
+    #: File on the driver that each batch's snapshot and plan are appended to; None for none.
+    plan_log: str | None = None
     #: Spark's own `minPartitions`: a floor for the number of tasks.
     min_partitions: int | None = None
     #: Spark's own `maxRecordsPerPartition`: a cap of records per task.
@@ -116,6 +118,13 @@ def _group(text: str) -> str:
     return name
 
 
+def _local_file(text: str) -> str:
+    path = text.strip()
+    if not path or not path.isprintable() or "://" in path:
+        raise ValueError
+    return path
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """One row of the table: how an option is written, read and described."""
@@ -156,6 +165,8 @@ OPTIONS: tuple[Option, ...] = (
            "how long the driver waits for a plan before assignor.onError applies"),
     Option("assignor.commitGroup", "commit_group", _group, "the name of a consumer group",
            "commit each completed batch's end offsets to it, for Kafka's own tools to see"),
+    Option("assignor.planLog", "plan_log", _local_file, "the path of a file on the driver",
+           "append what each batch's plan was made from, and the plan, as a JSON line"),
 )  # fmt: skip
 
 #: Spark's own options that are heeded as well.

@@ -37,7 +37,7 @@ final class PlanFigures {
     latest.clear();
     latest.put("strategy", "spark");
     latest.put("tasks", Integer.toString(tasks));
-    latest.put("fallbackReason", why.lines().findFirst().orElse(""));
+    latest.put("fallbackReason", PlannerException.shortened(why.lines().findFirst().orElse(""), 500));
   }
 
   /** Whether this failure differs from the last one: the same is not told twice in a row. */
