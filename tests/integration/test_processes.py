@@ -33,6 +33,7 @@ bootstrap, topic, checkpoint, mode = sys.argv[1:]
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
 if "TEST_PYTHON" in os.environ:
     builder.config("spark.assignor.python", os.environ["TEST_PYTHON"])
+os.environ["PYTHONPATH"] += ":"  # as Spark's scripts do: the empty part is the working folder
 spark = configure_spark(builder).getOrCreate()
 stream = (
     spark.readStream.format("kafka")
@@ -40,7 +41,7 @@ stream = (
     .option("subscribe", topic)
     .option("startingOffsets", "earliest")
     .option("assignor", "lag-aware-sticky")
-    .option("assignor.commitGroup", topic)
+    .options(**({"assignor.commitGroup": topic} if mode == "once" else {}))
     .load()
 )
 writer = stream.writeStream.format("noop").option("checkpointLocation", checkpoint)
@@ -66,6 +67,15 @@ def environment() -> dict[str, str]:
     }
 
 
+def trap(tmp_path: Path) -> Path:
+    """A folder with modules that must not be imported: then there is a file `sprung`."""
+    folder = tmp_path / "trap"
+    folder.mkdir()
+    for module in ("numpy", "orjson", "checkpoints", "sitecustomize", "confluent_kafka"):
+        (folder / f"{module}.py").write_text(f"open('{tmp_path}/sprung', 'a').write(__file__)")
+    return folder
+
+
 def test_spark_submit_with_the_flags_that_the_jars_name(
     topic: Topic, tmp_path: Path, checkpoint: str
 ) -> None:
@@ -74,10 +84,6 @@ def test_spark_submit_with_the_flags_that_the_jars_name(
     job = tmp_path / "job.py"
     job.write_text(JOB)
     packages = jars.packages()
-    trap = tmp_path / "trap"
-    trap.mkdir()
-    for module in ("numpy", "orjson", "checkpoints", "sitecustomize", "confluent_kafka"):
-        (trap / f"{module}.py").write_text(f"open('{tmp_path}/sprung', 'a').write(__file__)")
     seen = tmp_path / "environments"
     python = tmp_path / "python"
     python.write_text(
@@ -97,14 +103,13 @@ def test_spark_submit_with_the_flags_that_the_jars_name(
         ],
         env=environment()
         | {
-            "PYTHONPATH": f":{environment()['PYTHONPATH']}:",
             "TEST_PYTHON": str(python),
             "AWS_SECRET_ACCESS_KEY": "hunter2",
             "TEAM_SETTING": "wanted",
             "TEAM_OF_TWO": "wanted, too",
             "LC_TIME": "C",
         },
-        cwd=trap,
+        cwd=trap(tmp_path),
         capture_output=True,
         text=True,
         check=False,
@@ -166,6 +171,7 @@ def test_no_planner_outlives_a_driver_that_was_killed(
         driver = subprocess.Popen(
             [sys.executable, str(job), topic.bootstrap_servers, topic.name, checkpoint, "forever"],
             env=environment(),
+            cwd=trap(tmp_path),
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,
@@ -178,6 +184,7 @@ def test_no_planner_outlives_a_driver_that_was_killed(
         assert said, (tmp_path / "stderr").read_text()[-3000:]
         planners = workers_of(driver.pid)
         assert len(planners) == 1
+        assert not (tmp_path / "sprung").exists()
     finally:
         os.killpg(driver.pid, signal.SIGSTOP)  # nobody can clean up: as a crashed machine's JVM
         for pid in jvms_of(driver.pid):
