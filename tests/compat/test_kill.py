@@ -53,13 +53,14 @@ def test_the_next_driver_runs_the_batch_again_and_goes_on(
     assert code == 0, second.said()
     lines = (query.folder / "batches.jsonl").read_text().splitlines()
     batches = [json.loads(line) for line in lines]
-    assert [number for number, _ in batches] == [0, 1, 2, 3]
+    numbers = [number for number, _ in batches]
+    assert numbers == list(range(len(numbers)))
     read = sorted(row for _, rows in batches for row in rows)
     assert read == [[p, offset] for p, count in enumerate([30, 10]) for offset in range(count)]
     metrics = json.loads((second.folder / "metrics.json").read_text())
-    assert sorted(metrics) == ["1", "2", "3"]
+    assert {int(number) for number in metrics} == set(numbers) - {0}
     if options:
         assert {m["assignor.strategy"] for m in metrics.values()} == {"lag-aware-sticky"}
         assert {m["assignor.fallbacks"] for m in metrics.values()} == {"0"}
     assert "maxOffsetsBehindLatest" not in metrics["1"]
-    assert metrics["3"]["maxOffsetsBehindLatest"] == "0"
+    assert metrics[str(numbers[-1])]["maxOffsetsBehindLatest"] == "0"
