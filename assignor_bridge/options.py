@@ -53,7 +53,7 @@ class PlannerOptions:
     plan_timeout_ms: int = 10_000
     #: Consumer group that completed batches are committed to; None for none.
     commit_group: str | None = None
-    #: File on the driver that each batch's snapshot and plan are appended to; None for none.
+    #: File on the driver to which Java writes each batch's snapshot and plan; None for none.
     plan_log: str | None = None
     #: Spark's own `minPartitions`: a floor for the number of tasks.
     min_partitions: int | None = None
@@ -120,7 +120,7 @@ def _group(text: str) -> str:
 
 def _local_file(text: str) -> str:
     path = text.strip()
-    if not path or not path.isprintable() or "://" in path:
+    if not path or not path.isprintable() or "://" in path or path.endswith("/"):
         raise ValueError
     return path
 
@@ -165,8 +165,9 @@ OPTIONS: tuple[Option, ...] = (
            "how long the driver waits for a plan before assignor.onError applies"),
     Option("assignor.commitGroup", "commit_group", _group, "the name of a consumer group",
            "commit each completed batch's end offsets to it, for Kafka's own tools to see"),
-    Option("assignor.planLog", "plan_log", _local_file, "the path of a file on the driver",
-           "append what each batch's plan was made from, and the plan, as a JSON line"),
+    Option("assignor.planLog", "plan_log", _local_file, "the path of a local file",
+           "append each batch's snapshot and plan to this file of the driver's machine, for "
+           "`assignor plan`; at 64 MB it becomes FILE.1"),
 )  # fmt: skip
 
 #: Spark's own options that are heeded as well.
