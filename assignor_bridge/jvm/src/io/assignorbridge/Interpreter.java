@@ -69,6 +69,7 @@ record Interpreter(String command, List<String> variables) {
         new ProcessBuilder(command, "-c", String.format(Locale.ROOT, RUN_MODULE, module));
     Map<String, String> environment = process.environment();
     environment.keySet().removeIf(name -> !isHandedOn(name));
+    environment.putIfAbsent("OPENBLAS_NUM_THREADS", "1"); // numpy starts one a core, for nothing here
     // Spark's scripts write "$SPARK_HOME/python/:$PYTHONPATH": an empty part is the working folder.
     environment.computeIfPresent(
         "PYTHONPATH",
