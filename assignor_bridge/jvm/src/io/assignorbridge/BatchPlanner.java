@@ -297,6 +297,7 @@ final class BatchPlanner implements AutoCloseable {
               + " (assignor.onError=fail would stop the query): {}",
           who,
           e.getMessage());
+      LOG.debug("where it failed", e);
     }
   }
 

@@ -22,20 +22,20 @@ final class PlanLog {
   private static final Logger LOG = LoggerFactory.getLogger(PlanLog.class);
   private static final long MOST_BYTES = 64L * 1024 * 1024;
 
-  private final Path file;
+  private final String file;
   private boolean failing;
 
   PlanLog(String file) {
-    this.file = Path.of(file);
+    this.file = file;
   }
 
   void append(long batch, String request, String answer) {
     String line =
         "{\"batchId\":" + batch + ",\"snapshot\":" + request + ",\"plan\":" + answer + "}\n";
     try {
-      write(ByteBuffer.wrap(line.getBytes(StandardCharsets.UTF_8)), file);
+      write(ByteBuffer.wrap(line.getBytes(StandardCharsets.UTF_8)), Path.of(file));
       failing = false;
-    } catch (IOException | RuntimeException e) { // the latter where there are no POSIX permissions
+    } catch (IOException | RuntimeException e) { // the latter for a name that is no path here
       if (!failing) {
         LOG.warn(
             "assignor-bridge could not write its plan log {} (the query goes on): {}",
