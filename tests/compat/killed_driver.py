@@ -63,7 +63,9 @@ def main() -> None:
         .start()
     )
     progresses = finished(started)
-    metrics = {p["batchId"]: p["sources"][0]["metrics"] for p in progresses if p["numInputRows"]}
+    metrics = {
+        p["batchId"]: p["sources"][0].get("metrics", {}) for p in progresses if p["numInputRows"]
+    }
     (folder / "metrics.json").write_text(json.dumps(metrics))
     spark.stop()
 
