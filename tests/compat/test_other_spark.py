@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assignor_bridge import ivy
-from assignor_bridge.jars import built_jar, connector_coordinate
+from tests.compat.class_path import jars
 from tests.spark_tools import finished, read_topic, run_in_batches, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -29,17 +27,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.compat
 
 COUNTS = [60, 20, 12, 8]
-CONNECTOR = "spark-sql-kafka-0-10"
-STANDS_IN = f"org.apache.spark:{CONNECTOR}_2.13:4.0.0"
-
-
-def jars() -> list[Path]:
-    """Ours, this version's connector, and what Spark 4.0's connector depends on.
-
-    The token provider of 4.1 and 4.2 is not in every mirror of Maven's repository; 4.0's stands in.
-    """
-    needed = [jar for jar in ivy.fetch(STANDS_IN) if not jar.name.startswith(CONNECTOR)]
-    return [built_jar(), *ivy.fetch(connector_coordinate(), transitive=False), *needed]
 
 
 @pytest.fixture(scope="module")

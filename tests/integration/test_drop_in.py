@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import IllegalArgumentException
 
 from tests.spark_tools import (
     assert_each_row_once,
     finished,
     last_stage,
     read_topic,
+    run_in_batches,
     run_to_delta,
     tasks_since,
 )
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.kafka_topics import Topic
+    from tests.spark_tools import DriverLog
 
 pytestmark = pytest.mark.integration
 
@@ -229,7 +233,7 @@ def test_two_sources_in_one_query_are_planned_apart(
     assert "assignor.strategy" not in progress["sources"][1]["metrics"]
 
 
-def test_the_session_can_name_the_strategy_for_all_streams(
+def test_the_session_can_name_the_strategy_for_all_streams_but_those_that_say_none(
     spark: SparkSession, topic: Topic, checkpoint: str
 ) -> None:
     topic.create(2).fill([10, 10])
@@ -238,6 +242,7 @@ def test_the_session_can_name_the_strategy_for_all_streams(
     try:
         query = (
             read_topic(spark, topic, {})
+            .union(read_topic(spark, topic, {"assignor": " None "}))
             .writeStream.format("noop")
             .option("checkpointLocation", checkpoint)
             .trigger(availableNow=True)
@@ -247,4 +252,48 @@ def test_the_session_can_name_the_strategy_for_all_streams(
     finally:
         spark.conf.unset("spark.assignor.strategy")
         spark.conf.unset("spark.assignor.maxImbalance")
-    assert progress["sources"][0]["metrics"]["assignor.strategy"] == "lag-aware-sticky"
+    planned, left_alone = (source["metrics"] for source in progress["sources"])
+    assert planned["assignor.strategy"] == "lag-aware-sticky"
+    assert planned["assignor.fallbacks"] == "0"
+    assert left_alone
+    assert not any(name.startswith("assignor.") for name in left_alone)
+
+
+def test_a_topic_named_error_is_planned_as_any_other(
+    spark: SparkSession, topic: Topic, checkpoint: str
+) -> None:
+    """Offsets are JSON by topic, and a planner's answer with `error` in it is a failure."""
+    error = replace(topic, name="error").create(2)
+    error.fill([30, 20])
+
+    progresses, rows = run_in_batches(spark, error, checkpoint)
+
+    assert rows == 50
+    metrics = [p["sources"][0]["metrics"] for p in progresses]
+    assert {m["assignor.strategy"] for m in metrics} == {"lag-aware-sticky"}
+    assert {m["assignor.fallbacks"] for m in metrics} == {"0"}
+
+
+def test_a_stream_that_spark_reads_the_old_way_says_that_the_option_has_no_effect(
+    spark: SparkSession, topic: Topic, driver_log: DriverLog
+) -> None:
+    topic.create(1)
+    option = {"assignor": "lag-aware-sticky"}
+    key = "spark.sql.streaming.disabledV2MicroBatchReaders"
+    spark.conf.set(key, "org.apache.spark.sql.kafka010.KafkaSourceProvider")
+    try:
+        read_topic(spark, topic, option)
+        with pytest.raises(IllegalArgumentException, match=key):
+            read_topic(spark, topic, option | {"assignor.onError": " fail"})
+    finally:
+        spark.conf.unset(key)
+    [warning] = driver_log.lines("option 'assignor' has no effect")
+    assert key in warning
+
+
+def test_the_option_on_another_source_says_that_it_has_no_effect(
+    spark: SparkSession, driver_log: DriverLog
+) -> None:
+    spark.readStream.format("rate").option("assignor", "lag-aware-sticky").load()
+    [warning] = driver_log.lines("option 'assignor' has no effect")
+    assert "'rate', which is not Spark's Kafka source" in warning

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shlex
 import sys
 from itertools import pairwise
@@ -104,10 +106,76 @@ def test_on_error_fail_stops_the_query_and_a_restart_goes_on_exactly(
     assert_each_row_once(spark, table, COUNTS)
 
 
+def test_what_java_heeds_is_what_the_planner_takes_the_options_for(
+    spark: SparkSession, topic: Topic, checkpoint: str, planner: Callable[[str], None]
+) -> None:
+    """Java once read these two itself: `1_000` as 10 s, and `fail` with a space as fallback."""
+    topic.create(3).fill(COUNTS)
+    planner("late")
+
+    with pytest.raises(StreamingQueryException, match="did not answer within 1000 ms"):
+        run_in_batches(
+            spark, topic, checkpoint, assignor_planTimeoutMs="1_000", assignor_onError="fail\u00a0"
+        )
+
+
+def test_the_plan_log_holds_what_was_asked_and_answered(
+    spark: SparkSession,
+    topic: Topic,
+    checkpoint: str,
+    tmp_path: Path,
+    planner: Callable[[str], None],
+    record: Path,
+    driver_log: DriverLog,
+) -> None:
+    topic.create(3).fill(COUNTS)
+    planner("drops")  # the second plan
+    log = tmp_path / "plans.jsonl"
+    log.touch()
+    os.truncate(log, 64 * 1024 * 1024)  # full
+
+    progresses, rows = run_in_batches(spark, topic, checkpoint, assignor_planLog=str(log))
+
+    assert rows == sum(COUNTS)
+    planned = [
+        p["batchId"]
+        for p in progresses
+        if p["sources"][0]["metrics"]["assignor.strategy"] == "lag-aware-sticky"
+    ]
+    assert len(planned) == len(progresses) - 1
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [line.pop("batchId") for line in lines] == planned
+    honest = list(zip(planner_proxy.snapshots(record), planner_proxy.plans(record), strict=True))
+    assert lines == [{"snapshot": s, "plan": p} for s, p in (honest[0], *honest[2:])]
+    assert log.stat().st_mode & 0o777 == 0o600
+    assert log.with_name("plans.jsonl.1").stat().st_size == 64 * 1024 * 1024
+    assert not driver_log.lines("plan log")
+
+
+def test_a_plan_log_that_cannot_be_written_is_one_warning(
+    spark: SparkSession, topic: Topic, checkpoint: str, tmp_path: Path, driver_log: DriverLog
+) -> None:
+    topic.create(3).fill(COUNTS)
+
+    progresses, rows = run_in_batches(
+        spark, topic, checkpoint, assignor_planLog=str(tmp_path / "no" / "such" / "folder")
+    )
+
+    assert rows == sum(COUNTS)
+    metrics = [p["sources"][0]["metrics"] for p in progresses]
+    assert {m["assignor.strategy"] for m in metrics} == {"lag-aware-sticky"}
+    assert {m["assignor.fallbacks"] for m in metrics} == {"0"}
+    [warning] = driver_log.lines("could not write its plan log")
+    assert "no/such/folder" in warning
+
+
 def no_package(tmp_path: Path) -> str:
-    """Make an interpreter that knows the standard library only."""
+    """Make an interpreter that knows the standard library only, and talks too much."""
     script = tmp_path / "bare-python"
-    script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -I -S "$@"\n')
+    script.write_text(
+        "#!/bin/sh\nhead -c 100000 /dev/zero | tr '\\0' x >&2\n"
+        f'echo >&2\nexec {shlex.quote(sys.executable)} -I -S "$@"\n'
+    )
     script.chmod(0o755)
     return str(script)
 
@@ -136,11 +204,16 @@ def test_an_interpreter_that_cannot_plan(
         progresses, rows = run_in_batches(spark, topic, checkpoint)
         warnings = driver_log.lines("could not plan a micro-batch")
         with pytest.raises(StreamingQueryException, match=said):
-            run_in_batches(spark, topic, checkpoint + "-2", assignor_onError="fail")
+            run_in_batches(spark, topic, checkpoint + "-2", assignor_onError="\u00a0Fail ")
     finally:
         spark.conf.set("spark.assignor.python", before)
     assert rows == sum(COUNTS)
-    assert {p["sources"][0]["metrics"]["assignor.strategy"] for p in progresses} == {"spark"}
+    metrics = [p["sources"][0]["metrics"] for p in progresses]
+    assert {m["assignor.strategy"] for m in metrics} == {"spark"}
+    reason = metrics[0]["assignor.fallbackReason"]
+    assert said in reason
+    assert "xxx" not in reason  # the last line of what it said only
+    assert sum(map(len, driver_log.lines("xxx"))) < 50_000
     assert len(warnings) == 1
     assert said in warnings[0]
     assert "spark.assignor.python" in warnings[0]

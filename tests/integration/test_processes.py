@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 from assignor_bridge import jars
 from assignor_bridge.ivy import pyspark_home
+from tests.kafka_topics import committed
 from tests.spark_tools import wait_until
 
 if TYPE_CHECKING:
@@ -22,12 +24,16 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.integration, pytest.mark.drivers]
 
 JOB = """
+import os
 import sys
 from pyspark.sql import SparkSession
 from assignor_bridge import configure_spark
 
 bootstrap, topic, checkpoint, mode = sys.argv[1:]
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+if "TEST_PYTHON" in os.environ:
+    builder.config("spark.assignor.python", os.environ["TEST_PYTHON"])
+os.environ["PYTHONPATH"] += ":"  # as Spark's scripts do: the empty part is the working folder
 spark = configure_spark(builder).getOrCreate()
 stream = (
     spark.readStream.format("kafka")
@@ -35,6 +41,7 @@ stream = (
     .option("subscribe", topic)
     .option("startingOffsets", "earliest")
     .option("assignor", "lag-aware-sticky")
+    .options(**({"assignor.commitGroup": topic} if mode == "once" else {}))
     .load()
 )
 writer = stream.writeStream.format("noop").option("checkpointLocation", checkpoint)
@@ -60,13 +67,29 @@ def environment() -> dict[str, str]:
     }
 
 
+def trap(tmp_path: Path) -> Path:
+    """A folder with modules that must not be imported: then there is a file `sprung`."""
+    folder = tmp_path / "trap"
+    folder.mkdir()
+    for module in ("numpy", "orjson", "checkpoints", "sitecustomize", "confluent_kafka"):
+        (folder / f"{module}.py").write_text(f"open('{tmp_path}/sprung', 'a').write(__file__)")
+    return folder
+
+
 def test_spark_submit_with_the_flags_that_the_jars_name(
     topic: Topic, tmp_path: Path, checkpoint: str
 ) -> None:
+    """Our processes see neither the driver's secrets nor what lies in its working folder."""
     topic.create(3).fill([30, 20, 10])
     job = tmp_path / "job.py"
     job.write_text(JOB)
     packages = jars.packages()
+    seen = tmp_path / "environments"
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\n(env; echo =) >>{seen}\nexec {shlex.quote(sys.executable)} "$@"\n'
+    )
+    python.chmod(0o755)
     done = subprocess.run(
         [
             str(pyspark_home() / "bin" / "spark-submit"),
@@ -74,10 +97,19 @@ def test_spark_submit_with_the_flags_that_the_jars_name(
             ",".join(packages.coordinates),
             "--repositories",
             packages.repository,
+            *("--conf", "spark.assignor.env= TEAM_SETTING, NOT_SET,TEAM_OF_*"),
             str(job),
             *(topic.bootstrap_servers, topic.name, checkpoint, "once"),
         ],
-        env=environment(),
+        env=environment()
+        | {
+            "TEST_PYTHON": str(python),
+            "AWS_SECRET_ACCESS_KEY": "hunter2",
+            "TEAM_SETTING": "wanted",
+            "TEAM_OF_TWO": "wanted, too",
+            "LC_TIME": "C",
+        },
+        cwd=trap(tmp_path),
         capture_output=True,
         text=True,
         check=False,
@@ -90,6 +122,16 @@ def test_spark_submit_with_the_flags_that_the_jars_name(
     metrics = progress["sources"][0]["metrics"]
     assert metrics["assignor.strategy"] == "lag-aware-sticky"
     assert metrics["assignor.fallbacks"] == "0"
+    assert committed(topic.bootstrap_servers, topic.name) == {
+        (topic.name, partition): count for partition, count in enumerate([30, 20, 10])
+    }
+    assert not (tmp_path / "sprung").exists()
+    planner, commits = seen.read_text().split("\n=\n")[:2]
+    for given in (planner, commits):
+        names = {line.partition("=")[0] for line in given.splitlines()}
+        assert names >= {"PATH", "HOME", "LC_TIME", "TEAM_SETTING", "TEAM_OF_TWO"}
+        assert not names & {"AWS_SECRET_ACCESS_KEY", "TEST_PYTHON", "SPARK_LOCAL_IP", "NOT_SET"}
+        assert "hunter2" not in given
 
 
 def workers_of(parent: int) -> list[int]:
@@ -129,6 +171,7 @@ def test_no_planner_outlives_a_driver_that_was_killed(
         driver = subprocess.Popen(
             [sys.executable, str(job), topic.bootstrap_servers, topic.name, checkpoint, "forever"],
             env=environment(),
+            cwd=trap(tmp_path),
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,
@@ -141,6 +184,7 @@ def test_no_planner_outlives_a_driver_that_was_killed(
         assert said, (tmp_path / "stderr").read_text()[-3000:]
         planners = workers_of(driver.pid)
         assert len(planners) == 1
+        assert not (tmp_path / "sprung").exists()
     finally:
         os.killpg(driver.pid, signal.SIGSTOP)  # nobody can clean up: as a crashed machine's JVM
         for pid in jvms_of(driver.pid):

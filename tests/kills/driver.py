@@ -11,9 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import sys
-import threading
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +25,7 @@ from streaming import start_job
 from tests.kafka_topics import Topic
 from tests.kills.feed import GONE
 from tests.kills.places import APPEND, UPSERT, Place, Query, in_table
+from tests.kills.process import task_from_the_test
 from tests.pipeline_tools import job
 from tests.spark_tools import assert_each_row_once, read_topic, spark_builder
 
@@ -113,22 +112,13 @@ def _module(jar: Path) -> str:
     return re.sub(r"-\d.*", "", jar.name)
 
 
-def end_with_the_test() -> None:
-    """Kill all processes of this driver once the test is gone, whatever ended it."""
-    os.read(sys.stdin.fileno(), 1)  # not `sys.stdin.read`: it holds a lock that the exit needs
-    os.killpg(0, signal.SIGKILL)
-
-
 def main() -> None:
     """Do as the module says."""
     place, folder = Place(**json.loads(sys.argv[1])), Path(sys.argv[2])
     append, upsert = place.query(APPEND), place.query(UPSERT)
     spark = start_spark(place.master, folder)
-    task = sys.stdin.readline()
-    if not task:
-        os.killpg(0, signal.SIGKILL)  # the test is gone
-    threading.Thread(target=end_with_the_test, daemon=True).start()
-    if task.strip() == "run":
+    task = task_from_the_test()
+    if task == "run":
         start_upsert(spark, upsert, "100 milliseconds")
         start_append(spark, append, {"processingTime": "100 milliseconds"})
         spark.streams.awaitAnyTermination()

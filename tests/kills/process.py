@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -27,13 +28,13 @@ _LIMIT_S = 480
 
 
 class Driver:
-    """One run of `driver.py`, in a process group of its own.
+    """One run of a driver, in a process group of its own: `driver.py` unless another is named.
 
     Its Spark starts at once, its queries when it is told to `go`: what is started while the one
     before it still runs costs no time after the kill.
     """
 
-    def __init__(self, place: Place, number: int) -> None:
+    def __init__(self, place: Place, number: int, module: str = "tests.kills.driver") -> None:
         self.number = number
         self.folder = Path(place.folder) / f"run-{number}"
         self.folder.mkdir()
@@ -42,7 +43,7 @@ class Driver:
         words = [json.dumps(asdict(place)), str(self.folder)]
         with self._said.open("wb") as said:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.kills.driver", *words],
+                [sys.executable, "-m", module, *words],
                 env=os.environ | {"PYTHONPATH": str(_ROOT)},
                 stdin=subprocess.PIPE,  # closes with us: then the driver ends itself
                 stdout=said,
@@ -66,8 +67,12 @@ class Driver:
 
     def wait(self) -> None:
         """Wait until it has ended by itself, and well."""
-        self.process.wait(_LIMIT_S)
+        self.wait_for_end()
         assert self.process.returncode == 0, self.said()
+
+    def wait_for_end(self) -> int:
+        """Wait until it has ended by itself; its exit code."""
+        return self.process.wait(_LIMIT_S)
 
     def said(self) -> str:
         return self._said.read_text(errors="replace")[-3000:] + self.text()[-3000:]
@@ -120,3 +125,18 @@ def _read(path: str) -> str:
     with contextlib.suppress(OSError):
         return Path(path).read_text(errors="replace")
     return ""
+
+
+def task_from_the_test() -> str:
+    """In a driver: wait for what `Driver.go` is told; from then on it ends with the test."""
+    task = sys.stdin.readline()
+    if not task:
+        os.killpg(0, signal.SIGKILL)  # the test is gone
+    threading.Thread(target=_end_with_the_test, daemon=True).start()
+    return task.strip()
+
+
+def _end_with_the_test() -> None:
+    """Kill all processes of this driver once the test is gone, whatever ended it."""
+    os.read(sys.stdin.fileno(), 1)  # not `sys.stdin.read`: it holds a lock that the exit needs
+    os.killpg(0, signal.SIGKILL)

@@ -3,14 +3,12 @@ package io.assignorbridge;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Optional;
-import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
-import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 import org.apache.spark.sql.kafka010.KafkaMicroBatchStream;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Reads the ranges that the planner chose instead of Spark's own mapping. Offsets, limits, data-loss
@@ -18,28 +16,9 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   private final BatchPlanner planner;
+  private boolean knowsLatest;
 
-  static MicroBatchStream over(MicroBatchStream stream, CaseInsensitiveStringMap options) {
-    SparkSession session = SparkSession.active();
-    AssignorOptions ours =
-        AssignorOptions.of(options, CollectionConverters.asJava(session.conf().getAll()));
-    BaseStream base = BaseStream.of(stream);
-    BatchPlanner planner =
-        new BatchPlanner(
-            session.sparkContext(),
-            ours,
-            new SourceFolder(base.metadataPath(), session.sessionState().newHadoopConf()));
-    try {
-      planner.start();
-    } catch (RuntimeException e) {
-      planner.close();
-      stream.stop(); // Spark stops only streams that were handed to it
-      throw e;
-    }
-    return new AssignedMicroBatchStream(base, options, planner);
-  }
-
-  private AssignedMicroBatchStream(
+  AssignedMicroBatchStream(
       BaseStream base, CaseInsensitiveStringMap options, BatchPlanner planner) {
     super(
         base.offsetReader(),
@@ -71,14 +50,40 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   @Override
   public Map<String, String> metrics(Optional<Offset> latestConsumedOffset) {
     latestConsumedOffset.ifPresent(planner::completed);
-    Map<String, String> all = new HashMap<>(super.metrics(latestConsumedOffset));
+    Map<String, String> all = new HashMap<>(metricsOfSpark(latestConsumedOffset));
     all.putAll(planner.metrics());
     return all;
   }
 
   @Override
+  public Offset latestOffset(Offset start, ReadLimit limit) {
+    Offset latest = super.latestOffset(start, limit);
+    knowsLatest = true;
+    return latest;
+  }
+
+  /**
+   * A batch that is run again after a crash takes its offsets from the log, and nobody has asked for
+   * the latest ones yet. The metrics of Spark 4.1 fail then (apache/spark#55236) and with them the
+   * query; those of 4.0 and 4.2 are empty.
+   */
+  private Map<String, String> metricsOfSpark(Optional<Offset> latestConsumedOffset) {
+    try {
+      return super.metrics(latestConsumedOffset);
+    } catch (NullPointerException e) {
+      if (knowsLatest) {
+        throw e;
+      }
+      return Map.of();
+    }
+  }
+
+  @Override
   public void stop() {
-    planner.close();
-    super.stop();
+    try {
+      planner.close();
+    } finally {
+      super.stop();
+    }
   }
 }

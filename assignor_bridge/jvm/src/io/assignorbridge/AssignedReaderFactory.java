@@ -1,7 +1,6 @@
 package io.assignorbridge;
 
 import io.assignorbridge.reader.SharedReader;
-import io.assignorbridge.reader.SharedReader;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;

@@ -1,5 +1,6 @@
 package io.assignorbridge;
 
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.Batch;
@@ -8,9 +9,14 @@ import org.apache.spark.sql.connector.read.streaming.ContinuousStream;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import scala.jdk.javaapi.CollectionConverters;
 
 /** Spark's Kafka scan with our micro-batch stream. */
 final class AssignedScan implements Scan {
+  private static final Logger LOG = LoggerFactory.getLogger(AssignedScan.class);
+
   private final Scan base;
   private final CaseInsensitiveStringMap options;
 
@@ -21,7 +27,39 @@ final class AssignedScan implements Scan {
 
   @Override
   public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
-    return AssignedMicroBatchStream.over(base.toMicroBatchStream(checkpointLocation), options);
+    MicroBatchStream stream = base.toMicroBatchStream(checkpointLocation);
+    SparkSession session = SparkSession.active();
+    AssignorOptions ours =
+        AssignorOptions.of(options, CollectionConverters.asJava(session.conf().getAll()));
+    AssignedMicroBatchStream assigned;
+    BatchPlanner planner;
+    try {
+      BaseStream parts = BaseStream.of(stream);
+      planner = new BatchPlanner(session, ours, parts.metadataPath());
+      assigned = new AssignedMicroBatchStream(parts, options, planner);
+    } catch (RuntimeException | LinkageError e) { // another Spark
+      return withoutUs(stream, ours, PlannerException.unexpected(e, session.version()));
+    }
+    try {
+      planner.start();
+    } catch (Throwable e) {
+      assigned.stop(); // Spark stops only streams that were handed to it
+      throw e;
+    }
+    return assigned;
+  }
+
+  private static MicroBatchStream withoutUs(
+      MicroBatchStream stream, AssignorOptions options, PlannerException e) {
+    if (options.failOnError()) {
+      stream.stop();
+      throw new IllegalStateException(e.getMessage(), e);
+    }
+    LOG.warn(
+        "assignor-bridge leaves a stream to Spark's own mapping as long as it runs"
+            + " (assignor.onError=fail would stop the query): {}",
+        e.getMessage());
+    return stream;
   }
 
   @Override

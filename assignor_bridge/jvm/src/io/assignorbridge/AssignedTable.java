@@ -2,7 +2,6 @@ package io.assignorbridge;
 
 import java.util.Set;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
-import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.types.StructType;
@@ -10,9 +9,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** Spark's Kafka table whose scan plans through us; it is only put into streaming relations. */
 final class AssignedTable implements SupportsRead {
-  private final Table base;
+  private final SupportsRead base;
 
-  AssignedTable(Table base) {
+  AssignedTable(SupportsRead base) {
     this.base = base;
   }
 
@@ -34,7 +33,7 @@ final class AssignedTable implements SupportsRead {
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    ScanBuilder builder = ((SupportsRead) base).newScanBuilder(options);
+    ScanBuilder builder = base.newScanBuilder(options);
     return () -> new AssignedScan(builder.build(), options);
   }
 }

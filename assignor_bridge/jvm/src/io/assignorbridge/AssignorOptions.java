@@ -7,35 +7,41 @@ import java.util.TreeMap;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * The options of one stream: `assignor` and `assignor.*` of the source over the session's
- * `spark.assignor.*`, and the few of Spark's that the planner must know. Values are checked by the
- * planner, not here. Nothing else reaches the planner process; `kafka.*` goes only to the process
- * that commits to a group, when there is one.
+ * The options of one stream, as they were written: `assignor` and `assignor.*` of the source over
+ * the session's `spark.assignor.*`, and the few of Spark's that the planner must know. What they
+ * mean, the planner says. Nothing else reaches the planner process; `kafka.*` goes only to the
+ * process that commits to a group, when there is one.
  */
 final class AssignorOptions {
   static final String NAME = "assignor";
+  static final String SESSION_PREFIX = "spark.assignor.";
   private static final String PREFIX = NAME + ".";
   private static final String KAFKA_PREFIX = "kafka.";
-  private static final String SESSION_PREFIX = "spark.assignor.";
   private static final String SESSION_NAME = SESSION_PREFIX + "strategy";
-  private static final String SESSION_PYTHON = SESSION_PREFIX + "python";
   private static final List<String> OF_SPARK = List.of("minPartitions", "maxRecordsPerPartition");
-  private static final long DEFAULT_TIMEOUT_MS = 10_000;
+
+  /** In place of an assignor's name: leave this stream to Spark. */
+  private static final String NONE = "none";
 
   private final Map<String, String> values;
   private final Map<String, String> kafka;
-  private final String python;
+  private final Interpreter interpreter;
 
   private AssignorOptions(
-      Map<String, String> values, Map<String, String> kafka, String python) {
+      Map<String, String> values, Map<String, String> kafka, Interpreter interpreter) {
     this.values = values;
     this.kafka = kafka;
-    this.python = python;
+    this.interpreter = interpreter;
   }
 
-  static boolean namesAssignor(
+  /** Whether the source, or else its session, names an assignor other than "none". */
+  static boolean nameAssignor(
       CaseInsensitiveStringMap source, scala.collection.immutable.Map<String, String> session) {
-    return source.containsKey(NAME) || session.contains(SESSION_NAME);
+    String name = source.get(NAME);
+    if (name == null && session.contains(SESSION_NAME)) {
+      name = session.apply(SESSION_NAME);
+    }
+    return name != null && !stripped(name).equalsIgnoreCase(NONE);
   }
 
   static AssignorOptions of(CaseInsensitiveStringMap source, Map<String, String> session) {
@@ -44,7 +50,7 @@ final class AssignorOptions {
         (key, value) -> {
           if (key.equals(SESSION_NAME)) {
             merged.put(NAME, value);
-          } else if (key.startsWith(SESSION_PREFIX) && !key.equals(SESSION_PYTHON)) {
+          } else if (key.startsWith(SESSION_PREFIX) && !Interpreter.SETTINGS.contains(key)) {
             merged.put(PREFIX + key.substring(SESSION_PREFIX.length()), value);
           }
         });
@@ -67,7 +73,7 @@ final class AssignorOptions {
         merged.put(key, source.get(key));
       }
     }
-    return new AssignorOptions(merged, kafka, pythonOf(session));
+    return new AssignorOptions(merged, kafka, Interpreter.of(session));
   }
 
   Map<String, String> values() {
@@ -79,53 +85,17 @@ final class AssignorOptions {
     return kafka;
   }
 
-  /** The consumer group that completed batches are committed to; null for none. */
-  String commitGroup() {
-    String group = values.get(PREFIX + "commitGroup");
-    return group == null ? null : group.trim();
+  Interpreter interpreter() {
+    return interpreter;
   }
 
-  /** Interpreter of the planner process. */
-  String python() {
-    return python;
+  /** Needed when no planner can be asked; whatever else is written here, the planner refuses it. */
+  boolean failOnError() {
+    return stripped(values.getOrDefault(PREFIX + "onError", "")).equalsIgnoreCase("fail");
   }
 
-  boolean failsOnError() {
-    return "fail".equalsIgnoreCase(values.get(PREFIX + "onError"));
-  }
-
-  boolean sharesReader() {
-    return !"spark".equalsIgnoreCase(values.get(PREFIX + "reader"));
-  }
-
-  /** How long the planner may take for an answer; a value that is no number is refused elsewhere. */
-  long planTimeoutMs() {
-    try {
-      return Long.parseLong(values.getOrDefault(PREFIX + "planTimeoutMs", "").trim());
-    } catch (NumberFormatException unset) {
-      return DEFAULT_TIMEOUT_MS;
-    }
-  }
-
-  private static String pythonOf(Map<String, String> session) {
-    String[] candidates = {
-      session.get(SESSION_PYTHON),
-      session.get("spark.pyspark.driver.python"),
-      session.get("spark.pyspark.python"),
-      System.getenv("PYSPARK_DRIVER_PYTHON"),
-      System.getenv("PYSPARK_PYTHON"),
-    };
-    for (String candidate : candidates) {
-      if (candidate != null && !candidate.isBlank() && isInterpreter(candidate)) {
-        return candidate;
-      }
-    }
-    return "python3";
-  }
-
-  /** Notebook users set PYSPARK_DRIVER_PYTHON to jupyter or ipython: those run no modules for us. */
-  private static boolean isInterpreter(String command) {
-    String name = command.substring(command.lastIndexOf('/') + 1);
-    return !name.startsWith("jupyter") && !name.startsWith("ipython");
+  /** Without the white space around it, by Python's notion of that. */
+  private static String stripped(String text) {
+    return text.replaceAll("(?U)^[\\s\\x1c-\\x1f]+|[\\s\\x1c-\\x1f]+$", "");
   }
 }

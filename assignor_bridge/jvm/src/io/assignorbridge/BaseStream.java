@@ -34,11 +34,7 @@ record BaseStream(
       field.setAccessible(true);
       return field.get(stream);
     } catch (ReflectiveOperationException e) {
-      throw new IllegalStateException(
-          "assignor-bridge does not fit this Spark: KafkaMicroBatchStream has no field '"
-              + name
-              + "' (Spark 4.0 to 4.2 are supported); remove the option 'assignor' to go on without",
-          e);
+      throw new IllegalStateException("KafkaMicroBatchStream has no field '" + name + "'", e);
     }
   }
 }

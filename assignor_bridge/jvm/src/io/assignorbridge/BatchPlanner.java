@@ -9,6 +9,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.UUID;
 import org.apache.spark.SparkContext;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.streaming.Offset;
@@ -33,50 +34,47 @@ final class BatchPlanner implements AutoCloseable {
   private final SparkContext context;
   private final AssignorOptions options;
   private final String stream = UUID.randomUUID().toString();
+  private final SourceFolder folder;
   private final StateFiles files;
-  private final GroupCommits commits; // null without assignor.commitGroup
   private final PlanFigures figures = new PlanFigures();
   private final ReadReports reports = new ReadReports();
 
   private PlannerProcess process;
+  private PlanJson.Valid valid; // null until a planner has taken the options
+  private GroupCommits commits; // null without assignor.commitGroup
+  private PlanLog log; // null without assignor.planLog
   private Batch lastBatch;
   private InputPartition[] lastTasks;
   private String state;
-  private int stateVersion;
-  private boolean takesPacked;
   private boolean stateIsRead;
   private boolean planned;
   private long plans;
   private int failuresInARow;
   private int pausedBatches;
 
-  BatchPlanner(SparkContext context, AssignorOptions options, SourceFolder folder) {
-    this.context = context;
+  BatchPlanner(SparkSession session, AssignorOptions options, String metadataPath) {
+    context = session.sparkContext();
     this.options = options;
+    folder = new SourceFolder(metadataPath, session.sessionState().newHadoopConf());
     files = folder.states();
-    commits =
-        options.commitGroup() == null
-            ? null
-            : new GroupCommits(
-                options.commitGroup(),
-                options.python(),
-                options.kafka(),
-                folder::lastCommittedBatch);
     context.register(reports);
   }
 
   /** Starts the process and has the options checked, so that a wrong one fails the query at once. */
-  void start() {
+  synchronized void start() {
     try {
       running();
+    } catch (InterruptedException e) {
+      throw interrupted(e);
     } catch (PlannerException e) {
       stopProcess();
       if (e.misuse) {
         throw new IllegalArgumentException(e.getMessage(), e);
       }
       orFail(e);
-    } catch (InterruptedException e) {
-      throw interrupted(e);
+    } catch (RuntimeException | LinkageError e) {
+      stopProcess();
+      orFail(PlannerException.unexpected(e, context.version()));
     }
   }
 
@@ -95,8 +93,9 @@ final class BatchPlanner implements AutoCloseable {
     return lastTasks;
   }
 
-  PartitionReaderFactory readerFactory(PartitionReaderFactory base) {
-    return new AssignedReaderFactory(base, options.sharesReader(), reports);
+  synchronized PartitionReaderFactory readerFactory(PartitionReaderFactory base) {
+    // Without an answer there is no plan yet, and so no task for one of our readers.
+    return new AssignedReaderFactory(base, valid == null || valid.sharesReader(), reports);
   }
 
   synchronized Map<String, String> metrics() {
@@ -110,7 +109,9 @@ final class BatchPlanner implements AutoCloseable {
 
   /** All batches so far are completed, and these are their end offsets; idle triggers say so too. */
   synchronized void completed(Offset end) {
-    files.save(state, stateVersion);
+    if (valid != null) {
+      files.save(state, valid.stateVersion());
+    }
     if (commits != null) {
       commits.completed(batchId(), end.json());
     }
@@ -142,14 +143,20 @@ final class BatchPlanner implements AutoCloseable {
       InputPartition[] tasks = plan(ranges);
       failuresInARow = 0;
       return tasks;
-    } catch (PlannerException e) {
-      stopProcess(); // a new one starts with the next batch
-      orFail(e);
-      figures.fellBack(e.getMessage(), ranges.length);
-      return ranges;
     } catch (InterruptedException e) {
       throw interrupted(e);
+    } catch (PlannerException e) {
+      fellBack(e, ranges);
+    } catch (Exception | LinkageError e) { // Scala's methods throw checked exceptions unannounced
+      fellBack(PlannerException.unexpected(e, context.version()), ranges);
     }
+    return ranges;
+  }
+
+  private void fellBack(PlannerException e, InputPartition[] ranges) {
+    stopProcess(); // a new one starts with the next batch
+    orFail(e);
+    figures.fellBack(e.getMessage(), ranges.length);
   }
 
   private InputPartition[] plan(InputPartition[] partitions)
@@ -168,9 +175,13 @@ final class BatchPlanner implements AutoCloseable {
             options.values(),
             observed,
             state,
-            takesPacked && builder.owed().size() + observed.size() >= LEAST_PACKED);
-    PlanJson.Plan plan = PlanJson.plan(planner.ask(request, options.planTimeoutMs()));
+            valid.takesPacked() && builder.owed().size() + observed.size() >= LEAST_PACKED);
+    String answer = planner.ask(request, valid.planTimeoutMs());
+    PlanJson.Plan plan = PlanJson.plan(answer);
     InputPartition[] tasks = builder.build(plan.tasks(), executors, stream, plans + 1);
+    if (log != null) {
+      log.append(batchId(), request, answer);
+    }
     state = plan.state();
     plans++;
     figures.planned(plan, plans, (System.nanoTime() - startedNanos) / 1_000_000, executors.size());
@@ -193,7 +204,7 @@ final class BatchPlanner implements AutoCloseable {
         String text = files.read(name);
         JsonNode answer =
             PlanJson.answer(
-                planner.ask(PlanJson.restore(text, topics), options.planTimeoutMs()));
+                planner.ask(PlanJson.restore(text, topics), valid.planTimeoutMs()));
         if (answer.path("ok").asBoolean()) {
           state = text;
           files.isSaved(text);
@@ -217,7 +228,7 @@ final class BatchPlanner implements AutoCloseable {
 
   private List<String> storedStates(List<String> unusable) throws InterruptedException {
     try {
-      return files.newestFirst(stateVersion);
+      return files.newestFirst(valid.stateVersion());
     } catch (IOException e) {
       unusable.add(files + ": " + reason(e));
       return List.of();
@@ -238,13 +249,30 @@ final class BatchPlanner implements AutoCloseable {
       stopProcess();
     }
     if (process == null) {
-      process = new PlannerProcess(options.python());
-      JsonNode valid =
-          PlanJson.answer(process.ask(PlanJson.validation(options.values()), START_TIMEOUT_MS));
-      stateVersion = valid.path("stateVersion").asInt();
-      takesPacked = valid.path("packed").asBoolean();
+      process = new PlannerProcess(options.interpreter());
+      PlanJson.Valid answer =
+          PlanJson.valid(process.ask(PlanJson.validation(options.values()), START_TIMEOUT_MS));
+      if (valid == null) {
+        begin(answer);
+      }
+      valid = answer;
     }
     return process;
+  }
+
+  /** Sets up what the options ask for, once their meaning is known. */
+  private void begin(PlanJson.Valid options) {
+    if (options.commitGroup() != null) {
+      commits =
+          new GroupCommits(
+              options.commitGroup(),
+              this.options.interpreter(),
+              this.options.kafka(),
+              folder::lastCommittedBatch);
+    }
+    if (options.planLog() != null) {
+      log = new PlanLog(options.planLog());
+    }
   }
 
   private void stopProcess() {
@@ -257,7 +285,7 @@ final class BatchPlanner implements AutoCloseable {
   /** Fails the query if the user wants that; else says once what happened and goes on. */
   private void orFail(PlannerException e) {
     String who = "query " + context.getLocalProperty("sql.streaming.queryId");
-    if (options.failsOnError()) {
+    if (valid == null ? options.failOnError() : valid.failsOnError()) {
       throw new IllegalStateException(
           "assignor-bridge could not plan a micro-batch of " + who + ": " + e.getMessage(), e);
     }
@@ -269,6 +297,7 @@ final class BatchPlanner implements AutoCloseable {
               + " (assignor.onError=fail would stop the query): {}",
           who,
           e.getMessage());
+      LOG.debug("where it failed", e);
     }
   }
 

@@ -31,7 +31,7 @@ final class GroupCommits implements AutoCloseable {
   private record Completed(long batch, String offsets) {}
 
   private final String group;
-  private final String python;
+  private final Interpreter interpreter;
   private final Map<String, String> kafka;
   private final LongSupplier lastCommittedBatch;
   private final Newest<Completed> thread = new Newest<>("assignor-commits", this::commit);
@@ -57,9 +57,12 @@ final class GroupCommits implements AutoCloseable {
    * @param lastCommittedBatch looks the last completed batch up where this run did not see it
    */
   GroupCommits(
-      String group, String python, Map<String, String> kafka, LongSupplier lastCommittedBatch) {
+      String group,
+      Interpreter interpreter,
+      Map<String, String> kafka,
+      LongSupplier lastCommittedBatch) {
     this.group = group;
-    this.python = python;
+    this.interpreter = interpreter;
     this.kafka = kafka;
     this.lastCommittedBatch = lastCommittedBatch;
   }
@@ -102,7 +105,7 @@ final class GroupCommits implements AutoCloseable {
         endProcess();
       }
       if (process == null) {
-        process = new PlannerProcess(python);
+        process = new PlannerProcess(interpreter);
         kafkaIsKnown = false;
       }
     } catch (PlannerException e) {

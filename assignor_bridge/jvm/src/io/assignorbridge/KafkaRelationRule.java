@@ -1,16 +1,32 @@
 package io.assignorbridge;
 
+import java.util.HashSet;
+import java.util.Set;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
-import org.apache.spark.sql.kafka010.KafkaSourceProvider;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 import scala.Function1;
+import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractPartialFunction;
 
-/** Puts our table in the place of Spark's in a streaming Kafka relation that asks for an assignor. */
+/**
+ * Puts our table in the place of Spark's in a streaming Kafka relation that asks for an assignor.
+ * Each session runs this rule over all its queries, whether the Kafka connector is there or not: no
+ * class of the connector may be needed here, and no query may fail that does not ask for us.
+ */
 final class KafkaRelationRule extends Rule<LogicalPlan> {
+  private static final Logger LOG = LoggerFactory.getLogger(KafkaRelationRule.class);
+  private static final String PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider";
+  private static final String SAME_WAY =
+      "give Spark both jars in the same way, both with --packages, or both on the class path";
+  private static final String V1_READERS = "spark.sql.streaming.disabledV2MicroBatchReaders";
+
   private final SparkSession session;
+  private final Set<String> told = new HashSet<>();
 
   KafkaRelationRule(SparkSession session) {
     this.session = session;
@@ -18,39 +34,106 @@ final class KafkaRelationRule extends Rule<LogicalPlan> {
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
-    return plan.resolveOperators(
-        new AbstractPartialFunction<LogicalPlan, LogicalPlan>() {
-          @Override
-          public boolean isDefinedAt(LogicalPlan node) {
-            return node instanceof StreamingRelationV2 relation && wantsAssignor(relation);
-          }
-
-          @Override
-          public <A extends LogicalPlan, B> B applyOrElse(A node, Function1<A, B> otherwise) {
-            if (!isDefinedAt(node)) {
-              return otherwise.apply(node);
-            }
-            @SuppressWarnings("unchecked") // the function's result is a LogicalPlan
-            B replaced = (B) withOurTable((StreamingRelationV2) node);
-            return replaced;
-          }
-        });
+    try {
+      return plan.resolveOperators(new Replacement());
+    } catch (LinkageError e) { // even the relation is another one
+      tell(PlannerException.unexpected(e, session.version()).getMessage());
+      return plan;
+    }
   }
 
-  /** Looks at the provider, not at the name: users may give the provider's class instead of "kafka". */
-  private boolean wantsAssignor(StreamingRelationV2 relation) {
-    return relation.source().isDefined()
-        && relation.source().get() instanceof KafkaSourceProvider
-        && !(relation.table() instanceof AssignedTable)
-        && AssignorOptions.namesAssignor(relation.extraOptions(), session.conf().getAll());
+  private final class Replacement extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {
+    @Override
+    public boolean isDefinedAt(LogicalPlan node) {
+      return node instanceof StreamingRelationV2 relation
+          && !(relation.table() instanceof AssignedTable)
+          && AssignorOptions.nameAssignor(relation.extraOptions(), session.conf().getAll());
+    }
+
+    @Override
+    public <A extends LogicalPlan, B> B applyOrElse(A node, Function1<A, B> otherwise) {
+      LogicalPlan replaced = isDefinedAt(node) ? replaced((StreamingRelationV2) node) : node;
+      if (replaced == node) {
+        return otherwise.apply(node);
+      }
+      @SuppressWarnings("unchecked") // the function's result is a LogicalPlan
+      B result = (B) replaced;
+      return result;
+    }
+  }
+
+  /** The relation with our table; the relation as it is, and a word about it, if that cannot be. */
+  private LogicalPlan replaced(StreamingRelationV2 relation) {
+    Object source = relation.source().isDefined() ? relation.source().get() : null;
+    if (!isKafka(source)) {
+      if (relation.extraOptions().containsKey(AssignorOptions.NAME)) {
+        tell("it is given to '" + relation.sourceName() + "', which is not Spark's Kafka source");
+      }
+      return relation;
+    }
+    String obstacle = obstacle(source);
+    if (obstacle == null) {
+      try {
+        return withOurTable(relation);
+      } catch (RuntimeException | LinkageError e) {
+        obstacle = PlannerException.unexpected(e, session.version()).getMessage();
+      }
+    }
+    AssignorOptions options =
+        AssignorOptions.of(
+            relation.extraOptions(), CollectionConverters.asJava(session.conf().getAll()));
+    if (options.failOnError()) {
+      throw new IllegalArgumentException(
+          "option 'assignor' cannot take effect (assignor.onError=fail): " + obstacle);
+    }
+    tell(obstacle);
+    return relation;
+  }
+
+  /**
+   * Looks at the provider, not at the name: users may give the provider's class instead of "kafka".
+   * Compares names: the connector may be missing, or in a class loader that ours does not see.
+   */
+  private static boolean isKafka(Object source) {
+    for (Class<?> c = source == null ? null : source.getClass(); c != null; c = c.getSuperclass()) {
+      if (c.getName().equals(PROVIDER)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** Why we cannot read this source; null if nothing is in the way. */
+  private String obstacle(Object source) {
+    try {
+      if (!Class.forName(PROVIDER, false, getClass().getClassLoader()).isInstance(source)) {
+        return "there are two Kafka connectors, and the stream's is not the one that is seen by"
+            + " the jar of assignor-bridge: " + SAME_WAY;
+      }
+    } catch (ClassNotFoundException e) {
+      return "the jar of assignor-bridge does not see the Kafka connector: " + SAME_WAY;
+    }
+    for (String reader : session.conf().get(V1_READERS, "").split(",")) {
+      if (reader.strip().equals(PROVIDER)) {
+        return V1_READERS + " names the Kafka source, so Spark reads it the old way";
+      }
+    }
+    return null;
+  }
+
+  private void tell(String obstacle) {
+    if (told.add(obstacle)) { // the rule sees a relation many times
+      LOG.warn("option 'assignor' has no effect: {}", obstacle);
+    }
   }
 
   /** The case class gained a parameter in Spark 4.2, so the copy goes through its product. */
   private static LogicalPlan withOurTable(StreamingRelationV2 relation) {
+    AssignedTable table = new AssignedTable((SupportsRead) relation.table());
     Object[] arguments = new Object[relation.productArity()];
     for (int i = 0; i < arguments.length; i++) {
       Object argument = relation.productElement(i);
-      arguments[i] = argument == relation.table() ? new AssignedTable(relation.table()) : argument;
+      arguments[i] = argument == relation.table() ? table : argument;
     }
     return relation.makeCopy(arguments);
   }

@@ -11,6 +11,8 @@ import java.util.TreeMap;
 final class PlanFigures {
   private record Range(long plan, int task, String topic, int partition, long offsets) {}
 
+  private static final int MOST_OF_REASON = 500;
+
   private final Map<String, String> latest = new TreeMap<>();
   private final Map<Range, ReadReport> unread = new HashMap<>();
   private final Map<Integer, Boolean> hits = new HashMap<>();
@@ -37,7 +39,8 @@ final class PlanFigures {
     latest.clear();
     latest.put("strategy", "spark");
     latest.put("tasks", Integer.toString(tasks));
-    latest.put("fallbackReason", why.lines().findFirst().orElse(""));
+    String first = why.lines().findFirst().orElse("");
+    latest.put("fallbackReason", PlannerException.shortened(first, MOST_OF_REASON));
   }
 
   /** Whether this failure differs from the last one: the same is not told twice in a row. */

@@ -13,10 +13,25 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 
-/** The planner's JSON lines: requests out, answers in. The contract is written down in DESIGN. */
+/** The planner's JSON lines: requests out, answers in. The contract is in docs/design.md. */
 final class PlanJson {
   private static final JsonFactory FACTORY = new JsonFactory();
   private static final ObjectMapper MAPPER = new ObjectMapper(FACTORY);
+  private static final int MOST_OF_ERROR = 2000;
+  private static final int MOST_OF_TRACEBACK = 4000;
+
+  /**
+   * What a planner says of valid options: their meaning for us, its version of the state, and
+   * whether it takes packed columns.
+   */
+  record Valid(
+      boolean failsOnError,
+      boolean sharesReader,
+      long planTimeoutMs,
+      String commitGroup,
+      String planLog,
+      int stateVersion,
+      boolean takesPacked) {}
 
   /** One task of an answer. */
   record Task(String executor, int slot, List<Tiling.Range> ranges, List<String> standbys) {}
@@ -38,6 +53,20 @@ final class PlanJson {
           writeTexts(json, "validate", options);
           json.writeEndObject();
         });
+  }
+
+  /** Reads the answer to a validation; what is not set comes as null. */
+  static Valid valid(String line) throws PlannerException {
+    JsonNode answer = answer(line);
+    JsonNode options = required(answer, "options");
+    return new Valid(
+        required(options, "assignor.onError").asText().equals("fail"),
+        required(options, "assignor.reader").asText().equals("shared"),
+        integer(options, "assignor.planTimeoutMs").longValue(),
+        options.path("assignor.commitGroup").textValue(),
+        options.path("assignor.planLog").textValue(),
+        answer.path("stateVersion").asInt(),
+        answer.path("packed").asBoolean());
   }
 
   /** Asks whether a stored state can be used for a stream of these topics. */
@@ -78,10 +107,10 @@ final class PlanJson {
     return "{\"flush\":true}";
   }
 
-  /** Topics of Spark's offset JSON. */
+  /** Topics of Spark's offset JSON, which is no answer: a topic may be called "error". */
   static List<String> topicsOf(String offsets) throws PlannerException {
     List<String> topics = new ArrayList<>();
-    answer(offsets).fieldNames().forEachRemaining(topics::add);
+    object(offsets, "Spark's offset").fieldNames().forEachRemaining(topics::add);
     return topics;
   }
 
@@ -161,23 +190,31 @@ final class PlanJson {
 
   /** Reads an answer and raises the error that it may hold. */
   static JsonNode answer(String line) throws PlannerException {
-    JsonNode answer;
-    try {
-      answer = MAPPER.readTree(line);
-    } catch (IOException e) {
-      throw new PlannerException("the planner's answer is not JSON: " + shortened(line), e);
-    }
-    if (answer == null || !answer.isObject()) {
-      throw new PlannerException("the planner's answer is not a JSON object: " + shortened(line));
-    }
+    JsonNode answer = object(line, "the planner's answer");
     if (answer.has("error")) {
+      String error = answer.path("error").asText();
       String traceback = answer.path("traceback").asText("");
+      int from = Math.max(0, traceback.length() - MOST_OF_TRACEBACK);
       throw new PlannerException(
-          answer.path("error").asText() + (traceback.isEmpty() ? "" : "\n" + traceback),
+          PlannerException.shortened(error, MOST_OF_ERROR)
+              + (traceback.isEmpty() ? "" : "\n" + traceback.substring(from)),
           answer.path("misuse").asBoolean(false),
           null);
     }
     return answer;
+  }
+
+  private static JsonNode object(String line, String what) throws PlannerException {
+    JsonNode node;
+    try {
+      node = MAPPER.readTree(line);
+    } catch (IOException e) {
+      throw new PlannerException(what + " is not JSON: " + shortened(line), e);
+    }
+    if (node == null || !node.isObject()) {
+      throw new PlannerException(what + " is not a JSON object: " + shortened(line));
+    }
+    return node;
   }
 
   private static JsonNode required(JsonNode node, String field) throws PlannerException {
@@ -205,7 +242,7 @@ final class PlanJson {
   }
 
   private static String shortened(String text) {
-    return text.length() <= 200 ? text : text.substring(0, 200) + "…";
+    return PlannerException.shortened(text, 200);
   }
 
   private static void writeTexts(JsonGenerator json, String field, Map<String, String> texts)

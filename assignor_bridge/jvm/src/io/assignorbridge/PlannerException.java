@@ -19,4 +19,19 @@ final class PlannerException extends Exception {
     super(message, cause);
     this.misuse = misuse;
   }
+
+  /** What was not expected: a fault of ours, or a Spark that lacks what we use of it. */
+  static PlannerException unexpected(Throwable e, String sparkVersion) {
+    return new PlannerException(
+        "assignor-bridge, made for Spark 4.0 to 4.2, does not fit Spark "
+            + sparkVersion
+            + " or has a fault: "
+            + e,
+        e);
+  }
+
+  /** The beginning of a text, where there is no limit to its length. */
+  static String shortened(String text, int most) {
+    return text.length() <= most ? text : text.substring(0, most) + "…";
+  }
 }

@@ -4,7 +4,6 @@ import java.io.BufferedReader;
 import java.io.BufferedWriter;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayDeque;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -19,7 +18,7 @@ import java.util.concurrent.TimeoutException;
  * never taken for the next one.
  */
 final class PlannerProcess implements AutoCloseable {
-  private static final int STDERR_LINES = 30;
+  private static final int MOST_LAST_WORDS = 4000;
   private static final ThreadFactory DAEMONS =
       task -> {
         Thread thread = new Thread(task, "assignor-planner-io");
@@ -31,14 +30,14 @@ final class PlannerProcess implements AutoCloseable {
   private final Process process;
   private final BufferedWriter requests;
   private final BufferedReader answers;
-  private final ArrayDeque<String> stderr = new ArrayDeque<>();
+  private final StringBuilder stderr = new StringBuilder();
   private final Thread stderrReader;
   private final ExecutorService io = Executors.newSingleThreadExecutor(DAEMONS);
 
-  PlannerProcess(String python) throws PlannerException {
-    this.python = python;
+  PlannerProcess(Interpreter interpreter) throws PlannerException {
+    python = interpreter.command();
     try {
-      process = new ProcessBuilder(python, "-m", "assignor_bridge.worker").start();
+      process = interpreter.running("assignor_bridge.worker").start();
     } catch (IOException e) {
       throw new PlannerException(
           "the planner's interpreter '"
@@ -88,14 +87,14 @@ final class PlannerProcess implements AutoCloseable {
     return answers.readLine();
   }
 
+  /** Keeps the end of what it says. */
   private void keepStderr() {
-    try (BufferedReader lines = process.errorReader(StandardCharsets.UTF_8)) {
-      for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+    char[] part = new char[1024];
+    try (BufferedReader said = process.errorReader(StandardCharsets.UTF_8)) {
+      for (int n = said.read(part); n >= 0; n = said.read(part)) {
         synchronized (stderr) {
-          stderr.add(line);
-          if (stderr.size() > STDERR_LINES) {
-            stderr.remove();
-          }
+          stderr.append(part, 0, n);
+          stderr.delete(0, Math.max(0, stderr.length() - MOST_LAST_WORDS));
         }
       }
     } catch (IOException ended) {
@@ -103,16 +102,20 @@ final class PlannerProcess implements AutoCloseable {
     }
   }
 
+  /** How it ended: on one line, for a metric, and after it all that is kept of what it said. */
   private String lastWords() throws InterruptedException {
     process.waitFor(1, TimeUnit.SECONDS);
     stderrReader.join(1000);
-    String exit = process.isAlive() ? "" : ", exit code " + process.exitValue();
+    String said;
     synchronized (stderr) {
-      return " ("
-          + python
-          + exit
-          + "); is assignor-bridge installed there? See spark.assignor.python"
-          + (stderr.isEmpty() ? "" : ". It said:\n" + String.join("\n", stderr));
+      said = stderr.toString().strip();
     }
+    String last = said.substring(said.lastIndexOf('\n') + 1);
+    return " ("
+        + python
+        + (process.isAlive() ? "" : ", exit code " + process.exitValue())
+        + (last.isEmpty() ? "" : ": " + PlannerException.shortened(last, 300))
+        + "); is assignor-bridge installed there? See spark.assignor.python"
+        + (said.isEmpty() ? "" : ". It said:\n" + said);
   }
 }

@@ -1,0 +1,97 @@
+package io.assignorbridge;
+
+import java.util.Arrays;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+
+/**
+ * The Python that runs our processes: which one, from where it imports, and what it sees of the
+ * driver's environment. A driver's environment often holds secrets and its working folder files that
+ * others can write, so neither is handed on as it is.
+ *
+ * @param command the interpreter
+ * @param variables names of environment variables that it gets beside {@link #NEEDED}
+ */
+record Interpreter(String command, List<String> variables) {
+  private static final String SESSION_PYTHON = AssignorOptions.SESSION_PREFIX + "python";
+  private static final String SESSION_VARIABLES = AssignorOptions.SESSION_PREFIX + "env";
+
+  /** Settings of a session that are about the processes, not about planning. */
+  static final List<String> SETTINGS = List.of(SESSION_PYTHON, SESSION_VARIABLES);
+
+  /**
+   * What an interpreter and the libraries that it loads may need; a star stands for any ending. In
+   * docs/design.md too.
+   */
+  private static final List<String> NEEDED =
+      List.of(
+          "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TEMP",
+          "TMP", "SYSTEMROOT", "PYTHON*", "VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_*",
+          "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "MALLOC_*", "OMP_*", "OPENBLAS_*", "MKL_*",
+          "SSL_CERT_FILE", "SSL_CERT_DIR", "KRB5_CONFIG", "KRB5CCNAME", "KRB5_KTNAME");
+
+  /**
+   * `python -m` would import from the working folder before all else, and Python 3.10 has no switch
+   * against that.
+   */
+  private static final String RUN_MODULE =
+      "import sys; sys.path[:] = filter(None, sys.path); import runpy;"
+          + " runpy.run_module('%s', run_name='__main__', alter_sys=True)";
+
+  /** As the session's settings and the driver's environment say. */
+  static Interpreter of(Map<String, String> session) {
+    String command =
+        Stream.of(
+                session.get(SESSION_PYTHON),
+                session.get("spark.pyspark.driver.python"),
+                session.get("spark.pyspark.python"),
+                System.getenv("PYSPARK_DRIVER_PYTHON"),
+                System.getenv("PYSPARK_PYTHON"))
+            .filter(candidate -> candidate != null && !candidate.isBlank())
+            .map(String::strip)
+            .filter(Interpreter::isPython)
+            .findFirst()
+            .orElse("python3");
+    List<String> variables =
+        Arrays.stream(session.getOrDefault(SESSION_VARIABLES, "").split(","))
+            .map(String::strip)
+            .filter(name -> !name.isEmpty())
+            .toList();
+    return new Interpreter(command, variables);
+  }
+
+  /** How to start one of our modules; what it imports comes from the installation and PYTHONPATH. */
+  ProcessBuilder running(String module) {
+    ProcessBuilder process =
+        new ProcessBuilder(command, "-c", String.format(Locale.ROOT, RUN_MODULE, module));
+    Map<String, String> environment = process.environment();
+    environment.keySet().removeIf(name -> !isHandedOn(name));
+    environment.putIfAbsent("OPENBLAS_NUM_THREADS", "1"); // numpy starts one a core, for nothing here
+    // Spark's scripts write "$SPARK_HOME/python/:$PYTHONPATH": an empty part is the working folder.
+    environment.computeIfPresent(
+        "PYTHONPATH",
+        (name, path) ->
+            Arrays.stream(path.split(":"))
+                .filter(part -> !part.isBlank())
+                .collect(Collectors.joining(":")));
+    return process;
+  }
+
+  private boolean isHandedOn(String name) {
+    return Stream.concat(NEEDED.stream(), variables.stream())
+        .anyMatch(
+            wanted ->
+                wanted.endsWith("*")
+                    ? name.startsWith(wanted.substring(0, wanted.length() - 1))
+                    : name.equals(wanted));
+  }
+
+  /** Notebook users set PYSPARK_DRIVER_PYTHON to jupyter or ipython: those run no modules for us. */
+  private static boolean isPython(String command) {
+    String name = command.substring(command.lastIndexOf('/') + 1);
+    return !name.startsWith("jupyter") && !name.startsWith("ipython");
+  }
+}

@@ -1,0 +1,70 @@
+package io.assignorbridge;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.SeekableByteChannel;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.util.Set;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * What the planner was asked and what it answered (`assignor.planLog=FILE`), a JSON line a planned
+ * batch, for `assignor plan`. A full file becomes `FILE.1`. Streams may share a file. A line that
+ * cannot be written is a warning, once, and never a failed batch.
+ */
+final class PlanLog {
+  private static final Logger LOG = LoggerFactory.getLogger(PlanLog.class);
+  private static final long MOST_BYTES = 64L * 1024 * 1024;
+
+  private final String file;
+  private boolean failing;
+
+  PlanLog(String file) {
+    this.file = file;
+  }
+
+  void append(long batch, String request, String answer) {
+    String line =
+        "{\"batchId\":" + batch + ",\"snapshot\":" + request + ",\"plan\":" + answer + "}\n";
+    try {
+      write(ByteBuffer.wrap(line.getBytes(StandardCharsets.UTF_8)), Path.of(file));
+      failing = false;
+    } catch (IOException | RuntimeException e) { // the latter for a name that is no path here
+      if (!failing) {
+        LOG.warn(
+            "assignor-bridge could not write its plan log {} (the query goes on): {}",
+            file,
+            e.toString());
+      }
+      failing = true;
+    }
+  }
+
+  /** One stream at a time, whatever file it writes to: lines must stay whole. */
+  private static synchronized void write(ByteBuffer line, Path file) throws IOException {
+    if (Files.exists(file) && !Files.isRegularFile(file)) {
+      throw new IOException("it is not a regular file");
+    }
+    if (Files.exists(file) && Files.size(file) + line.remaining() > MOST_BYTES) {
+      Files.move(
+          file,
+          file.resolveSibling(file.getFileName() + ".1"),
+          StandardCopyOption.REPLACE_EXISTING);
+    }
+    try (SeekableByteChannel out =
+        Files.newByteChannel(
+            file,
+            Set.of(StandardOpenOption.CREATE, StandardOpenOption.APPEND),
+            PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------")))) {
+      while (line.hasRemaining()) {
+        out.write(line);
+      }
+    }
+  }
+}
