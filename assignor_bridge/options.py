@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from assignor_bridge.errors import OptionError
@@ -57,6 +57,12 @@ class PlannerOptions:
     min_partitions: int | None = None
     #: Spark's own `maxRecordsPerPartition`: a cap of records per task.
     max_records_per_partition: int | None = None
+
+    def with_tasks(self, least: int | None) -> PlannerOptions:
+        """Return these, with `minPartitions` of at least so many; None asks for nothing."""
+        if least is None:
+            return self
+        return replace(self, min_partitions=max(least, self.min_partitions or 0))
 
     @property
     def task_cap_records(self) -> int | None:

@@ -32,8 +32,13 @@ class Placement:
     notes: tuple[str, ...] = ()
 
 
-def place_batch(
-    batch: Batch, weights: Weights, owner: Ints, options: PlannerOptions, failover: bool
+def place_batch(  # noqa: PLR0917
+    batch: Batch,
+    weights: Weights,
+    owner: Ints,
+    options: PlannerOptions,
+    failover: bool,
+    in_use: Flags,
 ) -> Placement:
     """Place all ranges; see `place` and `lag_aware_sticky` for the promises.
 
@@ -43,8 +48,12 @@ def place_batch(
         Slot that read each range's partition last, -1 for none.
     failover
         Only executors of the highest priority take part.
+    in_use
+        Slots that take part, as long as those of the highest priority are among them.
     """
     takes_part, notes = _best_class(batch, options) if failover else _everybody(batch)
+    if (takes_part & in_use).any():
+        takes_part = takes_part & in_use
     takes_part = _worth_using(batch, weights, owner, options, takes_part)
     slots = np.flatnonzero(takes_part)
     speed = 1 / weights.slowness[batch.slot_executor[slots]]

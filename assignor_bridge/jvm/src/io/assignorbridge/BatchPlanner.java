@@ -37,6 +37,7 @@ final class BatchPlanner implements AutoCloseable {
   private final GroupCommits commits; // null without assignor.commitGroup
   private final PlanFigures figures = new PlanFigures();
   private final ReadReports reports = new ReadReports();
+  private final DynamicAllocation allocation = new DynamicAllocation();
 
   private PlannerProcess process;
   private Batch lastBatch;
@@ -163,11 +164,12 @@ final class BatchPlanner implements AutoCloseable {
     String request =
         PlanJson.snapshot(
             executors,
-            Math.max(1, context.defaultParallelism()),
+            ExecutorList.parallelism(context),
             builder.owed(),
             options.values(),
             observed,
             state,
+            allocation.now(context),
             takesPacked && builder.owed().size() + observed.size() >= LEAST_PACKED);
     PlanJson.Plan plan = PlanJson.plan(planner.ask(request, options.planTimeoutMs()));
     InputPartition[] tasks = builder.build(plan.tasks(), executors, stream, plans + 1);
