@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.kafka_topics import Topic
-from tests.spark_tools import as_dict, read_topic, start_spark, wait_until
+from tests.spark_tools import as_dict, finished, read_topic, start_spark, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +36,7 @@ def main() -> None:
         spark_dynamicAllocation_executorIdleTimeout="3s",
         spark_executor_cores="1",
         spark_executor_memory="512m",
+        spark_sql_streaming_numRecentProgressUpdates="2000",
         spark_locality_wait="3s",
     )  # fmt: skip
     executors, stop_watching = watch(spark)
@@ -70,6 +71,25 @@ def main() -> None:
             say(batch=progress["batchId"], metrics=progress["sources"][0]["metrics"])
     query.stop()
     stop_watching()
+    spark.stop()
+    local_mode(topic, folder)
+
+
+def local_mode(topic: Topic, folder: str) -> None:
+    """Plan in a driver that is its only executor, with four cores and two of them a task."""
+    spark = start_spark(
+        "local[4]", Path(f"{folder}/local"),
+        spark_default_parallelism="200", spark_task_cpus="2", spark_locality_wait="3s",
+    )  # fmt: skip
+    stream = read_topic(spark, topic, {"assignor": "lag-aware-sticky", "assignor.onError": "fail"})
+    query = (
+        stream.writeStream.format("noop")
+        .option("checkpointLocation", f"{folder}/local-checkpoint")
+        .trigger(availableNow=True)
+        .start()
+    )
+    [progress] = [p for p in finished(query) if p["numInputRows"]]
+    say(local=progress["sources"][0]["metrics"])
     spark.stop()
 
 

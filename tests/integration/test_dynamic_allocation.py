@@ -37,6 +37,9 @@ def test_executors_come_for_a_backlog_and_go_after_it(topic: Topic, tmp_path: Pa
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert [line["reached"] for line in told if "reached" in line] == [3, 1, 0]
+    # In local mode the slots are the driver's cores, whatever spark.default.parallelism says.
+    [local] = [line["local"] for line in told if "local" in line]
+    assert (local["assignor.strategy"], local["assignor.tasks"]) == ("lag-aware-sticky", "2")
     batches = [line["metrics"] for line in told if "metrics" in line]
     assert {b["assignor.strategy"] for b in batches} == {"lag-aware-sticky"}
     assert {b["assignor.fallbacks"] for b in batches} == {"0"}
