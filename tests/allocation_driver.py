@@ -56,7 +56,7 @@ def main() -> None:
     say(reached=MOST)
     wait_until(lambda: running(query, PARTITIONS * 4_000), "the end of the backlog", 180)
     enough = threading.Event()
-    trickle = threading.Thread(target=keep_filling, args=(topic, enough))
+    trickle = threading.Thread(target=keep_filling, args=(topic, PARTITIONS, 4_000, enough))
     trickle.start()
     try:
         wait_until(lambda: running(query) and executors() == 1, "one executor", 120)
@@ -139,11 +139,10 @@ def watch(spark: Any) -> tuple[Callable[[], int], Callable[[], None]]:
     return count, stop
 
 
-def keep_filling(topic: Topic, enough: threading.Event) -> None:
+def keep_filling(topic: Topic, partitions: int, first: int, enough: threading.Event) -> None:
     """Write a few records all the time: a stream that is almost idle, not one without data."""
-    first = 4_000
     while not enough.wait(0.5):
-        topic.fill([5] * PARTITIONS, first=first)
+        topic.fill([5] * partitions, first=first)
         first += 5
 
 
