@@ -76,10 +76,11 @@ def main() -> None:
 
 
 def local_mode(topic: Topic, folder: str) -> None:
-    """Plan in a driver that is its only executor, with four cores and two of them a task."""
+    """Plan in a driver that is its only executor: four cores, two for each task."""
     spark = start_spark(
         "local[4]", Path(f"{folder}/local"),
-        spark_default_parallelism="200", spark_task_cpus="2", spark_locality_wait="3s",
+        spark_default_parallelism="200", spark_task_cpus="2",
+        spark_executor_cores="2",  # of no meaning here: the driver has four
     )  # fmt: skip
     stream = read_topic(spark, topic, {"assignor": "lag-aware-sticky", "assignor.onError": "fail"})
     query = (
