@@ -98,7 +98,8 @@ class StickyState:
     bytes: NDArray[np.float64]
     #: Records an offset, smoothed; not a number when unknown.
     density: NDArray[np.float64]
-    #: Batches in a row for which there were far too many executors.
+    #: Batches in a row for which there were far too many executors; below 0, so many in a row that
+    #: asked for more.
     calm: int = 0
 
     @property

@@ -6,9 +6,11 @@ idle, so a plan for executors that come and go says with its tasks what it wants
 
 - **More.** A batch that would keep the slots busy for longer than `BUSY_S` is cut into tasks of
   `TASK_S`, at most `TASKS_A_SLOT` for each slot of the most executors allowed, or (no limit is set,
-  or no costs are known yet) a task a partition, as Spark's own mapping does. They stay with the
-  executors that own them, so asking in vain on a full cluster costs no warm consumer. Once the
-  executors are there, a slot has a task again.
+  or no costs are known yet) a task a partition, as Spark's own mapping does. A slot's first
+  task stays with its executor; the others may run anywhere, so that a new executor takes them as
+  soon as it is there. After `OPEN_BATCHES` such batches in a row they stay, too: asking in vain on
+  a full cluster must not cost warm consumers for ever. Once the executors are there, a slot has a
+  task again.
 - **Fewer.** When the executors in use were almost idle for `CALM_BATCHES` batches in a row, the
   partitions are gathered at those that own most of them, and the others get nothing. Almost idle:
   a slot has work for less than `CALM_S` in a batch, and for less than `CALM_SHARE` of the time.
@@ -16,7 +18,7 @@ idle, so a plan for executors that come and go says with its tasks what it wants
 - **All again**, at once, when those in use would be busy for longer than `BUSY_S`.
 
 An executor is in use when it owns a partition: the sticky state says so, nothing else is kept but
-the number of calm batches.
+for how many batches in a row things have been so.
 """
 
 from __future__ import annotations
@@ -41,6 +43,8 @@ BUSY_S = 1.0
 TASK_S = 0.25
 #: So many tasks for each slot that may come: some must still wait when the last executor is asked.
 TASKS_A_SLOT = 4
+#: Batches in a row that ask with tasks which may run anywhere.
+OPEN_BATCHES = 3
 #: Seconds of work a slot below which a batch is calm.
 CALM_S = 0.25
 #: Share of the time between batches below which a batch is calm.
@@ -57,11 +61,16 @@ class Demand:
     in_use: Flags
     #: Least number of tasks, as `minPartitions`; None where nothing is asked for.
     tasks: int | None
-    #: Calm batches in a row so far.
+    #: Calm batches in a row so far; below 0, batches in a row that asked.
     calm: int
     #: Lines for people: what is asked for, and who gets nothing. Only the flagship gathers.
     asking: tuple[str, ...] = ()
     gathering: tuple[str, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether all but the first task of a slot may run anywhere."""
+        return self.tasks is not None and self.calm >= -OPEN_BATCHES
 
 
 def demand(ledger: Ledger, weights: Weights, owner: Ints, options: PlannerOptions) -> Demand:
@@ -85,12 +94,12 @@ def demand(ledger: Ledger, weights: Weights, owner: Ints, options: PlannerOption
         asked = _tasks_to_ask_with(
             batch, allocation, seconds, float(speed.sum()) if present else 0.0, options
         )
-    asking: tuple[str, ...] = ()
     if asked is not None:
         most = "any number" if allocation.unlimited else f"{allocation.max_executors}"
         asking = (f"asks for executors with {asked} tasks: {present} of {most} are there",)
+        return Demand(everybody, asked, min(0, ledger.before.calm) - 1, asking)
     if seconds is None or not present:
-        return Demand(everybody, asked, 0, asking)
+        return Demand(everybody, None, 0)
     kept, calm = _kept(ledger, weights, owner, allocation, speed)
     gathering: tuple[str, ...] = ()
     if not kept.all():
@@ -100,7 +109,7 @@ def demand(ledger: Ledger, weights: Weights, owner: Ints, options: PlannerOption
             f"there is work for {int(kept.sum())} of {present} executors, "
             f"Spark may remove {idle}{more}",
         )
-    return Demand(kept[batch.slot_executor], asked, calm, asking, gathering)
+    return Demand(kept[batch.slot_executor], None, calm, (), gathering)
 
 
 def _tasks_to_ask_with(
@@ -147,7 +156,7 @@ def _kept(
     needed = math.inf if not since else max(seconds / CALM_S, seconds / since / CALM_SHARE)
     if needed >= float(speed[used].sum()):
         return _first(ranked, max(least, int(used.sum()))), 0
-    calm = min(ledger.before.calm + 1, CALM_BATCHES)
+    calm = min(max(0, ledger.before.calm) + 1, CALM_BATCHES)
     if calm < CALM_BATCHES:
         return _first(ranked, max(least, int(used.sum()))), calm
     enough = 1 + int(np.searchsorted(np.cumsum(speed[ranked]), needed / 2))

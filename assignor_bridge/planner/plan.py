@@ -43,6 +43,8 @@ class Outcome:
     assignor: str
     batch: Batch
     tasks: Tasks
+    #: Index of the executor of each task, -1 for those that may run anywhere.
+    place: Ints
     #: Executor ids by task, most wanted first; tasks without any are left out.
     standbys: Mapping[int, tuple[str, ...]]
     state: StickyState
@@ -126,7 +128,10 @@ def plan_step(
         for task, slot in enumerate(tasks.slot.tolist())
         if slot in decision.standbys
     }
-    return Outcome(decision.assignor, batch, tasks, standbys, after, metrics, tuple(reasons))
+    place = np.full(len(tasks), -1) if batch.anonymous else batch.slot_executor[tasks.slot]
+    if wanted.is_open:
+        place = np.where(tasks.number < batch.executor_slots[place], place, -1)
+    return Outcome(decision.assignor, batch, tasks, place, standbys, after, metrics, tuple(reasons))
 
 
 def _decide(  # noqa: PLR0917
@@ -172,10 +177,7 @@ def as_plan(outcome: Outcome) -> Plan:
     ):  # fmt: skip
         topic = batch.topics[batch.topic[row]]
         ranges[task].append(OffsetRange(topic, int(batch.partition[row]), start, end))
-    executor = [
-        None if batch.anonymous else batch.executors[e].id
-        for e in batch.slot_executor[tasks.slot].tolist()
-    ]
+    executor = [None if e < 0 else batch.executors[e].id for e in outcome.place.tolist()]
     return Plan(
         outcome.assignor,
         tuple(

@@ -26,9 +26,7 @@ def status_store_hears_of(spark: SparkSession, executor: str, cores: int, profil
     gateway: Any = spark.sparkContext._gateway
     bus = spark.sparkContext._jsc.sc().listenerBus()
     events = gateway.jvm.org.apache.spark.scheduler
-    nothing = gateway.jvm.scala.collection.immutable.Map.from_(
-        gateway.jvm.scala.jdk.javaapi.CollectionConverters.asScala(gateway.jvm.java.util.HashMap())
-    )
+    nothing = gateway.jvm.PythonUtils.toScalaMap(gateway.jvm.java.util.HashMap())
     info = events.cluster.ExecutorInfo("127.0.0.1", cores, nothing, nothing, nothing, profile)
     bus.post(events.SparkListenerExecutorAdded(int(time.time() * 1000), executor, info))
     bus.waitUntilEmpty()

@@ -154,9 +154,17 @@ def test_min_records_per_task_outranks_the_wish_for_executors():
     assert len(plan(snapshot).tasks) <= 5
 
 
+def test_at_first_a_new_executor_need_not_wait_for_tasks_of_a_busy_one():
+    cluster = Cluster(least=1, most=4)
+    first = cluster.batch(9_000)
+    assert len(first.tasks) == 16
+    assert [t.executor for t in first.tasks].count("0000") == 1
+    assert [t.executor for t in first.tasks].count(None) == 15
+
+
 def test_asking_in_vain_moves_nothing():
     cluster = Cluster(least=2, most=40, room=2)
-    for _ in range(3):
+    for _ in range(6):
         before = {r.partition: t.executor for t in cluster.batch(9_600).tasks for r in t.ranges}
     made = cluster.batch(9_600)
     assert len(made.tasks) > 2
