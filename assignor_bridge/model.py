@@ -88,6 +88,23 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
+class Allocation:
+    """Spark's dynamic allocation, where it is on: executors come and go as tasks ask for them."""
+
+    min_executors: int
+    max_executors: int
+    #: Tasks that an executor runs at once, as Spark counts them when it asks for executors.
+    slots_per_executor: int
+    #: Seconds between the previous plan of this run and this one; None before the second.
+    seconds_since_last_plan: float | None = None
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether nobody set a limit: Spark's default is the largest of its integers."""
+        return self.max_executors >= 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """All that is known when a micro-batch is planned: the planner's whole input.
 
@@ -101,6 +118,7 @@ class Snapshot:
     observed: tuple[Observation, ...] = ()
     state: str | None = None
     parallelism: int = 1
+    allocation: Allocation | None = None
 
 
 @dataclass(frozen=True, slots=True)

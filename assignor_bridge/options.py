@@ -69,6 +69,12 @@ class PlannerOptions:
     #: Spark's own `maxRecordsPerPartition`: a cap of records per task.
     max_records_per_partition: int | None = None
 
+    def with_tasks(self, least: int | None) -> PlannerOptions:
+        """Return these, with `minPartitions` of at least so many; None asks for nothing."""
+        if least is None:
+            return self
+        return replace(self, min_partitions=max(least, self.min_partitions or 0))
+
     @property
     def task_cap_records(self) -> int | None:
         """The smaller of the two caps of records per task; None when neither is set."""

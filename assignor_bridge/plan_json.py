@@ -58,11 +58,9 @@ def tasks_json(outcome: Outcome) -> bytes:
 def _opening(outcome: Outcome) -> Texts:
     """Text of each task before its ranges."""
     batch, tasks = outcome.batch, outcome.tasks
-    ids = [None] if batch.anonymous else [e.id for e in batch.executors]
+    ids = [*(e.id for e in batch.executors), None]
     executors = _texts(b'{"executor":%s,"slot":' % orjson.dumps(i) for i in ids)
-    return _joined(
-        executors[batch.slot_executor[tasks.slot]], _decimal(tasks.number), b',"ranges":['
-    )
+    return _joined(executors[outcome.place], _decimal(tasks.number), b',"ranges":[')
 
 
 def _closing(outcome: Outcome) -> Texts:

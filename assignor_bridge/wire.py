@@ -15,7 +15,7 @@ import orjson
 
 from assignor_bridge.columns import is_int, kind, read_observed, read_ranges
 from assignor_bridge.errors import AssignorError, OptionError, one_line, words
-from assignor_bridge.model import Executor
+from assignor_bridge.model import Allocation, Executor
 from assignor_bridge.plan_json import tasks_json
 from assignor_bridge.planner.batch import lay_out
 
@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.plan import Outcome
 
 #: Keys of a snapshot.
-_KEYS = ("executors", "ranges", "options", "observed", "state", "parallelism")
+_KEYS = ("executors", "ranges", "options", "observed", "state", "parallelism", "allocation")
 _EXECUTOR = ("id", "host", "slots", "rack", "priority")
+#: Keys of its `allocation` that are whole numbers, with the least that they may be.
+_LEAST = {"minExecutors": 0, "maxExecutors": 1, "slotsPerExecutor": 1}
 
 
 def parse_request(line: bytes | str) -> dict[str, Any]:
@@ -69,6 +71,7 @@ def read_batch(request: dict[str, Any]) -> tuple[Batch, str | None]:
         read_options(request.get("options")),
         read_observed(request.get("observed")),
         parallelism,
+        _allocation(request.get("allocation")),
     )
     return batch, state
 
@@ -156,6 +159,30 @@ def _executor(i: int, given: Any) -> Executor:
     if priority is not None and not is_int(priority):
         raise OptionError(f"{where}.priority is {priority!r}: a whole number or null is expected")
     return Executor(given["id"], given["host"], slots, rack, priority)
+
+
+def _allocation(given: Any) -> Allocation | None:
+    """Read the facts of dynamic allocation; null where it is off."""
+    if given is None:
+        return None
+    if not isinstance(given, dict):
+        raise OptionError(f"allocation is a JSON {kind(given)}: an object is expected")
+    unknown = sorted(set(given) - {*_LEAST, "secondsSinceLastPlan"})
+    if unknown:
+        known = ", ".join([*_LEAST, "secondsSinceLastPlan"])
+        raise OptionError(f"allocation has an unknown key {unknown[0]!r}: {known} are known")
+    for key, least in _LEAST.items():
+        if not is_int(given.get(key)) or given[key] < least:
+            raise OptionError(
+                f"allocation.{key} is {given.get(key)!r}: a whole number from {least} is expected"
+            )
+    since = given.get("secondsSinceLastPlan")
+    if since is not None and not (isinstance(since, float) or is_int(since)):
+        raise OptionError(
+            f"allocation.secondsSinceLastPlan is {since!r}: a number or null is expected"
+        )
+    least, most, slots = (given[key] for key in _LEAST)
+    return Allocation(least, most, slots, None if since is None else float(since))
 
 
 def _option_text(value: Any) -> str:

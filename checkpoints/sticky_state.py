@@ -98,6 +98,9 @@ class StickyState:
     bytes: NDArray[np.float64]
     #: Records an offset, smoothed; not a number when unknown.
     density: NDArray[np.float64]
+    #: Batches in a row for which there were far too many executors; below 0, so many in a row that
+    #: asked for more.
+    calm: int = 0
 
     @property
     def members(self) -> int:
@@ -125,6 +128,7 @@ def encode(state: StickyState) -> str:
             "speeds": {e: [round(s.log_factor, 4), s.batches] for e, s in state.speeds.items()},
             "partitions": len(state.topic),
             "claims": lengths,
+            "calm": state.calm,
         },
         option=orjson.OPT_SORT_KEYS,
     )
@@ -228,6 +232,7 @@ def _read(body: bytes) -> StickyState:
         readers=readers,
         speeds={e: Speed(float(f), int(n)) for e, (f, n) in sorted(header["speeds"].items())},
         topics=topics,
+        calm=int(header.get("calm", 0)),  # states of before it came do not have it
         **columns,
     )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from hypothesis import strategies as st
 
-from assignor_bridge.model import Executor, Observation, OffsetRange, Snapshot
+from assignor_bridge.model import Allocation, Executor, Observation, OffsetRange, Snapshot
 
 if TYPE_CHECKING:
     from assignor_bridge.model import Plan
@@ -103,6 +103,19 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         draw(options()),
         draw(observations(asked)),
         parallelism=draw(st.integers(1, 9)),
+        allocation=draw(st.none() | allocations()),
+    )
+
+
+@st.composite
+def allocations(draw: st.DrawFn) -> Allocation:
+    """Limits of a dynamic allocation, and how often it plans."""
+    least = draw(st.integers(0, 4))
+    return Allocation(
+        least,
+        draw(st.integers(max(1, least), 9) | st.just(2**31 - 1)),
+        draw(st.integers(1, 4)),
+        draw(st.none() | st.floats(0, 100)),
     )
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assignor_bridge.model import Snapshot
+    from assignor_bridge.model import Allocation, Snapshot
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -106,6 +106,8 @@ class Batch:
     executors: tuple[Executor, ...]
     options: Mapping[str, str]
     observed: Observed
+    #: Where executors come and go with the tasks.
+    allocation: Allocation | None = None
 
     @property
     def ranges(self) -> int:
@@ -177,6 +179,7 @@ def from_snapshot(snapshot: Snapshot) -> Batch:
             np.array([np.nan if o.offsets is None else o.offsets for o in reports], np.float64),
         ),
         snapshot.parallelism,
+        snapshot.allocation,
     )
 
 
@@ -200,6 +203,7 @@ def lay_out(  # noqa: PLR0917
     options: Mapping[str, str],
     observed: Observed,
     parallelism: int,
+    allocation: Allocation | None = None,
 ) -> Batch:
     """Sort, join and check the columns of a snapshot.
 
@@ -230,8 +234,9 @@ def lay_out(  # noqa: PLR0917
     topic, partition, start, end = topic[order], partition[order], start[order], end[order]
     topic, partition, start, end = _joined(topics, topic, partition, start, end)
     return Batch(
-        topics, topic, partition, start, end, _members(executors, parallelism), options, observed
-    )
+        topics, topic, partition, start, end, _members(executors, parallelism), options, observed,
+        allocation,
+    )  # fmt: skip
 
 
 def _joined(

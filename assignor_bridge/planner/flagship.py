@@ -37,8 +37,13 @@ class Placement:
     notes: tuple[str, ...] = ()
 
 
-def place_batch(
-    batch: Batch, weights: Weights, owner: Ints, options: PlannerOptions, failover: bool
+def place_batch(  # noqa: PLR0917
+    batch: Batch,
+    weights: Weights,
+    owner: Ints,
+    options: PlannerOptions,
+    failover: bool,
+    in_use: Flags,
 ) -> Placement:
     """Place all ranges; see `place` and `assignors.whole` for the promises.
 
@@ -48,8 +53,12 @@ def place_batch(
         Slot that read each range's partition last, -1 for none.
     failover
         Only executors of the highest priority take part.
+    in_use
+        Slots that take part, as long as those of the highest priority are among them.
     """
     takes_part, notes = _best_class(batch, options) if failover else _everybody(batch)
+    if (takes_part & in_use).any():
+        takes_part = takes_part & in_use
     least = options.min_records_per_task
     count = min(slots_worth_using(batch, options), int(takes_part.sum()))
     if batch.ranges == 0:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from assignor_bridge.assignors.own import configured
 from assignor_bridge.assignors.registry import lookup
@@ -11,6 +13,7 @@ from assignor_bridge.model import OffsetRange, Plan, Task
 from assignor_bridge.options import FLAGSHIP, parse_options
 from assignor_bridge.planner.batch import from_snapshot
 from assignor_bridge.planner.check import check
+from assignor_bridge.planner.demand import demand
 from assignor_bridge.planner.explain import explain
 from assignor_bridge.planner.flagship import Placement, place_batch, shares
 from assignor_bridge.planner.groups import ask
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from assignor_bridge.assignors.protocol import Assignor
     from assignor_bridge.model import Snapshot
     from assignor_bridge.options import PlannerOptions
-    from assignor_bridge.planner.batch import Batch, Ints
+    from assignor_bridge.planner.batch import Batch, Flags, Ints
     from assignor_bridge.planner.weights import Weights
 
 #: Names that the planner plans itself; all others are assignors of consumer groups.
@@ -41,6 +44,8 @@ class Outcome:
     assignor: str
     batch: Batch
     tasks: Tasks
+    #: Index of the executor of each task, -1 for those that may run anywhere.
+    place: Ints
     #: Executor ids by task, most wanted first; tasks without any are left out.
     standbys: Mapping[int, tuple[str, ...]]
     state: StickyState
@@ -99,18 +104,24 @@ def plan_step(
     learn(ledger)
     weights = predict(ledger)
     owner = owners(ledger)
-    decision = _decide(ledger, weights, owner, options, find)
+    wanted = demand(ledger, weights, owner, options)
+    decision = _decide(ledger, weights, owner, options, wanted.in_use, find)
     pieces = decision.placement.pieces
-    tasks = pack(batch, pieces, weights.work, options)
+    tasks = pack(batch, pieces, weights.work, options.with_tasks(wanted.tasks))
     check(decision.assignor, batch, tasks.pieces, tasks.task, len(tasks))
-    carried = owner if decision.slot_of_line is None else decision.slot_of_line
-    after = ledger.close(pieces, carried)
+    carried = decision.slot_of_line
+    if carried is None:  # what an executor that is let go owned has no owner any more
+        carried = np.where(wanted.in_use[owner], owner, -1)
+    after = replace(ledger.close(pieces, carried), calm=wanted.calm)
     if decision.tell is not None:
         decision.tell(after.generation)
     metrics, reasons = explain(
         ledger, weights, owner, decision.placement, tasks, decision.assignor, options
     )
     metrics["generation"] = after.generation
+    reasons[1:1] = wanted.asking
+    if decision.slot_of_line is None:
+        reasons[1:1] = wanted.gathering
     if decision.refusals:
         metrics["fallbackReason"] = "; ".join(decision.refusals)
         reasons[1:1] = [f"{refusal}" for refusal in decision.refusals]
@@ -122,14 +133,18 @@ def plan_step(
         for task, slot in enumerate(tasks.slot.tolist())
         if slot in decision.standbys
     }
-    return Outcome(decision.assignor, batch, tasks, standbys, after, metrics, tuple(reasons))
+    place = np.full(len(tasks), -1) if batch.anonymous else batch.slot_executor[tasks.slot]
+    if wanted.is_open:
+        place = np.where(tasks.number < batch.executor_slots[place], place, -1)
+    return Outcome(decision.assignor, batch, tasks, place, standbys, after, metrics, tuple(reasons))
 
 
-def _decide(
+def _decide(  # noqa: PLR0917
     ledger: Ledger,
     weights: Weights,
     owner: Ints,
     options: PlannerOptions,
+    in_use: Flags,
     find: Callable[[str], Assignor],
 ) -> Decision:
     """Plan with the first assignor in the list that can."""
@@ -137,11 +152,11 @@ def _decide(
     mine = owner[ledger.line]
     first = options.assignors[0]
     if first in (FLAGSHIP, FAILOVER):
-        placement = place_batch(batch, weights, mine, options, first == FAILOVER)
+        placement = place_batch(batch, weights, mine, options, first == FAILOVER, in_use)
         return Decision(first, placement, None, {}, ())
     answer = ask(ledger, owner, weights.work, options, find)
     if answer.assignor in (FLAGSHIP, FAILOVER):
-        placement = place_batch(batch, weights, mine, options, answer.assignor == FAILOVER)
+        placement = place_batch(batch, weights, mine, options, answer.assignor == FAILOVER, in_use)
         return Decision(answer.assignor, placement, None, {}, answer.refusals)
     placement = Placement(whole(batch, answer.slot), shares(batch, weights), answer.notes)
     return Decision(
@@ -166,10 +181,7 @@ def as_plan(outcome: Outcome) -> Plan:
     ):  # fmt: skip
         topic = batch.topics[batch.topic[row]]
         ranges[task].append(OffsetRange(topic, int(batch.partition[row]), start, end))
-    executor = [
-        None if batch.anonymous else batch.executors[e].id
-        for e in batch.slot_executor[tasks.slot].tolist()
-    ]
+    executor = [None if e < 0 else batch.executors[e].id for e in outcome.place.tolist()]
     return Plan(
         outcome.assignor,
         tuple(

@@ -52,7 +52,7 @@ public final class BridgeTime {
       TaskBuilder builder = new TaskBuilder(partitions);
       String request =
           PlanJson.snapshot(
-              executors, 1, builder.owed(), Map.of("assignor", "x"), observed, state, true);
+              executors, 1, builder.owed(), Map.of("assignor", "x"), observed, state, null, true);
       long encoded = System.nanoTime();
       PlanJson.Plan plan = PlanJson.plan(lines.get(1));
       long decoded = System.nanoTime();

@@ -32,6 +32,7 @@ public final class Requests {
                 Map.of("assignor", "lag-aware-sticky"),
                 reports(asked.get("observed")),
                 asked.get("state").textValue(),
+                null,
                 packed));
       }
     }

@@ -32,6 +32,8 @@ SNAPSHOT = {
     "state": None,
 }  # fmt: skip
 
+ALLOCATION = {"minExecutors": 0, "maxExecutors": 4, "slotsPerExecutor": 1}
+
 
 def ask(request) -> dict:
     line = request if isinstance(request, bytes) else json.dumps(request).encode()
@@ -51,6 +53,14 @@ def test_a_snapshot_becomes_a_plan():
         "imbalance",
     }  # fmt: skip
     assert ask({**SNAPSHOT, "state": plan["state"]})["metrics"]["movedPartitions"] == 0
+
+
+def test_where_executors_come_and_go_a_plan_asks_for_them():
+    assert len(ask({**SNAPSHOT, "executors": [], "allocation": None})["tasks"]) == 1
+    request = {**SNAPSHOT, "executors": [], "observed": [], "allocation": ALLOCATION}
+    plan = ask(request)
+    assert len(plan["tasks"]) == 2  # a task a partition
+    assert "asks for executors with 2 tasks: 0 of 4 are there" in plan["reasons"]
 
 
 def test_without_executors_tasks_have_no_place():
@@ -95,6 +105,10 @@ def test_validation():
         ({**SNAPSHOT, "options": [1]}, "options is a JSON list"),
         ({**SNAPSHOT, "state": 5}, "state is a JSON number"),
         ({**SNAPSHOT, "parallelism": "x"}, "parallelism is 'x'"),
+        ({**SNAPSHOT, "allocation": 4}, "allocation is a JSON number"),
+        ({**SNAPSHOT, "allocation": {"minExecutors": 0}}, "allocation.maxExecutors is None"),
+        ({**SNAPSHOT, "allocation": ALLOCATION | {"slotsPerExecutor": 0}}, "number from 1 is"),
+        ({**SNAPSHOT, "allocation": ALLOCATION | {"secondsSinceLastPlan": "x"}}, "Plan is 'x'"),
         ({**SNAPSHOT, "surprise": 1}, "unknown key 'surprise'"),
         ({**SNAPSHOT, "options": {"assignor.splitt": "1"}}, "did you mean 'assignor.split'"),
         ({**SNAPSHOT, "options": {"assignor.split": [1]}}, "options.assignor.split is a JSON list"),

@@ -38,6 +38,7 @@ final class BatchPlanner implements AutoCloseable {
   private final StateFiles files;
   private final PlanFigures figures = new PlanFigures();
   private final ReadReports reports = new ReadReports();
+  private final DynamicAllocation allocation = new DynamicAllocation();
 
   private PlannerProcess process;
   private PlanJson.Valid valid; // null until a planner has taken the options
@@ -170,11 +171,12 @@ final class BatchPlanner implements AutoCloseable {
     String request =
         PlanJson.snapshot(
             executors,
-            Math.max(1, context.defaultParallelism()),
+            ExecutorList.parallelism(context),
             builder.owed(),
             options.values(),
             observed,
             state,
+            allocation.now(context),
             valid.takesPacked() && builder.owed().size() + observed.size() >= LEAST_PACKED);
     String answer = planner.ask(request, valid.planTimeoutMs());
     PlanJson.Plan plan = PlanJson.plan(answer);

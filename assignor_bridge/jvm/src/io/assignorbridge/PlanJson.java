@@ -122,6 +122,7 @@ final class PlanJson {
       Map<String, String> options,
       List<ReadReport> observed,
       String state,
+      DynamicAllocation.Facts allocation,
       boolean packed) {
     return written(
         json -> {
@@ -150,6 +151,9 @@ final class PlanJson {
             writeObserved(json, observed);
           }
           json.writeStringField("state", state);
+          if (allocation != null) {
+            allocation.write(json);
+          }
           json.writeEndObject();
         });
   }

@@ -1,0 +1,91 @@
+"""Dynamic allocation, with Spark's mapping and with ours, one after the other.
+
+A standalone cluster of two workers, 1 to 4 executors of one slot each, idle ones removed after 5 s,
+all other settings Spark's own. First a backlog of 64,000 records of 1 ms each (modelled by
+sleeping) over 24 partitions, 8,000 a batch, map only, from one executor: at best 8 s a batch on one
+executor and 2 s on four. Then a trickle for a minute, 240 records a second: little work, but no
+pause. `backlog_s` counts from the start of the query, `most_after_s` until the fourth executor is
+there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+
+from tests.benchmarks import allocation_run
+from tests.benchmarks.report import write_report
+from tests.standalone import standalone_cluster
+
+if TYPE_CHECKING:
+    from streaming.broker import EmbeddedBroker
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
+
+MODES: dict[str, dict[str, str]] = {
+    "Spark: default": {},
+    "lag-aware-sticky": {"assignor": "lag-aware-sticky"},
+}
+
+
+def test_one_to_four_executors(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    rows = [
+        row_of(mode, measured(broker.bootstrap_servers, options, tmp_path / str(number)))
+        for number, (mode, options) in enumerate(MODES.items())
+    ]
+    for row in rows:
+        print(row)
+    write_report(
+        "dynamic_allocation",
+        title="Dynamic allocation, 1 to 4 executors",
+        command="make bench",
+        rows=rows,
+        notes=__doc__ or "",
+    )
+
+
+def measured(servers: str, options: dict[str, str], folder: Path) -> dict[str, Any]:
+    """Run one driver on a cluster of its own; the line that it prints at the end."""
+    with standalone_cluster(folder / "cluster", (2, 2)) as master:
+        done = subprocess.run(
+            [
+                *(sys.executable, allocation_run.__file__),
+                *(master, servers, f"allocation-{uuid4().hex[:6]}", str(folder)),
+                json.dumps(options),
+            ],
+            env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    print(done.stdout)
+    [last] = [line for line in done.stdout.splitlines() if line.startswith('{"reached_s')]
+    figures: dict[str, Any] = json.loads(last)
+    return figures
+
+
+def row_of(mode: str, figures: dict[str, Any]) -> dict[str, Any]:
+    """One line of the table; with the option the plans must be ours."""
+    if MODES[mode]:
+        told = figures["metrics"]
+        assert {m["assignor.strategy"] for m in told} == {"lag-aware-sticky"}
+        assert {m["assignor.fallbacks"] for m in told} == {"0"}
+    batches = figures["batches"]
+    return {
+        "mapping": mode,
+        "most_after_s": figures["reached_s"],
+        "backlog_s": figures["read_s"],
+        "first_batch_s": batches[0],
+        "last_batches_s_median": statistics.median(batches[-3:]),
+        "executors_after_a_minute_of_trickle": figures["left"],
+    }
