@@ -5,15 +5,19 @@ what was learned about costs. It costs stickiness when it is lost, never data: w
 `StateError` with one line for anything that is not a good state of a known version.
 
 Format (opaque to Java): base64 of magic, version, CRC-32 and a zlib stream; in it a JSON header
-(generation, topics, members with hosts, speeds), the members' claims as Kafka's sticky user data
-(KIP-341, version 1), and one column a field for all partitions. Columns, because 100,000 partitions
-must be read and written within a fraction of a second.
+(generation, topics, members with hosts, slowness, what reports have in common), the members' claims
+as Kafka's sticky user data (KIP-341, version 1), and one column a field for all partitions. Columns,
+because 100,000 partitions must be read and written within a fraction of a second.
+
+Version 1 had other columns of costs. It is read as well: owners and positions stay, and costs are
+learned anew.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import math
 import struct
 import zlib
 from dataclasses import dataclass
@@ -27,17 +31,25 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAGIC = b"ABs"
-VERSION = 1
+VERSION = 2
+#: Generations and numbers of batches are 32 bits wide (KIP-341) and signed.
+MOST_INT32 = 2**31 - 1
 _ENVELOPE = struct.Struct(">3sBI")
 #: No state that we write comes near; a forged one must not fill the memory.
 _MAX_BYTES = 512 * 1024 * 1024
 #: Logarithms beyond this are no costs.
 _MOST_BELIEVABLE = 50.0
-#: Columns in the order of the file, with the type that is stored.
-_COLUMNS: tuple[tuple[str, str], ...] = (
+#: Columns in the order of the file, with the type that is stored, by version.
+_WHERE: tuple[tuple[str, str], ...] = (
     ("topic", "<i4"), ("partition", "<i4"), ("position", "<i8"), ("seen", "<i4"),
-    ("cost", "<f2"), ("last_cost", "<f2"), ("bytes", "<f2"), ("density", "<f2"),
 )  # fmt: skip
+_COLUMNS: dict[int, tuple[tuple[str, str], ...]] = {
+    1: (*_WHERE, ("", "<f2"), ("", "<f2"), ("bytes", "<f2"), ("density", "<f2")),
+    2: (
+        *_WHERE, ("cost", "<f2"), ("last_cost", "<f2"), ("evidence", "<f2"), ("bytes", "<f2"),
+        ("density", "<f2"),
+    ),
+}  # fmt: skip
 
 
 #: What reading nonsense may raise.
@@ -59,13 +71,30 @@ class Reader(NamedTuple):
     slots: int
 
 
-class Speed(NamedTuple):
-    """How slow an executor was found to be."""
+class Pace(NamedTuple):
+    """How slow an executor is; the fields mean what a partition's columns of cost mean."""
 
-    #: Natural logarithm of its seconds over those of a usual executor; 0 is usual.
-    log_factor: float
-    #: Batches in which it was observed.
-    batches: int
+    #: Logarithm of its seconds over those of a usual executor, smoothed; 0 is usual.
+    slowness: float = 0.0
+    #: The same, as observed last.
+    last: float = 0.0
+    #: How many good reports `slowness` rests on.
+    evidence: float = 0.0
+
+
+class Common(NamedTuple):
+    """What the read reports of all partitions have in common."""
+
+    #: Logarithm of the seconds a record; not a number while no seconds were reported.
+    level: float = math.nan
+    #: What a range costs beside its records, expressed in records.
+    fixed: float = 0.0
+    #: Whether costs of their own foresaw the partitions' reports better than one cost for all did.
+    own: bool = False
+    #: How far off the reports were, by the rule that foresaw them (see `planner.foresight`).
+    errors: tuple[float, ...] = ()
+    #: How many reports `errors` rests on.
+    reports: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +108,8 @@ class StickyState:
     #: Sorted by id. Members are numbered over all slots: the first executor's from 0, and so on.
     readers: tuple[Reader, ...]
     #: By executor id.
-    speeds: dict[str, Speed]
+    paces: dict[str, Pace]
+    common: Common
     #: Sorted; `topic` holds indices into it.
     topics: tuple[str, ...]
     topic: NDArray[np.int64]
@@ -90,10 +120,12 @@ class StickyState:
     position: NDArray[np.int64]
     #: Batch (as `batches`) in which the partition last had data.
     seen: NDArray[np.int64]
-    #: Logarithm of seconds a record on a usual executor, smoothed; not a number when unknown.
+    #: Logarithm of the partition's cost over the common one, smoothed; not a number when unknown.
     cost: NDArray[np.float64]
     #: The same, as observed last: tells an outlier from a change.
     last_cost: NDArray[np.float64]
+    #: How many good reports `cost` rests on.
+    evidence: NDArray[np.float64]
     #: Logarithm of bytes a record, smoothed; not a number when unknown.
     bytes: NDArray[np.float64]
     #: Records an offset, smoothed; not a number when unknown.
@@ -109,7 +141,8 @@ class StickyState:
         """Nothing known: before the first batch."""
         ints, floats = np.empty(0, np.int64), np.empty(0)
         return cls(
-            0, 0, (), {}, (), ints, ints, ints, ints, ints, floats, floats, floats, floats
+            0, 0, (), {}, Common(), (), ints, ints, ints, ints, ints,
+            floats, floats, floats, floats, floats,
         )  # fmt: skip
 
 
@@ -122,19 +155,27 @@ def encode(state: StickyState) -> str:
             "batches": state.batches,
             "topics": state.topics,
             "readers": [*map(list, state.readers)],
-            "speeds": {e: [round(s.log_factor, 4), s.batches] for e, s in state.speeds.items()},
+            "paces": {e: [round(x, 3) for x in pace] for e, pace in state.paces.items()},
+            "common": _rounded(state.common),
             "partitions": len(state.topic),
             "claims": lengths,
         },
         option=orjson.OPT_SORT_KEYS,
     )
     columns = [
-        np.ascontiguousarray(getattr(state, name), dtype=kind).tobytes() for name, kind in _COLUMNS
+        np.ascontiguousarray(getattr(state, name), dtype=kind).tobytes()
+        for name, kind in _COLUMNS[VERSION]
     ]
     body = b"".join((len(header).to_bytes(4, "big"), header, claims, *columns))
     packed = zlib.compress(body, 1)
     envelope = _ENVELOPE.pack(MAGIC, VERSION, zlib.crc32(packed))
     return base64.b64encode(envelope + packed).decode()
+
+
+def _rounded(common: Common) -> list[Any]:
+    level = round(common.level, 4) if math.isfinite(common.level) else None
+    errors = [round(error, 4) for error in common.errors]
+    return [level, common.fixed, common.own, errors, round(common.reports, 2)]
 
 
 def decode(text: str) -> StickyState:
@@ -152,14 +193,14 @@ def decode(text: str) -> StickyState:
 def _decoded(text: str) -> StickyState:
     """Read a text once: what was read just now is what the next batch begins with."""
     try:
-        return _read(_unwrap(text))
+        return _read(*_unwrap(text))
     except StateError:
         raise
     except _SIGNS_OF_CORRUPTION as exc:
         raise StateError(f"the state is corrupt ({type(exc).__name__}: {exc})") from exc
 
 
-def _unwrap(text: str) -> bytes:
+def _unwrap(text: str) -> tuple[int, bytes]:
     try:
         raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as exc:
@@ -183,10 +224,10 @@ def _unwrap(text: str) -> bytes:
         raise StateError(f"the state is corrupt: {exc}") from exc
     if stream.unconsumed_tail or not stream.eof:
         raise StateError("the state is corrupt: it does not end where it should")
-    return body
+    return version, body
 
 
-def _read(body: bytes) -> StickyState:
+def _read(version: int, body: bytes) -> StickyState:
     length = int.from_bytes(body[:4], "big")
     header = orjson.loads(body[4 : 4 + length])
     offset = 4 + length
@@ -196,12 +237,14 @@ def _read(body: bytes) -> StickyState:
     claims = body[offset : offset + sum(lengths)]
     offset += sum(lengths)
     count = int(header["partitions"])
-    columns: dict[str, Any] = {}
-    for name, kind in _COLUMNS:
+    unknown = np.full(count, np.nan)
+    columns: dict[str, Any] = dict.fromkeys(("cost", "last_cost", "evidence"), unknown)
+    for name, kind in _COLUMNS[version]:
         dtype = np.dtype(kind)
         column = np.frombuffer(body, dtype, count, offset)
-        columns[name] = column.astype(np.float64 if dtype.kind == "f" else np.int64)
         offset += dtype.itemsize * count
+        if name:
+            columns[name] = column.astype(np.float64 if dtype.kind == "f" else np.int64)
     if offset != len(body):
         raise StateError("the state is corrupt: it does not end where it should")
     topics = tuple(str(t) for t in header["topics"])
@@ -214,7 +257,7 @@ def _read(body: bytes) -> StickyState:
         raise StateError("the state is corrupt: claims and members differ in number")
     if count and (columns["partition"].min() < 0 or len(set(topics)) < len(topics)):
         raise StateError("the state is corrupt: it names impossible partitions")
-    for name in ("cost", "last_cost", "bytes", "density"):
+    for name in ("cost", "last_cost", "evidence", "bytes", "density"):
         believable = np.abs(columns[name]) < _MOST_BELIEVABLE
         columns[name] = np.where(believable, columns[name], np.nan)
     columns["member"] = _decode_claims(
@@ -222,14 +265,48 @@ def _read(body: bytes) -> StickyState:
     )
     for column in columns.values():
         column.setflags(write=False)  # one state may be given to many
+    generation, batches = int(header["generation"]), int(header["batches"])
+    if not (0 <= generation <= MOST_INT32 and 0 <= batches <= MOST_INT32):
+        raise StateError(
+            f"the state is corrupt: generation {generation} and batch {batches} should be "
+            f"between 0 and {MOST_INT32}"
+        )
     return StickyState(
-        generation=int(header["generation"]),
-        batches=int(header["batches"]),
+        generation=generation,
+        batches=batches,
         readers=readers,
-        speeds={e: Speed(float(f), int(n)) for e, (f, n) in sorted(header["speeds"].items())},
+        paces=_paces(header, version),
+        common=Common() if version == 1 else _common(*header["common"]),
         topics=topics,
         **columns,
     )
+
+
+def _paces(header: dict[str, Any], version: int) -> dict[str, Pace]:
+    if version == 1:  # it said for how many batches an executor was observed
+        return {
+            e: Pace(_believable(factor), float(factor), float(batches))
+            for e, (factor, batches) in sorted(header["speeds"].items())
+        }
+    return {e: Pace(*map(_believable, pace)) for e, pace in sorted(header["paces"].items())}
+
+
+def _common(
+    level: float | None, fixed: float, own: bool, errors: list[float], reports: float
+) -> Common:
+    read = Common(
+        math.nan if level is None else _believable(level), float(fixed), bool(own),
+        tuple(map(_believable, errors)), float(reports),
+    )  # fmt: skip
+    if not (0 <= read.fixed < 2.0**63 and 0 <= read.reports < 2.0**63 and min(errors, default=0) >= 0):
+        raise StateError("the state is corrupt: it remembers impossible costs")
+    return read
+
+
+def _believable(logarithm: float) -> float:
+    if not abs(logarithm) < _MOST_BELIEVABLE:
+        raise StateError("the state is corrupt: it remembers impossible costs")
+    return float(logarithm)
 
 
 # Claims: each member's partitions as KIP-341 user data, version 1. The bytes are those of

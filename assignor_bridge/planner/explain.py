@@ -96,6 +96,8 @@ def explain(  # noqa: PLR0917
         "imbalance": round(imbalance, 6),
         "weights": weights.basis,
     }
+    if ledger.prediction_error is not None:
+        metrics["predictionError"] = round(ledger.prediction_error, 4)
     unit = "s" if weights.basis == "seconds" else f" {_unit(weights)}"
     reasons = [
         f"{name}: {batch.total:,.0f} offsets of {_count(batch.ranges, 'partition')} in "

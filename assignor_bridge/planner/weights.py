@@ -1,17 +1,22 @@
 """Weights: how long reading each range will take, learned from what the readers report.
 
-A report says that reading `records` of a partition on an executor took `seconds`. It is explained
-as (cost of the partition) x (slowness of the executor), in logarithms, so that 1:50 and 50:1 are
-equally far from 1:
+A report says that reading `records` of a partition on an executor took `seconds`. The model is
 
+    seconds = (fixed + records) x cost x (the partition's factor) x (the executor's slowness)
+
+in logarithms, so that 1:50 and 50:1 are equally far from 1:
+
+- `fixed`, what a range costs beside its records, and whether partitions have costs of their own is
+  decided by what foresaw the reports of the batches before best; see `foresight`.
 - What an executor's reports have in common is the executor's, as far as `slowness` believes it.
-- The rest is the partition's. Of the estimate, the report before and this one, the middle one
-  counts: a single outlier changes nothing, a real change is followed at the second report.
-  Reports of few records, or of a short time (the clock of a busy machine is coarse), count less.
+- The rest is the partition's: a mean of its last reports, each counting by its time. One report far
+  off changes nothing, two in a row that agree are a change. Where costs of their own are of use to
+  the stream they count but for the part that noise may be; elsewhere only a partition counts that
+  stands out by several standard errors.
 - Offsets are no records (compaction, transaction markers): records an offset are learned as well.
 
-A partition without reports of its own has the cost of its bytes (when bytes are known), else of its
-topic, else the mean of all; when nothing is known, each record weighs 1.
+A partition without reports of its own has the factor of its topic, else of all. While no seconds
+are known, a record weighs as much as its bytes, and else 1.
 """
 
 from __future__ import annotations
@@ -22,13 +27,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from assignor_bridge.planner.slowness import (
-    HALF_TRUST_RECORDS,
-    common_shift,
-    shift_beside_others,
-    trust,
-)
-from checkpoints.sticky_state import Speed
+from assignor_bridge.planner.foresight import judge, noise
+from assignor_bridge.planner.slowness import GOOD_NOISE, beside_others, believed, in_common
+from checkpoints.sticky_state import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,18 +37,26 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Floats, Ints
     from assignor_bridge.planner.ledger import Ledger
 
-#: How far an estimate moves towards a new report of many records.
-_GAIN = 0.6
-#: A report of so many seconds moves a cost half as far: what is shorter is mostly noise.
+#: A report of so many seconds counts half: what is shorter is mostly noise.
 _HALF_TRUST_S = 0.1
+#: A mean rests on so many reports at most: with more it would not follow.
+_MOST_EVIDENCE = 4.0
+#: Standard errors by which a partition stands out; one standard error where own costs are of use.
+_STANDS_OUT, _OF_USE = 3.5, 1.0
+#: Standard errors by which an executor stands out.
+_SLOW = 3.0
+#: Standard deviations from which a report is far off; and never less than this.
+_FAR, _LEAST_FAR = 3.0, 0.25
+#: So many reports in a batch move the common cost half of the way.
+_HALF_COMMON_REPORTS = 4.0
+#: So many records move an average of bytes or density half as far as they could.
+_HALF_TRUST_RECORDS, _GAIN = 5.0, 0.6
 #: Least records an offset that is believed: a quiet partition may come back full.
 _LEAST_DENSITY = 0.01
-#: An executor counts as usual unless it is slower or faster by more than this.
-_USUAL = math.log(1.15)
-#: The speed of an executor that nothing is known of.
-_UNKNOWN = Speed(0.0, 0)
-#: Bounds of an executor's log slowness.
-_MOST_SLOWNESS = math.log(20)
+#: An executor counts as usual unless it is slower or faster by more than this, 20 at most.
+_USUAL, _MOST_SLOWNESS = math.log(1.15), math.log(20)
+#: Logarithms beyond this are no measurements.
+_ABSURD = 45.0
 
 Basis = Literal["records", "bytes", "seconds"]
 
@@ -63,164 +72,239 @@ class Weights:
     slowness: Floats
 
 
+@dataclass(frozen=True, eq=False)
+class Reports:
+    """Columns of what was reported of known partitions, by line."""
+
+    line: Ints
+    executor: Ints
+    records: Floats
+    bytes: Floats
+    seconds: Floats
+    offsets: Floats
+
+    def only(self, rows: Ints) -> Reports:
+        """Give some of the rows."""
+        return Reports(
+            self.line[rows], self.executor[rows], self.records[rows], self.bytes[rows],
+            self.seconds[rows], self.offsets[rows],
+        )  # fmt: skip
+
+
 def predict(ledger: Ledger) -> Weights:
     """Predict the work of each range of the batch."""
     batch = ledger.batch
-    density = _filled(ledger.density, ledger.topic, ledger.density, 1.0)[ledger.line]
-    cost, basis = _costs(ledger)
-    density = np.minimum(1.0, np.maximum(_LEAST_DENSITY, density))
-    work = batch.size * density * np.exp(cost[ledger.line])
-    slowness = np.ones(len(batch.executors))
-    for i, factor in enumerate(_log_factors(ledger, [e.id for e in batch.executors])):
-        if _USUAL < abs(factor) <= _MOST_SLOWNESS:
-            slowness[i] = math.exp(factor)
+    density = _filled(ledger.density, ledger.topic, 1.0)[ledger.line]
+    records = batch.size * np.clip(density, _LEAST_DENSITY, 1.0)
+    work, basis = _work(ledger, ledger.line, records)
+    slowness = np.exp(_log_slowness(ledger, [executor.id for executor in batch.executors]))
     return Weights(np.maximum(work, 1e-12), basis, slowness)
 
 
 def learn(ledger: Ledger) -> None:
     """Work the batch's reports into the ledger."""
-    seen = ledger.batch.observed
-    line = ledger.reported
-    usable = np.flatnonzero((line >= 0) & (seen.records >= 0) & np.isfinite(seen.records))
-    if not len(usable):
-        return
-    line, executor, records = line[usable], seen.executor[usable], seen.records[usable]
-    size, seconds = seen.bytes[usable], seen.seconds[usable]
-    _learn_ratio(ledger.density, line, records, seen.offsets[usable], len(ledger.key))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        per_record = np.log(size / records)
-        raw = np.log(seconds / records)
-    good = np.isfinite(per_record)
-    _smooth(ledger.bytes, None, line[good], per_record[good], records[good], ledger.topic)
-    good = np.isfinite(raw)
-    if good.any():
-        _learn_seconds(ledger, line[good], executor[good], records[good], raw[good])
+    seen, line = ledger.batch.observed, ledger.reported
+    every = Reports(line, seen.executor, seen.records, seen.bytes, seen.seconds, seen.offsets)
+    usable = every.only(np.flatnonzero((line >= 0) & (seen.records >= 0) & (seen.records < 2**63)))
+    _learn_density(ledger, usable)
+    _learn_bytes(ledger, usable.only(np.flatnonzero((usable.records > 0) & (usable.bytes > 0))))
+    good = (usable.records > 0) & (usable.seconds > 0) & np.isfinite(usable.seconds)
+    timed = usable.only(np.flatnonzero(good))
+    if len(timed.line):
+        ledger.prediction_error = _prediction_error(ledger, timed)
+        _learn_seconds(ledger, timed)
 
 
-def _learn_ratio(column: Floats, line: Ints, records: Floats, offsets: Floats, lines: int) -> None:
-    good = (offsets > 0) & np.isfinite(offsets)
-    total = np.bincount(line[good], offsets[good], lines)
-    read = np.bincount(line[good], records[good], lines)
-    some = np.flatnonzero(total > 0)
-    ratio = np.minimum(1.0, np.maximum(_LEAST_DENSITY, read[some] / total[some]))
-    old = column[some]
-    believed = _GAIN * total[some] / (total[some] + HALF_TRUST_RECORDS)
-    column[some] = np.where(np.isnan(old), ratio, old + believed * (ratio - old))
+def _work(ledger: Ledger, line: Ints, records: Floats) -> tuple[Floats, Basis]:
+    """Predict the work of reading so many records of these lines."""
+    common = ledger.common
+    if math.isfinite(common.level):
+        return np.exp(common.level + factors(ledger)[line]) * (common.fixed + records), "seconds"
+    if not np.isnan(ledger.bytes).all():
+        size = _filled(ledger.bytes - np.nanmean(ledger.bytes), ledger.topic, 0.0)
+        return records * np.exp(size[line]), "bytes"
+    return records, "records"
 
 
-def _learn_seconds(
-    ledger: Ledger, line: Ints, executor: Ints, records: Floats, raw: Floats
-) -> None:
-    """Split what was observed between executors and partitions."""
-    names = ledger.batch.observed.executors
-    old = np.array(_log_factors(ledger, names))
-    cost, basis = _costs(ledger)
-    if basis == "seconds":
-        expected = cost[line]
-    else:
-        observed = np.full(len(ledger.key), np.nan)
-        observed[line] = raw
-        expected = _filled(np.full(len(ledger.key), np.nan), ledger.topic, observed, 0.0)[line]
-    residual = raw - expected - old[executor]
-    seconds = records * np.exp(raw)
-    shift = common_shift(executor, residual, records, len(names))
-    shift = shift * trust(seconds, executor, len(names))
-    line_count = np.bincount(line, minlength=len(ledger.key))
-    shared = line_count[line] > 1
-    beside = shift_beside_others(
-        line[shared], executor[shared], (raw - old[executor])[shared], records[shared], len(names)
-    )
-    beside = beside * trust(seconds[shared], executor[shared], len(names))
-    # What was taken for the cost of partitions that only this executor reads was its slowness.
-    beside = np.where(shift == 0, beside, 0.0)
-    alone = np.flatnonzero(~shared & (beside[executor] != 0))
-    ledger.cost[line[alone]] -= beside[executor[alone]]
-    ledger.last_cost[line[alone]] -= beside[executor[alone]]
-    expected = expected - np.where(shared, 0.0, beside[executor])
-    new = np.clip(old + shift + beside, -_MOST_SLOWNESS, _MOST_SLOWNESS)
-    batches = [ledger.speeds.get(name, _UNKNOWN).batches + 1 for name in names]
-    ledger.speeds.update(zip(names, map(Speed, new.tolist(), batches), strict=True))
-    present = {e.id for e in ledger.batch.executors}.union(names)
-    ledger.speeds = {n: s for n, s in ledger.speeds.items() if n in present}
-    # A hiccup makes a report long, not telling: it counts by the time that was expected, if less.
-    telling = records * np.exp(np.minimum(raw, expected + new[executor]))
-    evidence = np.minimum(records, telling * (HALF_TRUST_RECORDS / _HALF_TRUST_S))
-    _smooth(
-        ledger.cost, ledger.last_cost, line, raw - new[executor], evidence, ledger.topic,
-        prior=expected,
-    )  # fmt: skip
-
-
-def _log_factors(ledger: Ledger, executors: Sequence[str]) -> list[float]:
-    return [ledger.speeds.get(name, _UNKNOWN).log_factor for name in executors]
-
-
-def _smooth(  # noqa: PLR0917
-    column: Floats,
-    last: Floats | None,
-    line: Ints,
-    values: Floats,
-    evidence: Floats,
-    topic: Ints,
-    prior: Floats | None = None,
-) -> None:
-    """Move the estimates of the reported lines towards the mean of their reports.
-
-    `evidence` says how much each report counts, in records: see `HALF_TRUST_RECORDS`.
-    """
-    lines = len(column)
-    total = np.bincount(line, evidence, lines)
-    some = np.flatnonzero(total > 0)
-    mean = np.bincount(line, evidence * values, lines)[some] / total[some]
-    believed = total[some] / (total[some] + HALF_TRUST_RECORDS)
-    old = column[some]
-    before = np.full(lines, np.nan)
-    if prior is not None:
-        before[line] = prior
-        start = before[some]
-    else:
-        start = _filled(before, topic, column, math.nan)[some]
-        start = np.where(np.isnan(start), mean, start)
-    target = mean
-    if last is not None:
-        before_it = last[some]
-        low, high = np.minimum(old, before_it), np.maximum(old, before_it)
-        middle = np.maximum(low, np.minimum(high, mean))  # of the three
-        agreed = np.bincount(line, minlength=lines)[some] > 1  # several reports: no outlier
-        target = np.where(np.isnan(middle) | agreed, mean, middle)
-        last[some] = mean
-    column[some] = np.where(
-        np.isnan(old), start + believed * (mean - start), old + _GAIN * believed * (target - old)
-    )
-
-
-def _costs(ledger: Ledger) -> tuple[Floats, Basis]:
-    """Logarithm of the cost a record of each line, and what it rests on."""
+def factors(ledger: Ledger) -> Floats:
+    """Give the logarithm of each line's cost over the common one, as far as it is believed."""
     known = ~np.isnan(ledger.cost)
-    sized = ~np.isnan(ledger.bytes)
-    if known.any():
-        cost = ledger.cost.copy()
-        both, fill = known & sized, ~known & sized
-        if fill.any() and both.any():
-            rate = float(np.mean(cost[both] - ledger.bytes[both]))
-            cost[fill] = ledger.bytes[fill] + rate
-        return _filled(cost, ledger.topic, cost, 0.0), "seconds"
-    if sized.any():
-        relative = ledger.bytes - float(np.mean(ledger.bytes[sized]))
-        return _filled(relative, ledger.topic, relative, 0.0), "bytes"
-    return np.zeros(len(ledger.key)), "records"
+    if not known.any():
+        return np.zeros(len(ledger.cost))
+    doubt = _OF_USE if ledger.common.own else _STANDS_OUT
+    error = doubt * noise(ledger.common) / np.sqrt(ledger.evidence)
+    return _filled(
+        np.where(known, believed(ledger.cost, error), np.nan), ledger.topic, 0.0
+    )
 
 
-def _filled(column: Floats, topic: Ints, source: Floats, default: float) -> Floats:
+def _log_slowness(ledger: Ledger, executors: Sequence[str]) -> Floats:
+    """Give the logarithm of how slow each executor is, as far as it is believed."""
+    paces = np.array([ledger.paces.get(name, Pace()) for name in executors]).reshape(-1, 3)
+    with np.errstate(divide="ignore"):
+        error = _SLOW * GOOD_NOISE / np.sqrt(paces[:, 2])
+    return believed(paces[:, 0], np.maximum(_USUAL, error))
+
+
+def _prediction_error(ledger: Ledger, reports: Reports) -> float | None:
+    """Give the share of the reported time that the last plan expected elsewhere.
+
+    What it expected of each report is scaled so that all of it is as long as what was reported.
+    """
+    if not ledger.before.batches or len(reports.line) < 2:
+        return None
+    work, _ = _work(ledger, reports.line, reports.records)
+    slowness = np.exp(_log_slowness(ledger, ledger.batch.observed.executors))
+    expected = work * slowness[reports.executor]
+    took = np.minimum(reports.seconds, math.exp(_ABSURD))
+    expected *= took.sum() / expected.sum()
+    return float(np.abs(expected - took).sum() / took.sum())
+
+
+def _learn_density(ledger: Ledger, reports: Reports) -> None:
+    """Learn records an offset."""
+    good = (reports.offsets > 0) & np.isfinite(reports.offsets)
+    lines = len(ledger.key)
+    total = np.bincount(reports.line[good], reports.offsets[good], lines)
+    read = np.bincount(reports.line[good], reports.records[good], lines)
+    with np.errstate(invalid="ignore"):
+        ratio = np.clip(read / total, _LEAST_DENSITY, 1.0)
+    _move(ledger.density, ratio, total)
+
+
+def _learn_bytes(ledger: Ledger, reports: Reports) -> None:
+    """Learn the logarithm of bytes a record."""
+    lines = len(ledger.key)
+    records = np.bincount(reports.line, reports.records, lines)
+    size = np.log(reports.bytes / reports.records)
+    with np.errstate(invalid="ignore"):
+        mean = np.bincount(reports.line, reports.records * size, lines) / records
+    _move(ledger.bytes, mean, records)
+
+
+def _move(column: Floats, towards: Floats, records: Floats) -> None:
+    """Move averages towards what was seen in so many records, if any."""
+    gain = np.where(np.isnan(column), 1.0, _GAIN * records / (records + _HALF_TRUST_RECORDS))
+    start = np.where(np.isnan(column), towards, column)
+    column[:] = np.where(records > 0, start + gain * (towards - start), column)
+
+
+def _learn_seconds(ledger: Ledger, reports: Reports) -> None:
+    """Share what was reported between all, executors and partitions."""
+    names, line, executor = ledger.batch.observed.executors, reports.line, reports.executor
+    old = _log_slowness(ledger, names)
+    times = np.clip(np.log(reports.seconds), -_ABSURD, _ABSURD) - old[executor]
+    before = ledger.common
+    expected = np.nan_to_num(ledger.cost)[line]
+    over = times - np.log(before.fixed + reports.records)
+    if math.isfinite(before.level):
+        gap = over - before.level - expected
+        gap -= _common(gap)
+        awaited = np.minimum(times, times - gap)  # a hiccup makes a report long, not telling
+    else:
+        gap, awaited = np.full(len(line), np.nan), times
+    trust = 1 / (1 + _HALF_TRUST_S / np.exp(awaited))
+    first = np.isnan(ledger.cost)[line]
+    # By partition, not by piece: what is costly was cut into small pieces, and that is why.
+    every = np.flatnonzero(np.bincount(line))
+    took = np.log(np.bincount(line, np.exp(times))[every])
+    records = np.bincount(line, reports.records)[every]
+    common = judge(
+        before, took, records, np.where(first, np.nan, gap), trust
+    )
+    over = times - np.log(common.fixed + reports.records)
+    if common.fixed != before.fixed or not math.isfinite(before.level):
+        level = float(np.median(over))
+        for column in (ledger.cost, ledger.last_cost, ledger.evidence):
+            column[:] = np.nan  # costs by another fixed part
+        expected = np.zeros(len(line))
+    else:
+        level = before.level + _common(over - before.level - expected)
+    ledger.common = common._replace(level=float(np.clip(level, -_ABSURD, _ABSURD)))
+    over -= level
+    shift = _learn_slowness(ledger, names, line, executor, over - factors(ledger)[line])
+    _learn_costs(ledger, line, over - shift[executor], trust)
+
+
+def _common(gap: Floats) -> float:
+    """Give what has changed for all partitions, as far as so many reports can tell."""
+    return float(np.median(gap)) * len(gap) / (len(gap) + _HALF_COMMON_REPORTS)
+
+
+def _learn_slowness(
+    ledger: Ledger, names: Sequence[str], line: Ints, executor: Ints, gap: Floats
+) -> Floats:
+    """Take what reports of an executor have in common for its own; by how much it changed."""
+    chance, count = noise(ledger.common), len(names)
+    old = _log_slowness(ledger, names)
+    gap = gap + old[executor]
+    slower, reports = in_common(executor, gap, chance, count)
+    shared = np.bincount(line, minlength=len(ledger.key))[line] > 1
+    beside, pieces = beside_others(line[shared], executor[shared], gap[shared], chance, old)
+    direct = (reports == 0) & (pieces > 0)
+    slower, reports = np.where(direct, beside, slower), np.where(direct, pieces, reports)
+    paces = np.array([ledger.paces.get(name, Pace()) for name in names])
+    some = np.flatnonzero(reports)
+    paces[some] = np.column_stack(
+        followed(*paces[some].T, slower[some], reports[some], chance, 2 * _MOST_EVIDENCE)
+    )
+    paces[:, 0] = np.clip(paces[:, 0], -_MOST_SLOWNESS, _MOST_SLOWNESS)
+    present = {e.id for e in ledger.batch.executors}
+    kept = {name: pace for name, pace in ledger.paces.items() if name in present}
+    ledger.paces = kept | {n: Pace(*row) for n, row in zip(names, paces.tolist(), strict=True)}
+    shift = _log_slowness(ledger, names) - old
+    # What was taken for the cost of partitions that only this executor reads was its slowness.
+    alone = np.flatnonzero(~shared & direct[executor])
+    ledger.cost[line[alone]] -= shift[executor[alone]]
+    ledger.last_cost[line[alone]] -= shift[executor[alone]]
+    return shift
+
+
+def _learn_costs(ledger: Ledger, line: Ints, over: Floats, trust: Floats) -> None:
+    """Move the factors of the partitions towards their reports."""
+    weight = np.bincount(line, trust)
+    seen = np.flatnonzero(weight)
+    weight = weight[seen]
+    report = np.bincount(line, trust * over)[seen] / weight
+    columns = ledger.cost, ledger.last_cost, ledger.evidence
+    before = [np.nan_to_num(column[seen]) for column in columns]
+    after = followed(*before, report, weight, noise(ledger.common), _MOST_EVIDENCE)
+    for column, values in zip(columns, after, strict=True):
+        column[seen] = values
+
+
+def followed(  # noqa: PLR0917
+    mean: Floats, last: Floats, evidence: Floats, report: Floats, weight: Floats, chance: float,
+    most: float,
+) -> tuple[Floats, Floats, Floats]:  # fmt: skip
+    """Move running means towards reports: their new values, the reports, and the new evidence.
+
+    A report far off the mean is not followed unless the one before was as far off on that side.
+    """
+    first = evidence == 0
+    with np.errstate(divide="ignore"):
+        far = np.maximum(_LEAST_FAR, _FAR * chance * np.sqrt(1 + 1 / evidence))
+    off, off_before = report - mean, last - mean
+    is_far = ~first & (np.abs(off) > far)
+    changed = is_far & (np.abs(off_before) > far) & (off * off_before > 0)
+    gathered = np.minimum(evidence + weight, most)
+    step = np.minimum(1.0, weight / gathered)
+    moved = np.where(is_far, mean, mean + off * step)
+    mean = np.where(changed, (report + last) / 2, moved)
+    evidence = np.where(changed, np.minimum(weight, most), np.where(is_far, evidence, gathered))
+    return mean, report, evidence
+
+
+def _filled(column: Floats, topic: Ints, default: float) -> Floats:
     """Put the mean of the topic, else of all, else the default, where a line knows nothing."""
     missing = np.isnan(column)
     if not missing.any():
         return column
-    good = np.flatnonzero(~np.isnan(source))
+    good = np.flatnonzero(~missing)
     if not len(good):
-        return np.where(missing, default, column)
+        return np.full(len(column), default)
     topics = int(topic.max()) + 1
     counts = np.bincount(topic[good], minlength=topics)
-    sums = np.bincount(topic[good], source[good], topics)
-    mean = np.where(counts > 0, sums / np.maximum(counts, 1), float(np.mean(source[good])))
+    sums = np.bincount(topic[good], column[good], topics)
+    mean = np.where(counts > 0, sums / np.maximum(counts, 1), float(np.mean(column[good])))
     return np.where(missing, mean[topic], column)

@@ -1,0 +1,86 @@
+"""Which rule foresees the reports best: errors of rules that compete, and what they decide.
+
+A rule says how the time of a batch is shared out over its ranges. Its error is how far, in
+logarithms and on average, the reports lie from what it says, whatever the scale; a report counts
+by its time (a short one is mostly noise). Errors fade, so that the last batches count most.
+
+- *One cost for all*, beside which a range costs as much as 0, 1, 2, 4, ... records. With 0 it is
+  plain records, and that is where a stream begins: another one must be better by a tenth.
+- *Own costs*: each partition's reports before say what its next one will be. They must be better
+  than one cost for all by a fifth, and are given up when they are hardly better any more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from checkpoints.sticky_state import Common
+
+if TYPE_CHECKING:
+    from assignor_bridge.planner.batch import Floats
+
+#: What a range may cost beside its records, in records.
+FIXED = np.append(0.0, 2.0 ** np.arange(21))
+#: A fixed cost must be better than the one before it by this factor.
+_BETTER = 0.9
+#: Own costs are used from this share of the error of one cost for all on, and up to the other.
+_CLEARLY_BETTER, _HARDLY_BETTER = 0.8, 0.95
+#: The error of a rule that was never tried, and for how many reports it stands.
+_UNTRIED, _UNTRIED_REPORTS = 0.25, 4.0
+#: A batch with many reports moves the errors so far.
+_LEAST_GAIN = 0.2
+#: An error beyond this is as bad as any.
+_WORST = 1.5
+#: So many reports of a batch are enough to tell rules apart.
+_ENOUGH = 2000
+
+
+def noise(common: Common) -> float:
+    """Give the standard deviation of a report from what its partition's reports before say."""
+    own = common.errors[-1] if common.errors else _UNTRIED
+    return max(0.01, 1.25 * own)  # a mean distance is 0.8 standard deviations
+
+
+def judge(common: Common, times: Floats, records: Floats, off: Floats, trust: Floats) -> Common:
+    """Take the reports of a batch into account.
+
+    Parameters
+    ----------
+    times
+        Logarithm of the seconds of each report, on a usual executor.
+    off
+        How far it is from what the partition's reports before say; not a number for a first one.
+    trust
+        How much it counts: from 0 to 1.
+    """
+    errors = np.full(len(FIXED) + 1, _UNTRIED)
+    reports = _UNTRIED_REPORTS
+    if len(common.errors) == len(errors):
+        errors, reports = np.array(common.errors), common.reports
+    weight = np.sqrt(trust)
+    some = slice(None, None, -(-len(times) // _ENOUGH))
+    apart = times[some] - np.log(FIXED[:, None] + records[some])
+    apart -= np.median(apart, axis=1)[:, None]
+    half = np.sqrt(1 / (1 + 0.1 / np.exp(times[some])))
+    now = np.mean(half * np.minimum(np.abs(apart), _WORST), axis=1)
+    count = float(len(times))
+    gain = max(_LEAST_GAIN, count / (count + reports)) if count > 1 else 0.0
+    errors[:-1] += gain * (now - errors[:-1])
+    again = np.isfinite(off)
+    if again.any():
+        mean = float(np.mean(weight[again] * np.minimum(np.abs(off[again]), _WORST)))
+        errors[-1] += gain * float(np.mean(again)) * (mean - errors[-1])
+    best = int(np.argmin(errors[:-1]))
+    here = int(np.searchsorted(FIXED, common.fixed))
+    if here >= len(FIXED) or errors[best] < _BETTER * errors[here]:
+        here = best
+    limit = _HARDLY_BETTER if common.own else _CLEARLY_BETTER
+    return Common(
+        common.level,
+        float(FIXED[here]),
+        bool(errors[-1] < limit * errors[here]),
+        tuple(errors.tolist()),
+        min(reports + count, 1e6),
+    )
