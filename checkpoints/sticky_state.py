@@ -91,6 +91,8 @@ class Common(NamedTuple):
     fixed: float = 0.0
     #: Whether costs of their own foresaw the partitions' reports better than one cost for all did.
     own: bool = False
+    #: Standard deviation of a long report, in logarithms, from what its partition's before said.
+    noise: float = 0.2
     #: How far off the reports were, by the rule that foresaw them (see `planner.foresight`).
     errors: tuple[float, ...] = ()
     #: How many reports `errors` rests on.
@@ -175,7 +177,7 @@ def encode(state: StickyState) -> str:
 def _rounded(common: Common) -> list[Any]:
     level = round(common.level, 4) if math.isfinite(common.level) else None
     errors = [round(error, 4) for error in common.errors]
-    return [level, common.fixed, common.own, errors, round(common.reports, 2)]
+    return [level, common.fixed, common.own, round(common.noise, 4), errors, round(common.reports, 2)]
 
 
 def decode(text: str) -> StickyState:
@@ -292,13 +294,13 @@ def _paces(header: dict[str, Any], version: int) -> dict[str, Pace]:
 
 
 def _common(
-    level: float | None, fixed: float, own: bool, errors: list[float], reports: float
+    level: float | None, fixed: float, own: bool, noise: float, errors: list[float], reports: float
 ) -> Common:
     read = Common(
-        math.nan if level is None else _believable(level), float(fixed), bool(own),
+        math.nan if level is None else _believable(level), float(fixed), bool(own), _believable(noise),
         tuple(map(_believable, errors)), float(reports),
     )  # fmt: skip
-    if not (0 <= read.fixed < 2.0**63 and 0 <= read.reports < 2.0**63 and min(errors, default=0) >= 0):
+    if min(read.fixed, read.noise, read.reports, *errors) < 0 or not read.fixed < 2.0**63:
         raise StateError("the state is corrupt: it remembers impossible costs")
     return read
 

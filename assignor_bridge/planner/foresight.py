@@ -29,18 +29,16 @@ _BETTER = 0.9
 _CLEARLY_BETTER, _HARDLY_BETTER = 0.8, 0.95
 #: The error of a rule that was never tried, and for how many reports it stands.
 _UNTRIED, _UNTRIED_REPORTS = 0.25, 4.0
+#: Noise of reports at first, and at least.
+_UNTRIED_NOISE, _LEAST_NOISE = 0.2, 0.01
+#: The standard deviation for a median distance, if noise is normal.
+_OF_MEDIAN = 1.48
 #: A batch with many reports moves the errors so far.
 _LEAST_GAIN = 0.2
 #: An error beyond this is as bad as any.
 _WORST = 1.5
 #: So many reports of a batch are enough to tell rules apart.
 _ENOUGH = 2000
-
-
-def noise(common: Common) -> float:
-    """Give the standard deviation of a report from what its partition's reports before say."""
-    own = common.errors[-1] if common.errors else _UNTRIED
-    return max(0.01, 1.25 * own)  # a mean distance is 0.8 standard deviations
 
 
 def judge(common: Common, times: Floats, records: Floats, off: Floats, trust: Floats) -> Common:
@@ -56,9 +54,9 @@ def judge(common: Common, times: Floats, records: Floats, off: Floats, trust: Fl
         How much it counts: from 0 to 1.
     """
     errors = np.full(len(FIXED) + 1, _UNTRIED)
-    reports = _UNTRIED_REPORTS
+    noise, reports = _UNTRIED_NOISE, _UNTRIED_REPORTS
     if len(common.errors) == len(errors):
-        errors, reports = np.array(common.errors), common.reports
+        errors, noise, reports = np.array(common.errors), common.noise, common.reports
     weight = np.sqrt(trust)
     some = slice(None, None, -(-len(times) // _ENOUGH))
     apart = times[some] - np.log(FIXED[:, None] + records[some])
@@ -70,8 +68,10 @@ def judge(common: Common, times: Floats, records: Floats, off: Floats, trust: Fl
     errors[:-1] += gain * (now - errors[:-1])
     again = np.isfinite(off)
     if again.any():
-        mean = float(np.mean(weight[again] * np.minimum(np.abs(off[again]), _WORST)))
-        errors[-1] += gain * float(np.mean(again)) * (mean - errors[-1])
+        gain *= float(np.mean(again))
+        missed = weight[again] * np.minimum(np.abs(off[again]), _WORST)
+        errors[-1] += gain * (float(np.mean(missed)) - errors[-1])
+        noise += gain * (_OF_MEDIAN * float(np.median(missed)) - noise)
     best = int(np.argmin(errors[:-1]))
     here = int(np.searchsorted(FIXED, common.fixed))
     if here >= len(FIXED) or errors[best] < _BETTER * errors[here]:
@@ -81,6 +81,7 @@ def judge(common: Common, times: Floats, records: Floats, off: Floats, trust: Fl
         common.level,
         float(FIXED[here]),
         bool(errors[-1] < limit * errors[here]),
+        max(noise, _LEAST_NOISE),
         tuple(errors.tolist()),
         min(reports + count, 1e6),
     )

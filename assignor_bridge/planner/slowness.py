@@ -76,7 +76,7 @@ def beside_others(
     others = (np.bincount(which, off)[which] - off)[compared] / (readers[which] - 1)[compared]
     slower, pieces = _medians(who[compared], off[compared] - others, count)
     # One comparison does not say which of the two is the unusual one.
-    return pace + slower * pieces / (pieces + 1), pieces / 2 * good_reports(noise)
+    return pace + slower * pieces / (pieces + 1), np.where(pieces > 0, (pieces + 1) * 2 * good_reports(noise), 0.0)
 
 
 def _medians(group: Ints, values: Floats, count: int) -> tuple[Floats, Ints]:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from assignor_bridge.planner.foresight import judge, noise
+from assignor_bridge.planner.foresight import judge
 from assignor_bridge.planner.slowness import GOOD_NOISE, beside_others, believed, in_common
 from checkpoints.sticky_state import Pace
 
@@ -132,7 +132,8 @@ def factors(ledger: Ledger) -> Floats:
     if not known.any():
         return np.zeros(len(ledger.cost))
     doubt = _OF_USE if ledger.common.own else _STANDS_OUT
-    error = doubt * noise(ledger.common) / np.sqrt(ledger.evidence)
+    with np.errstate(divide="ignore"):
+        error = doubt * ledger.common.noise / np.sqrt(ledger.evidence)
     return _filled(
         np.where(known, believed(ledger.cost, error), np.nan), ledger.topic, 0.0
     )
@@ -222,7 +223,9 @@ def _learn_seconds(ledger: Ledger, reports: Reports) -> None:
         level = before.level + _common(over - before.level - expected)
     ledger.common = common._replace(level=float(np.clip(level, -_ABSURD, _ABSURD)))
     over -= level
-    shift = _learn_slowness(ledger, names, line, executor, over - factors(ledger)[line])
+    chance = common.noise / math.sqrt(float(np.mean(trust)) + 1e-9)
+    gap = over - factors(ledger)[line]
+    shift = _learn_slowness(ledger, names, line, executor, gap, chance)
     _learn_costs(ledger, line, over - shift[executor], trust)
 
 
@@ -232,10 +235,10 @@ def _common(gap: Floats) -> float:
 
 
 def _learn_slowness(
-    ledger: Ledger, names: Sequence[str], line: Ints, executor: Ints, gap: Floats
+    ledger: Ledger, names: Sequence[str], line: Ints, executor: Ints, gap: Floats, chance: float
 ) -> Floats:
     """Take what reports of an executor have in common for its own; by how much it changed."""
-    chance, count = noise(ledger.common), len(names)
+    count = len(names)
     old = _log_slowness(ledger, names)
     gap = gap + old[executor]
     slower, reports = in_common(executor, gap, chance, count)
@@ -246,7 +249,7 @@ def _learn_slowness(
     paces = np.array([ledger.paces.get(name, Pace()) for name in names])
     some = np.flatnonzero(reports)
     paces[some] = np.column_stack(
-        followed(*paces[some].T, slower[some], reports[some], chance, 2 * _MOST_EVIDENCE)
+        followed(*paces[some].T, slower[some], reports[some], GOOD_NOISE, 2 * _MOST_EVIDENCE)
     )
     paces[:, 0] = np.clip(paces[:, 0], -_MOST_SLOWNESS, _MOST_SLOWNESS)
     present = {e.id for e in ledger.batch.executors}
@@ -268,9 +271,13 @@ def _learn_costs(ledger: Ledger, line: Ints, over: Floats, trust: Floats) -> Non
     report = np.bincount(line, trust * over)[seen] / weight
     columns = ledger.cost, ledger.last_cost, ledger.evidence
     before = [np.nan_to_num(column[seen]) for column in columns]
-    after = followed(*before, report, weight, noise(ledger.common), _MOST_EVIDENCE)
+    after = followed(*before, report, weight, ledger.common.noise, _MOST_EVIDENCE)
     for column, values in zip(columns, after, strict=True):
         column[seen] = values
+    middle = float(np.nanmedian(ledger.cost))  # costs are told from the usual one, so it stays that
+    ledger.cost -= middle
+    ledger.last_cost -= middle
+    ledger.common = ledger.common._replace(level=ledger.common.level + middle)
 
 
 def followed(  # noqa: PLR0917
@@ -283,7 +290,7 @@ def followed(  # noqa: PLR0917
     """
     first = evidence == 0
     with np.errstate(divide="ignore"):
-        far = np.maximum(_LEAST_FAR, _FAR * chance * np.sqrt(1 + 1 / evidence))
+        far = np.maximum(_LEAST_FAR, _FAR * chance * np.sqrt(1 / weight + 1 / evidence))
     off, off_before = report - mean, last - mean
     is_far = ~first & (np.abs(off) > far)
     changed = is_far & (np.abs(off_before) > far) & (off * off_before > 0)
