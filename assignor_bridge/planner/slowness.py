@@ -54,29 +54,31 @@ def in_common(
         return np.zeros(count), np.zeros(count)
     spread = _OF_DISTANCE * float(np.median(np.abs(gap - middle[executor])[judged[executor]]))
     relative = middle - np.median(middle[judged])
-    return relative, np.where(judged, reports * good_reports(max(noise, spread)), 0.0)
+    noise = max(noise, spread)
+    # What is no more than chance says nothing: costs of partitions may have taken the rest.
+    news = judged & (np.abs(relative) * np.sqrt(reports) > noise)
+    return relative, np.where(news, reports * good_reports(noise), 0.0)
 
 
 def beside_others(
-    line: Ints, executor: Ints, gap: Floats, noise: float, pace: Floats
+    line: Ints, executor: Ints, gap: Floats, noise: float, count: int
 ) -> tuple[Floats, Floats]:
     """Say how much slower each executor read partitions that others read in the same batch.
 
-    The only direct evidence: same partition, same time, other executor. `line` rises; `pace` is how
-    slow each executor was so far.
+    The only direct evidence: same partition, same time, other executor. `line` rises.
     """
-    count = len(pace)
     pair, which, _ = _groups(line * count + executor)
     if len(pair) < 2:
         return np.zeros(count), np.zeros(count)
     at, who = pair // count, pair % count
-    off = np.bincount(which, gap) / np.bincount(which) - pace[who]
+    off = np.bincount(which, gap) / np.bincount(which)
     _, which, readers = _groups(at)
     compared = np.flatnonzero(readers[which] > 1)
     others = (np.bincount(which, off)[which] - off)[compared] / (readers[which] - 1)[compared]
     slower, pieces = _medians(who[compared], off[compared] - others, count)
     # One comparison does not say which of the two is the unusual one.
-    return pace + slower * pieces / (pieces + 1), np.where(pieces > 0, (pieces + 1) * 2 * good_reports(noise), 0.0)
+    evidence = np.where(pieces > 0, 2 * (pieces + 1) * good_reports(noise), 0.0)
+    return slower * pieces / (pieces + 1), evidence
 
 
 def _medians(group: Ints, values: Floats, count: int) -> tuple[Floats, Ints]:

@@ -240,16 +240,16 @@ def _learn_slowness(
     """Take what reports of an executor have in common for its own; by how much it changed."""
     count = len(names)
     old = _log_slowness(ledger, names)
-    gap = gap + old[executor]
-    slower, reports = in_common(executor, gap, chance, count)
     shared = np.bincount(line, minlength=len(ledger.key))[line] > 1
-    beside, pieces = beside_others(line[shared], executor[shared], gap[shared], chance, old)
-    direct = (reports == 0) & (pieces > 0)
-    slower, reports = np.where(direct, beside, slower), np.where(direct, pieces, reports)
+    common, reports = in_common(executor, gap, chance, count)
+    direct, pieces = beside_others(line[shared], executor[shared], gap[shared], chance, count)
+    evidence = reports + pieces
+    with np.errstate(invalid="ignore"):
+        slower = old + (common * reports + direct * pieces) / evidence
     paces = np.array([ledger.paces.get(name, Pace()) for name in names])
-    some = np.flatnonzero(reports)
+    some = np.flatnonzero(evidence)
     paces[some] = np.column_stack(
-        followed(*paces[some].T, slower[some], reports[some], GOOD_NOISE, 2 * _MOST_EVIDENCE)
+        followed(*paces[some].T, slower[some], evidence[some], GOOD_NOISE, 2 * _MOST_EVIDENCE)
     )
     paces[:, 0] = np.clip(paces[:, 0], -_MOST_SLOWNESS, _MOST_SLOWNESS)
     present = {e.id for e in ledger.batch.executors}
@@ -257,7 +257,7 @@ def _learn_slowness(
     ledger.paces = kept | {n: Pace(*row) for n, row in zip(names, paces.tolist(), strict=True)}
     shift = _log_slowness(ledger, names) - old
     # What was taken for the cost of partitions that only this executor reads was its slowness.
-    alone = np.flatnonzero(~shared & direct[executor])
+    alone = np.flatnonzero(~shared & (pieces > reports)[executor])
     ledger.cost[line[alone]] -= shift[executor[alone]]
     ledger.last_cost[line[alone]] -= shift[executor[alone]]
     return shift
