@@ -45,7 +45,7 @@ def good_reports(noise: float) -> float:
 
 
 def in_common(
-    executor: Ints, gap: Floats, noise: float, count: int
+    executor: Ints, gap: Floats, noise: float, count: int, own: bool
 ) -> tuple[Floats, Floats]:
     """Say how far each executor's reports lie off the others', and how many good reports say so."""
     middle, reports = _medians(executor, gap, count)
@@ -55,9 +55,9 @@ def in_common(
     spread = _OF_DISTANCE * float(np.median(np.abs(gap - middle[executor])[judged[executor]]))
     relative = middle - np.median(middle[judged])
     noise = max(noise, spread)
-    # What is no more than chance says nothing: costs of partitions may have taken the rest.
-    news = judged & (np.abs(relative) * np.sqrt(reports) > noise)
-    return relative, np.where(news, reports * good_reports(noise), 0.0)
+    if own:  # costs of partitions may have taken the rest: less than chance says nothing
+        judged &= np.abs(relative) * np.sqrt(reports) > noise
+    return relative, np.where(judged, reports * good_reports(noise), 0.0)
 
 
 def beside_others(

@@ -198,13 +198,11 @@ def _learn_seconds(ledger: Ledger, reports: Reports) -> None:
     before = ledger.common
     expected = np.nan_to_num(ledger.cost)[line]
     over = times - np.log(before.fixed + reports.records)
-    if math.isfinite(before.level):
-        gap = over - before.level - expected
-        gap -= _common(gap)
-        awaited = np.minimum(times, times - gap)  # a hiccup makes a report long, not telling
-    else:
-        gap, awaited = np.full(len(line), np.nan), times
-    trust = 1 / (1 + _HALF_TRUST_S / np.exp(awaited))
+    level = before.level if math.isfinite(before.level) else float(np.median(over))
+    gap = over - level - expected
+    gap -= _common(gap)
+    # A hiccup makes a report long, not telling: it counts by the time that was expected.
+    trust = 1 / (1 + _HALF_TRUST_S / np.exp(np.minimum(times, times - gap)))
     first = np.isnan(ledger.cost)[line]
     # By partition, not by piece: what is costly was cut into small pieces, and that is why.
     every = np.flatnonzero(np.bincount(line))
@@ -214,13 +212,11 @@ def _learn_seconds(ledger: Ledger, reports: Reports) -> None:
         before, took, records, np.where(first, np.nan, gap), trust
     )
     over = times - np.log(common.fixed + reports.records)
-    if common.fixed != before.fixed or not math.isfinite(before.level):
-        level = float(np.median(over))
+    if common.fixed != before.fixed:  # costs were told from another fixed part
         for column in (ledger.cost, ledger.last_cost, ledger.evidence):
-            column[:] = np.nan  # costs by another fixed part
-        expected = np.zeros(len(line))
-    else:
-        level = before.level + _common(over - before.level - expected)
+            column[:] = np.nan
+        level, expected = float(np.median(over)), np.zeros(len(line))
+    level += _common(over - level - expected)
     ledger.common = common._replace(level=float(np.clip(level, -_ABSURD, _ABSURD)))
     over -= level
     chance = common.noise / math.sqrt(float(np.mean(trust)) + 1e-9)
@@ -241,7 +237,7 @@ def _learn_slowness(
     count = len(names)
     old = _log_slowness(ledger, names)
     shared = np.bincount(line, minlength=len(ledger.key))[line] > 1
-    common, reports = in_common(executor, gap, chance, count)
+    common, reports = in_common(executor, gap, chance, count, ledger.common.own)
     direct, pieces = beside_others(line[shared], executor[shared], gap[shared], chance, count)
     evidence = reports + pieces
     with np.errstate(invalid="ignore"):
