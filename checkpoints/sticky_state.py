@@ -5,9 +5,9 @@ what was learned about costs. It costs stickiness when it is lost, never data: w
 `StateError` with one line for anything that is not a good state of a known version.
 
 Format (opaque to Java): base64 of magic, version, CRC-32 and a zlib stream; in it a JSON header
-(generation, topics, members with hosts, slowness, what reports have in common), the members' claims
-as Kafka's sticky user data (KIP-341, version 1), and one column a field for all partitions. Columns,
-because 100,000 partitions must be read and written within a fraction of a second.
+(generation, topics, members with hosts and slowness, what reports have in common), the members'
+claims as Kafka's sticky user data (KIP-341, version 1), and one column a field for all partitions:
+100,000 of them must be read and written within a fraction of a second.
 
 Version 1 had other columns of costs. It is read as well: owners and positions stay, and costs are
 learned anew.
@@ -39,17 +39,21 @@ _ENVELOPE = struct.Struct(">3sBI")
 _MAX_BYTES = 512 * 1024 * 1024
 #: Logarithms beyond this are no costs.
 _MOST_BELIEVABLE = 50.0
-#: Columns in the order of the file, with the type that is stored, by version.
-_WHERE: tuple[tuple[str, str], ...] = (
-    ("topic", "<i4"), ("partition", "<i4"), ("position", "<i8"), ("seen", "<i4"),
+#: Columns in the order of the file, with the type and the unit that is stored, by version. A unit
+#: that is as coarse as what is known packs better; none stands for a column that is not used.
+_Column = tuple[str, str, float]
+_WHERE: tuple[_Column, ...] = (
+    ("topic", "<i4", 1), ("partition", "<i4", 1), ("position", "<i8", 1), ("seen", "<i4", 1),
 )  # fmt: skip
-_COLUMNS: dict[int, tuple[tuple[str, str], ...]] = {
-    1: (*_WHERE, ("", "<f2"), ("", "<f2"), ("bytes", "<f2"), ("density", "<f2")),
+_COLUMNS: dict[int, tuple[_Column, ...]] = {
+    1: (*_WHERE, ("", "<f2", 1), ("", "<f2", 1), ("bytes", "<f2", 1), ("density", "<f2", 1)),
     2: (
-        *_WHERE, ("cost", "<f2"), ("last_cost", "<f2"), ("evidence", "<f2"), ("bytes", "<f2"),
-        ("density", "<f2"),
+        *_WHERE, ("cost", "<i2", 1 / 64), ("last_cost", "<i2", 1 / 16), ("evidence", "<i2", 1 / 8),
+        ("bytes", "<i2", 1 / 64), ("density", "<i2", 1 / 1024),
     ),
 }  # fmt: skip
+#: Stands for "not a number" in a column of whole units.
+_UNKNOWN = -(2**15)
 
 
 #: What reading nonsense may raise.
@@ -157,27 +161,49 @@ def encode(state: StickyState) -> str:
             "batches": state.batches,
             "topics": state.topics,
             "readers": [*map(list, state.readers)],
-            "paces": {e: [round(x, 3) for x in pace] for e, pace in state.paces.items()},
+            "paces": {e: [round(x, 2) for x in pace] for e, pace in state.paces.items()},
             "common": _rounded(state.common),
             "partitions": len(state.topic),
             "claims": lengths,
         },
         option=orjson.OPT_SORT_KEYS,
     )
-    columns = [
-        np.ascontiguousarray(getattr(state, name), dtype=kind).tobytes()
-        for name, kind in _COLUMNS[VERSION]
-    ]
+    columns = [_packed(getattr(state, name), kind, unit) for name, kind, unit in _COLUMNS[VERSION]]
     body = b"".join((len(header).to_bytes(4, "big"), header, claims, *columns))
     packed = zlib.compress(body, 1)
     envelope = _ENVELOPE.pack(MAGIC, VERSION, zlib.crc32(packed))
     return base64.b64encode(envelope + packed).decode()
 
 
+def _packed(column: NDArray[Any], kind: str, unit: float) -> bytes:
+    """Write all first bytes of a column, then all second ones, and so on: they are alike."""
+    if column.dtype.kind == "f":
+        known = np.clip(np.rint(column / unit), 1 - 2**15, 2**15 - 1)
+        column = np.where(np.isnan(column), _UNKNOWN, known)
+    cells = np.ascontiguousarray(column, dtype=kind)
+    return cells.view(np.uint8).reshape(len(cells), cells.itemsize).T.tobytes()
+
+
+def _unpacked(body: bytes, offset: int, count: int, kind: str, unit: float) -> NDArray[Any]:
+    size = np.dtype(kind).itemsize
+    planes = np.frombuffer(body, np.uint8, count * size, offset).reshape(size, count)
+    cells = np.ascontiguousarray(planes.T).view(kind)[:, 0]
+    if unit == 1:
+        return cells.astype(np.int64)
+    return np.where(cells == _UNKNOWN, np.nan, cells * unit)
+
+
 def _rounded(common: Common) -> list[Any]:
     level = round(common.level, 4) if math.isfinite(common.level) else None
-    errors = [round(error, 4) for error in common.errors]
-    return [level, common.fixed, common.own, round(common.noise, 4), errors, round(common.reports, 2)]
+    errors = [round(error, 3) for error in common.errors]
+    return [
+        level,
+        common.fixed,
+        common.own,
+        round(common.noise, 4),
+        errors,
+        round(common.reports, 2),
+    ]
 
 
 def decode(text: str) -> StickyState:
@@ -241,12 +267,15 @@ def _read(version: int, body: bytes) -> StickyState:
     count = int(header["partitions"])
     unknown = np.full(count, np.nan)
     columns: dict[str, Any] = dict.fromkeys(("cost", "last_cost", "evidence"), unknown)
-    for name, kind in _COLUMNS[version]:
-        dtype = np.dtype(kind)
-        column = np.frombuffer(body, dtype, count, offset)
-        offset += dtype.itemsize * count
-        if name:
-            columns[name] = column.astype(np.float64 if dtype.kind == "f" else np.int64)
+    for name, kind, unit in _COLUMNS[version]:
+        if not name:
+            pass
+        elif version > 1:
+            columns[name] = _unpacked(body, offset, count, kind, unit)
+        else:
+            column = np.frombuffer(body, kind, count, offset)
+            columns[name] = column.astype(np.float64 if column.dtype.kind == "f" else np.int64)
+        offset += np.dtype(kind).itemsize * count
     if offset != len(body):
         raise StateError("the state is corrupt: it does not end where it should")
     topics = tuple(str(t) for t in header["topics"])
@@ -278,7 +307,7 @@ def _read(version: int, body: bytes) -> StickyState:
         batches=batches,
         readers=readers,
         paces=_paces(header, version),
-        common=Common() if version == 1 else _common(*header["common"]),
+        common=Common() if version == 1 else _common(header["common"]),
         topics=topics,
         **columns,
     )
@@ -293,16 +322,15 @@ def _paces(header: dict[str, Any], version: int) -> dict[str, Pace]:
     return {e: Pace(*map(_believable, pace)) for e, pace in sorted(header["paces"].items())}
 
 
-def _common(
-    level: float | None, fixed: float, own: bool, noise: float, errors: list[float], reports: float
-) -> Common:
-    read = Common(
-        math.nan if level is None else _believable(level), float(fixed), bool(own), _believable(noise),
-        tuple(map(_believable, errors)), float(reports),
+def _common(header: list[Any]) -> Common:
+    level, fixed, own, noise, errors, reports = header
+    common = Common(
+        math.nan if level is None else _believable(level), float(fixed), bool(own),
+        _believable(noise), tuple(map(_believable, errors)), float(reports),
     )  # fmt: skip
-    if min(read.fixed, read.noise, read.reports, *errors) < 0 or not read.fixed < 2.0**63:
+    if not (min(fixed, noise, reports, *errors) >= 0 and fixed < 2**63 and math.isfinite(reports)):
         raise StateError("the state is corrupt: it remembers impossible costs")
-    return read
+    return common
 
 
 def _believable(logarithm: float) -> float:

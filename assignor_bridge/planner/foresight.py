@@ -33,48 +33,46 @@ _UNTRIED, _UNTRIED_REPORTS = 0.25, 4.0
 _UNTRIED_NOISE, _LEAST_NOISE = 0.2, 0.01
 #: The standard deviation for a median distance, if noise is normal.
 _OF_MEDIAN = 1.48
-#: A batch with many reports moves the errors so far.
-_LEAST_GAIN = 0.2
+#: A batch moves the errors so far at least, and more while there were few reports before it.
+_LEAST_GAIN, _MOST_REPORTS = 0.2, 1e6
 #: An error beyond this is as bad as any.
 _WORST = 1.5
 #: So many reports of a batch are enough to tell rules apart.
 _ENOUGH = 2000
 
 
-def judge(common: Common, times: Floats, records: Floats, off: Floats, trust: Floats) -> Common:
-    """Take the reports of a batch into account.
+def judge(  # noqa: PLR0917
+    common: Common, times: Floats, records: Floats, trust: Floats, off: Floats, off_trust: Floats
+) -> Common:
+    """Take what was reported of a batch into account.
 
     Parameters
     ----------
-    times
-        Logarithm of the seconds of each report, on a usual executor.
+    times, records
+        Logarithm of the seconds of each partition, on a usual executor, and its records.
     off
-        How far it is from what the partition's reports before say; not a number for a first one.
-    trust
-        How much it counts: from 0 to 1.
+        How far each report is from what the reports of its partition before say.
+    trust, off_trust
+        How much each of these counts: from 0 to 1.
     """
     errors = np.full(len(FIXED) + 1, _UNTRIED)
     noise, reports = _UNTRIED_NOISE, _UNTRIED_REPORTS
     if len(common.errors) == len(errors):
         errors, noise, reports = np.array(common.errors), common.noise, common.reports
-    weight = np.sqrt(trust)
-    some = slice(None, None, -(-len(times) // _ENOUGH))
+    count = len(times)
+    gain = max(_LEAST_GAIN, count / (count + reports)) if count > 1 else 0.0
+    some = slice(None, None, -(-count // _ENOUGH))
     apart = times[some] - np.log(FIXED[:, None] + records[some])
     apart -= np.median(apart, axis=1)[:, None]
-    half = np.sqrt(1 / (1 + 0.1 / np.exp(times[some])))
-    now = np.mean(half * np.minimum(np.abs(apart), _WORST), axis=1)
-    count = float(len(times))
-    gain = max(_LEAST_GAIN, count / (count + reports)) if count > 1 else 0.0
-    errors[:-1] += gain * (now - errors[:-1])
-    again = np.isfinite(off)
-    if again.any():
-        gain *= float(np.mean(again))
-        missed = weight[again] * np.minimum(np.abs(off[again]), _WORST)
+    errors[:-1] += gain * (np.mean(_missed(apart, trust[some]), axis=1) - errors[:-1])
+    if len(off):
+        missed = _missed(off, off_trust)
+        gain *= min(1.0, len(off) / count)
         errors[-1] += gain * (float(np.mean(missed)) - errors[-1])
         noise += gain * (_OF_MEDIAN * float(np.median(missed)) - noise)
     best = int(np.argmin(errors[:-1]))
-    here = int(np.searchsorted(FIXED, common.fixed))
-    if here >= len(FIXED) or errors[best] < _BETTER * errors[here]:
+    here = min(int(np.searchsorted(FIXED, common.fixed)), len(FIXED) - 1)
+    if errors[best] < _BETTER * errors[here]:
         here = best
     limit = _HARDLY_BETTER if common.own else _CLEARLY_BETTER
     return Common(
@@ -83,5 +81,10 @@ def judge(common: Common, times: Floats, records: Floats, off: Floats, trust: Fl
         bool(errors[-1] < limit * errors[here]),
         max(noise, _LEAST_NOISE),
         tuple(errors.tolist()),
-        min(reports + count, 1e6),
+        min(reports + count, _MOST_REPORTS),
     )
+
+
+def _missed(off: Floats, trust: Floats) -> Floats:
+    """Give errors, as large as those of long reports are."""
+    return np.asarray(np.sqrt(trust) * np.minimum(np.abs(off), _WORST))

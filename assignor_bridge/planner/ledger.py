@@ -18,17 +18,22 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.pieces import Pieces
     from checkpoints.sticky_state import Pace
 
-#: Batches without data after which a partition is forgotten.
-FORGET_AFTER_BATCHES = 10_000
+#: Batches without data after which a partition is forgotten: who reads it next need not be who read
+#: it then.
+FORGET_AFTER_BATCHES = 16
+#: The same where an assignor plans partitions without data too, so that they hold their place.
+HOLD_PLACE_BATCHES = 10_000
 
 
 class Ledger:
     """One line a partition, sorted by topic and partition; columns as in `StickyState`."""
 
-    def __init__(self, state: StickyState, batch: Batch) -> None:
+    def __init__(
+        self, state: StickyState, batch: Batch, forget_after: int = FORGET_AFTER_BATCHES
+    ) -> None:
         self.before = state
         self.batch = batch
-        kept = state.seen > state.batches - FORGET_AFTER_BATCHES
+        kept = state.seen > state.batches - forget_after
         if kept.all():
             names = set(state.topics)
         else:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from assignor_bridge.planner.foresight import judge
-from assignor_bridge.planner.slowness import GOOD_NOISE, beside_others, believed, in_common
+from assignor_bridge.planner.slowness import GOOD_NOISE, believed, beside_others, in_common
 from checkpoints.sticky_state import Pace
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from assignor_bridge.planner.batch import Floats, Ints
     from assignor_bridge.planner.ledger import Ledger
+    from checkpoints.sticky_state import Common, StickyState
 
 #: A report of so many seconds counts half: what is shorter is mostly noise.
 _HALF_TRUST_S = 0.1
@@ -96,7 +97,7 @@ def predict(ledger: Ledger) -> Weights:
     batch = ledger.batch
     density = _filled(ledger.density, ledger.topic, 1.0)[ledger.line]
     records = batch.size * np.clip(density, _LEAST_DENSITY, 1.0)
-    work, basis = _work(ledger, ledger.line, records)
+    work, basis = _work(ledger, ledger.line, np.asarray(records, np.float64))
     slowness = np.exp(_log_slowness(ledger, [executor.id for executor in batch.executors]))
     return Weights(np.maximum(work, 1e-12), basis, slowness)
 
@@ -126,7 +127,7 @@ def _work(ledger: Ledger, line: Ints, records: Floats) -> tuple[Floats, Basis]:
     return records, "records"
 
 
-def factors(ledger: Ledger) -> Floats:
+def factors(ledger: Ledger | StickyState) -> Floats:
     """Give the logarithm of each line's cost over the common one, as far as it is believed."""
     known = ~np.isnan(ledger.cost)
     if not known.any():
@@ -134,9 +135,7 @@ def factors(ledger: Ledger) -> Floats:
     doubt = _OF_USE if ledger.common.own else _STANDS_OUT
     with np.errstate(divide="ignore"):
         error = doubt * ledger.common.noise / np.sqrt(ledger.evidence)
-    return _filled(
-        np.where(known, believed(ledger.cost, error), np.nan), ledger.topic, 0.0
-    )
+    return _filled(np.where(known, believed(ledger.cost, error), np.nan), ledger.topic, 0.0)
 
 
 def _log_slowness(ledger: Ledger, executors: Sequence[str]) -> Floats:
@@ -166,7 +165,7 @@ def _learn_density(ledger: Ledger, reports: Reports) -> None:
     """Learn records an offset."""
     good = (reports.offsets > 0) & np.isfinite(reports.offsets)
     lines = len(ledger.key)
-    total = np.bincount(reports.line[good], reports.offsets[good], lines)
+    total = np.bincount(reports.line[good], reports.offsets[good], lines).astype(np.float64)
     read = np.bincount(reports.line[good], reports.records[good], lines)
     with np.errstate(invalid="ignore"):
         ratio = np.clip(read / total, _LEAST_DENSITY, 1.0)
@@ -176,7 +175,7 @@ def _learn_density(ledger: Ledger, reports: Reports) -> None:
 def _learn_bytes(ledger: Ledger, reports: Reports) -> None:
     """Learn the logarithm of bytes a record."""
     lines = len(ledger.key)
-    records = np.bincount(reports.line, reports.records, lines)
+    records = np.bincount(reports.line, reports.records, lines).astype(np.float64)
     size = np.log(reports.bytes / reports.records)
     with np.errstate(invalid="ignore"):
         mean = np.bincount(reports.line, reports.records * size, lines) / records
@@ -193,47 +192,58 @@ def _move(column: Floats, towards: Floats, records: Floats) -> None:
 def _learn_seconds(ledger: Ledger, reports: Reports) -> None:
     """Share what was reported between all, executors and partitions."""
     names, line, executor = ledger.batch.observed.executors, reports.line, reports.executor
-    old = _log_slowness(ledger, names)
-    times = np.clip(np.log(reports.seconds), -_ABSURD, _ABSURD) - old[executor]
+    times = np.clip(np.log(reports.seconds), -_ABSURD, _ABSURD)
+    times -= _log_slowness(ledger, names)[executor]
     before = ledger.common
-    expected = np.nan_to_num(ledger.cost)[line]
+    known = ~np.isnan(ledger.cost)[line]
+    cost = np.where(known, ledger.cost[line], 0.0)
     over = times - np.log(before.fixed + reports.records)
     level = before.level if math.isfinite(before.level) else float(np.median(over))
-    gap = over - level - expected
-    gap -= _common(gap)
+    off = over - level - cost
+    off -= _in_all(off)
     # A hiccup makes a report long, not telling: it counts by the time that was expected.
-    trust = 1 / (1 + _HALF_TRUST_S / np.exp(np.minimum(times, times - gap)))
-    first = np.isnan(ledger.cost)[line]
-    # By partition, not by piece: what is costly was cut into small pieces, and that is why.
-    every = np.flatnonzero(np.bincount(line))
-    took = np.log(np.bincount(line, np.exp(times))[every])
-    records = np.bincount(line, reports.records)[every]
-    common = judge(
-        before, took, records, np.where(first, np.nan, gap), trust
-    )
-    over = times - np.log(common.fixed + reports.records)
-    if common.fixed != before.fixed:  # costs were told from another fixed part
+    trust = _trust(np.minimum(times, times - off))
+    common = _judged(before, reports, times, off[known], trust[known])
+    if common.fixed != before.fixed:  # costs were told from another fixed part: they begin anew
+        over = times - np.log(common.fixed + reports.records)
+        level, cost = float(np.median(over)), np.zeros(len(line))
         for column in (ledger.cost, ledger.last_cost, ledger.evidence):
             column[:] = np.nan
-        level, expected = float(np.median(over)), np.zeros(len(line))
-    level += _common(over - level - expected)
-    ledger.common = common._replace(level=float(np.clip(level, -_ABSURD, _ABSURD)))
+    level += _in_all(over - level - cost)
+    ledger.common = common._replace(level=level)
     over -= level
     chance = common.noise / math.sqrt(float(np.mean(trust)) + 1e-9)
     gap = over - factors(ledger)[line]
-    shift = _learn_slowness(ledger, names, line, executor, gap, chance)
+    shift = _learn_slowness(ledger, line, executor, gap, chance)
     _learn_costs(ledger, line, over - shift[executor], trust)
 
 
-def _common(gap: Floats) -> float:
+def _judged(common: Common, reports: Reports, times: Floats, off: Floats, trust: Floats) -> Common:
+    """Let the rules compete: by partition, not by piece.
+
+    What is costly was cut into small pieces: costs would look like a fixed part.
+    """
+    whole = np.flatnonzero(np.bincount(reports.line))
+    took = np.log(np.bincount(reports.line, np.exp(times))[whole])
+    records = np.bincount(reports.line, reports.records)[whole].astype(np.float64)
+    return judge(common, took, records, _trust(took), off, trust)
+
+
+def _trust(times: Floats) -> Floats:
+    """Say how much reports of so long a time (a logarithm) count: from 0 to 1."""
+    return np.asarray(1 / (1 + _HALF_TRUST_S / np.exp(times)))
+
+
+def _in_all(gap: Floats) -> float:
     """Give what has changed for all partitions, as far as so many reports can tell."""
     return float(np.median(gap)) * len(gap) / (len(gap) + _HALF_COMMON_REPORTS)
 
 
 def _learn_slowness(
-    ledger: Ledger, names: Sequence[str], line: Ints, executor: Ints, gap: Floats, chance: float
+    ledger: Ledger, line: Ints, executor: Ints, gap: Floats, chance: float
 ) -> Floats:
     """Take what reports of an executor have in common for its own; by how much it changed."""
+    names = ledger.batch.observed.executors
     count = len(names)
     old = _log_slowness(ledger, names)
     shared = np.bincount(line, minlength=len(ledger.key))[line] > 1
@@ -244,9 +254,9 @@ def _learn_slowness(
         slower = old + (common * reports + direct * pieces) / evidence
     paces = np.array([ledger.paces.get(name, Pace()) for name in names])
     some = np.flatnonzero(evidence)
-    paces[some] = np.column_stack(
-        followed(*paces[some].T, slower[some], evidence[some], GOOD_NOISE, 2 * _MOST_EVIDENCE)
-    )
+    paces[some] = followed(
+        paces[some].T, slower[some], evidence[some], GOOD_NOISE, 2 * _MOST_EVIDENCE
+    ).T
     paces[:, 0] = np.clip(paces[:, 0], -_MOST_SLOWNESS, _MOST_SLOWNESS)
     present = {e.id for e in ledger.batch.executors}
     kept = {name: pace for name, pace in ledger.paces.items() if name in present}
@@ -266,8 +276,8 @@ def _learn_costs(ledger: Ledger, line: Ints, over: Floats, trust: Floats) -> Non
     weight = weight[seen]
     report = np.bincount(line, trust * over)[seen] / weight
     columns = ledger.cost, ledger.last_cost, ledger.evidence
-    before = [np.nan_to_num(column[seen]) for column in columns]
-    after = followed(*before, report, weight, ledger.common.noise, _MOST_EVIDENCE)
+    before = np.nan_to_num([column[seen] for column in columns])
+    after = followed(before, report, weight, ledger.common.noise, _MOST_EVIDENCE)
     for column, values in zip(columns, after, strict=True):
         column[seen] = values
     middle = float(np.nanmedian(ledger.cost))  # costs are told from the usual one, so it stays that
@@ -276,14 +286,20 @@ def _learn_costs(ledger: Ledger, line: Ints, over: Floats, trust: Floats) -> Non
     ledger.common = ledger.common._replace(level=ledger.common.level + middle)
 
 
-def followed(  # noqa: PLR0917
-    mean: Floats, last: Floats, evidence: Floats, report: Floats, weight: Floats, chance: float,
-    most: float,
-) -> tuple[Floats, Floats, Floats]:  # fmt: skip
-    """Move running means towards reports: their new values, the reports, and the new evidence.
+def followed(column: Floats, report: Floats, weight: Floats, chance: float, most: float) -> Floats:
+    """Move running means towards reports, each worth `weight` good ones.
 
     A report far off the mean is not followed unless the one before was as far off on that side.
+
+    Parameters
+    ----------
+    column
+        Rows of the mean, the report before, and the evidence: how many good reports `mean` rests
+        on, `most` at most. The result is such rows again.
+    chance
+        Standard deviation of a good report.
     """
+    mean, last, evidence = column
     first = evidence == 0
     with np.errstate(divide="ignore"):
         far = np.maximum(_LEAST_FAR, _FAR * chance * np.sqrt(1 / weight + 1 / evidence))
@@ -295,7 +311,7 @@ def followed(  # noqa: PLR0917
     moved = np.where(is_far, mean, mean + off * step)
     mean = np.where(changed, (report + last) / 2, moved)
     evidence = np.where(changed, np.minimum(weight, most), np.where(is_far, evidence, gathered))
-    return mean, report, evidence
+    return np.array([mean, report, evidence])
 
 
 def _filled(column: Floats, topic: Ints, default: float) -> Floats:
@@ -311,3 +327,20 @@ def _filled(column: Floats, topic: Ints, default: float) -> Floats:
     sums = np.bincount(topic[good], column[good], topics)
     mean = np.where(counts > 0, sums / np.maximum(counts, 1), float(np.mean(column[good])))
     return np.where(missing, mean[topic], column)
+
+
+def in_words(ledger: Ledger, basis: Basis) -> str:
+    """Say what the weights were made of."""
+    if basis == "records":
+        return "weights: records alike, no costs reported yet"
+    line, count = ledger.line, len(ledger.line)
+    if basis == "bytes":
+        known = np.count_nonzero(~np.isnan(ledger.bytes[line]))
+        return f"weights: bytes learned for {known} of {count} partitions, no seconds reported yet"
+    each = math.exp(ledger.common.level)
+    fixed = f"{ledger.common.fixed * each:.2g} s a range and " if ledger.common.fixed else ""
+    others = np.count_nonzero(factors(ledger)[line])
+    return (
+        f"weights: seconds, {fixed}{each:.2g} s a record; costs of their own for {others} of "
+        f"{count} partitions"
+    )

@@ -39,6 +39,7 @@ _OF_PLAN = {
     "splitPartitions": ("assignor_split_partitions", 1.0),
     "generation": ("assignor_generation", 1.0),
     "imbalance": ("assignor_imbalance_ratio", 1.0),
+    "predictionError": ("assignor_prediction_error_ratio", 1.0),
     "localityHitRate": ("assignor_locality_hit_ratio", 1.0),
     "planMillis": ("assignor_plan_seconds", 0.001),
 }
