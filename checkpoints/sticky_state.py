@@ -181,7 +181,8 @@ def _packed(column: NDArray[Any], kind: str, unit: float) -> bytes:
         known = np.clip(np.rint(column / unit), 1 - 2**15, 2**15 - 1)
         column = np.where(np.isnan(column), _UNKNOWN, known)
     cells = np.ascontiguousarray(column, dtype=kind)
-    return cells.view(np.uint8).reshape(len(cells), cells.itemsize).T.tobytes()
+    planes: NDArray[np.uint8] = cells.view(np.uint8).reshape(len(cells), cells.itemsize).T
+    return planes.tobytes()
 
 
 def _unpacked(body: bytes, offset: int, count: int, kind: str, unit: float) -> NDArray[Any]:

@@ -71,6 +71,8 @@ class Weights:
     basis: Basis
     #: Seconds that each executor needs for a second's work of a usual one.
     slowness: Floats
+    #: Part of the work of a range that does not shrink with it: each further piece costs it again.
+    fixed: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +101,8 @@ def predict(ledger: Ledger) -> Weights:
     records = batch.size * np.clip(density, _LEAST_DENSITY, 1.0)
     work, basis = _work(ledger, ledger.line, np.asarray(records, np.float64))
     slowness = np.exp(_log_slowness(ledger, [executor.id for executor in batch.executors]))
-    return Weights(np.maximum(work, 1e-12), basis, slowness)
+    fixed = ledger.common.fixed * math.exp(ledger.common.level) if basis == "seconds" else 0.0
+    return Weights(np.maximum(work, 1e-12), basis, slowness, fixed)
 
 
 def learn(ledger: Ledger) -> None:
@@ -271,7 +274,7 @@ def _learn_slowness(
 
 def _learn_costs(ledger: Ledger, line: Ints, over: Floats, trust: Floats) -> None:
     """Move the factors of the partitions towards their reports."""
-    weight = np.bincount(line, trust)
+    weight = np.bincount(line, trust).astype(np.float64)
     seen = np.flatnonzero(weight)
     weight = weight[seen]
     report = np.bincount(line, trust * over)[seen] / weight
