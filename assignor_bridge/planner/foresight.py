@@ -38,7 +38,7 @@ _LEAST_GAIN, _MOST_REPORTS = 0.2, 1e6
 #: An error beyond this is as bad as any.
 _WORST = 1.5
 #: So many reports of a batch are enough to tell rules apart.
-_ENOUGH = 2000
+_ENOUGH = 500
 
 
 def judge(  # noqa: PLR0917

@@ -13,11 +13,12 @@ from assignor_bridge.planner.check import check
 from assignor_bridge.planner.explain import explain
 from assignor_bridge.planner.flagship import Placement, place_batch, shares
 from assignor_bridge.planner.groups import ask
+from assignor_bridge.planner.learning import learn
 from assignor_bridge.planner.ledger import FORGET_AFTER_BATCHES, HOLD_PLACE_BATCHES, Ledger
 from assignor_bridge.planner.owners import owners
 from assignor_bridge.planner.pack import Tasks, pack
 from assignor_bridge.planner.pieces import assemble
-from assignor_bridge.planner.weights import learn, predict
+from assignor_bridge.planner.weights import predict
 from checkpoints.sticky_state import StateError, StickyState, decode, encode
 
 if TYPE_CHECKING:
