@@ -155,13 +155,14 @@ class StickyState:
 def encode(state: StickyState) -> str:
     """As text that `decode` reads."""
     lengths, claims = _encode_claims(state)
+    paces = np.round(np.array([*state.paces.values()], np.float64), 2)
     header = orjson.dumps(
         {
             "generation": state.generation,
             "batches": state.batches,
             "topics": state.topics,
             "readers": [*map(list, state.readers)],
-            "paces": {e: [round(x, 2) for x in pace] for e, pace in state.paces.items()},
+            "paces": dict(zip(state.paces, paces.tolist(), strict=True)),
             "common": _rounded(state.common),
             "partitions": len(state.topic),
             "claims": lengths,

@@ -217,7 +217,7 @@ def _learn_slowness(ledger: Ledger, paces: Floats, slow: Floats, slower: _Slower
     paces[:, :2] = np.clip(paces[:, :2], -_MOST_SLOWNESS, _MOST_SLOWNESS)
     present = {e.id for e in ledger.batch.executors}
     kept = {name: pace for name, pace in ledger.paces.items() if name in present}
-    ledger.paces = kept | {n: Pace(*row) for n, row in zip(names, paces.tolist(), strict=True)}
+    ledger.paces = kept | dict(zip(names, map(Pace._make, paces.tolist()), strict=True))
     return np.asarray(log_slowness(paces) - slow)
 
 

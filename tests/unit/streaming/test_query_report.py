@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from checkpoints.sticky_state import Common, Reader, StickyState, encode
+from checkpoints.sticky_state import Common, Reader, StickyState, decode, encode
 from streaming.cli import main
 from tests.unit.metrics import samples
 from tests.unit.streaming.checkpoints import write_checkpoint
@@ -94,6 +94,19 @@ def test_a_checkpoint_tells_what_was_read_and_what_would_have_been(tmp_path):
     assert "2 batches took 2.00 s each (median)" in words
     assert "Work of each executor, lag-aware-sticky" in words
     assert words.count("is not known") == 4  # what is left, which slot, what moved, costs
+
+
+def test_a_fixed_cost_is_not_told_as_a_cost_of_records(tmp_path):
+    """A range takes 20 ms beside its records: no partition's records are said to take longer."""
+    folder = write_checkpoint(tmp_path / "c", HOT)
+    kept = folder / "sources" / "0" / "assignments"
+    kept.mkdir()
+    alike = replace(decode(state([0, 0, 1], ["1", "2"], 7)), cost=np.array([0.1, -0.1, 0.2]))
+    common = alike.common._replace(own=False, noise=0.2, fixed=1000.0, level=float(np.log(2e-5)))
+    (kept / "3.v1").write_text(encode(replace(alike, common=common)))
+    words = a_report(tmp_path, folder)
+    assert "a record of a usual partition 20 µs a range, beside its records 20 ms" in words
+    assert "Time a record takes, by partition" not in words
 
 
 def test_the_kept_states_tell_what_moved_and_what_a_record_costs(tmp_path):
