@@ -5,15 +5,19 @@ what was learned about costs. It costs stickiness when it is lost, never data: w
 `StateError` with one line for anything that is not a good state of a known version.
 
 Format (opaque to Java): base64 of magic, version, CRC-32 and a zlib stream; in it a JSON header
-(generation, topics, members with hosts, speeds), the members' claims as Kafka's sticky user data
-(KIP-341, version 1), and one column a field for all partitions. Columns, because 100,000 partitions
-must be read and written within a fraction of a second.
+(generation, topics, members with hosts and slowness, what reports have in common), the members'
+claims as Kafka's sticky user data (KIP-341, version 1), and one column a field for all partitions:
+100,000 of them must be read and written within a fraction of a second.
+
+Version 1 had other columns of costs. It is read as well: owners and positions stay, and costs are
+learned anew.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import math
 import struct
 import zlib
 from dataclasses import dataclass
@@ -27,17 +31,29 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAGIC = b"ABs"
-VERSION = 1
+VERSION = 2
+#: Generations and numbers of batches are 32 bits wide (KIP-341) and signed.
+MOST_INT32 = 2**31 - 1
 _ENVELOPE = struct.Struct(">3sBI")
 #: No state that we write comes near; a forged one must not fill the memory.
 _MAX_BYTES = 512 * 1024 * 1024
 #: Logarithms beyond this are no costs.
 _MOST_BELIEVABLE = 50.0
-#: Columns in the order of the file, with the type that is stored.
-_COLUMNS: tuple[tuple[str, str], ...] = (
-    ("topic", "<i4"), ("partition", "<i4"), ("position", "<i8"), ("seen", "<i4"),
-    ("cost", "<f2"), ("last_cost", "<f2"), ("bytes", "<f2"), ("density", "<f2"),
+#: Columns in the order of the file, with the type and the unit that is stored, by version. A unit
+#: that is as coarse as what is known packs better; none stands for a column that is not used.
+_Column = tuple[str, str, float]
+_WHERE: tuple[_Column, ...] = (
+    ("topic", "<i4", 1), ("partition", "<i4", 1), ("position", "<i8", 1), ("seen", "<i4", 1),
 )  # fmt: skip
+_COLUMNS: dict[int, tuple[_Column, ...]] = {
+    1: (*_WHERE, ("", "<f2", 1), ("", "<f2", 1), ("bytes", "<f2", 1), ("density", "<f2", 1)),
+    2: (
+        *_WHERE, ("cost", "<i2", 1 / 64), ("last_cost", "<i2", 1 / 16), ("evidence", "<i2", 1 / 8),
+        ("bytes", "<i2", 1 / 64), ("density", "<i2", 1 / 1024),
+    ),
+}  # fmt: skip
+#: Stands for "not a number" in a column of whole units.
+_UNKNOWN = -(2**15)
 
 
 #: What reading nonsense may raise.
@@ -59,13 +75,32 @@ class Reader(NamedTuple):
     slots: int
 
 
-class Speed(NamedTuple):
-    """How slow an executor was found to be."""
+class Pace(NamedTuple):
+    """How slow an executor is; the fields mean what a partition's columns of cost mean."""
 
-    #: Natural logarithm of its seconds over those of a usual executor; 0 is usual.
-    log_factor: float
-    #: Batches in which it was observed.
-    batches: int
+    #: Logarithm of its seconds over those of a usual executor, smoothed; 0 is usual.
+    slowness: float = 0.0
+    #: The same, as observed last.
+    last: float = 0.0
+    #: How many good reports `slowness` rests on.
+    evidence: float = 0.0
+
+
+class Common(NamedTuple):
+    """What the read reports of all partitions have in common."""
+
+    #: Logarithm of the seconds a record; not a number while no seconds were reported.
+    level: float = math.nan
+    #: What a range costs beside its records, expressed in records.
+    fixed: float = 0.0
+    #: Whether costs of their own foresaw the partitions' reports better than one cost for all did.
+    own: bool = False
+    #: Standard deviation of a long report, in logarithms, from what its partition's before said.
+    noise: float = 0.2
+    #: How far off the reports were, by the rule that foresaw them (see `planner.foresight`).
+    errors: tuple[float, ...] = ()
+    #: How many reports `errors` rests on.
+    reports: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +114,8 @@ class StickyState:
     #: Sorted by id. Members are numbered over all slots: the first executor's from 0, and so on.
     readers: tuple[Reader, ...]
     #: By executor id.
-    speeds: dict[str, Speed]
+    paces: dict[str, Pace]
+    common: Common
     #: Sorted; `topic` holds indices into it.
     topics: tuple[str, ...]
     topic: NDArray[np.int64]
@@ -90,10 +126,12 @@ class StickyState:
     position: NDArray[np.int64]
     #: Batch (as `batches`) in which the partition last had data.
     seen: NDArray[np.int64]
-    #: Logarithm of seconds a record on a usual executor, smoothed; not a number when unknown.
+    #: Logarithm of the partition's cost over the common one, smoothed; not a number when unknown.
     cost: NDArray[np.float64]
     #: The same, as observed last: tells an outlier from a change.
     last_cost: NDArray[np.float64]
+    #: How many good reports `cost` rests on.
+    evidence: NDArray[np.float64]
     #: Logarithm of bytes a record, smoothed; not a number when unknown.
     bytes: NDArray[np.float64]
     #: Records an offset, smoothed; not a number when unknown.
@@ -112,33 +150,66 @@ class StickyState:
         """Nothing known: before the first batch."""
         ints, floats = np.empty(0, np.int64), np.empty(0)
         return cls(
-            0, 0, (), {}, (), ints, ints, ints, ints, ints, floats, floats, floats, floats
+            0, 0, (), {}, Common(), (), ints, ints, ints, ints, ints,
+            floats, floats, floats, floats, floats,
         )  # fmt: skip
 
 
 def encode(state: StickyState) -> str:
     """As text that `decode` reads."""
     lengths, claims = _encode_claims(state)
+    paces = np.round(np.array([*state.paces.values()], np.float64), 2)
     header = orjson.dumps(
         {
             "generation": state.generation,
             "batches": state.batches,
             "topics": state.topics,
             "readers": [*map(list, state.readers)],
-            "speeds": {e: [round(s.log_factor, 4), s.batches] for e, s in state.speeds.items()},
+            "paces": dict(zip(state.paces, paces.tolist(), strict=True)),
+            "common": _rounded(state.common),
             "partitions": len(state.topic),
             "claims": lengths,
             "calm": state.calm,
         },
         option=orjson.OPT_SORT_KEYS,
     )
-    columns = [
-        np.ascontiguousarray(getattr(state, name), dtype=kind).tobytes() for name, kind in _COLUMNS
-    ]
+    columns = [_packed(getattr(state, name), kind, unit) for name, kind, unit in _COLUMNS[VERSION]]
     body = b"".join((len(header).to_bytes(4, "big"), header, claims, *columns))
     packed = zlib.compress(body, 1)
     envelope = _ENVELOPE.pack(MAGIC, VERSION, zlib.crc32(packed))
     return base64.b64encode(envelope + packed).decode()
+
+
+def _packed(column: NDArray[Any], kind: str, unit: float) -> bytes:
+    """Write all first bytes of a column, then all second ones, and so on: they are alike."""
+    if column.dtype.kind == "f":
+        known = np.clip(np.rint(column / unit), 1 - 2**15, 2**15 - 1)
+        column = np.where(np.isnan(column), _UNKNOWN, known)
+    cells = np.ascontiguousarray(column, dtype=kind)
+    planes: NDArray[np.uint8] = cells.view(np.uint8).reshape(len(cells), cells.itemsize).T
+    return planes.tobytes()
+
+
+def _unpacked(body: bytes, offset: int, count: int, kind: str, unit: float) -> NDArray[Any]:
+    size = np.dtype(kind).itemsize
+    planes = np.frombuffer(body, np.uint8, count * size, offset).reshape(size, count)
+    cells = np.ascontiguousarray(planes.T).view(kind)[:, 0]
+    if unit == 1:
+        return cells.astype(np.int64)
+    return np.where(cells == _UNKNOWN, np.nan, cells * unit)
+
+
+def _rounded(common: Common) -> list[Any]:
+    level = round(common.level, 4) if math.isfinite(common.level) else None
+    errors = [round(error, 3) for error in common.errors]
+    return [
+        level,
+        common.fixed,
+        common.own,
+        round(common.noise, 4),
+        errors,
+        round(common.reports, 2),
+    ]
 
 
 def decode(text: str) -> StickyState:
@@ -156,14 +227,14 @@ def decode(text: str) -> StickyState:
 def _decoded(text: str) -> StickyState:
     """Read a text once: what was read just now is what the next batch begins with."""
     try:
-        return _read(_unwrap(text))
+        return _read(*_unwrap(text))
     except StateError:
         raise
     except _SIGNS_OF_CORRUPTION as exc:
         raise StateError(f"the state is corrupt ({type(exc).__name__}: {exc})") from exc
 
 
-def _unwrap(text: str) -> bytes:
+def _unwrap(text: str) -> tuple[int, bytes]:
     try:
         raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as exc:
@@ -187,10 +258,10 @@ def _unwrap(text: str) -> bytes:
         raise StateError(f"the state is corrupt: {exc}") from exc
     if stream.unconsumed_tail or not stream.eof:
         raise StateError("the state is corrupt: it does not end where it should")
-    return body
+    return version, body
 
 
-def _read(body: bytes) -> StickyState:
+def _read(version: int, body: bytes) -> StickyState:
     length = int.from_bytes(body[:4], "big")
     header = orjson.loads(body[4 : 4 + length])
     offset = 4 + length
@@ -200,12 +271,17 @@ def _read(body: bytes) -> StickyState:
     claims = body[offset : offset + sum(lengths)]
     offset += sum(lengths)
     count = int(header["partitions"])
-    columns: dict[str, Any] = {}
-    for name, kind in _COLUMNS:
-        dtype = np.dtype(kind)
-        column = np.frombuffer(body, dtype, count, offset)
-        columns[name] = column.astype(np.float64 if dtype.kind == "f" else np.int64)
-        offset += dtype.itemsize * count
+    unknown = np.full(count, np.nan)
+    columns: dict[str, Any] = dict.fromkeys(("cost", "last_cost", "evidence"), unknown)
+    for name, kind, unit in _COLUMNS[version]:
+        if not name:
+            pass
+        elif version > 1:
+            columns[name] = _unpacked(body, offset, count, kind, unit)
+        else:
+            column = np.frombuffer(body, kind, count, offset)
+            columns[name] = column.astype(np.float64 if column.dtype.kind == "f" else np.int64)
+        offset += np.dtype(kind).itemsize * count
     if offset != len(body):
         raise StateError("the state is corrupt: it does not end where it should")
     topics = tuple(str(t) for t in header["topics"])
@@ -218,7 +294,7 @@ def _read(body: bytes) -> StickyState:
         raise StateError("the state is corrupt: claims and members differ in number")
     if count and (columns["partition"].min() < 0 or len(set(topics)) < len(topics)):
         raise StateError("the state is corrupt: it names impossible partitions")
-    for name in ("cost", "last_cost", "bytes", "density"):
+    for name in ("cost", "last_cost", "evidence", "bytes", "density"):
         believable = np.abs(columns[name]) < _MOST_BELIEVABLE
         columns[name] = np.where(believable, columns[name], np.nan)
     columns["member"] = _decode_claims(
@@ -226,15 +302,48 @@ def _read(body: bytes) -> StickyState:
     )
     for column in columns.values():
         column.setflags(write=False)  # one state may be given to many
+    generation, batches = int(header["generation"]), int(header["batches"])
+    if not (0 <= generation <= MOST_INT32 and 0 <= batches <= MOST_INT32):
+        raise StateError(
+            f"the state is corrupt: generation {generation} and batch {batches} should be "
+            f"between 0 and {MOST_INT32}"
+        )
     return StickyState(
-        generation=int(header["generation"]),
-        batches=int(header["batches"]),
+        generation=generation,
+        batches=batches,
         readers=readers,
-        speeds={e: Speed(float(f), int(n)) for e, (f, n) in sorted(header["speeds"].items())},
+        paces=_paces(header, version),
+        common=Common() if version == 1 else _common(header["common"]),
         topics=topics,
         calm=int(header.get("calm", 0)),  # states of before it came do not have it
         **columns,
     )
+
+
+def _paces(header: dict[str, Any], version: int) -> dict[str, Pace]:
+    if version == 1:  # it said for how many batches an executor was observed
+        return {
+            e: Pace(_believable(factor), float(factor), float(batches))
+            for e, (factor, batches) in sorted(header["speeds"].items())
+        }
+    return {e: Pace(*map(_believable, pace)) for e, pace in sorted(header["paces"].items())}
+
+
+def _common(header: list[Any]) -> Common:
+    level, fixed, own, noise, errors, reports = header
+    common = Common(
+        math.nan if level is None else _believable(level), float(fixed), bool(own),
+        _believable(noise), tuple(map(_believable, errors)), float(reports),
+    )  # fmt: skip
+    if not (min(fixed, noise, reports, *errors) >= 0 and fixed < 2**63 and math.isfinite(reports)):
+        raise StateError("the state is corrupt: it remembers impossible costs")
+    return common
+
+
+def _believable(logarithm: float) -> float:
+    if not abs(logarithm) < _MOST_BELIEVABLE:
+        raise StateError("the state is corrupt: it remembers impossible costs")
+    return float(logarithm)
 
 
 # Claims: each member's partitions as KIP-341 user data, version 1. The bytes are those of

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor, OffsetRange
+from assignor_bridge.planner.weights import factors
 from checkpoints.folders import CheckpointError, open_folder
 from checkpoints.offset_log import read_checkpoint
 from streaming.replay import LoggedBatch
@@ -107,20 +108,41 @@ def _seconds(found: Checkpoint, commits: Path) -> dict[int, float]:
     return seconds
 
 
+@dataclass(frozen=True)
+class Costs:
+    """Seconds on a usual executor, as the planner counts with them."""
+
+    #: A record of a usual partition.
+    record: float
+    #: A range, beside its records.
+    range: float
+    #: A record, by name of the partitions that differ from the usual.
+    unusual: Mapping[str, float]
+
+
 def executors_in(state: StickyState | None) -> tuple[Executor, ...]:
     """Give the executors of the last planned batch; none where there is no state."""
     readers = state.readers if state else ()
     return tuple(Executor(r.executor, r.host, r.slots) for r in readers if r.executor)
 
 
-def costs_in(state: StickyState | None) -> dict[str, float]:
-    """Give the seconds a record that the planner learned, by partition name."""
-    if state is None:
-        return {}
-    return {
-        f"{state.topics[topic]}-{partition}": math.exp(cost)
-        for topic, partition, cost in zip(
-            state.topic.tolist(), state.partition.tolist(), state.cost.tolist(), strict=True
-        )
-        if math.isfinite(cost)
-    }
+def costs_in(state: StickyState | None) -> Costs | None:
+    """Give what the planner learned of costs; None where it learned nothing."""
+    if state is None or not math.isfinite(state.common.level):
+        return None
+    each, own = math.exp(state.common.level), factors(state)
+    return Costs(
+        each,
+        state.common.fixed * each,
+        {
+            f"{state.topics[topic]}-{partition}": each * math.exp(factor)
+            for topic, partition, cost, factor in zip(
+                state.topic.tolist(),
+                state.partition.tolist(),
+                state.cost.tolist(),
+                own.tolist(),
+                strict=True,
+            )
+            if factor and math.isfinite(cost)
+        },
+    )

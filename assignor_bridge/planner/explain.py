@@ -10,6 +10,7 @@ import numpy as np
 from assignor_bridge.options import FLAGSHIP
 from assignor_bridge.planner.flagship import bound_seconds
 from assignor_bridge.planner.owners import hit_rate
+from assignor_bridge.planner.weights import in_words
 
 if TYPE_CHECKING:
     from assignor_bridge.options import PlannerOptions
@@ -112,6 +113,8 @@ def explain(  # noqa: PLR0917
         "imbalance": round(imbalance, 6),
         "weights": weights.basis,
     }
+    if ledger.prediction_error is not None:
+        metrics["predictionError"] = round(ledger.prediction_error, 4)
     unit = "s" if weights.basis == "seconds" else f" {_unit(weights)}"
     reasons = [
         f"{name}: {batch.total:,.0f} offsets of {_count(batch.ranges, 'partition')} in "
@@ -119,7 +122,7 @@ def explain(  # noqa: PLR0917
         f"{_amount(busiest)}{unit}, ideal {_amount(bound)}{unit}, {imbalance:.1%} over",
         *placement.notes,
         *tasks.notes,
-        _weights_line(ledger, weights),
+        in_words(ledger, weights.basis),
         *_slow_lines(batch, weights),
         *_move_lines(ledger, weights, owner, done, bound, busiest, unit),
     ]
@@ -138,16 +141,6 @@ def explain(  # noqa: PLR0917
             metrics["advice"] = advice
             reasons.append(advice)
     return metrics, reasons
-
-
-def _weights_line(ledger: Ledger, weights: Weights) -> str:
-    total = len(ledger.line)
-    if weights.basis == "records":
-        return "weights: records alike, no costs reported yet"
-    column = ledger.cost if weights.basis == "seconds" else ledger.bytes
-    known = int((~np.isnan(column[ledger.line])).sum())
-    what = "seconds" if weights.basis == "seconds" else "bytes, no seconds reported yet,"
-    return f"weights: {what} learned for {known} of {total} partitions, else their topic's mean"
 
 
 def _slow_lines(batch: Batch, weights: Weights) -> list[str]:

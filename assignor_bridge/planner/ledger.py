@@ -11,24 +11,29 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from checkpoints.sticky_state import Reader, StickyState
+from checkpoints.sticky_state import MOST_INT32, Reader, StickyState
 
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Batch, Floats, Ints
     from assignor_bridge.planner.pieces import Pieces
-    from checkpoints.sticky_state import Speed
+    from checkpoints.sticky_state import Pace
 
-#: Batches without data after which a partition is forgotten.
-FORGET_AFTER_BATCHES = 10_000
+#: Batches without data after which a partition is forgotten: who reads it next need not be who read
+#: it then.
+FORGET_AFTER_BATCHES = 16
+#: The same where an assignor plans partitions without data too, so that they hold their place.
+HOLD_PLACE_BATCHES = 10_000
 
 
 class Ledger:
     """One line a partition, sorted by topic and partition; columns as in `StickyState`."""
 
-    def __init__(self, state: StickyState, batch: Batch) -> None:
+    def __init__(
+        self, state: StickyState, batch: Batch, forget_after: int = FORGET_AFTER_BATCHES
+    ) -> None:
         self.before = state
         self.batch = batch
-        kept = state.seen > state.batches - FORGET_AFTER_BATCHES
+        kept = state.seen > state.batches - forget_after
         if kept.all():
             names = set(state.topics)
         else:
@@ -66,7 +71,11 @@ class Ledger:
         self.last_cost = floats(state.last_cost)
         self.bytes = floats(state.bytes)
         self.density = floats(state.density)
-        self.speeds = _speeds(state, batch)
+        self.evidence = floats(state.evidence)
+        self.paces = _paces(state, batch)
+        self.common = state.common
+        #: Share of the reported time that the last plan expected elsewhere; None if unknown.
+        self.prediction_error: float | None = None
 
     @property
     def topic(self) -> Ints:
@@ -126,10 +135,11 @@ class Ledger:
             or not bool(self.known.all())
         )
         return StickyState(
-            generation=before.generation + int(changed),
-            batches=before.batches + 1,
+            generation=min(before.generation + int(changed), MOST_INT32),
+            batches=min(before.batches + 1, MOST_INT32),
             readers=readers,
-            speeds={e: self.speeds[e] for e in sorted(self.speeds)},
+            paces={e: self.paces[e] for e in sorted(self.paces)},
+            common=self.common,
             topics=self.topics,
             topic=self.topic,
             partition=self.partition,
@@ -138,27 +148,28 @@ class Ledger:
             seen=seen,
             cost=self.cost,
             last_cost=self.last_cost,
+            evidence=self.evidence,
             bytes=self.bytes,
             density=self.density,
         )
 
 
-def _speeds(state: StickyState, batch: Batch) -> dict[str, Speed]:
+def _paces(state: StickyState, batch: Batch) -> dict[str, Pace]:
     """By executor of this batch; a new one begins with what is known of one that its host had.
 
     After a restart of the driver an id may be that of another executor, on another host.
     """
     now = {(e.id, e.host) for e in batch.executors}
-    found: dict[str, Speed] = {}
-    of_host: dict[str, Speed] = {}
+    found: dict[str, Pace] = {}
+    of_host: dict[str, Pace] = {}
     for reader in state.readers:
-        speed = state.speeds.get(reader.executor)
-        if speed is None:
+        pace = state.paces.get(reader.executor)
+        if pace is None:
             continue
         if (reader.executor, reader.host) in now:
-            found[reader.executor] = speed
+            found[reader.executor] = pace
         else:
-            of_host.setdefault(reader.host, speed)
+            of_host.setdefault(reader.host, pace)
     if of_host:
         before = {(r.executor, r.host) for r in state.readers}
         for executor in batch.executors:

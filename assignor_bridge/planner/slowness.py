@@ -1,13 +1,12 @@
 """How slow each executor is: what its reports have in common beyond the other executors'.
 
-How much of that is believed depends on how well its reports agree, so that costly partitions do not
+How much of that is believed depends on how well reports agree, so that costly partitions do not
 make their executor look slow. Where several executors read one partition in the same batch, they
-are compared directly. All in logarithms of seconds a record; see `weights`.
+are compared directly. All in logarithms of seconds, see `weights`.
 """
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,85 +14,83 @@ import numpy as np
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Floats, Ints
 
-#: A report of as many records moves an estimate half as far.
-HALF_TRUST_RECORDS = 5.0
-#: So many seconds of an executor's reports in one batch are half believed: less is noise.
-_HALF_TRUST_EXECUTOR_S = 0.5
-#: Reports that an executor must have given before its slowness is judged.
+#: Reports that an executor must have given before what they have in common is judged.
 _LEAST_REPORTS = 3
-#: Standard errors by which an executor must differ to be believed different at all.
-_DOUBT = 3.5
-#: The most that one batch may add by direct comparison.
-_MOST_AT_ONCE = math.log(4)
+#: Standard deviation of a good report.
+GOOD_NOISE = 0.1
+#: Standard deviation for a median distance, if noise is normal.
+_OF_DISTANCE = 1.48
 
 
-def trust(seconds: Floats, executor: Ints, count: int) -> Floats:
-    """Say how far each executor's reports are believed, from 0 to 1, by the time that they took."""
-    total: Floats = np.bincount(executor, seconds, count).astype(np.float64)
-    return np.asarray(total / (total + _HALF_TRUST_EXECUTOR_S))
+def believed(deviation: Floats, error: Floats | float) -> Floats:
+    """Say how much of a deviation counts if `error` of it may be chance.
 
+    Nothing of one up to `error`, half of one 1.4 times as large, nearly all of a much larger one.
 
-def common_shift(executor: Ints, residual: Floats, records: Floats, count: int) -> Floats:
-    """Say how far each executor's reports lie off the others', as far as that is believable."""
-    shift = np.zeros(count)
-    use = np.flatnonzero(records >= HALF_TRUST_RECORDS)
-    if len(use) < _LEAST_REPORTS:
-        return shift
-    order = use[np.lexsort((residual[use], executor[use]))]
-    sorted_residual, who = residual[order], executor[order]
-    first = np.searchsorted(who, np.arange(count + 1))
-    n = np.diff(first)
-    judged = np.flatnonzero(n >= _LEAST_REPORTS)
-    if len(judged) < 2:  # nothing to compare with
-        return shift
-    middle = np.zeros(count)
-    middle[judged] = sorted_residual[first[judged] + n[judged] // 2]
-    middle[judged] = (middle[judged] + sorted_residual[first[judged] + (n[judged] - 1) // 2]) / 2
-    away = np.abs(sorted_residual - middle[who])
-    again = np.lexsort((away, who))
-    spread = np.zeros(count)
-    spread[judged] = away[again][first[judged] + n[judged] // 2] * 1.4826
-    relative = np.zeros(count)
-    ranked = np.sort(middle[judged])
-    relative[judged] = (
-        middle[judged] - (ranked[len(ranked) // 2] + ranked[(len(ranked) - 1) // 2]) / 2
-    )
-    error = 1.25 * spread / np.sqrt(np.maximum(n, 1))
+    >>> believed(np.array([-0.5, 1.0, -4.0]), 1.0).tolist()
+    [0.0, 0.0, -3.75]
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
-        belief = np.maximum(0, 1 - (_DOUBT * error / np.abs(relative)) ** 2)
-        return np.where(relative != 0, relative * belief, 0.0)
+        part = deviation * (1 - (error / deviation) ** 2)
+    return np.where(np.abs(deviation) > error, part, 0.0)
 
 
-def shift_beside_others(
-    line: Ints, executor: Ints, adjusted: Floats, records: Floats, count: int
-) -> Floats:
+def good_reports(noise: float) -> float:
+    """Say how many good reports one with this noise is worth: 1 at most.
+
+    Evidence of executors is counted so, because the noise of the reports that it was gathered from
+    changes: while costs of partitions are unknown they are noise.
+    """
+    return (GOOD_NOISE / max(GOOD_NOISE, noise)) ** 2
+
+
+def in_common(
+    executor: Ints, gap: Floats, noise: float, count: int, own: bool
+) -> tuple[Floats, Floats]:
+    """Say how far each executor's reports lie off the others', and how many good reports say so."""
+    middle, reports = _medians(executor, gap, count)
+    judged = reports >= _LEAST_REPORTS
+    if np.count_nonzero(judged) < 2:  # nothing to compare with
+        return np.zeros(count), np.zeros(count)
+    spread = _OF_DISTANCE * float(np.median(np.abs(gap - middle[executor])[judged[executor]]))
+    relative = middle - np.median(middle[judged])
+    noise = max(noise, spread)
+    if own:  # costs of partitions may have taken the rest: less than chance says nothing
+        judged &= np.abs(relative) * np.sqrt(reports) > noise
+    return relative, np.where(judged, reports * good_reports(noise), 0.0)
+
+
+def beside_others(
+    line: Ints, executor: Ints, gap: Floats, noise: float, count: int
+) -> tuple[Floats, Floats]:
     """Say how much slower each executor read partitions that others read in the same batch.
 
-    The only direct evidence: same partition, same time, other executor.
+    The only direct evidence: same partition, same time, other executor. `line` rises.
     """
-    shift = np.zeros(count)
-    pair, where, _ = _groups(line * count + executor)
+    pair, which, _ = _groups(line * count + executor)
     if len(pair) < 2:
-        return shift
-    amount = np.bincount(where, records)
-    value = np.bincount(where, records * adjusted) / amount
-    enough = amount >= HALF_TRUST_RECORDS
-    at, who, value = pair[enough] // count, pair[enough] % count, value[enough]
-    _, at, readers = _groups(at)
-    compared = np.flatnonzero(readers[at] > 1)
-    if not len(compared):
-        return shift
-    others = (np.bincount(at, value)[at] - value)[compared] / (readers[at][compared] - 1)
-    slower = np.clip(value[compared] - others, -_MOST_AT_ONCE, _MOST_AT_ONCE)
-    who = who[compared]
-    order = np.lexsort((slower, who))
-    first = np.searchsorted(who[order], np.arange(count + 1))
-    n = np.diff(first)
-    some = np.flatnonzero(n)
-    high, low = first[some] + n[some] // 2, first[some] + (n[some] - 1) // 2
-    middle = (slower[order][high] + slower[order][low]) / 2
-    shift[some] = middle * n[some] / (n[some] + 1)
-    return shift
+        return np.zeros(count), np.zeros(count)
+    at, who = pair // count, pair % count
+    off = np.bincount(which, gap) / np.bincount(which)
+    _, which, readers = _groups(at)
+    compared = np.flatnonzero(readers[which] > 1)
+    others = (np.bincount(which, off)[which] - off)[compared] / (readers[which] - 1)[compared]
+    slower, pieces = _medians(who[compared], off[compared] - others, count)
+    # One comparison does not say which of the two is the unusual one.
+    evidence = np.where(pieces > 0, 2 * (pieces + 1) * good_reports(noise), 0.0)
+    return slower * pieces / (pieces + 1), evidence
+
+
+def _medians(group: Ints, values: Floats, count: int) -> tuple[Floats, Ints]:
+    """Median of the values of each group, 0 for one without any, and how many it has."""
+    ranked = values[np.lexsort((values, group))]
+    sizes = np.bincount(group, minlength=count)
+    first = np.cumsum(sizes) - sizes
+    middle = np.zeros(count)
+    some = np.flatnonzero(sizes)
+    low, high = first[some] + (sizes[some] - 1) // 2, first[some] + sizes[some] // 2
+    middle[some] = (ranked[low] + ranked[high]) / 2
+    return middle, sizes
 
 
 def _groups(rising: Ints) -> tuple[Ints, Ints, Ints]:

@@ -40,6 +40,7 @@ _OF_PLAN = {
     "generation": ("assignor_generation", 1.0),
     "imbalance": ("assignor_imbalance_ratio", 1.0),
     "movedOffsets": ("assignor_moved_offsets_ratio", 1.0),
+    "predictionError": ("assignor_prediction_error_ratio", 1.0),
     "localityHitRate": ("assignor_locality_hit_ratio", 1.0),
     "planMillis": ("assignor_plan_seconds", 0.001),
 }

@@ -88,6 +88,8 @@ OURS = (
     _gauge("assignor_generation", _SOURCE, "Rises when executors or partitions change."),
     _gauge("assignor_imbalance_ratio", _SOURCE,
            "Predicted time of the busiest slot over the ideal, minus 1."),
+    _gauge("assignor_prediction_error_ratio", _SOURCE,
+           "Share of the time reported last that the plan before expected elsewhere."),
     _counter("assignor_moved_partitions_total", _SOURCE,
              "Partitions whose reading went on with another executor."),
     _gauge("assignor_moved_offsets_ratio", _SOURCE,

@@ -11,6 +11,7 @@ from streaming.report import charts, page
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from streaming.replay_log import Costs
     from streaming.report.query_facts import QueryFacts
     from streaming.ui_run import UiRun
 
@@ -23,15 +24,13 @@ def section(facts: QueryFacts) -> list[str]:
         costs = costs_in(state)
         if costs:
             name = f", source {source}" if len(states) > 1 else ""
-            figures.append(
-                page.figure(
-                    f"Time a record takes, by partition{name}",
-                    charts.value_bars("time a record takes by partition", costs, seconds_text),
-                    "As the planner learned it on a usual executor, with what follows the reading "
-                    "in the same task. From the state beside the checkpoint.",
-                )
-            )
-            rows += _rows(f"partitions{name}", costs)
+            rows += [
+                [f"a record of a usual partition{name}", seconds_text(costs.record)],
+                [f"a range, beside its records{name}", seconds_text(costs.range)],
+            ]
+            if costs.unusual:
+                figures.append(_by_partition(costs, name))
+                rows += _extremes("unusual partitions", costs.unusual)
     by_executor = _by_executor(facts.ui) if facts.ui else {}
     if by_executor:
         figures.append(
@@ -44,8 +43,8 @@ def section(facts: QueryFacts) -> list[str]:
                 else "",
             )
         )
-        rows += _rows("executors", by_executor)
-    if not figures:
+        rows += _extremes("executors", by_executor)
+    if not rows:
         return [
             page.paragraph(
                 "What a record of each partition costs is not known: there is no state of the "
@@ -54,14 +53,26 @@ def section(facts: QueryFacts) -> list[str]:
                 "note",
             )
         ]
-    table = page.table(["", "a record"], rows)
+    table = page.table(["", "takes"], rows)
     return [page.side_by_side([*figures, table])]
 
 
-def _rows(what: str, costs: Mapping[str, float]) -> list[list[str]]:
+def _by_partition(costs: Costs, name: str) -> str:
+    """Draw the partitions whose records take longer, or less long, than most."""
+    bars = {"usual": costs.record, **costs.unusual}
+    return page.figure(
+        f"Time a record takes, by partition{name}",
+        charts.value_bars("time a record takes by partition", bars, seconds_text),
+        "As the planner learned it on a usual executor, with what follows the reading in the same "
+        "task. All partitions that are not shown count as usual. From the state beside the "
+        "checkpoint.",
+    )
+
+
+def _extremes(what: str, costs: Mapping[str, float]) -> list[list[str]]:
     least, most = min(costs, key=costs.__getitem__), max(costs, key=costs.__getitem__)
     return [
-        [f"{len(costs):,} {what}, median", seconds_text(median(costs.values()))],
+        [f"a record of the {what} ({len(costs):,}), median", seconds_text(median(costs.values()))],
         [f"the cheapest, {least}", seconds_text(costs[least])],
         [f"the dearest, {most}", seconds_text(costs[most])],
     ]
@@ -82,9 +93,11 @@ def _by_executor(ui: UiRun) -> dict[str, float]:
 def seconds_text(seconds: float) -> str:
     """Write a time in few characters.
 
-    >>> [seconds_text(s) for s in (0.0000042, 0.00015, 0.25, 3.14, 250)]
-    ['4.2 µs', '150 µs', '250 ms', '3.1 s', '250 s']
+    >>> [seconds_text(s) for s in (0, 0.0000042, 0.00015, 0.25, 3.14, 250)]
+    ['0 s', '4.2 µs', '150 µs', '250 ms', '3.1 s', '250 s']
     """
+    if not seconds:
+        return "0 s"
     for limit, unit, factor in ((1e-3, "µs", 1e6), (1.0, "ms", 1e3), (float("inf"), "s", 1.0)):
         if seconds < limit:
             value = seconds * factor

@@ -6,6 +6,7 @@ import base64
 import json
 import struct
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from assignor_bridge.model import Executor, Observation, OffsetRange, Snapshot
 from assignor_bridge.planner.plan import plan
 from checkpoints import sticky_state
-from checkpoints.sticky_state import StateError, decode, encode
+from checkpoints.sticky_state import VERSION, StateError, decode, encode
 from checkpoints.user_data import decode_claim, encode_claim
 
 
@@ -47,7 +48,16 @@ def test_what_was_read_once_is_kept_and_cannot_be_changed():
     text = some_state()
     state = decode(text)
     assert decode("".join(text)) is state
-    for name in ("topic", "partition", "member", "position", "seen", "cost", "last_cost"):
+    for name in (
+        "topic",
+        "partition",
+        "member",
+        "position",
+        "seen",
+        "cost",
+        "last_cost",
+        "evidence",
+    ):
         with pytest.raises(ValueError, match="read-only"):
             getattr(state, name)[0] = 7
 
@@ -88,6 +98,39 @@ def test_flipped_bits_are_noticed(data):
         decode(base64.b64encode(bytes(raw)).decode())
 
 
+#: Written by the planner before version 2: 6 partitions on 3 slots, 3 of them with reports.
+VERSION_1 = (
+    "QUJzAVSWjp54AXVOQQ6CMBBc+IV623NjoCQeOPsL0kOBRpookMKN4Bd8gE/wFX7MuJsWNUY73d3Z2dmmAHCZsNRj1ZgB"
+    "cymwOmp7IlrITNDNEiXwYFrj9Gi7FvNUYK/daLkj206gM7o2jlcKTFFgQ0kqUaDkhlKq6I2hN6Ym00SevEi2CcmzwLHr"
+    "bcW7qMldopoBIIJIU4kp+ESviEqii8yVR7F3B8qO9wI1y/kWvd9PF74K5nWom1D/6fyFX/G4M+DM+OTXPcPrt5zh+ROL"
+    "XUIi"
+)
+
+
+def test_a_state_of_version_1_is_still_of_use():
+    """Owners and positions stay, costs begin anew; it is written as version 2."""
+    state = decode(VERSION_1)
+    assert (state.generation, state.batches) == (1, 2)
+    assert state.position.tolist() == [25, 26, 27, 25, 26, 27]
+    assert state.member.tolist() == [0, 0, 2, 1, 2, 1]
+    assert np.isnan(state.cost).all()
+    assert np.isnan(state.common.level)
+    assert set(state.paces) <= {"1", "2"}
+    members = (Executor("1", "h1", 2), Executor("2", "h2", 1))
+    asked = tuple(OffsetRange(t, p, 25 + p, 35 + p) for t in ("a", "b") for p in range(3))
+    made = plan(Snapshot(members, asked, state=VERSION_1))
+    assert (made.metrics["movedPartitions"], made.metrics["generation"]) == (0, 1)
+    assert base64.b64decode(made.state or "")[3] == VERSION == 2
+
+
+def test_a_generation_is_never_too_large_to_be_written():
+    """It is 32 bits wide in Kafka's user data: beyond the last one it stays."""
+    last = replace(decode(some_state()), generation=2**31 - 1, batches=2**31 - 1)
+    made = plan(Snapshot((Executor("9", "h"),), (OffsetRange("b", 0, 5, 9),), state=encode(last)))
+    assert made.metrics["generation"] == 2**31 - 1
+    assert decode(made.state or "").batches == 2**31 - 1
+
+
 def test_version_0_is_refused():
     raw = bytearray(base64.b64decode(some_state()))
     raw[3] = 0
@@ -105,7 +148,7 @@ def test_forged_bodies_raise_nothing_else(data):
         place = data.draw(st.integers(0, len(body) - 1))
         body[place] = data.draw(st.integers(0, 255))
     packed = zlib.compress(bytes(body[: data.draw(st.integers(0, len(body)))]))
-    forged = struct.pack(">3sBI", b"ABs", 1, zlib.crc32(packed)) + packed
+    forged = struct.pack(">3sBI", b"ABs", VERSION, zlib.crc32(packed)) + packed
     text = base64.b64encode(forged).decode()
     try:
         decode(text)
@@ -135,7 +178,7 @@ def test_what_is_wrong_is_said(text, message):
 def test_a_bomb_does_not_go_off(monkeypatch):
     monkeypatch.setattr(sticky_state, "_MAX_BYTES", 1000)
     packed = zlib.compress(bytes(100_000))
-    text = base64.b64encode(struct.pack(">3sBI", b"ABs", 1, zlib.crc32(packed)) + packed)
+    text = base64.b64encode(struct.pack(">3sBI", b"ABs", VERSION, zlib.crc32(packed)) + packed)
     with pytest.raises(StateError, match="does not end where it should"):
         decode(text.decode())
 
@@ -147,10 +190,12 @@ def test_a_header_that_lies_is_noticed():
     header = json.loads(body[4 : 4 + size])
     for key, value in (
         ("partitions", 10**12), ("partitions", -1), ("claims", [-5] * 6), ("claims", [10**9]),
-        ("readers", [["1", "h", 10**9]]), ("topics", []), ("speeds", 3),
+        ("readers", [["1", "h", 10**9]]), ("topics", []), ("paces", 3),
+        ("common", 3), ("common", [0.0, -1.0, False, 0.2, [], 0.0]), ("paces", {"1": [1e9, 0, 0]}),
+        ("generation", 2**31), ("generation", -1), ("batches", 2**31),
     ):  # fmt: skip
         forged = json.dumps({**header, key: value}).encode()
         packed = zlib.compress(len(forged).to_bytes(4, "big") + forged + body[4 + size :])
-        envelope = struct.pack(">3sBI", b"ABs", 1, zlib.crc32(packed))
+        envelope = struct.pack(">3sBI", b"ABs", VERSION, zlib.crc32(packed))
         with pytest.raises(StateError):
             decode(base64.b64encode(envelope + packed).decode())

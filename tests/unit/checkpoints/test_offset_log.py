@@ -50,7 +50,8 @@ def a_state() -> StickyState:
     return replace(
         StickyState.empty(), generation=3, batches=1, readers=(Reader("7", "h", 1),),
         topics=("t",), topic=one, partition=one, member=one, position=off, seen=one,
-        cost=empty, last_cost=empty, bytes=empty, density=empty,
+        cost=empty, last_cost=empty,
+            evidence=empty, bytes=empty, density=empty,
     )  # fmt: skip
 
 

@@ -24,7 +24,8 @@ def state(topic: str = "t", position: int = 9) -> str:
         replace(
             StickyState.empty(), generation=3, batches=1, readers=(Reader("7", "h", 1),),
             topics=(topic,), topic=one, partition=one, member=one, position=np.array([position]),
-            seen=one, cost=empty, last_cost=empty, bytes=empty, density=empty,
+            seen=one, cost=empty, last_cost=empty,
+            evidence=empty, bytes=empty, density=empty,
         )
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from checkpoints.sticky_state import Reader, StickyState, encode
+from checkpoints.sticky_state import Common, Reader, StickyState, decode, encode
 from streaming.cli import main
 from tests.unit.metrics import samples
 from tests.unit.streaming.checkpoints import write_checkpoint
@@ -72,15 +72,16 @@ def a_report(tmp_path: Path, *places: Path | str, **options: str) -> str:
 def state(owners: list[int], executors: list[str], batches: int, cost: float = 0.004) -> str:
     """A state in which member `owners[p]` read partition p last, one slot an executor."""
     count = len(owners)
-    numbers, log_cost = np.arange(count), np.full(count, np.log(cost))
-    log_cost[0] += np.log(2)
+    numbers, over, nothing = np.arange(count), np.zeros(count), np.full(count, np.nan)
+    over[0] = np.log(2)
     return encode(
         replace(
             StickyState.empty(), generation=2, batches=batches, topics=("t",),
             readers=tuple(Reader(e, f"h{e}", 1) for e in executors),
             topic=np.zeros(count, np.int64), partition=numbers, member=np.array(owners),
-            position=numbers, seen=numbers, cost=log_cost, last_cost=log_cost,
-            bytes=log_cost, density=log_cost * 0,
+            position=numbers, seen=numbers, cost=over, last_cost=over, evidence=over * 0 + 4,
+            bytes=nothing, density=nothing,
+            common=Common(float(np.log(cost)), 5.0, own=True, noise=0.01),
         )
     )  # fmt: skip
 
@@ -95,6 +96,19 @@ def test_a_checkpoint_tells_what_was_read_and_what_would_have_been(tmp_path):
     assert words.count("is not known") == 4  # what is left, which slot, what moved, costs
 
 
+def test_a_fixed_cost_is_not_told_as_a_cost_of_records(tmp_path):
+    """A range takes 20 ms beside its records: no partition's records are said to take longer."""
+    folder = write_checkpoint(tmp_path / "c", HOT)
+    kept = folder / "sources" / "0" / "assignments"
+    kept.mkdir()
+    alike = replace(decode(state([0, 0, 1], ["1", "2"], 7)), cost=np.array([0.1, -0.1, 0.2]))
+    common = alike.common._replace(own=False, noise=0.2, fixed=1000.0, level=float(np.log(2e-5)))
+    (kept / "3.v1").write_text(encode(replace(alike, common=common)))
+    words = a_report(tmp_path, folder)
+    assert "a record of a usual partition 20 µs a range, beside its records 20 ms" in words
+    assert "Time a record takes, by partition" not in words
+
+
 def test_the_kept_states_tell_what_moved_and_what_a_record_costs(tmp_path):
     folder = write_checkpoint(tmp_path / "c", HOT)
     kept = folder / "sources" / "0" / "assignments"
@@ -107,7 +121,8 @@ def test_the_kept_states_tell_what_moved_and_what_a_record_costs(tmp_path):
     why = "executor 2 (h2) left; executor 3 (h3) came"
     assert f"9 1 → 3 1 t-0: {why} 9 2 → 1 1 t-2: {why} " in words
     assert words.count("→") == 2  # what stayed is not told
-    assert "3 partitions, median 4 ms the cheapest, t-1 4 ms the dearest, t-0 8 ms" in words
+    assert "a record of a usual partition 4 ms a range, beside its records 20 ms" in words
+    assert "a record of the unusual partitions (1), median 8 ms" in words
     assert "2 executors of 1 slot" in words  # of the replay, from the state
 
 

@@ -1,0 +1,95 @@
+"""Batches in a closed loop: the planner plans, reading takes its time, and that is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assignor_bridge.model import Executor
+from assignor_bridge.planner.batch import Observed, lay_out
+from assignor_bridge.planner.plan import Outcome, plan_step
+from checkpoints.sticky_state import StickyState, decode, encode
+
+
+@dataclass
+class Loop:
+    """One topic whose partitions are read, batch by batch."""
+
+    executors: tuple[Executor, ...]
+    #: True seconds of a range beside its records, and of a record.
+    fixed: float = 0.0
+    cost: float = 5e-5
+    #: How many times as costly as usual each partition's records are, by number.
+    costly: Mapping[int, float] = field(default_factory=dict)
+    #: How many times as slow as usual executors are, by id.
+    slow: Mapping[str, float] = field(default_factory=dict)
+    #: Relative noise of reports; what is said of slots below is without it.
+    noise: float = 0.2
+    seed: int = 1
+    state: StickyState = field(default_factory=StickyState.empty)
+    observed: Observed = field(default_factory=Observed.none)
+
+    def __post_init__(self) -> None:
+        self.dice = np.random.default_rng(self.seed)
+        self.ends: dict[int, int] = {}
+
+    def step(self, records: Sequence[int] | NDArray[np.int64]) -> Step:
+        """Plan and read as many records of each partition."""
+        numbers = np.flatnonzero(records)
+        count = np.asarray(records, np.int64)[numbers]
+        start = np.array([self.ends.get(p, 0) for p in numbers.tolist()], np.int64)
+        topic = (("t",), np.zeros(len(numbers), np.int64))
+        options = {"assignor": "lag-aware-sticky"}
+        batch = lay_out(
+            topic, numbers, start, start + count, self.executors, options, self.observed, 1
+        )
+        made = plan_step(batch, decode(encode(self.state)))
+        self.state, pieces = made.state, made.tasks.pieces
+        self.ends.update(zip(numbers.tolist(), (start + count).tolist(), strict=True))
+        names = tuple(e.id for e in batch.executors)
+        number, size = batch.partition[pieces.row], pieces.end - pieces.start
+        executor = batch.slot_executor[pieces.slot]
+        each = self.cost * np.array([self.costly.get(p, 1.0) for p in number.tolist()])
+        slowness = np.array([self.slow.get(name, 1.0) for name in names])
+        seconds = (self.fixed + size * each) * slowness[executor]
+        reported = seconds * np.exp(self.dice.normal(0, self.noise, len(seconds)))
+        self.observed = Observed.of(
+            (("t",), np.zeros(len(number), np.int64)), number, (names, executor),
+            size.astype(float), 100.0 * size, reported, size.astype(float),
+        )  # fmt: skip
+        busy = np.bincount(pieces.slot, seconds, batch.slots)
+        whole = self.cost * np.array([self.costly.get(p, 1.0) for p in numbers.tolist()])
+        ideal = float(
+            (self.fixed + count * whole).sum() / (1 / slowness[batch.slot_executor]).sum()
+        )
+        first = pieces.start == batch.start[pieces.row]
+        readers = {p: names[e] for p, e in zip(number[first], executor[first], strict=True)}
+        return Step(made, len(pieces), float(busy.max() / busy.mean()), busy.max() / ideal, readers)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What became of a batch."""
+
+    made: Outcome
+    pieces: int
+    #: True seconds of the busiest slot over the mean of all, and over the best that is possible.
+    over_mean: float
+    over_ideal: float
+    #: Executor that read the first record of each partition.
+    readers: Mapping[int, str]
+
+
+def slots(count: int) -> tuple[Executor, ...]:
+    """Executors with a slot each."""
+    return tuple(Executor(str(i), f"h{i}", 1) for i in range(count))
+
+
+def zipf(partitions: int, total: int, dice: np.random.Generator) -> NDArray[np.int64]:
+    """Zipf's volumes, a little different in each batch."""
+    share = 1 / np.arange(1, partitions + 1) ** 1.2
+    noise = np.exp(dice.normal(0, 0.1, partitions))
+    return np.maximum(1, share / share.sum() * total * noise).astype(np.int64)

@@ -1,0 +1,149 @@
+"""What is learned over many batches of noisy reports: what is there, and nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from assignor_bridge.model import Executor, Observation, OffsetRange, Snapshot
+from assignor_bridge.planner.plan import plan
+from checkpoints.sticky_state import decode
+from tests.closed_loop import Loop, slots, zipf
+
+SEEDS = pytest.mark.parametrize("seed", range(1, 4))
+
+
+@SEEDS
+def test_noise_is_not_taken_for_cost(seed):
+    """Eight equal partitions on eight equal slots stay where they are, in one piece each."""
+    loop = Loop(slots(8), noise=0.2, seed=seed)
+    first = loop.step([20_000] * 8).readers
+    for _ in range(99):
+        batch = loop.step([20_000] * 8)
+        assert batch.pieces == 8
+        assert batch.readers == first
+
+
+@SEEDS
+def test_a_quiet_partition_is_not_a_costly_one(seed):
+    """All records cost the same, and a range 20 ms: 25 records take long, each of them does not."""
+    loop = Loop(slots(2), fixed=0.02, cost=2e-5, noise=0.1, seed=seed)
+    volumes = [1_900, 1_500, 900, 400, 120, 60, 40, 25, 25, 25]
+    readers = []
+    for _ in range(30):
+        readers.append(loop.step(volumes).readers)
+    common = loop.state.common
+    assert 500 <= common.fixed <= 2_000, "20 ms are 1,000 records' worth"
+    assert np.exp(common.level) == pytest.approx(2e-5, rel=0.25)
+    assert not common.own
+    assert readers[5:] == [readers[5]] * 25, "nothing moves to even out a load that is even"
+    busy = loop.step([1_000] * 10)  # the quiet ones as much as the others
+    assert busy.over_mean <= 1.1
+
+
+@SEEDS
+def test_volumes_that_change_tenfold_fit_at_once(seed):
+    """20 ms a range, 20 µs a record, 10% noise: Zipf volumes, equal ones, more and less."""
+    dice = np.random.default_rng(seed)
+    loop = Loop(slots(8), fixed=0.02, cost=2e-5, noise=0.1, seed=seed)
+    batches = [
+        *[zipf(64, 400_000, dice) for _ in range(15)],
+        *[np.full(64, 6_250)] * 5,
+        *[zipf(64, 400_000, dice)[::-1] for _ in range(5)],
+        *[np.full(64, 62_500)] * 5,
+        *[zipf(64, 400_000, dice) for _ in range(5)],
+    ]
+    over = [loop.step(records).over_mean for records in batches]
+    assert max(over[2:]) <= 1.1
+
+
+@SEEDS
+@pytest.mark.parametrize(
+    "costly", [{5: 10.0}, dict.fromkeys(range(0, 64, 13), 10.0)], ids=["one", "five"]
+)
+def test_partitions_of_ten_times_the_cost_are_found_within_three_batches(costly, seed):
+    loop = Loop(slots(8), costly=costly, noise=0.1, seed=seed)
+    over = [loop.step([20_000] * 64).over_ideal for _ in range(10)]
+    assert over[0] > 1.2
+    assert max(over[2:]) <= 1.2
+
+
+@SEEDS
+def test_costs_of_all_sizes_are_found_through_noise(seed):
+    """Each partition has a cost of its own, from 1 to 10, and reports are 20% off."""
+    order = np.random.default_rng(seed).permutation(64)
+    costly = {p: 10 ** (place / 63) for place, p in enumerate(order.tolist())}
+    loop = Loop(slots(8), costly=costly, noise=0.2, seed=seed)
+    over = [loop.step([20_000] * 64).over_ideal for _ in range(12)]
+    assert max(over[3:]) <= 1.2
+    assert loop.state.common.own
+
+
+@SEEDS
+@pytest.mark.parametrize("noise", [0.02, 0.2])
+def test_an_executor_three_times_as_slow_is_found_within_three_batches(noise, seed):
+    loop = Loop(slots(8), slow={"3": 3.0}, noise=noise, seed=seed)
+    over = [loop.step([20_000] * 64).over_ideal for _ in range(10)]
+    assert over[0] > 2
+    assert max(over[2:]) <= 1.2
+    assert loop.state.paces["3"].slowness == pytest.approx(np.log(3), abs=0.2)
+
+
+def test_what_was_foreseen_is_compared_with_what_was_reported():
+    """Two of four equal ranges take three times as long: half of the time was foreseen wrongly."""
+    members = (Executor("a", "h", 1), Executor("b", "h", 1))
+
+    def batch(number, state, seconds):
+        asked = tuple(OffsetRange("t", p, number * 100, number * 100 + 100) for p in range(4))
+        seen = tuple(Observation("t", p, "ab"[p % 2], 100, 0, s) for p, s in enumerate(seconds))
+        return plan(Snapshot(members, asked, observed=seen, state=state))
+
+    first = batch(0, None, [])
+    assert "predictionError" not in first.metrics
+    alone = batch(1, first.state, [1.0])
+    assert "predictionError" not in alone.metrics, "there is nothing to compare it with"
+    second = batch(1, first.state, [1.0, 1.0, 3.0, 3.0])
+    assert second.metrics["predictionError"] == pytest.approx(0.5)
+    even = batch(1, first.state, [7.0] * 4)
+    assert even.metrics["predictionError"] == 0
+    again = batch(2, even.state, [9.0] * 4)
+    assert again.metrics["predictionError"] == 0, "all slower alike is foreseen well"
+
+
+def test_absurd_reports_overflow_nothing():
+    asked = tuple(OffsetRange("t", p, 0, 100) for p in range(3))
+    absurd = [(100, 1e300), (2**62, 1e-300), (1, 1e308)]
+    seen = tuple(Observation("t", p, "1", n, n, s, n) for p, (n, s) in enumerate(absurd))
+    made = plan(Snapshot((Executor("1", "h", 2),), asked, observed=seen))
+    again = plan(Snapshot((Executor("1", "h", 2),), asked, observed=seen, state=made.state))
+    for each in (made, again):
+        assert np.isfinite(each.metrics["imbalance"])
+        assert np.isfinite(decode(each.state).common.level)
+    assert np.isfinite(again.metrics["predictionError"])
+
+
+def test_the_state_does_not_grow_while_all_it_knows_comes_and_goes():
+    """New executors in each batch; partitions, and whole topics, come and go: 200 batches."""
+    dice = np.random.default_rng(1)
+    state, seen, sizes, ends = None, (), [], {}
+    for number in range(200):
+        members = tuple(Executor(f"{4 * number + i}", f"h{i}", 2) for i in range(4))
+        live = [("steady", number // 3 + p) for p in range(32)]
+        live += [(f"topic-{number // 40 + t}", p) for t in range(2) for p in range(16)]
+        asked = []
+        for tp in live:
+            size = int(dice.integers(500, 1500))
+            asked.append(OffsetRange(*tp, ends.get(tp, 0), ends.get(tp, 0) + size))
+            ends[tp] = asked[-1].end
+        made = plan(Snapshot(members, tuple(asked), observed=seen, state=state))
+        state = made.state
+        sizes.append(len(state))
+        seen = tuple(
+            Observation(r.topic, r.partition, task.executor or "", r.size, 100 * r.size,
+                        1e-3 * r.size * float(np.exp(dice.normal(0, 0.2))), r.size)
+            for task in made.tasks for r in task.ranges
+        )  # fmt: skip
+    assert np.mean(sizes[180:]) <= 1.2 * np.mean(sizes[5:15])
+    known = decode(state)
+    assert len(known.topic) <= 64 + 32
+    assert set(known.paces) <= {f"{4 * b + i}" for b in (198, 199) for i in range(4)}
