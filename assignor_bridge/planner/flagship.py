@@ -69,8 +69,8 @@ def place_batch(  # noqa: PLR0917
         placement = replace(placement, pieces=top_up(batch, placement.pieces, least))
     elif least:
         # Whole ranges cannot be topped up: fewer slots have more each.
-        for _ in range(_MOST_TRIES):
-            count -= _slots_too_many(placement.pieces, least)
+        for attempt in range(1, _MOST_TRIES + 1):
+            count -= attempt * _slots_too_many(placement.pieces, least)
             if count < 1 or count == np.count_nonzero(placement.share):
                 break
             placement = _place_on(np.sort(ranked[:count]), batch, weights, owner, options)

@@ -10,15 +10,14 @@ Promises, in order, with `fair` for the work that each slot would do in the idea
    largest ranges as well; to slots of its own executor first.
 3. Few pieces: not more than one a range and two a slot.
 
-Ties go to the lower slot and the earlier range. Not looked at: racks, and what the future brings.
+Ties go to the lower slot and the earlier range. Racks are not looked at.
 
 How: `_release` brings each overloaded slot down. What it gives, and what nobody read before, goes
 largest first to the slot with most room, if it fits whole (`_fit`). The rest is laid end to end,
-and so is the room up to `fair` of the slots with most of it: where the boundaries of the one cross
-the other, ranges are cut (`_wrap`, McNaughton's wrap-around rule). Room never lacks: what other
-slots have below `fair` is what waits for a place.
+and so is the room of the slots below `fair`, which is as long: where the ends of the one fall into
+the other, ranges are cut (`_wrap`, McNaughton's wrap-around rule).
 
-Two slots with a fair share of 6 each; the first read both ranges, 8 and 4, in the batch before:
+Two slots with a fair share of 6 each; the first read both ranges, 8 and 4, before:
 
 >>> work, owner = np.array([8.0, 4.0]), np.array([0, 0])
 >>> placed = place(work, owner, np.array([6.0, 6.0]), np.array([0, 1]), max_imbalance=0.05)
@@ -75,7 +74,6 @@ def place(
     grain = fair * (_FRESH_GRAIN if fresh else min(_GRAIN, allowance / 2))
     fair = fair * (1 + _ROUNDING)
     limit = fair * (1 + allowance)
-
     load = np.asarray(np.bincount(owner[owned], work[owned], len(fair)), np.float64)
     overloaded = load > limit
     giver = np.where(owned & overloaded[owner], owner, -1)
@@ -99,7 +97,6 @@ def place(
     give(_wrap(waits * (waits > room().max()), home, fair - load, slot_executor, grain))
     give(_fit(waits, home, room(), slot_executor))
     give(_wrap(waits, home, fair - load, slot_executor, grain))
-
     # What stays comes first, the largest share last: its reader has the range in the next batch.
     row, slot, amount = (np.concatenate(column) for column in zip(*given, strict=True))
     ranked, stays = np.argsort(amount, kind="stable"), np.flatnonzero(kept)
@@ -114,9 +111,8 @@ def place(
 def _release(work: Floats, giver: Ints, excess: Floats, grain: Floats) -> Floats:
     """Say how much of each range its slot gives away, to be rid of its excess within a grain.
 
-    Its slot is the `giver`, -1 where that is not overloaded. The largest go whole until a few cuts
-    are enough. Then one range, if that is enough: the smallest such, so that least work changes
-    hands in the next batch. A head of a grain stays.
+    `giver` is its slot, -1 where that is not overloaded. The largest go whole until a few cuts are
+    enough; then one range if it is enough, the smallest such: least work changes hands next time.
     """
     released, row = np.zeros(len(work)), np.flatnonzero(giver >= 0)
     if not len(row):
@@ -167,9 +163,8 @@ def _fit(waits: Floats, group: Ints, room: Floats, slot_group: Ints) -> Shares:
 def _wrap(waits: Floats, group: Ints, room: Floats, slot_group: Ints, grain: Floats) -> Shares:
     """Share what waits among the slots of its group, those with most room first.
 
-    Ranges are laid end to end, group by group, and so is the room of the slots; a group's free room
-    counts as one more range. What a group has no room for is left. A boundary of a slot within a
-    grain of a range's is moved there: nothing is cut.
+    A group's free room counts as one more range, and what it has no room for is left. Where room
+    ends within a grain of the end of a range, it ends there: nothing is cut.
     """
     row = _largest_first(waits)
     if not len(row):
@@ -183,7 +178,6 @@ def _wrap(waits: Floats, group: Ints, room: Floats, slot_group: Ints, grain: Flo
     order = np.argsort(np.append(group[row], np.arange(len(has))), kind="stable")
     range_ends = np.cumsum(np.append(waits[row], free)[order])
     row = np.append(row, np.full(len(has), -1))[order]
-
     slots = np.lexsort((-room, slot_group))
     slot_ends = np.cumsum(room[slots])[:-1]
     edges = np.append(0.0, range_ends)
@@ -193,7 +187,6 @@ def _wrap(waits: Floats, group: Ints, room: Floats, slot_group: Ints, grain: Flo
     loose = np.minimum(grain[slots[:-1]], grain[slots[1:]])
     slot_ends = np.where(np.abs(slot_ends - nearest) <= loose, nearest, slot_ends)
     slot_ends = np.maximum.accumulate(slot_ends)
-
     cuts = np.setdiff1d(slot_ends[slot_ends < range_ends[-1]], edges)
     ends = np.append(range_ends, cuts)
     order = np.argsort(ends, kind="stable")

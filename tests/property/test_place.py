@@ -84,7 +84,8 @@ def test_inside_the_limit_nothing_moves(seed, count, slots):
     owner = rng.integers(0, slots, count)
     work = rng.uniform(0.9, 1.1, count)
     load = np.bincount(owner, work, slots)
-    speed = np.maximum(load, 1e-3)  # the fair share is what each has
+    # The fair share of each is what it has, up to 3% more or less.
+    speed = np.maximum(load, 1e-4) * rng.uniform(0.985, 1.015, slots)
     placed = place(work, owner, shares_of(work, speed), np.arange(slots), 0.05)
     assert placed.row.tolist() == list(range(count))
     assert placed.slot.tolist() == owner.tolist()
@@ -108,6 +109,22 @@ def test_whole_ranges_are_as_even_as_greedy_and_asking_again_moves_nothing(
     assert time <= max(1.04 * greedy_time, 1.05 * ideal) * (1 + 1e-6)
     if time <= max(greedy_time, 1.05 * ideal):
         assert place_whole(work, placed, capacity, executor).tolist() == placed.tolist()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "owner", "capacity"),
+    [
+        ([216, 142, 61, 21, 55, 335, 156, 189], [0, 1, 0, -1, 0, 1, 1, 0], [1, 1]),
+        ([701, 51, 311, 686, 125, 183, 212, 172], [0, -1, 1, 0, 1, 1, 0, 1], [1, 1]),
+        ([11, 64, 88, 1361, 1951, 83, 490, 48], [-1, 1, -1, 0, -1, -1, 1, 1], [2, 1]),
+    ],
+)
+def test_where_moves_do_not_help_whole_ranges_are_placed_anew(sizes, owner, capacity):
+    work, speed = np.array(sizes, np.float64), np.array(capacity, np.float64)
+    placed = place_whole(work, np.array(owner), speed, np.array([0, 0]))
+    anew = place_whole(work, np.full(len(work), -1), speed, np.array([0, 0]))
+    time, greedy = ((np.bincount(p, work, 2) / speed).max() for p in (placed, anew))
+    assert time <= max(1.04 * greedy, 1.05 * work.sum() / speed.sum())
 
 
 @given(seeds, st.integers(1, 60), st.integers(2, 12))
