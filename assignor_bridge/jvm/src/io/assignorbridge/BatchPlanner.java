@@ -7,7 +7,6 @@ import java.nio.channels.ClosedByInterruptException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.UUID;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
@@ -32,7 +31,7 @@ final class BatchPlanner implements AutoCloseable {
 
   private final SparkContext context;
   private final AssignorOptions options;
-  private final String stream = UUID.randomUUID().toString();
+  private final StreamIdentity stream = new StreamIdentity();
   private final StateFiles files;
   private final GroupCommits commits; // null without assignor.commitGroup
   private final PlanFigures figures = new PlanFigures();
@@ -122,6 +121,7 @@ final class BatchPlanner implements AutoCloseable {
       commits.close();
     }
     files.close();
+    stream.end();
     stopProcess();
   }
 
@@ -170,7 +170,7 @@ final class BatchPlanner implements AutoCloseable {
             state,
             takesPacked && builder.owed().size() + observed.size() >= LEAST_PACKED);
     PlanJson.Plan plan = PlanJson.plan(planner.ask(request, options.planTimeoutMs()));
-    InputPartition[] tasks = builder.build(plan.tasks(), executors, stream, plans + 1);
+    InputPartition[] tasks = builder.build(plan.tasks(), executors, stream.of(builder.owed()), plans + 1);
     state = plan.state();
     plans++;
     figures.planned(plan, plans, (System.nanoTime() - startedNanos) / 1_000_000, executors.size());
