@@ -12,7 +12,10 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Function;
 import java.util.function.Predicate;
+import org.apache.kafka.clients.consumer.Consumer;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkEnv;
 import org.slf4j.Logger;
@@ -33,6 +36,7 @@ final class ConsumerPool {
   private final List<PooledConsumer> idle = new ArrayList<>(); // oldest first
   private final Set<PooledConsumer> all = ConcurrentHashMap.newKeySet();
   private final FetchDefaults defaults;
+  private final Function<Map<String, Object>, Consumer<byte[], byte[]>> maker;
   private final int capacity;
   private final Duration idleTimeout;
   private final ScheduledExecutorService janitor;
@@ -41,18 +45,26 @@ final class ConsumerPool {
 
   static synchronized ConsumerPool shared() {
     if (instance == null) {
-      instance = new ConsumerPool(SparkEnv.get().conf());
+      SparkConf conf = SparkEnv.get().conf();
+      instance = new ConsumerPool(conf, defaults(conf), KafkaConsumer::new);
       Runtime.getRuntime()
           .addShutdownHook(new Thread(instance::closeIdle, "assignor-consumer-pool-shutdown"));
     }
     return instance;
   }
 
-  ConsumerPool(SparkConf conf) {
+  private static FetchDefaults defaults(SparkConf conf) {
     int cores = conf.getInt("spark.executor.cores", Runtime.getRuntime().availableProcessors());
-    defaults =
-        FetchDefaults.of(
-            Runtime.getRuntime().maxMemory(), cores / Math.max(1, conf.getInt("spark.task.cpus", 1)));
+    int slots = cores / Math.max(1, conf.getInt("spark.task.cpus", 1));
+    return FetchDefaults.of(Runtime.getRuntime().maxMemory(), slots);
+  }
+
+  ConsumerPool(
+      SparkConf conf,
+      FetchDefaults defaults,
+      Function<Map<String, Object>, Consumer<byte[], byte[]>> maker) {
+    this.defaults = defaults;
+    this.maker = maker;
     capacity = conf.getInt("spark.kafka.consumer.cache.capacity", 64);
     idleTimeout = Duration.ofMillis(conf.getTimeAsMs("spark.kafka.consumer.cache.timeout", "5m"));
     janitor =
@@ -97,7 +109,7 @@ final class ConsumerPool {
     }
     if (found == null) {
       makeRoom();
-      found = new PooledConsumer(stream, slot, params, defaults, ranges.size());
+      found = new PooledConsumer(stream, slot, params, defaults, ranges.size(), maker);
       all.add(found);
       LOG.info("Created {} for {} ranges", found, ranges.size());
     }

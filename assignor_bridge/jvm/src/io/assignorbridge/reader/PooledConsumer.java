@@ -13,7 +13,6 @@ import java.util.stream.Stream;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
-import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
 import org.apache.kafka.common.TopicPartition;
 
@@ -48,15 +47,6 @@ final class PooledConsumer {
   private final ArrayDeque<Standing> waiting = new ArrayDeque<>();
   private long uses;
   private boolean keptGrew;
-
-  PooledConsumer(
-      String stream,
-      int slot,
-      Map<String, Object> sparkParams,
-      FetchDefaults defaults,
-      int partitions) {
-    this(stream, slot, sparkParams, defaults, partitions, KafkaConsumer::new);
-  }
 
   PooledConsumer(
       String stream,
