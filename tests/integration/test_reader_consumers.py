@@ -30,7 +30,9 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         ]
     )
     classes = tmp_path_factory.mktemp("classes")
-    sources = [str(PROGRAM), str(JAVA / "FakeKafka.java")]
+    sources = [
+        str(JAVA / f"{name}.java") for name in ("ReaderChecks", "FakeKafka", "IdentityChecks")
+    ]
     subprocess.run(
         [ivy.java_tool("javac"), "-nowarn", "-cp", class_path, "-d", str(classes), *sources],
         check=True,

@@ -174,6 +174,10 @@ public final class ReaderChecks {
     check(!made.get(2).closed, "the other stream's is closed");
   }
 
+  void offsetsThatGoBackRenameTheStream() {
+    io.assignorbridge.IdentityChecks.run();
+  }
+
   void countersAreJsonInAnyLocale() {
     Locale.setDefault(Locale.forLanguageTag("ar-EG-u-nu-arab"));
     check(String.format("%d", 1).charAt(0) > 127, "this locale writes other digits");
