@@ -1,4 +1,5 @@
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.channels.FileChannel;
 import java.nio.channels.FileLock;
 import java.nio.file.Files;
@@ -63,8 +64,11 @@ public final class GuardedBroker {
       System.out.println("standard input failed, taken as its end: " + gone);
     }
     if (!temporary.equals("-")) {
-      remove(Path.of(temporary));
-      Runtime.getRuntime().halt(0);
+      try {
+        remove(Path.of(temporary));
+      } finally { // whatever it ran into: a broker must not be left behind
+        Runtime.getRuntime().halt(0);
+      }
     }
     daemon("shutdown-limit", GuardedBroker::haltAfterLimit);
     System.exit(0);
@@ -85,7 +89,7 @@ public final class GuardedBroker {
       for (Path path : deepestFirst) {
         Files.deleteIfExists(path);
       }
-    } catch (IOException busy) {
+    } catch (IOException | UncheckedIOException busy) { // the broker still renames files in it
       System.out.println("the temporary folder could not be removed whole: " + busy);
     }
   }

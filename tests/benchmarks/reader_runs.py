@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import statistics
+import sys
 import tempfile
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Producer
+from pyspark.sql import SparkSession
 
+from assignor_bridge import configure_spark
 from tests.spark_tools import as_dict, assert_planned, read_topic, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
     from tests.kafka_topics import Topic
@@ -109,3 +114,44 @@ class Reader:
 
     def _batches(self) -> list[dict[str, Any]]:
         return [as_dict(p) for p in self.query.recentProgress if p.numInputRows]
+
+
+@contextmanager
+def session(master: str, **settings: str) -> Iterator[SparkSession]:
+    """Start Spark as a user would, with these settings too; stops the one that is there."""
+    if (other := SparkSession.getActiveSession()) is not None:
+        other.stop()  # of the benchmarks before: one context a process
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    builder = (
+        SparkSession.builder.master(master)
+        .config("spark.ui.enabled", "false")
+        .config("spark.locality.wait", "10s")
+    )
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = configure_spark(builder).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def rows_of(workload: str, unit: str, runs: dict[str, list[float]]) -> list[dict[str, Any]]:
+    """One row a reader; the last column compares its median with the shared reader's."""
+    ours = statistics.median(runs["shared reader"])
+    better = -1 if unit.startswith("seconds") else 1
+    return [
+        {
+            "workload": workload,
+            "reader": reader,
+            "unit": unit,
+            "median": statistics.median(values),
+            "min": min(values),
+            "max": max(values),
+            "runs": len(values),
+            "shared reader, times better": round((ours / statistics.median(values)) ** better, 2),
+        }
+        for reader, values in runs.items()
+    ]

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
-import sys
 import uuid
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql import SparkSession
 
-from assignor_bridge import configure_spark
-from tests.benchmarks.reader_runs import Load, Reader
+from tests.benchmarks.reader_runs import Load, Reader, rows_of, session
 from tests.benchmarks.report import write_report
 from tests.kafka_topics import Topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
 
     from streaming.broker import EmbeddedBroker
 
@@ -60,7 +57,7 @@ def results() -> Iterator[list[dict[str, Any]]]:
 
 
 def test_many_small_partitions(broker: EmbeddedBroker, results: list[dict[str, Any]]) -> None:
-    with _spark("local-cluster[2,1,1024]") as spark:
+    with session("local-cluster[2,1,1024]") as spark:
         ours = _reader(spark, broker, "shared reader", MANY, OURS)
         default = _reader(spark, broker, "Spark, default", MANY, {})
         _warm(ours, 3)
@@ -71,7 +68,7 @@ def test_many_small_partitions(broker: EmbeddedBroker, results: list[dict[str, A
         default.stop()
         ours.stop()
     # Spark's best setting needs a consumer for each partition: a static setting, so a new session.
-    with _spark(
+    with session(
         "local-cluster[2,1,1024]", **{"spark.kafka.consumer.cache.capacity": "4000"}
     ) as spark:
         ours = _reader(spark, broker, "shared reader", MANY, OURS)
@@ -84,7 +81,7 @@ def test_many_small_partitions(broker: EmbeddedBroker, results: list[dict[str, A
         best.stop()
         ours.stop()
     ours.seconds += first
-    results += _rows(
+    results += rows_of(
         "1,000 partitions x 10 new records of 100 bytes, two slots",
         "seconds a batch",
         {r.name: r.seconds for r in (ours, best, default)},
@@ -103,7 +100,7 @@ def test_many_small_partitions(broker: EmbeddedBroker, results: list[dict[str, A
 def test_one_partition(
     broker: EmbeddedBroker, results: list[dict[str, Any]], title: str, load: Load
 ) -> None:
-    with _spark("local-cluster[1,1,1024]") as spark:
+    with session("local-cluster[1,1,1024]") as spark:
         ours = _reader(spark, broker, "shared reader", load, {**OURS, "assignor.split": "false"})
         default = _reader(spark, broker, "Spark, default", load, {})
         _warm(ours, 2)
@@ -113,7 +110,7 @@ def test_one_partition(
             ours.round()
         ours.stop()
         default.stop()
-    results += _rows(
+    results += rows_of(
         title,
         "records a second",
         {r.name: [round(load.records / t) for t in r.add_batch_seconds] for r in (ours, default)},
@@ -124,7 +121,7 @@ def test_ten_thousand_partitions_in_one_gigabyte(
     broker: EmbeddedBroker, results: list[dict[str, Any]]
 ) -> None:
     load = TEN_THOUSAND
-    with _spark("local-cluster[2,2,1024]") as spark:
+    with session("local-cluster[2,2,1024]") as spark:
         ours = _reader(spark, broker, "shared reader", load, OURS)
         for _ in range(3):
             ours.round()
@@ -140,29 +137,8 @@ def test_ten_thousand_partitions_in_one_gigabyte(
         lost = [e.id() for e in every if not e.isActive()]
     assert lost == []
     title = "10,000 partitions x 10 new records of 1 KB, 2 executors of 2 slots and 1 GB"
-    results += _rows(title, "seconds a batch", {ours.name: ours.seconds})
-    results += _rows(title, "peak heap of an executor, MB", {ours.name: peaks})
-
-
-@contextmanager
-def _spark(master: str, **settings: str) -> Iterator[SparkSession]:
-    if (other := SparkSession.getActiveSession()) is not None:
-        other.stop()  # of the benchmarks before: one context a process
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    builder = (
-        SparkSession.builder.master(master)
-        .config("spark.ui.enabled", "false")
-        .config("spark.locality.wait", "10s")
-    )
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    session = configure_spark(builder).getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    try:
-        yield session
-    finally:
-        session.stop()
+    results += rows_of(title, "seconds a batch", {ours.name: ours.seconds})
+    results += rows_of(title, "peak heap of an executor, MB", {ours.name: peaks})
 
 
 def _reader(
@@ -176,22 +152,3 @@ def _reader(
 def _warm(reader: Reader, rounds: int) -> None:
     for _ in range(rounds):
         reader.round(measured=False)
-
-
-def _rows(workload: str, unit: str, runs: dict[str, list[float]]) -> list[dict[str, Any]]:
-    """One row a reader; the last column compares its median with the shared reader's."""
-    ours = statistics.median(runs["shared reader"])
-    better = -1 if unit.startswith("seconds") else 1
-    return [
-        {
-            "workload": workload,
-            "reader": reader,
-            "unit": unit,
-            "median": statistics.median(values),
-            "min": min(values),
-            "max": max(values),
-            "runs": len(values),
-            "shared reader, times better": round((ours / statistics.median(values)) ** better, 2),
-        }
-        for reader, values in runs.items()
-    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -142,15 +143,46 @@ time.sleep(600)
 @pytest.mark.parametrize("kept", [False, True], ids=["temporary data", "kept data"])
 def test_the_broker_ends_when_its_starter_is_killed(tmp_path, kept):
     arguments = [str(tmp_path / "data")] if kept else []
+    pid, folder = orphaned_broker(*arguments)
+    wait_until(lambda: not is_running(pid), f"end of the orphaned broker {pid}")
+    assert folder.exists() == kept
+
+
+def test_the_broker_ends_although_its_temporary_folder_cannot_be_removed():
+    pid, folder = orphaned_broker(before_kill=make_unwalkable)
+    try:
+        wait_until(lambda: not is_running(pid), f"end of the orphaned broker {pid}")
+    finally:
+        if is_running(pid):
+            os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(folder)
+
+
+def orphaned_broker(
+    *arguments: str, before_kill: Callable[[Path], None] = lambda folder: None
+) -> tuple[int, Path]:
+    """Start a broker in another process and kill that one; the broker's id and folder."""
     with subprocess.Popen(
         [sys.executable, "-c", STARTER, *arguments], stdout=subprocess.PIPE, text=True
     ) as starter:
         assert starter.stdout is not None
         pid, folder = starter.stdout.readline().split()
         assert is_running(int(pid))
+        before_kill(Path(folder))
         starter.kill()
-    wait_until(lambda: not is_running(int(pid)), f"end of the orphaned broker {pid}")
-    assert Path(folder).exists() == kept
+    return int(pid), Path(folder)
+
+
+def make_unwalkable(folder: Path) -> None:
+    """Add folders so deep that the path is longer than the system allows."""
+    name = "d" * 250
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(20):
+        os.mkdir(name, dir_fd=here)
+        inside = os.open(name, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inside
+    os.close(here)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -13,7 +13,7 @@ from tests.integration.shared_reader_tools import (
     fill_in_batches,
     start,
 )
-from tests.spark_tools import as_dict, finished, read_topic
+from tests.spark_tools import as_dict, finished, read_topic, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,3 +75,23 @@ def test_a_backlog_read_in_small_batches_is_fetched_once(
     assert used["created"] == 2
     assert used["seeks"] == 8
     assert used["networkBytes"] <= 1.15 * used["recordBytes"]
+
+
+def test_runs_one_after_the_other_leave_no_consumers_of_ended_ones(
+    spark: SparkSession, topic: Topic, checkpoint: str
+) -> None:
+    topic.create(4)
+    for run in range(3):
+        topic.fill([100] * 4, first=100 * run)
+        [batch] = [
+            progress
+            for progress in finished(
+                start(read_topic(spark, topic, BY_COUNT), checkpoint, None, AVAILABLE_NOW)
+            )
+            if progress["numInputRows"]
+        ]
+        assert batch["numInputRows"] == 400
+        assert batch["sources"][0]["metrics"]["assignor.strategy"] == "sticky"
+    wait_until(
+        lambda: counters(spark)["idle"] <= 2, "one idle consumer an executor, of the last run"
+    )

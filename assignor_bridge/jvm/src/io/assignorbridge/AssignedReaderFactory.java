@@ -1,6 +1,7 @@
 package io.assignorbridge;
 
 import io.assignorbridge.reader.SharedReader;
+import java.util.ArrayList;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
@@ -12,6 +13,7 @@ final class AssignedReaderFactory implements PartitionReaderFactory {
 
   private final PartitionReaderFactory base;
   private final boolean shared;
+  private final ArrayList<String> endedStreams;
 
   @SuppressWarnings("serial") // accumulators are serializable
   private final ReadReports reports;
@@ -20,6 +22,7 @@ final class AssignedReaderFactory implements PartitionReaderFactory {
     this.base = base;
     this.shared = shared;
     this.reports = reports;
+    this.endedStreams = StreamIdentity.ended();
   }
 
   @Override
@@ -28,7 +31,7 @@ final class AssignedReaderFactory implements PartitionReaderFactory {
       return base.createReader(partition);
     }
     return shared
-        ? new SharedReader(task, reports::add)
+        ? new SharedReader(task, endedStreams, reports::add)
         : new ChainedReader(task, base, reports::add);
   }
 }

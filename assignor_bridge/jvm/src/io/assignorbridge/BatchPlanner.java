@@ -7,7 +7,6 @@ import java.nio.channels.ClosedByInterruptException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.UUID;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.connector.read.InputPartition;
@@ -33,7 +32,7 @@ final class BatchPlanner implements AutoCloseable {
 
   private final SparkContext context;
   private final AssignorOptions options;
-  private final String stream = UUID.randomUUID().toString();
+  private final StreamIdentity stream = new StreamIdentity();
   private final SourceFolder folder;
   private final StateFiles files;
   private final PlanFigures figures = new PlanFigures();
@@ -124,6 +123,7 @@ final class BatchPlanner implements AutoCloseable {
       commits.close();
     }
     files.close();
+    stream.end();
     stopProcess();
   }
 
@@ -180,7 +180,8 @@ final class BatchPlanner implements AutoCloseable {
             valid.takesPacked() && builder.owed().size() + observed.size() >= LEAST_PACKED);
     String answer = planner.ask(request, valid.planTimeoutMs());
     PlanJson.Plan plan = PlanJson.plan(answer);
-    InputPartition[] tasks = builder.build(plan.tasks(), executors, stream, plans + 1);
+    InputPartition[] tasks =
+        builder.build(plan.tasks(), executors, stream.of(builder.owed()), plans + 1);
     if (log != null) {
       log.append(batchId(), request, answer);
     }

@@ -12,6 +12,10 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Function;
+import java.util.function.Predicate;
+import org.apache.kafka.clients.consumer.Consumer;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkEnv;
 import org.slf4j.Logger;
@@ -31,21 +35,36 @@ final class ConsumerPool {
 
   private final List<PooledConsumer> idle = new ArrayList<>(); // oldest first
   private final Set<PooledConsumer> all = ConcurrentHashMap.newKeySet();
-  private final FetchDefaults defaults = FetchDefaults.forHeap(Runtime.getRuntime().maxMemory());
+  private final FetchDefaults defaults;
+  private final Function<Map<String, Object>, Consumer<byte[], byte[]>> maker;
   private final int capacity;
   private final Duration idleTimeout;
   private final ScheduledExecutorService janitor;
 
+  private Set<String> ended = Set.of();
+
   static synchronized ConsumerPool shared() {
     if (instance == null) {
-      instance = new ConsumerPool(SparkEnv.get().conf());
+      SparkConf conf = SparkEnv.get().conf();
+      instance = new ConsumerPool(conf, defaults(conf), KafkaConsumer::new);
       Runtime.getRuntime()
           .addShutdownHook(new Thread(instance::closeIdle, "assignor-consumer-pool-shutdown"));
     }
     return instance;
   }
 
-  private ConsumerPool(SparkConf conf) {
+  private static FetchDefaults defaults(SparkConf conf) {
+    int cores = conf.getInt("spark.executor.cores", Runtime.getRuntime().availableProcessors());
+    int slots = cores / Math.max(1, conf.getInt("spark.task.cpus", 1));
+    return FetchDefaults.of(Runtime.getRuntime().maxMemory(), slots);
+  }
+
+  ConsumerPool(
+      SparkConf conf,
+      FetchDefaults defaults,
+      Function<Map<String, Object>, Consumer<byte[], byte[]>> maker) {
+    this.defaults = defaults;
+    this.maker = maker;
     capacity = conf.getInt("spark.kafka.consumer.cache.capacity", 64);
     idleTimeout = Duration.ofMillis(conf.getTimeAsMs("spark.kafka.consumer.cache.timeout", "5m"));
     janitor =
@@ -63,9 +82,17 @@ final class ConsumerPool {
     }
   }
 
+  /** Closes what streams that have ended left behind, and what their last tasks still give back. */
+  void forget(Collection<String> endedStreams) {
+    synchronized (idle) {
+      ended = Set.copyOf(endedStreams);
+      discardIdle(one -> ended.contains(one.stream));
+    }
+  }
+
   /**
-   * Takes the idle consumer out that stands where most of the ranges begin; makes one if there is
-   * none of this stream that fits.
+   * Takes the idle consumer of the stream out that stands where most of the ranges begin, or one of
+   * the same slot if none does; makes one if there is neither.
    *
    * @param fresh whether a new one is wanted whatever is there, as on a task's second attempt; idle
    *     ones that hold the same partitions are closed then
@@ -82,7 +109,7 @@ final class ConsumerPool {
     }
     if (found == null) {
       makeRoom();
-      found = new PooledConsumer(stream, slot, params, defaults, ranges.size());
+      found = new PooledConsumer(stream, slot, params, defaults, ranges.size(), maker);
       all.add(found);
       LOG.info("Created {} for {} ranges", found, ranges.size());
     }
@@ -91,9 +118,14 @@ final class ConsumerPool {
 
   /** Puts a consumer back whose task has ended well. */
   void giveBack(PooledConsumer consumer) {
+    consumer.becomeIdle();
     synchronized (idle) {
-      consumer.idleSinceNanos = System.nanoTime();
+      if (ended.contains(consumer.stream)) {
+        discard(consumer);
+        return;
+      }
       idle.add(consumer);
+      boundIdle();
     }
   }
 
@@ -112,24 +144,25 @@ final class ConsumerPool {
     }
   }
 
-  PooledConsumer.Traffic traffic() {
-    return all.stream()
-        .map(PooledConsumer::traffic)
-        .reduce(new PooledConsumer.Traffic(0, 0), PooledConsumer.Traffic::plus);
+  /** How many bytes idle consumers hold. */
+  long idleBytes() {
+    synchronized (idle) {
+      return idle.stream().mapToLong(one -> one.idleBytes).sum();
+    }
+  }
+
+  Traffic traffic() {
+    return all.stream().map(PooledConsumer::traffic).reduce(new Traffic(0, 0), Traffic::plus);
   }
 
   private PooledConsumer takeIdle(
       String stream, int slot, Map<String, Object> params, Collection<RangeCursor> ranges) {
     synchronized (idle) {
+      discardIdle(one -> one.stream.equals(stream) && !one.fits(params));
       PooledConsumer best = null;
       int bestScore = 0;
-      for (PooledConsumer one : List.copyOf(idle)) {
+      for (PooledConsumer one : idle) {
         if (!one.stream.equals(stream)) {
-          continue;
-        }
-        if (!one.fits(params, ranges.size())) {
-          idle.remove(one);
-          discard(one);
           continue;
         }
         int score = 2 * one.overlap(ranges) + (one.slot == slot ? 1 : 0);
@@ -145,11 +178,27 @@ final class ConsumerPool {
 
   private void invalidate(String stream, Collection<RangeCursor> ranges) {
     synchronized (idle) {
-      for (PooledConsumer one : List.copyOf(idle)) {
-        if (one.stream.equals(stream) && one.holdsAny(ranges)) {
-          idle.remove(one);
-          discard(one);
-        }
+      discardIdle(one -> one.stream.equals(stream) && one.holdsAny(ranges));
+    }
+  }
+
+  private void discardIdle(Predicate<PooledConsumer> unwanted) {
+    List<PooledConsumer> gone = idle.stream().filter(unwanted).toList();
+    idle.removeAll(gone);
+    gone.forEach(this::discard);
+  }
+
+  /** One bound for all idle consumers: the oldest lose what they hold first, not their positions. */
+  private void boundIdle() {
+    long total = idleBytes();
+    for (PooledConsumer one : idle) {
+      if (total <= defaults.idleBytes()) {
+        return;
+      }
+      if (one.idleBytes > 0) {
+        total -= one.idleBytes;
+        one.release();
+        ReaderCounters.RELEASED.increment();
       }
     }
   }

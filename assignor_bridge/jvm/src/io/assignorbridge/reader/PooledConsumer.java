@@ -1,49 +1,50 @@
 package io.assignorbridge.reader;
 
 import java.time.Duration;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import org.apache.kafka.clients.consumer.ConsumerConfig;
+import java.util.function.Function;
+import java.util.stream.Stream;
+import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
-import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
-import org.apache.kafka.common.Metric;
-import org.apache.kafka.common.MetricName;
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.errors.TimeoutException;
 
 /**
  * A Kafka consumer with the places where it stands in its partitions. Between two uses all of its
  * partitions are paused, positioned and hold what was fetched ahead. Used by one task at a time.
  */
 final class PooledConsumer {
-  /** How many uses a partition stays assigned without being read, once others must be added. */
-  private static final int USES_TO_STAY_ASSIGNED = 16;
+  /** After so many uses a partition that was not read is forgotten: it may have left the stream. */
+  private static final int USES_TO_REMEMBER = 16;
 
-  /** Bytes, by the metrics of Kafka's client. */
-  record Traffic(long consumedBytes, long networkBytes) {
-    Traffic plus(Traffic other) {
-      return new Traffic(
-          consumedBytes + other.consumedBytes, networkBytes + other.networkBytes);
-    }
-  }
+  /** Fewer partitions are read to their ends before it is worth to ask for larger fetches. */
+  private static final int LEAST_TO_FIT_BATCHES = 8;
 
   final String stream;
   final int slot;
+
+  /** When and with how many bytes it became idle. */
   long idleSinceNanos;
+
+  long idleBytes;
 
   private final Map<String, Object> sparkParams;
   private final SecuredParams secured;
   private final FetchDefaults defaults;
-  private final long partitionBytes;
-  private final KafkaConsumer<byte[], byte[]> consumer;
+  private final Feed feed;
   private final Map<TopicPartition, Standing> standings = new HashMap<>();
+
+  /** What is read: partitions that are fetched, and those that wait for their turn. */
   private final List<Standing> open = new ArrayList<>();
+
+  private final ArrayDeque<Standing> waiting = new ArrayDeque<>();
   private long uses;
   private boolean keptGrew;
 
@@ -52,17 +53,14 @@ final class PooledConsumer {
       int slot,
       Map<String, Object> sparkParams,
       FetchDefaults defaults,
-      int partitions) {
+      int partitions,
+      Function<Map<String, Object>, Consumer<byte[], byte[]>> maker) {
     this.stream = stream;
     this.slot = slot;
     this.sparkParams = sparkParams;
     this.secured = new SecuredParams(sparkParams);
     this.defaults = defaults;
-    Map<String, Object> params = defaults.applyTo(secured.params(), partitions);
-    this.partitionBytes =
-        Long.parseLong(params.get(ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG).toString());
-    this.consumer = new KafkaConsumer<>(params);
-    ReaderCounters.CREATED.increment();
+    this.feed = new Feed(secured.params(), defaults, partitions, maker);
   }
 
   /** How many of the ranges begin where this consumer stands. */
@@ -81,17 +79,22 @@ final class PooledConsumer {
     return ranges.stream().anyMatch(range -> standings.containsKey(range.partition));
   }
 
-  /** Whether it is still what a new consumer for these parameters and ranges would be. */
-  boolean fits(Map<String, Object> params, int partitions) {
-    boolean sized =
-        sparkParams.containsKey(ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG)
-            || !defaults.tooLarge(partitionBytes, Math.max(partitions, standings.size()));
-    return sized && sparkParams.equals(params) && !secured.isOutdated();
+  /** Whether a new consumer would have the same parameters. */
+  boolean fits(Map<String, Object> params) {
+    return sparkParams.equals(params) && !secured.isOutdated();
   }
 
   /** A task begins to use the consumer. */
   void beginUse() {
     uses++;
+    if (uses % USES_TO_REMEMBER == 0) {
+      List<Standing> unread =
+          standings.values().stream()
+              .filter(one -> uses - one.lastUse > USES_TO_REMEMBER)
+              .toList();
+      feed.drop(unread);
+      standings.values().removeAll(unread);
+    }
   }
 
   /**
@@ -101,14 +104,11 @@ final class PooledConsumer {
    * @param out receives the kept records
    */
   void begin(List<RangeCursor> ranges, List<Chunk> out) {
-    assign(ranges);
-    List<TopicPartition> toPoll = new ArrayList<>();
+    feed.fit(ranges.size());
     for (RangeCursor range : ranges) {
-      Standing standing = standings.get(range.partition);
+      Standing standing = standings.computeIfAbsent(range.partition, Standing::new);
       if (!standing.covers(range.start)) {
-        consumer.seek(range.partition, range.start);
         standing.resetTo(range.start);
-        ReaderCounters.SEEKS.increment();
       }
       standing.lastUse = uses;
       standing.reading = range;
@@ -117,11 +117,13 @@ final class PooledConsumer {
         finish(standing, List.of());
       }
       if (standing.reading != null) {
-        open.add(standing);
-        toPoll.add(standing.partition);
+        waiting.add(standing);
       }
     }
-    consumer.resume(toPoll);
+    if (!waiting.isEmpty()) {
+      feed.prepare(waiting);
+      fetchNext();
+    }
   }
 
   /** Whether ranges are left that need a poll. */
@@ -137,8 +139,7 @@ final class PooledConsumer {
    * @throws OffsetOutOfRangeException as Kafka does; the records before are in {@code out}
    */
   boolean poll(Duration timeout, List<Chunk> out) {
-    ReaderCounters.POLLS.increment();
-    ConsumerRecords<byte[], byte[]> polled = consumer.poll(timeout);
+    ConsumerRecords<byte[], byte[]> polled = feed.poll(timeout, open);
     boolean forward = false;
     for (TopicPartition partition : polled.partitions()) {
       List<ConsumerRecord<byte[], byte[]>> records = polled.records(partition);
@@ -151,12 +152,19 @@ final class PooledConsumer {
       deliver(standing, records, out);
       forward = true;
     }
-    return catchUp() | forward;
+    forward |= catchUp();
+    if (open.size() + waiting.size() >= LEAST_TO_FIT_BATCHES && feed.fitBatches()) {
+      open.forEach(waiting::addFirst);
+      open.clear();
+      feed.prepare(waiting);
+      fetchNext();
+    }
+    return forward;
   }
 
   /**
    * Stops reading the partitions that are out of range and gives what is left of their ranges, by
-   * partition the offset that comes next. Partitions that no range is read of are only repositioned.
+   * partition the offset that comes next; nothing, if no range is read of any of them.
    */
   Map<RangeCursor, Long> giveUp(OffsetOutOfRangeException error) {
     Map<RangeCursor, Long> left = new HashMap<>();
@@ -165,10 +173,9 @@ final class PooledConsumer {
       if (standing == null) {
         continue;
       }
+      feed.seekAgain(standing);
       if (standing.reading != null) {
         left.put(standing.reading, standing.position);
-      } else if (standing.position >= 0) {
-        consumer.seek(partition, standing.position); // ends a failing check of its leader epoch
       }
       abandon(standing);
     }
@@ -185,49 +192,30 @@ final class PooledConsumer {
     return left;
   }
 
+  /** The task has ended well: what is held now stays held. */
+  void becomeIdle() {
+    idleSinceNanos = System.nanoTime();
+    idleBytes = keptBytes() + feed.ahead();
+  }
+
+  /** Gives all records back that an idle consumer holds, its connections and positions stay. */
+  void release() {
+    standings.values().forEach(Standing::dropKept);
+    feed.dropAll();
+    idleBytes = 0;
+  }
+
   Traffic traffic() {
-    double consumed = 0;
-    double network = 0;
-    for (Map.Entry<MetricName, ? extends Metric> entry : consumer.metrics().entrySet()) {
-      MetricName name = entry.getKey();
-      if (name.name().equals("bytes-consumed-total")
-          && name.group().equals("consumer-fetch-manager-metrics")
-          && !name.tags().containsKey("topic")) {
-        consumed += (double) entry.getValue().metricValue();
-      } else if (name.name().equals("incoming-byte-total")
-          && name.group().equals("consumer-metrics")) {
-        network += (double) entry.getValue().metricValue();
-      }
-    }
-    return new Traffic((long) consumed, (long) network);
+    return feed.traffic();
   }
 
   void close() {
-    Traffic last = traffic();
-    consumer.close(Duration.ZERO);
-    ReaderCounters.CONSUMED_BYTES.add(last.consumedBytes());
-    ReaderCounters.NETWORK_BYTES.add(last.networkBytes());
-    ReaderCounters.CLOSED.increment();
+    feed.close();
   }
 
   @Override
   public String toString() {
     return "consumer of " + standings.size() + " partitions for stream " + stream + ", slot " + slot;
-  }
-
-  private void assign(List<RangeCursor> ranges) {
-    boolean complete = true;
-    for (RangeCursor range : ranges) {
-      complete &= standings.containsKey(range.partition);
-    }
-    if (complete) {
-      return;
-    }
-    standings.values().removeIf(one -> uses - one.lastUse > USES_TO_STAY_ASSIGNED);
-    for (RangeCursor range : ranges) {
-      standings.computeIfAbsent(range.partition, Standing::new).lastUse = uses;
-    }
-    consumer.assign(standings.keySet());
   }
 
   /** Hands over the records below the range's end; those above are kept and the range is done. */
@@ -253,7 +241,7 @@ final class PooledConsumer {
       if (standing.reading == null) {
         continue;
       }
-      long position = positionOf(standing);
+      long position = feed.positionOf(standing);
       if (position > standing.position) {
         standing.position = position;
         forward = true;
@@ -264,14 +252,6 @@ final class PooledConsumer {
     }
     pauseDone();
     return forward;
-  }
-
-  private long positionOf(Standing standing) {
-    try {
-      return consumer.position(standing.partition, Duration.ZERO);
-    } catch (TimeoutException e) { // its leader has changed and is being asked: nothing new yet
-      return standing.position;
-    }
   }
 
   private void finish(Standing standing, List<ConsumerRecord<byte[], byte[]>> beyond) {
@@ -286,15 +266,13 @@ final class PooledConsumer {
   }
 
   private void pauseDone() {
-    List<TopicPartition> done = new ArrayList<>();
-    for (Standing standing : open) {
-      if (standing.reading == null) {
-        done.add(standing.partition);
-      }
-    }
+    List<Standing> done =
+        Stream.concat(open.stream(), waiting.stream()).filter(one -> one.reading == null).toList();
     if (!done.isEmpty()) {
-      consumer.pause(done);
-      open.removeIf(standing -> standing.reading == null);
+      feed.park(done);
+      open.removeIf(one -> one.reading == null);
+      waiting.removeIf(one -> one.reading == null);
+      fetchNext();
     }
     if (keptGrew) {
       keptGrew = false;
@@ -302,12 +280,25 @@ final class PooledConsumer {
     }
   }
 
+  /** Lets as many partitions be fetched at a time as the buffer has room for. */
+  private void fetchNext() {
+    List<Standing> next = new ArrayList<>();
+    while (!waiting.isEmpty() && open.size() + next.size() < feed.width()) {
+      next.add(waiting.poll());
+    }
+    if (!next.isEmpty()) {
+      open.addAll(next);
+      feed.resume(next);
+    }
+  }
+
+  private long keptBytes() {
+    return standings.values().stream().mapToLong(one -> one.keptBytes).sum();
+  }
+
   /** Keeps within the buffer: what was not read lately goes first, then the largest. */
   private void boundKept() {
-    long total = 0;
-    for (Standing standing : standings.values()) {
-      total += standing.keptBytes;
-    }
+    long total = keptBytes();
     if (total <= defaults.bufferBytes()) {
       return;
     }

@@ -1,5 +1,6 @@
 package io.assignorbridge.reader;
 
+import java.util.Locale;
 import java.util.concurrent.atomic.LongAdder;
 
 /**
@@ -11,6 +12,7 @@ public final class ReaderCounters {
   static final LongAdder CLOSED = new LongAdder();
   static final LongAdder POLLS = new LongAdder();
   static final LongAdder SEEKS = new LongAdder();
+  static final LongAdder RELEASED = new LongAdder();
   static final LongAdder HANDED_OVER = new LongAdder();
   static final LongAdder RECORDS = new LongAdder();
   static final LongAdder RECORD_BYTES = new LongAdder();
@@ -24,13 +26,16 @@ public final class ReaderCounters {
    * metrics of Kafka's client: record bytes that poll returned, bytes that came from the brokers.
    */
   public static String json() {
-    PooledConsumer.Traffic open = ConsumerPool.shared().traffic();
+    Traffic open = ConsumerPool.shared().traffic();
     return String.format(
-        "{\"created\":%d,\"closed\":%d,\"idle\":%d,\"polls\":%d,\"seeks\":%d,\"handedOver\":%d,"
+        Locale.ROOT, // other locales have digits that are no JSON
+        "{\"created\":%d,\"closed\":%d,\"idle\":%d,\"idleBytes\":%d,\"released\":%d,\"polls\":%d,\"seeks\":%d,\"handedOver\":%d,"
             + "\"records\":%d,\"recordBytes\":%d,\"consumedBytes\":%d,\"networkBytes\":%d}",
         CREATED.sum(),
         CLOSED.sum(),
         ConsumerPool.shared().idle(),
+        ConsumerPool.shared().idleBytes(),
+        RELEASED.sum(),
         POLLS.sum(),
         SEEKS.sum(),
         HANDED_OVER.sum(),

@@ -6,10 +6,12 @@ import java.io.IOException;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
@@ -59,7 +61,12 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   private final Function1<ConsumerRecord<byte[], byte[]>, UnsafeRow> toRow;
   private final long patienceNanos;
 
-  private PooledConsumer consumer;
+  /**
+   * Whoever takes it out gives it back or closes it: a thread that pipes rows to another process may
+   * still read when the task closes the reader.
+   */
+  private final AtomicReference<PooledConsumer> consumer = new AtomicReference<>();
+
   private SparkRangeReader spark;
   private List<ConsumerRecord<byte[], byte[]>> records = List.of();
   private int nextRecord;
@@ -72,9 +79,14 @@ public final class SharedReader implements PartitionReader<InternalRow> {
    * Prepares to read; the first call of {@link #next} opens what is needed.
    *
    * @param task the ranges, and the stream and slot whose consumer reads them
+   * @param endedStreams streams of this driver that will have no further task
    * @param reports gets one report for each range, when all are read
    */
-  public SharedReader(AssignedInputPartition task, Consumer<ReadReport> reports) {
+  public SharedReader(
+      AssignedInputPartition task,
+      Collection<String> endedStreams,
+      Consumer<ReadReport> reports) {
+    ConsumerPool.shared().forget(endedStreams);
     this.task = task;
     this.reports = reports;
     List<RangeCursor> regular = new ArrayList<>();
@@ -143,9 +155,8 @@ public final class SharedReader implements PartitionReader<InternalRow> {
         closeSpark();
       }
     } finally {
-      if (consumer != null) { // the ranges were not read to their ends: an error, a kill or a limit
-        PooledConsumer unfinished = consumer;
-        consumer = null;
+      PooledConsumer unfinished = consumer.getAndSet(null);
+      if (unfinished != null) { // the ranges were not read to their ends: an error, kill or limit
         ConsumerPool.shared().discard(unfinished);
       }
     }
@@ -169,8 +180,9 @@ public final class SharedReader implements PartitionReader<InternalRow> {
         openSpark(handedOver.poll());
         return true;
       }
-      if (consumer != null && consumer.isReading()) {
-        poll();
+      PooledConsumer current = consumer.get();
+      if (current != null && current.isReading()) {
+        poll(current);
       } else if (!waves.isEmpty()) {
         begin(waves.poll());
       } else {
@@ -196,20 +208,22 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   }
 
   private void begin(List<RangeCursor> wave) {
-    if (consumer == null) {
+    PooledConsumer current = consumer.get();
+    if (current == null) {
       boolean again = context != null && context.attemptNumber() > 0;
       Map<String, Object> params = wave.get(0).range.executorKafkaParams();
-      consumer = ConsumerPool.shared().take(task.stream(), task.slot(), params, wave, again);
-      consumer.beginUse();
+      current = ConsumerPool.shared().take(task.stream(), task.slot(), params, wave, again);
+      consumer.set(current);
+      current.beginUse();
     }
     List<Chunk> kept = new ArrayList<>();
-    consumer.begin(wave, kept);
+    current.begin(wave, kept);
     meter.share(kept);
     chunks.addAll(kept);
     waitedNanos = 0;
   }
 
-  private void poll() {
+  private void poll(PooledConsumer current) {
     if (context != null) {
       context.killTaskIfInterrupted();
     }
@@ -217,10 +231,11 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     List<Chunk> polled = new ArrayList<>();
     boolean forward;
     try {
-      forward = consumer.poll(Duration.ofMillis(POLL_SLICE_MILLIS), polled);
+      forward = current.poll(Duration.ofMillis(POLL_SLICE_MILLIS), polled);
     } catch (OffsetOutOfRangeException e) {
-      consumer.giveUp(e).forEach((cursor, offset) -> handOver(cursor, offset, e.getMessage()));
-      forward = true;
+      Map<RangeCursor, Long> left = current.giveUp(e);
+      left.forEach((cursor, offset) -> handOver(cursor, offset, e.getMessage()));
+      forward = !left.isEmpty();
     }
     meter.share(polled);
     chunks.addAll(polled);
@@ -230,7 +245,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     }
     waitedNanos += System.nanoTime() - before;
     if (waitedNanos >= patienceNanos) {
-      Map.Entry<RangeCursor, Long> first = consumer.giveUpFirst();
+      Map.Entry<RangeCursor, Long> first = current.giveUpFirst();
       handOver(first.getKey(), first.getValue(), "nothing came for " + waitedNanos / 1_000_000 + " ms");
       // The others have waited as long; they get a moment to follow if the broker is back.
       waitedNanos = Math.max(0, patienceNanos - MOMENT_NANOS);
@@ -257,15 +272,15 @@ public final class SharedReader implements PartitionReader<InternalRow> {
 
   private void finish() {
     finished = true;
-    if (consumer != null) {
+    PooledConsumer done = consumer.getAndSet(null);
+    if (done != null) {
       LOG.info(
           "Read {} records of {} ranges in {} ms with a {}",
           delivered,
           cursors.size(),
           (System.nanoTime() - startedNanos) / 1_000_000,
-          consumer);
-      ConsumerPool.shared().giveBack(consumer);
-      consumer = null;
+          done);
+      ConsumerPool.shared().giveBack(done);
     }
     String executor = SparkEnv.get().executorId();
     for (RangeCursor cursor : cursors) {

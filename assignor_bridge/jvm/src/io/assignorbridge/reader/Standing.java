@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.List;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.header.Header;
 
 /**
  * Where a consumer stands in one partition. {@link #kept} holds every visible record of the offsets
@@ -11,7 +12,10 @@ import org.apache.kafka.common.TopicPartition;
  */
 final class Standing {
   private static final long UNKNOWN = -1;
-  private static final int RECORD_OVERHEAD_BYTES = 120; // ConsumerRecord, its arrays' headers
+
+  // The objects around a record's and a header's bytes, as measured with Kafka 3.9 on a small heap.
+  private static final int RECORD_OVERHEAD_BYTES = 160;
+  private static final int HEADER_OVERHEAD_BYTES = 150; // of the first; each further one takes 90
 
   final TopicPartition partition;
   long from = UNKNOWN;
@@ -23,23 +27,33 @@ final class Standing {
   /** The range that is being read, null when the partition is paused. */
   RangeCursor reading;
 
+  /** Whether Kafka's consumer has the partition. */
+  boolean assigned;
+
+  /** Whether Kafka's consumer stands at {@link #position} there. */
+  boolean positioned;
+
+  /** All that Kafka's consumer holds of it came after so many bytes of the consumer's traffic. */
+  long mark;
+
   Standing(TopicPartition partition) {
     this.partition = partition;
   }
 
-  /** Whether reading can go on at {@code offset} without a seek. */
+  /** Whether reading can go on at {@code offset} with what is kept and the position. */
   boolean covers(long offset) {
     return from != UNKNOWN && from <= offset && offset <= position;
   }
 
-  /** Stand at {@code offset} with nothing kept, as after a seek. */
+  /** Stand at {@code offset} with nothing kept; Kafka's consumer does not yet. */
   void resetTo(long offset) {
     from = offset;
     position = offset;
+    positioned = false;
     forgetKept();
   }
 
-  /** The position is not known any more: the next range begins with a seek. */
+  /** The position is not known any more. */
   void lose() {
     resetTo(UNKNOWN);
   }
@@ -88,10 +102,18 @@ final class Standing {
     return low;
   }
 
+  /**
+   * Heap that kept records take. Headers are asked for on purpose: until then they are views of the
+   * whole answer of the broker, and would keep it.
+   */
   static long bytesOf(List<ConsumerRecord<byte[], byte[]>> records) {
     long bytes = 0;
     for (ConsumerRecord<byte[], byte[]> one : records) {
       bytes += size(one) + RECORD_OVERHEAD_BYTES;
+      for (Header header : one.headers()) {
+        byte[] value = header.value();
+        bytes += header.key().length() + (value == null ? 0 : value.length) + HEADER_OVERHEAD_BYTES;
+      }
     }
     return bytes;
   }

@@ -1,0 +1,59 @@
+package io.assignorbridge;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.UUID;
+import org.apache.kafka.common.TopicPartition;
+
+/**
+ * Names the consumers that executors keep for one run of a stream. A name ends with the run, and
+ * when a partition's offsets went back: its topic was made anew, and what consumers hold is of the
+ * old one. Tasks of other streams tell the executors which names have ended.
+ */
+final class StreamIdentity {
+  private static final int ENDED_TO_TELL = 100;
+
+  private static final Set<String> ENDED = new LinkedHashSet<>(); // oldest first
+
+  private final Map<TopicPartition, Long> ends = new HashMap<>();
+  private String name = UUID.randomUUID().toString();
+
+  /** The names that have ended last. */
+  static ArrayList<String> ended() {
+    synchronized (ENDED) {
+      return new ArrayList<>(ENDED);
+    }
+  }
+
+  /** The name for the batch that reads these ranges. */
+  String of(List<Tiling.Range> batch) {
+    Map<TopicPartition, Long> next = new HashMap<>();
+    boolean wentBack = false;
+    for (Tiling.Range range : batch) {
+      TopicPartition partition = new TopicPartition(range.topic(), range.partition());
+      wentBack |= range.start() < ends.getOrDefault(partition, 0L);
+      next.merge(partition, range.end(), Math::max);
+    }
+    if (wentBack) {
+      end();
+      ends.clear();
+      name = UUID.randomUUID().toString();
+    }
+    ends.putAll(next);
+    return name;
+  }
+
+  /** No task will use the name again. */
+  void end() {
+    synchronized (ENDED) {
+      ENDED.add(name);
+      if (ENDED.size() > ENDED_TO_TELL) {
+        ENDED.remove(ENDED.iterator().next());
+      }
+    }
+  }
+}

@@ -1,0 +1,37 @@
+package io.assignorbridge;
+
+import java.util.List;
+
+/** What names a stream's cached consumers, for the checks of the reader. */
+public final class IdentityChecks {
+  private IdentityChecks() {}
+
+  /** A name stays while offsets go forward, ends when they go back, and when the stream stops. */
+  public static void run() {
+    StreamIdentity stream = new StreamIdentity();
+    String first = stream.of(List.of(range(0, 10, 20), range(0, 20, 30), range(1, 5, 6)));
+    check(first.equals(stream.of(List.of(range(0, 30, 40)))), "the next batch has another name");
+    check(first.equals(stream.of(List.of(range(1, 6, 8), range(2, 0, 1)))), "a new partition");
+    check(!StreamIdentity.ended().contains(first), "ended too early");
+    String second = stream.of(List.of(range(0, 0, 5), range(1, 8, 9)));
+    check(!second.equals(first), "the name of a topic that was made anew");
+    check(StreamIdentity.ended().contains(first), "the old name goes on");
+    check(second.equals(stream.of(List.of(range(0, 5, 50)))), "a name a batch");
+    stream.end();
+    check(StreamIdentity.ended().contains(second), "not ended");
+    for (int i = 0; i < 300; i++) {
+      new StreamIdentity().end();
+    }
+    check(StreamIdentity.ended().size() <= 100, StreamIdentity.ended().size() + " are told");
+  }
+
+  private static Tiling.Range range(int partition, long start, long end) {
+    return new Tiling.Range("t", partition, start, end);
+  }
+
+  private static void check(boolean holds, String what) {
+    if (!holds) {
+      throw new AssertionError(what);
+    }
+  }
+}

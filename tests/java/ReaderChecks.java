@@ -1,0 +1,257 @@
+package io.assignorbridge.reader;
+
+import static io.assignorbridge.reader.FakeKafka.check;
+
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+import java.util.function.Function;
+import org.apache.kafka.clients.consumer.Consumer;
+import org.apache.kafka.clients.consumer.LogTruncationException;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.spark.SparkConf;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
+import org.apache.spark.sql.kafka010.KafkaOffsetRange;
+import scala.Option;
+
+/** What the shared reader's consumers hold and ask for. Arguments name the checks to run. */
+public final class ReaderChecks {
+  private static final long MIB = 1 << 20;
+  private static final FetchDefaults DEFAULTS = new FetchDefaults(16 * MIB, 8 * MIB);
+  private static final Duration NOW = Duration.ZERO;
+
+  /** Every consumer that was made, the last one last. */
+  private final List<FakeKafka> made = new ArrayList<>();
+
+  private int recordsPerBatch = 10;
+  private int recordBytes = 100;
+  private int headerBytes;
+
+  public static void main(String[] names) throws Exception {
+    SparkConf conf = new SparkConf(false);
+    conf.contains("spark.app.name"); // loads Spark's settings, which must not find an environment
+    SparkEnv.set(
+        new SparkEnv("0", null, null, null, null, null, null, null, null, null, null, conf));
+    for (String name : names) {
+      try {
+        ReaderChecks.class.getDeclaredMethod(name).invoke(new ReaderChecks());
+        System.out.println(name + " ok");
+      } catch (java.lang.reflect.InvocationTargetException e) {
+        System.out.println(name + " " + e.getCause());
+        e.getCause().printStackTrace();
+      }
+    }
+    System.exit(0);
+  }
+
+  void truncationOfARangeThatIsReadIsRaisedOnce() {
+    PooledConsumer consumer = consumer(2, Map.of());
+    consumer.beginUse();
+    consumer.begin(ranges(2, 0, 1_000), new ArrayList<>());
+    last().truncated.add(partition(0));
+    int raised = 0;
+    for (int i = 0; i < 5; i++) {
+      try {
+        consumer.poll(NOW, new ArrayList<>());
+      } catch (LogTruncationException e) {
+        check(consumer.giveUp(e).size() == 1 - raised, "nothing is left of a range given up before");
+        raised++;
+      }
+    }
+    check(raised == 1, "raised " + raised + " times");
+  }
+
+  void largeBatchesComeManyInAnAnswer() {
+    recordsPerBatch = 8;
+    recordBytes = 64 << 10; // 512 KiB a batch, of which 32 KiB are asked for at first
+    PooledConsumer consumer = consumer(500, Map.of());
+    readOnce(consumer, 500, 0, 8);
+    int polls = made.stream().mapToInt(one -> one.polls).sum();
+    check(polls <= 60, polls + " answers for 500 partitions");
+    check(last().mostFetched * last().partitionBytes <= 16 * MIB, "too much was asked for at a time");
+    check(made.size() == 2 && made.get(0).closed, made.size() + " consumers");
+    readOnce(consumer, 500, 8, 16);
+    check(made.size() == 2, "a third consumer");
+  }
+
+  void smallBatchesOfManyPartitionsComeInFewAnswers() {
+    PooledConsumer consumer = consumer(2_500, Map.of());
+    readOnce(consumer, 2_500, 0, 10);
+    check(made.size() == 1, made.size() + " consumers");
+    check(last().polls <= 5, last().polls + " answers for 2,500 partitions");
+    check(last().partitionBytes <= 32 << 10, "larger fetches than the buffer has room for");
+  }
+
+  void aConsumerOfFewPartitionsIsFittedToMany() {
+    PooledConsumer consumer = consumer(2, Map.of());
+    readOnce(consumer, 2, 0, 10);
+    check(last().partitionBytes == MIB, "small fetches of two partitions");
+    readOnce(consumer, 1_000, 10, 20);
+    check(last().partitionBytes == 32 << 10, "large fetches of a thousand");
+  }
+
+  void whatKafkaHoldsOfPausedPartitionsIsBounded() {
+    recordBytes = 40_000; // a batch is what one fetch brings, so nothing is kept
+    PooledConsumer consumer = consumer(40, Map.of());
+    readOnce(consumer, 40, 0, 10);
+    Set<TopicPartition> before = new HashSet<>(last().assigned);
+    check(before.size() == 40, "all are assigned");
+    // Partition 0 goes on alone while an answer of all 40 may lie there for the other ones.
+    for (int batch = 1; batch <= 10; batch++) {
+      last().incoming += 4 * MIB;
+      readOnce(consumer, 1, 10 * batch, 10 * batch + 10);
+      consumer.becomeIdle();
+      check(consumer.idleBytes <= 21 * MIB, consumer.idleBytes + " bytes are held");
+    }
+    check(last().assigned.size() == 1, last().assigned.size() + " are assigned");
+    int seeks = last().seeks;
+    readOnce(consumer, 40, 110, 120);
+    check(last().seeks == seeks + 39, "those that were given up are read again, once");
+  }
+
+  void partitionsThatLeftTheStreamAreGivenUp() {
+    PooledConsumer consumer = consumer(4, Map.of());
+    readOnce(consumer, 4, 0, 10);
+    for (int batch = 1; batch <= 32; batch++) {
+      readOnce(consumer, 2, 10 * batch, 10 * batch + 10);
+    }
+    check(last().assigned.equals(Set.of(partition(0), partition(1))), "" + last().assigned);
+    check(consumer.holdsAny(ranges(4, 0, 1)), "what is read");
+    check(!consumer.holdsAny(List.of(range(3, 0, 1))), "partition 3 is still there");
+  }
+
+  void idleConsumersShareOneBound() {
+    headerBytes = 40_000; // 8 records of 2.5 MB in all are kept for the next batch, most in headers
+    recordsPerBatch = 60;
+    ConsumerPool pool = pool();
+    List<PooledConsumer> taken = new ArrayList<>();
+    for (int slot = 0; slot < 10; slot++) {
+      PooledConsumer one = pool.take("s", slot, params(Map.of()), ranges(1, 0, 5), false);
+      readOnce(one, 1, 0, 5);
+      taken.add(one);
+    }
+    long each = 0;
+    for (PooledConsumer one : taken) {
+      pool.giveBack(one);
+      each = Math.max(each, one.idleBytes);
+    }
+    check(each > 55 * 40_000, "headers are not counted: " + each);
+    check(pool.idleBytes() <= 8 * MIB, pool.idleBytes() + " bytes are held");
+    check(pool.idle() == 10, "consumers were closed for what they hold");
+    check(taken.get(0).idleBytes == 0 && taken.get(9).idleBytes > 0, "the oldest go first");
+    check(made.get(0).assigned.isEmpty(), "Kafka's buffer is kept");
+    PooledConsumer again = pool.take("s", 0, params(Map.of()), ranges(1, 5, 10), false);
+    readOnce(again, 1, 5, 10);
+    check(taken.contains(again), "a cold one");
+    again = pool.take("s", 0, params(Map.of()), ranges(1, 5, 10), false);
+    readOnce(again, 1, 5, 10);
+    PooledConsumer released = taken.get(0);
+    released.beginUse();
+    readOnce(released, 1, 5, 10); // its kept records are gone: from the log, each once
+  }
+
+  void endedStreamsLeaveNoConsumers() throws Exception {
+    ConsumerPool pool = pool();
+    PooledConsumer idle = pool.take("old", 0, params(Map.of()), ranges(1, 0, 5), false);
+    PooledConsumer busy = pool.take("old", 1, params(Map.of()), ranges(1, 0, 5), false);
+    PooledConsumer other = pool.take("new", 0, params(Map.of()), ranges(1, 0, 5), false);
+    pool.giveBack(idle);
+    pool.giveBack(other);
+    pool.forget(List.of("older", "old"));
+    pool.giveBack(busy);
+    check(pool.idle() == 1, pool.idle() + " idle");
+    long until = System.nanoTime() + 10_000_000_000L;
+    while (!(made.get(0).closed && made.get(1).closed)) {
+      check(System.nanoTime() < until, "not closed: " + made.get(0).closed + made.get(1).closed);
+      Thread.onSpinWait();
+    }
+    check(!made.get(2).closed, "the other stream's is closed");
+  }
+
+  void offsetsThatGoBackRenameTheStream() {
+    io.assignorbridge.IdentityChecks.run();
+  }
+
+  void countersAreJsonInAnyLocale() {
+    Locale.setDefault(Locale.forLanguageTag("ar-EG-u-nu-arab"));
+    check(String.format("%d", 1).charAt(0) > 127, "this locale writes other digits");
+    String json = ReaderCounters.json();
+    check(json.chars().allMatch(one -> one < 128), json);
+  }
+
+  void settingsMayHaveSpacesAround() {
+    consumer(2, Map.of("max.partition.fetch.bytes", "65536 "));
+    check(last().partitionBytes == 65_536, "" + last().partitionBytes);
+  }
+
+  /** Reads partitions from 0 on with one batch of Spark's, checking that each offset comes once. */
+  private void readOnce(PooledConsumer consumer, int partitions, long start, long until) {
+    consumer.beginUse();
+    List<Chunk> chunks = new ArrayList<>();
+    consumer.begin(ranges(partitions, start, until), chunks);
+    int polls = 0;
+    while (consumer.isReading()) {
+      consumer.poll(NOW, chunks);
+      check(polls++ < 2_000, "no end");
+    }
+    Map<TopicPartition, Long> next = new HashMap<>();
+    for (Chunk chunk : chunks) {
+      for (var record : chunk.records()) {
+        TopicPartition of = new TopicPartition(record.topic(), record.partition());
+        check(record.offset() == next.getOrDefault(of, start), of + " at " + record.offset());
+        next.put(of, record.offset() + 1);
+      }
+    }
+    check(next.size() == partitions, next.size() + " partitions were read");
+    next.forEach((of, end) -> check(end == until, of + " ends at " + end));
+  }
+
+  private FakeKafka last() {
+    return made.get(made.size() - 1);
+  }
+
+  private ConsumerPool pool() {
+    return new ConsumerPool(new SparkConf(false), DEFAULTS, maker());
+  }
+
+  private PooledConsumer consumer(int partitions, Map<String, Object> settings) {
+    return new PooledConsumer("s", 0, params(settings), DEFAULTS, partitions, maker());
+  }
+
+  private Function<Map<String, Object>, Consumer<byte[], byte[]>> maker() {
+    return params -> {
+      made.add(new FakeKafka(params, recordsPerBatch, recordBytes, headerBytes));
+      return last().consumer();
+    };
+  }
+
+  private static Map<String, Object> params(Map<String, Object> settings) {
+    Map<String, Object> all = new HashMap<>(settings);
+    all.put("bootstrap.servers", "fake:1");
+    return all;
+  }
+
+  private static List<RangeCursor> ranges(int partitions, long start, long until) {
+    List<RangeCursor> ranges = new ArrayList<>();
+    for (int i = 0; i < partitions; i++) {
+      ranges.add(range(i, start, until));
+    }
+    return ranges;
+  }
+
+  private static RangeCursor range(int number, long start, long until) {
+    KafkaOffsetRange offsets =
+        new KafkaOffsetRange(partition(number), start, until, Option.empty());
+    return new RangeCursor(new KafkaBatchInputPartition(offsets, Map.of(), 1_000, true, false));
+  }
+
+  private static TopicPartition partition(int number) {
+    return new TopicPartition("t", number);
+  }
+}
