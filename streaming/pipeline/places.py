@@ -10,7 +10,6 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from streaming.pipeline.failures import JobError, first_line
-from streaming.pipeline.sinks_config import DeltaSink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,13 +37,9 @@ def check_places(spark: SparkSession, loaded: LoadedJob) -> None:
 
 
 def _places(job: Job) -> Iterator[tuple[str, str, str]]:
-    for name, sink in job.all_sinks.items():
-        if isinstance(sink, DeltaSink) and sink.path is not None:
-            yield job.place("sink", name), "the table", sink.path
-    for name, source in job.all_sources.items():
-        letter = source.records.dead_letter
-        if letter is not None and letter.path is not None:
-            yield f"{job.place('source', name)}.records.dead_letter", "the table", letter.path
+    for place, table in job.tables():
+        if table.path is not None:
+            yield place, "the table", table.path
     if job.checkpoint is not None:
         yield "checkpoint", "the folder", job.checkpoint
 
