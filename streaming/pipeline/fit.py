@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -120,7 +121,7 @@ def _parts(path: str) -> tuple[str, ...]:
         if split.scheme.lower() == "file":
             root = ""
     if not root:
-        below = os.path.abspath(below)
+        below = os.path.normpath(Path.cwd() / below)
     return (root, *(part for part in below.split("/") if part))
 
 

@@ -36,6 +36,14 @@ def check_places(spark: SparkSession, loaded: LoadedJob) -> None:
             raise JobError(loaded.redact(f"{loaded.title}: {said}")) from error
 
 
+def absolute(spark: SparkSession, text: str) -> str:
+    """Give a path with its file system, as Spark takes it."""
+    jvm: Any = spark.sparkContext._jvm
+    path = jvm.org.apache.hadoop.fs.Path(text)
+    files = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    return str(files.makeQualified(path).toString())
+
+
 def _places(job: Job) -> Iterator[tuple[str, str, str]]:
     for place, table in job.tables():
         if table.path is not None:

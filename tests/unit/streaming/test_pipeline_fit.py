@@ -158,9 +158,11 @@ def test_the_sources_of_a_sink_are_those_that_its_transforms_read():
             "three": {"sql": "SELECT * FROM one JOIN two"},
         },
         sinks={
-            "x": {"path": "/x", "from": "one"}, "y": {"path": "/y"}, "z": {"path": "/z", "from": "c"}
+            "x": {"path": "/x", "from": "one"},
+            "y": {"path": "/y"},
+            "z": {"path": "/z", "from": "c"},
         },
-    )  # fmt: skip
+    )
     loaded = load_job(data, environment={}).job
     found = {name: sources_of(loaded, sink) for name, sink in loaded.all_sinks.items()}
     assert found == {"x": ("a",), "y": ("a", "b"), "z": ("c",)}
