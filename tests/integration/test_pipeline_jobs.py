@@ -180,6 +180,10 @@ def test_a_table_by_name_is_clustered_compacted_and_grows_when_it_may(spark, top
         *((n, None) for n in range(8)),
         (8, "Ur"),
     ]
+    [folder] = spark.sql(f"DESCRIBE DETAIL {name}").select("location").first()
+    two = {"named": config["sink"], "of_path": {"path": folder, "schema_evolution": True}}
+    with pytest.raises(ConfigError, match=r"sinks.of_path: the table .* is that of sinks.named"):
+        run_job(spark, {key: v for key, v in config.items() if key != "sink"} | {"sinks": two})
     spark.sql(f"DROP TABLE {name}")
 
 
