@@ -21,7 +21,7 @@ from streaming.pipeline.failures import JobError
 from streaming.pipeline.sinks_config import DeltaSink
 from streaming.pipeline.yaml_text import ConfigError
 from tests.kafka_topics import Topic
-from tests.pipeline_tools import job, rows, send
+from tests.pipeline_tools import forget_last_commit, job, rows, send
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -181,7 +181,11 @@ def test_an_append_under_another_name_or_checkpoint_is_not_written_twice(
     config["source"]["records"] |= letters
     run_job(spark, config)
     send(topic, [("y", "no JSON"), record(3)])
+    forget_last_commit(checkpoint / "dead_letter_records")
     copied = set_back(checkpoint / "dead_letter_records", lambda: run_job(spark, config))
+    query = json.loads((copied / "metadata").read_text())["id"]
+    log = (bad / "_delta_log" / f"{2:020}.json").read_text()
+    assert f'"appId":"{query}"' in log, "as older versions noted it, so that none is written twice"
     assert "ok " in doctors_word(capsys, checkpoint / "dead_letter_records", bad)
     assert "WRONG" in doctors_word(capsys, copied, bad)
     assert rows(spark, bad, "offset") == [(1,), (3,)]
