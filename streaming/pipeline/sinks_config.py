@@ -128,7 +128,9 @@ class KafkaSink(WithOptions):
     from_: ViewName | None = Field(None, alias="from", description=_FROM)
     topic: str = Field(description="The topic that is written to; it must exist.")
     key: str | None = Field(
-        None, description="SQL expression of the key; by default a column `key`, else none."
+        None,
+        description="SQL expression of the key; by default a column `key`, else none. Bytes and "
+        "text stay, structs and lists become JSON, all else its text; the value's, too.",
     )
     value: str | None = Field(
         None,
