@@ -10,7 +10,8 @@ from streaming.metrics.attach import attach
 from streaming.pipeline.checks import check_brokers, check_offline, check_topics
 from streaming.pipeline.failures import JobError, first_line
 from streaming.pipeline.loading import LoadedJob, load_job
-from streaming.pipeline.places import check_places
+from streaming.pipeline.lock import holder, lock_checkpoint
+from streaming.pipeline.places import absolute, check_places
 from streaming.pipeline.queries import plan_queries
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from streaming.metrics.attach import Exporter
     from streaming.pipeline.config import Job
+    from streaming.pipeline.lock import JobLock
     from streaming.pipeline.queries import Planned
 
 _POLL_S = 0.5
@@ -30,9 +32,12 @@ _POLL_S = 0.5
 class RunningJob:
     """The started queries of a job, and the outlets of its metrics."""
 
-    def __init__(self, loaded: LoadedJob, metrics: Exporter | None) -> None:
+    def __init__(
+        self, loaded: LoadedJob, metrics: Exporter | None, lock: JobLock | None = None
+    ) -> None:
         self.loaded = loaded
         self.metrics = metrics
+        self._lock = lock
         self.queries: list[StreamingQuery] = []
         self._planned: list[Planned] = []
 
@@ -63,6 +68,10 @@ class RunningJob:
         finally:
             self.stop()
 
+    def is_active(self) -> bool:
+        """Whether a query still runs, or none was started yet."""
+        return not self.queries or any(query.isActive for query in self.queries)
+
     def stop(self) -> None:
         """Stop the queries that still run, and close the metrics."""
         for query in self.queries:
@@ -72,6 +81,8 @@ class RunningJob:
         if self.metrics is not None:
             self.metrics.close()
             self.metrics = None
+        if self._lock is not None:
+            self._lock.release()
 
     def _look(self) -> bool:
         """Whether any query still runs; raises when one has failed."""
@@ -121,8 +132,15 @@ def start_job(
     check_topics(spark, loaded)
     planned = plan_queries(spark, loaded)
     check_places(spark, loaded)
-    running = RunningJob(loaded, attach(spark, loaded.job.metrics) if loaded.job.metrics else None)
+    for query in planned:
+        query.check(spark, loaded)
+    lock = _lock(spark, loaded)
+    running = RunningJob(loaded, None, lock)
+    if lock is not None:
+        lock.is_used = running.is_active
     try:
+        if loaded.job.metrics:
+            running.metrics = attach(spark, loaded.job.metrics)
         for query in planned:
             query.create_table(spark)
         for query in planned:
@@ -133,6 +151,21 @@ def start_job(
         running.stop()
         raise
     return running
+
+
+def _lock(spark: SparkSession, loaded: LoadedJob) -> JobLock | None:
+    checkpoint = loaded.job.checkpoint
+    if checkpoint is None:
+        return None
+    where = absolute(spark, checkpoint)
+    try:
+        return lock_checkpoint(where)
+    except BlockingIOError:
+        said = (
+            f"{loaded.title}: checkpoint: process {holder(where)} runs this job in {checkpoint!r}: "
+            "wait for its end, or give this run a checkpoint and tables of its own"
+        )
+        raise JobError(loaded.redact(said)) from None
 
 
 def run_job(
