@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import ValidationError
 
+from checkpoints.redaction import HIDDEN, Redactor, is_secret_key
 from streaming.pipeline.config import Job
-from streaming.pipeline.redaction import HIDDEN, Redactor, is_secret_key
 from streaming.pipeline.strict import complaints
 from streaming.pipeline.yaml_text import ConfigError, apply_sets, fill_in, parse_yaml
 

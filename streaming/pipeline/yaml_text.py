@@ -16,7 +16,7 @@ from assignor_bridge.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from streaming.pipeline.redaction import Redactor
+    from checkpoints.redaction import Redactor
 
 #: Keys with dots in them begin like this; all other dots of `--set` lead one level down.
 DOTTED_KEYS = ("kafka.", "assignor.", "spark.", "kafkaConsumer.", "fetchOffset.")

@@ -14,7 +14,6 @@ from streaming.cli import main
 from streaming.pipeline.checks import check_offline
 from streaming.pipeline.config import json_schema
 from streaming.pipeline.loading import load_job
-from streaming.pipeline.redaction import is_secret_key
 from streaming.pipeline.reference import with_tables
 from streaming.pipeline.seeding import read_seeds
 from streaming.pipeline.yaml_text import ConfigError, parse_yaml
@@ -167,20 +166,6 @@ def test_secrets_and_values_of_the_environment_are_not_shown():
     with pytest.raises(ConfigError) as raised:
         load_job(data, environment=environment)
     assert "pass-word" not in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("key", "secret"),
-    [
-        ("kafka.sasl.jaas.config", True),
-        ("kafka.ssl.keystore.password", True),
-        ("kafka.bootstrap.servers", False),
-        ("keys", False),
-        ("kafka.ssl.keystore.location", False),
-    ],
-)
-def test_which_keys_look_secret(key, secret):
-    assert is_secret_key(key) == secret
 
 
 def test_a_broker_that_is_not_there_is_one_line_before_spark_starts(tmp_path, capsys):
