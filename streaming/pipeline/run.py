@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from streaming.metrics.attach import attach
+from streaming.metrics.log import first_line as line_of_text
 from streaming.pipeline.checks import check_brokers, check_offline, check_topics
 from streaming.pipeline.failures import JobError, first_line
 from streaming.pipeline.loading import LoadedJob, load_job
@@ -30,11 +31,16 @@ _POLL_S = 0.5
 class RunningJob:
     """The started queries of a job, and the outlets of its metrics."""
 
-    def __init__(self, loaded: LoadedJob, metrics: Exporter | None) -> None:
+    def __init__(self, loaded: LoadedJob) -> None:
         self.loaded = loaded
-        self.metrics = metrics
+        self.metrics: Exporter | None = None
         self.queries: list[StreamingQuery] = []
         self._planned: list[Planned] = []
+
+    def measure(self, spark: SparkSession) -> None:
+        """Open the outlets of the metrics, where the job has some."""
+        if self.loaded.job.metrics is not None:
+            self.metrics = attach(spark, self.loaded.job.metrics, self.loaded.redact, self._why)
 
     def start(self, planned: Planned) -> None:
         """Start one more query."""
@@ -85,6 +91,14 @@ class RunningJob:
                 raise self._failure(planned, error) from None
         return active
 
+    def _why(self, query_id: str, text: str) -> str:
+        """Say why a query failed, by what its sink failed with or else by what Spark says."""
+        for query, planned in zip(self.queries, self._planned, strict=False):
+            error = planned.delta.error if planned.delta is not None else None
+            if error is not None and str(query.id) == query_id:
+                return first_line(error)
+        return line_of_text(text)
+
     def _failure(self, planned: Planned, error: BaseException) -> JobError:
         told = planned.delta.error if planned.delta is not None else None
         said = first_line(told or error)
@@ -121,8 +135,9 @@ def start_job(
     check_topics(spark, loaded)
     planned = plan_queries(spark, loaded)
     check_places(spark, loaded)
-    running = RunningJob(loaded, attach(spark, loaded.job.metrics) if loaded.job.metrics else None)
+    running = RunningJob(loaded)
     try:
+        running.measure(spark)
         for query in planned:
             query.create_table(spark)
         for query in planned:
