@@ -8,6 +8,7 @@ import typer
 from assignor_bridge.errors import OptionError
 from checkpoints.java_properties import read_properties
 from checkpoints.kafka_settings import SettingsError
+from streaming.cli.servers import check_servers
 from streaming.lag.brokers import Brokers
 
 BootstrapServers = Annotated[
@@ -42,8 +43,13 @@ def brokers_of(
     """
     java = _settings_in(command_config) if command_config is not None else {}
     if bootstrap_servers is not None:
+        check_servers("--bootstrap-servers", bootstrap_servers)
         java["bootstrap.servers"] = bootstrap_servers
-    if not java.get("bootstrap.servers"):
+    elif java.get("bootstrap.servers"):
+        check_servers(
+            f"--command-config {command_config}: bootstrap.servers", java["bootstrap.servers"]
+        )
+    else:
         return None
     try:
         return Brokers(java, limit_s)

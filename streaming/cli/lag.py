@@ -58,6 +58,8 @@ def lag(  # noqa: PLR0917
     null. Exit code 1 when a topic is not there.
     """
     query_or_group.check_one_of(checkpoint, group)
+    for name in topic or []:
+        query_or_group.check_not_empty("--topic", name)
     brokers = kafka_options.brokers_of(bootstrap_servers, command_config, timeout)
     with _no_collector():
         positions = query_or_group.positions_of(checkpoint, group, brokers)

@@ -308,6 +308,31 @@ def test_init_writes_a_short_job_that_loads_and_never_overwrites(tmp_path, capsy
     assert "cannot be written" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("topic", ["123", "null", "2024-01-01", "1.5", "-", "a.b_c-d"])
+def test_init_writes_names_that_yaml_reads_as_text(topic, tmp_path):
+    assert main.run(["init", str(tmp_path / "a\nb: c.yaml"), "--topic", topic]) == 0
+    job = load_job(tmp_path / "a\nb: c.yaml", environment={}).job
+    assert job.all_sources["records"].options["subscribe"] == topic
+    assert job.checkpoint == f"checkpoints/{topic}"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--topic", "a: {x"], "--topic 'a: {x': a topic's name has letters"),
+        (["--topic", ""], "--topic '': a topic's name has letters"),
+        (["--topic", ".."], "--topic '..': a topic's name has letters"),
+        (["--broker", "host:99999"], "--broker 'host:99999': the port must be"),
+        (["--broker", "a: {x"], "--broker 'a: {x': host:port is expected"),
+    ],
+)
+def test_init_refuses_what_kafka_would(words, message, tmp_path, capsys):
+    assert main.run(["init", str(tmp_path / "job.yaml"), *words]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
