@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from checkpoints.offset_log import Checkpoint, KafkaOffsets
     from checkpoints.sticky_state import StickyState
-    from streaming.lag.brokers import Brokers, Partition
+    from streaming.lag.brokers import Brokers, Failure, Partition
 
 _SHOWN = 3
 #: Clocks of producers and of the driver may differ by so much.
@@ -196,7 +196,9 @@ def _written_after(
     past = {p for offsets in ends for p, at in _flat(offsets).items() if begins.get(p, at) < at}
     first = {p: begins[p] for p in sorted(past) if begins[p] < log_ends.get(p, 0)}
     latest_s = planned.timestamp_ms / 1000 + _CLOCKS_S
-    times = first_unread(brokers.settings, first, _READ_LIMIT_S)
+    failed: dict[str, Failure] = {}
+    times = first_unread(brokers.settings, first, _READ_LIMIT_S, failed)
+    brokers.note_all("time of the first record", failed, len(first), "Read")
     return {p: at for p, at in times.items() if at is not None and at > latest_s}
 
 

@@ -62,21 +62,6 @@ def no_brokers(what: str) -> OptionError:
     return OptionError(f"{what} needs the brokers: give --bootstrap-servers or --command-config")
 
 
-def tell(brokers: Brokers | None) -> None:
-    """Say on stderr what could not be learned; exit code 1 when a topic is not there."""
-    if brokers is None:
-        typer.echo(
-            "assignor: without --bootstrap-servers only the checkpoint's own offsets are known",
-            err=True,
-        )
-        return
-    gone = [f"topic {name!r} is not there: was it deleted?" for name in sorted(brokers.gone)]
-    for line in [*brokers.notes, *gone]:
-        typer.echo(f"assignor: {line}", err=True)
-    if gone:
-        raise typer.Exit(1)
-
-
 def _settings_in(path: Path) -> dict[str, str]:
     try:
         return read_properties(path.read_text(encoding="utf-8"))
