@@ -147,7 +147,8 @@ def allow(broker: EmbeddedBroker, kind: ResourceType, name: str, *operations: st
         )
         for operation in operations
     ]  # fmt: skip
-    for done in broker.admin().create_acls(rules).values():
+    admin = broker.admin()
+    for done in admin.create_acls(rules).values():
         done.result(30)
 
 
