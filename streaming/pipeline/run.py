@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from streaming.pipeline.queries import Planned
 
 _POLL_S = 0.5
+#: What Spark says when a topic has lost records, or is another one than before.
+_LOSS = re.compile(r"data may have been (?:lost|missed)|failOnDataLoss", re.IGNORECASE)
 
 
 class RunningJob:
@@ -102,7 +105,15 @@ class RunningJob:
     def _failure(self, planned: Planned, error: BaseException) -> JobError:
         told = planned.delta.error if planned.delta is not None else None
         said = first_line(told or error)
+        if _LOSS.search(said):
+            said += f"; see: assignor doctor --checkpoint {self._checkpoint(planned)}"
         return JobError(self.loaded.redact(f"query {planned.name!r} failed: {said}"))
+
+    def _checkpoint(self, planned: Planned) -> str:
+        """Give the folder of a query's checkpoint."""
+        job = self.loaded.job
+        part = "sink" if planned.name == job.name else planned.name.removeprefix(f"{job.name}.")
+        return f"{(job.checkpoint or '').rstrip('/')}/{part}"
 
 
 def start_job(
