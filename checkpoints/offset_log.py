@@ -92,6 +92,37 @@ class Checkpoint:
         return self.begins.get(source, {})
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a query has come, whatever its sources are."""
+
+    #: None for a checkpoint that no query has begun.
+    query_id: str | None
+    #: The newest batch that was planned; None for none.
+    planned: LoggedBatch | None
+    #: Number of the newest batch that is done; None for none.
+    completed: int | None
+
+
+def read_standing(folder: Folder) -> Standing:
+    """Read how far a query has come: three listings and files, however many batches are kept.
+
+    Raises
+    ------
+    CheckpointError
+        When a file cannot be read, or is of a newer version.
+    """
+    try:
+        done = _numbers(folder, "commits")
+        planned = _numbers(folder, "offsets")
+        newest = planned[-1] if planned else None
+        batch = None if newest is None else _batch(folder, newest, newest in done)
+        return Standing(_query_id(folder), batch, done[-1] if done else None)
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise CheckpointError(f"checkpoint {folder.name!r} cannot be read: {why}") from error
+
+
 def read_checkpoint(folder: Folder) -> Checkpoint:
     """Read all that is kept.
 

@@ -225,14 +225,13 @@ def _delta(checkpoint: Checkpoint, table: str) -> Check:
     if checkpoint.query_id is None:
         return Check(what, True, "unknown: the checkpoint has no query id")
     held = last_batch(table, checkpoint.query_id)
-    planned = checkpoint.last_planned.batch_id if checkpoint.last_planned else -1
+    planned = checkpoint.last_planned.batch_id if checkpoint.last_planned else NEVER
+    done = checkpoint.last_committed.batch_id if checkpoint.last_committed else NEVER
     if held is None:
         return Check(
             what, True, "unknown: its JSON commits name no batch of the query, and older ones are "
             "in Parquet, which is not read",
         )  # fmt: skip
-    if held == NEVER:
-        return Check(what, True, "it has no batch of this query: is it the query's table?")
     if held > planned:
         return Check(
             what, False, f"it holds batch {held}, the checkpoint's last is {planned}, so the "
@@ -240,6 +239,17 @@ def _delta(checkpoint: Checkpoint, table: str) -> Check:
             "rows are lost; give the query a new checkpoint whose startingOffsets are the offsets "
             "that the table holds",
         )  # fmt: skip
+    if held < done:
+        holds = f"it holds batch {held} of this query" if held > NEVER else (
+            "it holds no batch of this query"
+        )  # fmt: skip
+        return Check(
+            what, False, f"{holds}, but the checkpoint has completed batch {done}: it is another "
+            "table, was made again or was put back from a copy, and rows that were read are not "
+            "in it; name the query's table, or give the query a new checkpoint",
+        )  # fmt: skip
+    if held == NEVER:
+        return Check(what, True, "it has no batch of this query yet, and none was completed")
     return Check(what, True, f"it holds batch {held}, the checkpoint's last is {planned}")
 
 

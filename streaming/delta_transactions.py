@@ -1,26 +1,49 @@
-"""The last micro-batch that a Delta table holds of a query, from the table's log as JSON.
+"""What a Delta table's log tells of the queries that write it, read from its JSON commits.
 
-Delta's streaming sink writes a `txn` action with each batch: the query's id as `appId`, the batch's
-number as `version`; a batch of that number or a lower one is skipped. Only the JSON commits are
-read, which Delta keeps for 30 days by default: what an older Parquet checkpoint holds is unknown.
+A query notes each batch in the same commit as its rows: a `txn` action with the writer's name as
+`appId` and the batch's number as `version`; Delta skips a batch of that number or a lower one. The
+name is the query's id for Delta's own streaming sink, with a prefix for the tables of `assignor
+run`. Only JSON is read, which Delta keeps for 30 days by default: what an older Parquet checkpoint
+holds is unknown.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from assignor_bridge.errors import OptionError
 from checkpoints.folders import CheckpointError, Folder, open_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+_T = TypeVar("_T")
 _LOG = "_delta_log"
 _COMMIT = re.compile(r"(\d{20})\.json")
-#: A sink other than Delta's own names its transactions itself.
+_RUN_PREFIX = "assignor-"
+_STREAMING = re.compile(
+    rf"(?:{_RUN_PREFIX})?([0-9a-f]{{8}}-[0-9a-f]{{4}}-[0-9a-f]{{4}}-[0-9a-f]{{4}}-[0-9a-f]{{12}})"
+)
+#: The table holds no batch of the query.
 NEVER = -1
+
+
+def writer_name(query_id: str) -> str:
+    """Give the name under which `assignor run` notes a query's batches."""
+    return f"{_RUN_PREFIX}{query_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class TableLog:
+    """What a table's log tells of one query."""
+
+    #: The newest batch of the query; `NEVER` for none, None when that cannot be told.
+    batch: int | None
+    #: The version to which `RESTORE` set the table back after that batch, and its own version.
+    restored: tuple[int, int] | None
 
 
 def last_batch(table: str, query_id: str) -> int | None:
@@ -31,18 +54,65 @@ def last_batch(table: str, query_id: str) -> int | None:
     OptionError
         When there is no Delta table, or it cannot be read.
     """
+    return _reading(table, lambda: _log_of(open_folder(table), table, query_id)).batch
+
+
+def log_of(folder: Folder, query_id: str) -> TableLog:
+    """Tell of a query what a table's log has.
+
+    Raises
+    ------
+    OptionError
+        When there is no Delta table, or it cannot be read.
+    """
+    return _reading(folder.name, lambda: _log_of(folder, folder.name, query_id))
+
+
+def streaming_writers(folder: Folder) -> set[str]:
+    """Give the ids of all streaming queries that the table's commits name.
+
+    Raises
+    ------
+    OptionError
+        When there is no Delta table, or it cannot be read.
+    """
+
+    def read() -> set[str]:
+        found = set()
+        for name in _commits(folder, folder.name):
+            for transaction in _actions(folder, name, "txn"):
+                match = _STREAMING.fullmatch(str(transaction.get("appId")))
+                if match is not None:
+                    found.add(match[1])
+        return found
+
+    return _reading(folder.name, read)
+
+
+def _log_of(folder: Folder, table: str, query_id: str) -> TableLog:
+    names = {query_id, writer_name(query_id)}
+    restored = None
+    commits = _commits(folder, table)
+    for name in commits:
+        for transaction in _actions(folder, name, "txn"):
+            if transaction.get("appId") in names:
+                return TableLog(int(transaction["version"]), restored)
+        for info in _actions(folder, name, "commitInfo"):
+            if restored is None and info.get("operation") == "RESTORE":
+                restored = (_restored_to(info), _version(name))
+    from_the_first_on = len(commits) == _version(commits[0]) + 1
+    return TableLog(NEVER if from_the_first_on else None, restored)
+
+
+def _restored_to(info: dict[str, Any]) -> int:
+    parameters = info.get("operationParameters")
+    version = parameters.get("version") if isinstance(parameters, dict) else None
+    return int(version) if version is not None else -1
+
+
+def _reading(table: str, read: Callable[[], _T]) -> _T:
     try:
-        folder = open_folder(table)
-        commits = sorted(
-            (name for name in folder.names(_LOG) if _COMMIT.fullmatch(name)), reverse=True
-        )
-        if not commits:
-            raise OptionError(f"{table!r} is not a Delta table: it has no commits in {_LOG!r}")
-        for name in commits:
-            for action in _actions(folder, name):
-                found = action.get("txn")
-                if isinstance(found, dict) and found.get("appId") == query_id:
-                    return int(found["version"])
+        return read()
     except CheckpointError as error:
         raise OptionError(str(error).replace("checkpoint", "Delta table", 1)) from error
     except (OSError, KeyError, TypeError, ValueError) as error:
@@ -50,12 +120,23 @@ def last_batch(table: str, query_id: str) -> int | None:
             raise
         why = getattr(error, "strerror", None) or f"its log is damaged ({type(error).__name__})"
         raise OptionError(f"Delta table {table!r} cannot be read: {why}") from error
-    from_the_first_on = len(commits) == int(commits[0].partition(".")[0]) + 1
-    return NEVER if from_the_first_on else None
 
 
-def _actions(folder: Folder, name: str) -> Iterator[dict[str, Any]]:
+def _commits(folder: Folder, table: str) -> list[str]:
+    """Name the commits, the newest first."""
+    commits = sorted((n for n in folder.names(_LOG) if _COMMIT.fullmatch(n)), reverse=True)
+    if not commits:
+        raise OptionError(f"{table!r} is not a Delta table: it has no commits in {_LOG!r}")
+    return commits
+
+
+def _version(commit: str) -> int:
+    return int(commit.partition(".")[0])
+
+
+def _actions(folder: Folder, name: str, kind: str) -> Iterator[dict[str, Any]]:
     for line in (folder.read(f"{_LOG}/{name}") or b"").splitlines():
-        found = json.loads(line) if line.strip() else {}
+        action = json.loads(line) if line.strip() else {}
+        found = action.get(kind) if isinstance(action, dict) else None
         if isinstance(found, dict):
             yield found

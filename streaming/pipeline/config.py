@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Discriminator, Field, PositiveInt, Tag, model_validator
 
 from streaming.metrics.config import MetricsConfig
+from streaming.pipeline.fit import SERVERS, check_names, check_no_loops, check_places_apart
 from streaming.pipeline.sinks_config import (
     ConsoleSink,
     DeltaSink,
@@ -23,7 +24,11 @@ from streaming.pipeline.strict import Strict, WithOptions
 from streaming.pipeline.values import Trigger, ViewName, trigger_interval
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from typing_extensions import Self
+
+    from streaming.pipeline.sinks_config import DeadLetter
 
 
 class Transform(Strict):
@@ -130,6 +135,16 @@ class Job(WithOptions):
         """The sinks by name."""
         return {"sink": self.sink} if self.sink else dict(self.sinks)
 
+    def tables(self) -> Iterator[tuple[str, DeltaSink | DeadLetter]]:
+        """Give the Delta tables that are written: sinks and dead letters, each with its place."""
+        for name, sink in self.all_sinks.items():
+            if isinstance(sink, DeltaSink):
+                yield self.place("sink", name), sink
+        for name, source in self.all_sources.items():
+            letter = source.records.dead_letter
+            if letter is not None and letter.topic is None:
+                yield f"{self.place('source', name)}.records.dead_letter", letter
+
     @property
     def interval(self) -> str | None:
         """The trigger's interval, None for availableNow."""
@@ -173,16 +188,18 @@ class Job(WithOptions):
             if self.checkpoint is None and not isinstance(sink, ConsoleSink):
                 raise ValueError("'checkpoint' is missing: the folder that remembers what was read")
         self._check_brokers()
+        check_names(self)
+        check_places_apart(self)
+        check_no_loops(self)
         return self
 
     def _check_brokers(self) -> None:
-        servers = "kafka.bootstrap.servers"
         for name, source in self.all_sources.items():
-            if servers not in self.kafka_options(source.options):
-                raise ValueError(f"{self.place('source', name)}: {servers!r} is missing")
+            if SERVERS not in self.kafka_options(source.options):
+                raise ValueError(f"{self.place('source', name)}: {SERVERS!r} is missing")
         for name, sink in self.all_sinks.items():
-            if isinstance(sink, KafkaSink) and servers not in self.kafka_options(sink.options):
-                raise ValueError(f"{self.place('sink', name)}: {servers!r} is missing")
+            if isinstance(sink, KafkaSink) and SERVERS not in self.kafka_options(sink.options):
+                raise ValueError(f"{self.place('sink', name)}: {SERVERS!r} is missing")
 
 
 def _check_from(where: str, name: str | None, views: list[str]) -> None:

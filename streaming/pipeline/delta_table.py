@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from streaming.pipeline.names import quoted
+from streaming.pipeline.places import absolute
+
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from delta.tables import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 
 class TableError(ValueError):
@@ -43,6 +48,30 @@ class Table:
         else:
             writer.saveAsTable(self.name or "")
 
+    def location(self, spark: SparkSession) -> str:
+        """Give the folder of a table that is there."""
+        if self.path is not None:
+            return absolute(spark, self.path)
+        described = spark.sql(f"DESCRIBE TABLE EXTENDED {self.name}").collect()
+        return next(str(r.data_type) for r in reversed(described) if r.col_name == "Location")
+
+    def properties(self, spark: SparkSession) -> dict[str, str]:
+        """Give the properties of a table that is there."""
+        return {
+            row.key: row.value
+            for row in spark.sql(f"SHOW TBLPROPERTIES {self._sql(spark)}").collect()
+        }
+
+    def set_properties(self, spark: SparkSession, properties: Mapping[str, str]) -> None:
+        """Write properties; the others stay."""
+        pairs = ", ".join(f"{_text(key)} = {_text(value)}" for key, value in properties.items())
+        spark.sql(f"ALTER TABLE {self._sql(spark)} SET TBLPROPERTIES ({pairs})")
+
+    def _sql(self, spark: SparkSession) -> str:
+        if self.path is None:
+            return self.name or ""
+        return f"delta.{quoted(absolute(spark, self.path))}"
+
     def schema(self, spark: SparkSession) -> StructType | None:
         """Give the columns, None when there is no table yet."""
         from delta.tables import DeltaTable
@@ -56,7 +85,7 @@ class Table:
 
     def create(
         self, spark: SparkSession, schema: StructType, partitions: tuple[str, ...],
-        clusters: tuple[str, ...],
+        clusters: tuple[str, ...], properties: Mapping[str, str],
     ) -> None:  # fmt: skip
         """Make the empty table, when it is not there."""
         from delta.tables import DeltaTable
@@ -67,9 +96,11 @@ class Table:
         )
         builder: Any = DeltaTable.createIfNotExists(spark).addColumns(nullable)
         if self.path:
-            builder = builder.location(_absolute(spark, self.path))  # Delta takes no other here
+            builder = builder.location(absolute(spark, self.path))  # Delta takes no other here
         else:
             builder = builder.tableName(self.name)
+        for key, value in properties.items():
+            builder = builder.property(key, value)
         if partitions:
             builder = builder.partitionedBy(*partitions)
         if clusters:
@@ -84,8 +115,11 @@ class Table:
         evolves: bool,
         partitions: tuple[str, ...],
         clusters: tuple[str, ...],
+        check_kept: Callable[[StructType], None],
     ) -> bool:
         """Check that rows of this schema fit; False when there is no table yet.
+
+        `check_kept` is given the columns of the table that is there, before they are compared.
 
         Raises
         ------
@@ -100,6 +134,7 @@ class Table:
         there = self.schema(spark)
         if there is None:
             return False
+        check_kept(there)
         _compare(self.where, there, schema, evolves)
         if not partitions and not clusters:
             return True  # to ask Delta for details takes seconds in a new JVM
@@ -109,7 +144,7 @@ class Table:
             ("cluster_by", clusters, "clusteringColumns"),
         ):
             found = tuple(detail.get(key) or ())
-            if columns and found != columns:
+            if columns and [c.lower() for c in found] != [c.lower() for c in columns]:
                 raise TableError(
                     f"{what} is {', '.join(columns)}, but the table {self.where!r} has "
                     f"{', '.join(found) or 'none'}: it cannot be changed here"
@@ -117,11 +152,8 @@ class Table:
         return True
 
 
-def _absolute(spark: SparkSession, text: str) -> str:
-    jvm: Any = spark.sparkContext._jvm
-    path = jvm.org.apache.hadoop.fs.Path(text)
-    files = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
-    return str(files.makeQualified(path).toString())
+def _text(value: str) -> str:
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _compare(where: str, there: StructType, rows: StructType, evolves: bool) -> None:
@@ -136,6 +168,33 @@ def _compare(where: str, there: StructType, rows: StructType, evolves: bool) -> 
         known = by_name.get(field.name.lower())
         if known is None:
             continue
-        was, now = known.dataType.simpleString(), field.dataType.simpleString()
-        if was != now:
-            raise TableError(f"column {field.name!r} is {was} in the table {where!r}, {now} here")
+        if not _fits(known.dataType, field.dataType, evolves):
+            was, now = known.dataType.simpleString(), field.dataType.simpleString()
+            cure = ""
+            if not evolves and _fits(known.dataType, field.dataType, True):
+                cure = "; schema_evolution: on adds fields"
+            raise TableError(
+                f"column {field.name!r} is {was} in the table {where!r}, {now} here{cure}"
+            )
+
+
+def _fits(there: DataType, rows: DataType, evolves: bool) -> bool:
+    """Whether values of a type can be written: Delta compares names of fields without case.
+
+    With schema evolution it adds new fields and fills those that the rows lack with null.
+    """
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(there, StructType) and isinstance(rows, StructType):
+        was = {field.name.lower(): field.dataType for field in there.fields}
+        now = {field.name.lower(): field.dataType for field in rows.fields}
+        if not evolves and list(was) != list(now):
+            return False
+        return all(_fits(was[name], now[name], evolves) for name in was.keys() & now.keys())
+    if isinstance(there, ArrayType) and isinstance(rows, ArrayType):
+        return _fits(there.elementType, rows.elementType, evolves)
+    if isinstance(there, MapType) and isinstance(rows, MapType):
+        return _fits(there.keyType, rows.keyType, False) and _fits(
+            there.valueType, rows.valueType, evolves
+        )
+    return there.simpleString() == rows.simpleString()

@@ -13,12 +13,15 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
+from streaming.delta_transactions import writer_name
 from streaming.pipeline import upsert
 from streaming.pipeline.delta_table import Table
 from streaming.pipeline.failures import JobError, first_line
+from streaming.pipeline.kept import check_kept, inferred, kept_by, remembered
+from streaming.pipeline.names import folding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -44,10 +47,16 @@ _START_LIMIT_S = 300.0
 class DeltaWriter:
     """The function for `foreachBatch` of one Delta sink."""
 
-    def __init__(self, sink: DeltaSink, place: str) -> None:
+    def __init__(
+        self, sink: DeltaSink, place: str, name_writer: Callable[[str], str] = writer_name
+    ) -> None:
         self.sink = sink
         self.table = Table(sink.path, sink.table)
         self.place = place
+        #: The writer's name in the table's log, from the query's id.
+        self._name_writer = name_writer
+        #: Whether the table is from an older version, which wrote no properties.
+        self._is_new_to_us = False
         #: What a batch failed with; Spark only hands on its text.
         self.error: Exception | None = None
         self._query_id: str | None = None
@@ -61,7 +70,34 @@ class DeltaWriter:
             evolves=self.sink.schema_evolution,
             partitions=self.sink.partition_by,
             clusters=self.sink.cluster_by,
+            check_kept=lambda there: self._check_kept(spark, there, rows),
         )
+
+    def _check_kept(self, spark: SparkSession, there: StructType, rows: DataFrame) -> None:
+        """Compare how the table was kept with the sink."""
+        before = remembered(self.table.properties(spark))
+        self._is_new_to_us = before is None
+        if before is None:
+            before = inferred(there, upsert.own_columns(rows, self.sink))
+        check_kept(
+            self.table.where, before, kept_by(self.sink), folding(spark),
+            is_inferred=self._is_new_to_us,
+        )  # fmt: skip
+
+    def adopt(self, spark: SparkSession) -> None:
+        """Write down how the table is kept, when an older version has not.
+
+        Raises
+        ------
+        JobError
+            When its properties cannot be written.
+        """
+        if self._is_new_to_us:
+            try:
+                self.table.set_properties(spark, kept_by(self.sink).properties())
+            except Exception as error:
+                said = f"properties of the table {self.table.where!r} cannot be written"
+                raise JobError(f"{self.place}: {said}: {first_line(error)}") from error
 
     def create(self, spark: SparkSession, rows: DataFrame) -> None:
         """Make the table for such rows.
@@ -73,8 +109,9 @@ class DeltaWriter:
         """
         try:
             self.table.create(
-                spark, self._schema(rows), self.sink.partition_by, self.sink.cluster_by
-            )
+                spark, self._schema(rows), self.sink.partition_by, self.sink.cluster_by,
+                kept_by(self.sink).properties(),
+            )  # fmt: skip
         except Exception as error:
             raise JobError(
                 f"{self.place}: the table {self.table.where!r} cannot be made: {first_line(error)}"
@@ -121,7 +158,7 @@ class DeltaWriter:
 
     def _batch_settings(self, spark: SparkSession, number: int) -> dict[str, str]:
         settings = {
-            _APP_ID: f"assignor-{self._query_id}",
+            _APP_ID: self._name_writer(self._query_id or ""),
             _VERSION: str(number),
             _ADAPTIVE: _is_adaptive(spark),
         }

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
+from streaming.pipeline.delta_table import TableError
 from streaming.pipeline.failures import first_line
-from streaming.pipeline.records import KAFKA, Parsed, parse
+from streaming.pipeline.fit import sources_of
+from streaming.pipeline.names import clashing, folding
+from streaming.pipeline.records import KAFKA, KAFKA_FIELDS, Parsed, Upsert, parse
 from streaming.pipeline.schemas import schema_text
 from streaming.pipeline.sinks_config import DeltaSink
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from streaming.pipeline.config import Transform
+    from streaming.pipeline.config import Job, Transform
     from streaming.pipeline.loading import LoadedJob
     from streaming.pipeline.sinks_config import ConsoleSink, KafkaSink
     from streaming.pipeline.sources_config import Source
 
 _SESSION_STRATEGY = "spark.assignor.strategy"
+_KAFKAS_KEY = re.compile(rf"\b{KAFKA}`?\s*\.\s*(?:`?key\b|\*)", re.IGNORECASE)
+#: What tells tombstones apart for `dedupe`; null for rows.
+_TOMBSTONE = "__tombstone"
 
 
 def frame_of_sink(
@@ -36,12 +43,14 @@ def frame_of_sink(
         When a schema, an expression or a column does not fit; with the place in the config.
     """
     job = loaded.job
-    upsert = sink.keys if isinstance(sink, DeltaSink) and sink.mode == "upsert" else None
+    upserts = [_upsert(job, sink)] if _is_upsert(sink) else []
     views: dict[str, DataFrame] = {}
     with _users_views_kept(spark, [*job.all_sources, *job.all_transforms]):
         for name in job.all_sources:
-            rows = parsed_source(spark, loaded, name, for_upsert=upsert).rows
-            views[name] = _timely(rows, job.all_sources[name], loaded, name)
+            rows = parsed_source(spark, loaded, name, upserts=upserts).rows
+            views[name] = _timely(
+                rows, job.all_sources[name], loaded, name, has_deletes=bool(upserts)
+            )
             views[name].createOrReplaceTempView(name)
         before = next(iter(views)) if len(views) == 1 else None
         for name, transform in job.all_transforms.items():
@@ -67,8 +76,33 @@ def _users_views_kept(spark: SparkSession, names: list[str]) -> Iterator[None]:
             frame.createOrReplaceTempView(name)
 
 
+def _is_upsert(sink: DeltaSink | ConsoleSink | KafkaSink) -> bool:
+    return isinstance(sink, DeltaSink) and sink.mode == "upsert"
+
+
+def _upsert(job: Job, sink: Any) -> Upsert:
+    """Tell the parser of an upsert; a transform that sees Kafka's key may make columns of it."""
+    steps = job.all_transforms.values()
+    return Upsert(
+        sink.keys, any(step.sql is None or _KAFKAS_KEY.search(step.sql) for step in steps)
+    )
+
+
+def bad_records(spark: SparkSession, loaded: LoadedJob, name: str) -> DataFrame:
+    """Give what is bad in a source: to its schema, or to an upsert that reads it."""
+    job = loaded.job
+    upserts = [
+        _upsert(job, sink)
+        for sink in job.all_sinks.values()
+        if _is_upsert(sink) and name in sources_of(job, sink)
+    ]
+    bad = parsed_source(spark, loaded, name, upserts=upserts).bad
+    assert bad is not None  # noqa: S101  (raw records have no dead letter)
+    return bad
+
+
 def parsed_source(
-    spark: SparkSession, loaded: LoadedJob, name: str, *, for_upsert: tuple[str, ...] | None = None
+    spark: SparkSession, loaded: LoadedJob, name: str, *, upserts: Sequence[Upsert]
 ) -> Parsed:
     """Open a source and parse its records."""
     job = loaded.job
@@ -82,25 +116,42 @@ def parsed_source(
     frame = reader.load()
     try:
         schema = schema_text(source.records.schema_ or "", loaded.folder)
-        return parse(frame, name, source.records, schema, for_upsert=for_upsert)
+        return parse(frame, name, source.records, schema, upserts=upserts)
     except ValueError as error:
         raise loaded.error(place, str(error)) from None
     except Exception as error:
         raise loaded.error(place, first_line(error)) from error
 
 
-def _timely(rows: DataFrame, source: Source, loaded: LoadedJob, name: str) -> DataFrame:
+def _timely(
+    rows: DataFrame, source: Source, loaded: LoadedJob, name: str, *, has_deletes: bool
+) -> DataFrame:
     place = loaded.job.place("source", name)
     try:
         if source.watermark:
             rows = rows.withWatermark(source.watermark.column, source.watermark.delay)
-        if source.dedupe and source.watermark:
-            rows = rows.dropDuplicatesWithinWatermark(list(source.dedupe))
-        elif source.dedupe:
-            rows = rows.dropDuplicates(list(source.dedupe))
+        if source.dedupe:
+            rows = _without_repeats(rows, source, has_deletes=has_deletes)
     except Exception as error:
         raise loaded.error(place, first_line(error)) from error
     return rows
+
+
+def _without_repeats(rows: DataFrame, source: Source, *, has_deletes: bool) -> DataFrame:
+    """Drop repeated rows. A tombstone repeats nothing: of its columns it has the key only."""
+    from pyspark.sql import functions as f
+
+    columns = list(source.dedupe)
+    if has_deletes:
+        place = f.struct(*(f"{KAFKA}.{part}" for part in ("topic", "partition", "offset")))
+        rows = rows.withColumn(_TOMBSTONE, f.when(f.col(f"{KAFKA}.tombstone"), place))
+        columns.append(_TOMBSTONE)
+    once = (
+        rows.dropDuplicatesWithinWatermark(columns)
+        if source.watermark
+        else rows.dropDuplicates(columns)
+    )
+    return once.drop(_TOMBSTONE)
 
 
 def _transformed(
@@ -149,5 +200,20 @@ def python_function(loaded: LoadedJob, place: str, name: str) -> Callable[[DataF
 
 
 def without_kafka(frame: DataFrame) -> DataFrame:
-    """Leave out the struct of Kafka's columns, which only the job itself needs."""
+    """Leave out the struct of Kafka's columns, which only the job itself needs.
+
+    Raises
+    ------
+    TableError
+        When a column of that name is not ours.
+    """
+    check_kafka_is_ours(frame)
     return frame.drop(KAFKA)
+
+
+def check_kafka_is_ours(frame: DataFrame) -> None:
+    """Check that a column of the struct's name is the struct."""
+    for name in clashing(frame.columns, [KAFKA], folding(frame.sparkSession)):
+        kind: Any = frame.schema[name].dataType
+        if name != KAFKA or tuple(getattr(kind, "names", ())) != KAFKA_FIELDS:
+            raise TableError(f"the column {name!r} has a name that is ours: use another")

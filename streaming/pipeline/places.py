@@ -10,7 +10,6 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from streaming.pipeline.failures import JobError, first_line
-from streaming.pipeline.sinks_config import DeltaSink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,14 +36,18 @@ def check_places(spark: SparkSession, loaded: LoadedJob) -> None:
             raise JobError(loaded.redact(f"{loaded.title}: {said}")) from error
 
 
+def absolute(spark: SparkSession, text: str) -> str:
+    """Give a path with its file system, as Spark takes it."""
+    jvm: Any = spark.sparkContext._jvm
+    path = jvm.org.apache.hadoop.fs.Path(text)
+    files = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    return str(files.makeQualified(path).toString())
+
+
 def _places(job: Job) -> Iterator[tuple[str, str, str]]:
-    for name, sink in job.all_sinks.items():
-        if isinstance(sink, DeltaSink) and sink.path is not None:
-            yield job.place("sink", name), "the table", sink.path
-    for name, source in job.all_sources.items():
-        letter = source.records.dead_letter
-        if letter is not None and letter.path is not None:
-            yield f"{job.place('source', name)}.records.dead_letter", "the table", letter.path
+    for place, table in job.tables():
+        if table.path is not None:
+            yield place, "the table", table.path
     if job.checkpoint is not None:
         yield "checkpoint", "the folder", job.checkpoint
 

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from assignor_bridge.errors import AssignorError
+from checkpoints.folders import CheckpointError
 from streaming.pipeline import upsert
+from streaming.pipeline.continuity import check_continuity
 from streaming.pipeline.delta_table import TableError
 from streaming.pipeline.delta_writer import DeltaWriter
-from streaming.pipeline.frames import frame_of_sink, parsed_source, without_kafka
+from streaming.pipeline.failures import JobError
+from streaming.pipeline.frames import bad_records, frame_of_sink, without_kafka
+from streaming.pipeline.names import folding, quoted
 from streaming.pipeline.sinks_config import ConsoleSink, DeltaSink, KafkaSink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import StructField
 
-    from streaming.pipeline.config import Job
     from streaming.pipeline.loading import LoadedJob
-    from streaming.pipeline.sinks_config import DeadLetter
+
+_HEADERS = "array<struct<key:string,value:binary>>"
 
 
 @dataclass
@@ -28,26 +34,43 @@ class Planned:
 
     name: str
     writer: Any
+    #: Where it stands in the config.
+    place: str
+    #: Its own checkpoint; None for a job that just prints.
+    checkpoint: str | None
     delta: DeltaWriter | None = None
     rows: DataFrame | None = None
     table_is_there: bool = True
-    letter: DeadLetter | None = None
+
+    def check(self, spark: SparkSession, loaded: LoadedJob) -> None:
+        """Check that it can go on from its checkpoint.
+
+        Raises
+        ------
+        JobError
+            When the checkpoint, the table or the topics are not those of the last run.
+        """
+        if self.checkpoint is None:
+            return
+        try:
+            check_continuity(
+                spark, loaded.job, self.checkpoint, self.delta, is_there=self.table_is_there
+            )
+        except (TableError, AssignorError, CheckpointError) as error:
+            raise JobError(loaded.redact(f"{loaded.title}: {self.place}: {error}")) from None
 
     def create_table(self, spark: SparkSession) -> None:
-        """Make the sink's table, when it is not there."""
-        if self.delta is not None and self.rows is not None and not self.table_is_there:
+        """Make the sink's table, when it is not there; let an older one remember how it is kept."""
+        if self.delta is None or self.rows is None:
+            return
+        if self.table_is_there:
+            self.delta.adopt(spark)
+        else:
             self.delta.create(spark, self.rows)
 
     def start(self) -> StreamingQuery:
         """Start the query, and tell a Delta sink its id."""
-        letter = self.letter
-        query: StreamingQuery
-        if letter is not None and letter.table is not None:
-            query = self.writer.toTable(letter.table)
-        elif letter is not None and letter.path is not None:
-            query = self.writer.start(letter.path)
-        else:
-            query = self.writer.start()
+        query: StreamingQuery = self.writer.start()
         if self.delta is not None:
             self.delta.started(query.id)
         return query
@@ -61,12 +84,16 @@ def plan_queries(spark: SparkSession, loaded: LoadedJob) -> list[Planned]:
 def _sink_queries(spark: SparkSession, loaded: LoadedJob) -> Iterator[Planned]:
     job = loaded.job
     for name, sink in job.all_sinks.items():
-        query = _query_name(job, name)
+        query = job.name if job.sink is not None else f"{job.name}.{name}"
         place = job.place("sink", name)
         frame = frame_of_sink(spark, loaded, sink)
         try:
             if isinstance(sink, DeltaSink):
-                yield _to_delta(spark, loaded, sink, frame=frame, name=name)
+                rows = (
+                    upsert.prepare(frame, sink) if sink.mode == "upsert" else without_kafka(frame)
+                )
+                delta = DeltaWriter(sink, f"{loaded.title}: {place}")
+                yield _to_delta(spark, loaded, delta, rows, query=query, part=name, place=place)
             else:
                 rows = without_kafka(frame)
                 writer = (
@@ -74,31 +101,20 @@ def _sink_queries(spark: SparkSession, loaded: LoadedJob) -> Iterator[Planned]:
                     if isinstance(sink, ConsoleSink)
                     else _to_topic(rows, sink, job.kafka_options(sink.options))
                 )
-                yield Planned(query, _named(loaded, writer, query, name))
+                yield _planned(loaded, writer, query, name, place)
         except TableError as error:
             raise loaded.error(place, str(error)) from None
 
 
 def _to_delta(
-    spark: SparkSession,
-    loaded: LoadedJob,
-    sink: DeltaSink,
-    *,
-    frame: DataFrame,
-    name: str,
-) -> Planned:
-    place = loaded.job.place("sink", name)
-    query = _query_name(loaded.job, name)
-    rows = upsert.prepare(frame, sink) if sink.mode == "upsert" else without_kafka(frame)
-    delta = DeltaWriter(sink, f"{loaded.title}: {place}")
+    spark: SparkSession, loaded: LoadedJob, delta: DeltaWriter, rows: DataFrame,
+    *, query: str, part: str, place: str,
+) -> Planned:  # fmt: skip
     is_there = delta.check(spark, rows)
-    mode = "update" if sink.mode == "upsert" else "append"
+    mode = "update" if delta.sink.mode == "upsert" else "append"
     writer = rows.writeStream.outputMode(mode).foreachBatch(delta)
-    return Planned(query, _named(loaded, writer, query, name), delta, rows, is_there)
-
-
-def _query_name(job: Job, name: str) -> str:
-    return job.name if job.sink is not None else f"{job.name}.{name}"
+    planned = _planned(loaded, writer, query, part, place)
+    return replace(planned, delta=delta, rows=rows, table_is_there=is_there)
 
 
 def _to_console(rows: DataFrame, sink: ConsoleSink) -> Any:
@@ -115,23 +131,39 @@ def _to_topic(rows: DataFrame, sink: KafkaSink, options: dict[str, str]) -> Any:
 
     from streaming.pipeline.failures import first_line
 
-    names = rows.columns
+    fold = folding(rows.sparkSession)
+    named = {fold(name): f.col(quoted(name)) for name in rows.columns}
     try:
-        value = (
-            f.expr(sink.value) if sink.value
-            else f.col("value") if "value" in names
-            else f.to_json(f.struct(*names))
-        )  # fmt: skip
-        columns = [value.alias("value")]
-        if sink.key or "key" in names:
-            columns.append((f.expr(sink.key) if sink.key else f.col("key")).alias("key"))
-        if "headers" in names:
-            columns.append(f.col("headers"))
-        written = rows.select(*columns)
+        everything = f.to_json(f.struct(*(quoted(name) for name in rows.columns)))
+        parts = {
+            "value": f.expr(sink.value) if sink.value else named.get("value", everything),
+            "key": f.expr(sink.key) if sink.key else named.get("key"),
+            "headers": named.get("headers"),
+        }
+        chosen = rows.select(*(c.alias(n) for n, c in parts.items() if c is not None))
+        written = chosen.select(*(_as_kafka_takes_it(field) for field in chosen.schema.fields))
     except Exception as error:
         raise TableError(first_line(error)) from error
     kafka = written.writeStream.format("kafka").outputMode(sink.output_mode)
     return kafka.options(**options).option("topic", sink.topic)
+
+
+def _as_kafka_takes_it(field: StructField) -> Column:
+    """Give bytes and text as they are, lists and structs as JSON, the rest as text."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
+
+    column = f.col(field.name)
+    kind = field.dataType
+    if field.name == "headers":
+        if kind.simpleString() != _HEADERS:
+            raise TableError(f"the column 'headers' is {kind.simpleString()}, {_HEADERS} is needed")
+        return column
+    if isinstance(kind, (BinaryType, StringType)):
+        return column
+    if isinstance(kind, (StructType, ArrayType, MapType)):
+        return f.to_json(column).alias(field.name)
+    return column.cast("string").alias(field.name)
 
 
 def _dead_letter_queries(spark: SparkSession, loaded: LoadedJob) -> Iterator[Planned]:
@@ -141,28 +173,35 @@ def _dead_letter_queries(spark: SparkSession, loaded: LoadedJob) -> Iterator[Pla
         letter = source.records.dead_letter
         if letter is None:
             continue
-        bad = parsed_source(spark, loaded, name).bad
-        assert bad is not None  # noqa: S101  (raw records have no dead letter)
         part = f"dead_letter_{name}"
-        writer = _dead_letters(bad, letter, job.kafka_options(source.options))
         query = f"{job.name}.{part}"
-        yield Planned(query, _named(loaded, writer, query, part), letter=letter)
+        place = f"{job.place('source', name)}.records.dead_letter"
+        bad = bad_records(spark, loaded, name)
+        if letter.topic is not None:
+            options = job.kafka_options(source.options)
+            kafka = {key: value for key, value in options.items() if key.startswith("kafka.")}
+            topic = bad.select("key", "value").writeStream.format("kafka").options(**kafka)
+            yield _planned(loaded, topic.option("topic", letter.topic), query, part, place)
+            continue
+        sink = DeltaSink(path=letter.path, table=letter.table, shared=letter.shared)
+        # Its batches are noted as Delta's own streaming sink does, which older versions used.
+        delta = DeltaWriter(sink, f"{loaded.title}: {place}", name_writer=str)
+        kept = bad.select("topic", "partition", "offset", "timestamp", "key", "value")
+        try:
+            yield _to_delta(spark, loaded, delta, kept, query=query, part=part, place=place)
+        except TableError as error:
+            raise loaded.error(place, str(error)) from None
 
 
-def _dead_letters(bad: DataFrame, letter: DeadLetter, options: dict[str, str]) -> Any:
-    if letter.topic is not None:
-        kafka = {key: value for key, value in options.items() if key.startswith("kafka.")}
-        topic = bad.select("key", "value").writeStream.format("kafka")
-        return topic.options(**kafka).option("topic", letter.topic)
-    kept = bad.select("topic", "partition", "offset", "timestamp", "key", "value")
-    return kept.writeStream.format("delta").outputMode("append")
-
-
-def _named(loaded: LoadedJob, writer: Any, query: str, part: str) -> Any:
+def _planned(loaded: LoadedJob, writer: Any, query: str, part: str, place: str) -> Planned:
     job = loaded.job
     writer = writer.queryName(query)
+    checkpoint = None
     if job.checkpoint is not None:
-        writer = writer.option("checkpointLocation", f"{job.checkpoint.rstrip('/')}/{part}")
+        checkpoint = f"{job.checkpoint.rstrip('/')}/{part}"
+        writer = writer.option("checkpointLocation", checkpoint)
     if job.interval is None:
-        return writer.trigger(availableNow=True)
-    return writer.trigger(processingTime=job.interval)
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=job.interval)
+    return Planned(query, writer, place, checkpoint)

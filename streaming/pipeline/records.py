@@ -1,31 +1,34 @@
 """From Kafka's records to columns: JSON, Avro and CSV by Spark's own functions, bad ones set apart.
 
 A parsed view has the schema's columns and one struct `_kafka` with topic, partition, offset,
-timestamp, key and `tombstone`. A record is bad when Spark's function cannot read it with the
-schema, or when a column declared NOT NULL is missing. A null value is a tombstone (for JSON the
-text `null` too), not a bad record.
+timestamp, key and `tombstone`. A record is bad when Spark's function cannot read it, whole, with
+the schema, or when a column declared NOT NULL is missing. A null value is a tombstone (for JSON the
+text `null` too); that is bad only when an upsert needs its key and cannot read it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from streaming.pipeline.schemas import AVRO_MARKER, columns, marked_avro
-from streaming.pipeline.session import avro_coordinate
+from streaming.pipeline.names import clashing, folding, quoted
+from streaming.pipeline.readers import reader
+from streaming.pipeline.schemas import AVRO_MARKER, columns
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType, StructType
+    from collections.abc import Callable, Iterable, Sequence
 
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+    from streaming.pipeline.readers import Reader
     from streaming.pipeline.sources_config import Records
 
 #: The struct with Kafka's own columns; sinks leave it out.
 KAFKA = "_kafka"
-_CORRUPT = "__corrupt"
+KAFKA_FIELDS = ("topic", "partition", "offset", "timestamp", "key", "tombstone")
 _PARSED = "__parsed"
 _BAD = "__bad"
-_CONFLUENT_BYTES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +41,16 @@ class Parsed:
     bad: DataFrame | None
 
 
+class Upsert(NamedTuple):
+    """What the parser knows of an upsert that gets the rows."""
+
+    keys: tuple[str, ...]
+    #: Whether a later step may make the key columns of a tombstone, so that null may stay in them.
+    makes_keys: bool
+
+
 def parse(
-    frame: DataFrame,
-    name: str,
-    records: Records,
-    schema: str,
-    *,
-    for_upsert: tuple[str, ...] | None,
+    frame: DataFrame, name: str, records: Records, schema: str, *, upserts: Sequence[Upsert]
 ) -> Parsed:
     """Parse the records of a source.
 
@@ -58,158 +64,157 @@ def parse(
         How they are read.
     schema
         The text of the schema.
-    for_upsert
-        The keys of the upsert that the rows go to: tombstones stay; None drops them.
+    upserts
+        The upserts that the rows go to: tombstones stay; without any they are dropped.
 
     Raises
     ------
     ValueError
-        When the schema, or the key's, cannot be read.
+        When the schema, or the key's, cannot be read, or has a column of a name that is ours.
     """
     from pyspark.sql import functions as f
 
     if records.format == "raw":
         kafka = _kafka_struct(f.col("value").isNull())
         return Parsed(frame.select("*", kafka.alias(KAFKA)), None)
-    kind, parsed, failed = _reader(records, schema)
+    fold = folding(frame.sparkSession)
+    by_format = reader(records, schema)
+    kind = by_format.kind
     tombstone = f.col("value").isNull()
     if records.format == "json":
         tombstone = tombstone | (f.trim(f.col("value").cast("string")) == "null")
+    keys = [_key_columns(records, kind, upsert.keys, fold) for upsert in upserts]
+    key = keys[0] if keys else _key_columns(records, kind, (), fold)
+    ours = clashing([*kind.fieldNames(), *key], [KAFKA], fold)
+    if ours:
+        raise ValueError(f"the column {ours[0]!r} has a name that is ours: use another")
+    keyless = f.lit(False)
+    for upsert, found in zip(upserts, keys, strict=True):
+        keyless = keyless | _keyless(upsert, found, records.key is not None, fold)
+    is_tombstone = f.col(f"{KAFKA}.tombstone")
+    failed = f.when(is_tombstone, keyless).otherwise(_failed(by_format))
     marked = frame.select(
         *frame.columns,
         _kafka_struct(tombstone).alias(KAFKA),
-        parsed.alias(_PARSED),
-    ).withColumn(_BAD, ~f.col(f"{KAFKA}.tombstone") & failed)
+        by_format.read.alias(_PARSED),
+    ).withColumn(_BAD, failed)
     marked = marked.observe(
         name,
         f.count("*").alias("records"),
         f.count_if(_BAD).alias("bad_records"),
-        f.count_if(f.col(f"{KAFKA}.tombstone")).alias("tombstones"),
+        f.count_if(is_tombstone).alias("tombstones"),
     )
     good = marked.where(_failing(name, records) if records.bad_records == "fail" else f"NOT {_BAD}")
-    if for_upsert is None:
+    if not upserts:
         good = good.where(f"NOT {KAFKA}.tombstone")
-    key = _key_columns(records, kind, for_upsert or ())
-    found = [
-        f.coalesce(f.col(f"{_PARSED}.{_quoted(field.name)}"), key[field.name]).alias(field.name)
-        if field.name in key
-        else f.col(f"{_PARSED}.{_quoted(field.name)}").alias(field.name)
-        for field in kind.fields
-    ]
-    added = [column.alias(n) for n, column in key.items() if n not in kind.fieldNames()]
-    return Parsed(good.select(*found, *added, KAFKA), marked.where(_BAD).select(*frame.columns))
-
-
-def _reader(records: Records, schema: str) -> tuple[StructType, Column, Column]:
-    """Give the columns, the parsed struct, and whether parsing failed."""
-    from pyspark.sql import functions as f
-    from pyspark.sql.types import StringType, StructType
-
-    options = dict(records.options)
-    parsed = f.col(_PARSED)
-    if records.format == "avro":
-        kind, value = _avro(records, schema)
-        return kind, value, f.col(f"{_PARSED}.{AVRO_MARKER}").isNull()
-    kind = columns(schema)
-    extended = StructType([*kind.fields]).add(_CORRUPT, StringType())
-    options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    text = f.col("value").cast("string")
-    if records.format == "json":
-        value = f.from_json(text, extended, options)
-    else:
-        value = f.from_csv(text, extended.toDDL(), options)
-    failed = parsed.isNull() | parsed.getField(_CORRUPT).isNotNull()
+    by_name = {fold(n): column for n, column in key.items()}
+    found_columns = []
     for field in kind.fields:
-        if not field.nullable:
-            failed = failed | parsed.getField(field.name).isNull()
-    return kind, value, failed
+        read = _within(by_format, quoted(field.name))
+        if fold(field.name) in by_name:
+            of_key = f.when(is_tombstone, by_name.pop(fold(field.name)))
+            read = f.coalesce(read, of_key)
+        found_columns.append(read.alias(field.name))
+    added = [column.alias(n) for n, column in key.items() if fold(n) in by_name]
+    return Parsed(
+        good.select(*found_columns, *added, KAFKA), marked.where(_BAD).select(*frame.columns)
+    )
 
 
-def _avro(records: Records, schema: str) -> tuple[StructType, Column]:
-    from pyspark.sql import functions as f
-    from pyspark.sql.avro.functions import from_avro
-    from pyspark.sql.types import StructType
-
-    options = {**records.options, "mode": "PERMISSIVE", "avroSchema": marked_avro(schema)}
-    body = f.col("value")
-    if records.confluent:
-        head = f.lit(b"\0") if records.schema_id is None else _confluent_head(records.schema_id)
-        length = 1 if records.schema_id is None else _CONFLUENT_BYTES
-        begins = (f.substring("value", 1, length) == head) & (f.length("value") >= _CONFLUENT_BYTES)
-        body = f.when(begins, f.expr(f"substring(value, {_CONFLUENT_BYTES + 1})"))
-    try:
-        parsed = from_avro(body, schema, options)
-    except TypeError:  # the class is not there
-        raise ValueError(
-            f"Avro is not in this session: add {avro_coordinate()} to spark.jars.packages"
-        ) from None
-    # What the reader gives is only known to Spark: look at the type of an empty frame.
-    session = _session()
-    empty = session.createDataFrame([], "value BINARY").select(parsed.alias("p"))
-    kind = empty.schema["p"].dataType
-    assert isinstance(kind, StructType)  # noqa: S101  (the schema is a record)
-    return StructType([field for field in kind.fields if field.name != AVRO_MARKER]), parsed
-
-
-def _confluent_head(schema_id: int) -> Column:
+def _within(by_format: Reader, field: str) -> Column:
     from pyspark.sql import functions as f
 
-    return f.lit(b"\0" + schema_id.to_bytes(4, "big"))
+    steps = [_PARSED, *([by_format.within] if by_format.within else []), field]
+    return f.col(".".join(steps))
 
 
-def _session() -> SparkSession:
-    from pyspark.sql import SparkSession
+def _failed(by_format: Reader) -> Column:
+    """Whether reading failed, or left something out."""
+    from pyspark.sql import functions as f
 
-    return SparkSession.active()
+    failed = f.col(_PARSED).isNull()
+    if by_format.within is not None:
+        failed = failed | f.col(f"{_PARSED}.{by_format.within}").isNull()
+    if by_format.corrupt is not None:
+        failed = failed | f.col(f"{_PARSED}.{by_format.corrupt}").isNotNull()
+        for field in by_format.kind.fields:
+            if not field.nullable:
+                failed = failed | _within(by_format, quoted(field.name)).isNull()
+    else:
+        failed = failed | f.col(f"{_PARSED}.{AVRO_MARKER}").isNull()
+    return failed | by_format.partly
 
 
 def _kafka_struct(tombstone: Column) -> Column:
     from pyspark.sql import functions as f
 
-    names = ("topic", "partition", "offset", "timestamp", "key")
-    return f.struct(*names, f.coalesce(tombstone, f.lit(False)).alias("tombstone"))
+    *names, last = KAFKA_FIELDS
+    return f.struct(*names, f.coalesce(tombstone, f.lit(False)).alias(last))
+
+
+def place_of(topic: str, partition: str, offset: str) -> Column:
+    """Say where a record lies, as messages do: `orders-0 offset 5`."""
+    from pyspark.sql import functions as f
+
+    where = f.concat_ws("-", topic, f.col(partition).cast("string"))
+    return f.concat(where, f.lit(" offset "), f.col(offset).cast("string"))
 
 
 def _failing(name: str, records: Records) -> Column:
     """Keep good rows; a bad one fails the query and says where it lies, not what is in it."""
     from pyspark.sql import functions as f
 
-    place = f.concat_ws("-", "topic", f.col("partition").cast("string"))
+    why = f.when(
+        f.col(f"{KAFKA}.tombstone"),
+        f.lit(" is a tombstone whose key cannot be read as the upsert's, see 'records.key'"),
+    ).otherwise(f.lit(f" cannot be read as {records.format} with the schema"))
     words = f.concat(
-        f.lit(f"source '{name}': the record at "), place, f.lit(" offset "),
-        f.col("offset").cast("string"),
-        f.lit(f" cannot be read as {records.format} with the schema; to go on without such "
-              "records set bad_records: drop or dead_letter"),
+        f.lit(f"source '{name}': the record at "), place_of("topic", "partition", "offset"), why,
+        f.lit("; to go on without such records set bad_records: drop or dead_letter"),
     )  # fmt: skip
     return f.when(f.col(_BAD), f.raise_error(words).cast("boolean")).otherwise(True)
 
 
 def _key_columns(
-    records: Records, kind: StructType, upsert_keys: tuple[str, ...]
+    records: Records, kind: StructType, upsert_keys: tuple[str, ...], fold: Callable[[str], str]
 ) -> dict[str, Column]:
     """Columns of Kafka's key, for tombstones (and for all rows where the schema lacks them)."""
     from pyspark.sql import functions as f
 
     text = f.col("key").cast("string")
-    wanted: dict[str, DataType] = {}
+    text = f.when(f.is_valid_utf8(text), text)
     if records.key is not None:
         key_kind = columns(records.key)
-        wanted = {field.name: field.dataType for field in key_kind.fields}
-        if len(wanted) > 1:
+        if len(key_kind.fields) > 1:
             read = f.from_json(text, key_kind)
-            return {n: _for_tombstones(n, read.getField(n), kind) for n in wanted}
-    elif len(upsert_keys) == 1 and upsert_keys[0] in kind.fieldNames():
-        wanted = {upsert_keys[0]: kind[upsert_keys[0]].dataType}
-    return {n: _for_tombstones(n, text.try_cast(t), kind) for n, t in wanted.items()}
+            return {name: read.getField(name) for name in key_kind.fieldNames()}
+        return {field.name: text.try_cast(field.dataType) for field in key_kind.fields}
+    if len(upsert_keys) != 1:
+        return {}
+    [wanted] = upsert_keys
+    return {
+        field.name: text.try_cast(field.dataType)
+        for field in kind.fields
+        if fold(field.name) == fold(wanted)
+    }
 
 
-def _for_tombstones(name: str, column: Column, kind: StructType) -> Column:
+def _keyless(
+    upsert: Upsert, found: dict[str, Column], declared: bool, fold: Callable[[str], str]
+) -> Column:
+    """Whether a tombstone lacks a key that only Kafka's key can give."""
     from pyspark.sql import functions as f
 
-    if name not in kind.fieldNames():
-        return column
-    return f.when(f.col(f"{KAFKA}.tombstone"), column)
+    missing = f.lit(False)
+    if upsert.makes_keys and not declared:
+        return missing
+    wanted = {fold(key) for key in upsert.keys}
+    for column in _columns_named(found, wanted, fold):
+        missing = missing | column.isNull()
+    return missing
 
 
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+def _columns_named(
+    found: dict[str, Column], wanted: set[str], fold: Callable[[str], str]
+) -> Iterable[Column]:
+    return (column for name, column in found.items() if fold(name) in wanted)

@@ -12,7 +12,8 @@ from streaming.metrics.log import first_line as line_of_text
 from streaming.pipeline.checks import check_brokers, check_offline, check_topics
 from streaming.pipeline.failures import JobError, first_line
 from streaming.pipeline.loading import LoadedJob, load_job
-from streaming.pipeline.places import check_places
+from streaming.pipeline.lock import holder, lock_checkpoint
+from streaming.pipeline.places import absolute, check_places
 from streaming.pipeline.queries import plan_queries
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from streaming.metrics.attach import Exporter
     from streaming.pipeline.config import Job
+    from streaming.pipeline.lock import JobLock
     from streaming.pipeline.queries import Planned
 
 _POLL_S = 0.5
@@ -34,9 +36,10 @@ _LOSS = re.compile(r"data may have been (?:lost|missed)|failOnDataLoss", re.IGNO
 class RunningJob:
     """The started queries of a job, and the outlets of its metrics."""
 
-    def __init__(self, loaded: LoadedJob) -> None:
+    def __init__(self, loaded: LoadedJob, lock: JobLock | None = None) -> None:
         self.loaded = loaded
         self.metrics: Exporter | None = None
+        self._lock = lock
         self.queries: list[StreamingQuery] = []
         self._planned: list[Planned] = []
 
@@ -72,6 +75,10 @@ class RunningJob:
         finally:
             self.stop()
 
+    def is_active(self) -> bool:
+        """Whether a query still runs, or none was started yet."""
+        return not self.queries or any(query.isActive for query in self.queries)
+
     def stop(self) -> None:
         """Stop the queries that still run, and close the metrics."""
         for query in self.queries:
@@ -81,6 +88,8 @@ class RunningJob:
         if self.metrics is not None:
             self.metrics.close()
             self.metrics = None
+        if self._lock is not None:
+            self._lock.release()
 
     def _look(self) -> bool:
         """Whether any query still runs; raises when one has failed."""
@@ -105,15 +114,9 @@ class RunningJob:
     def _failure(self, planned: Planned, error: BaseException) -> JobError:
         told = planned.delta.error if planned.delta is not None else None
         said = first_line(told or error)
-        if _LOSS.search(said):
-            said += f"; see: assignor doctor --checkpoint {self._checkpoint(planned)}"
+        if _LOSS.search(said) and planned.checkpoint is not None:
+            said += f"; see: assignor doctor --checkpoint {planned.checkpoint}"
         return JobError(self.loaded.redact(f"query {planned.name!r} failed: {said}"))
-
-    def _checkpoint(self, planned: Planned) -> str:
-        """Give the folder of a query's checkpoint."""
-        job = self.loaded.job
-        part = "sink" if planned.name == job.name else planned.name.removeprefix(f"{job.name}.")
-        return f"{(job.checkpoint or '').rstrip('/')}/{part}"
 
 
 def start_job(
@@ -146,7 +149,12 @@ def start_job(
     check_topics(spark, loaded)
     planned = plan_queries(spark, loaded)
     check_places(spark, loaded)
-    running = RunningJob(loaded)
+    for query in planned:
+        query.check(spark, loaded)
+    lock = _lock(spark, loaded)
+    running = RunningJob(loaded, lock)
+    if lock is not None:
+        lock.is_used = running.is_active
     try:
         running.measure(spark)
         for query in planned:
@@ -159,6 +167,21 @@ def start_job(
         running.stop()
         raise
     return running
+
+
+def _lock(spark: SparkSession, loaded: LoadedJob) -> JobLock | None:
+    checkpoint = loaded.job.checkpoint
+    if checkpoint is None:
+        return None
+    where = absolute(spark, checkpoint)
+    try:
+        return lock_checkpoint(where)
+    except BlockingIOError:
+        said = (
+            f"{loaded.title}: checkpoint: process {holder(where)} runs this job in {checkpoint!r}: "
+            "wait for its end, or give this run a checkpoint and tables of its own"
+        )
+        raise JobError(loaded.redact(said)) from None
 
 
 def run_job(

@@ -8,7 +8,6 @@ import sys
 from typing import TYPE_CHECKING
 
 from streaming.delta_session import configure_delta, delta_coordinate
-from streaming.pipeline.sinks_config import DeltaSink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,9 +63,7 @@ def session_for(job: Job) -> SparkSession:
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not is_submitted and job.spark.get("spark.master", "local").startswith("local"):
         settings = {**_LOCAL, **settings}
-    if not is_submitted and any(
-        isinstance(sink, DeltaSink) and sink.table for sink in job.all_sinks.values()
-    ):
+    if not is_submitted and any(table.table for _, table in job.tables()):
         settings = {_CATALOG: "hive", **settings}  # else the names are gone when Spark ends
     builder = configure_delta(SparkSession.builder.appName(job.name))
     for key, value in settings.items():

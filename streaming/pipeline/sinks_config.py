@@ -22,6 +22,11 @@ class _Table(Strict):
     table: str | None = Field(
         None, description="Name of the Delta table in the catalog, instead of `path`."
     )
+    shared: bool = Field(
+        False,
+        description="Whether other queries append to the table, too: another job, or this one with "
+        "an earlier checkpoint. Else that is an error.",
+    )
 
     @property
     def where(self) -> str:
@@ -40,6 +45,8 @@ class DeadLetter(_Table):
     def _one_place(self) -> Self:
         if [self.path, self.table, self.topic].count(None) != 2:
             raise ValueError("exactly one of 'path', 'table' and 'topic' is expected")
+        if self.shared and self.topic is not None:
+            raise ValueError("'shared' is for a table")
         return self
 
 
@@ -95,6 +102,8 @@ class DeltaSink(_Table):
             for name in ("keys", "sequence_by", "delete_when"):
                 if getattr(self, name):
                     raise ValueError(f"{name!r} is for mode 'upsert', but the mode is 'append'")
+        elif self.shared:
+            raise ValueError("'shared' is for mode 'append', but the mode is 'upsert'")
         if self.partition_by and self.cluster_by:
             raise ValueError("a table has 'partition_by' or 'cluster_by', not both")
         return self

@@ -82,8 +82,9 @@ class Records(Strict):
             raise ValueError(f"format {self.format!r} needs a 'schema': DDL or a file")
         if (self.bad_records == "dead_letter") != (self.dead_letter is not None):
             raise ValueError("'bad_records: dead_letter' and 'dead_letter:' belong together")
+        given = {name.lower() for name in self.options}  # as Spark reads them
         for name in ("mode", "columnNameOfCorruptRecord", "avroSchema"):
-            if name in self.options:
+            if name.lower() in given:
                 raise ValueError(f"option {name!r} is set by the job itself: use 'bad_records'")
         return self
 

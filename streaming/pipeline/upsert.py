@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING
 
 from streaming.pipeline.delta_table import TableError
 from streaming.pipeline.failures import first_line
-from streaming.pipeline.records import KAFKA
+from streaming.pipeline.frames import check_kafka_is_ours
+from streaming.pipeline.kept import DELETED, SEQUENCE
+from streaming.pipeline.names import clashing, folding, quoted
+from streaming.pipeline.records import KAFKA, place_of
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
@@ -21,10 +24,9 @@ if TYPE_CHECKING:
 
     from streaming.pipeline.sinks_config import DeltaSink
 
-SEQUENCE = "_sequence"
-DELETED = "_deleted"
 _DELETE = "__delete"
 _RANK = "__rank"
+_TOPIC = "__topic"
 
 
 def prepare(frame: DataFrame, sink: DeltaSink) -> DataFrame:
@@ -37,20 +39,26 @@ def prepare(frame: DataFrame, sink: DeltaSink) -> DataFrame:
     """
     from pyspark.sql import functions as f
 
-    names = {name.lower() for name in frame.columns}
+    fold = folding(frame.sparkSession)
+    ours = [SEQUENCE, _DELETE, _RANK, _TOPIC, *([DELETED] if sink.deletes == "mark" else [])]
+    taken = clashing(frame.columns, ours, fold)
+    if taken:
+        raise TableError(f"the column {taken[0]!r} has a name that is ours: use another")
+    check_kafka_is_ours(frame)
+    names = {fold(name) for name in frame.columns}
     for what, columns in (("keys", sink.keys), ("sequence_by", sink.sequence_by)):
         for column in columns:
-            if column.lower() not in names:
+            if fold(column) not in names:
                 raise TableError(
                     f"{what}: {column!r} is no column of the rows ({', '.join(frame.columns)})"
                 )
-    has_kafka = KAFKA in names
+    has_kafka = KAFKA in frame.columns
     if not has_kafka and not sink.sequence_by:
         raise TableError(
             f"the rows have no order: let the transform keep the column {KAFKA}, or name "
             "'sequence_by' columns"
         )
-    order = [f.col(_quoted(column)) for column in sink.sequence_by]
+    order = [f.col(quoted(column)) for column in sink.sequence_by]
     if has_kafka:
         order += [f.col(f"{KAFKA}.{part}") for part in ("timestamp", "partition", "offset")]
     delete = f.col(f"{KAFKA}.tombstone") if has_kafka else f.lit(False)
@@ -58,16 +66,24 @@ def prepare(frame: DataFrame, sink: DeltaSink) -> DataFrame:
         if sink.delete_when is not None:
             delete = delete | f.coalesce(f.expr(sink.delete_when), f.lit(False))
         made = frame.withColumns({_DELETE: delete, SEQUENCE: f.struct(*order)})
+        if has_kafka:
+            made = made.withColumn(_TOPIC, f.col(f"{KAFKA}.topic"))
     except Exception as error:
         raise TableError(f"delete_when: {first_line(error)}") from error
     return made.drop(KAFKA)
+
+
+def own_columns(rows: DataFrame, sink: DeltaSink) -> list[str]:
+    """Name the columns of the rows that are not the upsert's."""
+    ours = (SEQUENCE, _DELETE, _TOPIC) if sink.mode == "upsert" else ()
+    return [name for name in rows.columns if name not in ours]
 
 
 def table_columns(rows: DataFrame, sink: DeltaSink) -> DataFrame:
     """Give a frame with the columns that the table gets."""
     from pyspark.sql import functions as f
 
-    kept = rows.drop(_DELETE)
+    kept = rows.drop(_DELETE, _TOPIC)
     return kept.withColumn(DELETED, f.lit(False)) if sink.deletes == "mark" else kept
 
 
@@ -80,17 +96,23 @@ def newest(rows: DataFrame, sink: DeltaSink) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    content = f.xxhash64(*[_quoted(c) for c in rows.columns])
-    window = Window.partitionBy(*[_quoted(key) for key in sink.keys]).orderBy(
+    rows = rows.where(_no_nulls(sink, _TOPIC in rows.columns)).drop(_TOPIC)
+    content = f.xxhash64(*[quoted(c) for c in rows.columns])
+    window = Window.partitionBy(*[quoted(key) for key in sink.keys]).orderBy(
         f.col(SEQUENCE).desc(), content
     )
-    ranked = rows.where(_no_nulls(sink)).withColumn(_RANK, f.row_number().over(window))
+    ranked = rows.withColumn(_RANK, f.row_number().over(window))
     return ranked.where(f"{_RANK} = 1").drop(_RANK)
 
 
-def _no_nulls(sink: DeltaSink) -> Column:
+def _no_nulls(sink: DeltaSink, has_kafka: bool) -> Column:
+    """Fail at a null in a key or in `sequence_by`, and say in which record."""
     from pyspark.sql import functions as f
 
+    place = f.lit("")
+    if has_kafka:
+        where = place_of(_TOPIC, f"{SEQUENCE}.partition", f"{SEQUENCE}.offset")
+        place = f.coalesce(f.concat(f.lit(" of "), where), place)
     condition = f.lit(True)
     for kind, columns, cure in (
         ("sequence", sink.sequence_by, "a tombstone has none: leave 'sequence_by' out, or let the "
@@ -98,18 +120,21 @@ def _no_nulls(sink: DeltaSink) -> Column:
         ("key", sink.keys, "filter such rows out, or see 'records.key' for tombstones"),
     ):  # fmt: skip
         for column in columns:
-            words = f"{kind} column {column!r} is null in a row, an upsert needs it; {cure}"
-            failed = f.raise_error(f.lit(words)).cast("boolean")
-            condition = f.when(f.col(_quoted(column)).isNull(), failed).otherwise(condition)
+            words = f.concat(
+                f.lit(f"{kind} column {column!r} is null in the row"), place,
+                f.lit(f", an upsert needs it; {cure}"),
+            )  # fmt: skip
+            failed = f.raise_error(words).cast("boolean")
+            condition = f.when(f.col(quoted(column)).isNull(), failed).otherwise(condition)
     return condition
 
 
 def merge(table: DeltaTable, rows: DataFrame, sink: DeltaSink) -> None:
     """Merge rows with distinct keys, none of them null, into the table."""
     values: dict[str, str | Column] = {
-        _quoted(c): f"s.{_quoted(c)}" for c in rows.columns if c != _DELETE
+        quoted(c): f"s.{quoted(c)}" for c in rows.columns if c != _DELETE
     }
-    keys = " AND ".join(f"t.{_quoted(key)} = s.{_quoted(key)}" for key in sink.keys)
+    keys = " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in sink.keys)
     newer = f"(t.{SEQUENCE} IS NULL OR s.{SEQUENCE} > t.{SEQUENCE})"
     builder = table.alias("t").merge(rows.alias("s"), keys)
     if sink.schema_evolution:
@@ -124,7 +149,3 @@ def merge(table: DeltaTable, rows: DataFrame, sink: DeltaSink) -> None:
             .whenNotMatchedInsert(f"NOT s.{_DELETE}", values)
         )
     builder.execute()
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,78 @@
+"""One run of a job at a time: a lock on a file in the checkpoint, which ends with the process.
+
+Only a checkpoint on this machine is locked. On other file systems Spark itself ends the second of
+two queries that write one checkpoint's logs, in the middle of a batch, with nothing written twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from typing import TYPE_CHECKING
+
+from checkpoints.folders import CheckpointError, open_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_NAME = ".assignor.lock"
+#: What this process holds, with the question whether the job still runs: a session's user may have
+#: stopped its queries without the job.
+_HELD: dict[Path, JobLock] = {}
+
+
+class JobLock:
+    """The lock of a job's checkpoint."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        self.is_used: Callable[[], bool] = lambda: True
+
+    def release(self) -> None:
+        """Let others run the job."""
+        if _HELD.get(self._path) is self:
+            del _HELD[self._path]
+            os.close(self._descriptor)
+
+
+def lock_checkpoint(checkpoint: str) -> JobLock | None:
+    """Lock a checkpoint, by its URL or path; None where it cannot be locked.
+
+    Raises
+    ------
+    BlockingIOError
+        When another run has the lock.
+    """
+    try:
+        folder = open_folder(checkpoint).root.resolve()
+    except CheckpointError:
+        return None
+    before = _HELD.get(folder)
+    if before is not None and not before.is_used():
+        before.release()
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise
+    except OSError:  # a file system without locks
+        os.close(descriptor)
+        return None
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
+    found = _HELD[folder] = JobLock(folder, descriptor)
+    return found
+
+
+def holder(checkpoint: str) -> str:
+    """Name the process that has the lock, as it wrote itself down."""
+    try:
+        return (open_folder(checkpoint).root / _NAME).read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return "unknown"

@@ -1,0 +1,168 @@
+"""Parts of a job that cannot stand together: refused in one line before anything starts."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from streaming.pipeline.fit import sources_of
+from streaming.pipeline.loading import load_job
+from streaming.pipeline.yaml_text import ConfigError
+
+BROKER = "broker:9092"
+SOURCE: dict[str, Any] = {"subscribe": "orders", "records": {"format": "json", "schema": "id INT"}}
+TABLE: dict[str, Any] = {"path": "/tables/orders"}
+
+
+def letters(where: dict[str, Any], **source: Any) -> dict[str, Any]:
+    data = copy.deepcopy(SOURCE) | source
+    data["records"] |= {"bad_records": "dead_letter", "dead_letter": where}
+    return data
+
+
+def job(**parts: Any) -> dict[str, Any]:
+    data = {"kafka.bootstrap.servers": BROKER, "checkpoint": "/checkpoints/orders", **parts}
+    if "sources" not in parts:
+        data.setdefault("source", SOURCE)
+    if "sinks" not in parts:
+        data.setdefault("sink", TABLE)
+    return data
+
+
+def topic_sink(topic: str, **more: Any) -> dict[str, Any]:
+    return {"type": "kafka", "topic": topic, **more}
+
+
+REFUSED = {
+    "sources a and A": (
+        job(sources={"a": SOURCE, "A": SOURCE}, sink={**TABLE, "from": "a"}),
+        "sources.A: to SQL this name is the same as 'a'",
+    ),
+    "a transform of a source's name": (
+        job(sources={"a": SOURCE}, transforms={"A": {"sql": "SELECT * FROM a"}}),
+        "transforms.A: to SQL this name is the same as 'a'",
+    ),
+    "a sink of the dead letter's name": (
+        job(sinks={"dead_letter_records": TABLE}),
+        "sinks.dead_letter_records: the name is that of the bad records of source 'records'",
+    ),
+    "two sinks on one table": (
+        job(sinks={"a": TABLE, "b": {"path": "file:///tables/orders/"}}),
+        "sinks.b: the table 'file:///tables/orders/' is that of sinks.a",
+    ),
+    "two sinks on one table by name": (
+        job(sinks={"a": {"table": "t"}, "b": {"table": "default.T", "shared": True}}),
+        "sinks.b: the table 'default.T' is that of sinks.a",
+    ),
+    "a dead letter on the sink's table": (
+        job(source=letters(TABLE)),
+        "source.records.dead_letter: the table '/tables/orders' is that of sink",
+    ),
+    "a table that is the checkpoint": (
+        job(sink={"path": "/checkpoints/orders"}),
+        "the folder is that of sink's table",
+    ),
+    "a table that is the checkpoint by another spelling": (
+        job(sink={"path": "file:/checkpoints//orders/"}),
+        "sink: the folder 'file:/checkpoints//orders/' lies in '/checkpoints/orders'",
+    ),
+    "a table in the checkpoint": (
+        job(sink={"path": "/checkpoints/orders/sink"}),
+        "sink: the folder '/checkpoints/orders/sink' lies in '/checkpoints/orders', that of check",
+    ),
+    "a checkpoint in the table": (
+        job(checkpoint="/tables/orders/checkpoint"),
+        "checkpoint: the folder '/tables/orders/checkpoint' lies in '/tables/orders', that of sink",
+    ),
+    "a checkpoint in Delta's own folder": (
+        job(checkpoint="/tables/orders/_delta_log/checkpoint"),
+        "checkpoint: the folder",
+    ),
+    "a table in a table": (
+        job(sinks={"a": {"path": "s3a://Bucket/t"}, "b": {"path": "s3a://bucket/t/u"}}),
+        "sinks.b: the folder 's3a://bucket/t/u' lies in 's3a://Bucket/t'",
+    ),
+    "a dead letter to the source's topic": (
+        job(source=letters({"topic": "orders"}, subscribe="other, orders")),
+        "source.records.dead_letter: the source reads the topic 'orders' itself",
+    ),
+    "a dead letter that the source's pattern matches": (
+        job(source=letters({"topic": "orders.bad"}, subscribe=None, subscribePattern="orders.*")),
+        "source.records.dead_letter: the source reads the topic 'orders.bad' itself",
+    ),
+    "a sink to the source's topic": (
+        job(sink=topic_sink("orders")),
+        "sink: source 'records' reads the topic 'orders'",
+    ),
+    "a sink to the topic of an assigned source, through SQL": (
+        job(
+            sources={"a": {"assign": '{"back": [0]}'}, "b": SOURCE},
+            transforms={"t": {"sql": "SELECT b.* FROM B JOIN a ON true"}},
+            sink=topic_sink("back", **{"kafka.bootstrap.servers": "other:1, BROKER:9092"}),
+        ),
+        "sink: source 'a' reads the topic 'back'",
+    ),
+    "shared beside an upsert": (
+        job(sink={**TABLE, "mode": "upsert", "keys": "id", "shared": True}),
+        "'shared' is for mode 'append'",
+    ),
+    "a shared topic": (
+        job(source=letters({"topic": "bad", "shared": True})),
+        "'shared' is for a table",
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "message"), REFUSED.values(), ids=REFUSED)
+def test_parts_that_cannot_stand_together_are_refused_in_one_line(data, message):
+    if data.get("source", {}).get("subscribe", "") is None:
+        del data["source"]["subscribe"]
+    with pytest.raises(ConfigError) as raised:
+        load_job(data, environment={})
+    assert message in str(raised.value)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+TAKEN = {
+    "a hidden folder for the checkpoint in the table": job(checkpoint="/tables/orders/_checkpoint"),
+    "folders side by side": job(sink={"path": "/checkpoints/orders-table"}),
+    "one table that is shared": job(
+        sinks={"a": {**TABLE, "shared": True}, "b": {**TABLE, "shared": True}}
+    ),
+    "the same path in two buckets": job(
+        sinks={"a": {"path": "s3a://one/t"}, "b": {"path": "s3a://two/t"}}
+    ),
+    "the topic of a source that the sink does not read": job(
+        sources={"a": SOURCE, "b": {"subscribe": "later"}},
+        sink=topic_sink("later", **{"from": "a"}),
+    ),
+    "the same topic of another broker": job(
+        sink=topic_sink("orders", **{"kafka.bootstrap.servers": "other:9092"})
+    ),
+}
+
+
+@pytest.mark.parametrize("data", TAKEN.values(), ids=TAKEN)
+def test_parts_that_stand_beside_each_other_are_taken(data):
+    load_job(data, environment={})
+
+
+def test_the_sources_of_a_sink_are_those_that_its_transforms_read():
+    data = job(
+        sources={"a": SOURCE, "b": SOURCE, "c": SOURCE},
+        transforms={
+            "one": {"sql": "SELECT * FROM A"},
+            "two": {"python": "json:loads", "from": "b"},
+            "three": {"sql": "SELECT * FROM one JOIN two"},
+        },
+        sinks={
+            "x": {"path": "/x", "from": "one"},
+            "y": {"path": "/y"},
+            "z": {"path": "/z", "from": "c"},
+        },
+    )
+    loaded = load_job(data, environment={}).job
+    found = {name: sources_of(loaded, sink) for name, sink in loaded.all_sinks.items()}
+    assert found == {"x": ("a",), "y": ("a", "b"), "z": ("c",)}
