@@ -192,7 +192,12 @@ def attach(
     if not config.exports:
         return None
     exporter = Exporter(config, redact, why)
-    listener = _Listener(exporter)
+    exporter.before_close(listen(spark, _Listener(exporter)))
+    return exporter
+
+
+def listen(spark: SparkSession, listener: StreamingQueryListener) -> Callable[[], None]:
+    """Add a listener; give what removes it, once it has heard of all that has happened."""
     spark.streams.addListener(listener)
 
     def detach() -> None:
@@ -201,5 +206,4 @@ def attach(
             bus.sparkContext().listenerBus().waitUntilEmpty()
         spark.streams.removeListener(listener)
 
-    exporter.before_close(detach)
-    return exporter
+    return detach

@@ -7,6 +7,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
+from assignor_bridge.errors import AssignorError
 from streaming.metrics.attach import attach
 from streaming.metrics.log import first_line as line_of_text
 from streaming.pipeline.checks import check_brokers, check_offline, check_topics
@@ -144,6 +145,20 @@ def start_job(
         For a broker, topic, table or query that fails; what was started is stopped.
     """
     loaded = config if isinstance(config, LoadedJob) else load_job(config)
+    try:
+        return _started(spark, loaded, on_started)
+    except AssignorError as error:
+        shown = loaded.redact(str(error))
+        if shown == str(error):
+            raise
+        raise type(error)(shown) from None
+
+
+def _started(
+    spark: SparkSession,
+    loaded: LoadedJob,
+    on_started: Callable[[Sequence[StreamingQuery]], None] | None,
+) -> RunningJob:
     check_offline(loaded)
     check_brokers(loaded)
     check_topics(spark, loaded)
