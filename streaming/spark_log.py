@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from platformdirs import user_log_path
 
@@ -20,6 +20,7 @@ from assignor_bridge.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from io import RawIOBase
 
 _STDERR = 2
 _MODE = 0o600
@@ -52,20 +53,21 @@ class SparkLog:
         self._fatal = self._last = ""
         if path is not None:
             try:
-                self._file = _made(path)
+                _make(path)
             except OSError as error:
                 raise OptionError(
                     f"--log {path}: it cannot be written ({error.strerror})"
                 ) from None
             self.path = path
         else:
-            self._file, self.path = _in_a_folder_of_logs(f"{name}.log")
+            self.path = _in_a_folder_of_logs(f"{name}.log")
 
     @contextlib.contextmanager
     def taking_stderr(self) -> Iterator[None]:
         """Have processes that are started meanwhile write here for all their time."""
         reading, writing = os.pipe()
-        reader = threading.Thread(target=self._copy, args=(reading,), daemon=True)
+        log = self.path.open("ab", buffering=0)
+        reader = threading.Thread(target=self._copy, args=(reading, log), daemon=True)
         reader.start()
         self._readers.append(reader)
         sys.stderr.flush()
@@ -84,33 +86,34 @@ class SparkLog:
             reader.join(_LAST_WORDS_S)
         return self._fatal or self._last
 
-    def _copy(self, descriptor: int) -> None:
+    def _copy(self, descriptor: int, log: RawIOBase) -> None:
         """Take each line; whatever happens to the file, the JVM must not wait for us."""
-        with open(descriptor, "rb") as lines:
+        with open(descriptor, "rb") as lines, log:
             for raw in lines:
                 line = self._redact(raw.decode("utf-8", "replace"))
-                with contextlib.suppress(OSError, ValueError):
-                    self._file.write(line.encode())
-                    self._file.flush()
+                with contextlib.suppress(OSError):
+                    log.write(line.encode())
                 self._last = line.strip() or self._last
                 if line.startswith(_FATAL) and not self._fatal:
                     self._fatal = line.removeprefix(_FATAL).partition(" ")[2].strip()
 
 
-def _in_a_folder_of_logs(name: str) -> tuple[BinaryIO, Path]:
+def _in_a_folder_of_logs(name: str) -> Path:
     """Make a file in the user's folder, or where temporary files are if that cannot be."""
     folder = user_log_path("assignor-bridge")
+    path = folder / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / name
         with contextlib.suppress(FileNotFoundError):
             path.replace(path.with_suffix(".log.1"))
-        return _made(path), path
+        _make(path)
     except OSError:
         descriptor, made = tempfile.mkstemp(prefix="assignor-", suffix=f"-{name}")
-        return os.fdopen(descriptor, "wb"), Path(made)
+        os.close(descriptor)
+        return Path(made)
+    return path
 
 
-def _made(path: Path) -> BinaryIO:
-    """Open a file to append to, readable by its owner alone when it is made."""
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, _MODE), "wb")
+def _make(path: Path) -> None:
+    """Make a file that is readable by its owner alone, or make sure that one can be written to."""
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, _MODE))
