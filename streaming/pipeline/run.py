@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from streaming.metrics.attach import attach
 from streaming.metrics.log import first_line as line_of_text
 from streaming.pipeline.checks import check_brokers, check_offline, check_topics
 from streaming.pipeline.failures import JobError, first_line
+from streaming.pipeline.hints import with_hint
 from streaming.pipeline.loading import LoadedJob, load_job
 from streaming.pipeline.lock import holder, lock_checkpoint
 from streaming.pipeline.places import absolute, check_places
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from streaming.pipeline.queries import Planned
 
 _POLL_S = 0.5
-#: What Spark says when a topic has lost records, or is another one than before.
-_LOSS = re.compile(r"data may have been (?:lost|missed)|failOnDataLoss", re.IGNORECASE)
 
 
 class RunningJob:
@@ -114,9 +112,7 @@ class RunningJob:
 
     def _failure(self, planned: Planned, error: BaseException) -> JobError:
         told = planned.delta.error if planned.delta is not None else None
-        said = first_line(told or error)
-        if _LOSS.search(said) and planned.checkpoint is not None:
-            said += f"; see: assignor doctor --checkpoint {planned.checkpoint}"
+        said = with_hint(first_line(told or error), planned.checkpoint)
         return JobError(self.loaded.redact(f"query {planned.name!r} failed: {said}"))
 
 

@@ -14,14 +14,18 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from streaming import run_job
 from streaming.cli import main
+from streaming.pipeline.failures import JobError
 from tests.kafka_topics import Topic
-from tests.secured_broker import PASSWORD
+from tests.secured_broker import LOGIN, PASSWORD
 from tests.spark_tools import wait_until
 from tests.unit.lag.checkpoint_files import write_query
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
     from streaming.broker import EmbeddedBroker
 
@@ -200,3 +204,31 @@ def test_lag_names_the_right_that_is_missing_from_nothing_allowed_to_all_that_is
     allow(broker, ResourceType.TOPIC, name, "READ", "DESCRIBE_CONFIGS")
     for words in (group, query):
         settled((0, ["9", "5"], []), *words)
+
+
+def test_a_job_that_may_see_a_topic_but_not_read_it_says_which_right_it_needs(
+    spark: SparkSession, secured: tuple[EmbeddedBroker, str], tmp_path
+):
+    broker, address = secured
+    topic = Topic(broker.bootstrap_servers, f"t-{uuid.uuid4().hex[:6]}").create(1)
+    topic.fill([3])
+    allow(broker, ResourceType.TOPIC, topic.name, "DESCRIBE")
+    config = {
+        "kafka.bootstrap.servers": address,
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": LOGIN.format(user="ann", password=PASSWORD),
+        "source": {"subscribe": topic.name, "records": {"format": "raw"}},
+        "sink": {"type": "console"},
+    }
+
+    def said() -> str:
+        with pytest.raises(JobError) as raised:
+            run_job(spark, config)
+        assert PASSWORD not in str(raised.value)
+        assert len(str(raised.value).splitlines()) == 1
+        return str(raised.value)
+
+    told = wait_until(lambda: None if "is not there" in (line := said()) else line, "rights", 60)
+    assert "Not authorized to access topics: [" in told
+    assert "; the user needs Describe and Read on each Topic of a source" in told
