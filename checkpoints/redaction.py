@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 _SECRET_KEY = re.compile(
-    r"secret|passw|pwd|passphrase|credential|jaas|user\.?name|user\.info|authorization"
+    r"secret|passw|pwd|passphrase|credential|jaas|username|user\.info|authorization"
     r"|token(?!\.endpoint)|oauthbearer\.(?:client|config|extensions)"
     r"|(?:access|account|private|api|shared|encryption|signing)[._-]?key|key\.pem|keystore\.key"
     r"|connection[._-]?string|(?:^|[._-])sas(?:$|[._-])",
@@ -26,9 +26,11 @@ _WORD = 8
 HIDDEN = "***"
 
 #: `user:password@` of an address; a password may hold a slash, as those of S3 do.
-_USER_INFO = re.compile(r"(\b[a-z][a-z0-9+.-]*://)([^\s/@:'\"]*):([^\s@'\"]+)@", re.IGNORECASE)
+_USER_INFO = re.compile(
+    r"(\b[a-z][a-z0-9+.-]{0,20}://)([^\s/@:'\"]{0,200}):([^\s@'\"]{1,500})@", re.IGNORECASE
+)
 #: A token alone before the host; elsewhere that place holds a container's name (abfss://C@HOST).
-_WEB_USER = re.compile(r"(\bhttps?://)([^\s/@'\"]+)@", re.IGNORECASE)
+_WEB_USER = re.compile(r"(\bhttps?://)([^\s/@'\"]{1,500})@", re.IGNORECASE)
 #: `password=…` in addresses, JAAS, connection strings.
 _ASSIGNED = re.compile(
     r"((?:password|passwd|pwd|secret|token|credential|signature|account_?key|access_?key|"

@@ -179,8 +179,7 @@ def _started(loaded: LoadedJob, log: SparkLog | None) -> SparkSession:
 
     typer.echo("starting Spark", err=True)
     try:
-        with log.taking_stderr() if log is not None else contextlib.nullcontext():
-            return session_for(loaded.job)
+        return session_for(loaded.job, log.taking_stderr() if log is not None else None)
     except AssignorError:
         raise
     except Exception as error:

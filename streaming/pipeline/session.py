@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import sys
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING
 from streaming.delta_session import configure_delta, delta_coordinate
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from pyspark.sql import SparkSession
 
     from streaming.pipeline.config import Job
@@ -59,8 +62,11 @@ def is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def session_for(job: Job) -> SparkSession:
-    """Start Spark for a job, or join the one that `spark-submit` started."""
+def session_for(job: Job, starting: AbstractContextManager[None] | None = None) -> SparkSession:
+    """Start Spark for a job, or join the one that `spark-submit` started.
+
+    `starting` is entered while the JVM starts, when all that it needs is there.
+    """
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
@@ -79,4 +85,6 @@ def session_for(job: Job) -> SparkSession:
     for key, value in settings.items():
         builder = builder.config(key, value)
     builder = builder.config(_PACKAGES, ",".join([*own, *job_packages(job)]))
-    return configure_spark(builder).getOrCreate()
+    builder = configure_spark(builder)
+    with starting or contextlib.nullcontext():
+        return builder.getOrCreate()

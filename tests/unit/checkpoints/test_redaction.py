@@ -81,3 +81,11 @@ def test_a_kafka_client_and_a_job_hide_the_same():
         'username="annabell" password="s3cr\\"t";',
     })  # fmt: skip
     assert settings.redact('user annabell, s3cr"t, or s3cr\\"t') == "user ***, ***, or ***"
+
+
+@pytest.mark.parametrize("part", ["a.", "http://h:80/a,", "password=", "a://b:", "https://", '"='])
+def test_a_long_text_takes_linear_time(part):
+    """With nested scans these would take hours; the test's own time limit is the measure."""
+    redact = Redactor()
+    redact.learn_secrets({"password": "hunter22"})
+    assert "hunter22" not in redact(part * (200_000 // len(part)) + "hunter22")
