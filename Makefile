@@ -9,7 +9,7 @@ export PYTHONHASHSEED ?= random
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help check demo test unit integration bench chaos spark-suite compat lint format jar wheel lock clean
+.PHONY: help check demo test unit integration fresh bench chaos spark-suite compat lint format jar wheel lock clean
 
 help:  ## This list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ unit: jar  ## The tests that need neither broker nor Spark
 
 integration: jar  ## The tests with a real broker and a real Spark
 	@$(BIN)/python -m pytest -m integration
+
+fresh: check  ## demo and test as on a new machine: a clone, HOME and caches in an empty folder
+	@PYTHON=$(PYTHON) .ci/fresh
 
 bench: jar  ## Measure, beside Spark and Kafka in the same run; writes docs/benchmarks/
 	@$(BIN)/python -m pytest -m benchmark -p no:randomly -s tests/benchmarks

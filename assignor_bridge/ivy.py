@@ -1,7 +1,8 @@
 """Fetch jars by Maven coordinate with the Ivy that pyspark carries, once, into the user's cache.
 
 The jar build needs Spark's Kafka connector to compile against and the embedded broker needs Kafka
-itself; neither is on PyPI. Ivy resolves from the repositories it is set up for by default.
+itself; neither is on PyPI. Ivy resolves from the repositories it is set up for by default, or as
+the file in `ASSIGNOR_BRIDGE_IVY_SETTINGS` says. Ivy does not lock its cache, so we do.
 """
 
 from __future__ import annotations
@@ -11,19 +12,31 @@ import os
 import shutil
 import subprocess
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import filelock
 import platformdirs
+import tenacity
 
 from assignor_bridge.errors import AssignorError
+from assignor_bridge.ivy_output import failure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+#: How long one process waits for another that is fetching into the same cache.
+_LOCK_TIMEOUT_S = 1200
+_ATTEMPTS = 3
 
 
 class JarError(AssignorError):
     """A jar that is needed could not be found, fetched or built."""
+
+
+class RepositoryTroubleError(JarError):
+    """A repository did not answer properly: another attempt may succeed."""
 
 
 def cache_folder() -> Path:
@@ -36,7 +49,7 @@ def pyspark_home() -> Path:
     """Folder of the installed pyspark (found without importing it)."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
-        raise JarError("pyspark is not installed in this Python: pip install 'pyspark>=4.0.1,<4.3'")
+        raise JarError("pyspark is not installed here: pip install 'pyspark>=4.0.1,<=4.2.0'")
     return Path(spec.submodule_search_locations[0])
 
 
@@ -50,13 +63,64 @@ def java_tool(name: str) -> str:
     return found
 
 
+@contextmanager
+def exclusive(what: str) -> Iterator[None]:
+    """Hold the cache's lock of this name, so that one process at a time fetches.
+
+    The operating system lets go of it when the process ends, however that happens.
+
+    Raises
+    ------
+    JarError
+        When the cache cannot be written, or another process holds the lock for 20 minutes.
+    """
+    path = cache_folder() / f"{what}.lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(path)
+        lock.acquire(timeout=_LOCK_TIMEOUT_S)
+    except filelock.Timeout:
+        raise JarError(
+            f"another process has been fetching jars for {_LOCK_TIMEOUT_S // 60} minutes "
+            f"({path} is locked): wait for it or end it"
+        ) from None
+    except OSError as error:
+        raise JarError(
+            f"the cache {path.parent} cannot be written ({error.strerror or error}): "
+            "set ASSIGNOR_BRIDGE_CACHE to another folder"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def with_retries(attempt: Callable[[], None]) -> None:
+    """Call until it raises no `RepositoryTroubleError`: at most three times, with pauses."""
+    tenacity.Retrying(
+        stop=tenacity.stop_after_attempt(_ATTEMPTS),
+        wait=tenacity.wait_exponential(multiplier=1, max=8),
+        retry=tenacity.retry_if_exception_type(RepositoryTroubleError),
+        reraise=True,
+    )(attempt)
+
+
+def fetched_folder(coordinate: str, *, transitive: bool = True) -> Path:
+    """Return where `fetch` keeps an artefact; the folder is there when it was fetched whole."""
+    group, artifact, version = coordinate.split(":")
+    name = f"{group}.{artifact}-{version}" + ("" if transitive else "-alone")
+    return cache_folder() / "jars" / name
+
+
 def fetch(
     coordinate: str,
     *,
     transitive: bool = True,
     on_line: Callable[[str], None] | None = None,
 ) -> list[Path]:
-    """Fetch one artefact with its dependencies and give the jars' paths, sorted.
+    """Fetch one artefact with its dependencies and return the jars' paths, sorted.
+
+    Any number of processes may call it at once; one fetches, the others wait.
 
     Parameters
     ----------
@@ -70,52 +134,75 @@ def fetch(
     Raises
     ------
     JarError
-        When Ivy cannot resolve the coordinate; the message ends with Ivy's last lines.
+        When Ivy cannot resolve the coordinate, after three attempts if a repository was in
+        trouble; the message names the repositories and what they answered.
     """
-    group, artifact, version = coordinate.split(":")
-    root = cache_folder() / "jars"
-    target = root / (f"{group}.{artifact}-{version}" + ("" if transitive else "-alone"))
+    target = fetched_folder(coordinate, transitive=transitive)
     if not target.is_dir():
-        root.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=".fetching-", dir=root))
-        try:
-            _retrieve(coordinate, scratch, transitive, on_line)
-            try:
-                (scratch / "jars").rename(target)
-            except OSError:
-                if not target.is_dir():  # else another process was faster, with the same jars
-                    raise
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+        with exclusive("ivy"):
+            if not target.is_dir():  # else another process fetched it while this one waited
+                with_retries(lambda: _fetch_whole(coordinate, target, transitive, on_line))
     return sorted(target.glob("*.jar"))
 
 
-def _retrieve(
-    coordinate: str,
-    scratch: Path,
-    transitive: bool,
-    on_line: Callable[[str], None] | None,
+def _fetch_whole(
+    coordinate: str, target: Path, transitive: bool, on_line: Callable[[str], None] | None
 ) -> None:
+    """Retrieve into a scratch folder and rename it, so that a folder is whole or not there."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=".fetching-", dir=target.parent))
+    try:
+        arguments = ["-dependency", *coordinate.split(":"), "-confs", "default"]
+        arguments += [] if transitive else ["-notransitive"]
+        pattern = f"{scratch}/jars/[artifact]-[revision](-[classifier]).[ext]"
+        run_ivy([*arguments, "-retrieve", pattern], coordinate, on_line)
+        if not any((scratch / "jars").glob("*.jar")):
+            raise JarError(f"{coordinate} could not be fetched: it holds no jar")
+        (scratch / "jars").rename(target)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def run_ivy(arguments: list[str], what: str, on_line: Callable[[str], None] | None = None) -> None:
+    """Run the Ivy that pyspark carries on our cache; the caller holds `exclusive("ivy")`.
+
+    Raises
+    ------
+    JarError
+        When it fails, with one line that says why `what` did not come.
+    """
     ivy = next(iter(sorted((pyspark_home() / "jars").glob("ivy-*.jar"))), None)
     if ivy is None:
         raise JarError(f"the installed pyspark ({pyspark_home()}) carries no ivy-*.jar")
+    settings = os.environ.get("ASSIGNOR_BRIDGE_IVY_SETTINGS")
     command = [
         java_tool("java"), "-cp", str(ivy), "org.apache.ivy.Main",
-        "-cache", str(cache_folder() / "ivy"), "-dependency", *coordinate.split(":"),
-        "-confs", "default", *([] if transitive else ["-notransitive"]),
-        "-retrieve", f"{scratch}/jars/[artifact]-[revision](-[classifier]).[ext]",
+        *(["-settings", settings] if settings else []),
+        "-cache", str(cache_folder() / "ivy"), *arguments,
     ]  # fmt: skip
-    tail: list[str] = []
+    output: list[str] = []
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         assert process.stdout is not None  # noqa: S101  (PIPE was asked for)
         for line in process.stdout:
-            tail = [*tail[-7:], line.rstrip()]
+            output.append(line.rstrip())
             if on_line:
                 on_line(line.rstrip())
-    if process.returncode != 0 or not any((scratch / "jars").glob("*.jar")):
-        raise JarError(
-            f"{coordinate} could not be fetched, is a Maven repository reachable? "
-            + " | ".join(tail)
+    if process.returncode != 0:
+        raise resolution_error(
+            "\n".join(output),
+            what,
+            "ASSIGNOR_BRIDGE_IVY_SETTINGS can name an Ivy settings file with a mirror",
         )
+
+
+def resolution_error(output: str, what: str, advice: str) -> JarError:
+    """Make the one-line error of a failed resolution from all that Ivy printed."""
+    why = failure(output)
+    if not why.missing and not why.troubles:
+        last = " | ".join(line for line in output.splitlines()[-5:] if line.strip())
+        return JarError(f"{what} could not be fetched: {last or 'Ivy gave no reason'}")
+    kind = RepositoryTroubleError if why.troubles else JarError
+    needed_by = "" if what in why.missing else f" (needed for {what})"
+    return kind(f"{why}{needed_by}. Is the repository reachable and the version there? {advice}")

@@ -7,7 +7,8 @@ sets both `spark.jars` and `spark.jars.packages` loses the latter on the executo
 from __future__ import annotations
 
 import importlib.metadata
-import shutil
+import os
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from assignor_bridge import ivy
 GROUP = "io.assignorbridge"
 ARTIFACT = "assignor-bridge"
 JARS_FOLDER = Path(__file__).parent / "jars"
+#: Versions of pyspark on which the tests were run (`make test`, `make compat`).
+TRIED_SPARKS = ("4.0.4", "4.1.1", "4.2.0")
 
 _POM = """<?xml version="1.0" encoding="UTF-8"?>
 <project><modelVersion>4.0.0</modelVersion>
@@ -44,6 +47,14 @@ def connector_coordinate() -> str:
     return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"
 
 
+def untried_spark() -> str | None:
+    """Return a sentence about the installed pyspark when nothing was run on that version."""
+    version = importlib.metadata.version("pyspark")
+    if version in TRIED_SPARKS:
+        return None
+    return f"assignor-bridge was not tried on pyspark {version}"
+
+
 def built_jar() -> Path:
     """Path of the jar that `make jar` built or the wheel carries."""
     jars = sorted(JARS_FOLDER.glob(f"{ARTIFACT}-*.jar"), key=lambda path: path.stat().st_mtime)
@@ -62,14 +73,20 @@ def packages() -> Packages:
     repository = ivy.cache_folder() / "maven"
     folder = repository.joinpath(*GROUP.split("."), ARTIFACT, version)
     folder.mkdir(parents=True, exist_ok=True)
-    target = folder / f"{ARTIFACT}-{version}.jar"
-    if not target.exists() or target.stat().st_size != jar.stat().st_size:
-        scratch = target.with_suffix(".tmp")
-        shutil.copyfile(jar, scratch)
-        scratch.replace(target)
-    target.with_suffix(".pom").write_text(
-        _POM.format(group=GROUP, artifact=ARTIFACT, version=version), encoding="utf-8"
-    )
+    pom = _POM.format(group=GROUP, artifact=ARTIFACT, version=version)
+    _put(folder / f"{ARTIFACT}-{version}.jar", jar.read_bytes())
+    _put(folder / f"{ARTIFACT}-{version}.pom", pom.encode())
     return Packages(
         (connector_coordinate(), f"{GROUP}:{ARTIFACT}:{version}"), repository.resolve().as_uri()
     )
+
+
+def _put(path: Path, content: bytes) -> None:
+    """Write a file that other processes may read or write: whole, and only if it differs."""
+    if path.is_file() and path.read_bytes() == content:
+        return
+    handle, scratch = tempfile.mkstemp(prefix=".writing-", dir=path.parent)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    Path(scratch).chmod(0o644)
+    Path(scratch).replace(path)

@@ -1,26 +1,35 @@
 """`configure_spark`: put the bridge into a `SparkSession.builder`, beside what the user put there.
 
 Spark fetches packages when its JVM starts, so this must happen before the first session. Under
-`spark-submit` the JVM is there already: the flags that `assignor jars` prints do it then.
+`spark-submit` the JVM is there already: the flags that `assignor jars` prints do it then. Here
+they are fetched before the JVM starts, so that a package that cannot be had is one line.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assignor_bridge import spark_packages
 from assignor_bridge.errors import OptionError
-from assignor_bridge.jars import packages
+from assignor_bridge.jars import TRIED_SPARKS, packages, untried_spark
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import SparkSession
 
 _PACKAGES = "spark.jars.packages"
 _REPOSITORIES = "spark.jars.repositories"
 _PYTHON = "spark.assignor.python"
 _ENTRY_POINT = "io.assignorbridge.AssignorExtensions"
+_ADVICE = (
+    f"pyspark {', '.join(TRIED_SPARKS)} were tried; spark.jars.repositories can name a mirror, "
+    "spark.jars.packages another version of the connector"
+)
 
 
 def configure_spark(builder: SparkSession.Builder) -> SparkSession.Builder:
@@ -46,7 +55,19 @@ def configure_spark(builder: SparkSession.Builder) -> SparkSession.Builder:
         When `spark.jars` is set on the builder too (Spark would then lose all packages on the
         executors), or when a JVM is running that does not have the bridge.
     JarError
-        When the jar is not built.
+        When the jar is not built, or a package cannot be fetched.
+
+    Warns
+    -----
+    UserWarning
+        When the installed pyspark is a version that the bridge was not tried on.
+
+    Examples
+    --------
+    With Delta, and packages of one's own::
+
+        builder = SparkSession.builder.config("spark.jars.packages", "org.example:udfs:1.0")
+        spark = configure_spark(configure_spark_with_delta_pip(builder)).getOrCreate()
     """
     chosen: dict[str, str] = getattr(builder, "_options", {})
     builder = builder.config(_PYTHON, chosen.get(_PYTHON) or sys.executable)
@@ -66,9 +87,15 @@ def configure_spark(builder: SparkSession.Builder) -> SparkSession.Builder:
     repositories = _listed(chosen.get(_REPOSITORIES) or _default(_REPOSITORIES))
     if ours.repository not in repositories:
         repositories.append(ours.repository)
-    return builder.config(_PACKAGES, ",".join(coordinates)).config(
-        _REPOSITORIES, ",".join(repositories)
-    )
+    ours_and_theirs = {_PACKAGES: ",".join(coordinates), _REPOSITORIES: ",".join(repositories)}
+    if untried := untried_spark():
+        warnings.warn(f"{untried}; {_ADVICE}", UserWarning, stacklevel=2)
+    if not _is_remote(chosen):
+        settings = {key: chosen.get(key) or _default(key) or "" for key in spark_packages.SETTINGS}
+        spark_packages.resolve(settings | ours_and_theirs, _ADVICE)
+    for key, value in ours_and_theirs.items():
+        builder = builder.config(key, value)
+    return builder
 
 
 def _jvm_is_running() -> bool:
@@ -87,6 +114,11 @@ def _jvm_is_running() -> bool:
             "before the first session of the process (a stopped session leaves its JVM running)"
         )
     return True
+
+
+def _is_remote(chosen: Mapping[str, str]) -> bool:
+    """Whether the builder makes a client of Spark Connect: jars belong on its server."""
+    return bool(chosen.get("spark.remote") or os.environ.get("SPARK_REMOTE"))
 
 
 def _listed(text: str | None) -> list[str]:

@@ -1,4 +1,7 @@
-"""Look at what the bridge needs on this machine, without starting or fetching anything."""
+"""Look at what the bridge needs on this machine; Spark's packages are fetched if need be.
+
+Whether a package can be had shows only by fetching it, and the first start needs it anyway.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,14 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from assignor_bridge import ivy, jars
+from assignor_bridge import ivy, jars, spark_packages
+from assignor_bridge.errors import AssignorError
+from streaming.delta_session import delta_coordinate
 from streaming.report.page import Check
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streaming.lag.brokers import Brokers
 
 _JDKS = ("17", "21")
@@ -20,7 +27,14 @@ _JDKS = ("17", "21")
 
 def examine() -> list[Check]:
     """Give one check a need."""
-    return [_python(), _jdk(), _pyspark(), _jar(), _connector()]
+    return [
+        _python(),
+        _jdk(),
+        _pyspark(),
+        _jar(),
+        _package("Spark's Kafka connector", jars.connector_coordinate),
+        _package("Delta (for assignor run)", delta_coordinate),
+    ]
 
 
 def _python() -> Check:
@@ -48,9 +62,9 @@ def _pyspark() -> Check:
     try:
         version = importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:
-        return Check(what, False, "not installed: pip install 'pyspark>=4.0.1,<4.3'")
+        return Check(what, False, "not installed: pip install 'pyspark>=4.0.1,<=4.2.0'")
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
-    return Check(what, (4, 0, 1) <= numbers < (4, 3), version)
+    return Check(what, (4, 0, 1) <= numbers < (4, 3), jars.untried_spark() or version)
 
 
 def _jar() -> Check:
@@ -61,16 +75,18 @@ def _jar() -> Check:
         return Check(what, False, str(error))
 
 
-def _connector() -> Check:
-    """Spark resolves it into Ivy's cache, the jar build into ours; either will do."""
-    what = "Spark's Kafka connector"
+def _package(what: str, coordinate_of: Callable[[], str]) -> Check:
+    """Have Spark resolve a package as its first start would, and say where it was."""
     try:
-        coordinate = jars.connector_coordinate()
+        coordinate = coordinate_of()
+        settings = {"spark.jars.packages": coordinate}
+        where = "in the cache" if spark_packages.is_resolved(settings) else "fetched now"
+        spark_packages.resolve(settings, "spark.jars.repositories can name a mirror")
     except importlib.metadata.PackageNotFoundError:
         return Check(what, False, "no pyspark to fit it to")
-    group, artifact, version = coordinate.split(":")
-    cached = (ivy.cache_folder() / "jars" / f"{group}.{artifact}-{version}").is_dir()
-    return Check(what, True, f"{coordinate}, {'cached' if cached else 'fetched at first use'}")
+    except AssignorError as error:
+        return Check(what, False, str(error))
+    return Check(what, True, f"{coordinate}, {where}")
 
 
 def brokers_answer(brokers: Brokers) -> Check:

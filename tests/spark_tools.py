@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
@@ -158,6 +158,19 @@ def finished(query: StreamingQuery, timeout_s: float = 280) -> list[dict[str, An
     finally:
         query.stop()
     return [as_dict(p) for p in query.recentProgress]
+
+
+def assert_planned(
+    progresses: Iterable[dict[str, Any]], strategy: str = "lag-aware-sticky"
+) -> None:
+    """Each batch with records has a plan of ours: else what was seen is not about the option."""
+    batches = [p for p in progresses if p["numInputRows"]]
+    assert batches, "no batch with records"
+    for batch in batches:
+        for source in batch["sources"]:
+            metrics = source["metrics"]
+            planned = metrics.get("assignor.strategy"), metrics.get("assignor.fallbacks")
+            assert planned == (strategy, "0"), (batch["batchId"], metrics)
 
 
 def as_dict(progress: Any) -> dict[str, Any]:

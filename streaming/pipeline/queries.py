@@ -14,6 +14,7 @@ from streaming.pipeline.delta_writer import DeltaWriter
 from streaming.pipeline.failures import JobError
 from streaming.pipeline.frames import bad_records, frame_of_sink, without_kafka
 from streaming.pipeline.names import folding, quoted
+from streaming.pipeline.places import absolute
 from streaming.pipeline.sinks_config import ConsoleSink, DeltaSink, KafkaSink
 
 if TYPE_CHECKING:
@@ -78,7 +79,25 @@ class Planned:
 
 def plan_queries(spark: SparkSession, loaded: LoadedJob) -> list[Planned]:
     """Build and check all queries of a job; nothing is started or written."""
-    return [*_sink_queries(spark, loaded), *_dead_letter_queries(spark, loaded)]
+    planned = [*_sink_queries(spark, loaded), *_dead_letter_queries(spark, loaded)]
+    _check_apart(spark, loaded, planned)
+    return planned
+
+
+def _check_apart(spark: SparkSession, loaded: LoadedJob, planned: list[Planned]) -> None:
+    """Check that no table by name is another's folder, which the config alone does not show."""
+    found: dict[str, Planned] = {}
+    for query in planned:
+        if query.delta is None or not query.table_is_there:
+            continue
+        folder = absolute(spark, query.delta.table.location(spark)).rstrip("/")
+        other = found.setdefault(folder, query)
+        if other is query or other.delta is None:
+            continue
+        if not (query.delta.sink.shared and other.delta.sink.shared):
+            where = query.delta.table.where
+            said = f"the table {where!r} is that of {other.place}: each needs its own"
+            raise loaded.error(query.place, said)
 
 
 def _sink_queries(spark: SparkSession, loaded: LoadedJob) -> Iterator[Planned]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Producer
 
-from tests.spark_tools import as_dict, read_topic, wait_until
+from tests.spark_tools import as_dict, assert_planned, read_topic, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,6 +59,7 @@ class Reader:
     query: StreamingQuery
     topic: Topic
     load: Load
+    is_planned: bool
     seconds: list[float] = field(default_factory=list)
     add_batch_seconds: list[float] = field(default_factory=list)
 
@@ -80,7 +81,7 @@ class Reader:
             .trigger(processingTime="500 milliseconds")
             .start()
         )
-        reader = cls(name, query, topic, load)
+        reader = cls(name, query, topic, load, "assignor" in options)
         wait_until(reader._batches, f"the first batch of {name}", 600)
         return reader
 
@@ -96,6 +97,8 @@ class Reader:
 
         batch = wait_until(next_batch, f"a batch of {self.name}", limit_s)
         assert batch["numInputRows"] == self.load.records
+        if self.is_planned:
+            assert_planned([batch])
         if measured:
             self.seconds.append(batch["durationMs"]["triggerExecution"] / 1000)
             self.add_batch_seconds.append(batch["durationMs"]["addBatch"] / 1000)

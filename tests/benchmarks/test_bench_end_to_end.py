@@ -17,7 +17,7 @@ import pytest
 
 from tests.benchmarks.report import write_report
 from tests.kafka_topics import Topic
-from tests.spark_tools import as_dict, read_topic, start_spark, wait_until
+from tests.spark_tools import as_dict, assert_planned, read_topic, start_spark, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -94,7 +94,9 @@ def test_zipf_lags_on_eight_executors(
             wait_until(lambda q=query, n=seen: len(batches(q)) > n, f"a batch of {mode}", 300)
             if round_number >= WARM_UP:
                 took[mode].append(batches(query)[-1]["durationMs"])
-    for query in queries.values():
+    for mode, query in queries.items():
+        if "assignor" in MODES[mode]:
+            assert_planned(batches(query))
         query.stop()
     write_report(
         "end_to_end",

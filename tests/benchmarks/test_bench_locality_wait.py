@@ -19,7 +19,7 @@ import pytest
 
 from tests.benchmarks.report import write_report
 from tests.kafka_topics import Topic
-from tests.spark_tools import as_dict, read_topic, start_spark, wait_until
+from tests.spark_tools import as_dict, assert_planned, read_topic, start_spark, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,6 +78,7 @@ def run(spark: SparkSession, broker: EmbeddedBroker, folder: Path) -> dict[str, 
         release = busy(spark)
         found["one busy"].append(one_batch(query, topic))
         release()
+    assert_planned(batches(query))
     query.stop()
     return found
 

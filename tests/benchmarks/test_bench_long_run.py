@@ -126,7 +126,12 @@ def test_three_topics_to_two_tables(broker: EmbeddedBroker, tmp_path: Path) -> N
         sizes = {name: size(spark, tmp_path / name) for name in TABLES}
     finally:
         spark.stop()
-    report(tmp_path, queries(tmp_path), load, samples, sizes)
+    runs = queries(tmp_path)
+    for batch in (batch for run in runs for batch in run.batches):
+        for source in batch.sources:  # else the figures are not about the option
+            planned = [source.metrics.get(f"assignor.{key}") for key in ("strategy", "fallbacks")]
+            assert planned == ["lag-aware-sticky", "0"], source.metrics
+    report(tmp_path, runs, load, samples, sizes)
 
 
 def sampled(job: JobProcess, broker: int) -> Samples:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.benchmarks.report import write_report
-from tests.spark_tools import finished, read_topic
+from tests.spark_tools import assert_planned, finished, read_topic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,6 +48,7 @@ def test_planning_of_a_thousand_partitions(
             .start()
         )
         batches = [p for p in finished(query, 600) if p["numInputRows"]][WARM_UP:]
+        assert_planned(batches)
         rows.append(figures_of(round_number + 1, batches))
     write_report(
         "plan_latency",

@@ -1,9 +1,37 @@
-"""Every JVM of these tests is short-lived: starting it well matters, compiling it well does not."""
+"""How JVMs of these tests start, and that no test passes by Spark's own mapping unawares.
+
+Every JVM here is short-lived: starting it well matters, compiling it well does not.
+"""
+
+from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-os.environ.setdefault(
-    "JAVA_TOOL_OPTIONS",
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_QUICK_START = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
+os.environ["JAVA_TOOL_OPTIONS"] = f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} {_QUICK_START}"
+
+
+@pytest.fixture(autouse=True)
+def no_batch_falls_back_unawares(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A batch that Spark's own mapping read fails the test, unless it is marked `falls_back`.
+
+    Spark's own suite once passed with the bridge never loaded.
+    """
+    if "spark" not in request.fixturenames or request.node.get_closest_marker("falls_back"):
+        yield
+        return
+    from tests.spark_tools import DriverLog
+
+    log = DriverLog(Path(request.getfixturevalue("spark").conf.get("assignor.test.log")))
+    yield
+    assert log.lines("Spark's own mapping is used instead") == []

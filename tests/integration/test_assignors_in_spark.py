@@ -124,6 +124,7 @@ def test_failover_gives_all_to_the_best_class_of_hosts(
     assert any("priority 10" in reason for reason in planner_proxy.plans(record)[0]["reasons"])
 
 
+@pytest.mark.falls_back
 def test_a_users_assignor_that_forgets_partitions_is_not_followed(
     spark: SparkSession, topic: Topic, checkpoint: str, driver_log: DriverLog
 ) -> None:

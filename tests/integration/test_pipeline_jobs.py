@@ -43,7 +43,7 @@ def test_append_writes_each_record_once_in_files_of_the_size_that_is_asked(spark
     forget_last_commit(tmp_path / "checkpoint" / "sink")
     run_job(spark, config)
     assert rows(spark, tmp_path / "table", "id") == [(n,) for n in range(400)]
-    config["sink"]["target_file_size"] = "1KB"
+    config["sink"] |= {"target_file_size": "1KB", "shared": True}
     run_job(spark, config | {"checkpoint": str(tmp_path / "another")})
     assert rows(spark, tmp_path / "table", "id") == [(n // 2,) for n in range(800)]
     assert len(list((tmp_path / "table").glob("*.parquet"))) > 2
@@ -126,8 +126,11 @@ def test_a_null_in_a_key_or_sequence_fails_with_one_line_and_writes_nothing(spar
     topic.create(1)
     send(topic, [record(1, 1), (None, '{"seq": 1}')])
     for columns, message in (
-        ({"keys": "id"}, r"' failed: key column 'id' is null in a row, an"),
-        ({"keys": "seq", "sequence_by": "id"}, r"' failed: sequence column 'id' is null in a"),
+        ({"keys": "id"}, r"' failed: key column 'id' is null in the row of .*-0 offset 1, an"),
+        (
+            {"keys": "seq", "sequence_by": "id"},
+            r"' failed: sequence column 'id' is null in the row of .*-0 offset 1",
+        ),
     ):
         folder = tmp_path / columns["keys"]
         with pytest.raises(JobError, match=message) as raised:
@@ -200,6 +203,10 @@ def test_a_table_by_name_is_clustered_compacted_and_grows_when_it_may(spark, top
         *((n, None) for n in range(8)),
         (8, "Ur"),
     ]
+    [folder] = spark.sql(f"DESCRIBE DETAIL {name}").select("location").first()
+    two = {"named": config["sink"], "of_path": {"path": folder, "schema_evolution": True}}
+    with pytest.raises(ConfigError, match=r"sinks.of_path: the table .* is that of sinks.named"):
+        run_job(spark, {key: v for key, v in config.items() if key != "sink"} | {"sinks": two})
     spark.sql(f"DROP TABLE {name}")
 
 

@@ -1,4 +1,4 @@
-"""Which records are bad, asked of Spark's own readers: a record counts only when it is read whole."""
+"""Which records are bad, asked of Spark's own readers: one counts only when it is read whole."""
 
 from __future__ import annotations
 

@@ -47,6 +47,7 @@ FAILURES = [
 ]
 
 
+@pytest.mark.falls_back
 @pytest.mark.parametrize(("mode", "said"), FAILURES)
 def test_one_batch_falls_back_to_sparks_mapping_and_says_so_once(
     spark: SparkSession,
@@ -111,6 +112,7 @@ def no_package(tmp_path: Path) -> str:
     return str(script)
 
 
+@pytest.mark.falls_back
 @pytest.mark.parametrize(
     ("interpreter", "said"),
     [

@@ -75,6 +75,7 @@ class Killer:
         self._drivers = [Driver(place, 0)]
         #: Of each query when the driver that runs was told to go.
         self._states: list[StickyState | None] = []
+        self._plans = dict.fromkeys(QUERIES, 0)
 
     def kill(self, moment: Moment, name: str) -> None:
         """Kill the driver or an executor at a moment of a batch of this query, then look."""
@@ -114,6 +115,8 @@ class Killer:
         self.report.compared = upsert.compare(tables)
         for watch in self._watches:
             assert committed(watch.query) == dict(enumerate(self._feed.counts))
+            # Else nothing here was about the option; that none fell back is looked at in each log.
+            assert self._plans[watch.query.name], f"no batch of {watch.query.name} was planned"
         self.report.records = sum(self._feed.counts)
 
     def close(self) -> None:
@@ -139,6 +142,7 @@ class Killer:
         self._drivers.remove(driver)
         driver.check_log()
         for watch, state in zip(self._watches, self._states, strict=True):
+            self._plans[watch.query.name] += len(driver.plans(watch.query.name))
             moved = watch.partitions_moved(driver, state)
             if moved is not None:
                 self.report.moved[watch.query.name].append(moved)

@@ -1,8 +1,13 @@
 """Run the suites that Spark publishes for its Kafka source, every stream of them with an assignor.
 
 `python -m tests.sparksuite [--strategy NAME] [SUITE ...]`, or `make spark-suite`. The suites bring
-their own broker; the bridge comes by class path and session settings alone, as in a user's job.
-Needs the connector's published test jars, which Ivy fetches once into the cache (120 MB).
+their own broker; the bridge comes by class path and session settings. Spark's test sessions load no
+extension by `META-INF/services` (`spark.sql.extensions.test.loadFromCp=false`), so it is named.
+
+The run fails when a streaming suite shows no plan of ours in Spark's log, when a test fails that is
+not in `expected_failures.yaml`, and when one that is there passes. With `--strategy none` Spark is
+alone, and nothing is expected to fail. Needs the connector's published test jars, which Ivy fetches
+once into the cache (120 MB).
 """
 
 from __future__ import annotations
@@ -17,13 +22,23 @@ from pathlib import Path
 
 from assignor_bridge import ivy
 from assignor_bridge.jars import built_jar, connector_coordinate
+from tests.sparksuite.results import Suite, complaints, expected_failures, read_suite
 
 PACKAGE = "org.apache.spark.sql.kafka010"
-SUITES = (
-    "KafkaMicroBatchV2SourceWithAdminSuite",
-    "KafkaMicroBatchV2SourceWithConsumerSuite",
-    "KafkaDontFailOnDataLossSuite",
-)
+#: The suites, and whether they read streams (the others read batches, or no records at all).
+SUITES = {
+    "KafkaMicroBatchV2SourceWithAdminSuite": True,
+    "KafkaMicroBatchV2SourceWithConsumerSuite": True,
+    "KafkaDontFailOnDataLossSuite": True,
+    "KafkaSourceStressSuite": True,
+    "KafkaSourceStressForDontFailOnDataLossSuite": True,
+    "KafkaDelegationTokenSuite": True,
+    "KafkaOffsetReaderSuite": False,
+    "KafkaRelationSuiteV1": False,
+    "KafkaRelationSuiteV2": False,
+}
+ALONE = "none"
+LOG, REPORTS = "spark.log", "reports"
 OPENED = (
     "java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio",
     "java.util", "java.util.concurrent", "java.util.concurrent.atomic", "sun.nio.ch",
@@ -35,17 +50,13 @@ def suite_jars() -> Path:
     """Folder of the test jars and what they need, fetched the first time."""
     target = ivy.cache_folder() / "jars" / "spark-suite-4.0.0"
     if not target.is_dir():
-        scratch = Path(tempfile.mkdtemp(prefix=".fetching-", dir=ivy.cache_folder() / "jars"))
-        carried = next((ivy.pyspark_home() / "jars").glob("ivy-*.jar"))
-        subprocess.run(
-            [
-                ivy.java_tool("java"), "-cp", str(carried), "org.apache.ivy.Main",
-                "-ivy", str(Path(__file__).with_name("ivy.xml")),
-                "-cache", str(ivy.cache_folder() / "ivy"), "-confs", "default",
-                "-retrieve", f"{scratch}/[artifact]-[revision](-[classifier]).[ext]",
-            ],
-            check=True,
-        )  # fmt: skip
+        target.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=".fetching-", dir=target.parent))
+        with ivy.exclusive("ivy"):
+            module = str(Path(__file__).with_name("ivy.xml"))
+            pattern = f"{scratch}/[artifact]-[revision](-[classifier]).[ext]"
+            arguments = ["-ivy", module, "-confs", "default", "-retrieve", pattern]
+            ivy.run_ivy(arguments, "Spark's own test jars")
         # Some tests open their resources as files, so the connector's tests must not stay a jar.
         for jar in scratch.glob("spark-sql-kafka-*-tests.jar"):
             with zipfile.ZipFile(jar) as archive:
@@ -55,28 +66,31 @@ def suite_jars() -> Path:
     return target
 
 
-def command(strategy: str, settings: list[str], suites: list[str], scratch: str) -> list[str]:
-    """The call of ScalaTest's runner."""
+def command(strategy: str, settings: list[str], suite: str, scratch: Path) -> list[str]:
+    """Make the call of ScalaTest's runner for one suite, with its report and log in `scratch`."""
     class_path = [str(suite_jars() / "classes"), str(built_jar())]
     class_path += [str(jar) for jar in ivy.fetch(connector_coordinate()) if _is_connector(jar)]
     class_path += [str(ivy.pyspark_home() / "jars" / "*"), str(suite_jars() / "*")]
     properties = {
-        "java.io.tmpdir": scratch,
+        "java.io.tmpdir": str(scratch),
         "jdk.reflect.useDirectMethodHandle": "false",
+        "log4j2.configurationFile": Path(__file__).with_name("log4j2.properties").as_uri(),
+        "assignor.suite.log": str(scratch / LOG),
         "spark.testing": "true",
         "spark.ui.enabled": "false",
         "spark.assignor.python": sys.executable,
         "spark.assignor.onError": "fail",
         **dict(setting.split("=", 1) for setting in settings),
     }
-    if strategy != "none":
+    if strategy != ALONE:
+        properties["spark.sql.extensions"] = "io.assignorbridge.AssignorExtensions"
         properties["spark.assignor.strategy"] = strategy
     return [
         ivy.java_tool("java"), "-Xmx2g", "-XX:+IgnoreUnrecognizedVMOptions",
         *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED),
         *(f"-D{key}={value}" for key, value in properties.items()),
         "-cp", os.pathsep.join(class_path), "org.scalatest.tools.Runner", "-R", ".", "-oW",
-        *(part for suite in suites for part in ("-s", f"{PACKAGE}.{suite}")),
+        "-u", str(scratch / REPORTS), "-s", f"{PACKAGE}.{suite}",
     ]  # fmt: skip
 
 
@@ -84,21 +98,38 @@ def _is_connector(jar: Path) -> bool:
     return jar.name.startswith(("spark-sql-kafka", "spark-token-provider", "commons-pool2"))
 
 
+def run(suite: str, strategy: str, settings: list[str]) -> Suite:
+    """Run one suite in a JVM of its own."""
+    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+    with tempfile.TemporaryDirectory(prefix="spark-suite-") as folder:
+        scratch = Path(folder)
+        words = command(strategy, settings, suite, scratch)
+        subprocess.run(words, cwd=scratch, env=environment, check=False)
+        log = (scratch / LOG).read_text(encoding="utf-8", errors="replace")
+        return read_suite(suite, scratch / REPORTS, log, strategy)
+
+
 def main() -> int:
-    """Run the suites; the exit code is ScalaTest's."""
+    """Run the suites; 1 when a result is not as expected."""
     parser = argparse.ArgumentParser(prog="python -m tests.sparksuite", description=__doc__)
     parser.add_argument("--strategy", default="lag-aware-sticky", help="'none' for Spark alone")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings")
     parser.add_argument("suites", nargs="*", default=list(SUITES))
     asked = parser.parse_args()
-    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
-    with tempfile.TemporaryDirectory(prefix="spark-suite-") as scratch:
-        return subprocess.run(
-            command(asked.strategy, asked.settings, asked.suites, scratch),
-            cwd=scratch,
-            env=environment,
-            check=False,
-        ).returncode
+    alone = asked.strategy == ALONE
+    expected = {} if alone else expected_failures()
+    wrong = []
+    for name in asked.suites:
+        print(f"== {name}", flush=True)
+        suite = run(name, asked.strategy, asked.settings)
+        print(
+            f"== {name}: {len(suite.passed)} passed, {len(suite.failed)} failed, "
+            f"{suite.plans} plans by {asked.strategy}",
+            flush=True,
+        )
+        wrong += complaints(suite, expected, plans_are_due=SUITES.get(name, True) and not alone)
+    print("\n".join(wrong) if wrong else "== all as expected", flush=True)
+    return bool(wrong)
 
 
 if __name__ == "__main__":

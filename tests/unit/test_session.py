@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from assignor_bridge import configure_spark, ivy, jars, session
+from assignor_bridge import configure_spark, ivy, jars, session, spark_packages
 from assignor_bridge.errors import OptionError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)
 def no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pretend that this process has started no JVM, whatever other tests did."""
     monkeypatch.setattr(session, "_jvm_is_running", lambda: False)
+    monkeypatch.setattr(spark_packages, "resolve", lambda *_: None)
     monkeypatch.delenv("SPARK_HOME", raising=False)
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
 
@@ -85,3 +83,42 @@ def test_a_jar_that_was_not_built_is_told(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setattr(jars, "JARS_FOLDER", tmp_path)
     with pytest.raises(ivy.JarError, match="make jar"):
         configured()
+
+
+def test_what_decides_the_resolution_is_resolved_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "spark-defaults.conf").write_text("spark.jars.ivy /shared/ivy\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    resolved: list[dict[str, str]] = []
+    monkeypatch.setattr(spark_packages, "resolve", lambda all_, _: resolved.append(all_))
+    options = configured(spark_jars_excludes="a:b")
+    assert resolved == [
+        {
+            "spark.jars.packages": options["spark.jars.packages"],
+            "spark.jars.repositories": options["spark.jars.repositories"],
+            "spark.jars.excludes": "a:b",
+            "spark.jars.ivy": "/shared/ivy",
+            "spark.jars.ivySettings": "",
+        }
+    ]
+
+
+def test_a_client_of_spark_connect_resolves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_packages, "resolve", lambda *_: pytest.fail("resolved"))
+    configured(spark_remote="sc://host")
+
+
+def test_a_pyspark_that_nothing_was_run_on_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jars, "TRIED_SPARKS", ("4.0.1",))
+    with pytest.warns(UserWarning, match=r"was not tried on pyspark \d+\.\d+\.\d+"):
+        configured()
+
+
+def test_versions_that_pip_may_choose_end_with_one_that_was_run() -> None:
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'"pyspark>=4.0.1,<={jars.TRIED_SPARKS[-1]}"' in project
+    compat = (Path(__file__).parents[1] / "compat" / "__main__.py").read_text(encoding="utf-8")
+    assert all(f'"{version}"' in compat for version in jars.TRIED_SPARKS[1:])
+    pins = (Path(__file__).parents[2] / "constraints.txt").read_text(encoding="utf-8")
+    assert f"pyspark=={jars.TRIED_SPARKS[0]}\n" in pins

@@ -133,10 +133,15 @@ def test_a_batch_that_goes_back_says_that_the_topic_was_made_again(
     [
         pytest.param({0: None, 1: 4}, QUERY, 0, "it holds batch 4, the checkpoint's last is 4",
                      id="together"),
-        pytest.param({0: 3, 1: None}, QUERY, 0, "it holds batch 3", id="behind, as after a crash"),
+        pytest.param({0: 3, 1: None}, QUERY, 1, "it holds batch 3 of this query, but the checkpoint"
+                     " has completed batch 4", id="put back from a copy"),
         pytest.param({7: 4, 8: 5}, QUERY, 1, "it holds batch 5, the checkpoint's last is 4",
                      id="ahead"),
-        pytest.param({0: 9}, "another", 0, "it has no batch of this query", id="of another query"),
+        pytest.param({0: 4}, f"assignor-{QUERY}", 0, "it holds batch 4", id="of assignor run"),
+        pytest.param({0: 5}, f"assignor-{QUERY}", 1, "Delta will skip batches up to 5",
+                     id="of assignor run, ahead"),
+        pytest.param({0: 9}, "another", 1, "it holds no batch of this query, but the checkpoint has"
+                     " completed batch 4", id="of another query"),
         pytest.param({7: 9}, "another", 0, "unknown: its JSON commits name no batch",
                      id="older commits are gone"),
         pytest.param({0: 9, 2: 9}, "another", 0, "unknown", id="a commit is missing"),
@@ -147,6 +152,26 @@ def test_deltas_transactions(versions, app, code, message, tmp_path, capsys):
     table = delta(tmp_path, versions, app)
     found, lines = doctor(capsys, "--checkpoint", query, "--delta-table", table)
     assert (found, len(lines)) == (code, 2)
+    assert message in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("versions", "message"),
+    [
+        pytest.param({0: None}, "it has no batch of this query yet", id="not written yet"),
+        pytest.param(
+            {0: 4}, "it holds batch 4, the checkpoint's last is 4", id="not committed yet"
+        ),
+    ],
+)
+def test_a_table_is_no_fault_before_the_first_batch_is_completed(
+    versions, message, tmp_path, capsys
+):
+    query = write_query(tmp_path / "c", {"t": {0: 9}}, batch=4)
+    (tmp_path / "c" / "commits" / "4").unlink()
+    table = delta(tmp_path, versions, f"assignor-{QUERY}")
+    code, lines = doctor(capsys, "--checkpoint", query, "--delta-table", table)
+    assert (code, len(lines)) == (0, 2)
     assert message in lines[1]
 
 

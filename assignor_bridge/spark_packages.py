@@ -1,0 +1,117 @@
+"""Have Spark's packages in Spark's own Ivy cache before a driver starts.
+
+Spark resolves `spark.jars.packages` while its JVM starts. Ivy does not lock that cache, so two
+drivers that start at once on a new machine can break each other's downloads; and when a package
+cannot be had, the user gets sixty lines of Ivy and a bare JAVA_GATEWAY_EXITED. So the resolution
+is done once beforehand, by Spark's own code with the same settings, under a lock. What was resolved
+is noted in our cache, and later starts only look at the note.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assignor_bridge import ivy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Settings of Spark that decide what is resolved, from where and into which cache.
+SETTINGS = (
+    "spark.jars.packages", "spark.jars.repositories", "spark.jars.excludes",
+    "spark.jars.ivy", "spark.jars.ivySettings",
+)  # fmt: skip
+#: A main class that Spark always carries and that does nothing but print Hadoop's version.
+_HARMLESS_MAIN = "org.apache.hadoop.util.VersionInfo"
+_STORED = re.compile(r"^The jars for the packages stored in: (.+)$", re.MULTILINE)
+
+
+def resolve(settings: Mapping[str, str], advice: str) -> None:
+    """Resolve `spark.jars.packages` into Spark's Ivy cache, unless that was done before.
+
+    Parameters
+    ----------
+    settings
+        The values of `SETTINGS` that are set; others are ignored.
+    advice
+        What the user can do when a package does not come; ends the error's message.
+
+    Raises
+    ------
+    JarError
+        When a package cannot be fetched: which, from where, and what the repositories answered.
+    """
+    chosen = {key: settings[key] for key in SETTINGS if settings.get(key)}
+    note = _note(chosen)
+    if _is_resolved(note):
+        return
+    with ivy.exclusive("spark-packages"):
+        if not _is_resolved(note):
+            ivy.with_retries(lambda: _resolve_now(chosen, note, advice))
+
+
+def is_resolved(settings: Mapping[str, str]) -> bool:
+    """Say whether these packages were resolved before and are still in the cache."""
+    return _is_resolved(_note({key: settings[key] for key in SETTINGS if settings.get(key)}))
+
+
+def _note(chosen: Mapping[str, str]) -> Path:
+    spark = str(_spark_home().resolve())
+    key = hashlib.sha256(json.dumps([spark, sorted(chosen.items())]).encode()).hexdigest()[:24]
+    return ivy.cache_folder() / "spark-packages" / f"{key}.json"
+
+
+def _is_resolved(note: Path) -> bool:
+    """Say whether a note is there, and all the jars that it names."""
+    try:
+        jars = json.loads(note.read_text(encoding="utf-8"))["jars"]
+        return all(Path(jar).is_file() for jar in jars)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _resolve_now(chosen: Mapping[str, str], note: Path, advice: str) -> None:
+    command = [ivy.java_tool("java"), "-XX:TieredStopAtLevel=1", "-cp", f"{_spark_home()}/jars/*"]
+    command += ["org.apache.spark.deploy.SparkSubmit", "--master", "local"]
+    command += [word for key, value in chosen.items() for word in ("--conf", f"{key}={value}")]
+    command += ["--class", _HARMLESS_MAIN, "spark-internal"]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "SPARK_HOME": str(_spark_home())},
+    )
+    output = done.stdout + done.stderr
+    stored = _STORED.search(output)
+    if done.returncode != 0 or stored is None:
+        raise ivy.resolution_error(output, chosen["spark.jars.packages"], advice)
+    folder = Path(stored[1].strip())
+    named = [folder / _file_name(c) for c in chosen["spark.jars.packages"].split(",")]
+    jars = [str(jar) for jar in named if jar.is_file()]  # a package may be a POM alone
+    note.parent.mkdir(parents=True, exist_ok=True)
+    scratch = note.with_suffix(".tmp")
+    scratch.write_text(json.dumps({"jars": jars}), encoding="utf-8")
+    scratch.replace(note)
+
+
+def _file_name(coordinate: str) -> str:
+    """Name under which Spark keeps a package's jar beside its Ivy cache.
+
+    >>> _file_name(" io.delta:delta-spark_4.0_2.13:4.4.0")
+    'io.delta_delta-spark_4.0_2.13-4.4.0.jar'
+    """
+    group, artifact, version = coordinate.strip().replace("/", ":").split(":")
+    return f"{group}_{artifact}-{version}.jar"
+
+
+def _spark_home() -> Path:
+    """Return the Spark whose `spark-submit` pyspark will run."""
+    home = os.environ.get("SPARK_HOME")
+    return Path(home) if home else ivy.pyspark_home()

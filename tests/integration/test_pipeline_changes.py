@@ -1,0 +1,312 @@
+"""What happens when something changed between two runs of a job: it goes on, or says so and stops.
+
+The rows of docs/pipelines.md, "What happens when …", name tests of this module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming import run_job, start_job
+from streaming.cli import main
+from streaming.pipeline.delta_table import TableError
+from streaming.pipeline.delta_writer import DeltaWriter
+from streaming.pipeline.failures import JobError
+from streaming.pipeline.sinks_config import DeltaSink
+from streaming.pipeline.yaml_text import ConfigError
+from tests.kafka_topics import Topic
+from tests.pipeline_tools import job, rows, send
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+
+def record(key: int, name: str | None = "n") -> tuple[str, str | None]:
+    return str(key), None if name is None else json.dumps({"id": key, "seq": 1, "name": name})
+
+
+def changed(config: dict[str, Any], **sink: Any) -> dict[str, Any]:
+    """Give the job with other keys of its sink; None takes one away."""
+    made = copy.deepcopy(config)
+    made["sink"] |= sink
+    made["sink"] = {key: value for key, value in made["sink"].items() if value is not None}
+    return made
+
+
+def refused(spark: SparkSession, config: dict[str, Any], *words: str) -> None:
+    """Check that a run ends with one line that has these words in it, before it starts."""
+    with pytest.raises((ConfigError, JobError)) as raised:
+        start_job(spark, config).stop()
+    said = str(raised.value)
+    assert [word for word in words if word not in said] == [], said
+    assert len(said.splitlines()) == 1
+
+
+def set_back(checkpoint: Path, run: Callable[[], Any]) -> Path:
+    """Copy a checkpoint, run one batch more, and give the copy's folder."""
+    copied = checkpoint.with_name(checkpoint.name + "-copy")
+    shutil.copytree(checkpoint, copied)
+    run()
+    return copied
+
+
+def doctors_word(capsys: pytest.CaptureFixture[str], checkpoint: Path, table: Path) -> str:
+    """Give what `assignor doctor` says about the table."""
+    main.run(["doctor", "--checkpoint", str(checkpoint), "--delta-table", str(table)])
+    [line] = [n for n in capsys.readouterr().out.splitlines() if " Delta table " in n]
+    return line
+
+
+def alter(spark: SparkSession, table: Path, clause: str) -> None:
+    spark.sql(f"ALTER TABLE delta.`{table}` {clause}")
+
+
+def forget(spark: SparkSession, table: Path) -> None:
+    """Take a table's memory away: it is then as an older version made it."""
+    names = [r.key for r in spark.sql(f"SHOW TBLPROPERTIES delta.`{table}`").collect()]
+    ours = ", ".join(f"'{name}'" for name in names if name.startswith("assignor."))
+    alter(spark, table, f"UNSET TBLPROPERTIES ({ours})")
+
+
+@contextlib.contextmanager
+def settings(spark: SparkSession, more: dict[str, str]) -> Iterator[None]:
+    """Let Delta look at a table's files in one task; by default it takes 10,000."""
+    few = more | {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "1"}
+    for key, value in few.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key in few:
+            spark.conf.unset(key)
+
+
+def test_an_upserts_table_is_kept_as_it_was(spark, topic, tmp_path, capsys):
+    """Other keys, deletes, order or mode are refused; the same by another spelling goes on."""
+    topic.create(1)
+    send(topic, [record(1, "a"), record(2, "b"), record(3, "c"), record(1, None)])
+    table, checkpoint = tmp_path / "table", tmp_path / "checkpoint"
+    config = job(topic, tmp_path, mode="upsert", keys="ID", deletes="mark")
+    run_job(spark, config)
+    assert rows(spark, table, "id", "_deleted") == [(1, True), (2, False), (3, False)]
+
+    def misfits() -> None:
+        refused(spark, changed(config, keys="name"), "kept with keys", "says name", "set it back")
+        refused(spark, changed(config, deletes="remove"), "deletes mark, the job says remove")
+        refused(spark, changed(config, sequence_by="seq"), "sequence_by none, the job says seq")
+        plain = changed(config, mode=None, keys=None, deletes=None)
+        refused(spark, plain, "mode upsert, the job says append", "a new table")
+
+    misfits()
+    send(topic, [record(2, None), record(9, "b")])
+    copied = set_back(checkpoint / "sink", lambda: run_job(spark, changed(config, keys=["id"])))
+    assert rows(spark, table, "id", "name", "_deleted") == [
+        (1, None, True), (2, None, True), (3, "c", False), (9, "b", False),
+    ]  # fmt: skip
+
+    assert doctors_word(capsys, checkpoint / "sink", table).startswith("ok ")
+    assert "WRONG" in (said := doctors_word(capsys, copied, table))
+    assert "it holds batch 1, the checkpoint's last is 0" in said
+    shutil.move(copied, tmp_path / "back" / "sink")
+    older = config | {"checkpoint": str(tmp_path / "back")}
+    refused(spark, older, "holds batch 1 of the query", "ends at 0", "set back", "new checkpoint")
+
+    forget(spark, table)
+    refused(spark, changed(config, deletes="remove"), "deletes mark, the job says remove")
+    refused(spark, changed(config, sequence_by="seq"), "sequence_by none, the job says seq")
+    refused(spark, changed(config, mode=None, keys=None, deletes=None), "mode upsert, the job says")
+    before = rows(spark, table, "id", "name", "_deleted", "_sequence")
+    run_job(spark, config | {"checkpoint": str(tmp_path / "new")})
+    assert rows(spark, table, "id", "name", "_deleted", "_sequence") == before
+    misfits()  # it remembers again
+
+
+def test_a_table_that_is_gone_set_back_or_vacuumed(spark, topic, tmp_path, capsys):
+    topic.create(1)
+    send(topic, [record(1), record(2)])
+    table, checkpoint = tmp_path / "table", tmp_path / "checkpoint"
+    config = job(topic, tmp_path)
+    run_job(spark, config)
+    shutil.copytree(table, tmp_path / "older")
+    send(topic, [record(3)])
+    copied = set_back(checkpoint / "sink", lambda: run_job(spark, config))
+    assert "WRONG" in doctors_word(capsys, copied, table)
+    shutil.move(copied, tmp_path / "back" / "sink")
+    refused(spark, config | {"checkpoint": str(tmp_path / "back")}, "it was set back")
+
+    table.rename(tmp_path / "kept")
+    refused(spark, config, "is gone", "has completed batch 1", "new checkpoint")
+    assert not table.exists()
+    shutil.copytree(tmp_path / "older", table)
+    refused(spark, config, "holds only batch 0 of the query", "has completed batch 1")
+    assert "WRONG" in doctors_word(capsys, checkpoint / "sink", table)
+    shutil.rmtree(table)
+    spark.range(0).selectExpr("id", "1L seq", "'' name").write.format("delta").save(str(table))
+    refused(spark, config, "holds no batch of the query", "has completed batch 1")
+    assert "WRONG" in doctors_word(capsys, checkpoint / "sink", table)
+    shutil.rmtree(table)
+    (tmp_path / "kept").rename(table)
+
+    with settings(spark, {}):
+        spark.sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF 1")
+    refused(spark, config, "was set back to version 1 by RESTORE (version 3) after batch 1")
+    alter(spark, table, "SET TBLPROPERTIES ('assignor.acceptedRestore' = '3')")
+    with settings(spark, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}):
+        spark.sql(f"VACUUM delta.`{table}` RETAIN 0 HOURS")
+    send(topic, [record(4)])
+    run_job(spark, config)
+    assert rows(spark, table, "id") == [(1,), (2,), (4,)]
+
+
+def test_an_append_under_another_name_or_checkpoint_is_not_written_twice(
+    spark, topic, tmp_path, capsys
+):
+    """The sink, the source with its dead letters, and the topic, each renamed; two runs at once."""
+    topic.create(1)
+    send(topic, [record(1), ("x", "no JSON"), record(2)])
+    table, bad, checkpoint = (tmp_path / name for name in ("table", "bad", "checkpoint"))
+    config = job(topic, tmp_path)
+    letters = {"bad_records": "dead_letter", "dead_letter": {"path": str(bad)}}
+    config["source"]["records"] |= letters
+    run_job(spark, config)
+    send(topic, [("y", "no JSON"), record(3)])
+    copied = set_back(checkpoint / "dead_letter_records", lambda: run_job(spark, config))
+    assert "ok " in doctors_word(capsys, checkpoint / "dead_letter_records", bad)
+    assert "WRONG" in doctors_word(capsys, copied, bad)
+    assert rows(spark, bad, "offset") == [(1,), (3,)]
+
+    new = "has rows of another query"
+    refused(spark, config | {"checkpoint": str(tmp_path / "another")}, "config: sink:", new)
+    other = {key: value for key, value in config.items() if key not in ("source", "sink")}
+    sink = config["sink"]
+    renamed = other | {"source": config["source"], "sinks": {"renamed": sink}}
+    refused(spark, renamed, "config: sinks.renamed:", new, "shared: true")
+    renamed = other | {"sources": {"renamed": config["source"]}, "sink": sink}
+    refused(spark, renamed, "config: sources.renamed.records.dead_letter:", new)
+    elsewhere = Topic(topic.bootstrap_servers, topic.name + "-2").create(1)
+    renamed = copy.deepcopy(config)
+    renamed["source"]["subscribe"] = elsewhere.name
+    refused(spark, renamed, f"has read topic {topic.name!r}, which no source reads any more")
+
+    going = start_job(spark, config | {"trigger": "processingTime 1 hour"})
+    refused(spark, config, "config: checkpoint: process ", "runs this job", "wait for its end")
+    for query in going.queries:  # as a user of a notebook may stop them
+        query.stop()
+    send(topic, [record(4)])
+    plain = {**config["source"], "records": {**config["source"]["records"], "bad_records": "drop"}}
+    del plain["records"]["dead_letter"]
+    run_job(spark, other | {"sources": {"renamed": plain}, "sink": sink})
+    assert rows(spark, table, "id") == [(1,), (2,), (3,), (4,)]
+
+    again = changed(config, shared=True) | {"checkpoint": str(tmp_path / "another")}
+    run_job(spark, again | {"source": plain})
+    assert rows(spark, table, "id") == [(n // 2,) for n in range(2, 10)]
+
+
+def test_deletes_survive_dedupe(spark, topic, tmp_path):
+    """Tombstones have nothing but their key: by `dedupe: name` they are all one row."""
+    topic.create(1)
+    sent = [record(1, "a"), record(2, "b"), record(3, "c"), record(3, "c"), record(1, None)]
+    send(topic, [*sent, record(2, None)])
+    config = job(topic, tmp_path)
+    source = config.pop("source")
+    timely = {**source["records"], "schema": "id BIGINT, ts TIMESTAMP"}
+    config["sources"] = {
+        "plain": {**source, "dedupe": ["name"]},
+        "timely": {
+            **source, "records": timely, "dedupe": ["id"], "watermark": {"column": "ts"},
+        },
+    }  # fmt: skip
+    del config["sink"]
+    config["sinks"] = {
+        name: {"from": name, "path": str(tmp_path / name), "mode": "upsert", "keys": "id"}
+        for name in config["sources"]
+    }
+    run_job(spark, config)
+    assert rows(spark, tmp_path / "plain", "id") == [(3,)]
+    assert rows(spark, tmp_path / "timely", "id") == [(3,)]
+
+
+def write(spark: SparkSession, sink: dict[str, Any], number: int, *columns: str) -> None:
+    """Write a batch as a query does: check, make the table, write."""
+    ours = ("struct(1L AS timestamp) AS _sequence", "false AS __delete")
+    batch = spark.range(1).selectExpr(*columns, *(ours if "keys" in sink else ()))
+    writer = DeltaWriter(DeltaSink.model_validate(sink), "sink")
+    if not writer.check(spark, batch):
+        writer.create(spark, batch)
+    writer.started("query")
+    writer(batch, number)
+
+
+def test_structs_grow_with_schema_evolution_and_names_compare_without_case(spark, tmp_path):
+    narrow, wide = (
+        (
+            f"from_json('{text}', '{kind}') AS {n}",
+            f"from_json('[{text}]', 'ARRAY<STRUCT<{kind}>>') AS l",
+        )
+        for text, kind, n in (('{"a":1}', "a INT", "n"), ('{"A":2,"b":2}', "A INT, b INT", "N"))
+    )
+    for sink in ({"mode": "append"}, {"mode": "upsert", "keys": "Select"}):
+        sink |= {"path": str(tmp_path / sink["mode"]), "partition_by": ["SELECT"]}
+        write(spark, sink, 0, "1 AS select", *narrow)
+        with pytest.raises(TableError, match=r"'N' is .*; schema_evolution: on adds fields$"):
+            write(spark, sink, 1, "2 AS select", *wide)
+        sink["schema_evolution"] = True
+        write(spark, sink, 1, "2 AS select", *wide)
+        write(spark, sink, 2, "3 AS select", *narrow)
+        assert rows(spark, tmp_path / sink["mode"], "select", "n", "l") == [
+            (1, (1, None), [(1, None)]), (2, (2, 2), [(2, 2)]), (3, (1, None), [(1, None)]),
+        ]  # fmt: skip
+
+
+def test_a_topic_sink_takes_columns_of_any_name_and_type(spark, topic, tmp_path):
+    topic.create(1)
+    send(topic, [("7", '{"a.b": 1, "id": 7, "n": {"x": 1}, "value": 5}')])
+    config = job(topic, tmp_path)
+    config["source"]["records"]["schema"] = "`a.b` BIGINT, id BIGINT, n STRUCT<x: INT>, value INT"
+    del config["sink"]
+    kinds = {
+        "dotted": ("SELECT `a.b`, id FROM records", {}),
+        "number": ("SELECT value, id FROM records", {"key": "id"}),
+        "nested": ("SELECT n, 'k' AS KEY FROM records", {"value": "n"}),
+    }
+    config["transforms"] = {f"of_{name}": {"sql": sql} for name, (sql, _) in kinds.items()}
+    out = Topic(topic.bootstrap_servers, f"{topic.name}-out").create(1)
+    servers = {"kafka.bootstrap.servers": topic.bootstrap_servers}
+    config["sinks"] = {
+        name: {"type": "kafka", "topic": out.name, "from": f"of_{name}", **more, **servers}
+        for name, (_, more) in kinds.items()
+    }
+    run_job(spark, config)
+    read = spark.read.format("kafka").options(**servers, subscribe=out.name).load()
+    sent = {(r.key and bytes(r.key), bytes(r.value)) for r in read.collect()}
+    assert sent == {(None, b'{"a.b":1,"id":7}'), (b"7", b"5"), (b"k", b'{"x":1}')}
+    config["sinks"]["nested"]["value"] = "no_such"
+    refused(spark, config, "config: sinks.nested: ", "no_such")
+
+
+def test_names_of_columns_that_are_ours_are_refused(spark, topic, tmp_path):
+    topic.create(1)
+    for name, sink in (
+        ("_Sequence", {"mode": "upsert", "keys": "id"}),
+        ("__delete", {"mode": "upsert", "keys": "id"}),
+        ("_deleted", {"mode": "upsert", "keys": "id", "deletes": "mark"}),
+        ("_kafka", {}),
+    ):
+        config = job(topic, tmp_path, **sink)
+        config["source"]["records"]["schema"] += f", {name} STRING"
+        refused(spark, config, f"the column '{name}' has a name that is ours: use another")
+    config = job(topic, tmp_path) | {"transform": {"sql": "SELECT id, 1 AS _kafka FROM records"}}
+    refused(spark, config, "config: sink: the column '_kafka' has a name that is ours")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,80 @@
+"""What a suite did: its tests by name from ScalaTest's report, and our plans from Spark's log."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_PLAN = re.compile(r"BatchPlanner .*: \d+ tasks by assignor '([^']+)'")
+EXPECTED = Path(__file__).with_name("expected_failures.yaml")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The results of one suite.
+
+    Attributes
+    ----------
+    passed, failed
+        Names of tests; ignored ones are in neither.
+    plans
+        Batches planned by the strategy that was asked for.
+    """
+
+    name: str
+    passed: frozenset[str]
+    failed: frozenset[str]
+    plans: int
+
+
+def read_suite(name: str, reports: Path, log: str, strategy: str) -> Suite:
+    """Read ScalaTest's JUnit reports in a folder, and Spark's log."""
+    passed, failed = set(), set()
+    for report in reports.glob("TEST-*.xml"):
+        for case in ElementTree.parse(report).getroot().iter("testcase"):  # noqa: S314  (ours)
+            test = case.attrib["name"]
+            if case.find("failure") is not None or case.find("error") is not None:
+                failed.add(test)
+            elif case.find("skipped") is None:
+                passed.add(test)
+    plans = sum(found == strategy for found in _PLAN.findall(log))
+    return Suite(name, frozenset(passed), frozenset(failed), plans)
+
+
+def expected_failures(path: Path = EXPECTED) -> dict[tuple[str, str], str]:
+    """Return the reason of each expected failure, by suite and test."""
+    return {
+        (suite, str(test)): group["reason"]
+        for group in yaml.safe_load(path.read_text(encoding="utf-8"))
+        for entry in group["tests"]
+        for suite, test in entry.items()
+    }
+
+
+def complaints(
+    suite: Suite, expected: Mapping[tuple[str, str], str], plans_are_due: bool
+) -> list[str]:
+    """Say what is wrong with a suite's results; nothing when all is as it should be."""
+    due = {test for name, test in expected if name == suite.name}
+    lines = [f"{suite.name}: failed: {test}" for test in sorted(suite.failed - due)]
+    lines += [
+        f"{suite.name}: passed, but is listed as an expected failure: {test}"
+        for test in sorted(due & suite.passed)
+    ]
+    lines += [
+        f"{suite.name}: did not run, but is listed as an expected failure: {test}"
+        for test in sorted(due - suite.passed - suite.failed)
+    ]
+    if not suite.passed | suite.failed:
+        lines.append(f"{suite.name}: no test ran")
+    if plans_are_due and not suite.plans:
+        lines.append(f"{suite.name}: no batch was planned by the bridge: it was not on")
+    return lines

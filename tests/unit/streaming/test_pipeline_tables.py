@@ -1,0 +1,194 @@
+"""What a table remembers, its columns beside those of the rows, and the lock of a checkpoint."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+)
+
+from streaming.delta_transactions import log_of, streaming_writers
+from streaming.pipeline.delta_table import TableError, _compare
+from streaming.pipeline.kept import Kept, check_kept, inferred, kept_by, remembered
+from streaming.pipeline.loading import load_job
+from streaming.pipeline.lock import holder, lock_checkpoint
+from streaming.pipeline.session import session_for
+from streaming.pipeline.sinks_config import DeltaSink
+from tests.unit.lag.checkpoint_files import QUERY
+from tests.unit.streaming.test_pipeline_config import changed
+
+A, AB = (
+    StructType().add("a", IntegerType()),
+    StructType().add("A", IntegerType()).add("b", LongType()),
+)
+UPSERT = Kept("upsert", ("id", "Day"), "remove", ("seq",))
+
+
+def columns(kind: DataType) -> StructType:
+    return StructType().add("c", kind)
+
+
+@pytest.mark.parametrize(
+    ("there", "rows", "plain", "evolving"),
+    [
+        pytest.param(A, A, True, True, id="the same"),
+        pytest.param(StructType().add("A", IntegerType()), A, True, True, id="another case"),
+        pytest.param(A, AB, False, True, id="a new field"),
+        pytest.param(AB, A, False, True, id="a field that the rows lack"),
+        pytest.param(ArrayType(A), ArrayType(AB), False, True, id="in a list"),
+        pytest.param(MapType(A, A), MapType(A, AB), False, True, id="in a map's values"),
+        pytest.param(MapType(A, A), MapType(AB, A), False, False, id="in a map's keys"),
+        pytest.param(A, StructType().add("a", LongType()), False, False, id="another type"),
+        pytest.param(A, IntegerType(), False, False, id="no struct"),
+    ],
+)
+def test_structs_are_compared_as_delta_merges_them(there, rows, plain, evolving):
+    for evolves, fits in ((False, plain), (True, evolving)):
+        try:
+            _compare("t", columns(there), columns(rows), evolves)
+        except TableError:
+            assert not fits
+        else:
+            assert fits
+
+
+@pytest.mark.parametrize(
+    ("now", "message"),
+    [
+        pytest.param(Kept("upsert", ("DAY", "ID"), "remove", ("SEQ",)), None, id="same by case"),
+        pytest.param(Kept("append"), "mode upsert, the job says append: set it", id="mode"),
+        pytest.param(
+            Kept("upsert", ("id",), "remove", ("seq",)), "keys id, Day, the job says id", id="keys"
+        ),
+        pytest.param(
+            Kept("upsert", ("id", "day"), "mark", ("seq",)), "remove, the job says mark", id="marks"
+        ),
+        pytest.param(
+            Kept("upsert", ("id", "day"), "remove", ()), "sequence_by seq, the job says none",
+            id="order",
+        ),
+    ],
+)  # fmt: skip
+def test_a_table_that_was_kept_otherwise_is_refused(now, message):
+    before = remembered(UPSERT.properties())
+    assert before == UPSERT
+    if message is None:
+        check_kept("t", before, now, str.lower, is_inferred=False)
+        return
+    with pytest.raises(TableError, match=message):
+        check_kept("t", before, now, str.lower, is_inferred=False)
+
+
+def test_where_spark_tells_cases_apart_so_do_keys():
+    now = Kept("upsert", ("ID", "Day"), "remove", ("seq",))
+    check_kept("t", UPSERT, now, str.lower, is_inferred=False)
+    with pytest.raises(TableError, match="keys id, Day, the job says ID, Day"):
+        check_kept("t", UPSERT, now, str, is_inferred=False)
+
+
+def test_properties_that_cannot_be_read_are_told():
+    assert remembered({"delta.appendOnly": "false"}) is None
+    for text in ("id", "1", '{"id": 1}', "[1]"):
+        with pytest.raises(TableError, match=r"assignor\.keys"):
+            remembered({"assignor.mode": "upsert", "assignor.keys": text})
+
+
+def test_an_older_table_tells_by_its_columns_how_it_was_kept():
+    order = StructType().add("seq", LongType())
+    for name in ("timestamp", "partition", "offset"):
+        order = order.add(name, LongType())
+    plain = StructType().add("id", LongType())
+    kept = plain.add("_sequence", order)
+    assert inferred(StructType().add("id", LongType()), ["id"]) == Kept("append")
+    assert inferred(kept, ["id"]) == Kept("upsert", None, "remove", ("seq",))
+    assert inferred(kept, ["id", "_Sequence"]) == Kept("append"), "the user's own column"
+    marked = StructType(kept.fields).add("_deleted", StringType())
+    assert inferred(marked, ["id"]) == Kept("upsert", None, "mark", ("seq",))
+    assert inferred(marked, ["id", "_deleted"]) == Kept("upsert", None, "remove", ("seq",))
+    upsert = kept_by(DeltaSink(path="t", mode="upsert", keys=("id",)))
+    with pytest.raises(
+        TableError, match=r"was not made by an upsert .*a new table and the job a n"
+    ):
+        check_kept("t", Kept("append"), upsert, str.lower, is_inferred=True)
+
+
+def test_a_dead_letter_table_by_name_gets_a_catalog_that_lasts(monkeypatch):
+    """It could be written once only: the catalog was in memory, the table's folder was not."""
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda builder: builder)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    catalog = "spark.sql.catalogImplementation"
+    records = {"format": "json", "schema": "id INT", "bad_records": "dead_letter"}
+    for letter, wanted in (({"table": "bad"}, "hive"), ({"path": "/bad"}, None)):
+        data = changed("source/records", {**records, "dead_letter": letter})
+        monkeypatch.setattr(SparkSession.Builder, "_options", {}, raising=False)
+        builder = session_for(load_job(data, environment={}).job)
+        assert builder._options.get(catalog) == wanted
+
+
+def test_one_run_of_a_job_at_a_time(tmp_path):
+    """A process that ended without a word has no lock; nor has a job whose queries were stopped."""
+    place = str(tmp_path / "checkpoint")
+    code = (
+        "import sys; from streaming.pipeline.lock import lock_checkpoint as lock;"
+        f"l = lock({place!r}); print('ready', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "ready\n"
+        with pytest.raises(BlockingIOError):
+            lock_checkpoint(place)
+        assert holder(place) == str(other.pid)
+        other.kill()
+    lock = lock_checkpoint(f"file:{place}")
+    assert lock is not None
+    assert holder(place) == str(os.getpid())
+    with pytest.raises(BlockingIOError):
+        lock_checkpoint(place)
+    lock.is_used = lambda: False
+    second = lock_checkpoint(place)
+    assert second is not None
+    lock.release()  # it has none any more
+    with pytest.raises(BlockingIOError):
+        lock_checkpoint(place)
+    second.release()
+    third = lock_checkpoint(place)
+    assert third is not None
+    third.release()
+    assert lock_checkpoint("s3a://bucket/checkpoint") is None
+
+
+def test_a_tables_log_names_the_batch_the_restore_after_it_and_all_streaming_writers(tmp_path):
+    from checkpoints.folders import LocalFolder
+
+    other = QUERY.replace("d", "e")
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    restore = {"operation": "RESTORE", "operationParameters": {"version": 1}}
+    for number, actions in enumerate((
+        [{"commitInfo": {"operation": "CREATE TABLE"}}],
+        [{"txn": {"appId": other, "version": 7}}],
+        [{"commitInfo": restore}],
+        [{"txn": {"appId": f"assignor-{QUERY}", "version": 3}}, {"txn": {"appId": "nightly"}}],
+        [{"commitInfo": restore}],
+        [{"commitInfo": {"operation": "DELETE"}}],
+    )):  # fmt: skip
+        (log / f"{number:020}.json").write_text("\n".join(map(json.dumps, actions)))
+    folder = LocalFolder(tmp_path)
+    found = log_of(folder, QUERY)
+    assert (found.batch, found.restored) == (3, (1, 4))
+    assert log_of(folder, other).restored == (1, 4)
+    assert streaming_writers(folder) == {QUERY, other}

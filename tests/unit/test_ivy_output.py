@@ -1,0 +1,74 @@
+"""What Ivy prints in sixty lines is told in one."""
+
+from __future__ import annotations
+
+import pytest
+
+from assignor_bridge.ivy import JarError, RepositoryTroubleError, resolution_error
+from assignor_bridge.ivy_output import failure
+
+NOT_THERE = """
+    ==== central: tried
+
+      https://one.example/org/foo/bar/1.0/bar-1.0.pom
+
+      -- artifact org.foo#bar;1.0!bar.jar:
+
+      https://one.example/org/foo/bar/1.0/bar-1.0.jar
+
+    ==== mirror: tried
+
+      https://user:secret@two.example:8443/org/foo/bar/1.0/bar-1.0.pom
+
+        ::::::::::::::::::::::::::::::::::::::::::::::
+        ::          UNRESOLVED DEPENDENCIES         ::
+        :: org.foo#bar;1.0: not found
+"""
+CASES = [
+    pytest.param("", {}, id="not there"),
+    pytest.param(
+        "    Host two.example not found. url=https://two.example:8443/a.jar",
+        {"two.example:8443": "host not found"},
+        id="unknown host",
+    ),
+    pytest.param(
+        "    Server access error at url https://one.example/a.pom (java.net.ConnectException: no)",
+        {"one.example": "java.net.ConnectException: no"},
+        id="no connection",
+    ),
+    pytest.param(
+        "    SERVER ERROR: Service Unavailable url=https://one.example/a.pom",
+        {"one.example": "SERVER ERROR: Service Unavailable"},
+        id="status 503",
+    ),
+    pytest.param(
+        "    [FAILED     ] org.foo#bar;1.0!bar.jar: Downloaded file size differs (31ms)",
+        {"": "a download broke off: Downloaded file size differs"},
+        id="cut off",
+    ),
+]
+
+
+@pytest.mark.parametrize(("more", "troubles"), CASES)
+def test_it_names_what_is_missing_where_it_was_looked_for_and_what_was_answered(
+    more: str, troubles: dict[str, str]
+) -> None:
+    why = failure(NOT_THERE + more)
+    assert why.missing == ("org.foo:bar:1.0",)
+    assert why.repositories == ("one.example", "two.example:8443")
+    assert why.troubles == troubles
+    assert "secret" not in str(why)
+    assert "\n" not in str(why)
+
+
+@pytest.mark.parametrize(("more", "troubles"), CASES)
+def test_only_trouble_is_worth_another_attempt(more: str, troubles: dict[str, str]) -> None:
+    error = resolution_error(NOT_THERE + more, "org.foo:top:1.0", "Ask.")
+    assert type(error) is (RepositoryTroubleError if troubles else JarError)
+    assert "(needed for org.foo:top:1.0)" in str(error)
+    assert str(error).endswith("Ask.")
+
+
+def test_an_end_that_ivy_does_not_explain_is_told_by_its_last_lines() -> None:
+    error = resolution_error("a\nError: no JVM could be created\n", "x:y:1", "Ask.")
+    assert str(error) == "x:y:1 could not be fetched: a | Error: no JVM could be created"

@@ -1,0 +1,69 @@
+"""The run of Spark's own suites fails when the bridge was not on, or other tests fail than listed.
+
+It once passed with an assignor that does not exist: nothing had loaded the bridge.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.sparksuite.__main__ import SUITES
+from tests.sparksuite.results import Suite, complaints, expected_failures, read_suite
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+REPORT = """<?xml version="1.0"?><testsuite>
+<testcase name="good" time="1"></testcase>
+<testcase name="listed"><failure message="no" type="T">why</failure></testcase>
+<testcase name="ignored"><skipped/></testcase>
+</testsuite>"""
+PLAN = "10:00:00,000 INFO BatchPlanner [stream]: 2 tasks by assignor '{}': {{tasks=2}}\n"
+EXPECTED = {("S", "listed"): "inherent"}
+
+
+def suite(tmp_path: Path, log: str = PLAN.format("mine"), report: str = REPORT) -> Suite:
+    (tmp_path / "TEST-S.xml").write_text(report)
+    return read_suite("S", tmp_path, log, "mine")
+
+
+def test_results_are_read_by_test_and_plans_by_strategy(tmp_path: Path) -> None:
+    read = suite(tmp_path, PLAN.format("mine") * 2 + PLAN.format("other"))
+    assert read == Suite("S", frozenset({"good"}), frozenset({"listed"}), plans=2)
+    assert complaints(read, EXPECTED, plans_are_due=True) == []
+
+
+@pytest.mark.parametrize(
+    ("log", "report", "complaint"),
+    [
+        pytest.param("", REPORT, "no batch was planned by the bridge", id="never loaded"),
+        pytest.param(PLAN.format("other"), REPORT, "no batch was planned", id="another strategy"),
+        pytest.param(
+            PLAN.format("mine"), REPORT.replace('"good" time="1">', '"good"><error/>'),
+            "S: failed: good", id="another failure",
+        ),
+        pytest.param(
+            PLAN.format("mine"),
+            REPORT.replace('<failure message="no" type="T">why</failure>', ""),
+            "passed, but is listed as an expected failure: listed", id="a listed one passes",
+        ),
+        pytest.param(
+            PLAN.format("mine"), REPORT.replace("listed", "renamed"),
+            "did not run, but is listed", id="a listed one is gone",
+        ),
+        pytest.param(PLAN.format("mine"), "<testsuite/>", "no test ran", id="nothing ran"),
+    ],
+)  # fmt: skip
+def test_what_is_not_as_expected_fails_the_run(
+    tmp_path: Path, log: str, report: str, complaint: str
+) -> None:
+    lines = complaints(suite(tmp_path, log, report), EXPECTED, plans_are_due=True)
+    assert any(complaint in line for line in lines), lines
+
+
+def test_each_expected_failure_is_of_a_suite_that_is_run_and_has_a_reason() -> None:
+    expected = expected_failures()
+    assert {name for name, _ in expected} <= set(SUITES)
+    assert all(expected.values())
