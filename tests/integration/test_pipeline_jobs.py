@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -245,21 +241,3 @@ def test_what_does_not_fit_is_told_before_anything_is_written(spark, topic, tmp_
     assert list(tmp_path.iterdir()) == []
     assert spark.table("records").count() == 3, "the session's own view"
     spark.catalog.dropTempView("records")
-
-
-def test_a_spark_that_does_not_start_is_one_line_that_names_its_log(topic, tmp_path):
-    topic.create(1)
-    (tmp_path / "job.yaml").write_text(json.dumps(job(topic, tmp_path)))
-    words = ["run", "job.yaml", "--log", "spark.log", "--set", "spark.driver.memory=1k"]
-    done = subprocess.run(
-        [sys.executable, "-m", "streaming.cli.main", *words], cwd=tmp_path, timeout=300,
-        capture_output=True, text=True, check=False,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert "Too small maximum heap" in done.stdout  # there HotSpot writes it
-    first, line = done.stderr.splitlines()
-    assert first == "starting Spark"
-    assert line.startswith("assignor: job.yaml: Spark does not start: ")
-    assert line.endswith("(Spark's log: spark.log)")
-    assert (tmp_path / "spark.log").stat().st_mode & 0o777 == 0o600
