@@ -29,6 +29,9 @@ class Folder(Protocol):
     def read(self, path: str) -> bytes | None:
         """Content of a file below; None when it is not there."""
 
+    def below(self, path: str) -> Folder:
+        """Give a folder below."""
+
 
 @dataclass(frozen=True)
 class LocalFolder:
@@ -54,6 +57,10 @@ class LocalFolder:
             return (self.root / path).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
+
+    def below(self, path: str) -> LocalFolder:
+        """Give a folder below."""
+        return LocalFolder(self.root / path)
 
 
 def open_folder(location: str) -> LocalFolder:

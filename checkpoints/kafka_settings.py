@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from checkpoints.jaas import JaasError, LoginModule, read_jaas
+from checkpoints.redaction import Redactor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,8 +37,6 @@ _OAUTH_HANDLERS = (
 _TO_PEM = "give it as PEM: keytool -exportcert -rfc, then {kind}.type=PEM"
 _USE_OTHERS = "use SASL/SCRAM, SASL/PLAIN, OAUTHBEARER (OIDC) or TLS certificates"
 _KEY_PASSWORD = ("ssl.key.password",)
-#: Shorter ones may be part of ordinary words.
-_SHORTEST_SECRET = 4
 
 
 class SettingsError(ValueError):
@@ -49,6 +48,9 @@ class ClientSettings:
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = dict(values)
+        #: Blots out whatever value of a secret setting a message should hold.
+        self.redact = Redactor()
+        self.redact.learn_secrets(self._values)
 
     def __repr__(self) -> str:
         return f"ClientSettings({', '.join(sorted(self._values))})"
@@ -58,21 +60,6 @@ class ClientSettings:
         # librdkafka writes to stderr, about its settings too: what matters comes as an exception.
         added = {name.replace("_", "."): value for name, value in more.items()}
         return {"log_level": 0, **self._values, **added}
-
-    def redact(self, text: str) -> str:
-        """Blot out whatever value of a secret setting a message should hold."""
-        for name in sorted(self._values):
-            value = self._values[name]
-            if is_secret(name) and len(value) >= _SHORTEST_SECRET:
-                text = text.replace(value, "***")
-        return text
-
-
-def is_secret(name: str) -> bool:
-    """Whether a setting's value is one that nobody may read."""
-    return (
-        re.search(r"password|secret|jaas|token(?!\.endpoint)|key\.pem|username", name) is not None
-    )
 
 
 def client_settings(java: Mapping[str, str]) -> ClientSettings:

@@ -1,7 +1,6 @@
 """Checkpoints below a folder: a job keeps one for each of its queries.
 
-Given the job's folder, a reader cannot know which query is meant, so it names them and takes none,
-not even a single one: with a second sink tomorrow the same words would mean something else.
+Given the job's folder, a reader takes its query when there is one, and else names them all.
 """
 
 from __future__ import annotations
@@ -20,17 +19,13 @@ _SHOWN = 5
 
 def checkpoints_below(folder: Folder) -> list[str]:
     """Give the paths of the checkpoints that lie in a folder, sorted."""
-    found: list[str] = []
-    left = _FOLDERS
-    level = [""]
-    for _ in range(_DEPTH):
-        below: list[str] = []
-        for above in level:
-            for path in _entries(folder, above)[:left]:
-                left -= 1
-                (found if _is_checkpoint(folder, path) else below).append(path)
-        level = below
-    return sorted(found)
+    return _search(folder)[0]
+
+
+def only_checkpoint_below(folder: Folder) -> str | None:
+    """Give the path of the checkpoint that lies in a folder, when it is certain to be the only."""
+    found, is_all = _search(folder)
+    return found[0] if is_all and len(found) == 1 else None
 
 
 def not_a_checkpoint(folder: Folder) -> str:
@@ -44,9 +39,26 @@ def not_a_checkpoint(folder: Folder) -> str:
     root = folder.name.rstrip("/")
     named = ", ".join(f"{root}/{path}" for path in found[:_SHOWN])
     if len(found) == 1:
-        return f"{said}, but holds that of one query: give {named}"
+        return f"{said}, but holds that of a query, among much else: give {named}"
     more = ", …" if len(found) > _SHOWN else ""
     return f"{said}, but holds those of {len(found)} queries: give one of them: {named}{more}"
+
+
+def _search(folder: Folder) -> tuple[list[str], bool]:
+    """Look for checkpoints, and say whether all of the folder was looked at."""
+    found: list[str] = []
+    left = _FOLDERS
+    level = [""]
+    for _ in range(_DEPTH):
+        below: list[str] = []
+        for above in level:
+            for path in _entries(folder, above):
+                if left == 0:
+                    return sorted(found), False
+                left -= 1
+                (found if _is_checkpoint(folder, path) else below).append(path)
+        level = below
+    return sorted(found), True
 
 
 def _entries(folder: Folder, path: str) -> list[str]:

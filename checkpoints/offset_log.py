@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from checkpoints.folders import CheckpointError, Folder, NoCheckpointError
-from checkpoints.nested import not_a_checkpoint
+from checkpoints.nested import not_a_checkpoint, only_checkpoint_below
 from checkpoints.sticky_state import StateError, StickyState, decode
 
 if TYPE_CHECKING:
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 OFFSETS_VERSION = 2
 SOURCE_VERSION = 1
 _VOID = "-"
+#: Largest offset, and largest number of a partition, that Kafka has.
+_LONGEST, _MOST_PARTITIONS = 2**63 - 1, 2**31 - 1
+#: Digits of the largest number that any of these files has.
+_DIGITS = 19
 
 #: `{topic: {partition: offset}}`, as Spark writes a Kafka source's offset.
 KafkaOffsets = dict[str, dict[int, int]]
@@ -122,6 +126,9 @@ def read_standing(folder: Folder) -> Standing:
 def read_checkpoint(folder: Folder) -> Checkpoint:
     """Read all that is kept.
 
+    Of a folder that is none, but holds one checkpoint, as that of a job with one query, that one is
+    read.
+
     Raises
     ------
     CheckpointError
@@ -138,7 +145,10 @@ def _read(folder: Folder) -> Checkpoint:
     query_id = _query_id(folder)
     planned = _numbers(folder, "offsets")
     if query_id is None and not planned:
-        raise NoCheckpointError(not_a_checkpoint(folder))
+        below = only_checkpoint_below(folder)
+        if below is None:
+            raise NoCheckpointError(not_a_checkpoint(folder))
+        return _read(folder.below(below))
     done = set(_numbers(folder, "commits"))
     batches = [batch for n in planned if (batch := _batch(folder, n, n in done)) is not None]
     begins: dict[str, KafkaOffsets] = {}
@@ -173,7 +183,8 @@ def _query_id(folder: Folder) -> str | None:
 
 def _numbers(folder: Folder, path: str) -> list[int]:
     """Batches of a log; temporary files, checksums and others have no plain number for a name."""
-    return sorted(int(n) for n in folder.names(path) if n.isascii() and n.isdigit())
+    names = folder.names(path)
+    return sorted(int(n) for n in names if n.isascii() and n.isdigit() and len(n) <= _DIGITS)
 
 
 def _batch(folder: Folder, number: int, committed: bool) -> LoggedBatch | None:
@@ -198,7 +209,7 @@ def _batch(folder: Folder, number: int, committed: bool) -> LoggedBatch | None:
         value = _json(text) if text != _VOID else None
         if value is None and text.startswith("{"):
             raise CheckpointError(f"{where} is damaged in line {index + 3}: it is cut off")
-        offsets = kafka_offsets(value)
+        offsets = _offsets(value, f"{where} is damaged in line {index + 3}")
         if offsets is not None:
             ends[source] = offsets
     return LoggedBatch(
@@ -215,15 +226,15 @@ def _begin(folder: Folder, source: str) -> KafkaOffsets | None:
     raw = folder.read(f"sources/{source}/0")
     if raw is None:
         return None
+    where = f"checkpoint {folder.name!r}: 'sources/{source}/0'"
     text = raw.removeprefix(b"\0").decode("utf-8", "replace")
     if text.startswith("v"):
         first, _, text = text.partition("\n")
-        offsets = kafka_offsets(_json(text))
+        offsets = _offsets(_json(text), f"{where} is damaged")
         if offsets is not None:
-            where = f"checkpoint {folder.name!r}: 'sources/{source}/0'"
             _version(first, SOURCE_VERSION, where)
         return offsets
-    return kafka_offsets(_json(text))  # Spark 2.1 wrote no version
+    return _offsets(_json(text), f"{where} is damaged")  # Spark 2.1 wrote no version
 
 
 def _states(folder: Folder, source: str, warnings: list[str]) -> tuple[StickyState, ...]:
@@ -256,7 +267,7 @@ def kafka_offsets(value: Any) -> KafkaOffsets | None:
         if not isinstance(partitions, dict):
             return None
         for number, offset in partitions.items():
-            if not (number.isascii() and number.isdigit()):
+            if not (number.isascii() and number.isdigit() and len(number) <= _DIGITS):
                 return None
             if isinstance(offset, bool) or not isinstance(offset, int):
                 return None
@@ -264,13 +275,27 @@ def kafka_offsets(value: Any) -> KafkaOffsets | None:
     return found
 
 
+def _offsets(value: Any, damaged: str) -> KafkaOffsets | None:
+    """Recognise a Kafka source's offsets, and refuse those that no broker ever gave."""
+    found = kafka_offsets(value)
+    for topic, partitions in (found or {}).items():
+        for number, offset in partitions.items():
+            if number > _MOST_PARTITIONS or not 0 <= offset <= _LONGEST:
+                raise CheckpointError(
+                    f"{damaged}: {topic}-{number} has offset {offset:.3g}"
+                    if abs(offset) > _LONGEST
+                    else f"{damaged}: {topic}-{number} has offset {offset}"
+                )
+    return found
+
+
 def _version(line: str, newest: int, where: str) -> int:
     digits = line.strip()[1:]
     if not (line.startswith("v") and digits.isascii() and digits.isdigit()):
         raise CheckpointError(f"{where} does not begin with a version: it is damaged")
-    if not 1 <= int(digits) <= newest:
+    if len(digits) > _DIGITS or not 1 <= int(digits) <= newest:
         raise CheckpointError(
-            f"{where} has version {digits}, {newest} is the newest known: "
+            f"{where} has version {digits[:_DIGITS]}, {newest} is the newest known: "
             "a newer Spark wrote it, look for a newer assignor-bridge"
         )
     return int(digits)
@@ -278,7 +303,7 @@ def _version(line: str, newest: int, where: str) -> int:
 
 def _positive(metadata: Mapping[str, Any], key: str) -> int | None:
     value = metadata.get(key)
-    return value if isinstance(value, int) and value > 0 else None
+    return value if isinstance(value, int) and 0 < value <= _LONGEST else None
 
 
 def _json(text: str) -> Any:

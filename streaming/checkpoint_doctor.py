@@ -9,16 +9,17 @@ import datetime
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from streaming.checkpoint_history import topics_made_again
 from streaming.delta_transactions import NEVER, last_batch
 from streaming.lag.first_unread import first_unread
 from streaming.report.page import Check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator
 
     from checkpoints.offset_log import Checkpoint, KafkaOffsets
     from checkpoints.sticky_state import StickyState
-    from streaming.lag.brokers import Brokers, Partition
+    from streaming.lag.brokers import Brokers, Failure, Partition
 
 _SHOWN = 3
 #: Clocks of producers and of the driver may differ by so much.
@@ -48,9 +49,17 @@ def examine_checkpoint(
     OptionError
         When `delta_table` is none, or cannot be read.
     """
-    found = [_batches(checkpoint), *_states(checkpoint)]
+    again = topics_made_again(checkpoint)
+    found = [_batches(checkpoint), *_states(checkpoint, {topic for _, topic in again})]
+    found += [
+        Check(
+            f"topic {topic!r} (sources/{source})", False,
+            f"it was deleted and made again: {how}; {_NEW_CHECKPOINT}",
+        )
+        for (source, topic), how in again.items()
+    ]  # fmt: skip
     if brokers is not None:
-        found += _topics(checkpoint, brokers)
+        found += _topics(checkpoint, brokers, again)
     if delta_table is not None:
         found.append(_delta(checkpoint, delta_table))
     return found
@@ -70,8 +79,11 @@ def _batches(checkpoint: Checkpoint) -> Check:
     )
 
 
-def _states(checkpoint: Checkpoint) -> Iterator[Check]:
-    """Tell state files that cannot be used, and states of something else than this query."""
+def _states(checkpoint: Checkpoint, again: set[str]) -> Iterator[Check]:
+    """Tell state files that cannot be used, and states of something else than this query.
+
+    Of a topic that was made again the state is ahead for that reason, not for a copy.
+    """
     for warning in checkpoint.warnings:
         path, _, why = warning.partition(": ")
         do = (
@@ -94,7 +106,10 @@ def _states(checkpoint: Checkpoint) -> Iterator[Check]:
                 f"{delete}",
             )  # fmt: skip
             continue
-        ahead = [p for p, at in _positions(state) if at > ends.get(p[0], {}).get(p[1], at)]
+        ahead = [
+            p for p, at in _positions(state)
+            if p[0] not in again and at > ends.get(p[0], {}).get(p[1], at)
+        ]  # fmt: skip
         if ahead:
             yield Check(
                 what, False, f"it is ahead of the checkpoint in {_named(ahead)}, so one of them "
@@ -110,7 +125,10 @@ def _positions(state: StickyState) -> Iterator[tuple[Partition, int]]:
         yield (state.topics[topic], partition), position
 
 
-def _topics(checkpoint: Checkpoint, brokers: Brokers) -> Iterator[Check]:
+def _topics(
+    checkpoint: Checkpoint, brokers: Brokers, again: Container[tuple[str, str]]
+) -> Iterator[Check]:
+    """Check each topic of each source, but those of which it is known."""
     starts = {s: checkpoint.ends_of(s, checkpoint.last_committed) for s in checkpoint.sources}
     ends = {s: checkpoint.ends_of(s, checkpoint.last_planned) for s in checkpoint.sources}
     there = brokers.partitions({topic for offsets in ends.values() for topic in offsets})
@@ -120,7 +138,7 @@ def _topics(checkpoint: Checkpoint, brokers: Brokers) -> Iterator[Check]:
     anew = _written_after(checkpoint, brokers, ends.values(), begins, log_ends)
     logs = _Logs(there, begins, log_ends, anew)
     for source in checkpoint.sources:
-        for topic in sorted(ends[source]):
+        for topic in sorted(t for t in ends[source] if (source, t) not in again):
             what = f"topic {topic!r} (sources/{source})"
             start = _flat({topic: starts[source].get(topic, {})})
             end = _flat({topic: ends[source][topic]})
@@ -196,7 +214,9 @@ def _written_after(
     past = {p for offsets in ends for p, at in _flat(offsets).items() if begins.get(p, at) < at}
     first = {p: begins[p] for p in sorted(past) if begins[p] < log_ends.get(p, 0)}
     latest_s = planned.timestamp_ms / 1000 + _CLOCKS_S
-    times = first_unread(brokers.settings, first, _READ_LIMIT_S)
+    failed: dict[str, Failure] = {}
+    times = first_unread(brokers.settings, first, _READ_LIMIT_S, failed)
+    brokers.note_all("time of the first record", failed, len(first), "Read")
     return {p: at for p, at in times.items() if at is not None and at > latest_s}
 
 

@@ -49,6 +49,10 @@ class HadoopFolder:
         finally:
             stream.close()
 
+    def below(self, path: str) -> HadoopFolder:
+        """Give a folder below."""
+        return HadoopFolder(f"{self.location.rstrip('/')}/{path}", self.spark)
+
     def _at(self, path: str) -> tuple[Any, Any]:
         jvm: Any = self.spark._jvm
         jsc: Any = self.spark.sparkContext._jsc

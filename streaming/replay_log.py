@@ -47,15 +47,14 @@ def read_log(location: str) -> CheckpointLog:
         When it is none, or cannot be read.
     """
     try:
-        folder = open_folder(location)
-        found = read_checkpoint(folder)
+        found = read_checkpoint(open_folder(location))
     except CheckpointError as error:
         raise OptionError(str(error)) from error
     return CheckpointLog(
-        location,
+        found.name,
         found.query_id,
         {source: _batches(found, source) for source in found.sources},
-        _seconds(found, folder.root / "commits"),
+        _seconds(found, Path(found.name, "commits")),
         found.states,
         found.kept_states,
     )

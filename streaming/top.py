@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from rich.console import Group
@@ -32,6 +32,7 @@ _LEAST_ROWS = 4
 _AROUND = 9
 _BAR = 12
 _HOT = "dark_orange"
+_NOT_FOUND = 404
 _FULL, _EMPTY = "█", "░"
 
 
@@ -80,26 +81,28 @@ class Watch:
         return Snapshot(label, run, metrics)
 
     def _add(self, address: Address) -> None:
-        kind = _kind(address)
-        if kind == "endpoint":
+        endpoint = _endpoint(address)
+        if endpoint is not None:
             if self._endpoint is not None:
                 raise OptionError(f"{address} is a second endpoint of metrics: give one")
-            self._endpoint = address
+            self._endpoint = endpoint
         else:
             if self._ui is not None:
                 raise OptionError(f"{address} is a second Spark UI: give one")
             self._ui = SparkUi(address)
 
 
-def _kind(address: Address) -> Literal["ui", "endpoint"]:
+def _endpoint(address: Address) -> Address | None:
     """Tell an endpoint of metrics by what it serves; all else is left to Spark's UI to refuse."""
     try:
         start = address.get("")[:2000]
     except WebError as error:
         if error.status is None:
             raise
-        return "ui"
-    return "endpoint" if start.startswith(b"# HELP ") or not start.strip() else "ui"
+        if error.status == _NOT_FOUND and not address.path:
+            return _endpoint(replace(address, path="/metrics"))
+        return None
+    return address if start.startswith(b"# HELP ") or not start.strip() else None
 
 
 def frame(snapshot: Snapshot, height: int, note: str = "") -> RenderableType:

@@ -10,6 +10,7 @@ from assignor_bridge.errors import OptionError
 from streaming.checkpoint_doctor import examine_checkpoint
 from streaming.checkpoint_folder import DamagedCheckpointError, read_checkpoint
 from streaming.cli import kafka_options
+from streaming.cli.query_or_group import check_not_empty
 from streaming.doctor import brokers_answer, examine
 from streaming.lag.brokers import BrokerUnreachableError
 from streaming.report.page import Check
@@ -40,6 +41,7 @@ def doctor(
     again or are gone, have fewer partitions, or do not hold the checkpoint's offsets; with
     --delta-table, whether Delta is ahead of the checkpoint.
     """
+    check_not_empty("--checkpoint", checkpoint)
     if checkpoint is None:
         if delta_table is not None:
             raise OptionError("--delta-table is for --checkpoint: give both")

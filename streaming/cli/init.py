@@ -1,17 +1,24 @@
 """`assignor init`: the first YAML of a job, for the user's own topic."""
 
+import math
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
+import yaml
 
 from assignor_bridge.errors import OptionError
+from streaming.cli.servers import check_servers
+
+#: As Kafka takes them.
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 _TEMPLATE = """\
 # assignor run {file}   (all keys: docs/pipelines.md; for editors: assignor schema)
 source:
   kafka.bootstrap.servers: {broker}
-  subscribe: {topic}
+  subscribe: {subscribe}
   records:
     format: raw    # or json, avro, csv with your columns, such as
     # schema: id BIGINT, name STRING, amount DOUBLE
@@ -41,7 +48,15 @@ def init(
 
     It runs as it is with any topic; comments show the next steps. A file is never overwritten.
     """
-    text = _TEMPLATE.format(file=file, topic=topic, broker=broker)
+    if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+        raise OptionError(
+            f"--topic {topic!r}: a topic's name has letters, digits, '.', '_' and '-', 249 at most"
+        )
+    check_servers("--broker", broker)
+    named = " ".join(str(file).split())
+    text = _TEMPLATE.format(
+        file=named, topic=topic, subscribe=_scalar(topic), broker=_scalar(broker)
+    )
     try:
         with file.open("x", encoding="utf-8") as out:
             out.write(text)
@@ -50,3 +65,8 @@ def init(
     except OSError as error:
         raise OptionError(f"{str(file)!r} cannot be written: {error.strerror}") from None
     typer.echo(f"{file}: written; run it with: assignor run {file}")
+
+
+def _scalar(text: str) -> str:
+    """Write a text so that YAML reads it as text: `123` and `null` are names of topics, too."""
+    return str(yaml.safe_dump(text, width=math.inf)).splitlines()[0]

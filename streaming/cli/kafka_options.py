@@ -8,6 +8,7 @@ import typer
 from assignor_bridge.errors import OptionError
 from checkpoints.java_properties import read_properties
 from checkpoints.kafka_settings import SettingsError
+from streaming.cli.servers import check_servers
 from streaming.lag.brokers import Brokers
 
 BootstrapServers = Annotated[
@@ -42,8 +43,13 @@ def brokers_of(
     """
     java = _settings_in(command_config) if command_config is not None else {}
     if bootstrap_servers is not None:
+        check_servers("--bootstrap-servers", bootstrap_servers)
         java["bootstrap.servers"] = bootstrap_servers
-    if not java.get("bootstrap.servers"):
+    elif java.get("bootstrap.servers"):
+        check_servers(
+            f"--command-config {command_config}: bootstrap.servers", java["bootstrap.servers"]
+        )
+    else:
         return None
     try:
         return Brokers(java, limit_s)
@@ -54,21 +60,6 @@ def brokers_of(
 def no_brokers(what: str) -> OptionError:
     """Complain that something cannot be told without the brokers."""
     return OptionError(f"{what} needs the brokers: give --bootstrap-servers or --command-config")
-
-
-def tell(brokers: Brokers | None) -> None:
-    """Say on stderr what could not be learned; exit code 1 when a topic is not there."""
-    if brokers is None:
-        typer.echo(
-            "assignor: without --bootstrap-servers only the checkpoint's own offsets are known",
-            err=True,
-        )
-        return
-    gone = [f"topic {name!r} is not there: was it deleted?" for name in sorted(brokers.gone)]
-    for line in [*brokers.notes, *gone]:
-        typer.echo(f"assignor: {line}", err=True)
-    if gone:
-        raise typer.Exit(1)
 
 
 def _settings_in(path: Path) -> dict[str, str]:

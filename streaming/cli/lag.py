@@ -11,6 +11,7 @@ import typer
 
 from assignor_bridge.errors import OptionError
 from streaming.cli import kafka_options, query_or_group
+from streaming.lag.alarms import alarms
 from streaming.lag.positions import Position
 from streaming.lag.rows import Row, look_up, select
 from streaming.lag.table import as_json, as_text
@@ -55,9 +56,12 @@ def lag(  # noqa: PLR0917
 
     Columns of kafka-consumer-groups.sh, and behind them: the executor that read the partition
     last, seconds behind, the time until retention deletes unread records. Unknown is -, in JSON
-    null. Exit code 1 when a topic is not there.
+    null. Exit code 1, with a line on stderr, where somebody must look: a topic is gone, a position
+    is beyond its log's end, records were deleted unread, a lag cannot be told.
     """
     query_or_group.check_one_of(checkpoint, group)
+    for name in topic or []:
+        query_or_group.check_not_empty("--topic", name)
     brokers = kafka_options.brokers_of(bootstrap_servers, command_config, timeout)
     with _no_collector():
         positions = query_or_group.positions_of(checkpoint, group, brokers)
@@ -67,9 +71,20 @@ def lag(  # noqa: PLR0917
         else:
             whole = checkpoint is not None
             rows = look_up(positions, brokers, seconds_limit_s=seconds_limit, whole_topics=whole)
-        rows = select(rows, only_with_lag=only_with_lag, order=sort.value)
-        typer.echo(json.dumps(as_json(rows)) if as_json_ else as_text(rows))
-    kafka_options.tell(brokers)
+        shown = select(rows, only_with_lag=only_with_lag, order=sort.value)
+        typer.echo(json.dumps(as_json(shown)) if as_json_ else as_text(shown))
+    if brokers is None:
+        _tell(["without --bootstrap-servers only the checkpoint's own offsets are known"])
+        return
+    wrong = alarms(rows, brokers.gone)
+    _tell([*brokers.notes, *wrong])
+    if wrong or any(row.state == "unknown" for row in rows):
+        raise typer.Exit(1)
+
+
+def _tell(lines: list[str]) -> None:
+    for line in lines:
+        typer.echo(f"assignor: {line}", err=True)
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """The table of commands, and the one place where expected errors become a line and an exit code."""
 
+import contextlib
+import io
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -69,11 +71,16 @@ def options(
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line: results on stdout, progress and errors on stderr, exit 0, 1 or 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal without Unicode gets escapes
+            stream.reconfigure(errors="backslashreplace")
     code = run(arguments)
     try:
         sys.stdout.flush()
-    except BrokenPipeError:  # else Python complains about it when it closes stdout
+    except OSError as error:  # else Python complains about it when it closes stdout
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if code == 0 and not isinstance(error, BrokenPipeError):
+            code = _fail(_of_system(error), 1)
     sys.exit(code)
 
 
@@ -93,14 +100,25 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _fail(f"{error.format_message()}{hint}", 2)
     except (KeyboardInterrupt, typer.Abort):
         return 130
-    except BrokenPipeError:  # the reader of our output has gone, as in `assignor ... | head`
-        return 1
+    except OSError as error:
+        return _fail(_of_system(error), 1)
     return result if isinstance(result, int) else 0
+
+
+def _of_system(error: OSError) -> str:
+    """Say what a file or the output failed with; nothing of a reader that has gone (`| head`)."""
+    if isinstance(error, BrokenPipeError):
+        return ""
+    where = repr(error.filename) if error.filename is not None else "output"
+    return f"{where}: {error.strerror or error}"
 
 
 def _fail(message: str, code: int) -> int:
     line = " ".join(message.split())
-    typer.echo(f"assignor: {line}", err=True)
+    if not line:
+        return code
+    with contextlib.suppress(OSError):  # stderr on a full disk: the exit code remains
+        typer.echo(f"assignor: {line}", err=True)
     return code
 
 

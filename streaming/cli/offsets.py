@@ -54,6 +54,8 @@ def offsets(  # noqa: PLR0917
     query_or_group.check_one_of(checkpoint, group)
     if source is not None and checkpoint is None:
         raise OptionError("--source is for --checkpoint: a group has none")
+    for name in topic or []:
+        query_or_group.check_not_empty("--topic", name)
     brokers = kafka_options.brokers_of(bootstrap_servers, command_config, timeout)
     positions = query_or_group.positions_of(checkpoint, group, brokers, source)
     topics = set(topic or ()) or {position.topic for position in positions}

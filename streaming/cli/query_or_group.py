@@ -16,9 +16,17 @@ if TYPE_CHECKING:
 
 
 def check_one_of(checkpoint: str | None, group: str | None) -> None:
-    """Refuse both or neither."""
+    """Refuse both or neither, and an empty name, as of a variable that is not set."""
     if (checkpoint is None) == (group is None):
         raise OptionError("give either --checkpoint or --group: one of them, not both")
+    check_not_empty("--checkpoint", checkpoint)
+    check_not_empty("--group", group)
+
+
+def check_not_empty(option: str, name: str | None) -> None:
+    """Refuse an empty name: for librdkafka it ends the process, for a path it is this folder."""
+    if name is not None and not name.strip():
+        raise OptionError(f"{option} is empty: is a variable not set?")
 
 
 def positions_of(

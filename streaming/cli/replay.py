@@ -12,6 +12,7 @@ from rich.table import Table
 from assignor_bridge.assignors.loading import Finder
 from assignor_bridge.errors import OptionError
 from streaming.cli import files
+from streaming.cli.query_or_group import check_not_empty
 from streaming.replay import EVERYTHING, Replay, answer, assumptions, replay
 from streaming.replay_cluster import cluster_for
 from streaming.replay_log import CheckpointLog, read_log
@@ -68,6 +69,7 @@ def replay_command(  # noqa: PLR0917
     or without; changes nothing and starts nothing. Says first whether there is anything to gain.
     """
     sys.path.insert(0, str(Path.cwd()))  # for `package.module:Class` beside the user's work
+    check_not_empty("--checkpoint", checkpoint)
     names = [name.strip() for name in assignors.split(",") if name.strip()]
     if not names:
         raise OptionError(f"--assignors is {assignors!r}: at least one name is expected")
@@ -86,7 +88,7 @@ def replay_command(  # noqa: PLR0917
             executors=executors, slots=slots, hosts=hosts, cost_us=cost_us,
             locality_wait_s=locality_wait,
         )  # fmt: skip
-        title = f"{checkpoint}, source {index}" if len(log.sources) > 1 else checkpoint
+        title = f"{log.name}, source {index}" if len(log.sources) > 1 else log.name
         with stderr.status(f"playing {len(played)} batches through {len(names)} mappings"):
             done.append(replay(title, played, cluster, names, find=find, sources=sources))
     if output is not None and output.suffix == ".svg" and len(done) > 1:

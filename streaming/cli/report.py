@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 from streaming.cli import files
+from streaming.cli.query_or_group import check_not_empty
 from streaming.report.query_facts import gather
 from streaming.report.query_report import report_page
 
@@ -40,6 +41,8 @@ def report(
     ours would make of it, Spark's UI which slot worked when, the log of metrics the lag and what
     moved. What is not known from what is given is said on the page. Nothing is changed.
     """
+    for place in places:
+        check_not_empty("CHECKPOINT|URL|LOG", place)
     files.check_writable("--output", output)
     with Console(stderr=True).status("reading"):
         facts = gather(places, query, batches)

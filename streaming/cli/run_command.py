@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from assignor_bridge.errors import AssignorError, OptionError
 from streaming.broker import EmbeddedBroker
 from streaming.progress import fetching
+from streaming.spark_log import SparkLog
 
 if TYPE_CHECKING:
     from types import FrameType
+
+    from pyspark.sql import SparkSession
 
     from streaming.pipeline.loading import LoadedJob
 
@@ -72,10 +76,18 @@ def run(
             help="Start a broker on this machine for it, with the job's topics, filled by `seed:`.",
         ),
     ] = False,
-) -> None:
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            dir_okay=False, metavar="FILE",
+            help="Append what Spark logs there; by default to the user's folder of logs, anew.",
+        ),
+    ] = None,
+) -> None:  # fmt: skip
     """Run a job: read topics, transform, write Delta tables; docs/pipelines.md has the keys.
 
-    Ctrl-C or SIGTERM stops it (exit code 130 or 143), and the next run goes on from there.
+    Ctrl-C or SIGTERM stops it (exit code 130 or 143), and the next run goes on from there. The last
+    line names the file that has what Spark logged (with spark-submit: where that puts it).
     """
     from streaming.pipeline.checks import check_offline  # the models take a while to import
     from streaming.pipeline.loading import load_job
@@ -89,6 +101,7 @@ def run(
         return
     signals = _Signals()
     signals.catch()
+    written = ""
     with contextlib.suppress(_StopAskedError), contextlib.ExitStack() as cleanup:
         cleanup.callback(signals.release)
         if with_broker:
@@ -96,30 +109,82 @@ def run(
             loaded = load_job(job, sets=sets or (), broker=address)
             for topic, count in seed_topics(loaded, seeds, address).items():
                 typer.echo(f"topic {topic}: made, {count:,} records", err=True)
-        _run(loaded, signals, cleanup)
+        written = _run(loaded, signals, cleanup, log)
     if signals.number is not None:
         name = signal.Signals(signals.number).name
-        typer.echo(f"assignor: stopped by {name}; the next run goes on from here", err=True)
+        where = f" ({written})" if written else ""
+        typer.echo(f"assignor: stopped by {name}; the next run goes on from here{where}", err=True)
         raise typer.Exit(128 + signals.number)
+    if written:
+        typer.echo(written, err=True)
 
 
-def _run(loaded: LoadedJob, signals: _Signals, cleanup: contextlib.ExitStack) -> None:
+def _run(
+    loaded: LoadedJob, signals: _Signals, cleanup: contextlib.ExitStack, log: Path | None
+) -> str:
+    """Run the job, and say where Spark's log is; so does the line of an error."""
     from streaming.pipeline.checks import check_brokers
 
     check_brokers(loaded)
-    from streaming.pipeline.run import start_job
-    from streaming.pipeline.session import session_for
+    from streaming.pipeline.session import is_submitted
 
-    spark = session_for(loaded.job)
+    if is_submitted():
+        if log is not None:
+            raise OptionError("--log: Spark was started by spark-submit, which has its own log")
+        _with_spark(loaded, signals, cleanup, None)
+        return ""
+    spark_log = SparkLog(log, loaded.job.name, loaded.redact)
+    written = f"Spark's log: {spark_log.path}"
+    try:
+        _with_spark(loaded, signals, cleanup, spark_log)
+    except AssignorError as error:
+        raise type(error)(f"{error} ({written})") from error
+    return written
+
+
+def _with_spark(
+    loaded: LoadedJob, signals: _Signals, cleanup: contextlib.ExitStack, log: SparkLog | None
+) -> None:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from streaming.cli.run_progress import RunProgress
+    from streaming.metrics.attach import listen
+    from streaming.pipeline.failures import JobError, first_line
+    from streaming.pipeline.run import start_job
+
+    spark = _started(loaded, log)
     signals.raises = False
     signals.catch()
     cleanup.callback(spark.stop)
-    running = start_job(spark, loaded)
-    typer.echo(f"running: {', '.join(query.name for query in running.queries)}", err=True)
-    running.await_end(lambda: signals.number is not None)
+    progress = RunProgress()
+    detach = listen(spark, progress)
+    try:
+        running = start_job(spark, loaded)
+        names = ", ".join(query.name for query in running.queries)
+        typer.echo(f"running: {names}", err=True)
+        running.await_end(lambda: signals.number is not None)
+        detach()
+    except (PySparkException, Py4JError) as error:
+        raise JobError(loaded.redact(f"{loaded.title}: {first_line(error)}")) from error
     if signals.number is None:
         for query in running.queries:
-            typer.echo(f"{query.name}: done")
+            typer.echo(f"{query.name}: done, {progress.summary(str(query.id))}")
+
+
+def _started(loaded: LoadedJob, log: SparkLog | None) -> SparkSession:
+    """Start Spark, or say in one line why it does not start."""
+    from streaming.pipeline.failures import JobError, first_line
+    from streaming.pipeline.session import session_for
+
+    typer.echo("starting Spark", err=True)
+    try:
+        return session_for(loaded.job, log.taking_stderr() if log is not None else None)
+    except AssignorError:
+        raise
+    except Exception as error:
+        said = (log.last_words() if log is not None else "") or first_line(error)
+        raise JobError(loaded.redact(f"{loaded.title}: Spark does not start: {said}")) from error
 
 
 def _broker_for(loaded: LoadedJob, cleanup: contextlib.ExitStack) -> str:

@@ -34,13 +34,22 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]
 
 Partition = tuple[str, int]
+#: An error, and the topics or partitions that it is about.
+Failure = tuple[Any, list[str]]
 
+DESCRIBE = "Describe"
+#: Errors of missing rights, with the kind of resource as Kafka's ACLs name it.
+_RIGHTS = {
+    "TOPIC_AUTHORIZATION_FAILED": "Topic",
+    "GROUP_AUTHORIZATION_FAILED": "Group",
+    "CLUSTER_AUTHORIZATION_FAILED": "Cluster",
+}
 _SHOWN = 3
 _GRACE_S = 2.0
 _POLL_S = 0.02
 #: librdkafka looks each partition up in a list: one request for all would take time by the square.
 _PARTITIONS_A_REQUEST = 250
-#: More topics are asked for all at once.
+#: More topics are asked for all at once, which leaves out those that may not be seen.
 _TOPICS_ONE_BY_ONE = 8
 #: After these the brokers will not answer any more.
 _FINAL = (
@@ -132,7 +141,7 @@ class Brokers:
             if topic is None or (error and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART):
                 self.gone.add(name)
             elif error is not None:
-                self._note(f"topic {name!r}", error)
+                self.notes.append(f"topic {name!r}: {self.said(error, DESCRIBE, name)}")
             else:
                 found[name] = frozenset(topic.partitions)
         return found
@@ -158,16 +167,16 @@ class Brokers:
         if not wanted:
             return {}
         found = {}
-        failed: dict[str, tuple[Any, list[str]]] = {}
+        failed: dict[str, Failure] = {}
         asked = self.admin.describe_configs(wanted, request_timeout=self.limit_s)
         for resource, future in asked.items():
             try:
                 configs = self.answer(future, self.limit_s)
             except KafkaException as error:
-                _add(failed, error.args[0], resource.name)
+                add_failure(failed, error.args[0], resource.name)
                 continue
             found[resource.name] = _retention({n: entry.value for n, entry in configs.items()})
-        self._note_all("retention", failed, len(wanted))
+        self.note_all("retention", failed, len(wanted), "DescribeConfigs")
         return found
 
     def answer(self, future: Any, limit_s: float) -> Any:
@@ -177,9 +186,29 @@ class Brokers:
         except concurrent.futures.TimeoutError as error:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error
 
-    def said(self, error: KafkaError) -> str:
-        """Give what an error says, in one line without secrets."""
-        return _said(self.settings, error)
+    def said(self, error: KafkaError, operation: str = "", name: str = "") -> str:
+        """Give what an error says, in one line without secrets.
+
+        Parameters
+        ----------
+        error
+            From the brokers.
+        operation, name
+            Which right was needed, and on what, should that be it.
+        """
+        kind = _RIGHTS.get(error.name())
+        if kind is None or not operation:
+            return _said(self.settings, error)
+        return f"the user lacks {operation} on {kind}" + (f" {name!r}" if name else "")
+
+    def note_all(
+        self, what: str, failed: Mapping[str, Failure], asked: int, operation: str
+    ) -> None:
+        """Note what is unknown of some topics or partitions, one line a reason."""
+        for error, names in failed.values():
+            some = ", ".join(sorted(names)[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+            said = self.said(error, operation)
+            self.notes.append(f"{what} of {len(names)} of {asked} is unknown ({some}): {said}")
 
     def _connected(self) -> AdminClient:
         """Make sure that a broker answers; a refused login or no listener is told at once."""
@@ -210,11 +239,11 @@ class Brokers:
         return admin
 
     def _metadata(self, topics: list[str]) -> list[tuple[str, TopicMetadata | None]]:
-        """Ask about each of a few topics, or about all that there are."""
+        """Ask about each of a few topics, or about all that may be seen, then for those missing."""
+        there: Mapping[str, TopicMetadata] = {}
         if self._topics is not None or len(topics) > _TOPICS_ONE_BY_ONE:
             there = self._all_topics()
-            return [(name, there.get(name)) for name in topics]
-        return [(name, self._listed(name).get(name)) for name in topics]
+        return [(name, there.get(name) or self._listed(name).get(name)) for name in topics]
 
     def _all_topics(self) -> Mapping[str, TopicMetadata]:
         if self._topics is None:
@@ -245,29 +274,21 @@ class Brokers:
         """
         wanted = [TopicPartition(*partition, which) for partition in sorted(partitions)]
         found = {}
-        failed: dict[str, tuple[Any, list[str]]] = {}
+        failed: dict[str, Failure] = {}
         for some in in_requests(wanted):
             try:
                 answer = self._consumer.offsets_for_times(some, timeout=self.limit_s)
             except KafkaException as error:
                 for tp in some:
-                    _add(failed, error.args[0], f"{tp.topic}-{tp.partition}")
+                    add_failure(failed, error.args[0], f"{tp.topic}-{tp.partition}")
                 continue
             for tp in answer:
                 if tp.error is not None:
-                    _add(failed, tp.error, f"{tp.topic}-{tp.partition}")
+                    add_failure(failed, tp.error, f"{tp.topic}-{tp.partition}")
                 elif tp.offset >= 0:
                     found[tp.topic, tp.partition] = tp.offset
-        self._note_all(what, failed, len(wanted))
+        self.note_all(what, failed, len(wanted), DESCRIBE)
         return found
-
-    def _note(self, about: str, error: KafkaError) -> None:
-        self.notes.append(f"{about}: {self.said(error)}")
-
-    def _note_all(self, what: str, failed: Mapping[str, tuple[Any, list[str]]], asked: int) -> None:
-        for error, names in failed.values():
-            some = ", ".join(sorted(names)[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-            self._note(f"{what} of {len(names)} of {asked} is unknown ({some})", error)
 
 
 def in_requests(wanted: list[TopicPartition]) -> Iterator[list[TopicPartition]]:
@@ -280,7 +301,8 @@ def _said(settings: ClientSettings, error: KafkaError) -> str:
     return settings.redact(" ".join(str(error.str()).split()))
 
 
-def _add(failed: dict[str, tuple[Any, list[str]]], error: Any, name: str) -> None:
+def add_failure(failed: dict[str, Failure], error: Any, name: str) -> None:
+    """Put a topic or partition beside the others that failed alike."""
     failed.setdefault(error.name(), (error, []))[1].append(name)
 
 

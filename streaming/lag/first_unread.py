@@ -12,20 +12,26 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, TopicPartition
 
+from streaming.lag.brokers import add_failure
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from checkpoints.kafka_settings import ClientSettings
-    from streaming.lag.brokers import Partition
+    from streaming.lag.brokers import Failure, Partition
 
 #: Bytes that a response may hold of a partition: most first batches fit, thousands of them, too.
 _PARTITION_BYTES = 16 * 1024
+_END = KafkaError._PARTITION_EOF
 _MESSAGES_A_CALL = 5_000
 _WAIT_S = 0.1
 
 
 def first_unread(
-    settings: ClientSettings, offsets: Mapping[Partition, int], limit_s: float
+    settings: ClientSettings,
+    offsets: Mapping[Partition, int],
+    limit_s: float,
+    failed: dict[str, Failure] | None = None,
 ) -> dict[Partition, float | None]:
     """Read timestamps, in seconds since 1970.
 
@@ -37,6 +43,8 @@ def first_unread(
         Where to begin, by partition; each lies between the begin and the end of its log.
     limit_s
         How long it may take altogether.
+    failed
+        Gets the partitions that brokers refused to read from.
 
     Returns
     -------
@@ -56,6 +64,9 @@ def first_unread(
             done = []
             for message in consumer.consume(min(len(missing), _MESSAGES_A_CALL), _WAIT_S):
                 partition = message.topic(), message.partition()
+                error = message.error()
+                if error is not None and failed is not None and error.code() != _END:
+                    add_failure(failed, error, f"{partition[0]}-{partition[1]}")
                 if partition in missing and _answers(message, partition, found):
                     missing.remove(partition)
                     done.append(TopicPartition(*partition))
@@ -85,7 +96,7 @@ def _answers(message: Any, partition: Partition, found: dict[Partition, float | 
     """Note what a message tells of its partition; False when it tells nothing yet."""
     error = message.error()
     if error is not None:
-        if error.code() == KafkaError._PARTITION_EOF:
+        if error.code() == _END:
             found[partition] = None
         return True
     kind, time_ms = message.timestamp()

@@ -22,7 +22,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from assignor_bridge.errors import AssignorError
 from checkpoints.group_commits import PASSING
-from streaming.lag.brokers import in_requests
+from streaming.lag.brokers import DESCRIBE, in_requests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,6 +37,8 @@ _NO_GROUP = "GROUP_ID_NOT_FOUND"
 _NO_TOPIC = "assignor-none"
 #: What a user without Describe on the group hears.
 _NO_RIGHT = "GROUP_AUTHORIZATION_FAILED"
+#: What one without Describe on some topic of its members hears, from Kafka 4.0 on.
+_NO_RIGHT_TO_TOPICS = "TOPIC_AUTHORIZATION_FAILED"
 _NO_ANSWER = ("_TIMED_OUT", "_WAIT_COORD")
 _RETRY_S = 0.1
 #: After it a consumer without an answer is asked whether it was refused; then after twice the time.
@@ -165,4 +167,6 @@ def _refused(brokers: Brokers, group: str, error: KafkaError) -> GroupError:
             f"({brokers.said(error)}): is the cluster still starting? A longer --timeout waits "
             "for it"
         )
-    return GroupError(f"group {group!r}: {brokers.said(error)}")
+    if error.name() == _NO_RIGHT_TO_TOPICS:
+        return GroupError(f"group {group!r}: {brokers.said(error, DESCRIBE)}s that it reads")
+    return GroupError(f"group {group!r}: {brokers.said(error, DESCRIBE, group)}")

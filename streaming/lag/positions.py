@@ -55,6 +55,12 @@ def of_group(brokers: Brokers, group: str) -> list[Position]:
         for member in there or ()
         for partition in member.partitions
     }  # fmt: skip
+    if there is not None and not offsets and not found:
+        raise GroupError(
+            f"group {group!r} has no offset of any topic that may be seen"
+            + (f", and its {len(there)} consumers have no partition" if there else "")
+            + ": its topics were deleted (and made again), or the user lacks Describe on each Topic"
+        )
     for partition, offset in offsets.items():
         found.setdefault(partition, Position(group, *partition, offset))
     return [found[partition] for partition in sorted(found)]

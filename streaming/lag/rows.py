@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from streaming.lag.first_unread import first_unread
 from streaming.lag.positions import Position, unread_beside
@@ -13,7 +13,13 @@ from streaming.lag.positions import Position, unread_beside
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from streaming.lag.brokers import Brokers, Partition, Retention
+    from streaming.lag.brokers import Brokers, Failure, Partition, Retention
+
+
+#: What a partition's row says: not on the brokers; without a position; position or log unknown;
+#: beyond the end of its log; records deleted unread; nothing unread; unread are only markers of
+#: transactions; records unread.
+State = Literal["gone", "never read", "unknown", "ahead", "lost", "read", "markers", "behind"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,25 @@ class Row:
     #: How long ago the first unread record was written; 0 when nothing is unread.
     seconds_behind: float | None = None
     retention: Retention | None = None
+    #: Whether all that is unread are markers of transactions, and gaps: nothing that can be lost.
+    only_markers: bool = False
+    #: Whether the brokers have no such partition.
+    gone: bool = False
+
+    @property
+    def state(self) -> State:
+        """What is to be said of it, in a word."""
+        if self.gone:
+            return "gone"
+        if self.lag is None:
+            return "never read" if self.position.offset is None else "unknown"
+        if self.lag < 0:
+            return "ahead"
+        if self.lost:
+            return "lost"
+        if self.lag == 0:
+            return "read"
+        return "markers" if self.only_markers else "behind"
 
     @property
     def lag(self) -> int | None:
@@ -46,9 +71,9 @@ class Row:
         """Whether retention will delete unread records, if they stay unread."""
         if self.lost:
             return True
-        if self.lag is None:
+        if self.lag is None or self.lag < 0:
             return None
-        if self.lag <= 0:
+        if self.lag == 0 or self.only_markers:
             return False
         if self.retention is None:
             return None
@@ -84,6 +109,7 @@ class Row:
             "log_begin_offset": self.log_begin,
             "log_end_offset": self.log_end,
             "lag": self.lag,
+            "state": self.state,
             "lost": self.lost,
             "seconds_behind": _rounded(self.seconds_behind),
             "at_risk": self.at_risk,
@@ -100,6 +126,8 @@ class Total:
     #: Over the partitions whose lag is known.
     lag: int
     unknown_lag: int
+    #: Partitions whose position is beyond the end of their log.
+    ahead: int
     lost: int
     #: Of the partition that is furthest behind; None when none is known.
     seconds_behind: float | None
@@ -137,6 +165,7 @@ def look_up(
     begins, ends = brokers.log_ranges(known)
     deadline = time.monotonic() + seconds_limit_s
     rows = []
+    failed: dict[str, Failure] = {}
     for _, own in groupby(positions, key=lambda position: position.owner):
         located = [
             (position, begins.get(where), ends.get(where))
@@ -144,23 +173,34 @@ def look_up(
             for where in [(position.topic, position.partition)]
         ]
         unread = _unread(located)
-        times = first_unread(brokers.settings, unread, deadline - time.monotonic())
+        times = first_unread(brokers.settings, unread, deadline - time.monotonic(), failed)
         now_s = time.time()
         for position, begin, end in located:
             where = position.topic, position.partition
             behind = 0.0 if end is not None and position.offset == end else None
+            only_markers = False
             if where in times:
                 written_s = times[where]
+                only_markers = written_s is None
                 behind = 0.0 if written_s is None else max(0.0, now_s - written_s)
-            rows.append(Row(position, begin, end, behind, retention.get(position.topic)))
+            gone = position.topic in brokers.gone or (
+                position.topic in there and position.partition not in there[position.topic]
+            )
+            rows.append(
+                Row(
+                    position, begin, end, behind, retention.get(position.topic),
+                    only_markers=only_markers, gone=gone,
+                )
+            )  # fmt: skip
+    brokers.note_all("seconds behind", failed, len(known), "Read")
     return rows
 
 
 def select(
     rows: Sequence[Row], *, only_with_lag: bool = False, order: str = "partition"
 ) -> list[Row]:
-    """Leave out rows without lag (unknown lag stays) and sort."""
-    chosen = [row for row in rows if not only_with_lag or row.lag is None or row.lag > 0]
+    """Leave out rows that are read to the end (unknown lag stays) and sort."""
+    chosen = [row for row in rows if not only_with_lag or row.lag != 0]
     if order == "lag":
         return sorted(chosen, key=lambda row: (row.lag is None, -(row.lag or 0)))
     if order == "seconds":
@@ -184,6 +224,7 @@ def total(rows: Sequence[Row]) -> Total:
         with_lag=sum(lag > 0 for lag in lags),
         lag=sum(max(0, lag) for lag in lags),
         unknown_lag=len(rows) - len(lags),
+        ahead=sum(lag < 0 for lag in lags),
         lost=sum(row.lost or 0 for row in rows),
         seconds_behind=_rounded(max(behind, default=None)),
         seconds_to_loss=_rounded(min(loss, default=None)),

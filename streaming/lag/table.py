@@ -19,7 +19,8 @@ HEAD = (
 )  # fmt: skip
 _UNKNOWN = "-"
 _NOTHING_TO_LOSE = "none"
-_LOST = "lost"
+#: States that take the place of a time to loss.
+_WORDS = ("gone", "ahead", "lost", "markers")
 
 
 def as_text(rows: Sequence[Row]) -> str:
@@ -43,6 +44,8 @@ def summary(rows: Sequence[Row]) -> str:
         said.append(f"at most {found.seconds_behind:.1f} s")
     if found.unknown_lag:
         said.append(f"lag of {_counted(found.unknown_lag)} unknown")
+    if found.ahead:
+        said.append(f"{_counted(found.ahead)} beyond the log's end")
     if found.lost:
         said.append(f"{found.lost} records were deleted unread")
     if found.seconds_to_loss is not None and not found.lost:
@@ -82,8 +85,8 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _time_to_loss(row: Row) -> str:
-    if row.lost:
-        return _LOST
+    if row.state in _WORDS:
+        return row.state
     if row.at_risk is False:
         return _NOTHING_TO_LOSE
     return _UNKNOWN if row.seconds_to_loss is None else duration(row.seconds_to_loss)

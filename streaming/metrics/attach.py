@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from checkpoints.redaction import Redactor
 from streaming.metrics.board import Board
-from streaming.metrics.log import batch_line, ended_line
-from streaming.metrics.outlets import Endpoint, Log, MetricsError, Textfile
+from streaming.metrics.log import batch_line, ended_line, first_line, with_texts
+from streaming.metrics.outlets import Log, Textfile
 from streaming.metrics.progress import read_progress
+from streaming.metrics.server import Endpoint, MetricsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,13 +36,32 @@ class Exporter:
     Events are put into a queue and looked at by a thread of ours, so that nothing that is slow or
     fails here (a full disk, a scrape of 10,000 partitions) can hold up Spark. The first failure is
     a warning, later ones are not told.
+
+    Parameters
+    ----------
+    config
+        Where the figures go.
+    redact
+        Takes the secrets out of texts that are not names, such as Spark's messages; by default
+        what has the shape of one.
+    why
+        Says in one line why a query failed, by its id and what Spark says.
     """
 
-    def __init__(self, config: MetricsConfig) -> None:
+    def __init__(
+        self,
+        config: MetricsConfig,
+        redact: Callable[[str], str] | None = None,
+        why: Callable[[str, str], str] | None = None,
+    ) -> None:
+        self._redact = redact or Redactor()
+        self._why = why or (lambda _, text: first_line(text))
         self._board = Board(config.cluster_name)
-        self._textfile = Textfile(self._board, config.textfile) if config.textfile else None
+        self._textfile = (
+            Textfile(self._board, config.textfile, config.file_mode) if config.textfile else None
+        )
         logs = config.log is not None or config.log_file is not None
-        self._log = Log(config.log_file) if logs else None
+        self._log = Log(config.log_file, config.file_mode) if logs else None
         self._endpoint: Endpoint | None = None
         if config.port is not None:
             try:
@@ -109,22 +130,25 @@ class Exporter:
             except Exception as error:  # noqa: BLE001  (metrics never stop a query)
                 if not self._has_warned:
                     self._has_warned = True
-                    logger.warning("metrics of a batch could not be written: %s", error)
+                    told = self._redact(str(error))
+                    logger.warning("metrics of a batch could not be written: %s", told)
 
     def _progressed(self, text: str) -> None:
-        progress = read_progress(orjson.loads(text))
+        data = with_texts(orjson.loads(text), self._redact)
+        progress = read_progress(data)
         is_new = self._board.update(progress)
         if self._log and is_new:
             lags = self._board.lag_seconds(progress.query_id).values()
             known = [seconds for seconds in lags if seconds is not None]
-            self._log.write(batch_line(progress, max(known, default=None)), text)
+            self._log.write(batch_line(progress, max(known, default=None)), data)
         if self._textfile:
             self._textfile.write()
 
     def _ended(self, query_id: str, run_id: str, error: str | None) -> None:
         others = self._board.remove(query_id)
         if self._log:
-            self._log.write(ended_line(query_id, run_id, error))
+            told = self._redact(self._why(query_id, error)) if error else None
+            self._log.write(ended_line(query_id, run_id, told))
         if self._textfile and others:  # the last query's figures stay, to be collected
             self._textfile.write()
 
@@ -148,8 +172,15 @@ class _Listener(StreamingQueryListener):
         self._exporter.ended(str(event.id), str(event.runId), event.exception)
 
 
-def attach(spark: SparkSession, config: MetricsConfig) -> Exporter | None:
+def attach(
+    spark: SparkSession,
+    config: MetricsConfig,
+    redact: Callable[[str], str] | None = None,
+    why: Callable[[str, str], str] | None = None,
+) -> Exporter | None:
     """Have all queries of a session measured from now on; None when nothing is asked for.
+
+    For `redact` and `why` see `Exporter`.
 
     Raises
     ------
@@ -160,8 +191,13 @@ def attach(spark: SparkSession, config: MetricsConfig) -> Exporter | None:
     """
     if not config.exports:
         return None
-    exporter = Exporter(config)
-    listener = _Listener(exporter)
+    exporter = Exporter(config, redact, why)
+    exporter.before_close(listen(spark, _Listener(exporter)))
+    return exporter
+
+
+def listen(spark: SparkSession, listener: StreamingQueryListener) -> Callable[[], None]:
+    """Add a listener; give what removes it, once it has heard of all that has happened."""
     spark.streams.addListener(listener)
 
     def detach() -> None:
@@ -170,5 +206,4 @@ def attach(spark: SparkSession, config: MetricsConfig) -> Exporter | None:
             bus.sparkContext().listenerBus().waitUntilEmpty()
         spark.streams.removeListener(listener)
 
-    exporter.before_close(detach)
-    return exporter
+    return detach

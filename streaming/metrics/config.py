@@ -17,8 +17,9 @@ class MetricsConfig(BaseModel):
         None, ge=0, le=65535, description="Serve Prometheus metrics on this port; 0 takes any."
     )
     address: str = Field(
-        "0.0.0.0",  # noqa: S104  (as Spark's own UI; there is nothing secret in metrics)
-        description="Address that the endpoint listens on.",
+        "127.0.0.1",
+        description="Address that the endpoint listens on; `0.0.0.0` lets other machines in, "
+        "without a login.",
     )
     textfile: Path | None = Field(
         None, description="Write metrics to this .prom file after each batch, for node exporter."
@@ -31,12 +32,22 @@ class MetricsConfig(BaseModel):
         None, description="Append the log there, with each batch's whole progress."
     )
 
+    readable_by: Literal["owner", "group", "all"] = Field(
+        "owner",
+        description="Who may read the files that are made here: mode 0600, 0640 or 0644.",
+    )
+
     @field_validator("textfile")
     @classmethod
     def _is_read_by_node_exporter(cls, path: Path | None) -> Path | None:
         if path is not None and path.suffix != ".prom":
             raise ValueError(f"{path} must end in .prom: node exporter reads no other file")
         return path
+
+    @property
+    def file_mode(self) -> int:
+        """Permissions of files that are made."""
+        return {"owner": 0o600, "group": 0o640, "all": 0o644}[self.readable_by]
 
     @property
     def exports(self) -> bool:

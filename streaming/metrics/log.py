@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -10,10 +11,13 @@ from assignor_bridge.errors import OptionError
 from streaming.metrics.progress import read_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from streaming.metrics.progress import BatchProgress
+
+_LONGEST_ERROR = 500
+_FIGURE = re.compile(r"[-+.\deE]+|NaN")
 
 
 def batch_line(progress: BatchProgress, lag_seconds: float | None) -> dict[str, Any]:
@@ -43,18 +47,43 @@ def batch_line(progress: BatchProgress, lag_seconds: float | None) -> dict[str, 
 
 
 def ended_line(query_id: str, run_id: str, error: str | None) -> dict[str, Any]:
-    """Tell that a query has ended, and why when it failed: the first line of what Spark says."""
+    """Tell that a query has ended, and why when it failed."""
     line = {"event": "ended", "queryId": query_id, "runId": run_id}
     if error:
-        line["error"] = error.splitlines()[0][:500]
+        line["error"] = error[:_LONGEST_ERROR]
     return line
 
 
-def dump(line: Mapping[str, Any], progress: str | None = None) -> bytes:
-    """Write a line; `progress` is Spark's JSON, put in whole."""
-    whole = dict(line)
-    if progress is not None:
-        whole["progress"] = orjson.Fragment(progress)
+def first_line(text: str) -> str:
+    """Give the first line that says anything; of a Python traceback in it, the last one.
+
+    >>> first_line("Py4JException: Traceback (most recent call last):" + chr(10) + " File" + chr(10)
+    ...            + "ValueError: too big" + chr(10) + chr(10) + chr(9) + "at some.Java")
+    'ValueError: too big'
+    """
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    for number, line in enumerate(lines):
+        if "Traceback (most recent call last)" in line:
+            return next((found for found in lines[number + 1 :] if found[0] not in " \t"), line)
+    return lines[0] if lines else ""
+
+
+def with_texts(progress: dict[str, Any], redact: Callable[[str], str]) -> dict[str, Any]:
+    """Give Spark's progress with redacted descriptions and reasons; names and figures stay."""
+    parts = [progress.get("sink"), *progress.get("sources", ())]
+    for part in parts:
+        if isinstance(part, dict):
+            if isinstance(part.get("description"), str):
+                part["description"] = redact(part["description"])
+            for name, value in (part.get("metrics") or {}).items():
+                if isinstance(value, str) and not _FIGURE.fullmatch(value):
+                    part["metrics"][name] = redact(value)
+    return progress
+
+
+def dump(line: Mapping[str, Any], progress: Mapping[str, Any] | None = None) -> bytes:
+    """Write a line; `progress` is Spark's, put in whole."""
+    whole = line if progress is None else {**line, "progress": progress}
     return orjson.dumps(whole, option=orjson.OPT_APPEND_NEWLINE)
 
 

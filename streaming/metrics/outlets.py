@@ -1,88 +1,61 @@
-"""Where figures go: an endpoint, a file for node exporter, a log; opened before a query starts."""
+"""Where figures go: a file for node exporter, a log; both opened before a query starts."""
 
 from __future__ import annotations
 
-import errno
+import os
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile
+from prometheus_client import CollectorRegistry, generate_latest
 
-from assignor_bridge.errors import AssignorError, OptionError
+from assignor_bridge.errors import OptionError
 from streaming.metrics.log import dump
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-    from threading import Thread
     from typing import IO
-    from wsgiref.simple_server import WSGIServer
 
     from streaming.metrics.board import Board
-
-
-class MetricsError(AssignorError):
-    """Metrics cannot be served."""
-
-
-class Endpoint:
-    """An HTTP endpoint for Prometheus, `http://address:port/metrics`."""
-
-    def __init__(self, board: Board, port: int, address: str) -> None:
-        registry = CollectorRegistry()
-        registry.register(board)
-        self._server: WSGIServer
-        self._thread: Thread
-        try:
-            self._server, self._thread = start_http_server(port, address, registry)
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise MetricsError(
-                    f"metrics port {port} on {address} is in use by another process: set "
-                    "metrics.port to a free one (0 takes any)"
-                ) from error
-            raise MetricsError(
-                f"metrics cannot be served on {address}:{port} ({error.strerror or error}): set "
-                "metrics.address and metrics.port"
-            ) from error
-        self.port = self._server.server_port
-
-    def close(self) -> None:
-        """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
 
 class Textfile:
     """A file that is replaced as a whole after each batch."""
 
-    def __init__(self, board: Board, path: Path) -> None:
+    def __init__(self, board: Board, path: Path, mode: int) -> None:
         _has_folder("metrics.textfile", path)
         self._registry = CollectorRegistry()
         self._registry.register(board)
         self._path = path
+        self._mode = mode
 
     def write(self) -> None:
         """Write what is known now; readers see the old file or the new one."""
-        write_to_textfile(str(self._path), self._registry)
+        new = self._path.with_name(f"{self._path.name}.{os.getpid()}.{threading.get_ident()}")
+        try:
+            with _made(new, self._mode) as file:
+                file.write(generate_latest(self._registry))
+            new.replace(self._path)
+        finally:
+            new.unlink(missing_ok=True)
 
 
 class Log:
     """Lines of JSON, on stderr or in a file."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, mode: int) -> None:
         self._file: IO[bytes] | None = None
         if path is not None:
             _has_folder("metrics.log_file", path)
             try:
-                self._file = path.open("ab")
+                self._file = _made(path, mode)
             except OSError as error:
                 raise OptionError(
                     f"metrics.log_file {path} cannot be written ({error.strerror})"
                 ) from error
 
-    def write(self, line: Mapping[str, Any], progress: str | None = None) -> None:
+    def write(self, line: Mapping[str, Any], progress: Mapping[str, Any] | None = None) -> None:
         """Write a line at once; a file gets the whole progress with it, stderr does not."""
         if self._file is not None:
             self._file.write(dump(line, progress))
@@ -100,3 +73,13 @@ class Log:
 def _has_folder(option: str, path: Path) -> None:
     if not path.absolute().parent.is_dir():
         raise OptionError(f"{option} {path}: its folder does not exist; create it first")
+
+
+def _made(path: Path, mode: int) -> IO[bytes]:
+    """Open a file to append to; one that is made here gets the mode, whatever the umask."""
+    try:
+        file = path.open("xb")
+    except FileExistsError:
+        return path.open("ab")
+    os.fchmod(file.fileno(), mode)
+    return file

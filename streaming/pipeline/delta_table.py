@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from streaming.pipeline.failures import first_line
 from streaming.pipeline.names import quoted
 from streaming.pipeline.places import absolute
 
@@ -73,15 +74,26 @@ class Table:
         return f"delta.{quoted(absolute(spark, self.path))}"
 
     def schema(self, spark: SparkSession) -> StructType | None:
-        """Give the columns, None when there is no table yet."""
+        """Give the columns, None when there is no table yet.
+
+        Raises
+        ------
+        TableError
+            When Spark takes it for no table, or no name of one.
+        """
         from delta.tables import DeltaTable
 
-        if self.path is not None:
-            if not DeltaTable.isDeltaTable(spark, self.path):
+        try:
+            if self.path is not None:
+                if not DeltaTable.isDeltaTable(spark, self.path):
+                    return None
+            elif not spark.catalog.tableExists(self.name or ""):
                 return None
-        elif not spark.catalog.tableExists(self.name or ""):
-            return None
-        return self.open(spark).toDF().schema
+            return self.open(spark).toDF().schema
+        except Exception as error:
+            raise TableError(
+                f"the table {self.where!r} cannot be read: {first_line(error)}"
+            ) from error
 
     def create(
         self, spark: SparkSession, schema: StructType, partitions: tuple[str, ...],

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import ValidationError
 
+from checkpoints.redaction import HIDDEN, Redactor, is_secret_key
 from streaming.pipeline.config import Job
-from streaming.pipeline.redaction import HIDDEN, Redactor, is_secret_key
 from streaming.pipeline.strict import complaints
-from streaming.pipeline.yaml_text import ConfigError, apply_sets, fill_in, parse_yaml
+from streaming.pipeline.yaml_text import ConfigError, fill_in, parse_yaml, with_sets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _SERVERS = "kafka.bootstrap.servers"
+_MOST_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ def load_job(
         return LoadedJob(config, config.name, Path(), redact, written)
     title, folder, data = _read(config)
     try:
-        apply_sets(data, sets)
+        data = with_sets(data, sets)
         if broker is not None:
             data = {**_without_servers(data), _SERVERS: broker}
         variables = os.environ if environment is None else environment
@@ -114,10 +115,14 @@ def _read(config: str | Path | Mapping[str, Any]) -> tuple[str, Path, dict[str, 
         return "config", Path(), dict(config)
     path = Path(config)
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            raw = file.read(_MOST_BYTES + 1)
+        text = raw.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not text in UTF-8"
         raise ConfigError(f"{str(path)!r} cannot be read: {why}") from None
+    if len(raw) > _MOST_BYTES:
+        raise ConfigError(f"{str(path)!r} cannot be read: it has more than {_MOST_BYTES:,} bytes")
     try:
         return path.name, path.resolve().parent, parse_yaml(text)
     except ConfigError as error:

@@ -6,9 +6,12 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
+from assignor_bridge.errors import AssignorError
 from streaming.metrics.attach import attach
+from streaming.metrics.log import first_line as line_of_text
 from streaming.pipeline.checks import check_brokers, check_offline, check_topics
 from streaming.pipeline.failures import JobError, first_line
+from streaming.pipeline.hints import with_hint
 from streaming.pipeline.loading import LoadedJob, load_job
 from streaming.pipeline.lock import holder, lock_checkpoint
 from streaming.pipeline.places import absolute, check_places
@@ -32,14 +35,17 @@ _POLL_S = 0.5
 class RunningJob:
     """The started queries of a job, and the outlets of its metrics."""
 
-    def __init__(
-        self, loaded: LoadedJob, metrics: Exporter | None, lock: JobLock | None = None
-    ) -> None:
+    def __init__(self, loaded: LoadedJob, lock: JobLock | None = None) -> None:
         self.loaded = loaded
-        self.metrics = metrics
+        self.metrics: Exporter | None = None
         self._lock = lock
         self.queries: list[StreamingQuery] = []
         self._planned: list[Planned] = []
+
+    def measure(self, spark: SparkSession) -> None:
+        """Open the outlets of the metrics, where the job has some."""
+        if self.loaded.job.metrics is not None:
+            self.metrics = attach(spark, self.loaded.job.metrics, self.loaded.redact, self._why)
 
     def start(self, planned: Planned) -> None:
         """Start one more query."""
@@ -96,9 +102,17 @@ class RunningJob:
                 raise self._failure(planned, error) from None
         return active
 
+    def _why(self, query_id: str, text: str) -> str:
+        """Say why a query failed, by what its sink failed with or else by what Spark says."""
+        for query, planned in zip(self.queries, self._planned, strict=False):
+            error = planned.delta.error if planned.delta is not None else None
+            if error is not None and str(query.id) == query_id:
+                return first_line(error)
+        return line_of_text(text)
+
     def _failure(self, planned: Planned, error: BaseException) -> JobError:
         told = planned.delta.error if planned.delta is not None else None
-        said = first_line(told or error)
+        said = with_hint(first_line(told or error), planned.checkpoint)
         return JobError(self.loaded.redact(f"query {planned.name!r} failed: {said}"))
 
 
@@ -127,6 +141,20 @@ def start_job(
         For a broker, topic, table or query that fails; what was started is stopped.
     """
     loaded = config if isinstance(config, LoadedJob) else load_job(config)
+    try:
+        return _started(spark, loaded, on_started)
+    except AssignorError as error:
+        shown = loaded.redact(str(error))
+        if shown == str(error):
+            raise
+        raise type(error)(shown) from None
+
+
+def _started(
+    spark: SparkSession,
+    loaded: LoadedJob,
+    on_started: Callable[[Sequence[StreamingQuery]], None] | None,
+) -> RunningJob:
     check_offline(loaded)
     check_brokers(loaded)
     check_topics(spark, loaded)
@@ -135,12 +163,11 @@ def start_job(
     for query in planned:
         query.check(spark, loaded)
     lock = _lock(spark, loaded)
-    running = RunningJob(loaded, None, lock)
+    running = RunningJob(loaded, lock)
     if lock is not None:
         lock.is_used = running.is_active
     try:
-        if loaded.job.metrics:
-            running.metrics = attach(spark, loaded.job.metrics)
+        running.measure(spark)
         for query in planned:
             query.create_table(spark)
         for query in planned:

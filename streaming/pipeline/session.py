@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import sys
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING
 from streaming.delta_session import configure_delta, delta_coordinate
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from pyspark.sql import SparkSession
 
     from streaming.pipeline.config import Job
@@ -23,9 +26,8 @@ _SETTINGS = {
     "spark.sql.codegen.cache.maxEntries": "1000",
 }
 #: For Spark on this machine alone: 200 state stores, and 50 tasks to read a table's log, which each
-#: batch does, are many; an error that we tell in one line needs no traces of the JVM's before it.
+#: batch does, are many.
 _LOCAL = {
-    "spark.log.level": "FATAL",
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
     "spark.databricks.delta.snapshotPartitions": "1",
 }
@@ -51,22 +53,38 @@ def job_packages(job: Job) -> list[str]:
     return needed
 
 
-def session_for(job: Job) -> SparkSession:
-    """Start Spark for a job, or join the one that `spark-submit` started."""
+#: Loggers of pyspark that write an error to stderr as one line of JSON with all of its traces.
+_NOISY = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+
+
+def is_submitted() -> bool:
+    """Whether `spark-submit` has started Spark, and its JVM is there already."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def session_for(job: Job, starting: AbstractContextManager[None] | None = None) -> SparkSession:
+    """Start Spark for a job, or join the one that `spark-submit` started.
+
+    `starting` is entered while the JVM starts, when all that it needs is there.
+    """
+    from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
     from assignor_bridge import configure_spark
 
+    for name in _NOISY:  # the error is told in one line
+        PySparkLogger.getLogger(name).disabled = True
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {**_SETTINGS, **job.spark}
     own = [item for item in settings.pop(_PACKAGES, "").split(",") if item]
-    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    if not is_submitted and job.spark.get("spark.master", "local").startswith("local"):
+    if not is_submitted() and job.spark.get("spark.master", "local").startswith("local"):
         settings = {**_LOCAL, **settings}
-    if not is_submitted and any(table.table for _, table in job.tables()):
+    if not is_submitted() and any(table.table for _, table in job.tables()):
         settings = {_CATALOG: "hive", **settings}  # else the names are gone when Spark ends
     builder = configure_delta(SparkSession.builder.appName(job.name))
     for key, value in settings.items():
         builder = builder.config(key, value)
     builder = builder.config(_PACKAGES, ",".join([*own, *job_packages(job)]))
-    return configure_spark(builder).getOrCreate()
+    builder = configure_spark(builder)
+    with starting or contextlib.nullcontext():
+        return builder.getOrCreate()

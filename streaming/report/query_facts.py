@@ -96,7 +96,7 @@ def gather(
         origins.append(("Spark's UI", f"{ui.where}, {ui.application}"))
     if log is not None:
         replays = [_replay(log, source, ui) for source in log.sources]
-    title = f"Query {label}" if label else f"Query of {found['checkpoint']}"
+    title = f"Query {label}" if label else f"Query of {log.name if log else found}"
     return QueryFacts(title, log, progress, ui, replays, origins)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import runpy
 import signal
 import subprocess
@@ -97,6 +98,7 @@ def start(tmp_path: Path, **environment: str) -> subprocess.Popen[str]:
                 "OUT": ".",
                 "PYTHONPATH": str(EXAMPLES.parent),
                 "SPARK_LOCAL_IP": "127.0.0.1",
+                "XDG_STATE_HOME": str(tmp_path / "logs"),
                 **environment,
             },
             stdout=out,
@@ -119,7 +121,16 @@ def test_readings_by_the_command_with_its_own_broker_until_sigterm(spark, tmp_pa
     errors = (tmp_path / "err").read_text()
     assert process.returncode == 128 + signal.SIGTERM, errors[-3000:]
     assert errors.splitlines()[-1].startswith("assignor: stopped by SIGTERM; the next run goes on")
-    assert "Traceback" not in errors
+    told = errors.splitlines()
+    log = Path(told[-1].partition("(Spark's log: ")[2].rstrip(")"))
+    assert log == tmp_path / "logs/assignor-bridge/log/readings.log"
+    assert "org.apache.spark" in log.read_text()
+    assert log.stat().st_mode & 0o777 == 0o600
+    assert len(told) < 20, "what a person needs, and nothing of Ivy, log4j and the JVM"
+    assert [line for line in told if line.startswith("WARN") or " WARN " in line] == []
+    assert "starting Spark" in told
+    assert any(line.startswith("running: readings") for line in told)
+    assert any(re.match(r"readings[.\w]*: batch 0, \d+ rows in ", line) for line in told)
     found = rows(spark, tmp_path / "readings", "sensor", "celsius", "fahrenheit", "day")
     assert len(found) == 18, "20 readings, 2 of them repeated, and a bad one"
     assert all(row[2] == pytest.approx(row[1] * 1.8 + 32) for row in found)

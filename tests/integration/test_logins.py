@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
 
+from streaming import run_job
 from streaming.cli import main
-from tests.secured_broker import PASSWORD
+from streaming.pipeline.failures import JobError
+from tests.kafka_topics import Topic
+from tests.secured_broker import LOGIN, PASSWORD
+from tests.spark_tools import wait_until
 from tests.unit.lag.checkpoint_files import write_query
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
     from streaming.broker import EmbeddedBroker
 
@@ -126,4 +140,95 @@ def test_a_group_that_may_not_be_seen(
     code, lines = run(["lag", "--group", "of-others"], text, tmp_path, capfd)
     assert (code, len(lines)) == (1, 1)
     assert "group 'of-others': " in lines[0]
-    assert "Group authorization failed" in lines[0]
+    assert "the user lacks Describe on Group 'of-others'" in lines[0]
+
+
+def allow(broker: EmbeddedBroker, kind: ResourceType, name: str, *operations: str) -> None:
+    rules = [
+        AclBinding(
+            kind, name, ResourcePatternType.LITERAL, "User:ann", "*",
+            AclOperation[operation], AclPermissionType.ALLOW,
+        )
+        for operation in operations
+    ]  # fmt: skip
+    admin = broker.admin()
+    for done in admin.create_acls(rules).values():
+        done.result(30)
+
+
+def test_lag_names_the_right_that_is_missing_from_nothing_allowed_to_all_that_is_needed(
+    secured: tuple[EmbeddedBroker, str], tmp_path, monkeypatch, capfd
+):
+    monkeypatch.chdir(tmp_path)
+    broker, address = secured
+    name = f"t-{uuid.uuid4().hex[:6]}"
+    topic = Topic(broker.bootstrap_servers, name).create(1)
+    topic.fill([9])
+    topic.commit(name, {0: 4})
+    (tmp_path / "client.properties").write_text(config(address, password=PASSWORD))
+    write_query(tmp_path / "query", {name: {0: 4}})
+    write_query(tmp_path / "many", {name: {0: 4}, **{f"no-{n}": {0: 1} for n in range(9)}})
+
+    def said(*words: str) -> tuple[int, list[str], list[str]]:
+        code = main.run(["lag", *words, "--command-config", "client.properties"])
+        out, err = capfd.readouterr()
+        rows = [line.split() for line in out.partition("\n\n")[0].splitlines()[1:]]
+        return code, rows[0][4:6] if rows else [], err.splitlines()
+
+    def settled(expected: object, *words: str) -> None:
+        """Brokers learn of rights a moment later."""
+        wait_until(lambda: said(*words) == expected, f"{expected}, not {said(*words)}", 20)
+
+    group, query = ("--group", name), ("--checkpoint", "query")
+    of_topic = f"the user lacks Describe on Topic {name!r}"
+    refused = [f"assignor: group {name!r}: the user lacks Describe on Group {name!r}"]
+    settled((1, [], refused), *group)
+    settled((1, ["-", "-"], [f"assignor: topic {name!r}: {of_topic}"]), *query)
+    _, _, many = said("--checkpoint", "many")
+    assert f"assignor: topic {name!r}: {of_topic}" in many
+    assert f"assignor: topic {name!r} is not there: was it deleted?" not in many
+
+    allow(broker, ResourceType.GROUP, name, "DESCRIBE")
+    nothing = f"assignor: group {name!r} has no offset of any topic that may be seen: its topics "
+    wait_until(lambda: said(*group)[2][0].startswith(nothing), nothing, 20)
+
+    allow(broker, ResourceType.TOPIC, name, "DESCRIBE")
+    unknown = f"of 1 of 1 is unknown ({name}"
+    notes = [
+        f"assignor: retention {unknown}): the user lacks DescribeConfigs on Topic",
+        f"assignor: seconds behind {unknown}-0): the user lacks Read on Topic",
+    ]
+    for words in (group, query):
+        settled((0, ["9", "5"], notes), *words)
+
+    allow(broker, ResourceType.TOPIC, name, "READ", "DESCRIBE_CONFIGS")
+    for words in (group, query):
+        settled((0, ["9", "5"], []), *words)
+
+
+def test_a_job_that_may_see_a_topic_but_not_read_it_says_which_right_it_needs(
+    spark: SparkSession, secured: tuple[EmbeddedBroker, str], tmp_path
+):
+    broker, address = secured
+    topic = Topic(broker.bootstrap_servers, f"t-{uuid.uuid4().hex[:6]}").create(1)
+    topic.fill([3])
+    allow(broker, ResourceType.TOPIC, topic.name, "DESCRIBE")
+    config = {
+        "kafka.bootstrap.servers": address,
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": LOGIN.format(user="ann", password=PASSWORD),
+        "source": {"subscribe": topic.name, "records": {"format": "raw"}},
+        "sink": {"type": "console"},
+    }
+
+    def said() -> str:
+        with pytest.raises(JobError) as raised:
+            run_job(spark, config)
+        assert PASSWORD not in str(raised.value)
+        assert len(str(raised.value).splitlines()) == 1
+        return str(raised.value)
+
+    told = wait_until(lambda: None if "is not there" in (line := said()) else line, "rights", 60)
+    assert "Not authorized to access topics: [" in told
+    assert "; the user needs Describe and Read on each Topic of a source" in told

@@ -12,6 +12,7 @@ from delta.tables import DeltaTable
 from streaming import run_job
 from streaming.pipeline.delta_writer import DeltaWriter
 from streaming.pipeline.failures import JobError
+from streaming.pipeline.loading import load_job
 from streaming.pipeline.sinks_config import DeltaSink
 from streaming.pipeline.yaml_text import ConfigError
 from tests.pipeline_tools import forget_last_commit, job, rows, send
@@ -158,6 +159,28 @@ def test_bad_records_fail_with_their_place_or_go_to_the_dead_letter_table(spark,
     assert observed["records"]["bad_records"] == 1
 
 
+def test_what_a_query_failed_with_tells_no_value_of_the_environment(spark, topic, tmp_path):
+    """In the exception and in the log of metrics; by a sink of Spark's and by ours."""
+    topic.create(1)
+    send(topic, [record(1, 1)])
+    log = tmp_path / "m.jsonl"
+    for number, sink in enumerate([{"type": "console"}, {"path": str(tmp_path / "table")}]):
+        config = job(topic, tmp_path) | {
+            "sink": sink,
+            "transform": {"sql": "SELECT id, raise_error('no ${SECRETX} here') AS v FROM records"},
+            "checkpoint": str(tmp_path / str(number)),
+            "metrics": {"log_file": str(log)},
+        }
+        with pytest.raises(JobError, match=r"failed: no \$\{SECRETX\} here$"):
+            run_job(spark, load_job(config, environment={"SECRETX": "topsecret99"}))
+    told = [json.loads(line) for line in log.read_text().splitlines()]
+    assert "topsecret99" not in log.read_text()
+    assert [line["event"] for line in told] == ["ended", "ended"]
+    assert all("no ${SECRETX} here" in line["error"] for line in told)
+    assert told[1]["error"] == "no ${SECRETX} here"
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_table_by_name_is_clustered_compacted_and_grows_when_it_may(spark, topic, tmp_path):
     topic.create(2)
     name = "t_" + topic.name.rpartition("-")[2]
@@ -205,6 +228,9 @@ def test_what_does_not_fit_is_told_before_anything_is_written(spark, topic, tmp_
         (wrong_time, 2, "config: source: .*TIMESTAMP"),
         (job(topic, tmp_path, mode="upsert", keys="ident"), 2, "sink: keys: 'ident' is no column"),
         (job(topic, tmp_path, partition_by="day"), 2, "sink: partition_by: 'day' is no column"),
+        (job(topic, tmp_path, table="a-b"), 2, "sink: the table 'a-b' cannot be read: .*a-b"),
+        (job(topic, tmp_path, table="a b; DROP TABLE x"), 2, "sink: the table 'a b; DROP TABLE x'"),
+        (job(topic, tmp_path, table="delta.`/none`"), 2, "sink: the table 'delta.`/none`' cannot"),
         (job(topic, tmp_path, path="/proc/no/table"), 1, "sink: the table '/proc/no/table' cannot"),
         (bad_checkpoint, 1, "checkpoint: the folder '/proc/no/checkpoint' cannot be written: "),
     ):

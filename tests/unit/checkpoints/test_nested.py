@@ -1,4 +1,4 @@
-"""A folder that is no checkpoint but holds some: they are named, none is guessed."""
+"""A folder that is no checkpoint but holds some: the only one is taken, several are named."""
 
 from __future__ import annotations
 
@@ -12,6 +12,13 @@ from streaming.cli import main
 from tests.unit.lag.checkpoint_files import write_query
 
 ENDS = {"t": {0: 9}}
+COMMANDS = [
+    pytest.param(["lag", "--checkpoint", "job"], id="lag"),
+    pytest.param(["offsets", "--checkpoint", "job"], id="offsets"),
+    pytest.param(["doctor", "--checkpoint", "job"], id="doctor"),
+    pytest.param(["replay", "--checkpoint", "job"], id="replay"),
+    pytest.param(["report", "job"], id="report"),
+]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +52,6 @@ def test_a_folder_of_thousands_is_not_searched_to_its_end(tmp_path):
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        pytest.param(["sink"], "but holds that of one query: give job/sink", id="one"),
         pytest.param(
             ["b", "a"], "but holds those of 2 queries: give one of them: job/a, job/b", id="two"
         ),
@@ -54,16 +60,7 @@ def test_a_folder_of_thousands_is_not_searched_to_its_end(tmp_path):
         pytest.param([], "it has neither 'metadata' nor 'offsets'", id="none"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize(
-    "command",
-    [
-        pytest.param(["lag", "--checkpoint", "job"], id="lag"),
-        pytest.param(["offsets", "--checkpoint", "job"], id="offsets"),
-        pytest.param(["doctor", "--checkpoint", "job"], id="doctor"),
-        pytest.param(["replay", "--checkpoint", "job"], id="replay"),
-        pytest.param(["report", "job"], id="report"),
-    ],
-)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_names_the_checkpoints_of_a_job(
     command, names, message, tmp_path, monkeypatch, capsys
 ):
@@ -77,3 +74,27 @@ def test_each_command_names_the_checkpoints_of_a_job(
     assert err.startswith("assignor: 'job' is not a streaming checkpoint")
     assert message in err
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("folder", ["job", "."])
+def test_each_command_takes_the_one_checkpoint_of_a_job(
+    command, folder, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    write_query(tmp_path / "job" / "sink", ENDS)
+    answers = []
+    for given in (folder, "job/sink"):
+        assert main.run([given if word == "job" else word for word in command]) == 0
+        answers.append(capsys.readouterr())
+        if command[0] == "report":
+            answers[-1] = Path("report.html").read_text()
+    assert answers[0] == answers[1]
+
+
+def test_one_checkpoint_among_more_than_is_looked_at_is_not_taken(tmp_path, capsys):
+    for number in range(600):
+        (tmp_path / f"part-{number:03}").touch()
+    write_query(tmp_path / "a", ENDS)
+    assert main.run(["offsets", "--checkpoint", str(tmp_path)]) == 2
+    assert f"that of a query, among much else: give {tmp_path}/a" in capsys.readouterr().err

@@ -133,6 +133,17 @@ def test_the_newest_good_state_is_taken_and_others_are_told(tmp_path):
                      id="nameless source"),
         pytest.param({"offsets/0": f"v1\n{META % 1}\n-", "sources/0/0": f"v2\n{ENDS % 1}"},
                      "'sources/0/0' has version 2", id="newer source"),
+        pytest.param({"offsets/0": f'v1\n{META % 1}\n{{"t":{{"0":{10**25}}}}}'},
+                     r"'offsets/0' is damaged in line 3: t-0 has offset 1e\+25", id="too large"),
+        pytest.param({"offsets/0": f'v1\n{META % 1}\n{{"t":{{"0":-1}}}}'},
+                     "'offsets/0' is damaged in line 3: t-0 has offset -1", id="negative"),
+        pytest.param({"offsets/0": f"v1\n{META % 1}\n-",
+                      "sources/0/0": f'v1\n{{"t":{{"0":{2**63}}}}}'},
+                     "'sources/0/0' is damaged: t-0 has offset 9.22e", id="too large a begin"),
+        pytest.param({"offsets/0": f'v1\n{META % 1}\n{{"t":{{"{2**31}":1}}}}'},
+                     "t-2147483648 has offset 1", id="no partition's number"),
+        pytest.param({"offsets/0": f"v{'1' * 5000}\n{META % 1}\n-"}, "has version 1{19},",
+                     id="no version's number"),
     ],
 )  # fmt: skip
 def test_what_is_no_checkpoint_is_one_line(tmp_path, files, message):

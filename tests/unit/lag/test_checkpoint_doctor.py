@@ -94,6 +94,42 @@ def test_states(text, message, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
+    ("then", "completed", "message"),
+    [
+        pytest.param(
+            {0: 4, 1: 7},
+            False,
+            "batch 1, which is planned, would read t-0 up to 4 after 9;",
+            id="one goes back",
+        ),
+        pytest.param(
+            {1: 5}, False, "would read t-0 no more after 9, t-1 up to 5 after 7;", id="one is gone"
+        ),
+        pytest.param({0: 9, 1: 8}, False, None, id="forwards"),
+        pytest.param({0: 4, 1: 7}, True, None, id="failOnDataLoss=false, it went on"),
+    ],
+)
+def test_a_batch_that_goes_back_says_that_the_topic_was_made_again(
+    then, completed, message, tmp_path, capsys
+):
+    """As Spark leaves it when it fails; the state of the topic before is no copy's."""
+    folder = tmp_path / "c"
+    query = write_query(folder, {"t": {0: 9, 1: 7}})
+    (folder / "offsets/1").write_text(f"v1\n{{}}\n{json.dumps({'t': then})}")
+    if completed:
+        (folder / "commits/1").write_text("v1\n{}")
+    else:
+        (folder / "sources/0/assignments").mkdir()
+        (folder / "sources/0/assignments/3.v1").write_text(state(position=9))
+    code, lines = doctor(capsys, "--checkpoint", query)
+    wrong = [line for line in lines if line.startswith("WRONG")]
+    assert code == len(wrong) == (message is not None)
+    if message is not None:
+        assert wrong[0].startswith("WRONG topic 't' (sources/0): it was deleted and made again: ")
+        assert message in wrong[0]
+
+
+@pytest.mark.parametrize(
     ("versions", "app", "code", "message"),
     [
         pytest.param({0: None, 1: 4}, QUERY, 0, "it holds batch 4, the checkpoint's last is 4",

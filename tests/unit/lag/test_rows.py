@@ -7,6 +7,7 @@ import json
 import pytest
 
 from streaming.cli import main
+from streaming.lag.alarms import alarms
 from streaming.lag.brokers import Retention
 from streaming.lag.positions import Position
 from streaming.lag.rows import Row, select, total
@@ -17,8 +18,8 @@ DAY_S = 86_400.0
 WEEK = Retention(deletes=True, time_s=7 * DAY_S, size_bytes=None)
 
 
-def row(offset=10, begin=0, end=30, behind=60.0, retention=WEEK, partition=0) -> Row:
-    return Row(Position("g", "t", partition, offset), begin, end, behind, retention)
+def row(offset=10, begin=0, end=30, behind=60.0, retention=WEEK, partition=0, **more) -> Row:
+    return Row(Position("g", "t", partition, offset), begin, end, behind, retention, **more)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,9 @@ def row(offset=10, begin=0, end=30, behind=60.0, retention=WEEK, partition=0) ->
                      id="kept for ever"),
         pytest.param(row(retention=Retention(True, DAY_S, 1)), 20, 0, True, None,
                      id="limited by size: hangs on what is written"),
-        pytest.param(row(offset=40), -10, 0, False, None, id="ahead of the log: made anew"),
+        pytest.param(row(offset=40), -10, 0, None, None, id="ahead of the log: made anew"),
+        pytest.param(row(offset=29, behind=0.0, only_markers=True), 1, 0, False, None,
+                     id="only the marker of a transaction"),
     ],
 )  # fmt: skip
 def test_figures_of_a_partition(found, lag, lost, at_risk, to_loss):
@@ -48,10 +51,46 @@ def test_figures_of_a_partition(found, lag, lost, at_risk, to_loss):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("found", "state", "to_loss", "alarm"),
+    [
+        pytest.param(row(), "behind", "6d23h", None, id="behind"),
+        pytest.param(row(offset=30, behind=0.0), "read", "none", None, id="read to the end"),
+        pytest.param(row(offset=29, only_markers=True), "markers", "markers", None, id="markers"),
+        pytest.param(row(offset=None), "never read", "-", None, id="never read"),
+        pytest.param(row(end=None), "unknown", "-", None, id="unknown"),
+        pytest.param(row(offset=100, end=1), "ahead", "ahead",
+                     "beyond the log's end: t-0 at 100, its log ends at 1; was the topic made",
+                     id="beyond the end"),
+        pytest.param(row(begin=12), "lost", "lost",
+                     "records were deleted unread: t-0 at 10, its log begins at 12; ", id="lost"),
+        pytest.param(row(end=None, gone=True), "gone", "gone",
+                     "not there: t-0; was the topic made again with fewer partitions?", id="gone"),
+    ],
+)  # fmt: skip
+def test_each_state_has_its_word_and_some_wake_a_monitor(found, state, to_loss, alarm):
+    assert found.state == found.as_json()["state"] == state
+    assert as_text([found]).splitlines()[1].split()[-1] == to_loss
+    lines = alarms([found], set())
+    assert len(lines) == (alarm is not None)
+    assert all(line.startswith(alarm) for line in lines)
+
+
+def test_alarms_name_a_few_partitions_and_each_topic_once():
+    rows = [row(offset=99, partition=number) for number in range(5)]
+    rows += [row(end=None, gone=True, partition=number) for number in range(2)]
+    ahead, topic = alarms(rows, {"t"})
+    assert ahead.count("its log ends at 30") == 3
+    assert "and 2 more; was" in ahead
+    assert topic == "topic 't' is not there: was it deleted?"
+    assert "5 beyond the log's end" not in summary(rows)
+    assert "5 partitions beyond the log's end" in summary(rows)
+
+
 def test_json_has_null_for_unknown_and_never_0():
     told = row(offset=None, begin=None, end=None, behind=None, retention=None).as_json()
     unknown = {name for name, value in told.items() if value is None}
-    assert unknown == set(told) - {"group", "topic", "partition"}
+    assert unknown == set(told) - {"group", "topic", "partition", "state"}
 
 
 def test_0_is_told_as_0_and_unknown_as_a_dash():
@@ -75,6 +114,8 @@ def test_rows_are_sorted_worst_first_with_unknown_last():
     assert order(order="seconds") == [2, 3, 1, 0]
     assert order(order="loss") == [2, 3, 0, 1]
     assert order(only_with_lag=True) == [0, 2, 3]
+    beyond = row(offset=31, partition=4)
+    assert select([beyond], only_with_lag=True) == [beyond]
 
 
 def test_a_total_counts_what_is_unknown_beside_what_is_known():
@@ -87,7 +128,7 @@ def test_a_total_counts_what_is_unknown_beside_what_is_known():
     assert (found.lost, found.seconds_behind, found.seconds_to_loss) == (5, 60.0, 0.0)
     assert summary(rows) == (
         "5 partitions, 2 with lag: 40 records behind, at most 60.0 s, lag of 1 partition unknown, "
-        "5 records were deleted unread"
+        "1 partition beyond the log's end, 5 records were deleted unread"
     )
     assert total([]).seconds_behind is None
 

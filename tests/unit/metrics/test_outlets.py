@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import re
 import socket
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -13,10 +15,11 @@ import pytest
 from pydantic import ValidationError
 
 from assignor_bridge.errors import OptionError
+from checkpoints.redaction import Redactor
 from streaming.metrics.attach import Exporter
 from streaming.metrics.config import MetricsConfig
 from streaming.metrics.names import METRICS, markdown
-from streaming.metrics.outlets import MetricsError
+from streaming.metrics.server import MetricsError
 from tests.unit.metrics.samples import QUERY, RUN, text
 
 ROOT = Path(__file__).parents[3]
@@ -61,6 +64,94 @@ def test_the_log_goes_to_stderr_without_the_whole_progress(capsys):
     line = json.loads(capsys.readouterr().err)
     assert line["lag"] == 20
     assert "progress" not in line
+
+
+def test_what_a_query_failed_with_is_told_without_secrets(tmp_path):
+    """Spark's text, and what its sink failed with; the progress has the description of a sink."""
+    redact = Redactor()
+    redact.learn_variable("SECRETX", "topsecret99")
+    event = json.loads(EVENT)
+    event["sink"] = {"description": "Files[s3a://AKIA:S3SECRET@bucket/topsecret99]"}
+    event["sources"][0]["metrics"]["assignor.fallbackReason"] = "no topsecret99"
+    texts = {
+        "a": "Job aborted: [USER_RAISED_EXCEPTION] no topsecret99 here\n\tat some.Java",
+        "b": "py4j.Py4JException: Return Message: Traceback (most recent call last):\n  File x\n"
+        "    topsecret99()\nValueError: no topsecret99\n\n\tat py4j.Protocol",
+    }
+    for why in (None, lambda query, text: f"{query} by topsecret99"):
+        log = tmp_path / f"{why is None}.jsonl"
+        with Exporter(MetricsConfig(log_file=log), redact, why) as exporter:
+            exporter.progressed(json.dumps(event))
+            for query, text_ in texts.items():
+                exporter.ended(query, RUN, text_)
+        assert "topsecret99" not in log.read_text()
+        assert "S3SECRET" not in log.read_text()
+        batch, *ended = map(json.loads, log.read_text().splitlines())
+        assert batch["progress"]["sources"][0]["endOffset"] == event["sources"][0]["endOffset"]
+        assert [line["error"] for line in ended] == (
+            ["Job aborted: [USER_RAISED_EXCEPTION] no ${SECRETX} here", "ValueError: no ${SECRETX}"]
+            if why is None
+            else ["a by ${SECRETX}", "b by ${SECRETX}"]
+        )
+
+
+@pytest.mark.parametrize(("readable_by", "mode"), [(None, 0o600), ("group", 0o640), ("all", 0o644)])
+def test_files_are_the_owners_alone_unless_asked_otherwise(readable_by, mode, tmp_path):
+    files = {"textfile": tmp_path / "a.prom", "log_file": tmp_path / "log.jsonl"}
+    asked = {} if readable_by is None else {"readable_by": readable_by}
+    with Exporter(MetricsConfig(**files, **asked)) as exporter:
+        exporter.progressed(EVENT)
+    assert {path.stat().st_mode & 0o777 for path in files.values()} == {mode}
+    assert sorted(tmp_path.iterdir()) == sorted(files.values())
+
+
+def test_a_log_that_is_there_keeps_its_mode(tmp_path):
+    log = tmp_path / "log.jsonl"
+    log.touch()
+    log.chmod(0o664)
+    with Exporter(MetricsConfig(log_file=log)) as exporter:
+        exporter.progressed(EVENT)
+    assert log.stat().st_mode & 0o777 == 0o664
+
+
+@pytest.mark.parametrize("path", ["/", "/x", "/../../etc/passwd", "/metrics/x"])
+def test_the_endpoint_answers_for_its_own_path_only(path):
+    with Exporter(MetricsConfig(port=0)) as exporter:
+        exporter.progressed(EVENT)
+        exporter.flush()
+        with pytest.raises(urllib.error.HTTPError) as raised:
+            urllib.request.urlopen(f"http://127.0.0.1:{exporter.port}{path}", timeout=10)
+        raised.value.close()
+        assert raised.value.code == 404
+        assert "kafka_consumergroup_group_sum_lag{" in scrape(exporter)
+
+
+def test_the_endpoint_is_this_machines_alone_unless_asked_otherwise():
+    with Exporter(MetricsConfig(port=0)) as exporter:
+        assert exporter._endpoint is not None
+        assert exporter._endpoint._server.server_address[0] == "127.0.0.1"
+
+
+def test_clients_that_ask_slowly_or_never_are_dropped_and_hold_up_none(monkeypatch):
+    monkeypatch.setattr("streaming.metrics.server._ASK_LIMIT_S", 0.5)
+    with contextlib.ExitStack() as open_, Exporter(MetricsConfig(port=0)) as exporter:
+        exporter.progressed(EVENT)
+        exporter.flush()
+        address = ("127.0.0.1", exporter.port)
+        silent = [open_.enter_context(socket.create_connection(address, 5)) for _ in range(200)]
+        assert "kafka_" in scrape(exporter)
+        slow = open_.enter_context(socket.create_connection(address, 10))
+        with contextlib.suppress(OSError):  # a byte again and again does not make it longer
+            for _ in range(400):
+                slow.sendall(b"G")
+                slow.settimeout(0.05)
+                with contextlib.suppress(TimeoutError):
+                    if not slow.recv(1):
+                        break
+            else:
+                pytest.fail("the slow client may go on for ever")
+        for client in silent:
+            assert client.recv(1) == b""
 
 
 def test_a_port_in_use_is_one_line():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from assignor_bridge.errors import AssignorError, OptionError
 from streaming.cli import doctor, jars, main
 from streaming.cli.reference import commands, markdown
 from streaming.report.page import Check
+from tests.unit.lag.checkpoint_files import write_query
 
 ROOT = Path(__file__).parents[3]
 NAMES = [name for name, _ in commands()]
@@ -72,6 +74,82 @@ def test_errors_become_exit_codes(error, code, line, monkeypatch, capsys):
     monkeypatch.setattr(jars, "packages", fail)
     assert main.run(["jars"]) == code
     assert capsys.readouterr().err == line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(["offsets", "--group", " "], "--group is empty", id="group"),
+        pytest.param(["lag", "--checkpoint", ""], "--checkpoint is empty", id="checkpoint"),
+        pytest.param(["doctor", "--checkpoint", ""], "--checkpoint is empty", id="of the doctor"),
+        pytest.param(["replay", "--checkpoint", ""], "--checkpoint is empty", id="of a replay"),
+        pytest.param(["report", ""], "CHECKPOINT|URL|LOG is empty", id="of a report"),
+        pytest.param(["lag", "--group", "g", "--topic", ""], "--topic is empty", id="topic"),
+        pytest.param(["offsets", "--group", "g", "--topic", ""], "--topic is empty", id="a topic"),
+        pytest.param(["doctor", "--bootstrap-servers", ""], "--bootstrap-servers '': host:port",
+                     id="brokers"),
+    ],
+)  # fmt: skip
+def test_an_empty_name_is_misuse_not_a_folder_or_a_topic(arguments, message, capsys):
+    assert main.run(arguments) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"assignor: {message}")
+
+
+def test_an_empty_group_is_refused_before_librdkafka_aborts_the_process():
+    words = ["lag", "--group", "", "--bootstrap-servers", "127.0.0.1:1"]
+    done = assignor(*words, stdout=subprocess.PIPE)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "assignor: --group is empty: is a variable not set?\n"
+
+
+@pytest.mark.parametrize(
+    ("server", "message"),
+    [
+        ("host:99999", "the port must be from 1 to 65535"),
+        ("host:0", "the port must be from 1 to 65535"),
+        ("a:1,host:" + "9" * 5_000, "the port must be from 1 to 65535"),
+        ("host", "host:port is expected"),
+        ("[::1]", "host:port is expected"),
+        (" , ", "host:port is expected"),
+        ("a b:9", "host:port is expected"),
+    ],
+)
+def test_an_address_that_is_none_is_refused_before_anyone_is_asked(
+    server, message, tmp_path, capsys
+):
+    (tmp_path / "c").write_text(f"bootstrap.servers={server}\n")
+    for words in (["--bootstrap-servers", server], ["--command-config", str(tmp_path / "c")]):
+        if server.strip(", ") or "--bootstrap-servers" in words:
+            assert main.run(["lag", "--group", "g", *words]) == 2
+            [line] = capsys.readouterr().err.splitlines()
+            assert message in line
+
+
+def assignor(*arguments: str, stdout: int, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "streaming.cli.main", *arguments], stdout=stdout,
+        stderr=subprocess.PIPE, text=True, check=False, env=os.environ | environment,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("command", [["schema"], ["--help"]])
+def test_a_full_disk_is_one_line(command):
+    with Path("/dev/full").open("w") as full:
+        done = assignor(*command, stdout=full.fileno())
+    assert done.returncode == 1
+    assert done.stderr == "assignor: output: No space left on device\n"
+
+
+def test_a_terminal_without_unicode_gets_escapes(tmp_path):
+    query = write_query(tmp_path / "é", {"t": {0: 9}})
+    ascii_only = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
+    done = assignor("replay", "--checkpoint", query, stdout=subprocess.PIPE, **ascii_only)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "assumed; give yours" in done.stdout
+    done = assignor("lag", "--checkpoint", f"{query}ü", stdout=subprocess.PIPE, **ascii_only)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"assignor: '{tmp_path}/\\udcc3\\udca9\\udcc3\\udcbc' is not")
 
 
 def test_no_command_shows_the_help(capsys):

@@ -15,10 +15,9 @@ from streaming.cli import main
 from streaming.pipeline.checks import check_offline
 from streaming.pipeline.config import json_schema
 from streaming.pipeline.loading import load_job
-from streaming.pipeline.redaction import is_secret_key
 from streaming.pipeline.reference import with_tables
 from streaming.pipeline.seeding import read_seeds
-from streaming.pipeline.yaml_text import ConfigError, parse_yaml
+from streaming.pipeline.yaml_text import ConfigError, parse_yaml, with_sets
 
 ROOT = Path(__file__).parents[3]
 GOOD: dict[str, Any] = {
@@ -154,12 +153,69 @@ def test_a_key_that_stands_twice_is_an_error(tmp_path):
         load_job(tmp_path / "job.yaml")
 
 
+BOMB = "\n".join(
+    ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+)
+MERGED = "\n".join(
+    ["a0: &a0 {k: v}"]
+    + [f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}" for n in range(1, 9)]
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param(BOMB, "line 4: more than 10,000 values, with what the aliases", id="bomb"),
+        pytest.param(MERGED, "line 5: more than 10,000 values", id="bomb of merged keys"),
+        pytest.param("name: &a {b: *a}", "line 1: an alias stands within", id="circle"),
+        pytest.param("\nname: 2024-13-45", "line 2: a value that looks like 'timestamp' is none",
+                     id="no date"),
+        pytest.param("name: 0x_", "line 1: a value that looks like 'int' is none", id="no hex"),
+        pytest.param("name: !!int abc", "looks like 'int' is none", id="no int"),
+        pytest.param("name: !!bool maybe", "looks like 'bool' is none", id="no bool"),
+        pytest.param("name: !!float x", "looks like 'float' is none", id="no float"),
+        pytest.param(f"name: {'9' * 5_000}", "looks like 'int' is none", id="5,000 digits"),
+        pytest.param(f"a:\n  {'[' * 3_000}", "line 2: nested deeper than 50 levels", id="deep"),
+        pytest.param("[a]: b", "line 1: a key is not text", id="a list for a key"),
+        pytest.param("name: !!python/object:os.system x", "line 1: not valid YAML", id="Python"),
+        pytest.param("name: *nowhere", "line 1: not valid YAML: found undefined alias", id="alias"),
+        pytest.param("a" * 1_000_001, "it has more than 1,000,000 bytes", id="endless"),
+    ],
+)  # fmt: skip
+def test_yaml_that_cannot_be_read_is_one_line_with_its_place(text, message, tmp_path, capsys):
+    (tmp_path / "job.yaml").write_text(text)
+    assert main.run(["run", str(tmp_path / "job.yaml"), "--dry-run"]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("assignor: ")
+    assert message in line
+    assert len(line) < 300
+
+
+@pytest.mark.parametrize("value", ["0x_", "2024-13-45", "&a [*a]", "9" * 5_000, "[" * 3_000])
+def test_a_value_of_set_that_cannot_be_read_is_one_line_with_its_place(value):
+    with pytest.raises(ConfigError, match=r"^config: --set name: line 1: ") as raised:
+        load_job(GOOD, sets=[f"name={value}"], environment={})
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_what_an_alias_stands_for_is_changed_in_one_place_only(tmp_path):
+    (tmp_path / "job.yaml").write_text(
+        "source: {kafka.bootstrap.servers: 'b:1', subscribe: t}\n"
+        "checkpoint: c\n"
+        "sinks: {a: &sink {path: x}, b: *sink}\n"
+    )
+    job = load_job(tmp_path / "job.yaml", sets=["sinks.b.path=y"], environment={}).job
+    assert (job.sinks["a"].path, job.sinks["b"].path) == ("x", "y")
+
+
 def test_variables_defaults_and_plain_dollars():
     data = changed("checkpoint", "${A}/${B:-b}/$${C}")
     assert load_job(data, environment={"A": "s3://x"}).job.checkpoint == "s3://x/b/${C}"
 
 
 def test_set_reaches_dotted_keys_and_levels_below():
+    before = copy.deepcopy(GOOD)
     job = load_job(
         GOOD,
         sets=[
@@ -172,6 +228,40 @@ def test_set_reaches_dotted_keys_and_levels_below():
     assert job.all_sources["records"].options["kafka.bootstrap.servers"] == "other:1"
     assert job.sink.compact_every == 5
     assert job.interval == "5 seconds"
+    assert before == GOOD, "the caller's own"
+
+
+@pytest.mark.parametrize(
+    ("assignment", "path"),
+    [
+        pytest.param("spark.master=v", ["spark", "spark.master"], id="a setting"),
+        pytest.param("spark.spark.master=v", ["spark", "spark.master"], id="with its section"),
+        pytest.param("spark.spark.hadoop.a.b=v", ["spark", "spark.hadoop.a.b"], id="long"),
+        pytest.param("kafka.client.id=v", ["kafka.client.id"], id="of all sources"),
+        pytest.param("seed.my.topic.file=v", ["seed", "my.topic", "file"], id="a topic with dots"),
+        pytest.param('seed."an.other".file=v', ["seed", "an.other", "file"], id="a new one"),
+        pytest.param("seed.'a=b'.file=v", ["seed", "a=b", "file"], id="in quotes"),
+        pytest.param("sources.kafka.subscribe=v", ["sources", "kafka", "subscribe"], id="a name"),
+        pytest.param("metrics.cluster_name=v", ["metrics", "cluster_name"], id="an empty section"),
+        pytest.param("name=a=v", ["name"], id="an equals sign in the value"),
+    ],
+)
+def test_set_reaches_every_key(assignment, path):
+    there = {
+        "seed": {"my.topic": {"partitions": 2}, "my": {}}, "sources": {"kafka": {}},
+        "metrics": None,
+    }  # fmt: skip
+    here: Any = with_sets(there, [assignment])
+    for key in path:
+        here = here[key]
+    assert here == ("a=v" if path == ["name"] else "v")
+
+
+@pytest.mark.parametrize("assignment", ["name", "=x", "sink..path=x", "sink.=x", "name.below=x"])
+def test_a_path_of_set_that_leads_nowhere_is_one_line(assignment):
+    with pytest.raises(ConfigError, match=r"^config: --set '") as raised:
+        load_job({**GOOD, "name": "a"}, sets=[assignment], environment={})
+    assert len(str(raised.value).splitlines()) == 1
 
 
 SECRETS = {
@@ -198,20 +288,6 @@ def test_secrets_and_values_of_the_environment_are_not_shown():
     with pytest.raises(ConfigError) as raised:
         load_job(data, environment=environment)
     assert "pass-word" not in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("key", "secret"),
-    [
-        ("kafka.sasl.jaas.config", True),
-        ("kafka.ssl.keystore.password", True),
-        ("kafka.bootstrap.servers", False),
-        ("keys", False),
-        ("kafka.ssl.keystore.location", False),
-    ],
-)
-def test_which_keys_look_secret(key, secret):
-    assert is_secret_key(key) == secret
 
 
 def test_a_broker_that_is_not_there_is_one_line_before_spark_starts(tmp_path, capsys):
@@ -277,6 +353,31 @@ def test_init_writes_a_short_job_that_loads_and_never_overwrites(tmp_path, capsy
     assert file.read_text(encoding="utf-8") == text
     assert main.run(["init", "/proc/no/job.yaml"]) == 2
     assert "cannot be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("topic", ["123", "null", "2024-01-01", "1.5", "-", "a.b_c-d"])
+def test_init_writes_names_that_yaml_reads_as_text(topic, tmp_path):
+    assert main.run(["init", str(tmp_path / "a\nb: c.yaml"), "--topic", topic]) == 0
+    job = load_job(tmp_path / "a\nb: c.yaml", environment={}).job
+    assert job.all_sources["records"].options["subscribe"] == topic
+    assert job.checkpoint == f"checkpoints/{topic}"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--topic", "a: {x"], "--topic 'a: {x': a topic's name has letters"),
+        (["--topic", ""], "--topic '': a topic's name has letters"),
+        (["--topic", ".."], "--topic '..': a topic's name has letters"),
+        (["--broker", "host:99999"], "--broker 'host:99999': the port must be"),
+        (["--broker", "a: {x"], "--broker 'a: {x': host:port is expected"),
+    ],
+)
+def test_init_refuses_what_kafka_would(words, message, tmp_path, capsys):
+    assert main.run(["init", str(tmp_path / "job.yaml"), *words]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

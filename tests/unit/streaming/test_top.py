@@ -57,7 +57,7 @@ def top(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def test_both_addresses_make_a_whole_frame(capsys):
-    with serve(RECORDED) as ui, serve({ELSE: exposition("orders")}) as endpoint:
+    with serve(RECORDED) as ui, serve({"/metrics": exposition("orders")}) as endpoint:
         out = top(capsys, endpoint.url, ui.url)
     for words in (
         "orders | batch 13 | assignor-bridge tests (app-20261121162357-0000",

@@ -1,0 +1,114 @@
+"""Keep secrets out of every text: messages, logs, metrics, dry runs.
+
+Three rules: the value of a setting whose name looks secret is hidden; so is each value that came
+from the environment (the variable's name takes its place); and so is what has the shape of a
+secret wherever it stands, such as a password in a URL.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+from urllib.parse import quote
+
+_SECRET_KEY = re.compile(
+    r"secret|passw|pwd|passphrase|credential|jaas|username|user\.info|authorization"
+    r"|token(?!\.endpoint)|oauthbearer\.(?:client|config|extensions)"
+    r"|(?:access|account|private|api|shared|encryption|signing)[._-]?key|key\.pem|keystore\.key"
+    r"|connection[._-]?string|(?:^|[._-])sas(?:$|[._-])",
+    re.IGNORECASE,
+)
+#: Shorter ones are part of ordinary words: hiding them would garble every text.
+_SHORTEST = 3
+#: Words shorter than this are hidden as whole words only.
+_WORD = 8
+HIDDEN = "***"
+
+#: `user:password@` of an address; a password may hold a slash, as those of S3 do.
+_USER_INFO = re.compile(
+    r"(\b[a-z][a-z0-9+.-]{0,20}://)([^\s/@:'\"]{0,200}):([^\s@'\"]{1,500})@", re.IGNORECASE
+)
+#: A token alone before the host; elsewhere that place holds a container's name (abfss://C@HOST).
+_WEB_USER = re.compile(r"(\bhttps?://)([^\s/@'\"]{1,500})@", re.IGNORECASE)
+#: `password=…` in addresses, JAAS, connection strings.
+_ASSIGNED = re.compile(
+    r"((?:password|passwd|pwd|secret|token|credential|signature|account_?key|access_?key|"
+    r"shared_?access_?key|(?<=[?&;])sig)=)(\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|[^\s&;,'\")]+)",
+    re.IGNORECASE,
+)
+_STANDS_IN = re.compile(r"(?:\$\{\w+\}|\*\*\*)(?::(?:\$\{\w+\}|\*\*\*))?@?")
+#: The parts of a secret value that alone are secret: quoted words, and what follows a `=`.
+_PARTS = re.compile(r"\"((?:\\.|[^\"\\])+)\"|'((?:\\.|[^'\\])+)'|=\s*([^\s;\"'=]+)")
+
+
+def is_secret_key(key: str) -> bool:
+    """Whether the value under this key must not be shown.
+
+    >>> is_secret_key("kafka.sasl.jaas.config"), is_secret_key("kafka.bootstrap.servers")
+    (True, False)
+    """
+    return _SECRET_KEY.search(key) is not None
+
+
+class Redactor:
+    """Replaces secrets in texts; it learns their values while settings are read."""
+
+    def __init__(self) -> None:
+        self._stand_ins: dict[str, str] = {}
+        self._known: re.Pattern[str] | None = None
+
+    def learn_variable(self, name: str, value: str) -> None:
+        """Hide a value that came from the environment."""
+        self._learn(value, "${" + name + "}")
+
+    def learn_secrets(self, value: Any, key: str = "") -> None:
+        """Hide all values of settings whose keys look secret, and the passwords in addresses."""
+        if isinstance(value, dict):
+            for name, below in value.items():
+                self.learn_secrets(below, f"{key}.{name}")
+        elif isinstance(value, list):
+            for below in value:
+                self.learn_secrets(below, key)
+        elif value is not None and not isinstance(value, bool):
+            text = str(value)
+            if is_secret_key(key):
+                self._learn(text, HIDDEN)
+                for found in _PARTS.finditer(text):
+                    self._learn(found[1] or found[2] or found[3], HIDDEN)
+            for found in _USER_INFO.finditer(text):
+                self._learn(found[3], HIDDEN)
+
+    def __call__(self, text: str) -> str:
+        """Give the text without what must not be shown."""
+        if self._known is None:
+            longest_first = sorted(self._stand_ins, key=len, reverse=True)
+            self._known = re.compile("|".join(map(_pattern, longest_first)) or "(?!)")
+        text = self._known.sub(lambda found: self._stand_ins[found[0]], text)
+        text = _USER_INFO.sub(_without_user, text)
+        text = _WEB_USER.sub(_without_user, text)
+        return _ASSIGNED.sub(_without_value, text)
+
+    def _learn(self, value: str, stand_in: str) -> None:
+        """Hide a value as it is, and as addresses and JSON write it."""
+        for written in (value, value.strip(), quote(value, safe=""), json.dumps(value)[1:-1]):
+            if len(written) >= _SHORTEST:
+                self._stand_ins.setdefault(written, stand_in)
+        self._known = None
+
+
+def _pattern(value: str) -> str:
+    """Match a value anywhere; a short word only where it is one, not within another."""
+    literal = re.escape(value)
+    is_word = len(value) < _WORD and re.fullmatch(r"\w+", value)
+    return rf"(?<!\w){literal}(?!\w)" if is_word else literal
+
+
+def _without_user(found: re.Match[str]) -> str:
+    """Hide who asks; what stands in for known values stays, it says more."""
+    user_info = found[0].removeprefix(found[1])
+    return found[0] if _STANDS_IN.fullmatch(user_info) else f"{found[1]}{HIDDEN}@"
+
+
+def _without_value(found: re.Match[str]) -> str:
+    return found[0] if _STANDS_IN.fullmatch(found[2].strip("\"'")) else f"{found[1]}{HIDDEN}"

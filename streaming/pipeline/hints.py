@@ -1,0 +1,41 @@
+"""What to do about a query's failure, where Spark's or Kafka's own words leave that open."""
+
+from __future__ import annotations
+
+import re
+
+#: A failure's words, and what is to be done.
+_HINTS = (
+    (
+        r"data may have been (?:lost|missed)|failOnDataLoss",
+        "see: assignor doctor --checkpoint {checkpoint}",
+    ),
+    (
+        r"Not authorized to access topics",
+        "the user needs Describe and Read on each Topic of a source, Describe and Write on that of "
+        "a sink or of dead letters",
+    ),
+    (r"Not authorized to access group", "the user needs Read on the Group"),
+    (
+        r"Cluster authorization failed",
+        "the user needs IdempotentWrite on the Cluster, or kafka.enable.idempotence: false",
+    ),
+)
+
+
+def with_hint(message: str, checkpoint: str | None) -> str:
+    """Add what can be done about it, where that is known.
+
+    Parameters
+    ----------
+    message
+        What the query failed with, in one line.
+    checkpoint
+        Its checkpoint, if it has one.
+    """
+    for pattern, hint in _HINTS:
+        if re.search(pattern, message, re.IGNORECASE):
+            if checkpoint is None and "{checkpoint}" in hint:
+                return message
+            return f"{message}; {hint.replace('{checkpoint}', checkpoint or '')}"
+    return message

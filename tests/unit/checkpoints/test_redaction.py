@@ -1,0 +1,91 @@
+"""One rule for what is secret, wherever a text comes from and wherever it goes."""
+
+from __future__ import annotations
+
+import pytest
+
+from checkpoints.kafka_settings import client_settings
+from checkpoints.redaction import Redactor, is_secret_key
+
+HIDDEN_KEYS = [
+    "kafka.sasl.jaas.config", "kafka.ssl.keystore.password", "kafka.ssl.keystore.key",
+    "sasl.password", "sasl.username", "ssl.key.pem", "ssl.key.password",
+    "sasl.oauthbearer.client.secret", "sasl.oauthbearer.extensions",
+    "spark.hadoop.fs.azure.account.key.acme.dfs.core.windows.net", "spark.ssl.keyPassphrase",
+    "kafka.basic.auth.user.info", "spark.hadoop.fs.azure.sas.box.acme",
+    "spark.hadoop.fs.s3a.access.key", "eventhubs.connectionString", "fs.azure.accountKey",
+]  # fmt: skip
+SHOWN_KEYS = [
+    "bootstrap.servers", "sasl.oauthbearer.token.endpoint.url", "keys", "key", "sasl.mechanism",
+    "kafka.ssl.keystore.location", "spark.sql.shuffle.partitions", "subscribe", "security.protocol",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", HIDDEN_KEYS)
+def test_a_value_under_a_secret_key_is_hidden(key):
+    assert is_secret_key(key)
+    redact = Redactor()
+    redact.learn_secrets({"section": {key: "aV4lue/of+it"}})
+    assert redact("it was aV4lue/of+it, or aV4lue%2Fof%2Bit") == "it was ***, or ***"
+
+
+@pytest.mark.parametrize("key", SHOWN_KEYS)
+def test_other_values_are_shown(key):
+    assert not is_secret_key(key)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        pytest.param("s3a://AKIA:S3/SEC+RET@bucket/t", "s3a://***@bucket/t", id="S3"),
+        pytest.param("see https://ghp_x1y2@git.test/a", "see https://***@git.test/a", id="token"),
+        pytest.param("abfss://box@acme.dfs.test/a", "abfss://box@acme.dfs.test/a", id="container"),
+        pytest.param("http://broker:9092/a", "http://broker:9092/a", id="a port"),
+        pytest.param("https://h/a?sv=1&sig=Zm9v%3D&x=1", "https://h/a?sv=1&sig=***&x=1", id="SAS"),
+        pytest.param("Login required password='it is';", "Login required password=***;", id="JAAS"),
+        pytest.param("AccountKey=Zm9v==;Endpoint=x", "AccountKey=***;Endpoint=x", id="Azure"),
+        pytest.param("no password was given", "no password was given", id="a sentence"),
+    ],
+)
+def test_what_has_the_shape_of_a_secret_is_hidden_wherever_it_stands(text, shown):
+    assert Redactor()(text) == shown
+
+
+def test_a_password_in_an_address_is_hidden_where_it_stands_alone_too():
+    redact = Redactor()
+    redact.learn_secrets({"sink": {"path": "s3a://AKIA:S3SECRET@bucket/orders"}})
+    assert redact("403 for S3SECRET") == "403 for ***"
+
+
+def test_values_of_variables_are_named_and_what_replaces_them_is_left_alone():
+    redact = Redactor()
+    redact.learn_variable("PASSWORD", "hunter22")
+    redact.learn_variable("OTHER", "PASSWORD")
+    redact.learn_secrets({"kafka.sasl.jaas.config": 'Login required password="hunter22";'})
+    assert redact("hunter22 at s3a://hunter22:hunter22@b, password=hunter22") == (
+        "${PASSWORD} at s3a://${PASSWORD}:${PASSWORD}@b, password=${PASSWORD}"
+    )
+
+
+def test_a_short_word_is_hidden_as_a_word_only():
+    redact = Redactor()
+    redact.learn_secrets({"sasl.jaas.config": 'Login required username="ann" password=oh;'})
+    assert redact("it cannot be that ann cannot") == "it cannot be that *** cannot"
+
+
+def test_a_kafka_client_and_a_job_hide_the_same():
+    settings = client_settings({
+        "bootstrap.servers": "b:9092", "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        'username="annabell" password="s3cr\\"t";',
+    })  # fmt: skip
+    assert settings.redact('user annabell, s3cr"t, or s3cr\\"t') == "user ***, ***, or ***"
+
+
+@pytest.mark.parametrize("part", ["a.", "http://h:80/a,", "password=", "a://b:", "https://", '"='])
+def test_a_long_text_takes_linear_time(part):
+    """With nested scans these would take hours; the test's own time limit is the measure."""
+    redact = Redactor()
+    redact.learn_secrets({"password": "hunter22"})
+    assert "hunter22" not in redact(part * (200_000 // len(part)) + "hunter22")

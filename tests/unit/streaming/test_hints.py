@@ -1,0 +1,29 @@
+"""What can be done about a failure follows it, where that is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from streaming.pipeline.hints import with_hint
+
+
+@pytest.mark.parametrize(
+    ("message", "checkpoint", "hint"),
+    [
+        pytest.param(
+            "Some data may have been lost because they are not available in Kafka any more",
+            "/c/sink", "; see: assignor doctor --checkpoint /c/sink", id="data loss",
+        ),
+        pytest.param("Partition t-0's offset was changed from 9 to 4, some data may have been "
+                     "missed.", "/c", "; see: assignor doctor --checkpoint /c", id="made again"),
+        pytest.param("some data may have been missed", None, "", id="without a checkpoint"),
+        pytest.param("Not authorized to access topics: [t]", "/c",
+                     "; the user needs Describe and Read on each Topic of a source, Describe and "
+                     "Write on that of a sink or of dead letters", id="topic"),
+        pytest.param("Not authorized to access group: g", "/c",
+                     "; the user needs Read on the Group", id="group"),
+        pytest.param("id is null", "/c", "", id="something else"),
+    ],
+)  # fmt: skip
+def test_what_can_be_done_is_said(message, checkpoint, hint):
+    assert with_hint(message, checkpoint) == message + hint

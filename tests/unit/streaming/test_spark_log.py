@@ -1,0 +1,69 @@
+"""The log of a run: what other processes write to stderr, without secrets, for its owner alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assignor_bridge.errors import OptionError
+from checkpoints.redaction import Redactor
+from streaming.spark_log import SparkLog
+
+SECRET = "topsecret99"  # noqa: S105
+WORDS = f"""
+import os
+os.write(2, b"Ivy says {SECRET}\\n" * 5000)
+os.write(2, b'Exception in thread "main" java.lang.IllegalArgumentException: no {SECRET}\\n')
+os.write(2, b"\\tat some.Java(\\xff)\\n")
+"""
+
+
+def redactor() -> Redactor:
+    redact = Redactor()
+    redact.learn_variable("PW", SECRET)
+    return redact
+
+
+def run(log: SparkLog) -> None:
+    with log.taking_stderr():
+        subprocess.run([sys.executable, "-c", WORDS], check=True, timeout=60)
+
+
+def test_what_a_process_writes_is_in_the_log_and_nowhere_else(tmp_path, capfd):
+    log = SparkLog(tmp_path / "a.log", "a", redactor())
+    run(log)
+    assert log.last_words() == "java.lang.IllegalArgumentException: no ${PW}"
+    text = (tmp_path / "a.log").read_text()
+    assert text.count("Ivy says ${PW}\n") == 5000
+    assert SECRET not in text
+    assert (tmp_path / "a.log").stat().st_mode & 0o777 == 0o600
+    os.write(2, b"ours again\n")
+    assert capfd.readouterr().err == "ours again\n"
+
+
+def test_a_full_disk_holds_up_nobody():
+    log = SparkLog(Path("/dev/full"), "a", redactor())
+    run(log)
+    assert log.last_words().startswith("java.lang.IllegalArgumentException")
+
+
+def test_the_run_before_is_kept_and_no_folder_is_no_reason_to_fail(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    first, second = (SparkLog(None, "job", redactor()) for _ in range(2))
+    assert first.path == second.path
+    assert sorted(p.name for p in first.path.parent.iterdir()) == ["job.log", "job.log.1"]
+    monkeypatch.setenv("XDG_STATE_HOME", "/proc/no")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    elsewhere = SparkLog(None, "job", redactor()).path
+    assert elsewhere.parent == tmp_path
+    assert elsewhere.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_log_that_cannot_be_written_is_one_line():
+    with pytest.raises(OptionError, match=r"^--log /proc/no/a: it cannot be written \("):
+        SparkLog(Path("/proc/no/a"), "a", redactor())
