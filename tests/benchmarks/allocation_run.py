@@ -53,7 +53,7 @@ def main() -> None:
     left = executors()
     enough.set()
     trickle.join()
-    batches = [p for p in map(as_dict, query.recentProgress) if p["numInputRows"] >= A_BATCH]
+    batches = [p for p in map(as_dict, query.recentProgress) if p["numInputRows"] > A_BATCH // 2]
     say(
         reached_s=reached[0] if reached else None,
         read_s=read_s,
