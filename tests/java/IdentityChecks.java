@@ -1,6 +1,7 @@
 package io.assignorbridge;
 
 import java.util.List;
+import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
 
 /** What names a stream's cached consumers, for the checks of the reader. */
 public final class IdentityChecks {
@@ -23,6 +24,23 @@ public final class IdentityChecks {
       new StreamIdentity().end();
     }
     check(StreamIdentity.ended().size() <= 100, StreamIdentity.ended().size() + " are told");
+  }
+
+  /** A shared reader that cannot even be made is replaced by Spark's readers. */
+  public static void readersOfAnotherSpark(KafkaBatchInputPartition range) {
+    KafkaBatchInputPartition unfit =
+        new KafkaBatchInputPartition(
+            range.offsetRange(), range.executorKafkaParams(), 1_000, true, false) {
+          @Override
+          public long pollTimeoutMs() {
+            throw new NoSuchMethodError("moved");
+          }
+        };
+    AssignedInputPartition task =
+        new AssignedInputPartition(
+            "s", 1, 0, "0", 0, new KafkaBatchInputPartition[] {unfit}, new String[0]);
+    AssignedReaderFactory factory = new AssignedReaderFactory(null, true, new ReadReports());
+    check(factory.createReader(task) instanceof ChainedReader, "not Spark's readers");
   }
 
   private static Tiling.Range range(int partition, long start, long end) {

@@ -2,6 +2,7 @@ package io.assignorbridge.reader;
 
 import static io.assignorbridge.reader.FakeKafka.check;
 
+import io.assignorbridge.AssignedInputPartition;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -14,6 +15,7 @@ import java.util.function.Function;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.LogTruncationException;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
@@ -178,6 +180,81 @@ public final class ReaderChecks {
     io.assignorbridge.IdentityChecks.run();
   }
 
+  void aClientThatIsMadeWhileTheConsumerIsClosedIsClosedToo() {
+    List<PooledConsumer> pooled = new ArrayList<>();
+    Function<Map<String, Object>, Consumer<byte[], byte[]>> maker =
+        params -> {
+          Consumer<byte[], byte[]> client = maker().apply(params);
+          if (made.size() == 2) {
+            pooled.get(0).close(); // as the pool's thread does when the task has ended
+          }
+          return client;
+        };
+    pooled.add(new PooledConsumer("s", 0, params(Map.of()), DEFAULTS, 2, maker));
+    readOnce(pooled.get(0), 2, 0, 10);
+    boolean ended = false;
+    try {
+      readOnce(pooled.get(0), 1_000, 10, 20);
+    } catch (IllegalStateException e) {
+      ended = true;
+    }
+    check(made.size() == 2 && made.get(1).closed, "a client stays open for ever");
+    check(ended, "it is read on");
+  }
+
+  void whatIsKeptOutlivesAnotherClient() {
+    recordsPerBatch = 8;
+    recordBytes = 64 << 10;
+    PooledConsumer consumer = consumer(500, Map.of());
+    readOnce(consumer, 8, 0, 5); // keeps 5 to 7 of each, for the next batch
+    int before = made.size();
+    readOnce(consumer, 500, 5, 9);
+    check(made.size() > before, "the client is the same");
+    readOnce(consumer, 8, 9, 20);
+  }
+
+  void aReaderThatIsClosedTakesNoConsumer() throws Exception {
+    SharedReader reader = new SharedReader(task(nowhere(new HashMap<>())), List.of(), report -> {});
+    long open = ReaderCounters.CREATED.sum() - ReaderCounters.CLOSED.sum();
+    reader.close();
+    String outcome = "none";
+    try {
+      reader.next();
+    } catch (IllegalStateException e) {
+      outcome = e.getMessage();
+    }
+    check(outcome.equals("the reader is closed"), outcome);
+    long until = System.nanoTime() + 10_000_000_000L;
+    while (ReaderCounters.CREATED.sum() - ReaderCounters.CLOSED.sum() > open) {
+      check(System.nanoTime() < until, "a consumer stays open");
+      Thread.onSpinWait();
+    }
+  }
+
+  void aSharedReaderThatDoesNotFitLeavesItsRangesToSpark() throws Exception {
+    Map<String, Object> unfit =
+        nowhere(
+            new HashMap<>() {
+              @Override
+              public Object get(Object key) {
+                throw new NoSuchMethodError("moved");
+              }
+            });
+    SharedReader reader = new SharedReader(task(unfit), List.of(), report -> {});
+    long before = ReaderCounters.HANDED_OVER.sum();
+    String raisedIn = "";
+    try {
+      reader.next();
+    } catch (NoSuchMethodError e) { // by Spark's own reader, which asks for the group first
+      raisedIn = java.util.Arrays.toString(e.getStackTrace());
+    } finally {
+      reader.close();
+    }
+    check(ReaderCounters.HANDED_OVER.sum() - before == 2, "not handed over");
+    check(raisedIn.contains(SparkRangeReader.class.getName()), raisedIn);
+    io.assignorbridge.IdentityChecks.readersOfAnotherSpark(task(Map.of()).ranges()[0]);
+  }
+
   void countersAreJsonInAnyLocale() {
     Locale.setDefault(Locale.forLanguageTag("ar-EG-u-nu-arab"));
     check(String.format("%d", 1).charAt(0) > 127, "this locale writes other digits");
@@ -249,6 +326,25 @@ public final class ReaderChecks {
     KafkaOffsetRange offsets =
         new KafkaOffsetRange(partition(number), start, until, Option.empty());
     return new RangeCursor(new KafkaBatchInputPartition(offsets, Map.of(), 1_000, true, false));
+  }
+
+  /** Two ranges; their parameters are these. */
+  private static AssignedInputPartition task(Map<String, Object> params) {
+    KafkaBatchInputPartition[] ranges = new KafkaBatchInputPartition[2];
+    for (int i = 0; i < ranges.length; i++) {
+      KafkaOffsetRange offsets = new KafkaOffsetRange(partition(i), 0, 5, Option.empty());
+      ranges[i] = new KafkaBatchInputPartition(offsets, params, 1_000, true, false);
+    }
+    return new AssignedInputPartition("s", 1, 0, "0", 0, ranges, new String[0]);
+  }
+
+  /** With settings of a consumer whose broker is not there. */
+  private static Map<String, Object> nowhere(Map<String, Object> params) {
+    params.put("bootstrap.servers", "127.0.0.1:1");
+    params.put("group.id", "g");
+    params.put("key.deserializer", ByteArrayDeserializer.class.getName());
+    params.put("value.deserializer", ByteArrayDeserializer.class.getName());
+    return params;
   }
 
   private static TopicPartition partition(int number) {

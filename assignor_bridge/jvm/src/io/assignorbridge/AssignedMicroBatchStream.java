@@ -1,21 +1,28 @@
 package io.assignorbridge;
 
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 import org.apache.spark.sql.kafka010.KafkaMicroBatchStream;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * Reads the ranges that the planner chose instead of Spark's own mapping. Offsets, limits, data-loss
  * checks, AvailableNow and source metrics are inherited.
  */
 final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
+  private static final Logger LOG = LoggerFactory.getLogger(AssignedMicroBatchStream.class);
+
   private final BatchPlanner planner;
+  private final Set<String> told = new HashSet<>();
   private boolean knowsLatest;
 
   AssignedMicroBatchStream(
@@ -49,10 +56,31 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
    */
   @Override
   public Map<String, String> metrics(Optional<Offset> latestConsumedOffset) {
-    latestConsumedOffset.ifPresent(planner::completed);
+    Map<String, String> ours = metricsOfOurs(latestConsumedOffset);
     Map<String, String> all = new HashMap<>(metricsOfSpark(latestConsumedOffset));
-    all.putAll(planner.metrics());
+    all.putAll(ours);
     return all;
+  }
+
+  /** The batch is written: a fault of ours must not end the query now, whatever `onError` says. */
+  private Map<String, String> metricsOfOurs(Optional<Offset> latestConsumedOffset) {
+    try {
+      latestConsumedOffset.ifPresent(planner::completed);
+    } catch (RuntimeException | LinkageError e) {
+      tell("could not note that a batch is completed", e);
+    }
+    try {
+      return planner.metrics();
+    } catch (RuntimeException | LinkageError e) {
+      tell("has no metrics of a batch", e);
+      return Map.of();
+    }
+  }
+
+  private void tell(String what, Throwable e) {
+    if (told.add(what)) {
+      LOG.warn("assignor-bridge {} (the query goes on; this is said once)", what, e);
+    }
   }
 
   @Override

@@ -51,8 +51,10 @@ final class ExecutorList {
   static int parallelism(SparkContext context) {
     int slots = context.defaultParallelism();
     if (context.isLocal()) {
-      for (ExecutorSummary driver : summaries(context)) {
-        slots = driver.totalCores() / context.conf().getInt("spark.task.cpus", 1);
+      for (ExecutorSummary e : summaries(context)) {
+        if (e.id().equals("driver") && e.totalCores() > 0) { // 0 until the store has heard of them
+          slots = e.totalCores() / context.conf().getInt("spark.task.cpus", 1);
+        }
       }
     }
     return Math.max(1, slots);

@@ -1,7 +1,7 @@
 package io.assignorbridge;
 
-import java.util.HashSet;
 import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
@@ -26,7 +26,7 @@ final class KafkaRelationRule extends Rule<LogicalPlan> {
   private static final String V1_READERS = "spark.sql.streaming.disabledV2MicroBatchReaders";
 
   private final SparkSession session;
-  private final Set<String> told = new HashSet<>();
+  private final Set<String> told = ConcurrentHashMap.newKeySet();
 
   KafkaRelationRule(SparkSession session) {
     this.session = session;

@@ -42,6 +42,7 @@ final class Feed {
   private int maxPollRecords;
   private boolean batchesAreLarge;
   private long checkedAt;
+  private volatile boolean closed; // by the pool's thread, maybe while a thread of the task polls
 
   Feed(
       Map<String, Object> params,
@@ -195,6 +196,11 @@ final class Feed {
   }
 
   void close() {
+    closed = true;
+    closeClient();
+  }
+
+  private void closeClient() {
     Traffic last = traffic();
     consumer.close(Duration.ZERO);
     ReaderCounters.CONSUMED_BYTES.add(last.consumedBytes());
@@ -209,8 +215,13 @@ final class Feed {
     }
     assigned.clear();
     parked.clear();
-    close();
+    closeClient();
     make(wantedPartitionBytes);
+    ReaderCounters.REPLACED.increment();
+    if (closed) { // meanwhile: who closed it has seen the old client only
+      closeClient();
+      throw new IllegalStateException("the consumer is closed");
+    }
   }
 
   private void make(long wantedPartitionBytes) {

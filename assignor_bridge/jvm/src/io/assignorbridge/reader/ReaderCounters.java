@@ -10,6 +10,7 @@ import java.util.concurrent.atomic.LongAdder;
 public final class ReaderCounters {
   static final LongAdder CREATED = new LongAdder();
   static final LongAdder CLOSED = new LongAdder();
+  static final LongAdder REPLACED = new LongAdder();
   static final LongAdder POLLS = new LongAdder();
   static final LongAdder SEEKS = new LongAdder();
   static final LongAdder RELEASED = new LongAdder();
@@ -29,10 +30,11 @@ public final class ReaderCounters {
     Traffic open = ConsumerPool.shared().traffic();
     return String.format(
         Locale.ROOT, // other locales have digits that are no JSON
-        "{\"created\":%d,\"closed\":%d,\"idle\":%d,\"idleBytes\":%d,\"released\":%d,\"polls\":%d,\"seeks\":%d,\"handedOver\":%d,"
+        "{\"created\":%d,\"closed\":%d,\"replaced\":%d,\"idle\":%d,\"idleBytes\":%d,\"released\":%d,\"polls\":%d,\"seeks\":%d,\"handedOver\":%d,"
             + "\"records\":%d,\"recordBytes\":%d,\"consumedBytes\":%d,\"networkBytes\":%d}",
         CREATED.sum(),
         CLOSED.sum(),
+        REPLACED.sum(),
         ConsumerPool.shared().idle(),
         ConsumerPool.shared().idleBytes(),
         RELEASED.sum(),

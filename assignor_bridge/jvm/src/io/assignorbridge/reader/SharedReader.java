@@ -67,6 +67,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
    */
   private final AtomicReference<PooledConsumer> consumer = new AtomicReference<>();
 
+  private volatile boolean closed;
   private SparkRangeReader spark;
   private List<ConsumerRecord<byte[], byte[]>> records = List.of();
   private int nextRecord;
@@ -150,15 +151,20 @@ public final class SharedReader implements PartitionReader<InternalRow> {
 
   @Override
   public void close() throws IOException {
+    closed = true;
     try {
       if (spark != null) {
         closeSpark();
       }
     } finally {
-      PooledConsumer unfinished = consumer.getAndSet(null);
-      if (unfinished != null) { // the ranges were not read to their ends: an error, kill or limit
-        ConsumerPool.shared().discard(unfinished);
-      }
+      discardConsumer(); // one that is left did not read to the ends: an error, kill or limit
+    }
+  }
+
+  private void discardConsumer() {
+    PooledConsumer unfinished = consumer.getAndSet(null);
+    if (unfinished != null) {
+      ConsumerPool.shared().discard(unfinished);
     }
   }
 
@@ -208,19 +214,38 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   }
 
   private void begin(List<RangeCursor> wave) {
+    List<Chunk> kept = new ArrayList<>();
+    try {
+      consumerFor(wave).begin(wave, kept);
+    } catch (LinkageError e) { // another Spark; no record of the wave has been given yet
+      discardConsumer();
+      LOG.warn(
+          "Spark's own reader reads {} ranges of this task, for the shared one does not fit: {}",
+          wave.size(),
+          e.toString());
+      ReaderCounters.HANDED_OVER.add(wave.size());
+      wave.forEach(cursor -> handedOver.add(Map.entry(cursor, cursor.start)));
+      return;
+    }
+    meter.share(kept);
+    chunks.addAll(kept);
+    waitedNanos = 0;
+  }
+
+  private PooledConsumer consumerFor(List<RangeCursor> wave) {
     PooledConsumer current = consumer.get();
     if (current == null) {
       boolean again = context != null && context.attemptNumber() > 0;
       Map<String, Object> params = wave.get(0).range.executorKafkaParams();
       current = ConsumerPool.shared().take(task.stream(), task.slot(), params, wave, again);
       consumer.set(current);
+      if (closed) { // by the end of the task, which saw no consumer
+        discardConsumer();
+        throw new IllegalStateException("the reader is closed");
+      }
       current.beginUse();
     }
-    List<Chunk> kept = new ArrayList<>();
-    current.begin(wave, kept);
-    meter.share(kept);
-    chunks.addAll(kept);
-    waitedNanos = 0;
+    return current;
   }
 
   private void poll(PooledConsumer current) {
