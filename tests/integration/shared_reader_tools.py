@@ -209,11 +209,10 @@ def fill_in_batches(topic: Topic, counts: Sequence[int], batches: int, padding: 
         assert producer.flush(60) == 0
 
 
-def transactional(topic: Topic) -> Producer:
+def transactional(topic: Topic, settings: Mapping[str, Any] | None = None) -> Producer:
     """A producer of transactions, fenced from any other."""
-    producer = Producer(
-        {"bootstrap.servers": topic.bootstrap_servers, "transactional.id": uuid.uuid4().hex}
-    )
+    own = {"bootstrap.servers": topic.bootstrap_servers, "transactional.id": uuid.uuid4().hex}
+    producer = Producer(own | dict(settings or {}))
     producer.init_transactions(30)
     return producer
 

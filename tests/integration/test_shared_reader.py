@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from tests.integration.shared_reader_tools import (
     SPARKS,
     available_rows,
     compact,
+    counters,
     send,
     start,
     transactional,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 READ_COMMITTED = {"kafka.isolation.level": "read_committed"}
+LARGE_BATCHES = {"batch.size": 2_000_000, "message.max.bytes": 4_000_000, "linger.ms": 1_000}
 
 
 def assert_same_rows(
@@ -148,3 +151,31 @@ def test_a_limit_ends_the_reader_early(
     finished(start(frame, checkpoint, folder, AVAILABLE_NOW))
     assert spark.read.parquet(folder).count() == 10
     assert len(available_rows(spark, topic, OURS)) == 4_000
+
+
+def test_each_offset_comes_once_when_the_client_is_replaced_within_a_task(
+    spark: SparkSession, topic: Topic
+) -> None:
+    partitions, records = 20, 14
+    topic.create(partitions, {"max.message.bytes": "4000000"})
+    producer = transactional(topic, LARGE_BATCHES)
+    values = [random.Random(n).randbytes(100_000) for n in range(records)]
+    for number in range(3):  # 1.4 MB each to a partition, more than the 1 MiB that is asked for
+        producer.begin_transaction()
+        for partition in range(partitions):
+            for value in values:
+                producer.produce(topic.name, value, partition=partition)
+        if number == 1:
+            assert producer.flush(60) == 0
+            producer.abort_transaction(60)
+        else:
+            producer.commit_transaction(60)
+    before = counters(spark)
+    # Batches end within a producer's batch, so that records are kept for the next one.
+    named = {**OURS, **READ_COMMITTED, "maxOffsetsPerTrigger": str(partitions * 20)}
+    rows = available_rows(spark, topic, named, columns=("partition", "offset"))
+    after = counters(spark)
+    visible = [*range(records), *range(2 * records + 2, 3 * records + 2)]
+    assert rows == [(p, offset) for p in range(partitions) for offset in visible]
+    assert after["replaced"] > before["replaced"]
+    assert after["handedOver"] == before["handedOver"]

@@ -120,6 +120,26 @@ def test_a_batch_that_failed_is_not_committed(
     assert committed(topic, group) == {0: 20}
 
 
+def test_a_fault_after_a_batch_was_written_ended_the_query(
+    spark: SparkSession, topic: Topic, checkpoint: str, driver_log: DriverLog
+) -> None:
+    topic.create(1).fill([20])
+
+    def mislead(frame: DataFrame, number: int) -> None:
+        assert frame.count() == 10
+        spark.sparkContext.setLocalProperty("streaming.sql.batchId", f"number {number}")
+
+    frame = opened(spark, topic, new_group(), maxOffsetsPerTrigger="10")
+    writer = frame.writeStream.foreachBatch(mislead)
+    query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+    progresses = [p for p in finished(query) if p["numInputRows"]]
+
+    metrics = [p["sources"][0]["metrics"] for p in progresses]
+    assert [m["assignor.strategy"] for m in metrics] == ["lag-aware-sticky"] * 2
+    assert {m["assignor.fallbacks"] for m in metrics} == {"0"}
+    assert len(driver_log.lines("could not note that a batch is completed")) == 1
+
+
 def test_a_refusal_is_one_warning_and_the_stream_goes_on(
     spark: SparkSession, topic: Topic, checkpoint: str, driver_log: DriverLog
 ) -> None:

@@ -245,7 +245,7 @@ public final class ReaderChecks {
     String raisedIn = "";
     try {
       reader.next();
-    } catch (NoSuchMethodError e) { // by Spark's own reader, which asks for the group first
+    } catch (NullPointerException | NoSuchMethodError e) { // Spark's reader has no task here
       raisedIn = java.util.Arrays.toString(e.getStackTrace());
     } finally {
       reader.close();
