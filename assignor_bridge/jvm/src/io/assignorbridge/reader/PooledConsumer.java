@@ -9,6 +9,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Function;
+import java.util.function.Predicate;
 import java.util.stream.Stream;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -88,12 +89,9 @@ final class PooledConsumer {
   void beginUse() {
     uses++;
     if (uses % USES_TO_REMEMBER == 0) {
-      List<Standing> unread =
-          standings.values().stream()
-              .filter(one -> uses - one.lastUse > USES_TO_REMEMBER)
-              .toList();
-      feed.drop(unread);
-      standings.values().removeAll(unread);
+      Predicate<Standing> unread = one -> uses - one.lastUse > USES_TO_REMEMBER;
+      feed.drop(standings.values().stream().filter(unread).toList());
+      standings.values().removeIf(unread);
     }
   }
 
