@@ -67,7 +67,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     try {
       latestConsumedOffset.ifPresent(planner::completed);
     } catch (RuntimeException | LinkageError e) {
-      throw e;
+      tell("could not note that a batch is completed", e);
     }
     try {
       return planner.metrics();
