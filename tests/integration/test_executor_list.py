@@ -61,8 +61,7 @@ def test_executors_of_another_resource_profile_are_not_planned_for(
     with status_store_hears_of(spark, "1", 1, 7):
         [other], _ = run_in_batches(spark, topic, checkpoint)
     with status_store_hears_of(spark, "1", 1, 0):
-        topic.fill([10] * 4, first=10)
-        [again], _ = run_in_batches(spark, topic, checkpoint)
+        [again], _ = run_in_batches(spark, topic, f"{checkpoint}-again")
     told = [p["sources"][0]["metrics"] for p in (other, again)]
     assert [m["assignor.executors"] for m in told] == ["1", "2"]
     assert {m["assignor.strategy"] for m in told} == {"lag-aware-sticky"}
