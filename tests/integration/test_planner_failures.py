@@ -119,6 +119,7 @@ def test_what_java_heeds_is_what_the_planner_takes_the_options_for(
         )
 
 
+@pytest.mark.falls_back
 def test_the_plan_log_holds_what_was_asked_and_answered(
     spark: SparkSession,
     topic: Topic,

@@ -73,7 +73,7 @@ def test_report_and_top_of_a_running_query(
     assert "2 executors of 1 slot, there in every batch (by Spark's UI)" in words
     assert "When each slot worked, batch 1 " in words
     assert "The planner's states beside the checkpoint tell of" in words
-    assert "Time a record takes, by partition" in words
+    assert "a record of a usual partition" in words
     assert "is not known" not in words
 
 
