@@ -10,6 +10,7 @@ holds is unknown.
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -42,7 +43,8 @@ class TableLog:
 
     #: The newest batch of the query; `NEVER` for none, None when that cannot be told.
     batch: int | None
-    #: The version to which `RESTORE` set the table back after that batch, and its own version.
+    #: The version to which `RESTORE` set the table back after that batch, and its own version; None
+    #: when none did, or a later one undid it.
     restored: tuple[int, int] | None
 
 
@@ -91,17 +93,40 @@ def streaming_writers(folder: Folder) -> set[str]:
 
 def _log_of(folder: Folder, table: str, query_id: str) -> TableLog:
     names = {query_id, writer_name(query_id)}
-    restored = None
+    restores: list[tuple[int, int]] = []
     commits = _commits(folder, table)
     for name in commits:
         for transaction in _actions(folder, name, "txn"):
             if transaction.get("appId") in names:
-                return TableLog(int(transaction["version"]), restored)
+                batch = int(transaction["version"])
+                return TableLog(batch, _set_back(restores, _version(name)))
         for info in _actions(folder, name, "commitInfo"):
-            if restored is None and info.get("operation") == "RESTORE":
-                restored = (_restored_to(info), _version(name))
+            if info.get("operation") == "RESTORE":
+                restores.append((_restored_to(info), _version(name)))
     from_the_first_on = len(commits) == _version(commits[0]) + 1
-    return TableLog(NEVER if from_the_first_on else None, restored)
+    return TableLog(NEVER if from_the_first_on else None, _set_back(restores, 0))
+
+
+def _set_back(restores: list[tuple[int, int]], wanted: int) -> tuple[int, int] | None:
+    """Give the restore that took a version's rows away; None when the table has them.
+
+    A restore may itself have been undone by a later one, to a version between the two.
+
+    Parameters
+    ----------
+    restores
+        To which version, and its own version; the newest first.
+    wanted
+        The version whose rows should be there.
+    """
+    up_to: float = math.inf
+    for to, version in restores:
+        if version > up_to:
+            continue
+        if to < wanted:
+            return to, version
+        up_to = to
+    return None
 
 
 def _restored_to(info: dict[str, Any]) -> int:
