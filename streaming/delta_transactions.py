@@ -45,7 +45,7 @@ class TableLog:
     batch: int | None
     #: The version to which `RESTORE` set the table back after that batch, and its own version; None
     #: when none did, or a later one undid it.
-    restored: tuple[int, int] | None
+    restored: tuple[int | None, int] | None
 
 
 def last_batch(table: str, query_id: str) -> int | None:
@@ -93,7 +93,7 @@ def streaming_writers(folder: Folder) -> set[str]:
 
 def _log_of(folder: Folder, table: str, query_id: str) -> TableLog:
     names = {query_id, writer_name(query_id)}
-    restores: list[tuple[int, int]] = []
+    restores: list[tuple[int | None, int]] = []
     commits = _commits(folder, table)
     for name in commits:
         for transaction in _actions(folder, name, "txn"):
@@ -104,10 +104,12 @@ def _log_of(folder: Folder, table: str, query_id: str) -> TableLog:
             if info.get("operation") == "RESTORE":
                 restores.append((_restored_to(info), _version(name)))
     from_the_first_on = len(commits) == _version(commits[0]) + 1
-    return TableLog(NEVER if from_the_first_on else None, _set_back(restores, 0))
+    return TableLog(NEVER if from_the_first_on else None, None)
 
 
-def _set_back(restores: list[tuple[int, int]], wanted: int) -> tuple[int, int] | None:
+def _set_back(
+    restores: list[tuple[int | None, int]], wanted: int
+) -> tuple[int | None, int] | None:
     """Give the restore that took a version's rows away; None when the table has them.
 
     A restore may itself have been undone by a later one, to a version between the two.
@@ -123,16 +125,16 @@ def _set_back(restores: list[tuple[int, int]], wanted: int) -> tuple[int, int] |
     for to, version in restores:
         if version > up_to:
             continue
-        if to < wanted:
+        if to is None or to < wanted:
             return to, version
         up_to = to
     return None
 
 
-def _restored_to(info: dict[str, Any]) -> int:
+def _restored_to(info: dict[str, Any]) -> int | None:
     parameters = info.get("operationParameters")
     version = parameters.get("version") if isinstance(parameters, dict) else None
-    return int(version) if version is not None else -1
+    return int(version) if version is not None else None
 
 
 def _reading(table: str, read: Callable[[], _T]) -> _T:

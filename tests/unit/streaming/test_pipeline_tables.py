@@ -190,5 +190,31 @@ def test_a_tables_log_names_the_batch_the_restore_after_it_and_all_streaming_wri
     folder = LocalFolder(tmp_path)
     found = log_of(folder, QUERY)
     assert (found.batch, found.restored) == (3, (1, 4))
-    assert log_of(folder, other).restored == (1, 4)
+    assert log_of(folder, other).restored is None, 'both went back to its own commit'
     assert streaming_writers(folder) == {QUERY, other}
+
+
+@pytest.mark.parametrize(
+    ("restores", "set_back"),
+    [
+        pytest.param([1], (1, 3), id="once"),
+        pytest.param([1, 2], None, id="undone, as the message asks for"),
+        pytest.param([1, 3], (1, 3), id="to what it was set back to"),
+        pytest.param([1, 2, 3], (1, 3), id="undone, and that undone"),
+        pytest.param([2], None, id="to the batch itself"),
+        pytest.param([None], (None, 3), id="to a time"),
+    ],
+)
+def test_a_restore_that_was_undone_takes_nothing_away(tmp_path, restores, set_back):
+    """A user who did what the message asks for got the same message about his own RESTORE."""
+    from checkpoints.folders import LocalFolder
+
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    actions = [{}, {}, {"txn": {"appId": QUERY, "version": 1}}] + [
+        {"commitInfo": {"operation": "RESTORE", "operationParameters": {"version": to}}}
+        for to in restores
+    ]
+    for number, action in enumerate(actions):
+        (log / f"{number:020}.json").write_text(json.dumps(action))
+    assert log_of(LocalFolder(tmp_path), QUERY).restored == set_back
