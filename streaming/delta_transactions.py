@@ -107,9 +107,7 @@ def _log_of(folder: Folder, table: str, query_id: str) -> TableLog:
     return TableLog(NEVER if from_the_first_on else None, None)
 
 
-def _set_back(
-    restores: list[tuple[int | None, int]], wanted: int
-) -> tuple[int | None, int] | None:
+def _set_back(restores: list[tuple[int | None, int]], wanted: int) -> tuple[int | None, int] | None:
     """Give the restore that took a version's rows away; None when the table has them.
 
     A restore may itself have been undone by a later one, to a version between the two.

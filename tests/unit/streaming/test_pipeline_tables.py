@@ -171,6 +171,35 @@ def test_one_run_of_a_job_at_a_time(tmp_path):
     assert lock_checkpoint("s3a://bucket/checkpoint") is None
 
 
+def test_a_checkpoint_is_locked_where_it_is_and_a_lock_that_cannot_be_had_stops_nobody(
+    tmp_path, monkeypatch
+):
+    """Another user's lock file was unreadable, `a#1` was taken for `a`, `a%20b` for `a b`."""
+    for name in ("a#1", "a%20b", "a?b"):
+        lock = lock_checkpoint(f"file:{tmp_path}/{name}")
+        assert lock is not None
+        assert (tmp_path / name / ".assignor.lock").stat().st_mode & 0o044 == 0o044
+        assert holder(f"file:{tmp_path}/{name}") == str(os.getpid())
+        lock.release()
+    assert len(list(tmp_path.iterdir())) == 3
+    (tmp_path / "file").touch()
+    assert lock_checkpoint(str(tmp_path / "file" / "below")) is None
+
+    real = os.open
+
+    def as_another_user(path, flags, *mode):
+        if flags & os.O_RDWR:
+            raise PermissionError(path)
+        return real(path, flags, *mode)
+
+    monkeypatch.setattr(os, "open", as_another_user)
+    lock = lock_checkpoint(str(tmp_path / "a#1"))
+    assert lock is not None
+    with pytest.raises(BlockingIOError):
+        lock_checkpoint(str(tmp_path / "a#1"))
+    lock.release()
+
+
 def test_a_tables_log_names_the_batch_the_restore_after_it_and_all_streaming_writers(tmp_path):
     from checkpoints.folders import LocalFolder
 
@@ -190,7 +219,7 @@ def test_a_tables_log_names_the_batch_the_restore_after_it_and_all_streaming_wri
     folder = LocalFolder(tmp_path)
     found = log_of(folder, QUERY)
     assert (found.batch, found.restored) == (3, (1, 4))
-    assert log_of(folder, other).restored is None, 'both went back to its own commit'
+    assert log_of(folder, other).restored is None, "both went back to its own commit"
     assert streaming_writers(folder) == {QUERY, other}
 
 
