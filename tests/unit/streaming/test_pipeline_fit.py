@@ -70,7 +70,8 @@ REFUSED = {
     ),
     "a table in a query's own folder of the checkpoint": (
         job(sink={"path": "/checkpoints/orders/sink"}),
-        "sink: the folder '/checkpoints/orders/sink' lies in '/checkpoints/orders/sink', that of the ch",
+        "sink: the folder '/checkpoints/orders/sink' lies in "
+        "'/checkpoints/orders/sink', that of the checkpoint of 'sink'",
     ),
     "a checkpoint in the table": (
         job(checkpoint="/tables/orders/checkpoint"),

@@ -20,7 +20,8 @@ from pyspark.sql.types import (
 )
 
 from streaming.delta_transactions import log_of, streaming_writers
-from streaming.pipeline.delta_table import TableError, _compare
+from streaming.pipeline.delta_table import Table, TableError, _compare
+from streaming.pipeline.delta_writer import DeltaWriter
 from streaming.pipeline.kept import Kept, check_kept, inferred, kept_by, remembered
 from streaming.pipeline.loading import load_job
 from streaming.pipeline.lock import holder, lock_checkpoint
@@ -247,3 +248,18 @@ def test_a_restore_that_was_undone_takes_nothing_away(tmp_path, restores, set_ba
     for number, action in enumerate(actions):
         (log / f"{number:020}.json").write_text(json.dumps(action))
     assert log_of(LocalFolder(tmp_path), QUERY).restored == set_back
+
+
+def test_an_older_table_whose_properties_cannot_be_written_is_written_to(monkeypatch, caplog):
+    """Who may append need not have the right to ALTER, which no run had needed before."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError("no ALTER for you")
+
+    monkeypatch.setattr(Table, "set_properties", refuse)
+    for sink in (DeltaSink(path="t"), DeltaSink(path="t", mode="upsert", keys=("id",))):
+        writer = DeltaWriter(sink, "job: sink")
+        writer._is_new_to_us = True
+        writer.adopt(None)  # type: ignore[arg-type]
+    [warning] = caplog.messages
+    assert "'t' cannot remember its keys (no ALTER for you)" in warning
