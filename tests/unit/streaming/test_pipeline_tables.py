@@ -19,7 +19,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from checkpoints.offset_log import LoggedBatch, Standing
 from streaming.delta_transactions import log_of, streaming_writers
+from streaming.pipeline.continuity import _check_topics
 from streaming.pipeline.delta_table import Table, TableError, _compare
 from streaming.pipeline.delta_writer import DeltaWriter
 from streaming.pipeline.kept import Kept, check_kept, inferred, kept_by, remembered
@@ -263,3 +265,15 @@ def test_an_older_table_whose_properties_cannot_be_written_is_written_to(monkeyp
         writer.adopt(None)  # type: ignore[arg-type]
     [warning] = caplog.messages
     assert "'t' cannot remember its keys (no ALTER for you)" in warning
+
+
+def test_topics_that_a_transform_in_python_reads_itself_are_not_missed():
+    """They stand in the checkpoint, beside those of the job's own sources."""
+    standing = Standing(
+        QUERY, LoggedBatch(0, {"0": {"t": {0: 1}}, "1": {"own": {0: 1}}}, True, 1, 1), 0
+    )
+    job = load_job(changed("source/subscribe", "t"), environment={}).job
+    with pytest.raises(TableError, match="has read topic 'own'"):
+        _check_topics(job, "c", standing)
+    data = changed("source/subscribe", "t") | {"transform": {"python": "steps:join"}}
+    _check_topics(load_job(data, environment={}).job, "c", standing)
