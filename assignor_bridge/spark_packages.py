@@ -29,6 +29,7 @@ SETTINGS = (
 )  # fmt: skip
 #: A main class that Spark always carries and that does nothing but print Hadoop's version.
 _HARMLESS_MAIN = "org.apache.hadoop.util.VersionInfo"
+_ENV = "spark-env.sh"
 _STORED = re.compile(r"^The jars for the packages stored in: (.+)$", re.MULTILINE)
 
 
@@ -45,8 +46,11 @@ def resolve(settings: Mapping[str, str], advice: str) -> None:
     Raises
     ------
     JarError
-        When a package cannot be fetched: which, from where, and what the repositories answered.
+        When a package cannot be fetched: which, from where, and what the repositories answered; or
+        when there is no Java to start Spark with.
     """
+    if not Path(os.environ.get("SPARK_CONF_DIR") or _spark_home() / "conf", _ENV).is_file():
+        ivy.java_tool("java")  # else that file may name one; its absence is told better here
     chosen = {key: settings[key] for key in SETTINGS if settings.get(key)}
     note = _note(chosen)
     if _is_resolved(note):
@@ -81,8 +85,6 @@ def _is_resolved(note: Path) -> bool:
 
 def _resolve_now(chosen: Mapping[str, str], note: Path, advice: str) -> None:
     home = _spark_home()
-    if not Path(os.environ.get("SPARK_CONF_DIR") or home / "conf", "spark-env.sh").is_file():
-        ivy.java_tool("java")  # else that file may name one; its absence is told better here
     # By Spark's own script, so that proxies and what else its start is given hold here, too.
     command = [str(home / "bin" / "spark-submit"), "--master", "local"]
     command += [word for key, value in chosen.items() for word in ("--conf", f"{key}={value}")]

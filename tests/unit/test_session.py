@@ -175,5 +175,19 @@ def test_a_cache_that_cannot_be_written_is_told_where_our_jar_is_not_in_it(
 ) -> None:
     (tmp_path / "cache").touch()
     monkeypatch.setenv("ASSIGNOR_BRIDGE_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(ivy.CacheError, match="cannot be written .* set ASSIGNOR_BRIDGE_CACHE"):
+    with pytest.raises(ivy.CacheError, match=r"cannot be written .* set ASSIGNOR_BRIDGE_CACHE"):
         configured()
+
+
+def test_without_java_that_is_told_whatever_is_in_the_cache(
+    submitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's script ended with "CMD: bad array subscript", unless its own file names a JDK."""
+    settings = {"spark.jars.packages": "a:b:1"}
+    resolve(settings, "")
+    monkeypatch.setenv("JAVA_HOME", "/nonexistent")
+    with pytest.raises(ivy.JarError, match=r"'java' was not found in JAVA_HOME"):
+        resolve(settings, "")
+    (conf := submitted.parent / "spark" / "conf").mkdir()
+    (conf / "spark-env.sh").touch()
+    resolve(settings, "")

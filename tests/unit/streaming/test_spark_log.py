@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from assignor_bridge.errors import OptionError
+from assignor_bridge.ivy import java_tool
 from checkpoints.redaction import Redactor
 from streaming.spark_log import SparkLog
 
@@ -67,3 +68,18 @@ def test_the_run_before_is_kept_and_no_folder_is_no_reason_to_fail(tmp_path, mon
 def test_a_log_that_cannot_be_written_is_one_line():
     with pytest.raises(OptionError, match=r"^--log /proc/no/a: it cannot be written \("):
         SparkLog(Path("/proc/no/a"), "a", redactor())
+
+
+@pytest.mark.parametrize("before", [None, "-Xint"])
+def test_what_a_jvm_cannot_start_with_is_told_by_its_log(tmp_path, monkeypatch, capfd, before):
+    """It stood on stdout, and the line of the error was JAVA_GATEWAY_EXITED."""
+    if before is None:
+        monkeypatch.delenv("JDK_JAVA_OPTIONS", raising=False)
+    else:
+        monkeypatch.setenv("JDK_JAVA_OPTIONS", before)
+    log = SparkLog(tmp_path / "a.log", "a", redactor())
+    with log.taking_stderr():
+        subprocess.run([java_tool("java"), "-Xmx1k", "-version"], check=False, timeout=60)
+    assert log.last_words() == "Too small maximum heap"
+    assert os.environ.get("JDK_JAVA_OPTIONS") == before
+    assert capfd.readouterr().out == ""
