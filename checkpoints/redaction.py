@@ -62,8 +62,9 @@ class Redactor:
         self._known: re.Pattern[str] | None = None
 
     def learn_variable(self, name: str, value: str) -> None:
-        """Hide a value that came from the environment, unless it is a short plain word."""
-        if is_secret_key(name) or not _PLAIN.fullmatch(value):
+        """Hide a value that came from the environment, unless it is in every text anyway."""
+        is_plain = _PLAIN.fullmatch(value) or not re.search(r"\w", value)
+        if is_secret_key(name) or not is_plain:
             self._learn(value, "${" + name + "}")
 
     def learn_secrets(self, value: Any, key: str = "") -> None:
@@ -98,8 +99,6 @@ class Redactor:
 
         Logs are looked at line by line, and keys in PEM have many.
         """
-        if not re.search(r"\w", value):
-            return  # separators and blanks are in every text
         lines = [line.strip() for line in value.splitlines() if len(line.strip()) >= _WORD]
         whole = (value, value.strip(), quote(value, safe=""), json.dumps(value)[1:-1])
         for written in (*whole, *lines):

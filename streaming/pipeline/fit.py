@@ -96,7 +96,8 @@ def check_places_apart(job: Job) -> None:
             raise ValueError(f"checkpoint: the folder is that of {tables[root].where}'s table")
         inner[root] = _Place("checkpoint", job.checkpoint, None, False)
         for part in _queries(job):
-            outer[(*root, part)] = _Place(
+            own = (*root, part)
+            outer[own] = _Place(
                 f"the checkpoint of {part!r}", f"{job.checkpoint.rstrip('/')}/{part}", None, False
             )
     for steps, place in inner.items():
