@@ -35,6 +35,10 @@ class JarError(AssignorError):
     """A jar that is needed could not be found, fetched or built."""
 
 
+class CacheError(JarError):
+    """The folder for fetched jars cannot be written."""
+
+
 class RepositoryTroubleError(JarError):
     """A repository did not answer properly: another attempt may succeed."""
 
@@ -63,6 +67,14 @@ def java_tool(name: str) -> str:
     return found
 
 
+def unwritable(folder: Path, error: OSError) -> CacheError:
+    """Make the error of a cache that cannot be written."""
+    return CacheError(
+        f"the cache {folder} cannot be written ({error.strerror or error}): "
+        "set ASSIGNOR_BRIDGE_CACHE to another folder"
+    )
+
+
 @contextmanager
 def exclusive(what: str) -> Iterator[None]:
     """Hold the cache's lock of this name, so that one process at a time fetches.
@@ -71,8 +83,10 @@ def exclusive(what: str) -> Iterator[None]:
 
     Raises
     ------
+    CacheError
+        When the cache cannot be written.
     JarError
-        When the cache cannot be written, or another process holds the lock for 20 minutes.
+        When another process holds the lock for 20 minutes.
     """
     path = cache_folder() / f"{what}.lock"
     try:
@@ -85,10 +99,7 @@ def exclusive(what: str) -> Iterator[None]:
             f"({path} is locked): wait for it or end it"
         ) from None
     except OSError as error:
-        raise JarError(
-            f"the cache {path.parent} cannot be written ({error.strerror or error}): "
-            "set ASSIGNOR_BRIDGE_CACHE to another folder"
-        ) from error
+        raise unwritable(path.parent, error) from error
     try:
         yield
     finally:
@@ -203,6 +214,11 @@ def resolution_error(output: str, what: str, advice: str) -> JarError:
     if not why.missing and not why.troubles:
         last = " | ".join(line for line in output.splitlines()[-5:] if line.strip())
         return JarError(f"{what} could not be fetched: {last or 'Ivy gave no reason'}")
-    kind = RepositoryTroubleError if why.troubles else JarError
+    kind = RepositoryTroubleError if any(map(_may_pass, why.troubles.values())) else JarError
     needed_by = "" if what in why.missing else f" (needed for {what})"
     return kind(f"{why}{needed_by}. Is the repository reachable and the version there? {advice}")
+
+
+def _may_pass(trouble: str) -> bool:
+    """Whether it is worth another attempt; a machine without a network should hear so at once."""
+    return trouble != "host not found" and "timed out" not in trouble.lower()

@@ -72,10 +72,13 @@ def packages() -> Packages:
     version = jar.stem.removeprefix(f"{ARTIFACT}-")
     repository = ivy.cache_folder() / "maven"
     folder = repository.joinpath(*GROUP.split("."), ARTIFACT, version)
-    folder.mkdir(parents=True, exist_ok=True)
     pom = _POM.format(group=GROUP, artifact=ARTIFACT, version=version)
-    _put(folder / f"{ARTIFACT}-{version}.jar", jar.read_bytes())
-    _put(folder / f"{ARTIFACT}-{version}.pom", pom.encode())
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _put(folder / f"{ARTIFACT}-{version}.jar", jar.read_bytes())
+        _put(folder / f"{ARTIFACT}-{version}.pom", pom.encode())
+    except OSError as error:
+        raise ivy.unwritable(ivy.cache_folder(), error) from error
     return Packages(
         (connector_coordinate(), f"{GROUP}:{ARTIFACT}:{version}"), repository.resolve().as_uri()
     )

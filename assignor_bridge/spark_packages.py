@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 #: Settings of Spark that decide what is resolved, from where and into which cache.
 SETTINGS = (
     "spark.jars.packages", "spark.jars.repositories", "spark.jars.excludes",
-    "spark.jars.ivy", "spark.jars.ivySettings",
+    "spark.jars.ivy", "spark.jars.ivySettings", "spark.driver.extraJavaOptions",
 )  # fmt: skip
 #: A main class that Spark always carries and that does nothing but print Hadoop's version.
 _HARMLESS_MAIN = "org.apache.hadoop.util.VersionInfo"
+_ENV = "spark-env.sh"
 _STORED = re.compile(r"^The jars for the packages stored in: (.+)$", re.MULTILINE)
 
 
@@ -45,15 +46,21 @@ def resolve(settings: Mapping[str, str], advice: str) -> None:
     Raises
     ------
     JarError
-        When a package cannot be fetched: which, from where, and what the repositories answered.
+        When a package cannot be fetched: which, from where, and what the repositories answered; or
+        when there is no Java to start Spark with.
     """
+    if not Path(os.environ.get("SPARK_CONF_DIR") or _spark_home() / "conf", _ENV).is_file():
+        ivy.java_tool("java")  # else that file may name one; its absence is told better here
     chosen = {key: settings[key] for key in SETTINGS if settings.get(key)}
     note = _note(chosen)
     if _is_resolved(note):
         return
-    with ivy.exclusive("spark-packages"):
-        if not _is_resolved(note):
-            ivy.with_retries(lambda: _resolve_now(chosen, note, advice))
+    try:
+        with ivy.exclusive("spark-packages"):
+            if not _is_resolved(note):
+                ivy.with_retries(lambda: _resolve_now(chosen, note, advice))
+    except ivy.CacheError:
+        return  # read-only, as in a container; Spark resolves into a cache of its own
 
 
 def is_resolved(settings: Mapping[str, str]) -> bool:
@@ -77,17 +84,16 @@ def _is_resolved(note: Path) -> bool:
 
 
 def _resolve_now(chosen: Mapping[str, str], note: Path, advice: str) -> None:
-    command = [ivy.java_tool("java"), "-XX:TieredStopAtLevel=1", "-cp", f"{_spark_home()}/jars/*"]
-    command += ["org.apache.spark.deploy.SparkSubmit", "--master", "local"]
+    home = _spark_home()
+    # By Spark's own script, so that proxies and what else its start is given hold here, too.
+    command = [str(home / "bin" / "spark-submit"), "--master", "local"]
     command += [word for key, value in chosen.items() for word in ("--conf", f"{key}={value}")]
     command += ["--class", _HARMLESS_MAIN, "spark-internal"]
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "SPARK_HOME": str(_spark_home())},
-    )
+    environment = {**os.environ, "SPARK_HOME": str(home)}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    except OSError as error:
+        raise ivy.JarError(f"{command[0]} cannot be run: {error.strerror}") from None
     output = done.stdout + done.stderr
     stored = _STORED.search(output)
     if done.returncode != 0 or stored is None:

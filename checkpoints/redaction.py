@@ -23,6 +23,9 @@ _SECRET_KEY = re.compile(
 _SHORTEST = 3
 #: Words shorter than this are hidden as whole words only.
 _WORD = 8
+#: What a variable may hold without being a secret: `true`, `kafka`, `9092`, `orders`. Hidden, it
+#: would be missing in every message. Where a key or the variable says that it is one, it is hidden.
+_PLAIN = re.compile(r"[A-Z]?[a-z]{0,6}|[A-Z]{0,7}|\d{0,7}")
 HIDDEN = "***"
 
 #: `user:password@` of an address; a password may hold a slash, as those of S3 do.
@@ -59,8 +62,10 @@ class Redactor:
         self._known: re.Pattern[str] | None = None
 
     def learn_variable(self, name: str, value: str) -> None:
-        """Hide a value that came from the environment."""
-        self._learn(value, "${" + name + "}")
+        """Hide a value that came from the environment, unless it is in every text anyway."""
+        is_plain = _PLAIN.fullmatch(value) or not re.search(r"\w", value)
+        if is_secret_key(name) or not is_plain:
+            self._learn(value, "${" + name + "}")
 
     def learn_secrets(self, value: Any, key: str = "") -> None:
         """Hide all values of settings whose keys look secret, and the passwords in addresses."""
@@ -90,8 +95,13 @@ class Redactor:
         return _ASSIGNED.sub(_without_value, text)
 
     def _learn(self, value: str, stand_in: str) -> None:
-        """Hide a value as it is, and as addresses and JSON write it."""
-        for written in (value, value.strip(), quote(value, safe=""), json.dumps(value)[1:-1]):
+        """Hide a value as it is, as addresses and JSON write it, and each line of a long one.
+
+        Logs are looked at line by line, and keys in PEM have many.
+        """
+        lines = [line.strip() for line in value.splitlines() if len(line.strip()) >= _WORD]
+        whole = (value, value.strip(), quote(value, safe=""), json.dumps(value)[1:-1])
+        for written in (*whole, *lines):
             if len(written) >= _SHORTEST:
                 self._stand_ins.setdefault(written, stand_in)
         self._known = None

@@ -55,10 +55,11 @@ class HadoopFolder:
 
     def _at(self, path: str) -> tuple[Any, Any]:
         jvm: Any = self.spark._jvm
-        jsc: Any = self.spark.sparkContext._jsc
         root = jvm.org.apache.hadoop.fs.Path(self.location)
         found = jvm.org.apache.hadoop.fs.Path(root, path) if path else root
-        return found, self._call(found.getFileSystem, jsc.hadoopConfiguration())
+        # The session's, as Spark and Delta take it: logins may be set on the session alone.
+        session: Any = self.spark._jsparkSession
+        return found, self._call(found.getFileSystem, session.sessionState().newHadoopConf())
 
     @staticmethod
     def _call(method: Any, *arguments: Any, **default: Any) -> Any:

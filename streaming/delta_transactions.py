@@ -10,6 +10,7 @@ holds is unknown.
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -42,8 +43,9 @@ class TableLog:
 
     #: The newest batch of the query; `NEVER` for none, None when that cannot be told.
     batch: int | None
-    #: The version to which `RESTORE` set the table back after that batch, and its own version.
-    restored: tuple[int, int] | None
+    #: The version to which `RESTORE` set the table back after that batch, and its own version; None
+    #: when none did, or a later one undid it.
+    restored: tuple[int | None, int] | None
 
 
 def last_batch(table: str, query_id: str) -> int | None:
@@ -91,23 +93,46 @@ def streaming_writers(folder: Folder) -> set[str]:
 
 def _log_of(folder: Folder, table: str, query_id: str) -> TableLog:
     names = {query_id, writer_name(query_id)}
-    restored = None
+    restores: list[tuple[int | None, int]] = []
     commits = _commits(folder, table)
     for name in commits:
         for transaction in _actions(folder, name, "txn"):
             if transaction.get("appId") in names:
-                return TableLog(int(transaction["version"]), restored)
+                batch = int(transaction["version"])
+                return TableLog(batch, _set_back(restores, _version(name)))
         for info in _actions(folder, name, "commitInfo"):
-            if restored is None and info.get("operation") == "RESTORE":
-                restored = (_restored_to(info), _version(name))
+            if info.get("operation") == "RESTORE":
+                restores.append((_restored_to(info), _version(name)))
     from_the_first_on = len(commits) == _version(commits[0]) + 1
-    return TableLog(NEVER if from_the_first_on else None, restored)
+    return TableLog(NEVER if from_the_first_on else None, None)
 
 
-def _restored_to(info: dict[str, Any]) -> int:
+def _set_back(restores: list[tuple[int | None, int]], wanted: int) -> tuple[int | None, int] | None:
+    """Give the restore that took a version's rows away; None when the table has them.
+
+    A restore may itself have been undone by a later one, to a version between the two.
+
+    Parameters
+    ----------
+    restores
+        To which version, and its own version; the newest first.
+    wanted
+        The version whose rows should be there.
+    """
+    up_to: float = math.inf
+    for to, version in restores:
+        if version > up_to:
+            continue
+        if to is None or to < wanted:
+            return to, version
+        up_to = to
+    return None
+
+
+def _restored_to(info: dict[str, Any]) -> int | None:
     parameters = info.get("operationParameters")
     version = parameters.get("version") if isinstance(parameters, dict) else None
-    return int(version) if version is not None else -1
+    return int(version) if version is not None else None
 
 
 def _reading(table: str, read: Callable[[], _T]) -> _T:

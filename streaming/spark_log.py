@@ -27,6 +27,9 @@ _MODE = 0o600
 #: How long is waited for the last words of a JVM that has ended.
 _LAST_WORDS_S = 3.0
 _FATAL = "Exception in thread "
+#: The JVM tells of settings that it cannot start with on stdout, unless it is asked not to.
+_JAVA = "JDK_JAVA_OPTIONS"
+_TO_STDERR = "-XX:+DisplayVMOutputToStderr"
 
 
 class SparkLog:
@@ -74,9 +77,15 @@ class SparkLog:
         before = os.dup(_STDERR)
         os.dup2(writing, _STDERR)
         os.close(writing)
+        java = os.environ.get(_JAVA)
+        os.environ[_JAVA] = f"{java or ''} {_TO_STDERR}".strip()
         try:
             yield
         finally:
+            if java is None:
+                del os.environ[_JAVA]
+            else:
+                os.environ[_JAVA] = java
             os.dup2(before, _STDERR)
             os.close(before)
 

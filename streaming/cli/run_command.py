@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 #: Stands in the config until the embedded broker has an address.
 _EMBEDDED = "127.0.0.1:9092"
+_NO_JVM = "JAVA_GATEWAY_EXITED"
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -183,7 +184,9 @@ def _started(loaded: LoadedJob, log: SparkLog | None) -> SparkSession:
     except AssignorError:
         raise
     except Exception as error:
-        said = (log.last_words() if log is not None else "") or first_line(error)
+        said = first_line(error)
+        if log is not None and _NO_JVM in said:  # only the log says why
+            said = log.last_words() or said
         raise JobError(loaded.redact(f"{loaded.title}: Spark does not start: {said}")) from error
 
 

@@ -67,6 +67,8 @@ def _check_topics(job: Job, checkpoint: str, standing: Standing) -> None:
     """Check that topics of the last batch are still read; Spark would end without their names."""
     if standing.planned is None:
         return
+    if any(transform.python for transform in job.all_transforms.values()):
+        return  # it may read topics of its own
     named = set()
     for source in job.all_sources.values():
         options = job.kafka_options(source.options)
@@ -129,13 +131,14 @@ def _check_alone(
 
 
 def _check_restored(
-    spark: SparkSession, delta: DeltaWriter, held: int, to: int, version: int
+    spark: SparkSession, delta: DeltaWriter, held: int, to: int | None, version: int
 ) -> None:
     if delta.table.properties(spark).get(ACCEPTED_RESTORE) == str(version):
         return
     where = delta.table.where
+    state = "an earlier time" if to is None else f"version {to}"
     raise TableError(
-        f"the table {where!r} was set back to version {to} by RESTORE (version {version}) after "
+        f"the table {where!r} was set back to {state} by RESTORE (version {version}) after "
         f"batch {held}, so rows may be missing that are not read again: RESTORE it to version "
         f"{version - 1}, {_NEW_CHECKPOINT}, or go on without those rows by the table's property "
         f"'{ACCEPTED_RESTORE}' = '{version}'"

@@ -85,19 +85,20 @@ class DeltaWriter:
         )  # fmt: skip
 
     def adopt(self, spark: SparkSession) -> None:
-        """Write down how the table is kept, when an older version has not.
+        """Write down how an older version's upsert kept the table, which has no words on its keys.
 
-        Raises
-        ------
-        JobError
-            When its properties cannot be written.
+        An append's columns tell all. To write properties breaks off other writers' batches, and
+        may not be allowed; neither is a reason to stop a job that ran before.
         """
-        if self._is_new_to_us:
-            try:
-                self.table.set_properties(spark, kept_by(self.sink).properties())
-            except Exception as error:
-                said = f"properties of the table {self.table.where!r} cannot be written"
-                raise JobError(f"{self.place}: {said}: {first_line(error)}") from error
+        if not self._is_new_to_us or self.sink.mode != "upsert":
+            return
+        try:
+            self.table.set_properties(spark, kept_by(self.sink).properties())
+        except Exception as error:  # noqa: BLE001
+            _LOG.warning(
+                "%s: the table %r cannot remember its keys (%s): other ones would not be refused",
+                self.place, self.table.where, first_line(error),
+            )  # fmt: skip
 
     def create(self, spark: SparkSession, rows: DataFrame) -> None:
         """Make the table for such rows.

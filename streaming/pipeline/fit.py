@@ -7,13 +7,11 @@ question.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import unquote, urlsplit
 
 from streaming.pipeline.sinks_config import DeltaSink, KafkaSink
 
@@ -46,7 +44,11 @@ def check_names(job: Job) -> None:
                     f"{job.place(kind, name)}: to SQL this name is the same as {before!r}: "
                     "use another"
                 )
-    folders = {f"dead_letter_{name}".lower(): name for name in job.all_sources}
+    folders = {
+        f"dead_letter_{name}".lower(): name
+        for name, source in job.all_sources.items()
+        if source.records.dead_letter is not None
+    }
     sinks: dict[str, str] = {}
     for name in job.all_sinks:
         if name.lower() in folders:
@@ -86,17 +88,34 @@ def check_places_apart(job: Job) -> None:
                     "each needs its own (for rows of one kind join them in a transform by UNION "
                     "ALL, or set 'shared: true' for both)"
                 )
-    folders = {place.path: place.where for place in found if place.path is not None}
+    tables = {_parts(place.path): place for place in found if place.path is not None}
+    inner, outer = dict(tables), dict(tables)
     if job.checkpoint is not None:
-        if job.checkpoint in folders:
-            raise ValueError(f"checkpoint: the folder is that of {folders[job.checkpoint]}'s table")
-        folders[job.checkpoint] = "checkpoint"
-    for (path, where), (outer, outer_where) in itertools.permutations(folders.items(), 2):
-        if _lies_in(_parts(path), _parts(outer)):
-            raise ValueError(
-                f"{where}: the folder {path!r} lies in {outer!r}, that of {outer_where}: VACUUM "
-                "deletes what a table does not know; use folders side by side"
+        root = _parts(job.checkpoint)
+        if root in tables:
+            raise ValueError(f"checkpoint: the folder is that of {tables[root].where}'s table")
+        inner[root] = _Place("checkpoint", job.checkpoint, None, False)
+        for part in _queries(job):
+            own = (*root, part)
+            outer[own] = _Place(
+                f"the checkpoint of {part!r}", f"{job.checkpoint.rstrip('/')}/{part}", None, False
             )
+    for steps, place in inner.items():
+        for steps_above, above in outer.items():
+            if place is not above and _lies_in(steps, steps_above):
+                raise ValueError(
+                    f"{place.where}: the folder {place.path!r} lies in {above.path!r}, that of "
+                    f"{above.where}: VACUUM deletes what a table does not know; use folders side "
+                    "by side"
+                )
+
+
+def _queries(job: Job) -> Iterator[str]:
+    """Name the queries' own folders in the checkpoint."""
+    yield from job.all_sinks
+    for name, source in job.all_sources.items():
+        if source.records.dead_letter is not None:
+            yield f"dead_letter_{name}"
 
 
 def _is_same(one: _Place, other: _Place) -> bool:
@@ -113,12 +132,16 @@ def _plain_name(table: str) -> str:
 
 
 def _parts(path: str) -> tuple[str, ...]:
-    """Give the steps of a path, so that paths can be compared: scheme and host, then folders."""
-    split = urlsplit(path)
+    """Give the steps of a path, so that paths can be compared: scheme and host, then folders.
+
+    As Hadoop reads it: nothing is quoted, `#` and `?` are letters.
+    """
+    scheme, colon, rest = path.partition(":")
     root, below = "", path
-    if len(split.scheme) > 1 and "/" not in path.partition(":")[0]:
-        root, below = f"{split.scheme.lower()}://{split.netloc.lower()}", unquote(split.path)
-        if split.scheme.lower() == "file":
+    if colon and "/" not in scheme:
+        host, slash, folders = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest)
+        root, below = f"{scheme.lower()}://{host.lower()}", slash + folders
+        if scheme.lower() == "file":
             root = ""
     if not root:
         below = os.path.normpath(Path.cwd() / below)

@@ -15,6 +15,12 @@ _HINTS = (
         "the user needs Describe and Read on each Topic of a source, Describe and Write on that of "
         "a sink or of dead letters",
     ),
+    (
+        "STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE",
+        "what 'dedupe' or a transform has kept in the checkpoint is of other columns, or of a "
+        "version whose 'dedupe' lost an upsert's deletes: give the job a new checkpoint (an upsert "
+        "then reads all again and changes nothing)",
+    ),
     (r"Not authorized to access group", "the user needs Read on the Group"),
     (
         r"Cluster authorization failed",

@@ -9,13 +9,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
-
-from checkpoints.folders import CheckpointError, open_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 _NAME = ".assignor.lock"
 #: What this process holds, with the question whether the job still runs: a session's user may have
@@ -46,15 +44,18 @@ def lock_checkpoint(checkpoint: str) -> JobLock | None:
     BlockingIOError
         When another run has the lock.
     """
-    try:
-        folder = open_folder(checkpoint).root.resolve()
-    except CheckpointError:
+    local = _local(checkpoint)
+    if local is None:
         return None
+    folder = local.resolve()
     before = _HELD.get(folder)
     if before is not None and not before.is_used():
         before.release()
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = _opened(folder / _NAME)
+    except OSError:  # Spark may have rights that this process has not
+        return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -70,9 +71,25 @@ def lock_checkpoint(checkpoint: str) -> JobLock | None:
     return found
 
 
+def _opened(path: Path) -> int:
+    """Open the file, which another user may have made; to lock it, reading is enough."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)  # it holds a process id only
+    except PermissionError:
+        return os.open(path, os.O_RDONLY)
+
+
 def holder(checkpoint: str) -> str:
     """Name the process that has the lock, as it wrote itself down."""
     try:
-        return (open_folder(checkpoint).root / _NAME).read_text(encoding="ascii").strip()
+        return ((_local(checkpoint) or Path()) / _NAME).read_text(encoding="ascii").strip()
     except (OSError, ValueError):
         return "unknown"
+
+
+def _local(location: str) -> Path | None:
+    """Give the folder as Hadoop writes it, with nothing quoted; None on another file system."""
+    scheme, colon, below = location.partition(":")
+    if not colon or "/" in scheme:
+        return Path(location)
+    return Path("/" + below.lstrip("/")) if scheme == "file" else None

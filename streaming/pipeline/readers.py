@@ -6,6 +6,7 @@ what it has left out then is not told. Here a record that was not read whole is 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming.pipeline.schemas import AVRO_MARKER, columns, marked_avro
@@ -90,7 +91,10 @@ def _csv(records: Records, kind: StructType) -> Reader:
     partly = ~f.is_valid_utf8(text)
     if quote and quote == escape:
         count = f.length(text) - f.length(f.replace(text, f.lit(quote), f.lit("")))
-        partly = partly | (count % 2 == 1)
+        # A quote within a field, as in `19" rack`, is text: only a field's first sign opens one.
+        sep = given.get("sep", given.get("delimiter", ","))
+        opens = text.rlike(rf"(?:^|{re.escape(sep)})\s*{re.escape(quote)}")
+        partly = partly | (opens & (count % 2 == 1))
     if len(kind.fields) > 1:
         partly = partly | (text == "")  # Spark reads it as nulls, though fields are missing
     return Reader(kind, f.from_csv(text, extended.toDDL(), options), None, _CORRUPT, partly)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming import run_job, start_job
+from streaming.checkpoint_folder import HadoopFolder
 from streaming.cli import main
 from streaming.pipeline.delta_table import TableError
 from streaming.pipeline.delta_writer import DeltaWriter
@@ -240,6 +241,13 @@ def test_deletes_survive_dedupe(spark, topic, tmp_path):
     run_job(spark, config)
     assert rows(spark, tmp_path / "plain", "id") == [(3,)]
     assert rows(spark, tmp_path / "timely", "id") == [(3,)]
+
+
+def test_folders_are_read_with_what_the_session_alone_has_set(spark, tmp_path):
+    """A login set by `spark.conf.set` was there for the query, and not for the look before it."""
+    (tmp_path / "offsets").mkdir()
+    with settings(spark, {"fs.viewfs.mounttable.own.link./data": tmp_path.as_uri()}):
+        assert HadoopFolder("viewfs://own/data", spark).names("") == ["offsets"]
 
 
 def write(spark: SparkSession, sink: dict[str, Any], number: int, *columns: str) -> None:

@@ -74,6 +74,7 @@ CSV: list[tuple[bytes, tuple[Any, ...] | None]] = [
     (b"3,", (3, None)),
     (b",", (None, None)),
     (b'4,"back\\"', (4, "back\\")),
+    (b'4,19" rack', (4, '19" rack')),
     (b'5,"unclosed', None),
     (b'5,"a\nb', None),
     (b"5,a\xff", None),

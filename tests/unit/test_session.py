@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 from assignor_bridge import configure_spark, ivy, jars, session, spark_packages
 from assignor_bridge.errors import OptionError
 
+resolve = spark_packages.resolve
+
 
 @pytest.fixture(autouse=True)
 def no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,6 +102,7 @@ def test_what_decides_the_resolution_is_resolved_before_spark_starts(
             "spark.jars.excludes": "a:b",
             "spark.jars.ivy": "/shared/ivy",
             "spark.jars.ivySettings": "",
+            "spark.driver.extraJavaOptions": "",
         }
     ]
 
@@ -122,3 +125,69 @@ def test_versions_that_pip_may_choose_end_with_one_that_was_run() -> None:
     assert all(f'"{version}"' in compat for version in jars.TRIED_SPARKS[1:])
     pins = (Path(__file__).parents[2] / "constraints.txt").read_text(encoding="utf-8")
     assert f"pyspark=={jars.TRIED_SPARKS[0]}\n" in pins
+
+
+@pytest.fixture
+def submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Words that a `spark-submit` of another Spark was called with, one a line."""
+    script = tmp_path / "spark" / "bin" / "spark-submit"
+    script.parent.mkdir(parents=True)
+    words = tmp_path / "words"
+    script.write_text(
+        f"#!/bin/sh\nprintf '%s\\n' \"$@\" > {words}\n"
+        "echo 'The jars for the packages stored in: /jars'\n"
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+    monkeypatch.setenv("ASSIGNOR_BRIDGE_CACHE", str(tmp_path / "cache"))
+    return words
+
+
+def test_packages_are_resolved_by_the_script_that_starts_spark(submitted: Path) -> None:
+    """A JVM started without it knew no proxy of SPARK_SUBMIT_OPTS, spark-env.sh or the builder."""
+    proxy = "-Dhttps.proxyHost=proxy.example"
+    settings = {"spark.jars.packages": "a:b:1", "spark.driver.extraJavaOptions": proxy}
+    resolve(settings, "")
+    assert f"spark.driver.extraJavaOptions={proxy}" in submitted.read_text().splitlines()
+    assert spark_packages.is_resolved(settings)
+
+
+def test_a_cache_that_cannot_be_written_leaves_the_packages_to_spark(
+    submitted: Path, tmp_path: Path
+) -> None:
+    """In a container that is read-only they came from `spark.jars.ivy` before."""
+    (tmp_path / "cache").touch()
+    resolve({"spark.jars.packages": "a:b:1"}, "")
+    assert not submitted.exists()
+
+
+def test_a_spark_home_without_spark_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    monkeypatch.setenv("ASSIGNOR_BRIDGE_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(ivy.JarError, match="bin/spark-submit cannot be run: No such file"):
+        resolve({"spark.jars.packages": "a:b:1"}, "")
+
+
+def test_a_cache_that_cannot_be_written_is_told_where_our_jar_is_not_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cache").touch()
+    monkeypatch.setenv("ASSIGNOR_BRIDGE_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(ivy.CacheError, match=r"cannot be written .* set ASSIGNOR_BRIDGE_CACHE"):
+        configured()
+
+
+def test_without_java_that_is_told_whatever_is_in_the_cache(
+    submitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's script ended with "CMD: bad array subscript", unless its own file names a JDK."""
+    settings = {"spark.jars.packages": "a:b:1"}
+    resolve(settings, "")
+    monkeypatch.setenv("JAVA_HOME", "/nonexistent")
+    with pytest.raises(ivy.JarError, match=r"'java' was not found in JAVA_HOME"):
+        resolve(settings, "")
+    (conf := submitted.parent / "spark" / "conf").mkdir()
+    (conf / "spark-env.sh").touch()
+    resolve(settings, "")

@@ -73,6 +73,27 @@ def test_a_short_word_is_hidden_as_a_word_only():
     assert redact("it cannot be that ann cannot") == "it cannot be that *** cannot"
 
 
+@pytest.mark.parametrize("value", ["1", "true", "kafka", "100", "9092", "orders", "JSON", "---"])
+def test_plain_words_of_the_environment_do_not_blot_out_messages(value):
+    """`${FORMAT}` = kafka made of an option's name `${FORMAT}.bootstrap.servers`."""
+    redact = Redactor()
+    redact.learn_variable("WHAT", value)
+    message = f"kafka.bootstrap.servers: batch 100 of 'orders' as JSON --- true at :9092 is {value}"
+    assert redact(message) == message
+    redact.learn_variable("DB_PASSWORD", "kafka")
+    redact.learn_secrets({"ssl.key.password": "orders"})
+    assert redact("kafka, orders") == "${DB_PASSWORD}, ***"
+
+
+def test_a_key_of_many_lines_is_hidden_line_by_line():
+    redact = Redactor()
+    redact.learn_variable(
+        "KEY", "-----BEGIN PRIVATE KEY-----\nMIIEvgIBADAN\nBgkqhkiG9w0B\n-----END"
+    )
+    assert redact("at MIIEvgIBADAN") == "at ${KEY}"
+    assert redact("  BgkqhkiG9w0B\n") == "  ${KEY}\n"
+
+
 def test_a_kafka_client_and_a_job_hide_the_same():
     settings = client_settings({
         "bootstrap.servers": "b:9092", "security.protocol": "SASL_PLAINTEXT",

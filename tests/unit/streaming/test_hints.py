@@ -22,6 +22,12 @@ from streaming.pipeline.hints import with_hint
                      "Write on that of a sink or of dead letters", id="topic"),
         pytest.param("Not authorized to access group: g", "/c",
                      "; the user needs Read on the Group", id="group"),
+        pytest.param(
+            "[STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key schema does not match", "/c",
+            "; what 'dedupe' or a transform has kept in the checkpoint is of other columns, or of "
+            "a version whose 'dedupe' lost an upsert's deletes: give the job a new checkpoint (an "
+            "upsert then reads all again and changes nothing)", id="state",
+        ),
         pytest.param("id is null", "/c", "", id="something else"),
     ],
 )  # fmt: skip

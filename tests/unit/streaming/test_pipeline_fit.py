@@ -45,7 +45,7 @@ REFUSED = {
         "transforms.A: to SQL this name is the same as 'a'",
     ),
     "a sink of the dead letter's name": (
-        job(sinks={"dead_letter_records": TABLE}),
+        job(source=letters({"path": "/bad"}), sinks={"dead_letter_records": TABLE}),
         "sinks.dead_letter_records: the name is that of the bad records of source 'records'",
     ),
     "two sinks on one table": (
@@ -66,11 +66,12 @@ REFUSED = {
     ),
     "a table that is the checkpoint by another spelling": (
         job(sink={"path": "file:/checkpoints//orders/"}),
-        "sink: the folder 'file:/checkpoints//orders/' lies in '/checkpoints/orders'",
+        "checkpoint: the folder is that of sink's table",
     ),
-    "a table in the checkpoint": (
+    "a table in a query's own folder of the checkpoint": (
         job(sink={"path": "/checkpoints/orders/sink"}),
-        "sink: the folder '/checkpoints/orders/sink' lies in '/checkpoints/orders', that of check",
+        "sink: the folder '/checkpoints/orders/sink' lies in "
+        "'/checkpoints/orders/sink', that of the checkpoint of 'sink'",
     ),
     "a checkpoint in the table": (
         job(checkpoint="/tables/orders/checkpoint"),
@@ -130,6 +131,19 @@ TAKEN = {
     "folders side by side": job(sink={"path": "/checkpoints/orders-table"}),
     "one table that is shared": job(
         sinks={"a": {**TABLE, "shared": True}, "b": {**TABLE, "shared": True}}
+    ),
+    "one table that is shared, by two spellings": job(
+        sinks={"a": {**TABLE, "shared": True}, "b": {"path": "/tables//orders/", "shared": True}}
+    ),
+    "a table beside the queries' folders of the checkpoint": job(
+        sink={"path": "/checkpoints/orders/table"}
+    ),
+    "a sink of a dead letter's name, without one": job(sinks={"dead_letter_records": TABLE}),
+    "folders that differ behind a sign that addresses use": job(
+        sinks={"a": {"path": "s3a://b/t#1"}, "b": {"path": "s3a://b/t#2"}}
+    ),
+    "folders that differ by what addresses quote": job(
+        sinks={"a": {"path": "s3a://b/a%20b"}, "b": {"path": "s3a://b/a b"}}
     ),
     "the same path in two buckets": job(
         sinks={"a": {"path": "s3a://one/t"}, "b": {"path": "s3a://two/t"}}

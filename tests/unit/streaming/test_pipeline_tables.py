@@ -19,8 +19,11 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from checkpoints.offset_log import LoggedBatch, Standing
 from streaming.delta_transactions import log_of, streaming_writers
-from streaming.pipeline.delta_table import TableError, _compare
+from streaming.pipeline.continuity import _check_topics
+from streaming.pipeline.delta_table import Table, TableError, _compare
+from streaming.pipeline.delta_writer import DeltaWriter
 from streaming.pipeline.kept import Kept, check_kept, inferred, kept_by, remembered
 from streaming.pipeline.loading import load_job
 from streaming.pipeline.lock import holder, lock_checkpoint
@@ -171,6 +174,35 @@ def test_one_run_of_a_job_at_a_time(tmp_path):
     assert lock_checkpoint("s3a://bucket/checkpoint") is None
 
 
+def test_a_checkpoint_is_locked_where_it_is_and_a_lock_that_cannot_be_had_stops_nobody(
+    tmp_path, monkeypatch
+):
+    """Another user's lock file was unreadable, `a#1` was taken for `a`, `a%20b` for `a b`."""
+    for name in ("a#1", "a%20b", "a?b"):
+        lock = lock_checkpoint(f"file:{tmp_path}/{name}")
+        assert lock is not None
+        assert (tmp_path / name / ".assignor.lock").stat().st_mode & 0o044 == 0o044
+        assert holder(f"file:{tmp_path}/{name}") == str(os.getpid())
+        lock.release()
+    assert len(list(tmp_path.iterdir())) == 3
+    (tmp_path / "file").touch()
+    assert lock_checkpoint(str(tmp_path / "file" / "below")) is None
+
+    real = os.open
+
+    def as_another_user(path, flags, *mode):
+        if flags & os.O_RDWR:
+            raise PermissionError(path)
+        return real(path, flags, *mode)
+
+    monkeypatch.setattr(os, "open", as_another_user)
+    lock = lock_checkpoint(str(tmp_path / "a#1"))
+    assert lock is not None
+    with pytest.raises(BlockingIOError):
+        lock_checkpoint(str(tmp_path / "a#1"))
+    lock.release()
+
+
 def test_a_tables_log_names_the_batch_the_restore_after_it_and_all_streaming_writers(tmp_path):
     from checkpoints.folders import LocalFolder
 
@@ -190,5 +222,58 @@ def test_a_tables_log_names_the_batch_the_restore_after_it_and_all_streaming_wri
     folder = LocalFolder(tmp_path)
     found = log_of(folder, QUERY)
     assert (found.batch, found.restored) == (3, (1, 4))
-    assert log_of(folder, other).restored == (1, 4)
+    assert log_of(folder, other).restored is None, "both went back to its own commit"
     assert streaming_writers(folder) == {QUERY, other}
+
+
+@pytest.mark.parametrize(
+    ("restores", "set_back"),
+    [
+        pytest.param([1], (1, 3), id="once"),
+        pytest.param([1, 2], None, id="undone, as the message asks for"),
+        pytest.param([1, 3], (1, 3), id="to what it was set back to"),
+        pytest.param([1, 2, 3], (1, 3), id="undone, and that undone"),
+        pytest.param([2], None, id="to the batch itself"),
+        pytest.param([None], (None, 3), id="to a time"),
+    ],
+)
+def test_a_restore_that_was_undone_takes_nothing_away(tmp_path, restores, set_back):
+    """A user who did what the message asks for got the same message about his own RESTORE."""
+    from checkpoints.folders import LocalFolder
+
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    actions = [{}, {}, {"txn": {"appId": QUERY, "version": 1}}] + [
+        {"commitInfo": {"operation": "RESTORE", "operationParameters": {"version": to}}}
+        for to in restores
+    ]
+    for number, action in enumerate(actions):
+        (log / f"{number:020}.json").write_text(json.dumps(action))
+    assert log_of(LocalFolder(tmp_path), QUERY).restored == set_back
+
+
+def test_an_older_table_whose_properties_cannot_be_written_is_written_to(monkeypatch, caplog):
+    """Who may append need not have the right to ALTER, which no run had needed before."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError("no ALTER for you")
+
+    monkeypatch.setattr(Table, "set_properties", refuse)
+    for sink in (DeltaSink(path="t"), DeltaSink(path="t", mode="upsert", keys=("id",))):
+        writer = DeltaWriter(sink, "job: sink")
+        writer._is_new_to_us = True
+        writer.adopt(None)  # type: ignore[arg-type]
+    [warning] = caplog.messages
+    assert "'t' cannot remember its keys (no ALTER for you)" in warning
+
+
+def test_topics_that_a_transform_in_python_reads_itself_are_not_missed():
+    """They stand in the checkpoint, beside those of the job's own sources."""
+    standing = Standing(
+        QUERY, LoggedBatch(0, {"0": {"t": {0: 1}}, "1": {"own": {0: 1}}}, True, 1, 1), 0
+    )
+    job = load_job(changed("source/subscribe", "t"), environment={}).job
+    with pytest.raises(TableError, match="has read topic 'own'"):
+        _check_topics(job, "c", standing)
+    data = changed("source/subscribe", "t") | {"transform": {"python": "steps:join"}}
+    _check_topics(load_job(data, environment={}).job, "c", standing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,14 @@ from pathlib import Path
 import pytest
 
 from assignor_bridge.errors import OptionError
+from assignor_bridge.ivy import java_tool
 from checkpoints.redaction import Redactor
+from streaming.cli.run_command import _started
+from streaming.pipeline import session as pipeline_session
+from streaming.pipeline.failures import JobError
+from streaming.pipeline.loading import load_job
 from streaming.spark_log import SparkLog
+from tests.unit.streaming.test_pipeline_config import changed
 
 SECRET = "topsecret99"  # noqa: S105
 WORDS = f"""
@@ -67,3 +74,38 @@ def test_the_run_before_is_kept_and_no_folder_is_no_reason_to_fail(tmp_path, mon
 def test_a_log_that_cannot_be_written_is_one_line():
     with pytest.raises(OptionError, match=r"^--log /proc/no/a: it cannot be written \("):
         SparkLog(Path("/proc/no/a"), "a", redactor())
+
+
+@pytest.mark.parametrize("before", [None, "-Xint"])
+def test_what_a_jvm_cannot_start_with_is_told_by_its_log(tmp_path, monkeypatch, capfd, before):
+    """It stood on stdout, and the line of the error was JAVA_GATEWAY_EXITED."""
+    if before is None:
+        monkeypatch.delenv("JDK_JAVA_OPTIONS", raising=False)
+    else:
+        monkeypatch.setenv("JDK_JAVA_OPTIONS", before)
+    log = SparkLog(tmp_path / "a.log", "a", redactor())
+    with log.taking_stderr():
+        subprocess.run([java_tool("java"), "-Xmx1k", "-version"], check=False, timeout=60)
+    assert log.last_words() == "Too small maximum heap"
+    assert os.environ.get("JDK_JAVA_OPTIONS") == before
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        ("Could not parse Master URL: 'local[x]'", "Could not parse Master URL: 'local[x]'"),
+        ("[JAVA_GATEWAY_EXITED] Java gateway process exited", "IllegalArgumentException: no "),
+    ],
+)
+def test_why_spark_does_not_start_is_said_by_who_knows_it(tmp_path, monkeypatch, error, told):
+    """The last line of the log, whatever it was, took the place of Spark's own exception."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError(error)
+
+    monkeypatch.setattr(pipeline_session, "session_for", fail)
+    log = SparkLog(tmp_path / "a.log", "a", redactor())
+    run(log)
+    with pytest.raises(JobError, match=re.escape(told)):
+        _started(load_job(changed("checkpoint", "/c"), environment={}), log)
