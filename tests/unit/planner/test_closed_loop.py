@@ -122,6 +122,26 @@ def test_absurd_reports_overflow_nothing():
     assert np.isfinite(again.metrics["predictionError"])
 
 
+@pytest.mark.parametrize("in_turn", [False, True], ids=["at random", "in turn"])
+def test_a_partition_that_is_quiet_for_long_is_read_where_it_was(in_turn):
+    """200 partitions, 10 of which have data in a batch: each comes back after 20 or so."""
+    dice = np.random.default_rng(1)
+    loop = Loop(tuple(Executor(str(i), f"h{i}", 2) for i in range(4)), noise=0.1)
+    moved = 0
+    for number in range(160):
+        records = np.zeros(200, np.int64)
+        some = np.arange(10 * number, 10 * number + 10) % 200
+        if not in_turn:
+            some = dice.choice(200, 10, replace=False)
+        records[some] = 2_000
+        metrics = loop.step(records).made.metrics
+        if number >= 80:
+            moved += int(metrics["movedPartitions"])
+            known = len(loop.state.topic)
+            assert known >= 195, "moves are told of partitions that have a reader"
+    assert moved <= 8, "1% of 800"
+
+
 def test_the_state_does_not_grow_while_all_it_knows_comes_and_goes():
     """New executors in each batch; partitions, and whole topics, come and go: 200 batches."""
     dice = np.random.default_rng(1)
