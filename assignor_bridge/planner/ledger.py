@@ -26,9 +26,7 @@ HOLD_PLACE_BATCHES = 10_000
 class Ledger:
     """One line a partition, sorted by topic and partition; columns as in `StickyState`."""
 
-    def __init__(
-        self, state: StickyState, batch: Batch, forget_after: int | None = None
-    ) -> None:
+    def __init__(self, state: StickyState, batch: Batch, forget_after: int | None = None) -> None:
         self.before = state
         self.batch = batch
         kept = state.seen > state.batches - (forget_after or state.hold)
