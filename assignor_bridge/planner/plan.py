@@ -109,7 +109,7 @@ def plan_step(
     wanted = demand(ledger, weights, owner, options)
     decision = _decide(ledger, weights, owner, options, wanted.in_use, find)
     pieces = decision.placement.pieces
-    tasks = pack(batch, pieces, weights.work, options.with_tasks(wanted.tasks))
+    tasks = pack(batch, pieces, weights, options.with_tasks(wanted.tasks))
     check(decision.assignor, batch, tasks.pieces, tasks.task, len(tasks))
     carried = decision.slot_of_line
     if carried is None:  # what an executor that is let go owned has no owner any more

@@ -59,6 +59,25 @@ def test_volumes_that_change_tenfold_fit_at_once(seed):
 
 @SEEDS
 @pytest.mark.parametrize(
+    ("partitions", "count", "total"),
+    [(24, 8, 150_000), (16, 4, 100_000)],
+    ids=["24 on 8", "16 on 4"],
+)
+def test_each_piece_of_a_small_batch_costs_its_range_again(partitions, count, total, seed):
+    """A slot has work for half a second, and each piece of a range costs 20 ms of it."""
+    dice = np.random.default_rng(seed)
+    loop = Loop(slots(count), fixed=0.02, cost=2e-5, noise=0.1, seed=seed)
+    batches = [
+        *[zipf(partitions, total, dice) for _ in range(15)],
+        *[np.full(partitions, total // partitions)] * 5,
+        *[zipf(partitions, total, dice)[::-1] for _ in range(5)],
+    ]
+    over = [loop.step(records).over_mean for records in batches]
+    assert max(over[4:]) <= 1.06
+
+
+@SEEDS
+@pytest.mark.parametrize(
     "costly", [{5: 10.0}, dict.fromkeys(range(0, 64, 13), 10.0)], ids=["one", "five"]
 )
 def test_partitions_of_ten_times_the_cost_are_found_within_three_batches(costly, seed):
