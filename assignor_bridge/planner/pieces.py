@@ -56,15 +56,17 @@ def cut(batch: Batch, shares: Shares, fixed: Floats) -> Pieces:
     shares
         Those of a range side by side, in the order in which it is read; each range has some.
     fixed
-        Work of each range that each of its shares holds: it is the rest that offsets stand for.
+        Work of each range that each of its shares holds; offsets stand for the rest. A share that
+        is no more than that is dropped, unless that would be much of the range.
     """
     row = shares.row
     start, end = batch.start[row], batch.end[row]
     several = np.flatnonzero(np.bincount(row, minlength=batch.ranges)[row] > 1)
     if len(several):
         records = np.maximum(shares.amount - fixed[row], 0.0)
-        nothing = np.bincount(row, records, batch.ranges)[row] <= 0
-        amount = np.where(nothing, shares.amount, records)[several]
+        small = np.bincount(row, np.where(records > 0, 0.0, shares.amount), batch.ranges)
+        apart = (small <= np.minimum(fixed, 0.5 * np.bincount(row, records, batch.ranges)))[row]
+        amount = np.where(apart, records, shares.amount)[several]
         since, until = _parts(batch.size[row[several]], row[several], amount)
         end[several] = start[several] + until
         start[several] += since

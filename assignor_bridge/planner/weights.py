@@ -53,7 +53,7 @@ class Weights:
     basis: Basis
     #: Seconds that each executor needs for a second's work of a usual one.
     slowness: Floats
-    #: Part of the work of each range that does not shrink with it: each further piece costs it again.
+    #: Part of the work of each range that does not shrink with it: a further piece costs it again.
     fixed: Floats
 
 
