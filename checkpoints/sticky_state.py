@@ -307,24 +307,25 @@ def _read(version: int, body: bytes) -> StickyState:
     )
     for column in columns.values():
         column.setflags(write=False)  # one state may be given to many
-    generation, batches = int(header["generation"]), int(header["batches"])
-    if not (0 <= generation <= MOST_INT32 and 0 <= batches <= MOST_INT32):
-        raise StateError(
-            f"the state is corrupt: generation {generation} and batch {batches} should be "
-            f"between 0 and {MOST_INT32}"
-        )
     return StickyState(
-        generation=generation,
-        batches=batches,
+        **_numbers(header),
         readers=readers,
         paces=_paces(header, version),
         common=Common() if version == 1 else _common(header["common"]),
         topics=topics,
-        # States of before these came do not have them.
-        calm=int(header.get("calm", 0)),
-        hold=max(LEAST_HOLD, int(header.get("hold", LEAST_HOLD))),
         **columns,
     )
+
+
+def _numbers(header: dict[str, Any]) -> dict[str, int]:
+    """Give what is counted over batches; states of before `calm` and `hold` came lack them."""
+    numbers = {name: int(header[name]) for name in ("generation", "batches")}
+    numbers["calm"] = int(header.get("calm", 0))
+    numbers["hold"] = int(header.get("hold", LEAST_HOLD))
+    for name, number in numbers.items():
+        if not (-MOST_INT32 if name == "calm" else 0) <= number <= MOST_INT32:
+            raise StateError(f"the state is corrupt: {name} is {number}, which cannot be")
+    return numbers
 
 
 def _paces(header: dict[str, Any], version: int) -> dict[str, Pace]:
