@@ -35,6 +35,8 @@ VERSION = 2
 #: Generations and numbers of batches are 32 bits wide (KIP-341) and signed.
 MOST_INT32 = 2**31 - 1
 _ENVELOPE = struct.Struct(">3sBI")
+#: A partition without data is remembered for so many batches at least.
+LEAST_HOLD = 16
 #: No state that we write comes near; a forged one must not fill the memory.
 _MAX_BYTES = 512 * 1024 * 1024
 #: Logarithms beyond this are no costs.
@@ -139,6 +141,8 @@ class StickyState:
     #: Batches in a row for which there were far too many executors; below 0, so many in a row that
     #: asked for more.
     calm: int = 0
+    #: Batches without data after which a partition is forgotten.
+    hold: int = LEAST_HOLD
 
     @property
     def members(self) -> int:
@@ -170,6 +174,7 @@ def encode(state: StickyState) -> str:
             "partitions": len(state.topic),
             "claims": lengths,
             "calm": state.calm,
+            "hold": state.hold,
         },
         option=orjson.OPT_SORT_KEYS,
     )
@@ -302,22 +307,25 @@ def _read(version: int, body: bytes) -> StickyState:
     )
     for column in columns.values():
         column.setflags(write=False)  # one state may be given to many
-    generation, batches = int(header["generation"]), int(header["batches"])
-    if not (0 <= generation <= MOST_INT32 and 0 <= batches <= MOST_INT32):
-        raise StateError(
-            f"the state is corrupt: generation {generation} and batch {batches} should be "
-            f"between 0 and {MOST_INT32}"
-        )
     return StickyState(
-        generation=generation,
-        batches=batches,
+        **_numbers(header),
         readers=readers,
         paces=_paces(header, version),
         common=Common() if version == 1 else _common(header["common"]),
         topics=topics,
-        calm=int(header.get("calm", 0)),  # states of before it came do not have it
         **columns,
     )
+
+
+def _numbers(header: dict[str, Any]) -> dict[str, int]:
+    """Give what is counted over batches; states of before `calm` and `hold` came lack them."""
+    numbers = {name: int(header[name]) for name in ("generation", "batches")}
+    numbers["calm"] = int(header.get("calm", 0))
+    numbers["hold"] = int(header.get("hold", LEAST_HOLD))
+    for name, number in numbers.items():
+        if not (-MOST_INT32 if name == "calm" else 0) <= number <= MOST_INT32:
+            raise StateError(f"the state is corrupt: {name} is {number}, which cannot be")
+    return numbers
 
 
 def _paces(header: dict[str, Any], version: int) -> dict[str, Pace]:

@@ -53,8 +53,8 @@ class Weights:
     basis: Basis
     #: Seconds that each executor needs for a second's work of a usual one.
     slowness: Floats
-    #: Part of the work of a range that does not shrink with it: each further piece costs it again.
-    fixed: float = 0.0
+    #: Part of the work of each range that does not shrink with it: a further piece costs it again.
+    fixed: Floats
 
 
 def predict(ledger: Ledger) -> Weights:
@@ -64,8 +64,9 @@ def predict(ledger: Ledger) -> Weights:
     records = batch.size * np.clip(density, LEAST_DENSITY, 1.0)
     work, basis = work_of(ledger, ledger.line, np.asarray(records, np.float64))
     slowness = np.exp(log_slowness(paces_of(ledger, [e.id for e in batch.executors])))
-    fixed = ledger.common.fixed * math.exp(ledger.common.level) if basis == "seconds" else 0.0
-    return Weights(np.maximum(work, 1e-12), basis, slowness, fixed)
+    work = np.maximum(work, 1e-12)
+    part = ledger.common.fixed / (ledger.common.fixed + records) if basis == "seconds" else 0.0
+    return Weights(work, basis, slowness, work * part)
 
 
 def work_of(ledger: Ledger, line: Ints, records: Floats) -> tuple[Floats, Basis]:
