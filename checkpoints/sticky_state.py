@@ -103,6 +103,12 @@ class Common(NamedTuple):
     errors: tuple[float, ...] = ()
     #: How many reports `errors` rests on.
     reports: float = 0.0
+    #: Share of the reported time that all of this together expected elsewhere, and the same of
+    #: records alike, faded; how many batches they rest on, and whether the first is relied on.
+    missed: float = 0.0
+    missed_alike: float = 0.0
+    compared: float = 0.0
+    relied_on: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,6 +220,10 @@ def _rounded(common: Common) -> list[Any]:
         round(common.noise, 4),
         errors,
         round(common.reports, 2),
+        round(common.missed, 4),
+        round(common.missed_alike, 4),
+        round(common.compared, 2),
+        common.relied_on,
     ]
 
 
@@ -338,12 +348,14 @@ def _paces(header: dict[str, Any], version: int) -> dict[str, Pace]:
 
 
 def _common(header: list[Any]) -> Common:
-    level, fixed, own, noise, errors, reports = header
+    level, fixed, own, noise, errors, reports, missed, missed_alike, compared, relied_on = header
     common = Common(
         math.nan if level is None else _believable(level), float(fixed), bool(own),
         _believable(noise), tuple(map(_believable, errors)), float(reports),
+        _believable(missed), _believable(missed_alike), _believable(compared), bool(relied_on),
     )  # fmt: skip
-    if not (min(fixed, noise, reports, *errors) >= 0 and fixed < 2**63 and math.isfinite(reports)):
+    least = min(fixed, noise, reports, missed, missed_alike, compared, *errors)
+    if not (least >= 0 and fixed < 2**63 and math.isfinite(reports)):
         raise StateError("the state is corrupt: it remembers impossible costs")
     return common
 

@@ -9,7 +9,9 @@ better than one cost for all did (see `foresight`) all count, but for the part t
 elsewhere only that of a partition that stands out by several standard errors. One without reports
 has the factor of its topic, else of all. An executor's slowness counts where it stands out, too.
 
-While no seconds are known, a record weighs as much as its bytes, and else 1.
+All of it counts only where it foresees reports better than records alone do (see `foresight`);
+else ranges share the same seconds by records. While no seconds are known, a record weighs as much as
+its bytes, and else 1.
 """
 
 from __future__ import annotations
@@ -63,6 +65,9 @@ def predict(ledger: Ledger) -> Weights:
     density = filled(ledger.density, ledger.topic, 1.0)[ledger.line]
     records = batch.size * np.clip(density, LEAST_DENSITY, 1.0)
     work, basis = work_of(ledger, ledger.line, np.asarray(records, np.float64))
+    if basis == "seconds" and not ledger.common.relied_on:  # as many seconds, by records
+        work = np.maximum(records * (work.sum() / max(records.sum(), 1.0)), 1e-12)
+        return Weights(work, basis, np.ones(len(batch.executors)), np.zeros(batch.ranges))
     slowness = np.exp(log_slowness(paces_of(ledger, [e.id for e in batch.executors])))
     work = np.maximum(work, 1e-12)
     part = ledger.common.fixed / (ledger.common.fixed + records) if basis == "seconds" else 0.0
@@ -127,6 +132,10 @@ def in_words(ledger: Ledger, basis: Basis) -> str:
     if basis == "bytes":
         known = np.count_nonzero(~np.isnan(ledger.bytes[line]))
         return f"weights: bytes learned for {known} of {count} partitions, no seconds reported yet"
+    if not ledger.common.relied_on:
+        return (
+            "weights: records alike, which foresaw the time of reading as well as what was learned"
+        )
     each = math.exp(ledger.common.level)
     fixed = f"{ledger.common.fixed * each:.2g} s a range and " if ledger.common.fixed else ""
     others = np.count_nonzero(factors(ledger)[line])
