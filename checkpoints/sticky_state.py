@@ -317,8 +317,12 @@ def _read(version: int, body: bytes) -> StickyState:
     )
     for column in columns.values():
         column.setflags(write=False)  # one state may be given to many
+    numbers = _numbers(header)
     return StickyState(
-        **_numbers(header),
+        generation=numbers["generation"],
+        batches=numbers["batches"],
+        calm=numbers["calm"],
+        hold=numbers["hold"],
         readers=readers,
         paces=_paces(header, version),
         common=Common() if version == 1 else _common(header["common"]),
