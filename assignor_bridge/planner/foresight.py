@@ -41,7 +41,9 @@ _OF_MEDIAN = 1.48
 _LEAST_GAIN, _MOST_REPORTS = 0.2, 1e6
 #: So many seconds of reports are half believed when all is compared with records alike, which is
 #: moved by so much of a batch at least, and remembers so many batches.
-_HALF_TRUST_S, _LEAST_RELY_GAIN, _MOST_COMPARED = 0.1, 0.3, 100.0
+_HALF_TRUST_S, _LEAST_RELY_GAIN, _MOST_COMPARED = 0.1, 0.2, 10.0
+#: What expects more than this share of the time elsewhere is of no use, however bad records are.
+_USELESS = 0.5
 #: An error beyond this is as bad as any.
 _WORST = 1.5
 #: So many reports of a batch are enough to tell rules apart.
@@ -113,7 +115,7 @@ def rely(common: Common, missed: float, missed_alike: float, seconds: float) -> 
         missed=now,
         missed_alike=now_alike,
         compared=min(common.compared + trust, _MOST_COMPARED),
-        relied_on=now < limit * now_alike,
+        relied_on=now < min(limit * now_alike, _USELESS),
     )
 
 

@@ -10,8 +10,8 @@ elsewhere only that of a partition that stands out by several standard errors. O
 has the factor of its topic, else of all. An executor's slowness counts where it stands out, too.
 
 All of it counts only where it foresees reports better than records alone do (see `foresight`);
-else ranges share the same seconds by records. While no seconds are known, a record weighs as much as
-its bytes, and else 1.
+else ranges share the same seconds by records. While no seconds are known, a record weighs as much
+as its bytes, and else 1.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #: Standard errors by which a partition stands out; one standard error where own costs are of use.
 _STANDS_OUT, _OF_USE = 3.5, 1.0
 #: Standard errors by which an executor stands out.
-_SLOW = 3.0
+_SLOW = 3.5
 #: An executor counts as usual unless it is slower or faster by more than this.
 _USUAL = math.log(1.15)
 #: Least records an offset that is believed: a quiet partition may come back full.
