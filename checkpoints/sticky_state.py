@@ -35,6 +35,8 @@ VERSION = 2
 #: Generations and numbers of batches are 32 bits wide (KIP-341) and signed.
 MOST_INT32 = 2**31 - 1
 _ENVELOPE = struct.Struct(">3sBI")
+#: A partition without data is remembered for so many batches at least.
+LEAST_HOLD = 16
 #: No state that we write comes near; a forged one must not fill the memory.
 _MAX_BYTES = 512 * 1024 * 1024
 #: Logarithms beyond this are no costs.
@@ -101,6 +103,12 @@ class Common(NamedTuple):
     errors: tuple[float, ...] = ()
     #: How many reports `errors` rests on.
     reports: float = 0.0
+    #: Share of the reported time that all of this together expected elsewhere, and the same of
+    #: records alike, faded; how many batches they rest on, and whether the first is relied on.
+    missed: float = 0.0
+    missed_alike: float = 0.0
+    compared: float = 0.0
+    relied_on: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +147,8 @@ class StickyState:
     #: Batches in a row for which there were far too many executors; below 0, so many in a row that
     #: asked for more.
     calm: int = 0
+    #: Batches without data after which a partition is forgotten.
+    hold: int = LEAST_HOLD
 
     @property
     def members(self) -> int:
@@ -170,6 +180,7 @@ def encode(state: StickyState) -> str:
             "partitions": len(state.topic),
             "claims": lengths,
             "calm": state.calm,
+            "hold": state.hold,
         },
         option=orjson.OPT_SORT_KEYS,
     )
@@ -209,6 +220,10 @@ def _rounded(common: Common) -> list[Any]:
         round(common.noise, 4),
         errors,
         round(common.reports, 2),
+        round(common.missed, 4),
+        round(common.missed_alike, 4),
+        round(common.compared, 2),
+        common.relied_on,
     ]
 
 
@@ -302,22 +317,29 @@ def _read(version: int, body: bytes) -> StickyState:
     )
     for column in columns.values():
         column.setflags(write=False)  # one state may be given to many
-    generation, batches = int(header["generation"]), int(header["batches"])
-    if not (0 <= generation <= MOST_INT32 and 0 <= batches <= MOST_INT32):
-        raise StateError(
-            f"the state is corrupt: generation {generation} and batch {batches} should be "
-            f"between 0 and {MOST_INT32}"
-        )
+    numbers = _numbers(header)
     return StickyState(
-        generation=generation,
-        batches=batches,
+        generation=numbers["generation"],
+        batches=numbers["batches"],
+        calm=numbers["calm"],
+        hold=numbers["hold"],
         readers=readers,
         paces=_paces(header, version),
         common=Common() if version == 1 else _common(header["common"]),
         topics=topics,
-        calm=int(header.get("calm", 0)),  # states of before it came do not have it
         **columns,
     )
+
+
+def _numbers(header: dict[str, Any]) -> dict[str, int]:
+    """Give what is counted over batches; states of before `calm` and `hold` came lack them."""
+    numbers = {name: int(header[name]) for name in ("generation", "batches")}
+    numbers["calm"] = int(header.get("calm", 0))
+    numbers["hold"] = int(header.get("hold", LEAST_HOLD))
+    for name, number in numbers.items():
+        if not (-MOST_INT32 if name == "calm" else 0) <= number <= MOST_INT32:
+            raise StateError(f"the state is corrupt: {name} is {number}, which cannot be")
+    return numbers
 
 
 def _paces(header: dict[str, Any], version: int) -> dict[str, Pace]:
@@ -330,12 +352,14 @@ def _paces(header: dict[str, Any], version: int) -> dict[str, Pace]:
 
 
 def _common(header: list[Any]) -> Common:
-    level, fixed, own, noise, errors, reports = header
+    level, fixed, own, noise, errors, reports, missed, missed_alike, compared, relied_on = header
     common = Common(
         math.nan if level is None else _believable(level), float(fixed), bool(own),
         _believable(noise), tuple(map(_believable, errors)), float(reports),
+        _believable(missed), _believable(missed_alike), _believable(compared), bool(relied_on),
     )  # fmt: skip
-    if not (min(fixed, noise, reports, *errors) >= 0 and fixed < 2**63 and math.isfinite(reports)):
+    least = min(fixed, noise, reports, missed, missed_alike, compared, *errors)
+    if not (least >= 0 and fixed < 2**63 and math.isfinite(reports)):
         raise StateError("the state is corrupt: it remembers impossible costs")
     return common
 

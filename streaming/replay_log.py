@@ -130,6 +130,8 @@ def costs_in(state: StickyState | None) -> Costs | None:
     if state is None or not math.isfinite(state.common.level):
         return None
     each, own = math.exp(state.common.level), factors(state)
+    if not state.common.relied_on:  # the planner counts with records alone
+        return Costs(each, 0.0, {})
     return Costs(
         each,
         state.common.fixed * each,

@@ -91,7 +91,8 @@ def explain(  # noqa: PLR0917
     """Metrics (camelCase, without prefix) and reasons (the first is the summary)."""
     batch, pieces = ledger.batch, tasks.pieces
     slowness = weights.slowness[batch.slot_executor]
-    seconds = np.bincount(pieces.slot, pieces.weight(batch, weights.work), batch.slots) * slowness
+    work = pieces.weight(batch, weights.work, weights.fixed)
+    seconds = np.bincount(pieces.slot, work, batch.slots) * slowness
     whole_only = name == FLAGSHIP and not options.split
     bound = bound_seconds(batch, weights, placement.share, split=not whole_only)
     busiest = float(seconds.max(initial=0.0))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Times that whole ranges are placed on fewer slots, for `minRecordsPerTask`.
 _MOST_TRIES = 8
+#: Times that ranges are cut, where pieces have a cost of their own.
+_MOST_CUT_TRIES = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,12 +89,43 @@ def _place_on(
     share[slots] = float(weights.work.sum()) * speed / speed.sum()
     local = np.full(batch.slots + 1, -1, np.int64)
     local[slots] = np.arange(len(slots))
-    known = (weights.work, local[owner], share[slots], batch.slot_executor[slots])
+    fair, executor = share[slots], batch.slot_executor[slots]
     if options.split:
-        pieces = cut(batch, place(*known, options.max_imbalance))
+        pieces = _cut_well(batch, weights, local[owner], fair, executor, options.max_imbalance)
     else:
-        pieces = whole(batch, place_whole(*known, options.max_imbalance))
+        slot = place_whole(weights.work, local[owner], fair, executor, options.max_imbalance)
+        pieces = whole(batch, slot)
     return Placement(Pieces(pieces.row, pieces.start, pieces.end, slots[pieces.slot]), share)
+
+
+def _cut_well(  # noqa: PLR0917
+    batch: Batch,
+    weights: Weights,
+    owner: Ints,
+    fair: Floats,
+    executor: Ints,
+    max_imbalance: float,
+) -> Pieces:
+    """Place with splitting, where each further piece of a range costs its fixed part again.
+
+    In most batches that is within the allowance. In small ones ranges that were cut are placed
+    anew as so much more work, and not cut into less than a piece costs by itself.
+    """
+    extra, least = np.zeros(batch.ranges), 0.0
+    tried: list[tuple[float, Pieces]] = []
+    for _ in range(_MOST_CUT_TRIES):
+        work = weights.work + extra
+        goal = fair * float(work.sum() / weights.work.sum())
+        shares = place(work, owner, goal, executor, max_imbalance, least)
+        pieces = cut(batch, shares, weights.fixed)
+        seconds = pieces.weight(batch, weights.work, weights.fixed)
+        busiest = float((np.bincount(pieces.slot, seconds, len(fair)) / fair).max())
+        tried.append((busiest, pieces))
+        extra = weights.fixed * (np.bincount(pieces.row) - 1)
+        least = float(weights.fixed.mean())
+        if busiest <= 1 + max_imbalance or not extra.any():
+            break
+    return min(tried, key=itemgetter(0))[1]
 
 
 def _slots_too_many(pieces: Pieces, least: int) -> int:
@@ -111,14 +145,16 @@ def bound_seconds(batch: Batch, weights: Weights, share: Floats, split: bool) ->
     """Give the time that no plan can beat, in units of work on a usual executor.
 
     All work evenly over the speeds, or the largest indivisible part on the fastest slot: a single
-    offset, or without splitting a whole range.
+    offset and what a piece costs by itself, or without splitting a whole range.
     """
     slots = np.flatnonzero(share > 0)
     if not batch.ranges or not len(slots):
         return 0.0
     slowness = weights.slowness[batch.slot_executor[slots]]
     even = float(weights.work.sum()) / float((1 / slowness).sum())
-    parts = weights.work / batch.size if split else weights.work
+    fixed, parts = weights.fixed, weights.work
+    if split:
+        parts = fixed + (parts - fixed) / batch.size
     return max(even, float(parts.max()) * float(slowness.min()))
 
 

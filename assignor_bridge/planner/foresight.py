@@ -8,6 +8,11 @@ by its time (a short one is mostly noise). Errors fade, so that the last batches
   plain records, and that is where a stream begins: another one must be better by a tenth.
 - *Own costs*: each partition's reports before say what its next one will be. They must be better
   than one cost for all by a fifth, and are given up when they are hardly better any more.
+
+Above them stands one question, asked in seconds: all that was learned (fixed cost, own costs,
+slowness of executors) is relied on where it foresaw the time that ranges took better than records
+alone did, by a fifth; else a record counts as a record. In short batches waiting and opening files
+hit one range or another: then nothing that was learned foresees anything.
 """
 
 from __future__ import annotations
@@ -16,10 +21,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from checkpoints.sticky_state import Common
-
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Floats
+    from checkpoints.sticky_state import Common
 
 #: What a range may cost beside its records, in records.
 FIXED = np.append(0.0, 2.0 ** np.arange(21))
@@ -35,6 +39,11 @@ _UNTRIED_NOISE, _LEAST_NOISE = 0.2, 0.01
 _OF_MEDIAN = 1.48
 #: A batch moves the errors so far at least, and more while there were few reports before it.
 _LEAST_GAIN, _MOST_REPORTS = 0.2, 1e6
+#: So many seconds of reports are half believed when all is compared with records alike, which is
+#: moved by so much of a batch at least, and remembers so many batches.
+_HALF_TRUST_S, _LEAST_RELY_GAIN, _MOST_COMPARED = 0.1, 0.2, 10.0
+#: What expects more than this share of the time elsewhere is of no use, however bad records are.
+_USELESS = 0.5
 #: An error beyond this is as bad as any.
 _WORST = 1.5
 #: So many reports of a batch are enough to tell rules apart.
@@ -75,14 +84,49 @@ def judge(  # noqa: PLR0917
     if errors[best] < _BETTER * errors[here]:
         here = best
     limit = _HARDLY_BETTER if common.own else _CLEARLY_BETTER
-    return Common(
-        common.level,
-        float(FIXED[here]),
-        bool(errors[-1] < limit * errors[here]),
-        max(noise, _LEAST_NOISE),
-        tuple(errors.tolist()),
-        min(reports + count, _MOST_REPORTS),
+    return common._replace(
+        fixed=float(FIXED[here]),
+        own=bool(errors[-1] < limit * errors[here]),
+        noise=max(noise, _LEAST_NOISE),
+        errors=tuple(errors.tolist()),
+        reports=min(reports + count, _MOST_REPORTS),
     )
+
+
+def rely(common: Common, missed: float, missed_alike: float, seconds: float) -> Common:
+    """Compare, after a batch, what was learned with records alike.
+
+    Parameters
+    ----------
+    missed, missed_alike
+        Share of the batch's time that each of the two expected elsewhere (see `misplaced`).
+    seconds
+        Time that was reported: of a short one little can be told.
+    """
+    before, before_alike = common.missed, common.missed_alike
+    if not common.compared:  # as if both had been as far off before
+        before = before_alike = missed_alike
+    trust = seconds / (seconds + _HALF_TRUST_S)
+    gain = trust * max(_LEAST_RELY_GAIN, 1 / (common.compared + 1.5))
+    now = before + gain * (missed - before)
+    now_alike = before_alike + gain * (missed_alike - before_alike)
+    limit = _HARDLY_BETTER if common.relied_on else _CLEARLY_BETTER
+    return common._replace(
+        missed=now,
+        missed_alike=now_alike,
+        compared=min(common.compared + trust, _MOST_COMPARED),
+        relied_on=now < min(limit * now_alike, _USELESS),
+    )
+
+
+def misplaced(expected: Floats, took: Floats) -> float:
+    """Give the share of the time that was expected elsewhere, if all of it is as long as it took.
+
+    >>> misplaced(np.array([1.0, 1.0]), np.array([3.0, 1.0]))
+    0.5
+    """
+    scaled = expected * (took.sum() / expected.sum())
+    return float(np.abs(scaled - took).sum() / took.sum())
 
 
 def _missed(off: Floats, trust: Floats) -> Floats:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from assignor_bridge.planner.foresight import judge
+from assignor_bridge.planner.foresight import judge, misplaced, rely
 from assignor_bridge.planner.slowness import GOOD_NOISE, beside_others, in_common
 from assignor_bridge.planner.weights import (
     LEAST_DENSITY,
@@ -83,22 +83,24 @@ def learn(ledger: Ledger) -> None:
     if len(timed.line):
         paces = paces_of(ledger, seen.executors)
         slow = log_slowness(paces)
-        ledger.prediction_error = _prediction_error(ledger, timed, slow)
+        ledger.common = _compared(ledger, timed, slow)
         _learn_seconds(ledger, timed, paces, slow)
 
 
-def _prediction_error(ledger: Ledger, reports: Reports, slow: Floats) -> float | None:
-    """Give the share of the reported time that the last plan expected elsewhere.
-
-    What it expected of each report is scaled so that all of it is as long as what was reported.
-    """
+def _compared(ledger: Ledger, reports: Reports, slow: Floats) -> Common:
+    """Compare what was expected with what was reported; notes how far off the last plan was."""
+    common = ledger.common
     if not ledger.before.batches or len(reports.line) < 2:
-        return None
-    work, _ = work_of(ledger, reports.line, reports.records)
-    expected = work * np.exp(slow)[reports.executor]
+        return common
     took = np.minimum(reports.seconds, math.exp(_ABSURD))
-    expected *= took.sum() / expected.sum()
-    return float(np.abs(expected - took).sum() / took.sum())
+    work, basis = work_of(ledger, reports.line, reports.records)
+    missed = misplaced(work * np.exp(slow)[reports.executor], took)
+    missed_alike = misplaced(reports.records, took)
+    relied_on = basis == "bytes" or common.relied_on
+    ledger.prediction_error = missed if relied_on else missed_alike
+    if basis != "seconds":  # nothing was learned yet
+        return common
+    return rely(common, missed, missed_alike, float(took.sum()))
 
 
 def _learn_density(ledger: Ledger, reports: Reports) -> None:

@@ -11,29 +11,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from checkpoints.sticky_state import MOST_INT32, Reader, StickyState
+from checkpoints.sticky_state import LEAST_HOLD, MOST_INT32, Reader, StickyState
 
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Batch, Floats, Ints
     from assignor_bridge.planner.pieces import Pieces
     from checkpoints.sticky_state import Pace
 
-#: Batches without data after which a partition is forgotten: who reads it next need not be who read
-#: it then.
-FORGET_AFTER_BATCHES = 16
-#: The same where an assignor plans partitions without data too, so that they hold their place.
+#: Batches without data after which a partition is forgotten, at most. Where an assignor plans
+#: partitions without data too, they always hold their place for so long.
 HOLD_PLACE_BATCHES = 10_000
 
 
 class Ledger:
     """One line a partition, sorted by topic and partition; columns as in `StickyState`."""
 
-    def __init__(
-        self, state: StickyState, batch: Batch, forget_after: int = FORGET_AFTER_BATCHES
-    ) -> None:
+    def __init__(self, state: StickyState, batch: Batch, forget_after: int | None = None) -> None:
         self.before = state
         self.batch = batch
-        kept = state.seen > state.batches - forget_after
+        kept = state.seen > state.batches - (forget_after or state.hold)
         if kept.all():
             names = set(state.topics)
         else:
@@ -72,6 +68,7 @@ class Ledger:
         self.bytes = floats(state.bytes)
         self.density = floats(state.density)
         self.evidence = floats(state.evidence)
+        self._hold = self._hold_next()
         self.paces = _paces(state, batch)
         self.common = state.common
         #: Share of the reported time that the last plan expected elsewhere; None if unknown.
@@ -151,7 +148,25 @@ class Ledger:
             evidence=self.evidence,
             bytes=self.bytes,
             density=self.density,
+            hold=self._hold,
         )
+
+    def _hold_next(self) -> int:
+        """Say for how many batches partitions without data will be remembered.
+
+        Twice as long as any was away that came back of late, so that quiet ones find their reader
+        again, and what is gone for good does not stay. One that was forgotten is known by its
+        offset and by its number: it has been read from, and Kafka numbers a topic's partitions
+        without gaps, so it was there when a higher one was.
+        """
+        state, new = self.before, ~self.known[self.line]
+        away = state.batches + 1 - int(self.seen[self.line[~new]].min(initial=state.batches + 1))
+        key, old = self.key[self.line[new & (self.batch.start > 0)]], self.key[self.known]
+        if len(key) and len(old):
+            higher = old[np.minimum(np.searchsorted(old, key), len(old) - 1)]
+            if ((higher > key) & (higher >> 32 == key >> 32)).any():
+                away = max(away, min(state.hold + 1, state.batches))
+        return min(max(2 * away, state.hold - 1, LEAST_HOLD), HOLD_PLACE_BATCHES)
 
 
 def _paces(state: StickyState, batch: Batch) -> dict[str, Pace]:

@@ -22,6 +22,7 @@ from assignor_bridge.planner.pieces import Pieces
 if TYPE_CHECKING:
     from assignor_bridge.options import PlannerOptions
     from assignor_bridge.planner.batch import Batch, Floats, Ints
+    from assignor_bridge.planner.weights import Weights
 
     #: A piece: row, start, end.
     Piece = tuple[int, int, int]
@@ -58,8 +59,8 @@ def slots_worth_using(batch: Batch, options: PlannerOptions) -> int:
     return int(max(1, min(batch.slots, batch.total // least)))
 
 
-def pack(batch: Batch, pieces: Pieces, work: Floats, options: PlannerOptions) -> Tasks:
-    """Make tasks of the pieces; `work` is the predicted work of each range."""
+def pack(batch: Batch, pieces: Pieces, weights: Weights, options: PlannerOptions) -> Tasks:
+    """Make tasks of the pieces."""
     sizes = np.bincount(pieces.slot, (pieces.end - pieces.start).astype(np.float64), batch.slots)
     counts = np.bincount(pieces.slot, minlength=batch.slots)
     parts, notes = _tasks_wanted(np.asarray(sizes, np.float64), counts, options)
@@ -71,7 +72,7 @@ def pack(batch: Batch, pieces: Pieces, work: Floats, options: PlannerOptions) ->
     key = pieces.slot * (int(sub.max(initial=0)) + 1) + sub
     used = np.bincount(key) > 0
     keys, index = np.flatnonzero(used), (np.cumsum(used) - 1)[key]
-    load = np.bincount(index, pieces.weight(batch, work), len(keys))
+    load = np.bincount(index, pieces.weight(batch, weights.work, weights.fixed), len(keys))
     ranked = np.lexsort((keys, -load))
     rank = np.empty(len(keys), np.int64)
     rank[ranked] = np.arange(len(keys))

@@ -25,10 +25,11 @@ class Pieces:
     def __len__(self) -> int:
         return len(self.row)
 
-    def weight(self, batch: Batch, weights: Floats) -> Floats:
-        """Predicted work of each piece: its share of its range's."""
+    def weight(self, batch: Batch, work: Floats, fixed: Floats) -> Floats:
+        """Predicted work of each piece: its share of its range's, but the fixed part for each."""
         share = (self.end - self.start) / batch.size[self.row]
-        return np.asarray(weights[self.row] * share)
+        whole, each = work[self.row], fixed[self.row]
+        return np.asarray(each + (whole - each) * share)
 
 
 class Shares(NamedTuple):
@@ -45,7 +46,7 @@ def whole(batch: Batch, slot: Ints) -> Pieces:
     return Pieces(np.arange(batch.ranges), batch.start, batch.end, slot)
 
 
-def cut(batch: Batch, shares: Shares) -> Pieces:
+def cut(batch: Batch, shares: Shares, fixed: Floats) -> Pieces:
     """Turn work into offsets: cuts fall between them, where the shares of a range say.
 
     A share may come out empty and is dropped; those of a range always add up to it.
@@ -54,12 +55,19 @@ def cut(batch: Batch, shares: Shares) -> Pieces:
     ----------
     shares
         Those of a range side by side, in the order in which it is read; each range has some.
+    fixed
+        Work of each range that each of its shares holds; offsets stand for the rest. A share that
+        is no more than that is dropped, unless that would be much of the range.
     """
     row = shares.row
     start, end = batch.start[row], batch.end[row]
     several = np.flatnonzero(np.bincount(row, minlength=batch.ranges)[row] > 1)
     if len(several):
-        since, until = _parts(batch.size[row[several]], row[several], shares.amount[several])
+        records = np.maximum(shares.amount - fixed[row], 0.0)
+        small = np.bincount(row, np.where(records > 0, 0.0, shares.amount), batch.ranges)
+        apart = (small <= np.minimum(fixed, 0.5 * np.bincount(row, records, batch.ranges)))[row]
+        amount = np.where(apart, records, shares.amount)[several]
+        since, until = _parts(batch.size[row[several]], row[several], amount)
         end[several] = start[several] + until
         start[several] += since
     some = end > start

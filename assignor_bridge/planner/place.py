@@ -53,8 +53,13 @@ _MOST_CUTS = 4
 _ROUNDING = 1e-9
 
 
-def place(
-    work: Floats, owner: Ints, fair: Floats, slot_executor: Ints, max_imbalance: float
+def place(  # noqa: PLR0917
+    work: Floats,
+    owner: Ints,
+    fair: Floats,
+    slot_executor: Ints,
+    max_imbalance: float,
+    least: float = 0.0,
 ) -> Shares:
     """Give each range, whole or cut, to slots.
 
@@ -66,12 +71,14 @@ def place(
         Fair share of each slot (its part of all work, by speed), and its executor.
     max_imbalance
         How far beyond its fair share a slot may go, as a share of it.
+    least
+        Less work than this is not cut off or left; where it is much, it outranks the promises.
     """
     owned = owner >= 0
     fresh = not owned.any()  # nothing to keep: then the ideal itself
     allowance = 0.0 if fresh else _USED_ALLOWANCE * max_imbalance
     # `_wrap` may give a slot a grain too much at both ends: that is within the limit still.
-    grain = fair * (_FRESH_GRAIN if fresh else min(_GRAIN, allowance / 2))
+    grain = np.maximum(fair * (_FRESH_GRAIN if fresh else min(_GRAIN, allowance / 2)), least)
     fair = fair * (1 + _ROUNDING)
     limit = fair * (1 + allowance)
     load = np.asarray(np.bincount(owner[owned], work[owned], len(fair)), np.float64)

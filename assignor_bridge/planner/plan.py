@@ -18,7 +18,7 @@ from assignor_bridge.planner.explain import explain
 from assignor_bridge.planner.flagship import Placement, place_batch, shares
 from assignor_bridge.planner.groups import ask
 from assignor_bridge.planner.learning import learn
-from assignor_bridge.planner.ledger import FORGET_AFTER_BATCHES, HOLD_PLACE_BATCHES, Ledger
+from assignor_bridge.planner.ledger import HOLD_PLACE_BATCHES, Ledger
 from assignor_bridge.planner.owners import owners
 from assignor_bridge.planner.pack import Tasks, pack
 from assignor_bridge.planner.pieces import whole
@@ -102,14 +102,14 @@ def plan_step(
     """Plan columns with a state that is decoded already, for the simulator: see `plan`."""
     options = parse_options(batch.options)
     flagship = set(options.assignors) <= {FLAGSHIP, FAILOVER}
-    ledger = Ledger(state, batch, FORGET_AFTER_BATCHES if flagship else HOLD_PLACE_BATCHES)
+    ledger = Ledger(state, batch, None if flagship else HOLD_PLACE_BATCHES)
     learn(ledger)
     weights = predict(ledger)
     owner = owners(ledger)
     wanted = demand(ledger, weights, owner, options)
     decision = _decide(ledger, weights, owner, options, wanted.in_use, find)
     pieces = decision.placement.pieces
-    tasks = pack(batch, pieces, weights.work, options.with_tasks(wanted.tasks))
+    tasks = pack(batch, pieces, weights, options.with_tasks(wanted.tasks))
     check(decision.assignor, batch, tasks.pieces, tasks.task, len(tasks))
     carried = decision.slot_of_line
     if carried is None:  # what an executor that is let go owned has no owner any more

@@ -9,7 +9,9 @@ better than one cost for all did (see `foresight`) all count, but for the part t
 elsewhere only that of a partition that stands out by several standard errors. One without reports
 has the factor of its topic, else of all. An executor's slowness counts where it stands out, too.
 
-While no seconds are known, a record weighs as much as its bytes, and else 1.
+All of it counts only where it foresees reports better than records alone do (see `foresight`);
+else ranges share the same seconds by records. While no seconds are known, a record weighs as much
+as its bytes, and else 1.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 #: Standard errors by which a partition stands out; one standard error where own costs are of use.
 _STANDS_OUT, _OF_USE = 3.5, 1.0
 #: Standard errors by which an executor stands out.
-_SLOW = 3.0
+_SLOW = 3.5
 #: An executor counts as usual unless it is slower or faster by more than this.
 _USUAL = math.log(1.15)
 #: Least records an offset that is believed: a quiet partition may come back full.
@@ -53,8 +55,8 @@ class Weights:
     basis: Basis
     #: Seconds that each executor needs for a second's work of a usual one.
     slowness: Floats
-    #: Part of the work of a range that does not shrink with it: each further piece costs it again.
-    fixed: float = 0.0
+    #: Part of the work of each range that does not shrink with it: a further piece costs it again.
+    fixed: Floats
 
 
 def predict(ledger: Ledger) -> Weights:
@@ -63,9 +65,13 @@ def predict(ledger: Ledger) -> Weights:
     density = filled(ledger.density, ledger.topic, 1.0)[ledger.line]
     records = batch.size * np.clip(density, LEAST_DENSITY, 1.0)
     work, basis = work_of(ledger, ledger.line, np.asarray(records, np.float64))
+    if basis == "seconds" and not ledger.common.relied_on:  # as many seconds, by records
+        work = np.maximum(records * (work.sum() / max(records.sum(), 1.0)), 1e-12)
+        return Weights(work, basis, np.ones(len(batch.executors)), np.zeros(batch.ranges))
     slowness = np.exp(log_slowness(paces_of(ledger, [e.id for e in batch.executors])))
-    fixed = ledger.common.fixed * math.exp(ledger.common.level) if basis == "seconds" else 0.0
-    return Weights(np.maximum(work, 1e-12), basis, slowness, fixed)
+    work = np.maximum(work, 1e-12)
+    part = ledger.common.fixed / (ledger.common.fixed + records) if basis == "seconds" else 0.0
+    return Weights(work, basis, slowness, work * part)
 
 
 def work_of(ledger: Ledger, line: Ints, records: Floats) -> tuple[Floats, Basis]:
@@ -126,6 +132,10 @@ def in_words(ledger: Ledger, basis: Basis) -> str:
     if basis == "bytes":
         known = np.count_nonzero(~np.isnan(ledger.bytes[line]))
         return f"weights: bytes learned for {known} of {count} partitions, no seconds reported yet"
+    if not ledger.common.relied_on:
+        return (
+            "weights: records alike, which foresaw the time of reading as well as what was learned"
+        )
     each = math.exp(ledger.common.level)
     fixed = f"{ledger.common.fixed * each:.2g} s a range and " if ledger.common.fixed else ""
     others = np.count_nonzero(factors(ledger)[line])

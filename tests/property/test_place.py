@@ -169,7 +169,7 @@ def test_cuts_fall_between_offsets_where_the_shares_say(data):
         np.concatenate([slots for _, slots, _ in cuts]),
         np.concatenate([shares for _, _, shares in cuts]),
     )
-    pieces = cut(batch, columns)
+    pieces = cut(batch, columns, np.zeros(batch.ranges))
     expected = []
     for row, slots, shares in cuts:
         done, since = 0.0, start[row]

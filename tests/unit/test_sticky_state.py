@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from assignor_bridge.model import Executor, Observation, OffsetRange, Snapshot
 from assignor_bridge.planner.plan import plan
 from checkpoints import sticky_state
-from checkpoints.sticky_state import VERSION, StateError, decode, encode
+from checkpoints.sticky_state import VERSION, StateError, StickyState, decode, encode
 from checkpoints.user_data import decode_claim, encode_claim
 
 
@@ -175,6 +175,13 @@ def test_what_is_wrong_is_said(text, message):
     assert any("planned without memory" in reason for reason in made.reasons)
 
 
+def test_what_is_counted_over_batches_is_kept():
+    """How calm it was, and for how long quiet partitions are remembered."""
+    state = replace(StickyState.empty(), calm=-3, hold=77)
+    after = decode(encode(state))
+    assert (after.calm, after.hold) == (-3, 77)
+
+
 def test_a_bomb_does_not_go_off(monkeypatch):
     monkeypatch.setattr(sticky_state, "_MAX_BYTES", 1000)
     packed = zlib.compress(bytes(100_000))
@@ -193,6 +200,7 @@ def test_a_header_that_lies_is_noticed():
         ("readers", [["1", "h", 10**9]]), ("topics", []), ("paces", 3),
         ("common", 3), ("common", [0.0, -1.0, False, 0.2, [], 0.0]), ("paces", {"1": [1e9, 0, 0]}),
         ("generation", 2**31), ("generation", -1), ("batches", 2**31),
+        ("calm", -(2**70)), ("calm", 2**31), ("hold", -1), ("hold", 2**31),
     ):  # fmt: skip
         forged = json.dumps({**header, key: value}).encode()
         packed = zlib.compress(len(forged).to_bytes(4, "big") + forged + body[4 + size :])

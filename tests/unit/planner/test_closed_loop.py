@@ -25,6 +25,19 @@ def test_noise_is_not_taken_for_cost(seed):
 
 
 @SEEDS
+def test_reports_that_foresee_nothing_are_not_relied_on(seed):
+    """As in a real run of short batches: who waits for a poll or opens a file is mere chance.
+
+    A slot read 1.6 times as many records as the mean, because of what was learned from that.
+    """
+    loop = Loop(slots(4), cost=2e-5, noise=1.3, seed=seed)
+    volumes = [6_000, 5_000, 4_000, 3_000, 2_500, 2_000, 1_500, 1_200, 800, 500, 200, 100]
+    over = [loop.step(volumes).over_mean for _ in range(40)]
+    assert max(over) <= 1.06
+    assert not loop.state.common.relied_on
+
+
+@SEEDS
 def test_a_quiet_partition_is_not_a_costly_one(seed):
     """All records cost the same, and a range 20 ms: 25 records take long, each of them does not."""
     loop = Loop(slots(2), fixed=0.02, cost=2e-5, noise=0.1, seed=seed)
@@ -55,6 +68,25 @@ def test_volumes_that_change_tenfold_fit_at_once(seed):
     ]
     over = [loop.step(records).over_mean for records in batches]
     assert max(over[2:]) <= 1.1
+
+
+@SEEDS
+@pytest.mark.parametrize(
+    ("partitions", "count", "total"),
+    [(24, 8, 150_000), (16, 4, 100_000)],
+    ids=["24 on 8", "16 on 4"],
+)
+def test_each_piece_of_a_small_batch_costs_its_range_again(partitions, count, total, seed):
+    """A slot has work for half a second, and each piece of a range costs 20 ms of it."""
+    dice = np.random.default_rng(seed)
+    loop = Loop(slots(count), fixed=0.02, cost=2e-5, noise=0.1, seed=seed)
+    batches = [
+        *[zipf(partitions, total, dice) for _ in range(15)],
+        *[np.full(partitions, total // partitions)] * 5,
+        *[zipf(partitions, total, dice)[::-1] for _ in range(5)],
+    ]
+    over = [loop.step(records).over_mean for records in batches]
+    assert max(over[4:]) <= 1.06
 
 
 @SEEDS
@@ -120,6 +152,26 @@ def test_absurd_reports_overflow_nothing():
         assert np.isfinite(each.metrics["imbalance"])
         assert np.isfinite(decode(each.state).common.level)
     assert np.isfinite(again.metrics["predictionError"])
+
+
+@pytest.mark.parametrize("in_turn", [False, True], ids=["at random", "in turn"])
+def test_a_partition_that_is_quiet_for_long_is_read_where_it_was(in_turn):
+    """200 partitions, 10 of which have data in a batch: each comes back after 20 or so."""
+    dice = np.random.default_rng(1)
+    loop = Loop(tuple(Executor(str(i), f"h{i}", 2) for i in range(4)), noise=0.1)
+    moved = 0
+    for number in range(160):
+        records = np.zeros(200, np.int64)
+        some = np.arange(10 * number, 10 * number + 10) % 200
+        if not in_turn:
+            some = dice.choice(200, 10, replace=False)
+        records[some] = 2_000
+        metrics = loop.step(records).made.metrics
+        if number >= 80:
+            moved += int(metrics["movedPartitions"])
+            known = len(loop.state.topic)
+            assert known >= 195, "moves are told of partitions that have a reader"
+    assert moved <= 8, "1% of 800"
 
 
 def test_the_state_does_not_grow_while_all_it_knows_comes_and_goes():
