@@ -42,8 +42,9 @@ _LEAST_GAIN, _MOST_REPORTS = 0.2, 1e6
 #: So many seconds of reports are half believed when all is compared with records alike, which is
 #: moved by so much of a batch at least, and remembers so many batches.
 _HALF_TRUST_S, _LEAST_RELY_GAIN, _MOST_COMPARED = 0.1, 0.2, 10.0
-#: What expects more than this share of the time elsewhere is of no use, however bad records are.
-_USELESS = 0.5
+#: What expects more than this share of the time elsewhere is of no use, however bad records are;
+#: and what expects so much less elsewhere than records do gains nothing.
+_USELESS, _NO_GAIN = 0.5, 0.01
 #: An error beyond this is as bad as any.
 _WORST = 1.5
 #: So many reports of a batch are enough to tell rules apart.
@@ -115,7 +116,7 @@ def rely(common: Common, missed: float, missed_alike: float, seconds: float) -> 
         missed=now,
         missed_alike=now_alike,
         compared=min(common.compared + trust, _MOST_COMPARED),
-        relied_on=now < min(limit * now_alike, _USELESS),
+        relied_on=now < min(limit * now_alike - _NO_GAIN, _USELESS),
     )
 
 
