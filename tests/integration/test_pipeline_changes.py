@@ -9,6 +9,7 @@ import contextlib
 import copy
 import json
 import shutil
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -306,6 +307,39 @@ def test_a_topic_sink_takes_columns_of_any_name_and_type(spark, topic, tmp_path)
     assert sent == {(None, b'{"a.b":1,"id":7}'), (b"7", b"5"), (b"k", b'{"x":1}')}
     config["sinks"]["nested"]["value"] = "no_such"
     refused(spark, config, "config: sinks.nested: ", "no_such")
+
+
+def test_a_topic_sink_killed_before_its_commit_writes_the_batch_again_and_loses_none(
+    spark, topic, tmp_path
+):
+    """At least once, for rows and dead letters; a batch in the commit log comes once."""
+    topic.create(1)
+    out, bad = (
+        Topic(topic.bootstrap_servers, f"{topic.name}-{kind}").create(1) for kind in ("out", "bad")
+    )
+    servers = {"kafka.bootstrap.servers": topic.bootstrap_servers}
+    config = job(topic, tmp_path)
+    config["sink"] = {"type": "kafka", "topic": out.name, **servers}
+    config["source"]["records"] |= {
+        "bad_records": "dead_letter",
+        "dead_letter": {"topic": bad.name},
+    }
+
+    def written(to: Topic) -> dict[bytes, int]:
+        values = spark.read.format("kafka").options(**servers, subscribe=to.name).load()
+        return dict(Counter(bytes(row.value) for row in values.select("value").collect()))
+
+    send(topic, [record(1), ("x", "no JSON")])
+    run_job(spark, config)
+    send(topic, [record(2), ("y", "nor this")])
+    run_job(spark, config)
+    for query in ("sink", "dead_letter_records"):
+        forget_last_commit(tmp_path / "checkpoint" / query)
+    send(topic, [record(3)])
+    run_job(spark, config)
+    assert [json.loads(value)["id"] for value in written(out)] == [1, 2, 3]
+    assert list(written(out).values()) == [1, 2, 1]
+    assert written(bad) == {b"no JSON": 1, b"nor this": 2}
 
 
 def test_names_of_columns_that_are_ours_are_refused(spark, topic, tmp_path):
