@@ -16,7 +16,7 @@ VERSIONS = ("4.1.1", "4.2.0")
 ROOT = Path(__file__).parents[2]
 #: What the tests and the planner import; Delta has a build for each Spark and is left out.
 PACKAGES = (
-    "confluent-kafka", "hypothesis", "numpy", "orjson", "platformdirs", "prometheus-client",
+    "confluent-kafka", "filelock", "hypothesis", "numpy", "orjson", "platformdirs", "prometheus-client",
     "pydantic", "PyYAML", "pytest", "pytest-randomly", "pytest-timeout", "rich", "tenacity",
     "typer",
 )  # fmt: skip
