@@ -16,9 +16,9 @@ VERSIONS = ("4.1.1", "4.2.0")
 ROOT = Path(__file__).parents[2]
 #: What the tests and the planner import; Delta has a build for each Spark and is left out.
 PACKAGES = (
-    "confluent-kafka", "filelock", "hypothesis", "numpy", "orjson", "platformdirs", "prometheus-client",
-    "pydantic", "PyYAML", "pytest", "pytest-randomly", "pytest-timeout", "rich", "tenacity",
-    "typer",
+    "confluent-kafka", "filelock", "hypothesis", "numpy", "orjson", "platformdirs",
+    "prometheus-client", "pydantic", "PyYAML", "pytest", "pytest-randomly", "pytest-timeout", "rich",
+    "tenacity", "typer",
 )  # fmt: skip
 
 
