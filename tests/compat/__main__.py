@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[2]
 #: What the tests and the planner import; Delta has a build for each Spark and is left out.
 PACKAGES = (
     "confluent-kafka", "filelock", "hypothesis", "numpy", "orjson", "platformdirs",
-    "prometheus-client", "pydantic", "PyYAML", "pytest", "pytest-randomly", "pytest-timeout", "rich",
-    "tenacity", "typer",
+    "prometheus-client", "pydantic", "PyYAML", "pytest", "pytest-randomly", "pytest-timeout",
+    "rich", "tenacity", "typer",
 )  # fmt: skip
 
 
