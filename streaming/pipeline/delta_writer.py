@@ -48,13 +48,19 @@ class DeltaWriter:
     """The function for `foreachBatch` of one Delta sink."""
 
     def __init__(
-        self, sink: DeltaSink, place: str, name_writer: Callable[[str], str] = writer_name
+        self,
+        sink: DeltaSink,
+        place: str,
+        name_writer: Callable[[str], str] = writer_name,
+        redact: Callable[[str], str] = str,
     ) -> None:
         self.sink = sink
         self.table = Table(sink.path, sink.table)
         self.place = place
         #: The writer's name in the table's log, from the query's id.
         self._name_writer = name_writer
+        #: Hides secrets in what is said of an error.
+        self._redact = redact
         #: Whether the table is from an older version, which wrote no properties.
         self._is_new_to_us = False
         #: What a batch failed with; Spark only hands on its text.
@@ -97,7 +103,7 @@ class DeltaWriter:
         except Exception as error:  # noqa: BLE001
             _LOG.warning(
                 "%s: the table %r cannot remember its keys (%s): other ones would not be refused",
-                self.place, self.table.where, first_line(error),
+                self.place, self.table.where, self._redact(first_line(error)),
             )  # fmt: skip
 
     def create(self, spark: SparkSession, rows: DataFrame) -> None:
@@ -114,8 +120,9 @@ class DeltaWriter:
                 kept_by(self.sink).properties(),
             )  # fmt: skip
         except Exception as error:
+            why = self._redact(first_line(error))
             raise JobError(
-                f"{self.place}: the table {self.table.where!r} cannot be made: {first_line(error)}"
+                f"{self.place}: the table {self.table.where!r} cannot be made: {why}"
             ) from error
 
     def started(self, query_id: str) -> None:
@@ -155,7 +162,7 @@ class DeltaWriter:
         try:
             self.table.open(spark).optimize().executeCompaction()
         except Exception as error:  # noqa: BLE001  (the rows are written; the next one may do it)
-            _LOG.warning("%s: compaction failed: %s", self.place, first_line(error))
+            _LOG.warning("%s: compaction failed: %s", self.place, self._redact(first_line(error)))
 
     def _batch_settings(self, spark: SparkSession, number: int) -> dict[str, str]:
         settings = {

@@ -111,7 +111,7 @@ def _sink_queries(spark: SparkSession, loaded: LoadedJob) -> Iterator[Planned]:
                 rows = (
                     upsert.prepare(frame, sink) if sink.mode == "upsert" else without_kafka(frame)
                 )
-                delta = DeltaWriter(sink, f"{loaded.title}: {place}")
+                delta = DeltaWriter(sink, f"{loaded.title}: {place}", redact=loaded.redact)
                 yield _to_delta(spark, loaded, delta, rows, query=query, part=name, place=place)
             else:
                 rows = without_kafka(frame)
@@ -204,7 +204,7 @@ def _dead_letter_queries(spark: SparkSession, loaded: LoadedJob) -> Iterator[Pla
             continue
         sink = DeltaSink(path=letter.path, table=letter.table, shared=letter.shared)
         # Its batches are noted as Delta's own streaming sink does, which older versions used.
-        delta = DeltaWriter(sink, f"{loaded.title}: {place}", name_writer=str)
+        delta = DeltaWriter(sink, f"{loaded.title}: {place}", str, loaded.redact)
         kept = bad.select("topic", "partition", "offset", "timestamp", "key", "value")
         try:
             yield _to_delta(spark, loaded, delta, kept, query=query, part=part, place=place)

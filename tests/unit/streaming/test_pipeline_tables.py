@@ -277,3 +277,17 @@ def test_topics_that_a_transform_in_python_reads_itself_are_not_missed():
         _check_topics(job, "c", standing)
     data = changed("source/subscribe", "t") | {"transform": {"python": "steps:join"}}
     _check_topics(load_job(data, environment={}).job, "c", standing)
+
+
+def test_what_a_compaction_failed_with_is_told_without_secrets(monkeypatch, caplog):
+    """The writer's warnings went past the redactor that the job's other words go through."""
+
+    def fail(*_: object) -> None:
+        raise PermissionError("no access with topsecret99")
+
+    monkeypatch.setattr(Table, "open", fail)
+    loaded = load_job(changed("sink/path", "${PLACE}"), environment={"PLACE": "topsecret99"})
+    writer = DeltaWriter(DeltaSink(path="t"), "job: sink", redact=loaded.redact)
+    writer._compact(None)  # type: ignore[arg-type]
+    [warning] = caplog.messages
+    assert "compaction failed: no access with ${PLACE}" in warning
