@@ -3,6 +3,7 @@
 import contextlib
 import os
 import select
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -55,16 +56,36 @@ def _live(watch: Watch, snapshot: Snapshot, console: Console, interval_s: float)
     note = ""
     with (
         _keys(),
+        _interrupts() as interrupts,
         Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live,
     ):
         while True:
             live.update(frame(snapshot, console.height, note), refresh=True)
             if _is_asked_to_end(interval_s):
                 return
+            if interrupts:
+                raise KeyboardInterrupt
             try:
                 snapshot, note = watch.look(), ""
             except AssignorError as error:  # the driver is busy, or gone: what was known stays
                 note = f"{time.strftime('%H:%M:%S')}: {error}"
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """Note the first Ctrl-C; raised wherever the program is, it is lost in a destructor."""
+    noted: list[int] = []
+
+    def note(number: int, _: object) -> None:
+        if noted:
+            raise KeyboardInterrupt
+        noted.append(number)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager

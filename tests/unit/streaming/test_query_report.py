@@ -81,7 +81,7 @@ def state(owners: list[int], executors: list[str], batches: int, cost: float = 0
             topic=np.zeros(count, np.int64), partition=numbers, member=np.array(owners),
             position=numbers, seen=numbers, cost=over, last_cost=over, evidence=over * 0 + 4,
             bytes=nothing, density=nothing,
-            common=Common(float(np.log(cost)), 5.0, own=True, noise=0.01),
+            common=Common(float(np.log(cost)), 5.0, own=True, noise=0.01, relied_on=True),
         )
     )  # fmt: skip
 
