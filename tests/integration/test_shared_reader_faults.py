@@ -121,7 +121,7 @@ def test_a_broker_restarted_while_it_is_read(
     with EmbeddedBroker() as broker:
         topic = Topic(broker.bootstrap_servers, "restarted").create(2)
         fill_in_batches(topic, [1_500] * 2, batches=75)
-        query = _slow(spark, topic, checkpoint, rows, 3)
+        query = _slow(spark, topic, checkpoint, rows, 6)
         _wait_for_tasks(spark)
         broker.restart()
         finished(query)
