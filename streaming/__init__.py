@@ -9,11 +9,13 @@ if TYPE_CHECKING:
     from streaming.delta.session import configure_delta
     from streaming.kafka.embedded import EmbeddedBroker
     from streaming.metrics.attach import attach as attach_metrics
+    from streaming.metrics.config import MetricsConfig
     from streaming.observe.checkpoint_files import read_checkpoint
     from streaming.pipeline.run import run_job, start_job
 
 __all__ = [
     "EmbeddedBroker",
+    "MetricsConfig",
     "attach_metrics",
     "configure_delta",
     "read_checkpoint",
@@ -23,6 +25,7 @@ __all__ = [
 
 _HOMES = {
     "EmbeddedBroker": ("streaming.kafka.embedded", "EmbeddedBroker"),
+    "MetricsConfig": ("streaming.metrics.config", "MetricsConfig"),
     "attach_metrics": ("streaming.metrics.attach", "attach"),
     "configure_delta": ("streaming.delta.session", "configure_delta"),
     "read_checkpoint": ("streaming.observe.checkpoint_files", "read_checkpoint"),
