@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.planner.ordering import stable_order
+from assignor_bridge.planner.batch import stable_order
 from assignor_bridge.planner.pieces import Shares
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import pytest
 
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor, Observation, OffsetRange, Snapshot
+from assignor_bridge.planner.explain import describe
 from assignor_bridge.planner.plan import plan
 from tests.strategies_snapshots import head_and_tail, lags, loads
 
@@ -295,7 +296,7 @@ def test_adjacent_ranges_of_a_partition_are_one():
 
 
 def test_a_plan_describes_itself():
-    text = plan(batch([300, 10], executors(1, 1))).describe()
+    text = describe(plan(batch([300, 10], executors(1, 1))))
     assert text.startswith(
         "lag-aware-sticky: 310 offsets of 2 partitions in 2 tasks on 2 executors"
     )
