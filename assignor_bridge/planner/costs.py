@@ -25,10 +25,10 @@ import numpy as np
 from checkpoints.sticky_state import Pace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from assignor_bridge.planner.batch import Batch, Floats, Ints
-    from checkpoints.sticky_state import Common, StickyState
+    from checkpoints.sticky_state import StickyState
 
 #: Standard errors by which a partition or an executor stands out; and a partition's where own
 #: costs are of use.
@@ -43,21 +43,6 @@ GOOD_NOISE = 0.1
 _LEAST_WORK = 1e-12
 
 Basis = Literal["records", "bytes", "seconds"]
-
-
-@dataclass(frozen=True, eq=False)
-class Learned:
-    """What the reports told so far: columns with a line a partition, as in `StickyState`."""
-
-    common: Common
-    #: By executor id.
-    paces: Mapping[str, Pace]
-    topic: Ints
-    cost: Floats
-    last_cost: Floats
-    evidence: Floats
-    bytes: Floats
-    density: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +66,7 @@ class Weights:
         return units[self.basis]
 
 
-def predict(learned: Learned, line: Ints, batch: Batch) -> Weights:
+def predict(learned: StickyState, line: Ints, batch: Batch) -> Weights:
     """Predict the work of each range of the batch, whose partitions have these lines."""
     density = filled(learned.density, learned.topic, 1.0)[line]
     records = np.asarray(batch.size * np.clip(density, LEAST_DENSITY, 1.0), np.float64)
@@ -96,7 +81,7 @@ def predict(learned: Learned, line: Ints, batch: Batch) -> Weights:
     return Weights(work, basis, slowness, work * (fixed / (fixed + records)), words)
 
 
-def work_of(learned: Learned, line: Ints, records: Floats) -> tuple[Floats, Basis]:
+def work_of(learned: StickyState, line: Ints, records: Floats) -> tuple[Floats, Basis]:
     """Predict the work of reading so many records of these lines."""
     common = learned.common
     if math.isfinite(common.level):
@@ -107,7 +92,7 @@ def work_of(learned: Learned, line: Ints, records: Floats) -> tuple[Floats, Basi
     return records, "records"
 
 
-def factors(learned: Learned | StickyState) -> Floats:
+def factors(learned: StickyState) -> Floats:
     """Return the logarithm of each line's cost over the common one, as far as it is believed."""
     known = ~np.isnan(learned.cost)
     errors = _OF_USE if learned.common.own else _STANDS_OUT
@@ -116,7 +101,7 @@ def factors(learned: Learned | StickyState) -> Floats:
     return filled(np.where(known, believed(learned.cost, error), np.nan), learned.topic, 0.0)
 
 
-def paces_of(learned: Learned, executors: Iterable[str]) -> Floats:
+def paces_of(learned: StickyState, executors: Iterable[str]) -> Floats:
     """Return what is known of the pace of executors: a row each, columns as in `Pace`."""
     return np.array([learned.paces.get(name, Pace()) for name in executors]).reshape(-1, 3)
 
@@ -152,7 +137,7 @@ def filled(column: Floats, topic: Ints, default: float) -> Floats:
     return np.where(np.isnan(column), mean[topic], column)
 
 
-def _in_words(learned: Learned, line: Ints, basis: Basis) -> str:
+def _in_words(learned: StickyState, line: Ints, basis: Basis) -> str:
     if basis == "records":
         return "weights: records alike, no costs reported yet"
     if basis == "bytes":

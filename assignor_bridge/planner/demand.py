@@ -58,7 +58,7 @@ class Demand:
 
 def demand(batch: Batch, table: PartitionTable, weights: Weights) -> Demand:
     """Say what to ask for, and which executors to use."""
-    everybody, before = np.ones(batch.slots, np.bool_), table.before.calm
+    everybody, before = np.ones(batch.slots, np.bool_), table.state.calm
     allocation = batch.allocation
     if allocation is None or not batch.ranges:
         return Demand(everybody, None, before)
@@ -120,7 +120,7 @@ def _kept(
     # Slots that would have work for all of a calm batch, and for all of a calm share of the time.
     needed = math.inf if not since else max(seconds / CALM_S, seconds / since / CALM_SHARE)
     if needed < float(speed[used].sum()):
-        calm = min(max(0, table.before.calm) + 1, CALM_BATCHES)
+        calm = min(max(0, table.state.calm) + 1, CALM_BATCHES)
     if calm == CALM_BATCHES:
         enough = 1 + int(np.searchsorted(np.cumsum(speed[ranked]), needed / 2))
         count, calm = min(count, max(enough, allocation.min_executors)), 0

@@ -38,16 +38,17 @@ _MOST_PARTITIONS = 5_000_000
 
 def slot_group(batch: Batch, table: PartitionTable, weights: Weights) -> Group:
     """Return the batch's slots as a group; its lags are the predicted work."""
-    counts = np.zeros(len(table.topics), np.int64)
-    np.maximum.at(counts, table.topic, table.partition + 1)
+    state = table.state
+    counts = np.zeros(len(state.topics), np.int64)
+    np.maximum.at(counts, state.topic, state.partition + 1)
     if counts.sum() > _MOST_PARTITIONS:
         raise OptionError(
-            f"topics {', '.join(table.topics[:5])} would have {int(counts.sum())} partitions: "
+            f"topics {', '.join(state.topics[:5])} would have {int(counts.sum())} partitions: "
             f"assignors other than {FLAGSHIP!r} plan at most {_MOST_PARTITIONS}"
         )
-    catalog = Catalog(dict(zip(table.topics, counts.tolist(), strict=True)))
-    partition_id = catalog.starts[table.topic] + table.partition
-    topics, generation = frozenset(table.topics), table.before.generation
+    catalog = Catalog(dict(zip(state.topics, counts.tolist(), strict=True)))
+    partition_id = catalog.starts[state.topic] + state.partition
+    topics, generation = frozenset(state.topics), state.generation
     by_owner = np.argsort(table.owner, kind="stable")
     first = np.searchsorted(table.owner[by_owner], np.arange(batch.slots + 1))
     members = []
@@ -97,7 +98,7 @@ def place_group(
         )
     }
     slot = np.array([slot_of[member_id] for member_id in group.ids], np.int64)[member]
-    slot_of_line = slot[group.catalog.starts[table.topic] + table.partition]
+    slot_of_line = slot[group.catalog.starts[table.state.topic] + table.state.partition]
     return Placement(
         choice.assignor.name,
         whole(batch, slot_of_line[table.line]),

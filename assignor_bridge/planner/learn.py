@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from assignor_bridge.planner.batch import Batch, Flags, Floats, Ints
-    from assignor_bridge.planner.costs import Learned
     from assignor_bridge.planner.table import PartitionTable
-    from checkpoints.sticky_state import Common
+    from checkpoints.sticky_state import Common, StickyState
 
 #: A report of so many seconds counts half: what is shorter is mostly noise.
 _HALF_TRUST_S = 0.1
@@ -80,12 +79,12 @@ class _Reports(NamedTuple):
         return _Reports(*(column[rows] for column in self))
 
 
-def learn(table: PartitionTable, batch: Batch) -> tuple[Learned, float | None]:
+def learn(table: PartitionTable, batch: Batch) -> tuple[StickyState, float | None]:
     """Return what is known after the reports of a batch, and how well they were foreseen.
 
     That is the share of the reported time that was expected elsewhere; None where nothing was.
     """
-    before, seen = table.learned, batch.observed
+    before, seen = table.state, batch.observed
     columns = table.reported, seen.executor, seen.records, seen.bytes, seen.seconds, seen.offsets
     usable = (table.reported >= 0) & (seen.records >= 0) & (seen.records < 2**63)
     reports = _Reports(*columns).only(usable)
@@ -104,7 +103,7 @@ def learn(table: PartitionTable, batch: Batch) -> tuple[Learned, float | None]:
         return now, None
     slow = log_slowness(paces_of(now, seen.executors))
     error = None
-    if table.before.batches and len(timed.line) > 1:
+    if before.batches and len(timed.line) > 1:
         common, error = _relied(now, timed, slow)
         now = replace(now, common=common)
     return _shared_out(now, timed, seen.executors, slow), error
@@ -120,7 +119,7 @@ def _averaged(column: Floats, line: Ints, values: Floats, weight: Floats) -> Flo
     return np.where(total > 0, moved, column)
 
 
-def _relied(learned: Learned, reports: _Reports, slow: Floats) -> tuple[Common, float]:
+def _relied(learned: StickyState, reports: _Reports, slow: Floats) -> tuple[Common, float]:
     """Compare all that was learned with records alike; and say how far off the last plan was."""
     common = learned.common
     took = np.minimum(reports.seconds, math.exp(_ABSURD))
@@ -151,8 +150,8 @@ def _misplaced(expected: Floats, took: Floats) -> float:
 
 
 def _shared_out(
-    before: Learned, reports: _Reports, executors: Sequence[str], slow: Floats
-) -> Learned:
+    before: StickyState, reports: _Reports, executors: Sequence[str], slow: Floats
+) -> StickyState:
     """Share what was reported between all, executors (`slow`: as believed so far), partitions."""
     line, executor = reports.line, reports.executor
     times = np.clip(np.log(reports.seconds), -_ABSURD, _ABSURD) - slow[executor]

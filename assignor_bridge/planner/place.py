@@ -131,7 +131,7 @@ def _release(work: Floats, giver: Ints, excess: Floats, grain: Floats) -> Floats
     slot = giver[row[first]]
     rest, least, count = excess[slot], grain[slot], len(slot)
     before, headless = np.append(0.0, np.cumsum(size)), np.maximum(size - least[group], 0.0)
-    in_need = np.count_nonzero(headless[first] < rest)  # slots for which one cut is not enough
+    in_need = int(np.count_nonzero(headless[first] < rest))  # one cut is not enough for these
     cuts = min(_MOST_CUTS, 1 + len(grain) // max(in_need, 1))
     by_cuts, end = np.append(0.0, np.cumsum(headless)), np.append(first[1:], len(row))[group]
     at_most = before[at] - before[first][group] + by_cuts[np.minimum(at + cuts, end)] - by_cuts[at]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -105,7 +105,7 @@ def plan_step(
     placement = _place(batch, table, weights, wanted, find)
     tasks = pack(batch, placement.pieces, weights, wanted.tasks)
     check(placement.assignor, batch, tasks.pieces, tasks.task, len(tasks))
-    after = replace(remember(batch, table, learned, placement, tasks), calm=wanted.calm)
+    after = remember(batch, table, learned, wanted, placement, tasks)
     if placement.on_assignment is not None:
         placement.on_assignment(after.generation)
     metrics, reasons = explain(

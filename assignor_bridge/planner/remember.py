@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from checkpoints.sticky_state import LEAST_HOLD, MOST_INT32, Reader, StickyState
+from checkpoints.sticky_state import LEAST_HOLD, MOST_INT32, StickyState
 
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Batch
-    from assignor_bridge.planner.costs import Learned
+    from assignor_bridge.planner.demand import Demand
     from assignor_bridge.planner.flagship import Placement
     from assignor_bridge.planner.pack import Tasks
     from assignor_bridge.planner.table import PartitionTable
@@ -20,41 +21,31 @@ if TYPE_CHECKING:
 HOLD_PLACE_BATCHES = 10_000
 
 
-def remember(
-    batch: Batch, table: PartitionTable, learned: Learned, placement: Placement, tasks: Tasks
+def remember(  # noqa: PLR0917
+    batch: Batch,
+    table: PartitionTable,
+    learned: StickyState,
+    demand: Demand,
+    placement: Placement,
+    tasks: Tasks,
 ) -> StickyState:
     """Make the next state. Its generation rises when members or partitions changed."""
-    before, pieces = table.before, tasks.pieces
-    readers = tuple(Reader(e.id, e.host, e.slots) for e in batch.executors)
-    member, position, seen = placement.slot_of_line.copy(), table.position.copy(), table.seen.copy()
+    member, position = placement.slot_of_line.copy(), learned.position.copy()
+    seen, pieces = learned.seen.copy(), tasks.pieces
     last = np.flatnonzero(pieces.end == batch.end[pieces.row])
     line = table.line[pieces.row[last]]
     member[line] = pieces.slot[last]
     position[line] = pieces.end[last]
-    seen[line] = before.batches + 1
-    changed = (
-        readers != before.readers
-        or table.topics != before.topics
-        or len(table.key) != len(before.topic)
-        or not table.known.all()
-    )
-    return StickyState(
-        generation=min(before.generation + changed, MOST_INT32),
-        batches=min(before.batches + 1, MOST_INT32),
-        readers=readers,
+    seen[line] = learned.batches + 1
+    return replace(
+        learned,
+        generation=min(learned.generation + table.changed, MOST_INT32),
+        batches=min(learned.batches + 1, MOST_INT32),
         paces=dict(sorted(learned.paces.items())),
-        common=learned.common,
-        topics=table.topics,
-        topic=table.topic,
-        partition=table.partition,
         member=member,
         position=position,
         seen=seen,
-        cost=learned.cost,
-        last_cost=learned.last_cost,
-        evidence=learned.evidence,
-        bytes=learned.bytes,
-        density=learned.density,
+        calm=demand.calm,
         hold=_hold(table, batch),
     )
 
@@ -67,8 +58,8 @@ def _hold(table: PartitionTable, batch: Batch) -> int:
     and by its number: it has been read from, and Kafka numbers a topic's partitions without gaps,
     so it was there when a higher one was.
     """
-    before, new = table.before, ~table.known[table.line]
-    away = before.batches + 1 - int(table.seen[table.line[~new]].min(initial=before.batches + 1))
+    before, new = table.state, ~table.known[table.line]
+    away = before.batches + 1 - int(before.seen[table.line[~new]].min(initial=before.batches + 1))
     key, old = table.key[table.line[new & (batch.start > 0)]], table.key[table.known]
     if len(key) and len(old):
         higher = old[np.minimum(np.searchsorted(old, key), len(old) - 1)]

@@ -11,60 +11,49 @@ owner. What the readers report (a task that ran elsewhere than planned) outranks
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from assignor_bridge.planner.batch import ANONYMOUS
-from assignor_bridge.planner.costs import Learned
+from checkpoints.sticky_state import Reader, StickyState
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from assignor_bridge.planner.batch import Batch, Flags, Ints
-    from checkpoints.sticky_state import Pace, StickyState
-
-    Number = TypeVar("Number", np.int64, np.float64)
+    from checkpoints.sticky_state import Pace
 
 
 @dataclass(frozen=True, eq=False)
 class PartitionTable:
-    """What is known of partitions when a batch comes; columns have a line a partition."""
+    """The state, with a line for each partition of the batch as well, and members as of now."""
 
-    before: StickyState
-    topics: tuple[str, ...]
-    #: Sorted: topic (place in `topics`) and partition as one number.
+    state: StickyState
+    #: Topic and partition of each line as one number: rises.
     key: Ints
     #: Line of each range of the batch, and of each report (-1: of a partition that is not here).
     line: Ints
     reported: Ints
-    #: Whether the state knew the partition, and whether it had a reader.
+    #: Whether the state knew the partition of a line, and whether that had a reader.
     known: Flags
     had_reader: Flags
-    #: Slot of this batch that read it last, -1 for none.
-    owner: Ints
-    position: Ints
-    seen: Ints
-    learned: Learned
+    #: Whether members or partitions are others than in the state.
+    changed: bool
     #: Share of the reported partitions that were read where they were planned; None if unknown.
     hit_rate: float | None
 
+    @property
+    def owner(self) -> Ints:
+        """Slot that read each line's partition last, -1 for none."""
+        return self.state.member
+
     @cached_property
     def range_owner(self) -> Ints:
-        """Slot of this batch that read each range's partition last, -1 for none."""
+        """Slot that read each range's partition last, -1 for none."""
         return self.owner[self.line]
-
-    @property
-    def topic(self) -> Ints:
-        """Topic (place in `topics`) of each line."""
-        return np.asarray(self.key >> 32)
-
-    @property
-    def partition(self) -> Ints:
-        """Partition number of each line."""
-        return np.asarray(self.key & 0xFFFFFFFF)
 
 
 def load(state: StickyState, batch: Batch, forget_after: int | None = None) -> PartitionTable:
@@ -89,7 +78,7 @@ def load(state: StickyState, batch: Batch, forget_after: int | None = None) -> P
     key = old if np.array_equal(old, asked) else np.union1d(old, asked)
     place = np.searchsorted(key, old)
 
-    def column(values: NDArray[Number], default: float) -> NDArray[Number]:
+    def column(values: NDArray[Any], default: float = np.nan) -> NDArray[Any]:
         extended = np.full(len(key), default, values.dtype)
         extended[place] = values[kept]
         return extended
@@ -101,19 +90,32 @@ def load(state: StickyState, batch: Batch, forget_after: int | None = None) -> P
     heirs, paces = _heirs(state, batch)
     member = column(state.member, -1)
     owner, hit_rate = _as_reported(np.append(heirs, -1)[member], reported, batch)
-    learned = Learned(
-        state.common, paces, key >> 32, *(
-            column(values, np.nan)
-            for values in (
-                state.cost, state.last_cost, state.evidence, state.bytes, state.density
-            )
-        ),
-    )  # fmt: skip
     known = np.zeros(len(key), np.bool_)
     known[place] = True
+    extended = replace(
+        state,
+        readers=tuple(Reader(e.id, e.host, e.slots) for e in batch.executors),
+        paces=paces,
+        topics=topics,
+        topic=key >> 32,
+        partition=key & 0xFFFFFFFF,
+        member=owner,
+        position=column(state.position, -1),
+        seen=column(state.seen, 0),
+        cost=column(state.cost),
+        last_cost=column(state.last_cost),
+        evidence=column(state.evidence),
+        bytes=column(state.bytes),
+        density=column(state.density),
+    )
+    changed = (extended.readers, topics, len(key)) != (
+        state.readers,
+        state.topics,
+        len(state.topic),
+    ) or not known.all()
     return PartitionTable(
-        state, topics, key, np.searchsorted(key, asked), reported, known, member >= 0, owner,
-        column(state.position, -1), column(state.seen, 0), learned, hit_rate,
+        extended, key, np.searchsorted(key, asked), reported, known, member >= 0, bool(changed),
+        hit_rate,
     )  # fmt: skip
 
 
