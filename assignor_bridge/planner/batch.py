@@ -191,10 +191,8 @@ def int64(values: Sequence[int]) -> Ints:
     try:
         return np.array(values, np.int64)
     except OverflowError:
-        worst = max(values, key=abs)
-        raise OptionError(
-            f"{worst} is no offset or partition: it needs more than 64 bits"
-        ) from None
+        worst = f"{max(values, key=abs)} is no offset or partition"
+        raise OptionError(f"{worst}: it needs more than 64 bits") from None
 
 
 def lay_out(  # noqa: PLR0917
@@ -217,17 +215,14 @@ def lay_out(  # noqa: PLR0917
         allow, and executors that repeat, lack slots or have too many.
     """
     topics, topic = names
-    if topics and len(max(topics, key=len)) > LONGEST_TOPIC:
-        longest = max(topics, key=len)
+    longest = max(topics, key=len, default="")
+    if len(longest) > LONGEST_TOPIC:
         raise OptionError(
             f"topic {longest[:20]!r}… has a name of {len(longest)} characters: "
             f"Kafka's have at most {LONGEST_TOPIC}"
         )
-    wrong = np.flatnonzero(
-        (start < 0) | (end < start) | (partition < 0) | (partition > MOST_PARTITION)
-    )
-    if len(wrong):
-        i = int(wrong[0])
+    wrong = (start < 0) | (end < start) | (partition < 0) | (partition > MOST_PARTITION)
+    for i in np.flatnonzero(wrong)[:1].tolist():
         raise OptionError(
             f"range {topics[topic[i]]}-{partition[i]}[{start[i]},{end[i]}) is impossible: "
             f"a partition from 0 to {MOST_PARTITION} and 0 <= start <= end are expected"
@@ -236,9 +231,7 @@ def lay_out(  # noqa: PLR0917
     order = order[(end > start)[order]]
     topic, partition, start, end = topic[order], partition[order], start[order], end[order]
     same = (topic[1:] == topic[:-1]) & (partition[1:] == partition[:-1])
-    overlap = np.flatnonzero(same & (start[1:] < end[:-1]))
-    if len(overlap):
-        i = int(overlap[0])
+    for i in np.flatnonzero(same & (start[1:] < end[:-1]))[:1].tolist():
         raise OptionError(
             f"ranges of {topics[topic[i]]}-{partition[i]} overlap: [{start[i]},{end[i]}) and "
             f"[{start[i + 1]},{end[i + 1]}); each offset must be asked for once"
@@ -259,9 +252,9 @@ def _members(executors: Sequence[Executor], parallelism: int) -> tuple[Executor,
             )
         return (Executor(ANONYMOUS, ANONYMOUS, parallelism),)
     members = tuple(sorted(executors, key=lambda e: e.id))
-    if len({e.id for e in members}) < len(members):
-        twice = next(a.id for a, b in itertools.pairwise(members) if a.id == b.id)
-        raise OptionError(f"executor {twice!r} is listed twice: ids must differ")
+    for one, other in itertools.pairwise(members):
+        if one.id == other.id:
+            raise OptionError(f"executor {one.id!r} is listed twice: ids must differ")
     for member in members:
         if member.slots < 1:
             raise OptionError(f"executor {member.id!r} has {member.slots} slots: 1 is the least")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import starmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -167,22 +168,15 @@ def _shared_out(
     common = _judged(before.common, reports, times, off[known], trust[known])
     if common.fixed != before.common.fixed:  # costs were told from another one: they begin anew
         over = times - np.log(common.fixed + reports.records)
-        level, cost, costs = (
-            float(np.median(over)),
-            np.zeros(len(line)),
-            np.full_like(costs, np.nan),
-        )
+        level, cost = float(np.median(over)), np.zeros(len(line))
+        costs = np.full_like(costs, np.nan)
     level += _in_all(over - level - cost)
     over -= level
     now = replace(before, common=common, cost=costs[0], evidence=costs[2])
     chance = common.noise / math.sqrt(float(np.mean(trust)) + 1e-9)
-    paces = paces_of(before, executors)
     gap = over - factors(now)[line]
-    paces, direct = _paced(paces, slow, reports, gap, chance, common.own)
+    paces = _paced(paces_of(before, executors), slow, reports, gap, chance, common.own)
     shift = log_slowness(paces) - slow
-    # What was taken for the cost of partitions that only this executor reads was its slowness.
-    alone = np.flatnonzero((np.bincount(line)[line] == 1) & direct[executor])
-    costs[:2, line[alone]] -= shift[executor[alone]]
     weight = np.bincount(line, trust).astype(np.float64)
     seen = np.flatnonzero(weight)
     report = np.bincount(line, trust * (over - shift[executor]))[seen] / weight[seen]
@@ -194,10 +188,7 @@ def _shared_out(
     return replace(
         now,
         common=common._replace(level=float(np.clip(level + middle, -_ABSURD, _ABSURD))),
-        paces={
-            **before.paces,
-            **dict(zip(executors, map(Pace._make, paces.tolist()), strict=True)),
-        },
+        paces={**before.paces, **dict(zip(executors, starmap(Pace, paces.tolist()), strict=True))},
         cost=costs[0],
         last_cost=costs[1],
         evidence=costs[2],
@@ -266,8 +257,8 @@ def _in_all(gap: Floats) -> float:
 
 def _paced(  # noqa: PLR0917
     before: Floats, slow: Floats, reports: _Reports, gap: Floats, chance: float, own: bool
-) -> tuple[Floats, Flags]:
-    """Follow the pace of the executors; and say of which direct evidence told most.
+) -> Floats:
+    """Follow the pace of the executors.
 
     Parameters
     ----------
@@ -278,12 +269,9 @@ def _paced(  # noqa: PLR0917
     own
         Whether costs of partitions are of use; they may have taken what is the executor's.
     """
-    count = len(before)
-    common, evidence = _in_common(reports.executor, gap, chance, count, own)
-    shared = np.flatnonzero(np.bincount(reports.line)[reports.line] > 1)
-    beside, direct = _beside_others(
-        reports.line[shared], reports.executor[shared], gap[shared], chance, count
-    )
+    common, evidence = _in_common(reports.executor, gap, chance, len(before), own)
+    shared = np.bincount(reports.line)[reports.line] > 1
+    beside, direct = _beside_others(reports.only(shared), gap[shared], chance, len(before))
     total = evidence + direct
     seen, paces = np.flatnonzero(total), before.copy()
     slower = (slow + (common * evidence + beside * direct) / np.maximum(total, 1e-9))[seen]
@@ -291,7 +279,7 @@ def _paced(  # noqa: PLR0917
         before[seen].T, slower, total[seen], GOOD_NOISE, _MOST_EVIDENCE_OF_EXECUTOR
     ).T
     paces[:, :2] = np.clip(paces[:, :2], -_MOST_SLOWNESS, _MOST_SLOWNESS)
-    return paces, direct > evidence
+    return np.asarray(paces)
 
 
 def _worth(noise: float) -> float:
@@ -316,13 +304,13 @@ def _in_common(
 
 
 def _beside_others(
-    line: Ints, executor: Ints, gap: Floats, noise: float, count: int
+    reports: _Reports, gap: Floats, noise: float, count: int
 ) -> tuple[Floats, Floats]:
     """Return how much slower each executor read partitions that others read in the same batch.
 
     The only direct evidence: same partition, same time, other executor.
     """
-    pair, which = np.unique(line * count + executor, return_inverse=True)
+    pair, which = np.unique(reports.line * count + reports.executor, return_inverse=True)
     if len(pair) < 2:
         return np.zeros(count), np.zeros(count)
     off = np.bincount(which, gap) / np.bincount(which)
