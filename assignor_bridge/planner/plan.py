@@ -73,8 +73,8 @@ def plan(snapshot: Snapshot, find: Callable[[str], Assignor] = lookup) -> Plan:
     >>> asked = (OffsetRange("orders", 0, 0, 700), OffsetRange("orders", 1, 0, 100))
     >>> for task in plan(Snapshot(executors, asked)).tasks:
     ...     print(task.executor, *task.ranges)
-    1 orders-0[0,400)
-    2 orders-0[400,700) orders-1[0,100)
+    1 orders-0[300,700)
+    2 orders-0[0,300) orders-1[0,100)
     """
     return as_plan(plan_batch(from_snapshot(snapshot), snapshot.state, find))
 
