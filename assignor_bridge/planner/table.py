@@ -85,8 +85,8 @@ def load(state: StickyState, batch: Batch, forget_after: int | None = None) -> P
 
     report = keys(seen.topics, seen.topic, seen.partition)
     report[(seen.partition < 0) | (seen.partition >= 1 << 32)] = -1
-    line = np.minimum(np.searchsorted(key, report), len(key) - 1)
-    reported = np.where(key[line] == report, line, -1) if len(key) else np.full(len(report), -1)
+    reported = np.searchsorted(key, report)
+    reported[np.append(key, -1)[reported] != report] = -1
     heirs, paces = _heirs(state, batch)
     member = column(state.member, -1)
     owner, hit_rate = _as_reported(np.append(heirs, -1)[member], reported, batch)
@@ -108,15 +108,10 @@ def load(state: StickyState, batch: Batch, forget_after: int | None = None) -> P
         bytes=column(state.bytes),
         density=column(state.density),
     )
-    changed = (extended.readers, topics, len(key)) != (
-        state.readers,
-        state.topics,
-        len(state.topic),
-    ) or not known.all()
-    return PartitionTable(
-        extended, key, np.searchsorted(key, asked), reported, known, member >= 0, bool(changed),
-        hit_rate,
-    )  # fmt: skip
+    before = state.readers, state.topics, len(state.topic)
+    changed = (extended.readers, topics, len(key)) != before or not bool(known.all())
+    line = np.searchsorted(key, asked)
+    return PartitionTable(extended, key, line, reported, known, member >= 0, changed, hit_rate)
 
 
 def _heirs(state: StickyState, batch: Batch) -> tuple[Ints, dict[str, Pace]]:
@@ -154,7 +149,7 @@ def _heirs(state: StickyState, batch: Batch) -> tuple[Ints, dict[str, Pace]]:
 
 
 def _as_reported(owner: Ints, reported: Ints, batch: Batch) -> tuple[Ints, float | None]:
-    """Follow the reports: what another executor read is there. Return the share that was not, too.
+    """Follow the reports: what another executor read is there. Return the share of hits as well.
 
     Of several reports of a partition (it was split) it is not known which piece each was: one
     counts only where nothing else is known.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from assignor_bridge.assignors.registry import lookup
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor, Observation, OffsetRange, Snapshot
 from assignor_bridge.planner.explain import describe
@@ -265,6 +268,21 @@ def test_a_preference_list_says_why_it_fell_back():
     assert any("streams" in reason for reason in made.reasons)
     with pytest.raises(OptionError, match="unknown assignor 'nobody'"):
         plan(Snapshot(executors(1), asked, {"assignor": "nobody"}))
+
+
+def test_what_the_planner_places_itself_is_not_assigned_as_a_group_first():
+    """The whole assignment of the group was made, and thrown away."""
+
+    def assign(_group):
+        raise AssertionError
+
+    asked = (OffsetRange("a", 0, 0, 5), OffsetRange("b", 1, 0, 5))
+    made = plan(
+        Snapshot(executors(1), asked, {"assignor": "streams,lag-aware-sticky"}),
+        find=lambda name: replace(lookup(name), function=assign),
+    )
+    assert made.assignor == "lag-aware-sticky"
+    assert "streams" in str(made.metrics["fallbackReason"])
 
 
 @pytest.mark.parametrize(
