@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from assignor_bridge.options import PlannerOptions
     from assignor_bridge.planner.batch import Batch, Ints
     from assignor_bridge.planner.costs import Weights
+    from assignor_bridge.planner.demand import Demand
 
     #: A piece: row, start, end. A task: its slot, and its number among those of the slot.
     Piece = tuple[int, int, int]
@@ -44,6 +45,8 @@ class Tasks:
     #: Names the task's consumer on its executor: the slot's number; further tasks of a slot add
     #: the executor's slots once, twice, …
     number: Ints
+    #: Index of the executor of each task, -1 for those that may run anywhere.
+    executor: Ints
     #: What had to give way, for people.
     notes: tuple[str, ...] = ()
 
@@ -51,9 +54,9 @@ class Tasks:
         return len(self.slot)
 
 
-def pack(batch: Batch, pieces: Pieces, weights: Weights, asked: int | None = None) -> Tasks:
-    """Make tasks of the pieces, and as many as are asked for, if there are offsets for them."""
-    options = batch.settings.with_tasks(asked)
+def pack(batch: Batch, pieces: Pieces, weights: Weights, demand: Demand) -> Tasks:
+    """Make tasks of the pieces, and as many as ask for executors, if there are offsets for them."""
+    options = batch.settings.with_tasks(demand.tasks)
     least = options.min_records_per_task
     parts, notes = _tasks_of_slots(pieces, batch.slots, options)
     number = np.zeros(len(pieces), np.int64)
@@ -78,9 +81,11 @@ def pack(batch: Batch, pieces: Pieces, weights: Weights, asked: int | None = Non
     task = rank[index]
     order = stable_order(task)  # then by range and offset, as they are
     slot, further = keys[ranked] // most, keys[ranked] % most
-    slots = batch.executor_slots[batch.slot_executor[slot]]
-    consumer = batch.slot_number[slot] + further * slots
-    return Tasks(pieces.take(order), task[order], slot, consumer, notes)
+    executor = batch.slot_executor[slot]
+    consumer = batch.slot_number[slot] + further * batch.executor_slots[executor]
+    anywhere = batch.anonymous | (demand.is_open & (further > 0))
+    executor = np.where(anywhere, -1, executor)
+    return Tasks(pieces.take(order), task[order], slot, consumer, executor, notes)
 
 
 def _tasks_of_slots(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from assignor_bridge.assignors.own import configured
 from assignor_bridge.assignors.registry import Choice, choose, lookup
 from assignor_bridge.model import OffsetRange, Plan, Task
@@ -103,7 +101,7 @@ def plan_step(
     weights = predict(learned, table.line, batch)
     wanted = demand(batch, table, weights)
     placement = _place(batch, table, weights, wanted, find)
-    tasks = pack(batch, placement.pieces, weights, wanted.tasks)
+    tasks = pack(batch, placement.pieces, weights, wanted)
     check(placement.assignor, batch, tasks.pieces, tasks.task, len(tasks))
     after = remember(batch, table, learned, wanted, placement, tasks)
     if placement.on_assignment is not None:
@@ -112,22 +110,10 @@ def plan_step(
         batch, table, weights, wanted, placement, tasks, after.generation, prediction_error,
         state_warning,
     )  # fmt: skip
-    executor = batch.slot_executor[tasks.slot]
-    if wanted.is_open:
-        executor = np.where(tasks.number < batch.executor_slots[executor], executor, -1)
+    by_slot = placement.standbys
+    standbys = {i: by_slot[slot] for i, slot in enumerate(tasks.slot.tolist()) if slot in by_slot}
     return Outcome(
-        placement.assignor,
-        batch,
-        tasks,
-        np.full(len(tasks), -1) if batch.anonymous else executor,
-        {
-            task: placement.standbys[slot]
-            for task, slot in enumerate(tasks.slot.tolist())
-            if slot in placement.standbys
-        },
-        after,
-        metrics,
-        tuple(reasons),
+        placement.assignor, batch, tasks, tasks.executor, standbys, after, metrics, tuple(reasons)
     )
 
 
