@@ -99,15 +99,15 @@ def plan_step(
     table = load(state, batch, None if _OURS.issuperset(names) else HOLD_PLACE_BATCHES)
     learned, prediction_error = learn(table, batch)
     weights = predict(learned, table.line, batch)
-    wanted = demand(batch, table, weights)
-    placement = _place(batch, table, weights, wanted, find)
-    tasks = pack(batch, placement.pieces, weights, wanted)
+    demanded = demand(batch, table, weights)
+    placement = _place(batch, table, weights, demanded, find)
+    tasks = pack(batch, placement.pieces, weights, demanded)
     check(placement.assignor, batch, tasks.pieces, tasks.task, len(tasks))
-    after = remember(batch, table, learned, wanted, placement, tasks)
+    after = remember(batch, table, learned, demanded, placement, tasks)
     if placement.on_assignment is not None:
         placement.on_assignment(after.generation)
     metrics, reasons = explain(
-        batch, table, weights, wanted, placement, tasks, after.generation, prediction_error,
+        batch, table, weights, demanded, placement, tasks, after.generation, prediction_error,
         state_warning,
     )  # fmt: skip
     by_slot = placement.standbys
