@@ -99,7 +99,12 @@ def explain(  # noqa: PLR0917
         *placement.notes,
         *tasks.notes,
         weights.words,
-        *_slow_lines(batch, weights),
+        *(
+            f"executor {batch.executors[i].id} counts as {weights.slowness[i]:.2g} times as slow "
+            "as a usual one"
+            for i in np.argsort(-np.abs(np.log(weights.slowness)), kind="stable")[:_LISTED].tolist()
+            if weights.slowness[i] != 1
+        ),
         *_move_lines(batch, table, weights, moves, bound, busiest),
     ]
     if split.any():
@@ -123,16 +128,6 @@ def explain(  # noqa: PLR0917
     return metrics, reasons
 
 
-def _slow_lines(batch: Batch, weights: Weights) -> list[str]:
-    ranked = np.argsort(-np.abs(np.log(weights.slowness)), kind="stable")[:_LISTED]
-    return [
-        f"executor {batch.executors[i].id} counts as {weights.slowness[i]:.2g} times "
-        "as slow as a usual one"
-        for i in ranked.tolist()
-        if weights.slowness[i] != 1
-    ]
-
-
 def _move_lines(  # noqa: PLR0917
     batch: Batch,
     table: PartitionTable,
@@ -141,7 +136,7 @@ def _move_lines(  # noqa: PLR0917
     bound: float,
     busiest: float,
 ) -> Iterator[str]:
-    """Say what stayed, what moved, and what the busiest slot would do had all stayed."""
+    """Tell what stayed, what moved, and what the busiest slot would do had all stayed."""
     if moves.orphaned.any():
         yield f"the executors of {_named(batch, moves.orphaned)} are gone: read elsewhere"
     owned = table.range_owner >= 0
@@ -183,7 +178,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def describe(plan: Plan) -> str:
-    """Say in words why the plan is so, and what each task reads."""
+    """Return in words why the plan is so, and what each task reads."""
     where = [
         f"{'anywhere' if task.executor is None else f'executor {task.executor}'} slot {task.slot}"
         for task in plan.tasks[:_TASKS]

@@ -22,7 +22,7 @@ from assignor_bridge.options import FLAGSHIP
 from assignor_bridge.planner.flagship import Placement, lower_bound, priority, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from assignor_bridge.assignors.protocol import Assignor
     from assignor_bridge.assignors.registry import Choice
@@ -51,23 +51,21 @@ def slot_group(batch: Batch, table: PartitionTable, weights: Weights) -> Group:
     topics, generation = frozenset(state.topics), state.generation
     by_owner = np.argsort(table.owner, kind="stable")
     first = np.searchsorted(table.owner[by_owner], np.arange(batch.slots + 1))
+    priorities = [priority(batch, executor) for executor in batch.executors]
     members = []
-    for executor, start in zip(batch.executors, batch.first_slot.tolist(), strict=True):
-        rank = priority(batch, executor)
-        for number in range(executor.slots):
-            slot = start + number
-            owned = np.sort(partition_id[by_owner[first[slot] : first[slot + 1]]])
-            members.append(
-                Member(
-                    _member_id(batch, executor.id, number),
-                    topics,
-                    owned=Partitions(catalog, owned),
-                    generation=generation if len(owned) else None,
-                    rack=executor.rack,
-                    host=executor.host,
-                    priority=rank,
-                )
+    for slot, (name, e) in enumerate(_members(batch)):
+        owned = np.sort(partition_id[by_owner[first[slot] : first[slot + 1]]])
+        members.append(
+            Member(
+                name,
+                topics,
+                owned=Partitions(catalog, owned),
+                generation=generation if len(owned) else None,
+                rack=batch.executors[e].rack,
+                host=batch.executors[e].host,
+                priority=priorities[e],
             )
+        )
     lags: dict[str, dict[int, float]] = {}
     for topic, partition, lag in zip(
         batch.topic.tolist(), batch.partition.tolist(), weights.work.tolist(), strict=True
@@ -78,8 +76,11 @@ def slot_group(batch: Batch, table: PartitionTable, weights: Weights) -> Group:
     return Group(tuple(members), catalog, lags=lags, standby_replicas=replicas)
 
 
-def _member_id(batch: Batch, executor: str, number: int) -> str:
-    return f"{LOCAL if batch.anonymous else executor}/{number}"
+def _members(batch: Batch) -> Iterator[tuple[str, int]]:
+    """Name the member of each slot, and the index of its executor."""
+    for i, executor in enumerate(batch.executors):
+        for number in range(executor.slots):
+            yield f"{LOCAL if batch.anonymous else executor.id}/{number}", i
 
 
 def place_group(
@@ -91,13 +92,8 @@ def place_group(
     if assignment.withheld is not None:
         # Between micro-batches nobody reads: what is withheld can be handed over at once.
         member = np.where(member < 0, assignment.withheld, member)
-    slot_of = {
-        _member_id(batch, batch.executors[e].id, number): slot
-        for slot, (e, number) in enumerate(
-            zip(batch.slot_executor.tolist(), batch.slot_number.tolist(), strict=True)
-        )
-    }
-    slot = np.array([slot_of[member_id] for member_id in group.ids], np.int64)[member]
+    slot_of = {name: slot for slot, (name, _) in enumerate(_members(batch))}
+    slot = np.array([slot_of[name] for name in group.ids], np.int64)[member]
     slot_of_line = slot[group.catalog.starts[table.state.topic] + table.state.partition]
     return Placement(
         choice.assignor.name,

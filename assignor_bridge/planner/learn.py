@@ -166,7 +166,7 @@ def _shared_out(
     # A stall makes a report slow, not informative: it counts by the time that was expected.
     trust = _trust(np.minimum(times, times - off))
     common = _judged(before.common, reports, times, off[known], trust[known])
-    if common.fixed != before.common.fixed:  # costs were told from another one: they begin anew
+    if common.fixed != before.common.fixed:  # costs belong to the fixed part: they begin anew
         over = times - np.log(common.fixed + reports.records)
         level, cost = float(np.median(over)), np.zeros(len(line))
         costs = np.full_like(costs, np.nan)
@@ -183,7 +183,7 @@ def _shared_out(
     costs[:, seen] = _followed(
         np.nan_to_num(costs[:, seen]), report, weight[seen], common.noise, _MOST_EVIDENCE
     )
-    middle = float(np.nanmedian(costs[0]))  # costs are told from the usual one: it stays that
+    middle = float(np.nanmedian(costs[0]))  # costs are relative to the usual one
     costs[:2] -= middle
     return replace(
         now,

@@ -115,7 +115,7 @@ def place(  # noqa: PLR0917
 
 
 def _release(work: Floats, giver: Ints, excess: Floats, grain: Floats) -> Floats:
-    """Say how much of each range its slot gives away, to be rid of its excess within a grain.
+    """Return how much of each range its slot gives away, to be rid of its excess within a grain.
 
     `giver` is its slot, -1 where that is not overloaded. The largest go whole until a few cuts are
     enough; then one range if it is enough, the smallest such: least work changes hands next time.

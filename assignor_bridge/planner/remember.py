@@ -51,7 +51,7 @@ def remember(  # noqa: PLR0917
 
 
 def _hold(table: PartitionTable, batch: Batch) -> int:
-    """Say for how many batches partitions without data will be remembered.
+    """Return for how many batches partitions without data will be remembered.
 
     Twice as long as any was away that came back of late, so that quiet ones find their reader
     again, and what is gone for good does not stay. One that was forgotten is known by its offset
