@@ -128,13 +128,16 @@ def believed(deviation: Floats, error: Floats | float) -> Floats:
 
 def filled(column: Floats, topic: Ints, default: float) -> Floats:
     """Put the mean of the topic, else of all, else the default, where a line knows nothing."""
-    known = np.flatnonzero(~np.isnan(column))
+    missing = np.isnan(column)
+    if not missing.any():
+        return column
+    known = np.flatnonzero(~missing)
     if not len(known):
         return np.full(len(column), default)
     counts = np.bincount(topic[known], minlength=int(topic.max()) + 1)
     sums = np.bincount(topic[known], column[known], len(counts))
     mean = np.where(counts > 0, sums / np.maximum(counts, 1), np.mean(column[known]))
-    return np.where(np.isnan(column), mean[topic], column)
+    return np.where(missing, mean[topic], column)
 
 
 def _in_words(learned: StickyState, line: Ints, basis: Basis) -> str:

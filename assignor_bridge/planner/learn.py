@@ -76,7 +76,8 @@ class _Reports(NamedTuple):
     seconds: NDArray[Any]
     offsets: NDArray[Any]
 
-    def only(self, rows: Flags) -> _Reports:
+    def only(self, which: Flags) -> _Reports:
+        rows = np.flatnonzero(which)
         return _Reports(*(column[rows] for column in self))
 
 
@@ -89,17 +90,18 @@ def learn(table: PartitionTable, batch: Batch) -> tuple[StickyState, float | Non
     columns = table.reported, seen.executor, seen.records, seen.bytes, seen.seconds, seen.offsets
     usable = (table.reported >= 0) & (seen.records >= 0) & (seen.records < 2**63)
     reports = _Reports(*columns).only(usable)
-    covered = reports.only((reports.offsets > 0) & np.isfinite(reports.offsets))
-    density = np.clip(covered.records / covered.offsets, LEAST_DENSITY, 1.0)
-    reports = reports.only(reports.records > 0)
-    weighed = reports.only(reports.bytes > 0)
+    covers = (reports.offsets > 0) & np.isfinite(reports.offsets)
+    offsets = np.where(covers, reports.offsets, 0.0)
+    density = np.clip(reports.records / np.maximum(offsets, 1.0), LEAST_DENSITY, 1.0)
+    weighed = reports.only((reports.records > 0) & (reports.bytes > 0))
     size = np.log(weighed.bytes / weighed.records)
     now = replace(
         before,
-        density=_averaged(before.density, covered.line, density, covered.offsets),
+        density=_averaged(before.density, reports.line, density, offsets),
         bytes=_averaged(before.bytes, weighed.line, size, weighed.records),
     )
-    timed = reports.only((reports.seconds > 0) & np.isfinite(reports.seconds))
+    took_time = (reports.seconds > 0) & np.isfinite(reports.seconds)
+    timed = reports.only(took_time & (reports.records > 0))
     if not len(timed.line):
         return now, None
     slow = log_slowness(paces_of(now, seen.executors))
@@ -183,7 +185,7 @@ def _shared_out(
     costs[:, seen] = _followed(
         np.nan_to_num(costs[:, seen]), report, weight[seen], common.noise, _MOST_EVIDENCE
     )
-    middle = float(np.nanmedian(costs[0]))  # costs are relative to the usual one
+    middle = float(np.median(costs[0][~np.isnan(costs[0])]))  # costs are relative to the usual one
     costs[:2] -= middle
     return replace(
         now,

@@ -86,7 +86,8 @@ def _divided(size: Ints, row: Ints, amount: Floats) -> tuple[Ints, Ints]:
     first = np.flatnonzero(np.append(True, row[1:] != row[:-1]))
     after = np.append(first[1:], len(row))
     amounts, spans = amount.tolist(), zip(first.tolist(), after.tolist(), strict=True)
-    sums = np.array([*chain.from_iterable(accumulate(amounts[a:b]) for a, b in spans)])
+    added = chain.from_iterable(accumulate(amounts[a:b]) for a, b in spans)
+    sums = np.fromiter(added, np.float64, len(row))
     part = np.rint(size * np.minimum(1.0, sums / np.repeat(sums[after - 1], after - first)))
     part[after - 1] = np.inf
     inside, until = part < 2.0**63, size.copy()

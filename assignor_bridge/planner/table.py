@@ -64,7 +64,7 @@ def load(state: StickyState, batch: Batch, forget_after: int | None = None) -> P
     forget_after
         Batches without data after which a partition is left out; None for the state's own.
     """
-    kept = state.seen > state.batches - (forget_after or state.hold)
+    kept = np.flatnonzero(state.seen > state.batches - (forget_after or state.hold))
     names = {state.topics[t] for t in np.flatnonzero(np.bincount(state.topic[kept])).tolist()}
     topics = tuple(sorted(names.union(batch.topics)))
     number = {name: i for i, name in enumerate(topics)}
@@ -139,13 +139,15 @@ def _heirs(state: StickyState, batch: Batch) -> tuple[Ints, dict[str, Pace]]:
     for host, inheriting in new.items():
         shares = np.arange(len(orphans[host])) * len(inheriting) // len(orphans[host])
         heirs[orphans[host]] = np.array(inheriting)[shares]
-    has = np.flatnonzero(heirs >= 0)
-    heir, first_of = np.unique(batch.slot_executor[heirs[has]], return_index=True)
+    has = np.flatnonzero(heirs >= 0)[::-1]
+    takes_over = np.full(len(batch.executors), -1)
+    takes_over[batch.slot_executor[heirs[has]]] = reader[has]  # from several: from the first
     paces = {
-        batch.executors[e].id: state.paces.get(state.readers[r].executor)
-        for e, r in zip(heir.tolist(), reader[has[first_of]].tolist(), strict=True)
+        executor.id: state.paces[state.readers[r].executor]
+        for executor, r in zip(batch.executors, takes_over.tolist(), strict=True)
+        if r >= 0 and state.readers[r].executor in state.paces
     }
-    return heirs, {executor: pace for executor, pace in paces.items() if pace}
+    return heirs, paces
 
 
 def _as_reported(owner: Ints, reported: Ints, batch: Batch) -> tuple[Ints, float | None]:
