@@ -86,7 +86,7 @@ def load(state: StickyState, batch: Batch, forget_after: int | None = None) -> P
     report = keys(seen.topics, seen.topic, seen.partition)
     report[(seen.partition < 0) | (seen.partition >= 1 << 32)] = -1
     reported = np.searchsorted(key, report)
-    reported[np.append(key, -1)[reported] != report] = -1
+    reported[np.append(key, np.iinfo(np.int64).min)[reported] != report] = -1
     heirs, paces = _heirs(state, batch)
     member = column(state.member, -1)
     owner, hit_rate = _as_reported(np.append(heirs, -1)[member], reported, batch)

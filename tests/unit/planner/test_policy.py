@@ -307,6 +307,16 @@ def test_snapshots_that_contradict_themselves_are_refused(change, message):
         plan(Snapshot(**given))
 
 
+@pytest.mark.parametrize("asked", [(), (OffsetRange("t", 0, 0, 10),)], ids=["none", "one"])
+@pytest.mark.parametrize(
+    ("topic", "partition"), [("x", 0), ("x", 2**32 - 1), ("x", 2**40), ("t", 2**32), ("t", -5)]
+)
+def test_reports_of_partitions_that_nobody_knows_are_ignored(asked, topic, partition):
+    seen = (Observation(topic, partition, "e0", 10, 100, 0.5, 10),)
+    made = plan(Snapshot(executors(2), asked, {}, seen))
+    assert made == plan(Snapshot(executors(2), asked, {}))
+
+
 def test_adjacent_ranges_of_a_partition_are_one():
     asked = (OffsetRange("t", 0, 50, 100), OffsetRange("t", 0, 0, 50))
     made = plan(Snapshot((), asked))
