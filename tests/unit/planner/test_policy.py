@@ -159,6 +159,15 @@ def test_what_was_read_elsewhere_stays_there():
     assert "spark.locality.wait" in again.metrics["advice"]
 
 
+def test_in_local_mode_no_read_ran_elsewhere_than_planned():
+    """The driver's reports were compared with no executor: 0% hits, and advice to wait longer."""
+    made = plan(batch([100, 100], ()))
+    seen = tuple(Observation("t", p, "driver", 100, 100, 0.1) for p in range(2))
+    again = plan(batch([100, 100], (), made.state, start=100, observed=seen))
+    assert "plannedHitRate" not in again.metrics
+    assert "advice" not in again.metrics
+
+
 def test_thousands_of_tiny_partitions_become_few_tasks():
     sizes = [i % 21 for i in range(5000)]
     made = plan(batch(sizes, executors(4, 4, 4, 4)))
