@@ -12,10 +12,10 @@ Promises, in order, with `fair` for the work that each slot would do in the idea
 
 Ties go to the lower slot and the earlier range. Racks are not looked at.
 
-How: `_release` brings each overloaded slot down. What it gives, and what nobody read before, goes
-largest first to the slot with most room, if it fits whole (`_fit`). The rest is laid end to end,
-and so is the room of the slots below `fair`, which is as long: where the ends of the one fall into
-the other, ranges are cut (`_wrap`, McNaughton's wrap-around rule).
+`_release` brings each overloaded slot down. What it gives, and what nobody read before, goes to the
+slot with most room if it fits whole, largest first (`_fit`). The rest is laid end to end, and so is
+the room of the slots below `fair`, which is as long: where the ends of the one fall into the other,
+ranges are cut (`_wrap`, McNaughton's wrap-around rule).
 
 Two slots with a fair share of 6 each; the first read both ranges, 8 and 4, before:
 
@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.planner.ordering import stable_order
+from assignor_bridge.planner.batch import stable_order
 from assignor_bridge.planner.pieces import Shares
 
 if TYPE_CHECKING:
@@ -43,10 +43,9 @@ if TYPE_CHECKING:
 
 #: Share of the allowance that placement uses up; the rest is for rounding to whole offsets.
 _USED_ALLOWANCE = 0.9
-#: Least share of a slot's time that is cut off or left: less is not worth a cold consumer.
-_GRAIN = 0.02
-#: The same for a batch where nothing was read before, and every piece is a cold read anyway.
-_FRESH_GRAIN = 0.001
+#: Least share of a slot's time that is cut off or left: less is not worth a cold consumer. And the
+#: same for a batch where nothing was read before: every piece is a cold read anyway.
+_GRAIN, _FRESH_GRAIN = 0.02, 0.001
 #: Cuts that a slot which gives work away may make at most; two if all slots do.
 _MOST_CUTS = 4
 #: What sums of floats may be off by.
@@ -116,22 +115,23 @@ def place(  # noqa: PLR0917
 
 
 def _release(work: Floats, giver: Ints, excess: Floats, grain: Floats) -> Floats:
-    """Say how much of each range its slot gives away, to be rid of its excess within a grain.
+    """Return how much of each range its slot gives away, to be rid of its excess within a grain.
 
     `giver` is its slot, -1 where that is not overloaded. The largest go whole until a few cuts are
     enough; then one range if it is enough, the smallest such: least work changes hands next time.
     """
     released, row = np.zeros(len(work)), np.flatnonzero(giver >= 0)
+    row = row[np.lexsort((-work[row], giver[row]))]
     if not len(row):
         return released
-    row = row[np.lexsort((-work[row], giver[row]))]
     size = work[row]
     new = np.append(True, giver[row][1:] != giver[row][:-1])
     first, group, at = np.flatnonzero(new), np.cumsum(new) - 1, np.arange(len(row))
     slot = giver[row[first]]
     rest, least, count = excess[slot], grain[slot], len(slot)
-    cuts = min(_MOST_CUTS, 1 + len(grain) // count)
     before, headless = np.append(0.0, np.cumsum(size)), np.maximum(size - least[group], 0.0)
+    in_need = int(np.count_nonzero(headless[first] < rest))  # one cut is not enough for these
+    cuts = min(_MOST_CUTS, 1 + len(grain) // max(in_need, 1))
     by_cuts, end = np.append(0.0, np.cumsum(headless)), np.append(first[1:], len(row))[group]
     at_most = before[at] - before[first][group] + by_cuts[np.minimum(at + cuts, end)] - by_cuts[at]
     whole = at_most < rest[group]
@@ -178,13 +178,13 @@ def _wrap(waits: Floats, group: Ints, room: Floats, slot_group: Ints, grain: Flo
         return Shares(row, row, waits[row])
     row = row[np.argsort(group[row], kind="stable")]
     room = np.maximum(room, 0.0)
-    has, wanted = np.bincount(slot_group, room), np.bincount(group[row], waits[row])
-    through = np.cumsum(waits[row]) - (np.cumsum(wanted) - wanted)[group[row]]
-    row = row[through <= has[group[row]]]
-    free = np.maximum(has - np.bincount(group[row], waits[row], len(has)), 0.0)
-    order = np.argsort(np.append(group[row], np.arange(len(has))), kind="stable")
+    supply, needed = np.bincount(slot_group, room), np.bincount(group[row], waits[row])
+    through = np.cumsum(waits[row]) - (np.cumsum(needed) - needed)[group[row]]
+    row = row[through <= supply[group[row]]]
+    free = np.maximum(supply - np.bincount(group[row], waits[row], len(supply)), 0.0)
+    order = np.argsort(np.append(group[row], np.arange(len(supply))), kind="stable")
     range_ends = np.cumsum(np.append(waits[row], free)[order])
-    row = np.append(row, np.full(len(has), -1))[order]
+    row = np.append(row, np.full(len(supply), -1))[order]
     slots = np.lexsort((-room, slot_group))
     slot_ends = np.cumsum(room[slots])[:-1]
     edges = np.append(0.0, range_ends)

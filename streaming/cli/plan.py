@@ -13,6 +13,7 @@ from assignor_bridge.columns import is_int, kind
 from assignor_bridge.errors import OptionError
 from assignor_bridge.json_values import parse
 from assignor_bridge.planner.batch import Batch
+from assignor_bridge.planner.explain import describe
 from assignor_bridge.planner.plan import Outcome, as_plan, plan_batch
 from assignor_bridge.wire import answer, parse_request, read_batch
 from checkpoints.sticky_state import encode
@@ -83,7 +84,7 @@ def plan(
         else:
             if asked.number is not None:
                 typer.echo(f"batch {asked.number}")
-            for each in as_plan(outcome).describe().splitlines():
+            for each in describe(as_plan(outcome)).splitlines():
                 typer.echo(printable(each))
         difference = _difference(asked, outcome)
         if difference:

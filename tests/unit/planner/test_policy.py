@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from assignor_bridge.assignors.registry import lookup
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor, Observation, OffsetRange, Snapshot
+from assignor_bridge.planner.explain import describe
 from assignor_bridge.planner.plan import plan
 from tests.strategies_snapshots import head_and_tail, lags, loads
 
@@ -155,6 +159,15 @@ def test_what_was_read_elsewhere_stays_there():
     assert "spark.locality.wait" in again.metrics["advice"]
 
 
+def test_in_local_mode_no_read_ran_elsewhere_than_planned():
+    """The driver's reports were compared with no executor: 0% hits, and advice to wait longer."""
+    made = plan(batch([100, 100], ()))
+    seen = tuple(Observation("t", p, "driver", 100, 100, 0.1) for p in range(2))
+    again = plan(batch([100, 100], (), made.state, start=100, observed=seen))
+    assert "plannedHitRate" not in again.metrics
+    assert "advice" not in again.metrics
+
+
 def test_thousands_of_tiny_partitions_become_few_tasks():
     sizes = [i % 21 for i in range(5000)]
     made = plan(batch(sizes, executors(4, 4, 4, 4)))
@@ -266,6 +279,21 @@ def test_a_preference_list_says_why_it_fell_back():
         plan(Snapshot(executors(1), asked, {"assignor": "nobody"}))
 
 
+def test_what_the_planner_places_itself_is_not_assigned_as_a_group_first():
+    """The whole assignment of the group was made, and thrown away."""
+
+    def assign(_group):
+        raise AssertionError
+
+    asked = (OffsetRange("a", 0, 0, 5), OffsetRange("b", 1, 0, 5))
+    made = plan(
+        Snapshot(executors(1), asked, {"assignor": "streams,lag-aware-sticky"}),
+        find=lambda name: replace(lookup(name), function=assign),
+    )
+    assert made.assignor == "lag-aware-sticky"
+    assert "streams" in str(made.metrics["fallbackReason"])
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -288,6 +316,16 @@ def test_snapshots_that_contradict_themselves_are_refused(change, message):
         plan(Snapshot(**given))
 
 
+@pytest.mark.parametrize("asked", [(), (OffsetRange("t", 0, 0, 10),)], ids=["none", "one"])
+@pytest.mark.parametrize(
+    ("topic", "partition"), [("x", 0), ("x", 2**32 - 1), ("x", 2**40), ("t", 2**32), ("t", -5)]
+)
+def test_reports_of_partitions_that_nobody_knows_are_ignored(asked, topic, partition):
+    seen = (Observation(topic, partition, "e0", 10, 100, 0.5, 10),)
+    made = plan(Snapshot(executors(2), asked, {}, seen))
+    assert made == plan(Snapshot(executors(2), asked, {}))
+
+
 def test_adjacent_ranges_of_a_partition_are_one():
     asked = (OffsetRange("t", 0, 50, 100), OffsetRange("t", 0, 0, 50))
     made = plan(Snapshot((), asked))
@@ -295,7 +333,7 @@ def test_adjacent_ranges_of_a_partition_are_one():
 
 
 def test_a_plan_describes_itself():
-    text = plan(batch([300, 10], executors(1, 1))).describe()
+    text = describe(plan(batch([300, 10], executors(1, 1))))
     assert text.startswith(
         "lag-aware-sticky: 310 offsets of 2 partitions in 2 tasks on 2 executors"
     )
