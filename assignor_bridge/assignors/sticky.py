@@ -103,6 +103,6 @@ def _components(group: Group) -> list[list[tuple[tuple[int, ...], tuple[int, ...
         for topic in topics[1:]:
             root[find(topic)] = find(topics[0])
     components: dict[int, list[tuple[tuple[int, ...], tuple[int, ...]]]] = {}
-    for topics, members in members_of.items():
-        components.setdefault(find(topics[0]), []).append((topics, tuple(sorted(members))))
+    for topics, listed in members_of.items():
+        components.setdefault(find(topics[0]), []).append((topics, tuple(sorted(listed))))
     return list(components.values())
