@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from streaming import broker_setup
-from streaming.broker import EmbeddedBroker
+from streaming.kafka import embedded_setup
+from streaming.kafka.embedded import EmbeddedBroker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,9 +21,9 @@ LOGIN = (
 @contextlib.contextmanager
 def start_secured() -> Iterator[tuple[EmbeddedBroker, str]]:
     """Give the broker and the address of the port that wants ann's login."""
-    port, controller = broker_setup.free_ports(None)
-    login, _ = broker_setup.free_ports(None)
-    host, users = broker_setup.HOST, f'user_ann="{PASSWORD}"'
+    port, controller = embedded_setup.free_ports(None)
+    login, _ = embedded_setup.free_ports(None)
+    host, users = embedded_setup.HOST, f'user_ann="{PASSWORD}"'
     properties = {
         "listeners": f"PLAINTEXT://{host}:{port},SASL_PLAINTEXT://{host}:{login},"
         f"CONTROLLER://{host}:{controller}",

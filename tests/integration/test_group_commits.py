@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from streaming.broker import EmbeddedBroker
+from streaming.kafka.embedded import EmbeddedBroker
 from tests.kafka_topics import committed
 from tests.secured_broker import LOGIN, PASSWORD
 from tests.spark_tools import wait_until
