@@ -44,15 +44,6 @@ _MOST_PARTITIONS = 10_000_000
 _NOT_COMMITTED = (-1, -1001)
 
 
-def _topic(name: str) -> str:
-    if len(name) > LONGEST_TOPIC:
-        raise ValueError(
-            f"names a topic of {len(name)} characters ({short(name)}): "
-            f"Kafka's have at most {LONGEST_TOPIC}"
-        )
-    return name
-
-
 def _few_partitions(topics: dict[str, int]) -> dict[str, int]:
     total = sum(topics.values())
     if total > _MOST_PARTITIONS:
@@ -100,7 +91,7 @@ def _decode(value: Any) -> bytes:
         raise ValueError(f"is not base64: {error}") from error
 
 
-_Topic = Annotated[str, AfterValidator(_topic)]
+_Topic = Annotated[str, Field(max_length=LONGEST_TOPIC)]
 _Topics = Annotated[
     dict[_Topic, Annotated[int, Number(0, _MOST_PARTITIONS)]], AfterValidator(_few_partitions)
 ]

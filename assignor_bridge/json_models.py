@@ -38,7 +38,7 @@ class Number:
             words = f"number from {self.least}, of 64 bits" if least == 0 else "number of 64 bits"
         if not self.whole:
             real = core_schema.float_schema(strict=True, ge=self.least, le=self.most)
-            schema = core_schema.union_schema([schema, real])
+            schema = core_schema.union_schema([schema, real], mode="left_to_right")
         return core_schema.custom_error_schema(
             schema, "number", custom_error_message=f"a {'whole ' if self.whole else ''}{words}"
         )
@@ -93,4 +93,10 @@ def _first_problem(error: ValidationError, data: Any, what: str) -> str:
         return f"{where} has no {path[-1]!r}: it is needed"
     if kind == "value_error":
         return f"{where} {problem['ctx']['error']}"
+    if kind == "string_too_long":
+        most = problem["ctx"]["max_length"]  # only topics have one
+        return (
+            f"{where} names a topic of {len(value)} characters ({short(value)}): "
+            f"Kafka's have at most {most}"
+        )
     return f"{where} is {short(value)}: {_KINDS.get(kind, problem['msg'])} is needed"
