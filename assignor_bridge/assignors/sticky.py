@@ -88,13 +88,13 @@ def spread(group: Group, owner: NDArray[np.int32], fill: Fill = "deal") -> None:
 
 def _components(group: Group) -> list[list[tuple[tuple[int, ...], tuple[int, ...]]]]:
     """Group distinct subscriptions (indices of topics, members) by connected topics."""
-    catalog = group.catalog
+    index, counts = group.catalog.index, group.catalog.counts.tolist()
     members_of: dict[tuple[int, ...], list[int]] = {}
     for subscription, members in group.subscriptions:
-        topics = tuple(sorted(catalog.index[t] for t in subscription if catalog.get(t)))
+        topics = tuple(sorted(index[t] for t in subscription if t in index and counts[index[t]]))
         if topics:
             members_of.setdefault(topics, []).extend(members)
-    root = list(range(len(catalog)))
+    root = list(range(len(counts)))
 
     def find(topic: int) -> int:
         while root[topic] != topic:
