@@ -77,7 +77,6 @@ class Player:
         keys = [(tp.topic, tp.partition) for tp in step.partitions]
         cost = dict(zip(keys, (step.cost * luck).tolist(), strict=True))
         first = dict(zip(keys, step.start.tolist(), strict=True))
-        scenario = self.scenario
 
         def seconds(task: int, executor: str) -> float:
             slow = step.slowness.get(executor, 1.0)
@@ -86,7 +85,8 @@ class Player:
                 key = (r.topic, r.partition)
                 work += r.size * cost[key]
                 cold += r.start != first[key] or self.at.get(key) != executor
-            return float(scenario.task_seconds + scenario.cold_seconds * cold + work * slow)
+            beside = self.scenario.task_seconds + self.scenario.cold_seconds * cold
+            return float(beside + work * slow)
 
         runs = schedule([t.executor for t in tasks], seconds, step.executors, self.locality_wait)
         return self._account(step, tasks, runs, cost, first)

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 Lags = Literal["uniform", "zipf", "lognormal", "one-hot", "rotating"]
 
-TOPIC = "events"
-
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
@@ -87,7 +85,7 @@ def steps(scenario: Scenario) -> Iterator[Step]:
         np.log(scenario.cost_skew) * rng.permutation(np.linspace(0, 1, scenario.partitions))
     )
     start = np.zeros(scenario.partitions, np.int64)
-    partitions = tuple(TopicPartition(TOPIC, number) for number in range(scenario.partitions))
+    partitions = tuple(TopicPartition("events", number) for number in range(scenario.partitions))
     everybody = scenario.topology
     slowness = {everybody[i].id: factor for i, factor in sorted(scenario.slow.items())}
     for number in range(scenario.batches):

@@ -33,10 +33,7 @@ def schedule(
     executors: Sequence[Executor],
     locality_wait: float = 3.0,
 ) -> list[Run]:
-    """Run tasks on the slots; `seconds(task, executor)` says how long one takes there.
-
-    Each task may have a preferred executor; one that is not there counts as none.
-    """
+    """Run tasks on the slots; `seconds(task, executor)` says how long one takes there."""
     local: dict[str, deque[int]] = {e.id: deque() for e in executors}
     anywhere: deque[int] = deque()
     for index, place in enumerate(preferred):
