@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 Lags = Literal["uniform", "zipf", "lognormal", "one-hot", "rotating"]
 
-TOPIC = "events"
-
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
@@ -30,7 +28,6 @@ class Scenario:
     executors: int = 8
     #: Task slots of each executor; with several, executors take them in turn.
     slots: tuple[int, ...] = (1,)
-    hosts: int | None = None
     batches: int = 50
     #: Records that arrive per batch, over all partitions.
     records: int = 160_000
@@ -58,9 +55,8 @@ class Scenario:
     @property
     def topology(self) -> tuple[Executor, ...]:
         """All executors there can be."""
-        hosts = self.hosts or self.executors
         return tuple(
-            Executor(str(i), f"host-{i % hosts:03}", self.slots[i % len(self.slots)])
+            Executor(str(i), f"host-{i:03}", self.slots[i % len(self.slots)])
             for i in range(self.executors)
         )
 
@@ -89,7 +85,7 @@ def steps(scenario: Scenario) -> Iterator[Step]:
         np.log(scenario.cost_skew) * rng.permutation(np.linspace(0, 1, scenario.partitions))
     )
     start = np.zeros(scenario.partitions, np.int64)
-    partitions = tuple(TopicPartition(TOPIC, number) for number in range(scenario.partitions))
+    partitions = tuple(TopicPartition("events", number) for number in range(scenario.partitions))
     everybody = scenario.topology
     slowness = {everybody[i].id: factor for i, factor in sorted(scenario.slow.items())}
     for number in range(scenario.batches):
@@ -112,6 +108,9 @@ def steps(scenario: Scenario) -> Iterator[Step]:
 def _rates(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.float64]:
     """Share of the records of each partition, in a random order."""
     count = scenario.partitions
+    if scenario.lags == "rotating":
+        return _rotating(scenario, rng)
+    raw = np.ones(count)
     if scenario.lags == "zipf":
         raw = 1 / np.arange(1, count + 1) ** scenario.skew
     elif scenario.lags == "lognormal":
@@ -119,10 +118,6 @@ def _rates(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.float64]:
     elif scenario.lags == "one-hot":
         raw = np.full(count, 0.2 / max(1, count - 1))
         raw[0] = 0.8
-    elif scenario.lags == "rotating":
-        return _rotating(scenario, rng)
-    else:
-        raw = np.ones(count)
     rng.shuffle(raw)
     return np.asarray(raw / raw.sum())
 
