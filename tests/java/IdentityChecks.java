@@ -43,8 +43,8 @@ public final class IdentityChecks {
     check(factory.createReader(task) instanceof ChainedReader, "not Spark's readers");
   }
 
-  private static Tiling.Range range(int partition, long start, long end) {
-    return new Tiling.Range("t", partition, start, end);
+  private static PlanVerifier.Range range(int partition, long start, long end) {
+    return new PlanVerifier.Range("t", partition, start, end);
   }
 
   private static void check(boolean holds, String what) {

@@ -68,11 +68,11 @@ public final class Requests {
     return reports;
   }
 
-  private static List<Tiling.Range> ranges(JsonNode given) {
-    List<Tiling.Range> ranges = new ArrayList<>();
+  private static List<PlanVerifier.Range> ranges(JsonNode given) {
+    List<PlanVerifier.Range> ranges = new ArrayList<>();
     for (JsonNode r : given) {
       ranges.add(
-          new Tiling.Range(
+          new PlanVerifier.Range(
               r.get("topic").asText(),
               r.get("partition").asInt(),
               r.get("start").asLong(),

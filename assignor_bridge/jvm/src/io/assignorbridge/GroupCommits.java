@@ -34,7 +34,7 @@ final class GroupCommits implements AutoCloseable {
   private final Interpreter interpreter;
   private final Map<String, String> kafka;
   private final LongSupplier lastCommittedBatch;
-  private final Newest<Completed> thread = new Newest<>("assignor-commits", this::commit);
+  private final LatestOnlyExecutor<Completed> thread = new LatestOnlyExecutor<>("assignor-commits", this::commit);
 
   // On the stream's thread.
   private String lastOffsets;

@@ -16,13 +16,13 @@ import java.util.Map;
 final class PackedColumns {
   private PackedColumns() {}
 
-  static void writeRanges(JsonGenerator json, List<Tiling.Range> ranges) throws IOException {
+  static void writeRanges(JsonGenerator json, List<PlanVerifier.Range> ranges) throws IOException {
     Names topics = new Names();
     ByteBuffer topic = column(ranges, Integer.BYTES);
     ByteBuffer partition = column(ranges, Integer.BYTES);
     ByteBuffer start = column(ranges, Long.BYTES);
     ByteBuffer end = column(ranges, Long.BYTES);
-    for (Tiling.Range range : ranges) {
+    for (PlanVerifier.Range range : ranges) {
       topic.putInt(topics.placeOf(range.topic()));
       partition.putInt(range.partition());
       start.putLong(range.start());

@@ -34,7 +34,7 @@ final class PlanJson {
       boolean takesPacked) {}
 
   /** One task of an answer. */
-  record Task(String executor, int slot, List<Tiling.Range> ranges, List<String> standbys) {}
+  record Task(String executor, int slot, List<PlanVerifier.Range> ranges, List<String> standbys) {}
 
   /** One answer: the tasks, the state to hand back, figures for the progress, and why. */
   record Plan(
@@ -118,7 +118,7 @@ final class PlanJson {
   static String snapshot(
       List<ExecutorList.Slots> executors,
       int parallelism,
-      List<Tiling.Range> ranges,
+      List<PlanVerifier.Range> ranges,
       Map<String, String> options,
       List<ReadReport> observed,
       String state,
@@ -163,10 +163,10 @@ final class PlanJson {
     JsonNode answer = answer(line);
     List<Task> tasks = new ArrayList<>();
     for (JsonNode task : required(answer, "tasks")) {
-      List<Tiling.Range> ranges = new ArrayList<>();
+      List<PlanVerifier.Range> ranges = new ArrayList<>();
       for (JsonNode range : required(task, "ranges")) {
         ranges.add(
-            new Tiling.Range(
+            new PlanVerifier.Range(
                 required(range, "topic").textValue(),
                 integer(range, "partition").intValue(),
                 integer(range, "start").longValue(),
@@ -258,10 +258,10 @@ final class PlanJson {
     json.writeEndObject();
   }
 
-  private static void writeRanges(JsonGenerator json, List<Tiling.Range> ranges)
+  private static void writeRanges(JsonGenerator json, List<PlanVerifier.Range> ranges)
       throws IOException {
     json.writeStartArray();
-    for (Tiling.Range range : ranges) {
+    for (PlanVerifier.Range range : ranges) {
       json.writeStartObject();
       json.writeStringField("topic", range.topic());
       json.writeNumberField("partition", range.partition());

@@ -27,7 +27,7 @@ final class StateFiles {
   private record Saved(String text, int version) {}
 
   private final CheckpointFolder folder;
-  private final Newest<Saved> writer = new Newest<>("assignor-state", this::write);
+  private final LatestOnlyExecutor<Saved> writer = new LatestOnlyExecutor<>("assignor-state", this::write);
 
   // On the stream's thread.
   private String lastSaved;

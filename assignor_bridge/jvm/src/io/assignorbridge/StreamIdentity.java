@@ -30,10 +30,10 @@ final class StreamIdentity {
   }
 
   /** The name for the batch that reads these ranges. */
-  String of(List<Tiling.Range> batch) {
+  String of(List<PlanVerifier.Range> batch) {
     Map<TopicPartition, Long> next = new HashMap<>();
     boolean wentBack = false;
-    for (Tiling.Range range : batch) {
+    for (PlanVerifier.Range range : batch) {
       TopicPartition partition = new TopicPartition(range.topic(), range.partition());
       wentBack |= range.start() < ends.getOrDefault(partition, 0L);
       next.merge(partition, range.end(), Math::max);

@@ -13,28 +13,28 @@ import scala.Option;
 /** Builds the tasks of a plan out of Spark's own partitions, once the plan has proved to tile them. */
 final class TaskBuilder {
   private final Map<TopicPartition, KafkaBatchInputPartition> templates = new HashMap<>();
-  private final List<Tiling.Range> owed = new ArrayList<>();
+  private final List<PlanVerifier.Range> owed = new ArrayList<>();
 
   TaskBuilder(InputPartition[] partitions) {
     for (InputPartition partition : partitions) {
       KafkaBatchInputPartition p = (KafkaBatchInputPartition) partition;
       KafkaOffsetRange r = p.offsetRange();
       templates.put(r.topicPartition(), p);
-      owed.add(new Tiling.Range(r.topic(), r.partition(), r.fromOffset(), r.untilOffset()));
+      owed.add(new PlanVerifier.Range(r.topic(), r.partition(), r.fromOffset(), r.untilOffset()));
     }
   }
 
   /** What the batch must read. */
-  List<Tiling.Range> owed() {
+  List<PlanVerifier.Range> owed() {
     return owed;
   }
 
   InputPartition[] build(
       List<PlanJson.Task> tasks, List<ExecutorList.Slots> executors, String stream, long plan)
       throws PlannerException {
-    List<Tiling.Range> planned = new ArrayList<>(owed.size());
+    List<PlanVerifier.Range> planned = new ArrayList<>(owed.size());
     tasks.forEach(task -> planned.addAll(task.ranges()));
-    Tiling.verify(owed, planned);
+    PlanVerifier.verify(owed, planned);
     Map<String, String> locations = new HashMap<>();
     executors.forEach(e -> locations.put(e.id(), e.location()));
     InputPartition[] made = new InputPartition[tasks.size()];
@@ -74,7 +74,7 @@ final class TaskBuilder {
   }
 
   /** Spark's own partition, cut to the planned range: its Kafka parameters and checks come along. */
-  private KafkaBatchInputPartition part(Tiling.Range range) {
+  private KafkaBatchInputPartition part(PlanVerifier.Range range) {
     KafkaBatchInputPartition template =
         templates.get(new TopicPartition(range.topic(), range.partition()));
     return template.copy(

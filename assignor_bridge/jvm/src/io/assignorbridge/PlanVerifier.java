@@ -10,7 +10,7 @@ import java.util.Map;
  * Verifies that a plan reads exactly the offsets of the batch: no gap, no overlap, nothing else. The
  * last gate before Spark; it trusts nobody.
  */
-final class Tiling {
+final class PlanVerifier {
 
   /** Offsets of one partition from start (read) to end (not read). */
   record Range(String topic, int partition, long start, long end) {
@@ -22,7 +22,7 @@ final class Tiling {
 
   private record Key(String topic, int partition) {}
 
-  private Tiling() {}
+  private PlanVerifier() {}
 
   static void verify(List<Range> owed, List<Range> planned) throws PlannerException {
     for (Range range : planned) {

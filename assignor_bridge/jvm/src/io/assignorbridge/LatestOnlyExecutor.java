@@ -11,12 +11,12 @@ import java.util.function.Consumer;
  * Hands the newest of what comes to a daemon thread of its own. What a newer one overtakes is
  * dropped, so that slow work never piles up and never holds up who gives it.
  */
-final class Newest<T> {
+final class LatestOnlyExecutor<T> {
   private final ExecutorService thread;
   private final Consumer<T> work;
   private final AtomicReference<T> waiting = new AtomicReference<>();
 
-  Newest(String name, Consumer<T> work) {
+  LatestOnlyExecutor(String name, Consumer<T> work) {
     this.work = work;
     thread =
         Executors.newSingleThreadExecutor(
