@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.assignors.loading import Finder
-from assignor_bridge.commits import CommitDesk
 from assignor_bridge.options import effective, parse_options
 from assignor_bridge.planner.plan import check_names, plan_batch
 from assignor_bridge.restoring import restore
@@ -41,26 +40,22 @@ class Response:
     answer: dict[str, Any] = field(default_factory=dict)
 
 
-def handle(line: bytes, commits: CommitDesk) -> bytes:
-    """Answer one request: a plan, the effective options, how commits went, or an error."""
-    return respond(line, commits).line
+def handle(line: bytes) -> bytes:
+    """Answer one request: a plan, the effective options or an error."""
+    return respond(line).line
 
 
-def respond(line: bytes, commits: CommitDesk) -> Response:
+def respond(line: bytes) -> Response:
     """Answer one request; `prepare` for the next one afterwards."""
     try:
         request = parse_request(line)
-        answer = _reply(request, commits)
+        answer = _reply(request)
         return Response(dump(answer), request, answer)
     except BaseException as error:  # noqa: BLE001  (whatever happens is an answer)
         return Response(dump(failure(error)))
 
 
-def _reply(request: dict[str, Any], commits: CommitDesk) -> dict[str, Any]:
-    if "commit" in request:
-        return commits.commit(request["commit"])
-    if "flush" in request:
-        return commits.flush()
+def _reply(request: dict[str, Any]) -> dict[str, Any]:
     if "validate" in request:
         options = parse_options(read_options(request["validate"]))
         check_names(options, _find)
@@ -73,11 +68,11 @@ def _reply(request: dict[str, Any], commits: CommitDesk) -> dict[str, Any]:
     return answer(plan_batch(batch, state, _find))
 
 
-def serve(requests: BinaryIO, answers: BinaryIO, commits: CommitDesk) -> None:
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Answer until there are no more requests."""
     for line in requests:
         if line.strip():
-            response = respond(line, commits)
+            response = respond(line)
             answers.write(response.line)
             answers.flush()
             prepare(response)
@@ -102,13 +97,10 @@ def main() -> None:
     sys.stdout = sys.stderr
     gc.freeze()  # imports live for ever: the collector need not look at them
     gc.disable()  # see `serve`
-    commits = CommitDesk()
     try:
-        serve(sys.stdin.buffer, answers, commits)
+        serve(sys.stdin.buffer, answers)
     except BrokenPipeError:
         os._exit(0)  # the driver is gone; nothing is left to flush
-    if commits.used:
-        os._exit(0)  # a Kafka client's threads are not waited for: a lost commit is made again
 
 
 if __name__ == "__main__":

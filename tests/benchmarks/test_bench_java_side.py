@@ -23,7 +23,6 @@ import orjson
 import pytest
 
 from assignor_bridge import ivy
-from assignor_bridge.commits import CommitDesk
 from assignor_bridge.jars import built_jar, connector_coordinate
 from assignor_bridge.worker import handle
 from tests.benchmarks.report import write_report
@@ -52,11 +51,11 @@ def test_the_jvm_takes_no_longer_than_the_planner_may(tmp_path: Path) -> None:
     )
     rows = []
     for partitions, executors, allowed_ms in GRID:
-        first = json.loads(handle(request(partitions, executors, None), CommitDesk()))
+        first = json.loads(handle(request(partitions, executors, None)))
         asked = request(partitions, executors, first)
         _, planner_ms = timed(orjson.dumps(packed(orjson.loads(asked))), 5)
         exchange = tmp_path / f"{partitions}.jsonl"
-        exchange.write_bytes(asked + b"\n" + handle(asked, CommitDesk()))
+        exchange.write_bytes(asked + b"\n" + handle(asked))
         done = subprocess.run(
             [
                 ivy.java_tool("java"), "-Xmx2g", "-cp", f"{compiled}{os.pathsep}{class_path}",

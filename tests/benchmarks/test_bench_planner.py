@@ -33,7 +33,6 @@ import numpy as np
 import orjson
 import pytest
 
-from assignor_bridge.commits import CommitDesk
 from assignor_bridge.simulator.mappings import java_hash
 from assignor_bridge.simulator.play import Player, play
 from assignor_bridge.simulator.scenario import Scenario
@@ -100,7 +99,7 @@ def timed(line: bytes, runs: int, restart: bool = False) -> tuple[dict[str, Any]
             if state is not None and not restart:
                 sticky_state.decode(state)
             started = time.perf_counter()
-            response = respond(line, CommitDesk())
+            response = respond(line)
             took.append(1000 * (time.perf_counter() - started))
             answer = response.line
             prepare(response)

@@ -12,7 +12,6 @@ import orjson
 import pytest
 
 from assignor_bridge import ivy
-from assignor_bridge.commits import CommitDesk
 from assignor_bridge.jars import built_jar
 from assignor_bridge.wire import read_batch
 from assignor_bridge.worker import handle
@@ -116,6 +115,6 @@ def test_the_driver_writes_the_same_request_in_both_forms(tmp_path: Path) -> Non
     for request, rows, columns in zip(asked, written[::2], written[1::2], strict=True):
         assert orjson.loads(rows) == {**request, "options": options}
         assert isinstance(orjson.loads(columns)["ranges"], dict)
-        plan = handle(rows, CommitDesk())
+        plan = handle(rows)
         assert b'"tasks"' in plan
-        assert handle(columns, CommitDesk()) == plan
+        assert handle(columns) == plan

@@ -9,7 +9,6 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assignor_bridge.commits import CommitDesk
 from assignor_bridge.plan_json import tasks_json
 from assignor_bridge.planner.batch import from_snapshot
 from assignor_bridge.planner.plan import as_plan, plan_batch
@@ -19,7 +18,7 @@ from tests.strategies_snapshots import snapshots
 
 
 def planned(request) -> bytes:
-    return handle(json.dumps(request).encode(), CommitDesk())
+    return handle(json.dumps(request).encode())
 
 
 @settings(max_examples=60)

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from assignor_bridge.commits import CommitDesk
 from assignor_bridge.worker import handle
 from tests.packed import column, packed
 
@@ -26,7 +25,7 @@ ROWS = {
 
 
 def ask(request) -> dict:
-    return json.loads(handle(json.dumps(request).encode(), CommitDesk()))
+    return json.loads(handle(json.dumps(request).encode()))
 
 
 def changed(part: str, **columns) -> dict:

@@ -8,7 +8,6 @@ import random
 
 import pytest
 
-from assignor_bridge.commits import CommitDesk
 from assignor_bridge.model import Executor, OffsetRange, Snapshot
 from assignor_bridge.planner.plan import plan
 from assignor_bridge.worker import handle
@@ -30,7 +29,7 @@ def stored() -> str:
 
 def restore(text: str, topics: tuple[str, ...] = ("t",)) -> dict[str, object]:
     return json.loads(
-        handle(json.dumps({"restore": text, "topics": list(topics)}).encode(), CommitDesk())
+        handle(json.dumps({"restore": text, "topics": list(topics)}).encode())
     )
 
 
@@ -81,7 +80,7 @@ def test_what_is_wrong_is_said(text: str | None, topics: tuple[str, ...], why: s
 @pytest.mark.parametrize("topics", [[{}], [["t"]], [3], {}, None])
 def test_topics_that_are_no_names_are_an_answer_not_an_error(topics: object) -> None:
     answer = json.loads(
-        handle(json.dumps({"restore": stored(), "topics": topics}).encode(), CommitDesk())
+        handle(json.dumps({"restore": stored(), "topics": topics}).encode())
     )
     assert answer == {"ok": False, "why": "the topics read now are not a list of names"}
 

@@ -9,7 +9,6 @@ import sys
 
 import pytest
 
-from assignor_bridge.commits import CommitDesk
 from assignor_bridge.worker import Response, handle, prepare, respond
 from checkpoints import sticky_state
 
@@ -37,7 +36,7 @@ ALLOCATION = {"minExecutors": 0, "maxExecutors": 4, "slotsPerExecutor": 1}
 
 def ask(request) -> dict:
     line = request if isinstance(request, bytes) else json.dumps(request).encode()
-    answer = handle(line, CommitDesk())
+    answer = handle(line)
     assert answer.endswith(b"\n")
     assert answer.count(b"\n") == 1
     return json.loads(answer)
@@ -164,21 +163,21 @@ def test_a_bad_state_costs_memory_not_the_plan():
 
 def test_the_next_state_is_read_between_batches():
     """What it does beforehand changes no answer, and a state that cannot be read ends nothing."""
-    first = respond(json.dumps(SNAPSHOT).encode(), CommitDesk())
+    first = respond(json.dumps(SNAPSHOT).encode())
     state = json.loads(first.line)["state"]
     then = json.dumps({**SNAPSHOT, "state": state}).encode()
     sticky_state._decoded.cache_clear()
-    unprepared = handle(then, CommitDesk())
+    unprepared = handle(then)
     sticky_state._decoded.cache_clear()
     prepare(first)
     misses = sticky_state._decoded.cache_info().misses
-    assert handle(then, CommitDesk()) == unprepared
+    assert handle(then) == unprepared
     assert sticky_state._decoded.cache_info().misses == misses
     prepare(Response(b"", answer={"state": "nonsense"}))
 
 
 def test_what_an_answer_was_made_from_is_let_go_between_batches():
-    response = respond(json.dumps(SNAPSHOT).encode(), CommitDesk())
+    response = respond(json.dumps(SNAPSHOT).encode())
     assert response.request.keys() == SNAPSHOT.keys()
     prepare(response)
     assert not response.request
@@ -264,33 +263,7 @@ def test_the_process(users_assignors):
             process.communicate()
 
 
-@pytest.mark.parametrize(
-    ("commit", "message"),
-    [
-        (5, "commit is 5: an object is needed"),
-        ({"group": "g", "batchId": 1}, "commit has no 'offsets'"),
-        ({"group": "g", "batchId": -1, "offsets": {}}, "commit.batchId is -1"),
-        ({"group": "g", "batchId": 1, "offsets": {"t": {"x": 1}}}, "has the key"),
-        ({"group": "g", "batchId": 1, "offsets": {"t": {"0": -2}}}, "commit.offsets.t.0 is -2"),
-        ({"group": "g", "batchId": 1, "offsets": {}}, "the first commit to a process needs it"),
-        ({"group": "g", "batchId": 1, "offsets": {}, "kafka": "hush"}, "commit.kafka is no object"),
-        ({"group": "g", "batchId": 1, "offsets": {}, "kafka": {"a": ["hush"]}}, "commit.kafka.a"),
-        ({"group": "g", "batchId": 1, "offsets": {}, "x": 1}, "unknown key 'x'"),
-    ],
-)
-def test_malformed_commits_are_answered_with_one_line(commit, message):
-    answer = ask({"commit": commit})
-    assert answer["misuse"] is True
-    assert message in answer["error"]
-    assert "hush" not in json.dumps(answer)
-
-
-def test_a_flush_without_commits_is_answered():
-    nothing = {"committed": 0, "failed": 0, "batchId": None, "error": None}
-    assert ask({"flush": True}) == {"ok": True, "commits": nothing}
-
-
-def test_the_kafka_client_is_imported_with_the_first_commit_only():
-    """It takes as long as a plan: a query that commits nothing must not pay for it."""
+def test_no_kafka_client_is_imported():
+    """It takes as long as a plan."""
     code = "import sys, assignor_bridge.worker; sys.exit('confluent_kafka' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from assignor_bridge import worker
-from assignor_bridge.commits import CommitDesk
 
 PARTITIONS, RECORDS = 20, 100
 
@@ -22,7 +21,7 @@ def plan(ranges: list[dict[str, Any]], observed: list[dict[str, Any]], state: st
         "observed": observed,
         "state": state,
     }
-    return json.loads(worker.handle(json.dumps(snapshot).encode(), CommitDesk()))
+    return json.loads(worker.handle(json.dumps(snapshot).encode()))
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -9,8 +9,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /**
  * The options of one stream, as they were written: `assignor` and `assignor.*` of the source over
  * the session's `spark.assignor.*`, and the few of Spark's that the planner must know. What they
- * mean, the planner says. Nothing else reaches the planner process; `kafka.*` goes only to the
- * process that commits to a group, when there is one.
+ * mean, the planner says. Nothing else reaches the planner process.
  */
 final class AssignorOptions {
   static final String NAME = "assignor";
@@ -61,7 +60,7 @@ final class AssignorOptions {
             (key, value) -> {
               String lower = key.toLowerCase(Locale.ROOT);
               if (lower.startsWith(KAFKA_PREFIX)) {
-                kafka.put(key.substring(KAFKA_PREFIX.length()), value);
+                kafka.put(lower.substring(KAFKA_PREFIX.length()), value);
               }
               if (lower.equals(NAME) || lower.startsWith(PREFIX)) {
                 merged.remove(key); // so that the source's own spelling is the one in messages
@@ -80,7 +79,7 @@ final class AssignorOptions {
     return values;
   }
 
-  /** Settings of the stream's Kafka client, secrets among them: for commits only, never logged. */
+  /** Settings of the stream's Kafka client, as Spark reads them; secrets among them: never logged. */
   Map<String, String> kafka() {
     return kafka;
   }

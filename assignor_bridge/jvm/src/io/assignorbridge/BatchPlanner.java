@@ -33,7 +33,6 @@ final class BatchPlanner implements AutoCloseable {
   private final SparkContext context;
   private final AssignorOptions options;
   private final StreamIdentity stream = new StreamIdentity();
-  private final SourceFolder folder;
   private final StateFiles files;
   private final PlanFigures figures = new PlanFigures();
   private final ReadReports reports = new ReadReports();
@@ -55,8 +54,7 @@ final class BatchPlanner implements AutoCloseable {
   BatchPlanner(SparkSession session, AssignorOptions options, String metadataPath) {
     context = session.sparkContext();
     this.options = options;
-    folder = new SourceFolder(metadataPath, session.sessionState().newHadoopConf());
-    files = folder.states();
+    files = new StateFiles(metadataPath, session.sessionState().newHadoopConf());
     context.register(reports);
   }
 
@@ -113,7 +111,7 @@ final class BatchPlanner implements AutoCloseable {
       files.save(state, valid.stateVersion());
     }
     if (commits != null) {
-      commits.completed(batchId(), end.json());
+      commits.completed(end);
     }
   }
 
@@ -266,12 +264,7 @@ final class BatchPlanner implements AutoCloseable {
   /** Sets up what the options ask for, once their meaning is known. */
   private void begin(PlanJson.Valid options) {
     if (options.commitGroup() != null) {
-      commits =
-          new GroupCommits(
-              options.commitGroup(),
-              this.options.interpreter(),
-              this.options.kafka(),
-              folder::lastCommittedBatch);
+      commits = new GroupCommits(options.commitGroup(), this.options.kafka());
     }
     if (options.planLog() != null) {
       log = new PlanLog(options.planLog());

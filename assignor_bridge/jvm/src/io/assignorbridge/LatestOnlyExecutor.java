@@ -29,16 +29,11 @@ final class LatestOnlyExecutor<T> {
 
   void give(T item) {
     if (waiting.getAndSet(item) == null) {
-      run(() -> work.accept(waiting.getAndSet(null)));
-    }
-  }
-
-  /** Does something else on the thread, after what was given. */
-  void run(Runnable task) {
-    try {
-      thread.execute(task);
-    } catch (RejectedExecutionException stopped) {
-      // the stream has ended
+      try {
+        thread.execute(() -> work.accept(waiting.getAndSet(null)));
+      } catch (RejectedExecutionException stopped) {
+        // the stream has ended
+      }
     }
   }
 

@@ -84,29 +84,6 @@ final class PlanJson {
         });
   }
 
-  /** A commit of end offsets, which are Spark's JSON as it is; null settings are left out. */
-  static String commit(String group, long batch, Map<String, String> kafka, String offsets) {
-    return written(
-        json -> {
-          json.writeStartObject();
-          json.writeObjectFieldStart("commit");
-          json.writeStringField("group", group);
-          json.writeNumberField("batchId", batch);
-          if (kafka != null) {
-            writeTexts(json, "kafka", kafka);
-          }
-          json.writeFieldName("offsets");
-          json.writeRawValue(offsets);
-          json.writeEndObject();
-          json.writeEndObject();
-        });
-  }
-
-  /** Asks to wait for the commits under way. */
-  static String flush() {
-    return "{\"flush\":true}";
-  }
-
   /** Topics of Spark's offset JSON, which is no answer: a topic may be called "error". */
   static List<String> topicsOf(String offsets) throws PlannerException {
     List<String> topics = new ArrayList<>();

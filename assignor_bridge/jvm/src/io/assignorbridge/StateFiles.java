@@ -7,7 +7,9 @@ import java.util.List;
 import java.util.TreeMap;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.Path;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -38,8 +40,9 @@ final class StateFiles {
   private long newest = -1;
   private boolean failing;
 
-  StateFiles(CheckpointFolder folder) {
-    this.folder = folder;
+  /** In a folder of its own below the source's: Spark reads files with numeric names there. */
+  StateFiles(String metadataPath, Configuration configuration) {
+    folder = new CheckpointFolder(new Path(metadataPath, "assignments"), configuration);
   }
 
   /** Names of the files that may hold a state, newest first. */

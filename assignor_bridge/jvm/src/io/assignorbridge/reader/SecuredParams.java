@@ -1,6 +1,8 @@
 package io.assignorbridge.reader;
 
 import java.util.Map;
+import java.util.Set;
+import java.util.regex.Pattern;
 import org.apache.kafka.clients.CommonClientConfigs;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkEnv;
@@ -14,31 +16,55 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Kafka parameters with the delegation token that Spark holds for their cluster, added by the same
- * classes as for Spark's own consumers. Never printed: they hold secrets.
+ * classes as for Spark's own clients. Never printed: they hold secrets.
  */
-final class SecuredParams {
+public final class SecuredParams {
+  private static final Pattern SECRET =
+      Pattern.compile("(?i)secret|passw|credential|jaas|token(?!\\.endpoint)|store\\.(key|cert)");
+
+  /** Parts of a login that are no secrets, and that messages are made of. */
+  private static final Set<String> ORDINARY =
+      Set.of("username", "password", "required", "true", "false");
+
+  private static final int SHORTEST_SECRET = 3;
+
   private final Option<KafkaTokenClusterConf> cluster;
   private final Map<String, Object> params;
   private final boolean tokens;
 
-  SecuredParams(Map<String, Object> sparkParams) {
+  public SecuredParams(Map<String, Object> sparkParams) {
     SparkConf conf = SparkEnv.get().conf();
     Object servers = sparkParams.get(CommonClientConfigs.BOOTSTRAP_SERVERS_CONFIG);
     this.cluster = KafkaTokenUtil.findMatchingTokenClusterConfig(conf, (String) servers);
     this.params =
         KafkaConfigUpdater.apply(
-                "executor", Map$.MODULE$.from(CollectionConverters.asScala(sparkParams)))
+                "assignor", Map$.MODULE$.from(CollectionConverters.asScala(sparkParams)))
             .setAuthenticationConfigIfNeeded(cluster)
             .build();
     this.tokens = HadoopDelegationTokenManager.isServiceEnabled(conf, "kafka");
   }
 
-  Map<String, Object> params() {
+  public Map<String, Object> params() {
     return params;
   }
 
   /** Whether Spark has a newer delegation token than the one in these parameters. */
-  boolean isOutdated() {
+  public boolean isOutdated() {
     return tokens && KafkaTokenUtil.needTokenUpdate(params, cluster);
+  }
+
+  /** A message without the secrets among the parameters, nor the words of a misspelt login. */
+  public String redact(String message) {
+    String text = message;
+    for (Map.Entry<String, Object> param : params.entrySet()) {
+      if (SECRET.matcher(param.getKey()).find()) {
+        for (String word : param.getValue().toString().split("[^\\w.$-]+")) {
+          if (word.length() >= SHORTEST_SECRET && !ORDINARY.contains(word)) {
+            text = text.replaceAll("(?<!\\w)" + Pattern.quote(word) + "(?!\\w)", "***");
+          }
+        }
+      }
+    }
+    return text;
   }
 }
