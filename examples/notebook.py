@@ -12,9 +12,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from assignor_bridge import configure_spark
-from streaming import run_job
-from streaming.broker import EmbeddedBroker
-from streaming.delta_session import configure_delta
+from streaming import EmbeddedBroker, configure_delta, run_job
 
 broker = EmbeddedBroker()
 broker.start()

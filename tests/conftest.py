@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from streaming.broker import EmbeddedBroker
+    from streaming.kafka.embedded import EmbeddedBroker
     from tests.kafka_topics import Topic
     from tests.secured_broker import Secured
     from tests.spark_tools import DriverLog
@@ -34,7 +34,7 @@ hypothesis.settings.load_profile("project")
 @pytest.fixture(scope="session")
 def broker() -> Iterator[EmbeddedBroker]:
     """One real broker for the whole run."""
-    from streaming.broker import EmbeddedBroker
+    from streaming.kafka.embedded import EmbeddedBroker
 
     with EmbeddedBroker() as broker:
         yield broker

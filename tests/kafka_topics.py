@@ -13,9 +13,9 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from streaming.lag import groups
-from streaming.lag.brokers import Brokers
-from streaming.topics import create_topic
+from streaming.kafka import groups
+from streaming.kafka.brokers import Brokers
+from streaming.kafka.topics import create_topic
 from tests.spark_tools import wait_until
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from assignor_bridge import ivy
-from streaming import broker_setup
-from streaming.broker import EmbeddedBroker
+from streaming.kafka import embedded_setup
+from streaming.kafka.embedded import EmbeddedBroker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,9 +35,9 @@ class Secured(NamedTuple):
 @contextlib.contextmanager
 def start_secured() -> Iterator[Secured]:
     """Start a broker that heeds access control lists; who comes by the open port may do all."""
-    port, controller = broker_setup.free_ports(None)
-    login, encrypted = broker_setup.free_ports(None)
-    host, users = broker_setup.HOST, f'user_ann="{PASSWORD}"'
+    port, controller = embedded_setup.free_ports(None)
+    login, encrypted = embedded_setup.free_ports(None)
+    host, users = embedded_setup.HOST, f'user_ann="{PASSWORD}"'
     listeners = (
         f"PLAINTEXT://{host}:{port},SASL_PLAINTEXT://{host}:{login},SSL://{host}:{encrypted}"
     )
@@ -70,7 +70,7 @@ def make_stores(folder: Path) -> dict[str, str]:
     word = ["-storetype", "JKS", "-storepass", STORE_PASSWORD, "-noprompt"]
     for arguments in (
         ["-genkeypair", "-alias", "bob", "-keyalg", "RSA", "-dname", "CN=bob", "-ext",
-         f"SAN=ip:{broker_setup.HOST}", "-keypass", STORE_PASSWORD, "-keystore", own],
+         f"SAN=ip:{embedded_setup.HOST}", "-keypass", STORE_PASSWORD, "-keystore", own],
         ["-exportcert", "-alias", "bob", "-file", certificate, "-keystore", own],
         ["-importcert", "-alias", "bob", "-file", certificate, "-keystore", trusted],
     ):  # fmt: skip

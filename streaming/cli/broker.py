@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from streaming.broker import EmbeddedBroker
-from streaming.progress import fetching
+from streaming.cli.spinner import fetching
+from streaming.kafka.embedded import EmbeddedBroker
 
 
 class _StopAskedError(BaseException):

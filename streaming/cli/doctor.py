@@ -7,13 +7,13 @@ import typer
 from rich.console import Console
 
 from assignor_bridge.errors import OptionError
-from streaming.checkpoint_doctor import examine_checkpoint
-from streaming.checkpoint_folder import DamagedCheckpointError, read_checkpoint
 from streaming.cli import kafka_options
 from streaming.cli.query_or_group import check_not_empty
-from streaming.doctor import brokers_answer, examine
-from streaming.lag.brokers import BrokerUnreachableError
-from streaming.report.page import Check
+from streaming.doctor.checkpoint import examine_checkpoint
+from streaming.doctor.machine import brokers_answer, examine
+from streaming.kafka.brokers import BrokerUnreachableError
+from streaming.observe.check import Check
+from streaming.observe.checkpoint_files import DamagedCheckpointError, read_checkpoint
 
 _LIMIT_S = 10.0
 

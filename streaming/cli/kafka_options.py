@@ -9,7 +9,7 @@ from assignor_bridge.errors import OptionError
 from checkpoints.java_properties import read_properties
 from checkpoints.kafka_settings import SettingsError
 from streaming.cli.servers import check_servers
-from streaming.lag.brokers import Brokers
+from streaming.kafka.brokers import Brokers
 
 BootstrapServers = Annotated[
     str | None,

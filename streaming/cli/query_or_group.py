@@ -11,7 +11,7 @@ from streaming.cli import kafka_options
 from streaming.lag.positions import of_checkpoint, of_group
 
 if TYPE_CHECKING:
-    from streaming.lag.brokers import Brokers
+    from streaming.kafka.brokers import Brokers
     from streaming.lag.positions import Position
 
 
@@ -54,7 +54,9 @@ def positions_of(
         if brokers is None or group is None:
             raise kafka_options.no_brokers("--group")
         return of_group(brokers, group)
-    from streaming.checkpoint_folder import read_checkpoint  # with numpy, which a group needs not
+    from streaming.observe.checkpoint_files import (
+        read_checkpoint,  # with numpy, which a group needs not
+    )
 
     found = read_checkpoint(checkpoint)
     for warning in found.warnings:

@@ -13,9 +13,9 @@ from assignor_bridge.assignors.loading import Finder
 from assignor_bridge.errors import OptionError
 from streaming.cli import files
 from streaming.cli.query_or_group import check_not_empty
-from streaming.replay import EVERYTHING, Replay, answer, assumptions, replay
-from streaming.replay_cluster import cluster_for
-from streaming.replay_log import CheckpointLog, read_log
+from streaming.replay.cluster import cluster_for
+from streaming.replay.log import CheckpointLog, read_log
+from streaming.replay.player import EVERYTHING, Replay, answer, assumptions, replay
 from streaming.report.replays import HEAD, replay_page, replay_svg, table_rows
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assignor_bridge.errors import AssignorError, OptionError
-from streaming.broker import EmbeddedBroker
-from streaming.progress import fetching
-from streaming.spark_log import SparkLog
+from streaming.cli.spinner import fetching
+from streaming.kafka.embedded import EmbeddedBroker
+from streaming.pipeline.spark_log import SparkLog
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from streaming.replay import counted
+from streaming.observe.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

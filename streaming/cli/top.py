@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 
 from assignor_bridge.errors import AssignorError
-from streaming.top import Snapshot, Watch, frame
+from streaming.top.screen import Snapshot, Watch, frame
 
 _QUIT = b"qQ\x04"
 #: Lines of a frame that goes elsewhere than to a terminal.

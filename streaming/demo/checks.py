@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streaming.report.page import Check
+from streaming.observe.check import Check
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streaming.demo.flights import Expected
-    from streaming.report.figures import RunFigures
+    from streaming.observe.figures import RunFigures
 
 
 def table_checks(mode: str, expected: Expected, found: Mapping[str, Any]) -> list[Check]:

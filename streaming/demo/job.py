@@ -81,7 +81,7 @@ def _start(settings: Settings) -> SparkSession:
     from pyspark.sql import SparkSession
 
     from assignor_bridge import configure_spark
-    from streaming.delta_session import configure_delta
+    from streaming.delta.session import configure_delta
 
     folder = Path(settings.folder)
     builder = (
@@ -106,7 +106,7 @@ def _start(settings: Settings) -> SparkSession:
 
 
 def _run_all(spark: SparkSession, settings: Settings, events: TextIO) -> None:
-    from streaming.measure import executors, measure_batch
+    from streaming.demo.measure import executors, measure_batch
 
     deadline = time.monotonic() + _EXECUTORS_LIMIT_S
     while len(found := executors(spark)) < settings.workers:

@@ -18,15 +18,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.progress import TimeElapsedColumn as Elapsed
 
 from assignor_bridge.errors import AssignorError, OptionError
-from streaming.broker import EmbeddedBroker
 from streaming.demo import flights
 from streaming.demo.checks import run_checks, table_checks
 from streaming.demo.job import Settings
 from streaming.demo.spark_process import SparkProcess
+from streaming.kafka.embedded import EmbeddedBroker
+from streaming.kafka.topics import create_topic, delete_topics
+from streaming.observe.check import Check
+from streaming.observe.figures import BatchFigures, RunFigures, batch_from_json
 from streaming.report.compare import comparison_page
-from streaming.report.figures import BatchFigures, RunFigures, batch_from_json
-from streaming.report.page import Check
-from streaming.topics import create_topic, delete_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,7 @@ import orjson
 
 from assignor_bridge import ivy
 from assignor_bridge.errors import AssignorError
-from streaming.spark_home import linked_spark_home
+from streaming.demo.spark_home import linked_spark_home
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, TopicPartition
 
-from streaming.lag.brokers import add_failure
+from streaming.kafka.brokers import add_failure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from checkpoints.kafka_settings import ClientSettings
-    from streaming.lag.brokers import Failure, Partition
+    from streaming.kafka.brokers import Failure, Partition
 
 #: Bytes that a response may hold of a partition: most first batches fit, thousands of them, too.
 _PARTITION_BYTES = 16 * 1024

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streaming.lag.groups import GroupError, committed, members
+from streaming.kafka.groups import GroupError, committed, members
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from checkpoints.offset_log import Checkpoint
     from checkpoints.sticky_state import Reader, StickyState
-    from streaming.lag.brokers import Brokers, Partition
+    from streaming.kafka.brokers import Brokers, Partition
 
 
 @dataclass(frozen=True, slots=True)

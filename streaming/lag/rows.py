@@ -13,7 +13,7 @@ from streaming.lag.positions import Position, unread_beside
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from streaming.lag.brokers import Brokers, Failure, Partition, Retention
+    from streaming.kafka.brokers import Brokers, Failure, Partition, Retention
 
 
 #: What a partition's row says: not on the brokers; without a position; position or log unknown;

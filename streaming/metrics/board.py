@@ -20,7 +20,7 @@ from streaming.metrics.names import METRICS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from streaming.metrics.progress import BatchProgress, SourceProgress
+    from streaming.observe.query_progress import BatchProgress, SourceProgress
 
     _Labels = tuple[str, ...]
     _Family: TypeAlias = GaugeMetricFamily | CounterMetricFamily

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client import CollectorRegistry, generate_latest
 
 from assignor_bridge.errors import OptionError
-from streaming.metrics.log import dump
+from streaming.observe.progress_log import dump
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

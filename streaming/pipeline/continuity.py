@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from checkpoints.offset_log import Standing, read_standing
-from streaming.checkpoint_folder import HadoopFolder
-from streaming.delta_transactions import NEVER, log_of, streaming_writers
+from streaming.delta.transactions import NEVER, log_of, streaming_writers
+from streaming.observe.checkpoint_files import HadoopFolder
 from streaming.pipeline.delta_table import TableError
 from streaming.pipeline.fit import named_topics
 

@@ -13,7 +13,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from streaming.delta_transactions import writer_name
+from streaming.delta.transactions import writer_name
 from streaming.pipeline import upsert
 from streaming.pipeline.delta_table import Table
 from streaming.pipeline.failures import JobError, first_line

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.errors import AssignorError
 from streaming.metrics.attach import attach
-from streaming.metrics.log import first_line as line_of_text
+from streaming.observe.progress_log import first_line as line_of_text
 from streaming.pipeline.checks import check_brokers, check_offline, check_topics
 from streaming.pipeline.failures import JobError, first_line
 from streaming.pipeline.hints import with_hint

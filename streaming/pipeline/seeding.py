@@ -11,10 +11,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from pydantic import Field, ValidationError, model_validator
 
+from streaming.kafka.topics import create_topic
 from streaming.pipeline.checks import broker_uses
 from streaming.pipeline.failures import JobError
 from streaming.pipeline.strict import Strict, complaints
-from streaming.topics import create_topic
 
 if TYPE_CHECKING:
     from pathlib import Path

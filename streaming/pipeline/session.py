@@ -8,7 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from streaming.delta_session import configure_delta, delta_coordinate
+from streaming.delta.session import configure_delta, delta_coordinate
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streaming.report.svg import WIDTH, line, picture, rect, short, text
+from streaming.observe.words import short
+from streaming.report.svg import WIDTH, line, picture, rect, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from streaming.report.figures import BatchFigures, RunFigures
+    from streaming.observe.figures import BatchFigures, RunFigures
 
 _ROW = 20.0
 _LABEL = 62.0

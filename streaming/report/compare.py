@@ -9,8 +9,8 @@ from streaming.report import charts, page
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streaming.report.figures import RunFigures
-    from streaming.report.page import Check
+    from streaming.observe.check import Check
+    from streaming.observe.figures import RunFigures
 
 _CSS = ("a", "b")
 UNKNOWN = "\N{EN DASH}"

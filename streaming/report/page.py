@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,8 @@ from streaming.report.svg import CLASSES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from streaming.observe.check import Check
 
 # Okabe and Ito's palette, told apart by colour-blind readers too; lighter ones of it on dark.
 _STYLE = (
@@ -65,16 +66,6 @@ PALETTE = (
     "Colours: orange for Spark's mapping, blue for ours, of Okabe and Ito's palette, which "
     "colour-blind readers tell apart; heat maps are shades of one blue."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing that was looked at, and whether it holds."""
-
-    what: str
-    holds: bool
-    #: What was found, in figures.
-    found: str
 
 
 def page(title: str, parts: Sequence[str]) -> str:

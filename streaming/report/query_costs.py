@@ -5,15 +5,16 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from streaming.replay_log import costs_in
+from streaming.observe.words import seconds_text
+from streaming.replay.log import costs_in
 from streaming.report import charts, page
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streaming.replay_log import Costs
+    from streaming.observe.ui_run import UiRun
+    from streaming.replay.log import Costs
     from streaming.report.query_facts import QueryFacts
-    from streaming.ui_run import UiRun
 
 
 def section(facts: QueryFacts) -> list[str]:
@@ -88,18 +89,3 @@ def _by_executor(ui: UiRun) -> dict[str, float]:
             records[executor] = records.get(executor, 0) + task.records
     order = sorted(records, key=lambda name: (len(name), name))
     return {name: seconds[name] / records[name] for name in order if records[name]}
-
-
-def seconds_text(seconds: float) -> str:
-    """Write a time in few characters.
-
-    >>> [seconds_text(s) for s in (0, 0.0000042, 0.00015, 0.25, 3.14, 250)]
-    ['0 s', '4.2 µs', '150 µs', '250 ms', '3.1 s', '250 s']
-    """
-    if not seconds:
-        return "0 s"
-    for limit, unit, factor in ((1e-3, "µs", 1e6), (1.0, "ms", 1e3), (float("inf"), "s", 1.0)):
-        if seconds < limit:
-            value = seconds * factor
-            return f"{value:.0f} {unit}" if value >= 10 else f"{value:.2g} {unit}"
-    return "∞"

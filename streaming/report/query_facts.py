@@ -15,20 +15,20 @@ from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor
 from assignor_bridge.options import FLAGSHIP
 from assignor_bridge.simulator.play import SPARK_MAPPINGS
-from streaming.choosing import one_query
-from streaming.metrics.log import read_batches
-from streaming.replay import Cluster, replay
-from streaming.replay_cluster import cluster_for
-from streaming.replay_log import CheckpointLog, read_log
-from streaming.spark_ui import SparkUi, choose_query
-from streaming.web import Address
+from streaming.observe.progress_log import read_batches
+from streaming.observe.spark_ui import SparkUi, choose_query
+from streaming.observe.web import Address
+from streaming.observe.which_query import one_query
+from streaming.replay.cluster import cluster_for
+from streaming.replay.log import CheckpointLog, read_log
+from streaming.replay.player import Cluster, replay
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streaming.metrics.progress import BatchProgress
-    from streaming.replay import LoggedBatch, Replay
-    from streaming.ui_run import UiRun
+    from streaming.observe.query_progress import BatchProgress
+    from streaming.observe.ui_run import UiRun
+    from streaming.replay.player import LoggedBatch, Replay
 
 #: Batches whose tasks are fetched from the UI, one request each.
 _UI_BATCHES = 20

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.replay import counted
+from streaming.observe.words import counted
 from streaming.report import charts, page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from streaming.metrics.progress import SourceProgress
-    from streaming.replay import LoggedBatch
+    from streaming.observe.query_progress import SourceProgress
+    from streaming.replay.player import LoggedBatch
     from streaming.report.query_facts import QueryFacts
 
 #: Columns of a heat map and rows of a table at most.

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from checkpoints.sticky_state import StickyState
-    from streaming.metrics.progress import BatchProgress, SourceProgress
-    from streaming.replay import Replay
+    from streaming.observe.query_progress import BatchProgress, SourceProgress
+    from streaming.replay.player import Replay
     from streaming.report.query_facts import QueryFacts
 
 #: Rows of a table at most, the last ones; and names in a row.

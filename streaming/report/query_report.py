@@ -9,15 +9,15 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from assignor_bridge.options import FLAGSHIP
-from streaming.replay import SPARK, answer, counted
+from streaming.observe.figures import BatchFigures, RunFigures, over_mean
+from streaming.observe.words import counted, seconds_text
+from streaming.replay.player import SPARK, answer
 from streaming.report import charts, page, query_costs, query_lag, query_moves, replays
-from streaming.report.figures import BatchFigures, RunFigures, over_mean
-from streaming.report.query_costs import seconds_text
 
 if TYPE_CHECKING:
-    from streaming.replay import Replay, Replayed
+    from streaming.observe.ui_run import UiRun
+    from streaming.replay.player import Replay, Replayed
     from streaming.report.query_facts import QueryFacts
-    from streaming.ui_run import UiRun
 
 #: Batches whose tasks are drawn in time, and rows of a table of slots.
 _GANTTS = 4

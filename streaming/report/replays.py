@@ -7,14 +7,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from assignor_bridge.options import FLAGSHIP
-from streaming.replay import SPARK, answer, assumptions
+from streaming.replay.player import SPARK, answer, assumptions
 from streaming.report import page
 from streaming.report.svg import WIDTH, line, picture, rect, standalone, text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streaming.replay import Replay, Replayed
+    from streaming.replay.player import Replay, Replayed
 
 _NAMES = 188.0
 _VALUES = 34.0

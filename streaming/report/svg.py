@@ -85,18 +85,5 @@ def standalone(title: str, panels: Sequence[tuple[str, str]], columns: int = 2) 
     )
 
 
-def short(number: float) -> str:
-    """Write a count in few characters.
-
-    >>> [short(n) for n in (0, 950, 1200, 58665, 3_400_000)]
-    ['0', '950', '1.2k', '59k', '3.4M']
-    """
-    for limit, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(number) >= limit:
-            value = number / limit
-            return f"{value:.0f}{suffix}" if value >= 10 else f"{value:.1f}{suffix}"
-    return f"{number:.0f}"
-
-
 def _css(names: str) -> str:
     return f' class="{names}"' if names else ""

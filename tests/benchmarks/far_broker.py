@@ -7,8 +7,8 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from streaming import broker_setup
-from streaming.broker import EmbeddedBroker
+from streaming.kafka import embedded_setup
+from streaming.kafka.embedded import EmbeddedBroker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,9 +19,9 @@ _CHUNK = 256 * 1024
 @contextmanager
 def far_broker(round_trip_s: float) -> Iterator[tuple[EmbeddedBroker, str]]:
     """Give a broker, and the address at which the same one answers after this time."""
-    host = broker_setup.HOST
-    port, controller = broker_setup.free_ports(None)
-    far, proxy = broker_setup.free_ports(None)
+    host = embedded_setup.HOST
+    port, controller = embedded_setup.free_ports(None)
+    far, proxy = embedded_setup.free_ports(None)
     properties = {
         "listeners": f"PLAINTEXT://{host}:{port},FAR://{host}:{far},"
         f"CONTROLLER://{host}:{controller}",

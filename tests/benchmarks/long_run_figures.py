@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from streaming.report.svg import WIDTH, line, picture, short, standalone, text
+from streaming.observe.words import short
+from streaming.report.svg import WIDTH, line, picture, standalone, text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streaming.metrics.progress import BatchProgress
+    from streaming.observe.query_progress import BatchProgress
     from tests.benchmarks.long_run_load import Load
 
 _LEFT, _TOP, _HEIGHT = 34.0, 8.0, 150.0

@@ -26,7 +26,7 @@ from tests.benchmarks.report import write_report
 from tests.standalone import standalone_cluster
 
 if TYPE_CHECKING:
-    from streaming.broker import EmbeddedBroker
+    from streaming.kafka.embedded import EmbeddedBroker
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 

@@ -19,7 +19,7 @@ from tests.kafka_topics import Topic
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streaming.broker import EmbeddedBroker
+    from streaming.kafka.embedded import EmbeddedBroker
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 

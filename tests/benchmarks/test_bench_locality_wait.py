@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from streaming.broker import EmbeddedBroker
+    from streaming.kafka.embedded import EmbeddedBroker
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1200)]
 

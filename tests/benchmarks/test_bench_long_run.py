@@ -25,8 +25,8 @@ from delta.tables import DeltaTable
 from pyspark.sql import functions as f
 
 from assignor_bridge.errors import OptionError
-from streaming.metrics.log import read_batches
-from streaming.topics import create_topic
+from streaming.kafka.topics import create_topic
+from streaming.observe.progress_log import read_batches
 from tests.benchmarks.job_process import (
     PARTS,
     JobProcess,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from streaming.broker import EmbeddedBroker
+    from streaming.kafka.embedded import EmbeddedBroker
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from streaming.broker import EmbeddedBroker
+    from streaming.kafka.embedded import EmbeddedBroker
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 

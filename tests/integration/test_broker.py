@@ -17,9 +17,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from assignor_bridge.errors import OptionError
 from assignor_bridge.ivy import JarError
-from streaming import broker_setup
-from streaming.broker import BrokerError, EmbeddedBroker
-from streaming.topics import TopicError
+from streaming.kafka import embedded_setup
+from streaming.kafka.embedded import BrokerError, EmbeddedBroker
+from streaming.kafka.topics import TopicError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,15 +97,15 @@ def test_a_given_folder_keeps_the_records_for_the_next_broker(tmp_path):
 
 def test_a_taken_port_is_refused_when_given_and_replaced_when_chosen_by_us(monkeypatch):
     with socket.socket() as taken:
-        taken.bind((broker_setup.HOST, 0))
+        taken.bind((embedded_setup.HOST, 0))
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(OptionError, match=f"port {port} on 127.0.0.1 is in use"):
             EmbeddedBroker(port=port).start()
         # The port is taken between our look and the broker's start, once.
-        real, answers = broker_setup.free_ports, [(port, 20_001)]
+        real, answers = embedded_setup.free_ports, [(port, 20_001)]
         monkeypatch.setattr(
-            broker_setup, "free_ports", lambda given: answers.pop() if answers else real(given)
+            embedded_setup, "free_ports", lambda given: answers.pop() if answers else real(given)
         )
         with EmbeddedBroker() as broker:
             assert broker.port != port
@@ -132,7 +132,7 @@ def test_a_missing_jdk_is_one_clear_line(monkeypatch, tmp_path):
 STARTER = """
 import sys, time
 from pathlib import Path
-from streaming.broker import EmbeddedBroker
+from streaming.kafka.embedded import EmbeddedBroker
 broker = EmbeddedBroker(data=Path(sys.argv[1]) if len(sys.argv) > 1 else None)
 broker.start()
 print(broker.pid, broker.folder, flush=True)
@@ -194,8 +194,8 @@ def test_the_command_prints_the_address_and_stops_on_a_signal(number, tmp_path):
         assert process.stdout is not None
         host, _, port = process.stdout.readline().strip().partition(":")
         assert host == "127.0.0.1"
-        assert broker_setup.accepts(int(port))
+        assert embedded_setup.accepts(int(port))
         os.kill(process.pid, number)
         _, stderr = process.communicate(timeout=60)
     assert (process.returncode, stderr) == (0, "")
-    assert not broker_setup.accepts(int(port))
+    assert not embedded_setup.accepts(int(port))

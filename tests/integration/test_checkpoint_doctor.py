@@ -9,14 +9,14 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 
 from streaming.cli import main
-from streaming.topics import delete_topics
+from streaming.kafka.topics import delete_topics
 from tests.spark_tools import wait_until
 from tests.unit.lag.checkpoint_files import write_query
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streaming.broker import EmbeddedBroker
+    from streaming.kafka.embedded import EmbeddedBroker
     from tests.kafka_topics import Topic
 
 pytestmark = pytest.mark.integration

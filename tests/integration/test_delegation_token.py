@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming.broker import EmbeddedBroker
-from streaming.broker_setup import HOST, free_ports
+from streaming.kafka.embedded import EmbeddedBroker
+from streaming.kafka.embedded_setup import HOST, free_ports
 from tests import token_driver
 from tests.kafka_topics import Topic, committed
 

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
 
 from assignor_bridge import ivy
 from assignor_bridge.jars import built_jar, connector_coordinate
-from streaming.broker import EmbeddedBroker
+from streaming.kafka.embedded import EmbeddedBroker
 from tests.kafka_topics import committed
 from tests.secured_broker import LOGIN, PASSWORD, STORE_PASSWORD
 from tests.spark_tools import DriverLog, wait_until

@@ -17,13 +17,13 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from assignor_bridge import ivy
 from assignor_bridge.errors import OptionError
-from streaming import broker_setup
-from streaming.broker import EmbeddedBroker
-from streaming.checkpoint_folder import read_checkpoint
 from streaming.cli import main
-from streaming.lag.brokers import Brokers
-from streaming.lag.groups import GroupError, committed
-from streaming.topics import delete_topics
+from streaming.kafka import embedded_setup
+from streaming.kafka.brokers import Brokers
+from streaming.kafka.embedded import EmbeddedBroker
+from streaming.kafka.groups import GroupError, committed
+from streaming.kafka.topics import delete_topics
+from streaming.observe.checkpoint_files import read_checkpoint
 from tests.kafka_topics import Topic
 from tests.spark_tools import run_to_delta, wait_until
 from tests.unit.lag.checkpoint_files import write_query
@@ -45,7 +45,7 @@ def new_group() -> str:
 def described_by_kafka(broker: EmbeddedBroker, *groups: str) -> list[list[str]]:
     """Rows of kafka-consumer-groups.sh, which is this class."""
     jars = [
-        *broker_setup.jars(None),
+        *embedded_setup.jars(None),
         *ivy.fetch("org.apache.kafka:kafka-tools:4.1.0", transitive=False),
     ]
     tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -201,7 +201,7 @@ def test_spark_begins_where_a_group_stands(
 def test_seconds_behind_and_the_time_until_records_are_lost(
     a_request, broker: EmbeddedBroker, topic: Topic, monkeypatch, capsys
 ):
-    monkeypatch.setattr("streaming.lag.brokers._PARTITIONS_A_REQUEST", a_request)
+    monkeypatch.setattr("streaming.kafka.brokers._PARTITIONS_A_REQUEST", a_request)
     topic.create(3, {"retention.ms": "7200000"})
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     now_ms = int(time.time() * 1000)

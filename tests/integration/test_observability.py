@@ -13,7 +13,7 @@ from streaming.cli import main
 from streaming.metrics.attach import attach
 from streaming.metrics.config import MetricsConfig
 from streaming.metrics.names import METRICS
-from streaming.replay_log import read_log
+from streaming.replay.log import read_log
 from tests.spark_tools import read_topic, wait_until
 
 if TYPE_CHECKING:

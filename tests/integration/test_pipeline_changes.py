@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming import run_job, start_job
-from streaming.checkpoint_folder import HadoopFolder
 from streaming.cli import main
+from streaming.observe.checkpoint_files import HadoopFolder
 from streaming.pipeline.delta_table import TableError
 from streaming.pipeline.delta_writer import DeltaWriter
 from streaming.pipeline.failures import JobError

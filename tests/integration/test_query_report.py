@@ -11,8 +11,8 @@ import pytest
 from streaming.cli import main
 from streaming.metrics.attach import attach
 from streaming.metrics.config import MetricsConfig
-from streaming.spark_ui import SparkUi, choose_query
-from streaming.web import Address
+from streaming.observe.spark_ui import SparkUi, choose_query
+from streaming.observe.web import Address
 from tests.spark_tools import as_dict, read_topic, wait_until
 from tests.unit.streaming.test_query_report import a_report
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql.functions import udf
 
-from streaming.broker import EmbeddedBroker
+from streaming.kafka.embedded import EmbeddedBroker
 from tests.integration.shared_reader_tools import (
     AVAILABLE_NOW,
     OURS,

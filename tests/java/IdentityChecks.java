@@ -1,6 +1,10 @@
 package io.assignorbridge;
 
+import java.io.IOException;
 import java.util.List;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
 
 /** What names a stream's cached consumers, for the checks of the reader. */
@@ -27,7 +31,8 @@ public final class IdentityChecks {
   }
 
   /** A shared reader that cannot even be made is replaced by Spark's readers. */
-  public static void readersOfAnotherSpark(KafkaBatchInputPartition range) {
+  public static void readersOfAnotherSpark(
+      KafkaBatchInputPartition range, PartitionReaderFactory sparks) throws IOException {
     KafkaBatchInputPartition unfit =
         new KafkaBatchInputPartition(
             range.offsetRange(), range.executorKafkaParams(), 1_000, true, false) {
@@ -39,8 +44,12 @@ public final class IdentityChecks {
     AssignedInputPartition task =
         new AssignedInputPartition(
             "s", 1, 0, "0", 0, new KafkaBatchInputPartition[] {unfit}, new String[0]);
-    AssignedReaderFactory factory = new AssignedReaderFactory(null, true, new ReadReports());
-    check(factory.createReader(task) instanceof ChainedReader, "not Spark's readers");
+    ReadReports reports = new ReadReports();
+    PartitionReader<InternalRow> reader =
+        new AssignedReaderFactory(sparks, true, reports).createReader(task);
+    check(reader.next() && reader.next() && reader.next() && !reader.next(), "not Spark's rows");
+    check(reports.value().get(0).records() == 3, "not reported");
+    reader.close();
   }
 
   private static PlanVerifier.Range range(int partition, long start, long end) {

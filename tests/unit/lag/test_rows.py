@@ -7,8 +7,8 @@ import json
 import pytest
 
 from streaming.cli import main
+from streaming.kafka.brokers import Retention
 from streaming.lag.alarms import alarms
-from streaming.lag.brokers import Retention
 from streaming.lag.positions import Position
 from streaming.lag.rows import Row, select, total
 from streaming.lag.table import as_json, as_text, duration, summary

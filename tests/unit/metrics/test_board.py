@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from streaming.metrics.board import Board
 from streaming.metrics.lag_seconds import LogEnds
 from streaming.metrics.names import KAFKA, METRICS
-from streaming.metrics.progress import read_progress
+from streaming.observe.query_progress import read_progress
 from tests.unit.metrics.samples import QUERY, progress
 
 RECORDED = Path(__file__).with_name("recorded_progress.jsonl")

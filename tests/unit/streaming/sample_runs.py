@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streaming.report.figures import BatchFigures, RunFigures, TaskFigures
+from streaming.observe.figures import BatchFigures, RunFigures, TaskFigures
 
 SLOTS = ("0/0", "1/0", "2/0", "3/0")
 OURS = {"assignor.strategy": "lag-aware-sticky", "assignor.fallbacks": "0",

@@ -14,7 +14,7 @@ from assignor_bridge import __version__
 from assignor_bridge.errors import AssignorError, OptionError
 from streaming.cli import doctor, jars, main
 from streaming.cli.reference import commands, markdown
-from streaming.report.page import Check
+from streaming.observe.check import Check
 from tests.unit.lag.checkpoint_files import write_query
 
 ROOT = Path(__file__).parents[3]

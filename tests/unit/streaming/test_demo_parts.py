@@ -7,7 +7,7 @@ import dataclasses
 import orjson
 import pytest
 
-from streaming.delta_session import delta_coordinate
+from streaming.delta.session import delta_coordinate
 from streaming.demo import flights
 from streaming.demo.checks import run_checks, table_checks
 from streaming.demo.flights import Expected, Flight

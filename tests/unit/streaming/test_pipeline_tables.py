@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 )
 
 from checkpoints.offset_log import LoggedBatch, Standing
-from streaming.delta_transactions import log_of, streaming_writers
+from streaming.delta.transactions import log_of, streaming_writers
 from streaming.pipeline.continuity import _check_topics
 from streaming.pipeline.delta_table import Table, TableError, _compare
 from streaming.pipeline.delta_writer import DeltaWriter

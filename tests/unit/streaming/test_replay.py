@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from assignor_bridge.model import Executor, OffsetRange
-from streaming.replay import EVERYTHING, Cluster, LoggedBatch, answer, assumptions, replay
+from streaming.replay.player import EVERYTHING, Cluster, LoggedBatch, answer, assumptions, replay
 from streaming.report.replays import HEAD, replay_page, replay_svg, table_rows
 
 TWO = Cluster((Executor("1", "h1"), Executor("2", "h2")), cost_s=0.001)

@@ -12,8 +12,8 @@ import pytest
 from assignor_bridge.model import Executor
 from checkpoints.sticky_state import Reader, StickyState
 from streaming.cli import main
-from streaming.replay_cluster import cluster_for
-from streaming.replay_log import CheckpointLog, executors_in, read_log
+from streaming.replay.cluster import cluster_for
+from streaming.replay.log import CheckpointLog, executors_in, read_log
 from tests.unit.streaming.checkpoints import write_checkpoint
 
 HOT = [{"t": {0: 1000 * n, 1: 10 * n}} for n in (1, 2, 3)]

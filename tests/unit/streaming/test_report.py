@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 import orjson
 import pytest
 
+from streaming.observe.check import Check
+from streaming.observe.figures import RunFigures, run_from_json, to_json
 from streaming.report import charts
 from streaming.report.compare import comparison, comparison_page
-from streaming.report.figures import RunFigures, run_from_json, to_json
-from streaming.report.page import Check
 from tests.unit.streaming.sample_runs import SLOTS, even_run, skewed_run
 
 NO_RUN = RunFigures("nothing", (), ())

@@ -17,7 +17,7 @@ from streaming.cli.run_command import _started
 from streaming.pipeline import session as pipeline_session
 from streaming.pipeline.failures import JobError
 from streaming.pipeline.loading import load_job
-from streaming.spark_log import SparkLog
+from streaming.pipeline.spark_log import SparkLog
 from tests.unit.streaming.test_pipeline_config import changed
 
 SECRET = "topsecret99"  # noqa: S105

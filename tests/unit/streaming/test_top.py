@@ -15,8 +15,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from streaming.cli import main
 from streaming.metrics.board import Board
-from streaming.metrics.endpoint import read_endpoint
-from streaming.metrics.progress import read_progress
+from streaming.observe.query_progress import read_progress
+from streaming.observe.scrape import read_endpoint
 from tests.unit.metrics.samples import progress
 from tests.unit.streaming.served import ELSE, QUERY_ID, RECORDED, serve, with_jobs
 

@@ -35,11 +35,12 @@ final class AssignedReaderFactory implements PartitionReaderFactory {
     }
     if (shared) {
       try {
-        return new SharedReader(task, endedStreams, reports::add);
+        SharedReader.forget(endedStreams);
+        return new SharedReader(task, base, true, reports::add);
       } catch (LinkageError e) { // another Spark
         LOG.warn("Spark's own readers read this task, for the shared one does not fit", e);
       }
     }
-    return new ChainedReader(task, base, reports::add);
+    return new SharedReader(task, base, false, reports::add);
   }
 }

@@ -1,6 +1,5 @@
 package io.assignorbridge;
 
-import io.assignorbridge.reader.SecuredParams;
 import java.time.Duration;
 import java.util.HashMap;
 import java.util.HashSet;

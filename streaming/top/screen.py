@@ -10,20 +10,18 @@ from rich.table import Table
 from rich.text import Text
 
 from assignor_bridge.errors import OptionError
-from streaming.metrics.endpoint import QueryMetrics, read_endpoint
-from streaming.replay import counted
-from streaming.report.figures import over_mean
-from streaming.report.query_costs import seconds_text
-from streaming.report.svg import short
-from streaming.spark_ui import SparkUi, choose_query
-from streaming.web import Address, WebError
+from streaming.observe.figures import over_mean
+from streaming.observe.scrape import QueryMetrics, read_endpoint
+from streaming.observe.spark_ui import SparkUi, choose_query
+from streaming.observe.web import Address, WebError
+from streaming.observe.words import counted, seconds_text, short
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.console import RenderableType
 
-    from streaming.ui_run import UiRun
+    from streaming.observe.ui_run import UiRun
 
 #: Batches that the load of the slots is summed over.
 _BATCHES = 10

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from assignor_bridge.errors import OptionError
-from streaming.metrics.progress import read_progress
+from streaming.observe.query_progress import read_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from streaming.metrics.progress import BatchProgress
+    from streaming.observe.query_progress import BatchProgress
 
 _LONGEST_ERROR = 500
 _FIGURE = re.compile(r"[-+.\deE]+|NaN")

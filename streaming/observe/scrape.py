@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.parser import text_string_to_metric_families
 
 from assignor_bridge.errors import OptionError
-from streaming.choosing import one_query
+from streaming.observe.which_query import one_query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streaming.report.figures import BatchFigures
+    from streaming.observe.figures import BatchFigures
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from confluent_kafka.admin import AdminClient
 
 from assignor_bridge import ivy
 from assignor_bridge.errors import OptionError
-from streaming import broker_setup as setup
-from streaming.broker_setup import BrokerError
-from streaming.topics import create_topic
+from streaming.kafka import embedded_setup as setup
+from streaming.kafka.embedded_setup import BrokerError
+from streaming.kafka.topics import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

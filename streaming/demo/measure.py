@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.errors import AssignorError
-from streaming.report.figures import BatchFigures, TaskFigures
+from streaming.observe.figures import BatchFigures, TaskFigures
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

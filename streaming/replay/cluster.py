@@ -5,8 +5,8 @@ from statistics import median
 
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor
-from streaming.replay import Cluster, LoggedBatch
-from streaming.replay_log import CheckpointLog, executors_in
+from streaming.replay.log import CheckpointLog, executors_in
+from streaming.replay.player import Cluster, LoggedBatch
 
 _DEFAULT_EXECUTORS = 4
 _DEFAULT_COST_S = 0.0001

@@ -9,17 +9,17 @@ import datetime
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streaming.checkpoint_history import topics_made_again
-from streaming.delta_transactions import NEVER, last_batch
+from streaming.delta.transactions import NEVER, last_batch
+from streaming.doctor.checkpoint_history import topics_made_again
 from streaming.lag.first_unread import first_unread
-from streaming.report.page import Check
+from streaming.observe.check import Check
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
 
     from checkpoints.offset_log import Checkpoint, KafkaOffsets
     from checkpoints.sticky_state import StickyState
-    from streaming.lag.brokers import Brokers, Failure, Partition
+    from streaming.kafka.brokers import Brokers, Failure, Partition
 
 _SHOWN = 3
 #: Clocks of producers and of the driver may differ by so much.

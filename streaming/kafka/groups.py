@@ -21,12 +21,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from assignor_bridge.errors import AssignorError
-from streaming.lag.brokers import DESCRIBE, in_requests
+from streaming.kafka.brokers import DESCRIBE, in_requests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streaming.lag.brokers import Brokers, Partition
+    from streaming.kafka.brokers import Brokers, Partition
 
 _Answer = TypeVar("_Answer")
 

@@ -17,10 +17,10 @@ from urllib.parse import quote
 import orjson
 
 from assignor_bridge.errors import OptionError
-from streaming.choosing import one_query
-from streaming.report.figures import BatchFigures, TaskFigures
-from streaming.ui_run import UiBatch, UiExecutor, UiRun
-from streaming.web import Address, WebError
+from streaming.observe.figures import BatchFigures, TaskFigures
+from streaming.observe.ui_run import UiBatch, UiExecutor, UiRun
+from streaming.observe.web import Address, WebError
+from streaming.observe.which_query import one_query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

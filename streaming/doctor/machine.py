@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge import ivy, jars, spark_packages
 from assignor_bridge.errors import AssignorError
-from streaming.delta_session import delta_coordinate
-from streaming.report.page import Check
+from streaming.delta.session import delta_coordinate
+from streaming.observe.check import Check
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streaming.lag.brokers import Brokers
+    from streaming.kafka.brokers import Brokers
 
 _JDKS = ("17", "21")
 

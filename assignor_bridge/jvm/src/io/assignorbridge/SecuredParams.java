@@ -1,4 +1,4 @@
-package io.assignorbridge.reader;
+package io.assignorbridge;
 
 import java.util.Map;
 import java.util.Set;

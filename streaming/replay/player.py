@@ -18,6 +18,7 @@ from assignor_bridge.errors import AssignorError
 from assignor_bridge.options import FLAGSHIP
 from assignor_bridge.simulator.play import SPARK_MAPPINGS, Played, Player
 from assignor_bridge.simulator.scenario import Scenario, Step
+from streaming.observe.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -279,12 +280,3 @@ def _from(sources: Mapping[str, str], name: str) -> str:
 def _micros(seconds: float) -> str:
     micros = seconds * 1e6
     return f"{micros:,.0f} µs" if micros >= 10 else f"{micros:.2g} µs"
-
-
-def counted(number: int, one: str, many: str = "") -> str:
-    """Write a number of things.
-
-    >>> counted(1, "batch", "batches"), counted(1200, "slot")
-    ('1 batch', '1,200 slots')
-    """
-    return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -13,7 +13,7 @@ from assignor_bridge.model import Executor, OffsetRange
 from assignor_bridge.planner.weights import factors
 from checkpoints.folders import CheckpointError, open_folder
 from checkpoints.offset_log import read_checkpoint
-from streaming.replay import LoggedBatch
+from streaming.replay.player import LoggedBatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,0 +1,1 @@
+"""Delta Lake: sessions that can use it, and the transactions in a table's log."""

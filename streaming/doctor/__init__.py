@@ -1,0 +1,1 @@
+"""`assignor doctor`: is this machine ready, and is this checkpoint sound."""

@@ -1,0 +1,1 @@
+"""Kafka: the embedded broker, topics, and what brokers and consumer groups answer."""

@@ -1,0 +1,15 @@
+"""A check and its outcome, for `assignor doctor`, the demo and the reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at, and whether it holds."""
+
+    what: str
+    holds: bool
+    #: What was found, in figures.
+    found: str

@@ -1,0 +1,40 @@
+"""Figures in few words: counts, amounts and times as people read them."""
+
+from __future__ import annotations
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """Write a number of things.
+
+    >>> counted(1, "batch", "batches"), counted(1200, "slot")
+    ('1 batch', '1,200 slots')
+    """
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def short(number: float) -> str:
+    """Write a count in few characters.
+
+    >>> [short(n) for n in (0, 950, 1200, 58665, 3_400_000)]
+    ['0', '950', '1.2k', '59k', '3.4M']
+    """
+    for limit, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(number) >= limit:
+            value = number / limit
+            return f"{value:.0f}{suffix}" if value >= 10 else f"{value:.1f}{suffix}"
+    return f"{number:.0f}"
+
+
+def seconds_text(seconds: float) -> str:
+    """Write a time in few characters.
+
+    >>> [seconds_text(s) for s in (0, 0.0000042, 0.00015, 0.25, 3.14, 250)]
+    ['0 s', '4.2 µs', '150 µs', '250 ms', '3.1 s', '250 s']
+    """
+    if not seconds:
+        return "0 s"
+    for limit, unit, factor in ((1e-3, "µs", 1e6), (1.0, "ms", 1e3), (float("inf"), "s", 1.0)):
+        if seconds < limit:
+            value = seconds * factor
+            return f"{value:.0f} {unit}" if value >= 10 else f"{value:.2g} {unit}"
+    return "∞"

@@ -1,0 +1,1 @@
+"""`assignor replay`: the batches of a checkpoint, planned again by other assignors."""

@@ -1,0 +1,1 @@
+"""`assignor top`: a running query on a screen."""
