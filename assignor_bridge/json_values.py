@@ -68,7 +68,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
         keys = sorted(key for key, _ in pairs)
-        raise _RepeatedKeyError(_short(next(a for a, b in pairwise(keys) if a == b)))
+        raise _RepeatedKeyError(short(next(a for a, b in pairwise(keys) if a == b)))
     return made
 
 
@@ -101,21 +101,21 @@ def need(value: Mapping[str, Any], key: str, where: str) -> Any:
 def mapping(value: Any, where: str) -> dict[str, Any]:
     """Give an object."""
     if not isinstance(value, dict):
-        raise InputError(f"{where} is {_short(value)}: an object is needed")
+        raise InputError(f"{where} is {short(value)}: an object is needed")
     return value
 
 
 def listing(value: Any, where: str) -> list[Any]:
     """Give a list."""
     if not isinstance(value, list):
-        raise InputError(f"{where} is {_short(value)}: a list is needed")
+        raise InputError(f"{where} is {short(value)}: a list is needed")
     return value
 
 
 def string(value: Any, where: str) -> str:
     """Give a string."""
     if not isinstance(value, str):
-        raise InputError(f"{where} is {_short(value)}: a string is needed")
+        raise InputError(f"{where} is {short(value)}: a string is needed")
     return value
 
 
@@ -128,9 +128,9 @@ def maybe_string(value: Mapping[str, Any], key: str, where: str) -> str | None:
 def number(value: Any, where: str, least: float = -MOST, most: float = MOST) -> float:
     """Give a number within bounds, which are finite."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InputError(f"{where} is {_short(value)}: a number is needed")
+        raise InputError(f"{where} is {short(value)}: a number is needed")
     if not least <= value <= most:
-        raise InputError(f"{where} is {_short(value)}: a number {_bounds(least, most)} is needed")
+        raise InputError(f"{where} is {short(value)}: a number {_bounds(least, most)} is needed")
     return value
 
 
@@ -138,7 +138,7 @@ def integer(value: Any, where: str, least: int = -MOST - 1, most: int = MOST) ->
     """Give a whole number within bounds."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         expected = f"a whole number {_bounds(least, most)}"
-        raise InputError(f"{where} is {_short(value)}: {expected} is needed")
+        raise InputError(f"{where} is {short(value)}: {expected} is needed")
     return value
 
 
@@ -153,7 +153,7 @@ def topic(value: Any, where: str) -> str:
     name = string(value, where)
     if len(name) > LONGEST_TOPIC:
         raise InputError(
-            f"{where} names a topic of {len(name)} characters ({_short(name)}): "
+            f"{where} names a topic of {len(name)} characters ({short(name)}): "
             f"Kafka's have at most {LONGEST_TOPIC}"
         )
     return name
@@ -163,7 +163,7 @@ def partition_key(value: str, where: str) -> int:
     """Give the partition number that a key stands for."""
     if not value.isascii() or not value.isdigit() or len(value) > 10 or int(value) > MOST_PARTITION:
         raise InputError(
-            f"{where} has the key {_short(value)}: a partition number is needed, "
+            f"{where} has the key {short(value)}: a partition number is needed, "
             f"from 0 to {MOST_PARTITION}"
         )
     return int(value)
@@ -193,7 +193,8 @@ def base64_bytes(value: Mapping[str, Any], key: str, where: str) -> bytes | None
         raise InputError(f"{where}.{key} is not base64: {error}") from error
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """Return a value as JSON, cut off where it is long."""
     if isinstance(value, int) and abs(value) > 10**40:  # Python writes no more than 4,300 digits
         return f"a number of about {int(value.bit_length() * 0.30103) + 1} digits"
     try:

@@ -17,14 +17,16 @@ import numpy as np
 
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import LONGEST_TOPIC, MOST_PARTITION, Executor
+from assignor_bridge.options import parse_options
 from assignor_bridge.planner.ordering import sorting
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from assignor_bridge.model import Allocation, Snapshot
+    from assignor_bridge.options import PlannerOptions
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -104,7 +106,7 @@ class Batch:
     end: Ints
     #: By id; one named `ANONYMOUS` when Spark has none.
     executors: tuple[Executor, ...]
-    options: Mapping[str, str]
+    options: PlannerOptions
     observed: Observed
     #: Where executors come and go with the tasks.
     allocation: Allocation | None = None
@@ -168,7 +170,7 @@ def from_snapshot(snapshot: Snapshot) -> Batch:
         int64([r.start for r in snapshot.ranges]),
         int64([r.end for r in snapshot.ranges]),
         snapshot.executors,
-        snapshot.options,
+        parse_options(snapshot.options),
         Observed.of(
             coded([o.topic for o in reports]),
             int64([o.partition for o in reports]),
@@ -200,7 +202,7 @@ def lay_out(  # noqa: PLR0917
     start: Ints,
     end: Ints,
     executors: Sequence[Executor],
-    options: Mapping[str, str],
+    options: PlannerOptions,
     observed: Observed,
     parallelism: int,
     allocation: Allocation | None = None,
@@ -261,7 +263,8 @@ def _joined(
     return topic[first], partition[first], start[first], end[last]
 
 
-def _members(executors: Sequence[Executor], parallelism: int) -> tuple[Executor, ...]:
+def _members(given: Sequence[Executor], parallelism: int) -> tuple[Executor, ...]:
+    executors = [e for e in given if e.takes_tasks]
     if not executors:
         if not 1 <= parallelism <= MOST_SLOTS:
             raise OptionError(

@@ -10,7 +10,7 @@ import numpy as np
 from assignor_bridge.assignors.own import configured
 from assignor_bridge.assignors.registry import lookup
 from assignor_bridge.model import OffsetRange, Plan, Task
-from assignor_bridge.options import FLAGSHIP, parse_options
+from assignor_bridge.options import FLAGSHIP
 from assignor_bridge.planner.batch import from_snapshot
 from assignor_bridge.planner.check import check
 from assignor_bridge.planner.demand import demand
@@ -100,7 +100,7 @@ def plan_step(
     state_warning: str | None = None,
 ) -> Outcome:
     """Plan columns with a state that is decoded already, for the simulator: see `plan`."""
-    options = parse_options(batch.options)
+    options = batch.options
     flagship = set(options.assignors) <= {FLAGSHIP, FAILOVER}
     ledger = Ledger(state, batch, None if flagship else HOLD_PLACE_BATCHES)
     learn(ledger)

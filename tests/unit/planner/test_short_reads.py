@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import random
 from typing import Any
 
 import pytest
 
-from assignor_bridge import worker
+from tests.planner_process import plan as planned
 
 PARTITIONS, RECORDS = 20, 100
 
@@ -21,7 +20,7 @@ def plan(ranges: list[dict[str, Any]], observed: list[dict[str, Any]], state: st
         "observed": observed,
         "state": state,
     }
-    return json.loads(worker.handle(json.dumps(snapshot).encode()))
+    return planned(snapshot)
 
 
 @pytest.mark.parametrize("seed", range(5))

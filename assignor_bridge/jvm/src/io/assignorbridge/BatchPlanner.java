@@ -1,10 +1,10 @@
 package io.assignorbridge;
 
-import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.nio.channels.ClosedByInterruptException;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.SparkContext;
@@ -16,44 +16,41 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Turns the ranges of one micro-batch into the planner's tasks, once per (start, end). It decides
- * nothing: it asks the Python process, has the answer verified, and when there is no good answer
- * hands Spark its own mapping back (or fails the query, under `assignor.onError=fail`).
+ * Turns the ranges of one micro-batch into the planner's tasks, once per (start, end): asks the
+ * Python process and has the answer verified. Without a good answer it hands Spark its own mapping
+ * back, or fails the query (`assignor.onError=fail`).
  */
 final class BatchPlanner implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(BatchPlanner.class);
   private static final long START_TIMEOUT_MS = 60_000;
   private static final int LONGEST_PAUSE_BATCHES = 64;
 
-  /** Fewer ranges and reports are sent as rows: nothing is gained, and a person can read them. */
-  private static final int LEAST_PACKED = 256;
-
   private record Batch(Offset start, Offset end) {}
 
   private final SparkContext context;
-  private final AssignorOptions options;
-  private final StreamIdentity stream = new StreamIdentity();
+  private final AssignorOptions written;
   private final StateFiles files;
+  private final StreamIdentity stream = new StreamIdentity();
   private final PlanFigures figures = new PlanFigures();
   private final ReadReports reports = new ReadReports();
-  private final DynamicAllocation allocation = new DynamicAllocation();
 
   private PlannerProcess process;
-  private PlanJson.Valid valid; // null until a planner has taken the options
+  private Messages.EffectiveOptions options; // null until a planner has validated them
+  private int stateVersion;
   private GroupCommits commits; // null without assignor.commitGroup
   private PlanLog log; // null without assignor.planLog
   private Batch lastBatch;
   private InputPartition[] lastTasks;
   private String state;
   private boolean stateIsRead;
-  private boolean planned;
   private long plans;
+  private long lastPlanNanos;
   private int failuresInARow;
   private int pausedBatches;
 
   BatchPlanner(SparkSession session, AssignorOptions options, String metadataPath) {
     context = session.sparkContext();
-    this.options = options;
+    written = options;
     files = new StateFiles(metadataPath, session.sessionState().newHadoopConf());
     context.register(reports);
   }
@@ -65,20 +62,14 @@ final class BatchPlanner implements AutoCloseable {
     } catch (InterruptedException e) {
       throw interrupted(e);
     } catch (PlannerException e) {
-      stopProcess();
       if (e.misuse) {
+        stopProcess();
         throw new IllegalArgumentException(e.getMessage(), e);
       }
-      orFail(e);
+      failed(e);
     } catch (RuntimeException | LinkageError e) {
-      stopProcess();
-      orFail(PlannerException.unexpected(e, context.version()));
+      failed(PlannerException.unexpected(e, context.version()));
     }
-  }
-
-  /** From here on the thread's batch id is one of this run. */
-  synchronized void batchBegins() {
-    planned = true;
   }
 
   /** The tasks of a micro-batch; the same array when Spark asks again for the same one. */
@@ -92,8 +83,9 @@ final class BatchPlanner implements AutoCloseable {
   }
 
   synchronized PartitionReaderFactory readerFactory(PartitionReaderFactory base) {
-    // Without an answer there is no plan yet, and so no task for one of our readers.
-    return new AssignedReaderFactory(base, valid == null || valid.sharesReader(), reports);
+    // Without options there is no plan yet, and so no task for one of our readers.
+    boolean shared = options == null || options.reader().equals("shared");
+    return new AssignedReaderFactory(base, shared, reports);
   }
 
   synchronized Map<String, String> metrics() {
@@ -107,8 +99,8 @@ final class BatchPlanner implements AutoCloseable {
 
   /** All batches so far are completed, and these are their end offsets; idle triggers say so too. */
   synchronized void completed(Offset end) {
-    if (valid != null) {
-      files.save(state, valid.stateVersion());
+    if (options != null) {
+      files.save(state, stateVersion);
     }
     if (commits != null) {
       commits.completed(end);
@@ -125,18 +117,13 @@ final class BatchPlanner implements AutoCloseable {
     stopProcess();
   }
 
-  /** Number of the batch that this thread runs or ran last; -1 before the first of this run. */
-  private long batchId() {
-    String batch = planned ? context.getLocalProperty("streaming.sql.batchId") : null;
-    return batch == null ? -1 : Long.parseLong(batch);
-  }
-
   private InputPartition[] planOrFallBack(Offset end, InputPartition[] ranges) {
     if (pausedBatches > 0) {
       pausedBatches--;
       figures.fellBack("paused after " + failuresInARow + " failures in a row", ranges.length);
       return ranges;
     }
+    PlannerException failure;
     try {
       readState(end);
       InputPartition[] tasks = plan(ranges);
@@ -145,17 +132,13 @@ final class BatchPlanner implements AutoCloseable {
     } catch (InterruptedException e) {
       throw interrupted(e);
     } catch (PlannerException e) {
-      fellBack(e, ranges);
+      failure = e;
     } catch (Exception | LinkageError e) { // Scala's methods throw checked exceptions unannounced
-      fellBack(PlannerException.unexpected(e, context.version()), ranges);
+      failure = PlannerException.unexpected(e, context.version());
     }
+    failed(failure);
+    figures.fellBack(failure.getMessage(), ranges.length);
     return ranges;
-  }
-
-  private void fellBack(PlannerException e, InputPartition[] ranges) {
-    stopProcess(); // a new one starts with the next batch
-    orFail(e);
-    figures.fellBack(e.getMessage(), ranges.length);
   }
 
   private InputPartition[] plan(InputPartition[] partitions)
@@ -163,29 +146,31 @@ final class BatchPlanner implements AutoCloseable {
     long startedNanos = System.nanoTime();
     figures.read(reports.drain());
     TaskBuilder builder = new TaskBuilder(partitions);
-    List<ExecutorList.Slots> executors = ExecutorList.of(context);
+    List<ExecutorList.Executor> executors = ExecutorList.of(context);
     PlannerProcess planner = running();
-    List<ReadReport> observed = figures.takeObserved();
-    String request =
-        PlanJson.snapshot(
-            executors,
+    Double sinceLastPlan = lastPlanNanos == 0 ? null : (startedNanos - lastPlanNanos) / 1e9;
+    lastPlanNanos = startedNanos;
+    Messages.PlanBatch request =
+        new Messages.PlanBatch(
             ExecutorList.parallelism(context),
-            builder.owed(),
-            options.values(),
-            observed,
+            executors,
+            Columns.Ranges.of(builder.requested()),
+            Columns.Reports.of(figures.takeObserved()),
             state,
-            allocation.now(context),
-            valid.takesPacked() && builder.owed().size() + observed.size() >= LEAST_PACKED);
-    String answer = planner.ask(request, valid.planTimeoutMs());
-    PlanJson.Plan plan = PlanJson.plan(answer);
+            ExecutorList.allocation(context, sinceLastPlan),
+            null);
+    String answer = planner.ask(Messages.write(request), options.planTimeoutMs());
+    Messages.Planned plan = Messages.read(answer, Messages.Planned.class);
     InputPartition[] tasks =
-        builder.build(plan.tasks(), executors, stream.of(builder.owed()), plans + 1);
+        builder.build(plan.tasks().unpack(), executors, stream.of(builder.requested()), plans + 1);
     if (log != null) {
-      log.append(batchId(), request, answer);
+      String batch = context.getLocalProperty("streaming.sql.batchId");
+      log.append(batch, Messages.write(request.with(written.values())), answer);
     }
     state = plan.state();
     plans++;
-    figures.planned(plan, plans, (System.nanoTime() - startedNanos) / 1_000_000, executors.size());
+    long millis = (System.nanoTime() - startedNanos) / 1_000_000;
+    figures.planned(plan, plans, tasks.length, millis);
     LOG.info("{} tasks by assignor '{}': {}", tasks.length, plan.assignor(), plan.metrics());
     plan.reasons().forEach(reason -> LOG.debug("{}", reason));
     return tasks;
@@ -197,22 +182,22 @@ final class BatchPlanner implements AutoCloseable {
       return;
     }
     PlannerProcess planner = running();
-    List<String> topics = PlanJson.topicsOf(end.json());
+    Collection<String> topics = Messages.topicsOf(end.json());
     List<String> unusable = new ArrayList<>();
     String used = null;
     for (String name : storedStates(unusable)) {
       try {
         String text = files.read(name);
-        JsonNode answer =
-            PlanJson.answer(
-                planner.ask(PlanJson.restore(text, topics), valid.planTimeoutMs()));
-        if (answer.path("ok").asBoolean()) {
+        String request = Messages.write(new Messages.Restore(text, topics));
+        String answer = planner.ask(request, options.planTimeoutMs());
+        String why = Messages.read(answer, Messages.Restored.class).why();
+        if (why == null) {
           state = text;
           files.isSaved(text);
           used = name;
           break;
         }
-        unusable.add(files + "/" + name + ": " + answer.path("why").asText());
+        unusable.add(files + "/" + name + ": " + why);
       } catch (IOException e) {
         unusable.add(files + "/" + name + ": " + reason(e));
       }
@@ -229,7 +214,7 @@ final class BatchPlanner implements AutoCloseable {
 
   private List<String> storedStates(List<String> unusable) throws InterruptedException {
     try {
-      return files.newestFirst(valid.stateVersion());
+      return files.newestFirst(stateVersion);
     } catch (IOException e) {
       unusable.add(files + ": " + reason(e));
       return List.of();
@@ -244,31 +229,26 @@ final class BatchPlanner implements AutoCloseable {
     return e.toString();
   }
 
-  /** The process; a new one has the options checked first, with time for an interpreter to start. */
+  /** The process; a new one has the options validated first, with time for Python to start. */
   private PlannerProcess running() throws PlannerException, InterruptedException {
     if (process != null && !process.isAlive()) {
       stopProcess();
     }
     if (process == null) {
-      process = new PlannerProcess(options.interpreter());
-      PlanJson.Valid answer =
-          PlanJson.valid(process.ask(PlanJson.validation(options.values()), START_TIMEOUT_MS));
-      if (valid == null) {
-        begin(answer);
+      process = new PlannerProcess(written.interpreter());
+      String request = Messages.write(new Messages.Validate(written.values()));
+      String answer = process.ask(request, START_TIMEOUT_MS);
+      Messages.Validated valid = Messages.read(answer, Messages.Validated.class);
+      if (options == null && valid.options().commitGroup() != null) {
+        commits = new GroupCommits(valid.options().commitGroup(), written.kafka());
       }
-      valid = answer;
+      if (options == null && valid.options().planLog() != null) {
+        log = new PlanLog(valid.options().planLog());
+      }
+      options = valid.options();
+      stateVersion = valid.stateVersion();
     }
     return process;
-  }
-
-  /** Sets up what the options ask for, once their meaning is known. */
-  private void begin(PlanJson.Valid options) {
-    if (options.commitGroup() != null) {
-      commits = new GroupCommits(options.commitGroup(), this.options.kafka());
-    }
-    if (options.planLog() != null) {
-      log = new PlanLog(options.planLog());
-    }
   }
 
   private void stopProcess() {
@@ -278,10 +258,11 @@ final class BatchPlanner implements AutoCloseable {
     }
   }
 
-  /** Fails the query if the user wants that; else says once what happened and goes on. */
-  private void orFail(PlannerException e) {
+  /** Ends the process and fails the query if the user wants that; else warns once and goes on. */
+  private void failed(PlannerException e) {
+    stopProcess(); // a new one starts with the next batch
     String who = "query " + context.getLocalProperty("sql.streaming.queryId");
-    if (valid == null ? options.failOnError() : valid.failsOnError()) {
+    if (options == null ? written.failOnError() : options.onError().equals("fail")) {
       throw new IllegalStateException(
           "assignor-bridge could not plan a micro-batch of " + who + ": " + e.getMessage(), e);
     }

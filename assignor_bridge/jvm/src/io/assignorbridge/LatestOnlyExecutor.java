@@ -3,13 +3,14 @@ package io.assignorbridge;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Consumer;
 
 /**
- * Hands the newest of what comes to a daemon thread of its own. What a newer one overtakes is
- * dropped, so that slow work never piles up and never holds up who gives it.
+ * Works on the latest item on a daemon thread of its own; an item that a later one overtakes is
+ * dropped. Slow work never piles up and never blocks the caller.
  */
 final class LatestOnlyExecutor<T> {
   private final ExecutorService thread;
@@ -18,13 +19,15 @@ final class LatestOnlyExecutor<T> {
 
   LatestOnlyExecutor(String name, Consumer<T> work) {
     this.work = work;
-    thread =
-        Executors.newSingleThreadExecutor(
-            task -> {
-              Thread made = new Thread(task, name);
-              made.setDaemon(true);
-              return made;
-            });
+    thread = Executors.newSingleThreadExecutor(daemons(name));
+  }
+
+  static ThreadFactory daemons(String name) {
+    return task -> {
+      Thread thread = new Thread(task, name);
+      thread.setDaemon(true);
+      return thread;
+    };
   }
 
   void give(T item) {

@@ -15,9 +15,9 @@ import org.slf4j.LoggerFactory;
 
 /**
  * The planner's state on disk: `assignments/<number>.v<version>` in the source's metadata folder.
- * A completed batch writes the next number, off the stream's thread; the newest few are kept. Files
- * of a newer version than the planner's are somebody else's and stay. Failures are told once and
- * never reach the query: a lost state costs stickiness, never data.
+ * A completed batch writes the next number, off the stream's thread; the newest three are kept.
+ * Files of a newer version than the planner's stay. Failures are logged once and never reach the
+ * query: a lost state costs stickiness, never data.
  */
 final class StateFiles {
   private static final Logger LOG = LoggerFactory.getLogger(StateFiles.class);
@@ -26,10 +26,11 @@ final class StateFiles {
   private static final int KEPT = 3;
   private static final long LAST_WRITE_MS = 5_000;
 
-  private record Saved(String text, int version) {}
+  private record State(String text, int version) {}
 
   private final CheckpointFolder folder;
-  private final LatestOnlyExecutor<Saved> writer = new LatestOnlyExecutor<>("assignor-state", this::write);
+  private final LatestOnlyExecutor<State> writer =
+      new LatestOnlyExecutor<>("assignor-state", this::write);
 
   // On the stream's thread.
   private String lastSaved;
@@ -47,7 +48,7 @@ final class StateFiles {
 
   /** Names of the files that may hold a state, newest first. */
   List<String> newestFirst(int version) throws IOException {
-    TreeMap<Long, String> found = new TreeMap<>(Comparator.reverseOrder());
+    TreeMap<Long, String> files = new TreeMap<>(Comparator.reverseOrder());
     prunable.clear();
     leftovers.clear();
     for (FileStatus file : folder.list()) {
@@ -55,7 +56,7 @@ final class StateFiles {
       Matcher parts = NAME.matcher(name);
       if (parts.matches()) {
         long number = Long.parseLong(parts.group(1));
-        found.put(number, name);
+        files.put(number, name);
         newest = Math.max(newest, number);
         if (file.isFile() && Integer.parseInt(parts.group(2)) <= version) {
           prunable.put(number, name);
@@ -64,7 +65,7 @@ final class StateFiles {
         leftovers.add(name); // of a driver that was killed while it wrote
       }
     }
-    return List.copyOf(found.values());
+    return List.copyOf(files.values());
   }
 
   String read(String name) throws IOException {
@@ -80,7 +81,7 @@ final class StateFiles {
   void save(String text, int version) {
     if (text != null && !text.equals(lastSaved)) {
       lastSaved = text;
-      writer.give(new Saved(text, version));
+      writer.give(new State(text, version));
     }
   }
 
@@ -94,13 +95,13 @@ final class StateFiles {
     return folder.toString();
   }
 
-  private void write(Saved state) {
-    String name = newest + 1 + ".v" + state.version();
+  private void write(State state) {
+    newest++; // also after a failure: should the name be the trouble, the next batch tries another
+    String name = newest + ".v" + state.version();
     try {
       folder.write(name, state.text());
-      newest++;
-      prunable.put(newest, name);
       failing = false;
+      prunable.put(newest, name);
       while (prunable.size() > KEPT) {
         folder.delete(prunable.firstEntry().getValue());
         prunable.pollFirstEntry();
@@ -119,7 +120,6 @@ final class StateFiles {
             e.toString());
       }
       failing = true;
-      newest++; // should that name be the trouble, the next batch tries another
     }
   }
 }

@@ -16,7 +16,6 @@ import org.apache.kafka.common.TopicPartition;
  */
 final class StreamIdentity {
   private static final int ENDED_TO_TELL = 100;
-
   private static final Set<String> ENDED = new LinkedHashSet<>(); // oldest first
 
   private final Map<TopicPartition, Long> ends = new HashMap<>();
