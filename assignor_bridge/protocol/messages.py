@@ -172,8 +172,11 @@ def read_request(line: bytes) -> Request:
 
 
 def write_answer(answer: Answer) -> bytes:
-    """Write one line."""
-    return _answer.encode(answer) + b"\n"
+    """Return one line; of what cannot be written (a user's half of a character), the failure."""
+    try:
+        return _answer.encode(answer) + b"\n"
+    except (UnicodeEncodeError, TypeError, AttributeError) as error:
+        return _answer.encode(failed(error)) + b"\n"
 
 
 def failed(error: BaseException) -> Failed:

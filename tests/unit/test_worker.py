@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from assignor_bridge.errors import OptionError
-from assignor_bridge.protocol.messages import Planned
+from assignor_bridge.protocol.messages import Planned, Restored, write_answer
 from assignor_bridge.protocol.snapshots import read_snapshot
 from assignor_bridge.worker import Worker, prepare
 from checkpoints import sticky_state
@@ -211,6 +211,11 @@ def test_malformed_snapshots_are_refused_with_one_line(request_, message):
         read_snapshot(request_)
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_an_answer_that_cannot_be_written_is_a_failure():
+    line = write_answer(Restored("half of a character: \ud83d"))
+    assert json.loads(line)["error"].startswith("UnicodeEncodeError: ")
 
 
 def test_a_bad_state_costs_memory_not_the_plan():

@@ -80,30 +80,22 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
    */
   @Override
   public Map<String, String> metrics(Optional<Offset> latestConsumedOffset) {
-    Map<String, String> ours = metricsOfOurs(latestConsumedOffset);
+    Map<String, String> ours = new HashMap<>();
+    attempt("note that a batch is completed", () -> latestConsumedOffset.ifPresent(planner::completed));
+    attempt("give metrics of a batch", () -> ours.putAll(planner.metrics()));
     Map<String, String> all = new HashMap<>(metricsOfSpark(latestConsumedOffset));
     all.putAll(ours);
     return all;
   }
 
   /** The batch is written: a fault of ours must not end the query now, whatever `onError` says. */
-  private Map<String, String> metricsOfOurs(Optional<Offset> latestConsumedOffset) {
+  private void attempt(String what, Runnable work) {
     try {
-      latestConsumedOffset.ifPresent(planner::completed);
+      work.run();
     } catch (RuntimeException | LinkageError e) {
-      warn("could not note that a batch is completed", e);
-    }
-    try {
-      return planner.metrics();
-    } catch (RuntimeException | LinkageError e) {
-      warn("has no metrics of a batch", e);
-      return Map.of();
-    }
-  }
-
-  private void warn(String what, Throwable e) {
-    if (warned.add(what)) {
-      LOG.warn("assignor-bridge {} (the query goes on; this is said once)", what, e);
+      if (warned.add(what)) {
+        LOG.warn("assignor-bridge could not {} (the query goes on; warned once)", what, e);
+      }
     }
   }
 

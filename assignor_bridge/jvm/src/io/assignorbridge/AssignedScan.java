@@ -34,7 +34,16 @@ final class AssignedScan implements Scan {
     try {
       assigned = new AssignedMicroBatchStream(stream, options, ours, session);
     } catch (RuntimeException | LinkageError e) { // another Spark
-      return withoutUs(stream, ours, PlannerException.unexpected(e, session.version()));
+      PlannerException misfit = PlannerException.unexpected(e, session.version());
+      if (ours.failOnError()) {
+        stream.stop();
+        throw new IllegalStateException(misfit.getMessage(), misfit);
+      }
+      LOG.warn(
+          "assignor-bridge leaves a stream to Spark's own mapping as long as it runs"
+              + " (assignor.onError=fail would stop the query): {}",
+          misfit.getMessage());
+      return stream;
     }
     try {
       assigned.startPlanner();
@@ -43,19 +52,6 @@ final class AssignedScan implements Scan {
       throw e;
     }
     return assigned;
-  }
-
-  private static MicroBatchStream withoutUs(
-      MicroBatchStream stream, AssignorOptions options, PlannerException e) {
-    if (options.failOnError()) {
-      stream.stop();
-      throw new IllegalStateException(e.getMessage(), e);
-    }
-    LOG.warn(
-        "assignor-bridge leaves a stream to Spark's own mapping as long as it runs"
-            + " (assignor.onError=fail would stop the query): {}",
-        e.getMessage());
-    return stream;
   }
 
   @Override

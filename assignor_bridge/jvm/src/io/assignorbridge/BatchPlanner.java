@@ -1,9 +1,5 @@
 package io.assignorbridge;
 
-import java.io.IOException;
-import java.io.InterruptedIOException;
-import java.nio.channels.ClosedByInterruptException;
-import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
 import java.util.Map;
@@ -59,16 +55,12 @@ final class BatchPlanner implements AutoCloseable {
   synchronized void start() {
     try {
       running();
-    } catch (InterruptedException e) {
-      throw interrupted(e);
-    } catch (PlannerException e) {
-      if (e.misuse) {
-        stopProcess();
-        throw new IllegalArgumentException(e.getMessage(), e);
+    } catch (Exception | LinkageError e) {
+      PlannerException failure = failure(e);
+      if (failure.misuse) {
+        throw new IllegalArgumentException(failure.getMessage(), failure);
       }
-      failed(e);
-    } catch (RuntimeException | LinkageError e) {
-      failed(PlannerException.unexpected(e, context.version()));
+      fallBack(failure);
     }
   }
 
@@ -123,22 +115,17 @@ final class BatchPlanner implements AutoCloseable {
       figures.fellBack("paused after " + failuresInARow + " failures in a row", ranges.length);
       return ranges;
     }
-    PlannerException failure;
     try {
       readState(end);
       InputPartition[] tasks = plan(ranges);
       failuresInARow = 0;
       return tasks;
-    } catch (InterruptedException e) {
-      throw interrupted(e);
-    } catch (PlannerException e) {
-      failure = e;
     } catch (Exception | LinkageError e) { // Scala's methods throw checked exceptions unannounced
-      failure = PlannerException.unexpected(e, context.version());
+      PlannerException failure = failure(e);
+      fallBack(failure);
+      figures.fellBack(failure.getMessage(), ranges.length);
+      return ranges;
     }
-    failed(failure);
-    figures.fellBack(failure.getMessage(), ranges.length);
-    return ranges;
   }
 
   private InputPartition[] plan(InputPartition[] partitions)
@@ -178,55 +165,19 @@ final class BatchPlanner implements AutoCloseable {
 
   /** Before the first plan: takes the newest stored state that the planner can use. */
   private void readState(Offset end) throws PlannerException, InterruptedException {
-    if (stateIsRead) {
-      return;
+    if (!stateIsRead) {
+      PlannerProcess planner = running();
+      Collection<String> topics = Messages.topicsOf(end.json());
+      state =
+          files.restore(
+              stateVersion,
+              text -> {
+                String request = Messages.write(new Messages.Restore(text, topics));
+                String answer = planner.ask(request, options.planTimeoutMs());
+                return Messages.read(answer, Messages.Restored.class).why();
+              });
+      stateIsRead = true;
     }
-    PlannerProcess planner = running();
-    Collection<String> topics = Messages.topicsOf(end.json());
-    List<String> unusable = new ArrayList<>();
-    String used = null;
-    for (String name : storedStates(unusable)) {
-      try {
-        String text = files.read(name);
-        String request = Messages.write(new Messages.Restore(text, topics));
-        String answer = planner.ask(request, options.planTimeoutMs());
-        String why = Messages.read(answer, Messages.Restored.class).why();
-        if (why == null) {
-          state = text;
-          files.isSaved(text);
-          used = name;
-          break;
-        }
-        unusable.add(files + "/" + name + ": " + why);
-      } catch (IOException e) {
-        unusable.add(files + "/" + name + ": " + reason(e));
-      }
-    }
-    stateIsRead = true;
-    if (!unusable.isEmpty()) {
-      LOG.warn(
-          "assignor-bridge cannot use its stored state and plans {} (partitions may change"
-              + " executors; no data is affected): {}",
-          used == null ? "without" : "with the older " + used,
-          String.join("; ", unusable));
-    }
-  }
-
-  private List<String> storedStates(List<String> unusable) throws InterruptedException {
-    try {
-      return files.newestFirst(stateVersion);
-    } catch (IOException e) {
-      unusable.add(files + ": " + reason(e));
-      return List.of();
-    }
-  }
-
-  /** What went wrong with a file, unless it was the end of the query. */
-  private static String reason(IOException e) throws InterruptedException {
-    if (e instanceof InterruptedIOException || e instanceof ClosedByInterruptException) {
-      throw new InterruptedException(e.toString());
-    }
-    return e.toString();
   }
 
   /** The process; a new one has the options validated first, with time for Python to start. */
@@ -258,9 +209,19 @@ final class BatchPlanner implements AutoCloseable {
     }
   }
 
-  /** Ends the process and fails the query if the user wants that; else warns once and goes on. */
-  private void failed(PlannerException e) {
+  /** Ends the process, for a late answer must not be taken for the next; says why there is none. */
+  private PlannerException failure(Throwable e) {
     stopProcess(); // a new one starts with the next batch
+    if (e instanceof InterruptedException) { // Spark takes it as the query's end, if it is as it is
+      throw BatchPlanner.<RuntimeException>sneaky(e);
+    }
+    return e instanceof PlannerException failure
+        ? failure
+        : PlannerException.unexpected(e, context.version());
+  }
+
+  /** Fails the query if the user wants that; else warns once and goes on. */
+  private void fallBack(PlannerException e) {
     String who = "query " + context.getLocalProperty("sql.streaming.queryId");
     if (options == null ? written.failOnError() : options.onError().equals("fail")) {
       throw new IllegalStateException(
@@ -276,12 +237,6 @@ final class BatchPlanner implements AutoCloseable {
           e.getMessage());
       LOG.debug("where it failed", e);
     }
-  }
-
-  /** Spark takes an InterruptedException as the query's end; wrapped, it would be a failure. */
-  private RuntimeException interrupted(InterruptedException e) {
-    stopProcess();
-    return BatchPlanner.<RuntimeException>sneaky(e);
   }
 
   @SuppressWarnings("unchecked") // the cast is the point: the exception leaves as it is

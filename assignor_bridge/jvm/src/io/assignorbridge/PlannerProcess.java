@@ -32,7 +32,7 @@ final class PlannerProcess implements AutoCloseable {
   PlannerProcess(Interpreter interpreter) throws PlannerException {
     python = interpreter.command();
     try {
-      process = interpreter.running("assignor_bridge.worker").start();
+      process = interpreter.worker().start();
     } catch (IOException e) {
       throw new PlannerException(
           "the planner's interpreter '"
