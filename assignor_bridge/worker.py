@@ -19,22 +19,9 @@ from assignor_bridge.errors import OptionError, elided
 from assignor_bridge.options import effective, parse_options
 from assignor_bridge.planner.batch import lay_out
 from assignor_bridge.planner.plan import check_names, plan_batch
+from assignor_bridge.protocol import messages
 from assignor_bridge.protocol.columns import pack_tasks, unpack_ranges, unpack_reports
-from assignor_bridge.protocol.messages import (
-    Answer,
-    PlanBatch,
-    Planned,
-    Request,
-    Restore,
-    Restored,
-    Validate,
-    Validated,
-    allocation,
-    executors,
-    failed,
-    read_request,
-    write_answer,
-)
+from assignor_bridge.protocol.messages import Answer, PlanBatch, Planned, Restore, Validate
 from checkpoints.sticky_state import VERSION, StateError, decode, encode
 
 if TYPE_CHECKING:
@@ -53,19 +40,19 @@ class Worker:
     def answer(self, line: bytes) -> Answer:
         """Answer one request, whatever happens."""
         try:
-            return self._answer(read_request(line))
+            return self._answer(messages.read_request(line))
         except BaseException as error:  # noqa: BLE001
-            return failed(error)
+            return messages.failed(error)
 
-    def _answer(self, request: Request) -> Answer:
+    def _answer(self, request: messages.Request) -> Answer:
         match request:
             case Validate(options=given):
                 options = parse_options(given)
                 check_names(options, self._find)
                 self._options = options
-                return Validated(effective(options), VERSION)
+                return messages.Validated(effective(options), VERSION)
             case Restore(state=state, topics=topics):
-                return Restored(_why_not(state, topics))
+                return messages.Restored(_why_not(state, topics))
             case PlanBatch():
                 return self._plan(request)
 
@@ -74,11 +61,11 @@ class Worker:
             raise OptionError("a plan was asked for before the options were validated")
         batch = lay_out(
             *unpack_ranges(request.ranges),
-            executors(request.executors),
+            messages.executors(request.executors),
             self._options,
             unpack_reports(request.observed),
             request.parallelism,
-            allocation(request.allocation),
+            messages.allocation(request.allocation),
         )
         outcome = plan_batch(batch, request.state, self._find)
         return Planned(
@@ -110,7 +97,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     for line in requests:
         if line.strip():
             answer = worker.answer(line)
-            answers.write(write_answer(answer))
+            answers.write(messages.write_answer(answer))
             answers.flush()
             prepare(answer)
 
