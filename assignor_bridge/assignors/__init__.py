@@ -4,6 +4,7 @@
 - `group`: the nouns (`Member`, `Group`, `Assignment`)
 - `protocol`: what an assignor is; `registry`: the table of ours and the choice among several
 - `check`: the check that every answer must pass; `loading`: the user's own assignors (an edge)
+- `testing`: a group in memory, for tests of assignors
 """
 
 from assignor_bridge.assignors.check import check_assignment

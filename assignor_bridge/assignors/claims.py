@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.assignors.partitions import Partitions
+from checkpoints.user_data import NO_GENERATION, decode_claim, encode_claim, encode_generation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from assignor_bridge.assignors.group import Group
+    from assignor_bridge.assignors.group import Group, Member
     from assignor_bridge.assignors.partitions import Ids
 
 
@@ -28,43 +28,37 @@ class Claims:
     owner: NDArray[np.int32]
 
 
-def claims(group: Group, *, newest_only: bool = False) -> Claims:
+def weigh_claims(group: Group, *, newest_only: bool = False) -> Claims:
     """Weigh the claims of all members.
 
     A claim counts if no other member makes one at the same or a newer generation for the partition,
     and if its member still subscribes to the topic. Claims without a generation are older than all
     with one. Two members with the same newest generation: neither keeps the partition by right.
-
-    Parameters
-    ----------
-    group
-        The members with `owned` and `generation`.
-    newest_only
-        Drop all claims of members that are not of the newest generation in the group, even those
-        that nobody contests (the rule of constrained-cooperative-sticky).
+    With `newest_only` all claims of members that are not of the newest generation in the group are
+    dropped, even those that nobody contests (the rule of constrained-cooperative-sticky).
     """
-    ids, member = _collect(group)
+    parts = [group.catalog.ids(member.owned) for member in group.members]
+    sizes = np.fromiter(map(len, parts), np.int64, len(parts))
     owner = np.full(group.catalog.total, -1, np.int32)
-    if not len(ids):
-        return Claims(ids, member, owner)
-    good_ids, good = ids, member
+    if not sizes.any():
+        return Claims(np.empty(0, np.int64), np.empty(0, np.int64), owner)
+    claims = Claims(np.concatenate(parts), np.repeat(np.arange(len(parts)), sizes), owner)
+    ids, member = claims.ids, claims.member
     if newest_only:
-        generations = _generations(group)
-        newest = generations[member] == generations.max()
-        good_ids, good = ids[newest], member[newest]
-    if len(good_ids) and int(np.bincount(good_ids).max()) > 1:
-        generation = _generations(group)[good]
+        generation = _generations(group)
+        newest = generation[member] == generation.max()
+        ids, member = ids[newest], member[newest]
+    if len(ids) and int(np.bincount(ids).max()) > 1:
+        generation = _generations(group)[member]
         best = np.full(len(owner), -2, np.int64)
-        np.maximum.at(best, good_ids, generation)
-        newest = generation == best[good_ids]
-        good_ids, good = good_ids[newest], good[newest]
-        alone = np.bincount(good_ids, minlength=len(owner))[good_ids] == 1
-        good_ids, good = good_ids[alone], good[alone]
-    subscribed = _subscribed(group, good_ids, good)
-    if subscribed is not None:
-        good_ids, good = good_ids[subscribed], good[subscribed]
-    owner[good_ids] = good
-    return Claims(ids, member, owner)
+        np.maximum.at(best, ids, generation)
+        newest = generation == best[ids]
+        ids, member = ids[newest], member[newest]
+        uncontested = np.bincount(ids, minlength=len(owner))[ids] == 1
+        ids, member = ids[uncontested], member[uncontested]
+    subscribed = _subscribed(group, ids, member)
+    owner[ids[subscribed]] = member[subscribed]
+    return claims
 
 
 def _generations(group: Group) -> Ids:
@@ -73,30 +67,34 @@ def _generations(group: Group) -> Ids:
     )
 
 
-def _collect(group: Group) -> tuple[Ids, Ids]:
-    catalog = group.catalog
-    nothing = np.empty(0, np.int64)
-    parts: list[Ids] = []
-    for member in group.members:
-        owned = member.owned
-        if isinstance(owned, Partitions):
-            parts.append(owned.ids if owned.catalog is catalog else owned.ids_in(catalog))
-        else:
-            parts.append(catalog.ids(owned) if owned else nothing)
-    sizes = np.fromiter(map(len, parts), np.int64, len(parts))
-    if not sizes.any():
-        return nothing, nothing
-    return np.concatenate(parts), np.repeat(np.arange(len(parts)), sizes)
-
-
-def _subscribed(group: Group, ids: Ids, member: Ids) -> NDArray[np.bool_] | None:
-    """Whether each claimant subscribes to what it claims; None when all do."""
+def _subscribed(group: Group, ids: Ids, member: Ids) -> NDArray[np.bool_] | slice:
+    """Return whether each claimant subscribes to what it claims; a whole slice when all do."""
     names = group.catalog.names
     if len(group.subscriptions) == 1 and group.subscriptions[0][0].issuperset(names):
-        return None
+        return slice(None)
     allowed = np.zeros((len(group.subscriptions), len(names)), np.bool_)
-    which = np.empty(len(group.members), np.int64)
+    subscription = np.empty(len(group.members), np.int64)
     for row, (topics, indices) in enumerate(group.subscriptions):
-        which[list(indices)] = row
+        subscription[list(indices)] = row
         allowed[row, [group.catalog.index[t] for t in topics if t in group.catalog]] = True
-    return np.asarray(allowed[which[member], group.catalog.topic_of[ids]])
+    return np.asarray(allowed[subscription[member], group.catalog.topic_of[ids]])
+
+
+def claim_bytes(member: Member) -> bytes | None:
+    """Return the user data of Kafka's sticky assignor; None before the first assignment."""
+    if not member.owned and member.generation is None:
+        return None
+    generation = NO_GENERATION if member.generation is None else member.generation
+    return encode_claim(member.owned, generation)
+
+
+def generation_bytes(member: Member) -> bytes:
+    """Return those of Kafka's cooperative one: what the member owns travels beside them."""
+    return encode_generation(member.generation)
+
+
+def with_claim_of(member: Member, data: bytes | None) -> Member:
+    """Return the member with the claim in its user data: none for bytes that do not parse."""
+    claim = decode_claim(data)
+    generation = None if claim.generation == NO_GENERATION else claim.generation
+    return replace(member, owned=claim.owned, generation=generation, user_data=data)

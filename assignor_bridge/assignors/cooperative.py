@@ -1,4 +1,7 @@
-"""`cooperative-sticky`: sticky in two rounds, so that only moving partitions stop (KIP-429)."""
+"""`cooperative-sticky` and `constrained-cooperative-sticky`: sticky in two rounds (KIP-429).
+
+What changes owner is withheld in the first, so that only moving partitions stop.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.assignors.claims import claims
+from assignor_bridge.assignors.claims import weigh_claims
+from assignor_bridge.assignors.even import even
 from assignor_bridge.assignors.group import Assignment
 from assignor_bridge.assignors.sticky import spread
+from assignor_bridge.errors import OptionError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,20 +33,87 @@ def cooperative_sticky(group: Group) -> Assignment:
     over both rounds all of `sticky`.
 
     Source: KIP-429, Kafka 4.1.0 `CooperativeStickyAssignor`.
+
+    >>> from assignor_bridge.assignors import Group, Member
+    >>> owner = Member("C0", {"t0"}, {"t0": [0, 1, 2, 3]}, generation=4)
+    >>> group = Group((owner, Member("C1", {"t0"})), {"t0": 4})
+    >>> first = cooperative_sticky(group)
+    >>> print(first)
+    C0: [t0p0, t0p1]
+    C1: []
+    >>> print(cooperative_sticky(group.after(first, generation=5)))
+    C0: [t0p0, t0p1]
+    C1: [t0p2, t0p3]
     """
-    held = claims(group)
-    owner = held.owner.copy()
+    claims = weigh_claims(group)
+    owner = claims.owner.copy()
     spread(group, owner)
-    return withhold(group, held, owner)
+    return _withhold(group, claims, owner)
 
 
-def withhold(group: Group, held: Claims, owner: NDArray[np.int32]) -> Assignment:
+def constrained_cooperative_sticky(group: Group) -> Assignment:
+    """Divide the partitions evenly, in linear time, withholding those that change owner.
+
+    Promises, in order: (1) what another living member owns is withheld until it was given up, as
+    in `cooperative_sticky`; (2) counts differ by at most one; (3) nothing moves when nothing
+    changed, and never more than balance needs. Claims of members that are not of the newest
+    generation are dropped whole. Free partitions are given in the order t0p0, t1p0, t2p0, t0p1, …
+    to the members below the floor, by id, each its share in a row, then one each. The
+    proposal's step of taking back from members at the ceiling never comes up here: no more than
+    P mod N members keep one above the floor, so free partitions suffice (see `even`).
+
+    Source: the constrained cooperative sticky proposal (KAFKA-9987). It was rejected, as Kafka took
+    the algorithm into the sticky assignors that it had instead of adding one.
+
+    Raises
+    ------
+    OptionError
+        When members subscribe to different topics: use `cooperative-sticky`.
+
+    >>> from assignor_bridge.assignors import Group, Member
+    >>> members = (Member("C0", {"t0", "t1"}), Member("C1", {"t0", "t1"}))
+    >>> print(constrained_cooperative_sticky(Group(members, {"t0": 2, "t1": 2})))
+    C0: [t0p0, t1p0]
+    C1: [t0p1, t1p1]
+    """
+    reason = different_subscriptions(group)
+    if reason:
+        raise OptionError(
+            f"assignor 'constrained-cooperative-sticky' refused the group: {reason}. "
+            "Use 'cooperative-sticky' for such groups."
+        )
+    claims = weigh_claims(group, newest_only=True)
+    owner = claims.owner.copy()
+    ids = group.catalog.by_partition
+    if not group.subscribed.all():
+        ids = ids[group.subscribed[ids]]
+    if len(ids):
+        even(group.catalog, owner, ids, np.arange(len(group.members)), "blocks")
+    return _withhold(group, claims, owner)
+
+
+def different_subscriptions(group: Group) -> str | None:
+    """Return which two members subscribe to different topics; None when all subscribe alike."""
+    if len(group.subscriptions) <= 1:
+        return None
+    (one, first), (other, second) = group.subscriptions[:2]
+    topic = min(one ^ other)
+    has, lacks = (first, second) if topic in one else (second, first)
+    return (
+        f"its members must all subscribe to the same topics, but {group.ids[has[0]]!r} subscribes "
+        f"to {topic!r} and {group.ids[lacks[0]]!r} does not"
+    )
+
+
+def _withhold(group: Group, claims: Claims, owner: NDArray[np.int32]) -> Assignment:
     """Keep back the partitions that somebody else has to give up before their new owner starts."""
-    still = np.zeros(len(owner), np.bool_)
-    still[held.ids[owner[held.ids] != held.member]] = True
-    still &= (held.owner != owner) & (owner >= 0)
-    if not still.any():
+    withheld = np.zeros(len(owner), np.bool_)
+    withheld[claims.ids[owner[claims.ids] != claims.member]] = True
+    withheld &= (claims.owner != owner) & (owner >= 0)
+    if not withheld.any():
         return Assignment(group, owner)
     return Assignment(
-        group, np.where(still, -1, owner), withheld=np.where(still, owner, -1).astype(np.int32)
+        group,
+        np.where(withheld, -1, owner),
+        withheld=np.where(withheld, owner, -1).astype(np.int32),
     )

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from checkpoints.sorting import stable_order
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -25,18 +27,8 @@ def even(
     partition number. Since at most P mod N members stay above the floor, free partitions always
     suffice to fill the others: nothing has to be taken a second time.
 
-    Parameters
-    ----------
-    catalog
-        Numbers of partitions.
-    owner
-        Index of the member whose claim counts for each partition, -1 for none; changed in place.
-    ids
-        The partitions to divide, in the order in which free ones are given.
-    members
-        Indices of the members that share them, in order.
-    fill
-        See `Fill`.
+    `owner` has the index of the member whose claim counts for each partition, -1 for none. Free
+    partitions are given in the order of `ids`, members looked at in that of `members`.
     """
     give_up(catalog, owner, ids, members)
     give_free(owner, ids, members, fill)
@@ -91,7 +83,7 @@ def _held(owner: NDArray[np.int32], ids: Ids, members: Ids) -> Ids:
 
 
 def _in_turn(room: Ids) -> Ids:
-    """Places in the order in which they get one each, round by round, while they have room."""
+    """Return places in the order in which they get one each, in rounds, while they have room."""
     most = int(room.max(initial=0))
     if not most:
         return np.empty(0, np.int64)
@@ -100,6 +92,4 @@ def _in_turn(room: Ids) -> Ids:
     who = np.repeat(np.arange(len(room)), room)
     first = np.cumsum(room) - room
     turn = np.arange(len(who)) - np.repeat(first, room)
-    if most < 1 << 16:
-        turn = turn.astype(np.uint16)  # radix sort
-    return np.asarray(who[np.argsort(turn, kind="stable")])
+    return np.asarray(who[stable_order(turn)])

@@ -23,6 +23,12 @@ def failover(group: Group) -> Assignment:
     Balance, lags and owners are not looked at.
 
     Source: the article on assignment strategies (its `FailoverAssignor`).
+
+    >>> from assignor_bridge.assignors import Group, Member
+    >>> members = (Member("C0", {"t0"}), Member("C1", {"t0"}, priority=2))
+    >>> print(failover(Group(members, {"t0": 3})))
+    C0: []
+    C1: [t0p0, t0p1, t0p2]
     """
     owner = np.full(group.catalog.total, -1, np.int32)
     ranks = [_rank(member) for member in group.members]
@@ -30,13 +36,12 @@ def failover(group: Group) -> Assignment:
     for topic, subscribers in group.subscribers.items():
         if subscribers not in best:
             best[subscribers] = max(subscribers, key=lambda m: (ranks[m], -m))
-        start, count = int(group.catalog.starts[group.catalog.index[topic]]), group.catalog[topic]
-        owner[start : start + count] = best[subscribers]
+        owner[group.catalog.span(topic)] = best[subscribers]
     return Assignment(group, owner)
 
 
 def priority_bytes(member: Member) -> bytes | None:
-    """User data of a member's subscription: its priority, none if it has none."""
+    """Return the user data of a member's subscription: its priority, None if it has none."""
     return None if member.priority is None else encode_priority(member.priority)
 
 

@@ -17,16 +17,14 @@ import numpy as np
 
 from assignor_bridge.assignors.partitions import Catalog, Partitions
 from assignor_bridge.errors import OptionError
+from checkpoints.sorting import stable_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from assignor_bridge.assignors.partitions import Ids
-
-#: An empty claim.
-NOTHING: Mapping[str, Sequence[int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +61,10 @@ class Member:
                 "a finite number above 0 is needed"
             )
 
+    def owning(self, owned: Mapping[str, Sequence[int]], generation: int) -> Member:
+        """Return the member as it joins next time, owning these partitions since `generation`."""
+        return replace(self, owned=owned, generation=generation)
+
 
 @dataclass(frozen=True)
 class Group:
@@ -82,7 +84,7 @@ class Group:
     standby_replicas: int = 0
 
     def __post_init__(self) -> None:
-        members = tuple(sorted(self.members, key=_member_id))
+        members = tuple(sorted(self.members, key=lambda member: member.id))
         for one, other in itertools.pairwise(members):
             if one.id == other.id:
                 raise OptionError(f"member {one.id!r} is in the group twice: ids must differ")
@@ -104,6 +106,21 @@ class Group:
         return tuple(m.id for m in self.members)
 
     @cached_property
+    def kafka_order(self) -> tuple[int, ...]:
+        """Indices of members as Kafka's `AbstractPartitionAssignor.MemberInfo` orders them.
+
+        Static members come first, by instance id, so that they keep their place through restarts;
+        then the others by id.
+        """
+        members = self.members
+        return tuple(
+            sorted(
+                range(len(members)),
+                key=lambda i: (members[i].instance is None, members[i].instance or "", i),
+            )
+        )
+
+    @cached_property
     def subscriptions(self) -> tuple[tuple[frozenset[str], tuple[int, ...]], ...]:
         """Each distinct subscription with the indices of its members; the first member's first."""
         by_object: dict[int, list[int]] = {}
@@ -117,61 +134,60 @@ class Group:
     @cached_property
     def subscribers(self) -> Mapping[str, tuple[int, ...]]:
         """Indices of the members that subscribe to each existing topic; sorted by topic."""
-        found: dict[str, list[int]] = {}
+        by_topic: dict[str, list[int]] = {}
         for topics, indices in self.subscriptions:
             for topic in topics:
                 if topic in self.catalog:
-                    found.setdefault(topic, []).extend(indices)
-        return {topic: tuple(sorted(found[topic])) for topic in sorted(found)}
+                    by_topic.setdefault(topic, []).extend(indices)
+        return {topic: tuple(sorted(by_topic[topic])) for topic in sorted(by_topic)}
 
     @cached_property
-    def wanted(self) -> NDArray[np.bool_]:
+    def subscribed(self) -> NDArray[np.bool_]:
         """For each partition, whether anybody subscribes to its topic."""
-        flags = np.fromiter(
-            (t in self.subscribers for t in self.catalog), np.bool_, len(self.catalog)
-        )
-        wanted: NDArray[np.bool_] = np.repeat(flags, self.catalog.counts)
-        wanted.setflags(write=False)  # answers are checked against it
-        return wanted
+        topics = [topic in self.subscribers for topic in self.catalog]
+        flags: NDArray[np.bool_] = np.repeat(np.array(topics, np.bool_), self.catalog.counts)
+        flags.setflags(write=False)  # answers are checked against it
+        return flags
 
     def lag_list(self) -> list[float]:
-        """Lag of each partition by its number; a negative one counts as 0.
+        """Return the lag of each partition by its number; a negative one counts as 0.
 
         Raises
         ------
         OptionError
-            When one is infinite or no number.
+            When one is infinite or not a number.
         """
-        lags: list[float] = [0] * self.catalog.total
-        for topic, of_topic in self.lags.items():
-            place = self.catalog.index.get(topic)
-            if place is None:
-                continue
-            start, count = int(self.catalog.starts[place]), int(self.catalog.counts[place])
-            for partition, lag in of_topic.items():
+        catalog = self.catalog
+        lags: list[float] = [0] * catalog.total
+        for topic in self.lags.keys() & catalog.index.keys():
+            start, count = catalog.span(topic).start, catalog[topic]
+            for partition, lag in self.lags[topic].items():
                 if 0 <= partition < count:
                     lags[start + partition] = max(lag, 0)
         if not math.isfinite(sum(lags)):
-            self._blame_lag(lags)
+            for partition, lag in enumerate(lags):
+                if not math.isfinite(lag):
+                    raise OptionError(
+                        f"the lag of {catalog.name(partition)} is {lag}: a finite number is needed"
+                    )
         return lags
 
-    def _blame_lag(self, lags: list[float]) -> None:
-        for partition, lag in enumerate(lags):
-            if not math.isfinite(lag):
-                raise OptionError(
-                    f"the lag of {self.catalog.name(partition)} is {lag}: a finite number is needed"
-                )
+    def after(
+        self,
+        assignment: Assignment,
+        generation: int,
+        on_assignment: Callable[[Member, Partitions, int], Member] = Member.owning,
+    ) -> Group:
+        """Return the group as it joins next time, each member owning what it was assigned.
 
-    def after(self, assignment: Assignment, generation: int) -> Group:
-        """Give the group in which each member owns what it was assigned, at `generation`."""
+        `on_assignment` is what members make of it, as in `Assignor`.
+        """
         return replace(
             self,
             members=tuple(
                 replace(
-                    member,
-                    owned=assignment[member.id],
-                    generation=generation,
-                    standby=assignment.standbys.get(member.id, NOTHING),
+                    on_assignment(member, assignment[member.id], generation),
+                    standby=assignment.standbys.get(member.id, {}),
                 )
                 for member in self.members
             ),
@@ -179,22 +195,7 @@ class Group:
 
 
 class Assignment(Mapping[str, Partitions]):
-    """Which member got which partitions: a mapping of member id to `Partitions`, read lazily.
-
-    Parameters
-    ----------
-    group
-        The group that it answers.
-    owner
-        Index of the owning member for each partition, -1 for none.
-    standbys
-        For `streams`: the partitions of which each member keeps a copy.
-    withheld
-        For cooperative assignors: index of the next owner of each partition that is withheld
-        until its present owner gave it up, -1 elsewhere.
-    notes
-        One line a fact, for people: which topic was short, who was preferred.
-    """
+    """Which member got which partitions: a mapping of member id to `Partitions`, read lazily."""
 
     def __init__(
         self,
@@ -207,9 +208,14 @@ class Assignment(Mapping[str, Partitions]):
     ) -> None:
         self.catalog = group.catalog
         self.ids = group.ids
+        #: Index of the owning member for each partition, -1 for none.
         self.owner = owner
+        #: For `streams`: the partitions of which each member keeps a copy.
         self.standbys: Mapping[str, Partitions] = standbys or {}
+        #: For cooperative assignors: index of the next owner of each partition that is withheld
+        #: until its present owner gave it up, -1 elsewhere.
         self.withheld = withheld
+        #: One line a fact, for people: which topic was short, who was preferred.
         self.notes = notes
 
     @cached_property
@@ -220,11 +226,10 @@ class Assignment(Mapping[str, Partitions]):
     @cached_property
     def arrays(self) -> list[Ids]:
         """Numbers of each member's partitions, sorted, by the member's index."""
-        small = self.owner.astype(np.int16) if len(self.ids) < 1 << 15 else self.owner  # radix sort
-        order = np.argsort(small, kind="stable")
-        free = len(order) - int(self.counts.sum())
-        cuts = (free + np.cumsum(self.counts)).tolist()
-        return [order[a:b] for a, b in itertools.pairwise((free, *cuts))]
+        order = stable_order(self.owner + 1)
+        unassigned = len(order) - int(self.counts.sum())
+        cuts = (unassigned + np.cumsum(self.counts)).tolist()
+        return [order[a:b] for a, b in itertools.pairwise((unassigned, *cuts))]
 
     @cached_property
     def _index(self) -> dict[str, int]:
@@ -233,9 +238,8 @@ class Assignment(Mapping[str, Partitions]):
     @property
     def transferring(self) -> Partitions:
         """The partitions that are withheld in this round."""
-        if self.withheld is None:
-            return Partitions(self.catalog, np.empty(0, np.int64))
-        return Partitions(self.catalog, np.flatnonzero(self.withheld >= 0))
+        withheld = () if self.withheld is None else np.flatnonzero(self.withheld >= 0)
+        return Partitions(self.catalog, np.asarray(withheld, np.int64))
 
     def __getitem__(self, member: str) -> Partitions:
         return Partitions(self.catalog, self.arrays[self._index[member]])
@@ -247,12 +251,16 @@ class Assignment(Mapping[str, Partitions]):
         return len(self.ids)
 
     def as_dict(self) -> dict[str, dict[str, list[int]]]:
-        """Plain data, for JSON and for comparisons in tests."""
+        """Return plain data, for JSON and for comparisons in tests."""
         return {m: {t: list(ns) for t, ns in part.items()} for m, part in self.items()}
 
     def __repr__(self) -> str:
         return f"Assignment({self.as_dict()})"
 
-
-def _member_id(member: Member) -> str:
-    return member.id
+    def __str__(self) -> str:
+        """Return one line a member, as Kafka's documentation writes them: `C0: [t0p0, t1p0]`."""
+        lines = (
+            f"{member}: [{', '.join(f'{t}p{n}' for t, ns in part.items() for n in ns)}]"
+            for member, part in self.items()
+        )
+        return "\n".join(lines)

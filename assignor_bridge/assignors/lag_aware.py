@@ -1,7 +1,8 @@
-"""`lag-aware`: even counts first, then even lag, topic by topic."""
+"""`lag-aware`: even counts first, then even lag, topic by topic; and what counts as lag."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,15 +24,21 @@ def lag_aware(group: Group) -> Assignment:
     that see `lag-aware-sticky`.
 
     Source: the lag-aware proposal (KAFKA-5337).
+
+    >>> from assignor_bridge.assignors import Group, Member
+    >>> members = (Member("C0", {"t0"}), Member("C1", {"t0"}))
+    >>> lags = {"t0": {0: 100_000, 1: 60_000, 2: 50_000}}
+    >>> print(lag_aware(Group(members, {"t0": 3}, lags)))
+    C0: [t0p0]
+    C1: [t0p1, t0p2]
     """
-    catalog = group.catalog
-    owner = np.full(catalog.total, -1, np.int32)
+    owner = np.full(group.catalog.total, -1, np.int32)
     lags = group.lag_list()
     for topic, subscribers in group.subscribers.items():
-        start, count = int(catalog.starts[catalog.index[topic]]), catalog[topic]
-        of_topic = lags[start : start + count]
+        span, count = group.catalog.span(topic), group.catalog[topic]
+        of_topic = lags[span]
         if not any(of_topic):
-            owner[start : start + count] = np.resize(np.asarray(subscribers), count)
+            owner[span] = np.resize(np.asarray(subscribers), count)
             continue
         heaviest_first = sorted(range(count), key=lambda p: -of_topic[p])
         total: dict[int, float] = dict.fromkeys(subscribers, 0)
@@ -40,10 +47,39 @@ def lag_aware(group: Group) -> Assignment:
             for partition, (member, _) in zip(
                 heaviest_first[dealt : dealt + len(total)], turn, strict=False
             ):
-                owner[start + partition] = member
+                owner[span.start + partition] = member
                 total[member] += of_topic[partition]
     return Assignment(group, owner)
 
 
 def _by_lag(item: tuple[int, float]) -> tuple[float, int]:
     return item[1], item[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """The offsets of one partition that its lag follows from."""
+
+    #: Offset after the last record.
+    latest: int
+    #: Offset of the first record that is still there.
+    beginning: int = 0
+    #: Offset that the group committed; None when it never did.
+    committed: int | None = None
+
+    def lag(self, offset_reset: str = "latest") -> int:
+        """Return how many offsets are still to be read; never negative.
+
+        Without a commit that is none if the group starts at the end (`auto.offset.reset=latest`)
+        and everything there is otherwise. A commit beyond the end, of a log that was cut or
+        recreated, counts as no lag; one before the first record that is still there counts from the
+        commit, as Kafka's tools count: more than can be read.
+
+        >>> Offsets(latest=100, beginning=10, committed=40).lag()
+        60
+        >>> Offsets(latest=100, beginning=10).lag("earliest")
+        90
+        """
+        if self.committed is not None:
+            return max(self.latest - self.committed, 0)
+        return 0 if offset_reset == "latest" else max(self.latest - self.beginning, 0)

@@ -1,18 +1,25 @@
-"""Members with different, overlapping subscriptions: the balanced assignment with the fewest moves.
+"""Mixed subscriptions, for `assign` and the library: in Spark all slots subscribe alike.
 
-Partitions of one topic are interchangeable but for who owned them, so the search runs on counts,
-`flow[topic][member]`, of which there are far fewer than partitions; the partitions themselves are
-chosen once at the end. Three steps: give the free ones greedily (as Kafka does), balance by chains
-of moves, then undo needless moves by cycles; the last two are in `chains`.
+The balanced assignment with the fewest moves, as a minimum-cost flow. Partitions of one topic
+differ only in who owned them, so the search runs on counts by topic and member, of which there are
+far fewer than partitions; the partitions themselves are chosen once at the end. Three steps: give
+the free ones greedily (as Kafka does), then two stages of moves.
+
+A *chain* (an augmenting path) passes one partition from a member to the next, topic by topic, and
+ends at a member with at least two fewer than the first: as long as there is one, counts are not yet
+as even as they can be (and when there is none they are: loads over subscriptions form a base
+polyhedron, where every local optimum is the least in sorted order). A *cycle* of moves leaves the
+sorted counts as they are; one that returns more partitions to their owners than it takes away saves
+moves, and when there is none left the number of moves is the least possible.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-
-from assignor_bridge.assignors.chains import Flow, balance, move_less
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,40 +36,35 @@ def mixed(
 ) -> None:
     """Complete and balance the partitions of connected subscriptions, in place.
 
-    Parameters
-    ----------
-    catalog
-        Numbers of partitions.
-    owner
-        Index of the member whose claim counts for each partition, -1 for none; changed in place.
-    classes
-        Each distinct subscription: indices of its topics, and of its members.
+    `owner` has the index of the member whose claim counts for each partition, -1 for none;
+    `classes` each distinct subscription: indices of its topics, and of its members.
     """
     subscribers: dict[int, list[int]] = {}
     for topics, members in classes:
         for topic in topics:
             subscribers.setdefault(topic, []).extend(members)
-    span = {t: slice(int(catalog.starts[t]), int(catalog.starts[t + 1])) for t in subscribers}
-    claimed = {t: owner[span[t]].copy() for t in sorted(subscribers)}
+    parts = {t: owner[catalog.span(t)] for t in sorted(subscribers)}  # views
+    claimed = {t: part.copy() for t, part in parts.items()}
     load = np.zeros(max(max(members) for _, members in classes) + 1, np.int64)
     for holders in claimed.values():
         load += np.bincount(holders[holders >= 0], minlength=len(load))
     for topic in sorted(subscribers, key=lambda t: (len(subscribers[t]), t)):
-        part = owner[span[topic]]
-        free = np.flatnonzero(part < 0)
+        free = np.flatnonzero(parts[topic] < 0)
         if len(free):
             given = _to_least_loaded(load, np.asarray(sorted(subscribers[topic])), len(free))
-            part[free] = given
+            parts[topic][free] = given
             load += np.bincount(given, minlength=len(load))
-    flow = Flow(
-        classes,
-        {t: _counted(owner[span[t]]) for t in claimed},
+    flow = _Flow(
+        [topics for topics, _ in classes],
+        {m: c for c, (_, members) in enumerate(classes) for m in members},
+        {t: _counted(part) for t, part in parts.items()},
         {t: _counted(holders[holders >= 0]) for t, holders in claimed.items()},
         load.tolist(),
     )
-    if balance(flow) | move_less(flow):
-        for topic, before in claimed.items():
-            _place(owner[span[topic]], before, flow.count[topic])
+    balanced, fewer_moves = _balance(flow), _move_less(flow)
+    if balanced or fewer_moves:
+        for topic, part in parts.items():
+            _choose_partitions(part, claimed[topic], flow.count[topic])
 
 
 def _counted(holders: NDArray[np.int32]) -> dict[int, int]:
@@ -71,7 +73,7 @@ def _counted(holders: NDArray[np.int32]) -> dict[int, int]:
 
 
 def _to_least_loaded(load: Ids, members: Ids, count: int) -> Ids:
-    """Members for `count` partitions, one by one to the least loaded, ties in order."""
+    """Return members for `count` partitions, one by one to the least loaded, ties in order."""
     loads = load[members]
     ranked = np.sort(loads)
     cost = np.arange(1, len(ranked) + 1) * ranked - np.cumsum(ranked)  # to lift the first k level
@@ -84,15 +86,179 @@ def _to_least_loaded(load: Ids, members: Ids, count: int) -> Ids:
     return np.asarray(members[who[np.lexsort((who, height))]])
 
 
-def _place(part: NDArray[np.int32], before: NDArray[np.int32], wanted: dict[int, int]) -> None:
+def _choose_partitions(
+    part: NDArray[np.int32], claimed: NDArray[np.int32], counts: dict[int, int]
+) -> None:
     """Choose a topic's partitions: owned ones stay first, then those already given, then any."""
     given = part.copy()
     part[:] = -1
-    left = dict(wanted)
-    for source in (before, given):
+    missing = dict(counts)
+    for source in (claimed, given):
         for place, member in enumerate(source.tolist()):
-            if part[place] < 0 and left.get(member, 0):
+            if part[place] < 0 and missing.get(member, 0):
                 part[place] = member
-                left[member] -= 1
-    members = sorted(left)
-    part[part < 0] = np.repeat(members, [left[member] for member in members])
+                missing[member] -= 1
+    members = sorted(missing)
+    part[part < 0] = np.repeat(members, [missing[member] for member in members])
+
+
+@dataclass(slots=True)
+class _Flow:
+    """Counts of partitions by topic and member, changed by chains and cycles."""
+
+    #: Topics of each distinct subscription, and the class (its subscription) of each member.
+    topics: list[tuple[int, ...]]
+    class_of: dict[int, int]
+    #: By topic: how many partitions each holder has now; no zeros.
+    count: dict[int, dict[int, int]]
+    #: By topic: how many each member's claims cover.
+    owned: dict[int, dict[int, int]]
+    #: Partitions of each member, over all topics.
+    load: list[int]
+
+    def move(self, topic: int, giver: int, taker: int) -> None:
+        """Pass one partition of `topic`; loads are left to the caller."""
+        holders = self.count[topic]
+        holders[giver] -= 1
+        if not holders[giver]:
+            del holders[giver]
+        holders[taker] = holders.get(taker, 0) + 1
+
+
+def _balance(flow: _Flow) -> bool:
+    """Make counts as even as they can be; return whether anything was changed."""
+    changed = False
+    again = True
+    load = flow.load
+    while again:
+        again = False
+        closed: dict[int, bool] = {}
+        for low in sorted(flow.class_of, key=lambda m: (load[m], m)):
+            while not closed.get(low):
+                reached, high = _reach(flow, low)
+                if load[high] < load[low] + 2:
+                    for member in reached:  # what they can draw from lies within what `low` can
+                        if load[member] >= load[low]:
+                            closed[member] = True
+                    closed[low] = True
+                    break
+                load[high] -= 1
+                load[low] += 1
+                while high != low:
+                    topic, taker = reached[high]
+                    flow.move(topic, high, taker)
+                    high = taker
+                again = changed = True
+    return changed
+
+
+def _reach(flow: _Flow, low: int) -> tuple[dict[int, tuple[int, int]], int]:
+    """Find who could give to `low`, directly or by a chain, and the most loaded of them."""
+    reached: dict[int, tuple[int, int]] = {low: (-1, -1)}
+    seen_topics: set[int] = set()
+    seen_classes: set[int] = set()
+    queue = deque((low,))
+    high = low
+    while queue:
+        taker = queue.popleft()
+        kind = flow.class_of[taker]
+        if kind in seen_classes:
+            continue
+        seen_classes.add(kind)
+        for topic in flow.topics[kind]:
+            if topic in seen_topics:
+                continue
+            seen_topics.add(topic)
+            for giver in flow.count[topic]:
+                if giver not in reached:
+                    reached[giver] = (topic, taker)
+                    queue.append(giver)
+                    if flow.load[giver] > flow.load[high]:
+                        high = giver
+    return reached, high
+
+
+def _move_less(flow: _Flow) -> bool:
+    """Undo moves that balance does not need; return whether anything was changed."""
+    changed = False
+    while cycle := _cheaper_cycle(flow):
+        changed = True
+        for step, (topic, giver) in enumerate(cycle):
+            taker = cycle[(step + 1) % len(cycle)][1]
+            if topic >= 0:
+                flow.move(topic, giver, taker)
+            else:  # `giver` ends the chain with one more, `taker` begins the next with one less
+                flow.load[giver] += 1
+                flow.load[taker] -= 1
+    return changed
+
+
+def _cheaper_cycle(flow: _Flow) -> list[tuple[int, int]]:
+    """Find a cycle of (topic, giver) that saves moves, each giving to the next; empty if none does.
+
+    A step with topic -1 passes a place, not a partition: its giver has one fewer than the next.
+    """
+    lost = [
+        (topic, member)
+        for topic, owned in flow.owned.items()
+        for member, claim in owned.items()
+        if flow.count[topic].get(member, 0) < claim
+    ]
+    if not lost:
+        return []
+    members = sorted(flow.class_of)
+    node = {m: i for i, m in enumerate(members)}
+    topics = {t: len(node) + i for i, t in enumerate(flow.count)}
+    classes = len(node) + len(topics)
+    levels = classes + len(flow.topics)
+    edges: list[tuple[int, int, int]] = []
+    for topic, holders in flow.count.items():
+        claim = flow.owned[topic]
+        for m, held in holders.items():  # giving away what was not owned saves a move
+            edges.append((node[m], topics[topic], -1 if held > claim.get(m, 0) else 0))
+    edges.extend((topics[topic], node[m], 0) for topic, m in lost)  # its own comes back
+    for kind, places in enumerate(flow.topics):
+        edges.extend((topics[t], classes + kind, 1) for t in places)
+    lowest = min(flow.load[m] for m in members)
+    for m in members:
+        edges.append((classes + flow.class_of[m], node[m], 0))
+        height = levels + flow.load[m] - lowest
+        edges.extend(((node[m], height + 1, 0), (height, node[m], 0)))
+    nodes = _negative_cycle(np.asarray(edges, dtype=np.int64))
+    if not nodes:
+        return []
+    topic_of = {place: topic for topic, place in topics.items()}
+    start = next(i for i, place in enumerate(nodes) if place < len(members))
+    nodes = nodes[start:] + nodes[:start]
+    return [  # what follows a member is a topic, or the level that joins two chains
+        (topic_of.get(after, -1), members[place])
+        for place, after in zip(nodes, nodes[1:] + nodes[:1], strict=True)
+        if place < len(members)
+    ]
+
+
+def _negative_cycle(edges: Ids) -> list[int]:
+    """Find the nodes of a cycle of negative cost, in order; empty if none is (Bellman-Ford)."""
+    source, target, cost = edges[:, 0], edges[:, 1], edges[:, 2]
+    size = int(edges[:, :2].max()) + 1
+    distance = np.zeros(size, np.int64)
+    previous = np.full(size + 1, size, np.int64)  # the last cell is where all paths begin
+    while True:
+        through = distance[source] + cost
+        better = distance.copy()
+        np.minimum.at(better, target, through)
+        used = np.flatnonzero((through == better[target]) & (through < distance[target]))
+        if not len(used):
+            return []
+        previous[target[used]] = source[used]
+        distance = better
+        jump = previous
+        for _ in range(size.bit_length()):
+            jump = jump[jump]
+        inside = np.flatnonzero(jump != size)
+        if len(inside):
+            place = int(jump[inside[0]])  # so far back that it lies on the cycle itself
+            cycle = [place]
+            while (before := int(previous[cycle[-1]])) != place:
+                cycle.append(before)
+            return cycle[::-1]

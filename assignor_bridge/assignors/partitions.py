@@ -1,12 +1,11 @@
 """Sets of partitions as sorted numbers: what makes groups of 100,000 partitions cheap to hold.
 
-Layout. A `Catalog` numbers the partitions of all topics: topics by name, each topic's partitions in
-a row, so partition 3 of the second topic is `counts[0] + 3`. A set of partitions is then one sorted
-array of such numbers, and a whole assignment is one array of member indices with a cell for each
-partition (`group.Assignment.owner`). Set operations, validity checks and comparisons become a few
-passes over contiguous integers; a Python object a partition would cost 50 to 100 bytes and as
-many nanoseconds each time it is touched. Mappings of topic names to partition numbers are views,
-made when somebody looks.
+A `Catalog` numbers the partitions of all topics: topics by name, each topic's partitions in a row,
+so partition 3 of the second topic is `counts[0] + 3`. A set of partitions is then one sorted array
+of such numbers, and an assignment one array of member indices with a cell for each partition
+(`group.Assignment.owner`). Set operations, checks and comparisons become a few passes over
+contiguous integers; a Python object a partition would cost 50 to 100 bytes, and as many nanoseconds
+each time it is touched. Mappings of topics to partition numbers are views, made when they are read.
 """
 
 from __future__ import annotations
@@ -14,22 +13,26 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     Ids = NDArray[np.int64]
 
+_NO_IDS = np.empty(0, np.int64)
+
 
 class Catalog(Mapping[str, int]):
     """Topics with their partition counts, and a number for each partition.
 
-    A mapping of topic to count; `ids` and `partitions_of` translate to and from numbers.
+    >>> catalog = Catalog({"t0": 2, "t1": 3})
+    >>> catalog.ids({"t1": [0, 2]}), catalog.name(4)
+    (array([2, 4]), 't1-2')
     """
 
     def __init__(self, topics: Mapping[str, int]) -> None:
@@ -59,14 +62,9 @@ class Catalog(Mapping[str, int]):
         return np.repeat(np.arange(len(self.names)), self.counts)
 
     @cached_property
-    def partition_of(self) -> Ids:
-        """Partition number, within its topic, of each partition."""
-        return np.arange(self.total) - self.starts[self.topic_of]
-
-    @cached_property
     def by_partition(self) -> Ids:
         """All partitions by number, then by topic: t0p0, t1p0, t2p0, t0p1 and so on."""
-        return np.lexsort((self.topic_of, self.partition_of))
+        return np.lexsort((self.topic_of, np.arange(self.total) - self.starts[self.topic_of]))
 
     def __getitem__(self, topic: str) -> int:
         return int(self.counts[self.index[topic]])
@@ -81,10 +79,10 @@ class Catalog(Mapping[str, int]):
         return topic in self.index
 
     def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
         if isinstance(other, Catalog):
-            return self.names == other.names and bool((self.counts == other.counts).all())
+            return self is other or (
+                self.names == other.names and bool((self.counts == other.counts).all())
+            )
         return super().__eq__(other)
 
     __hash__ = None  # type: ignore[assignment]  # a mapping, compared by value
@@ -92,23 +90,30 @@ class Catalog(Mapping[str, int]):
     def __repr__(self) -> str:
         return f"Catalog({dict(self)})"
 
+    def span(self, topic: str | int) -> slice:
+        """Return the numbers of a topic's partitions, given its name or index."""
+        place = self.index[topic] if isinstance(topic, str) else topic
+        return slice(int(self.starts[place]), int(self.starts[place + 1]))
+
+    def all_of(self, topics: Sequence[int]) -> Ids:
+        """Return the numbers of all partitions of these topics, which are given by index."""
+        if len(topics) == len(self):
+            return np.arange(self.total)
+        return np.concatenate([np.arange(self.starts[t], self.starts[t + 1]) for t in topics])
+
     def ids(self, owned: Mapping[str, Iterable[int]]) -> Ids:
-        """Numbers of the partitions in `owned` that exist here, sorted, each once."""
+        """Return the numbers of the partitions in `owned` that exist here, sorted, each once."""
         if isinstance(owned, Partitions):
             return owned.ids_in(self)
-        parts: list[Ids] = []
+        parts = []
         for topic, numbers in owned.items():
-            place = self.index.get(topic)
-            if place is None:
-                continue
-            array = np.fromiter((n for n in numbers if 0 <= n < self.counts[place]), np.int64)
-            parts.append(array + self.starts[place])
-        if not parts:
-            return np.empty(0, np.int64)
-        return np.unique(np.concatenate(parts))
+            if topic in self.index:
+                start, count = self.span(topic).start, self[topic]
+                parts.append(start + np.fromiter((n for n in numbers if 0 <= n < count), np.int64))
+        return np.unique(np.concatenate(parts)) if parts else _NO_IDS
 
     def name(self, partition_id: int) -> str:
-        """`topic-partition`, for people."""
+        """Return `topic-partition`, for people."""
         topic = int(np.searchsorted(self.starts, partition_id, side="right")) - 1
         return f"{self.names[topic]}-{partition_id - int(self.starts[topic])}"
 
@@ -119,12 +124,9 @@ class Partitions(Mapping[str, tuple[int, ...]]):
     Equal to a plain dict of the same content. `ids` are sorted numbers of `catalog`.
     """
 
-    __slots__ = ("_view", "catalog", "ids")
-
     def __init__(self, catalog: Catalog, ids: Ids) -> None:
         self.catalog = catalog
         self.ids = ids
-        self._view: dict[str, tuple[int, ...]] | None = None
 
     @property
     def count(self) -> int:
@@ -132,31 +134,28 @@ class Partitions(Mapping[str, tuple[int, ...]]):
         return len(self.ids)
 
     def ids_in(self, catalog: Catalog) -> Ids:
-        """Numbers of these partitions in another catalog; those unknown there are left out."""
-        mine = self.catalog
-        if mine is catalog or not len(self.ids):
+        """Return these partitions' numbers in another catalog, without those unknown there."""
+        ours = self.catalog
+        if ours is catalog or not len(self.ids):
             return self.ids
-        place = np.fromiter((catalog.index.get(n, -1) for n in mine.names), np.int64, len(mine))
-        topic = np.searchsorted(mine.starts, self.ids, side="right") - 1
-        number = self.ids - mine.starts[topic]
-        there = place[topic]
-        known = there >= 0
-        known[known] = number[known] < catalog.counts[there[known]]
-        there = there[known]
-        return np.asarray(catalog.starts[there] + number[known], dtype=np.int64)
+        place = np.fromiter((catalog.index.get(n, -1) for n in ours.names), np.int64, len(ours))
+        topic = np.searchsorted(ours.starts, self.ids, side="right") - 1
+        number = self.ids - ours.starts[topic]
+        topic = place[topic]
+        known = topic >= 0
+        known[known] = number[known] < catalog.counts[topic[known]]
+        return np.asarray(catalog.starts[topic[known]] + number[known], dtype=np.int64)
 
-    @property
+    @cached_property
     def view(self) -> dict[str, tuple[int, ...]]:
         """As a plain dict, made on first use."""
-        if self._view is None:
-            topics = np.searchsorted(self.catalog.starts, self.ids, side="right") - 1
-            numbers = (self.ids - self.catalog.starts[topics]).tolist()
-            cuts = np.flatnonzero(np.diff(topics, prepend=-1, append=-1)).tolist()
-            self._view = {
-                self.catalog.names[int(topics[a])]: tuple(numbers[a:b])
-                for a, b in itertools.pairwise(cuts)
-            }
-        return self._view
+        topics = np.searchsorted(self.catalog.starts, self.ids, side="right") - 1
+        numbers = (self.ids - self.catalog.starts[topics]).tolist()
+        cuts = np.flatnonzero(np.diff(topics, prepend=-1, append=-1)).tolist()
+        return {
+            self.catalog.names[int(topics[a])]: tuple(numbers[a:b])
+            for a, b in itertools.pairwise(cuts)
+        }
 
     def __getitem__(self, topic: str) -> tuple[int, ...]:
         return self.view[topic]
@@ -178,6 +177,3 @@ class Partitions(Mapping[str, tuple[int, ...]]):
 
     def __repr__(self) -> str:
         return repr(self.view)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Partitions, (self.catalog, self.ids)

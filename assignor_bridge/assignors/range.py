@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.assignors.group import Assignment
-from assignor_bridge.assignors.order import kafka_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
 
     from assignor_bridge.assignors.group import Group
 
@@ -26,46 +27,48 @@ def range_(group: Group) -> Assignment:
     evened out (the first members get more of every topic), lags and owners are not looked at.
 
     Source: Kafka 4.1.0 `RangeAssignor`; identical answers, racks included.
+
+    >>> from assignor_bridge.assignors import Group, Member
+    >>> members = (Member("C0", {"t0", "t1"}), Member("C1", {"t0", "t1"}))
+    >>> print(range_(Group(members, {"t0": 3, "t1": 3})))
+    C0: [t0p0, t0p1, t1p0, t1p1]
+    C1: [t0p2, t1p2]
     """
-    catalog = group.catalog
-    owner = np.full(catalog.total, -1, np.int32)
-    order = np.argsort(np.asarray(kafka_order(group), dtype=np.int64))  # rank of each member
+    owner = np.full(group.catalog.total, -1, np.int32)
+    rank = np.argsort(np.asarray(group.kafka_order, dtype=np.int64))
     ranked: dict[tuple[int, ...], tuple[int, ...]] = {}
     states: list[_Topic] = []
     for topic, subscribers in group.subscribers.items():
-        start, count = int(catalog.starts[catalog.index[topic]]), catalog[topic]
-        if not count:
-            continue
-        members = ranked.get(subscribers)
-        if members is None:
-            members = ranked[subscribers] = tuple(sorted(subscribers, key=order.__getitem__))
-        states.append(_Topic(group, topic, members, start, count))
+        if subscribers not in ranked:
+            ranked[subscribers] = tuple(sorted(subscribers, key=rank.__getitem__))
+        states.append(_Topic(group, topic, ranked[subscribers], owner[group.catalog.span(topic)]))
     if any(state.racks_matter for state in states):
-        _match_racks(states, owner)
+        _match_racks(states)
         for state in states:
-            _fill(state, owner, lambda _member, _partition: True)
+            state.fill(lambda _member, _partition: True)
     else:
         for state in states:
-            share, extra = divmod(state.count, len(state.members))
-            blocks = np.full(len(state.members), share)
-            blocks[:extra] += 1
-            owner[state.start : state.start + state.count] = np.repeat(state.members, blocks)
+            blocks = np.full(len(state.members), state.share)
+            blocks[: state.extra] += 1
+            state.owner[:] = np.repeat(state.members, blocks)
     return Assignment(group, owner)
 
 
 class _Topic:
-    """What is left to give of one topic, while racks are matched."""
+    """One topic, and what is left to give of it while racks are matched."""
 
     def __init__(
-        self, group: Group, topic: str, members: tuple[int, ...], start: int, count: int
+        self, group: Group, name: str, members: tuple[int, ...], owner: NDArray[np.int32]
     ) -> None:
-        self.members, self.start, self.count = members, start, count
-        self.share, self.extra = divmod(count, len(members))
-        self.got = dict.fromkeys(members, 0)
+        self.members = members
+        #: A view of the owners of this topic's partitions.
+        self.owner = owner
+        self.share, self.extra = divmod(len(owner), len(members))
+        self.count = dict.fromkeys(members, 0)
         self.rack = {m: group.members[m].rack for m in members if group.members[m].rack}
-        known = group.partition_racks.get(topic, {}) if self.rack else {}
+        known = group.partition_racks.get(name, {}) if self.rack else {}
         self.racks: Sequence[frozenset[str]] = (
-            [frozenset(known.get(p, ())) for p in range(count)] if self.rack else ()
+            [frozenset(known.get(p, ())) for p in range(len(owner))] if self.rack else ()
         )
         everywhere = frozenset().union(*self.racks)
         self.racks_matter = not everywhere.isdisjoint(self.rack.values()) and any(
@@ -77,41 +80,37 @@ class _Topic:
         return rack is None or rack in self.racks[partition]
 
     def room(self, member: int) -> int:
-        return max(0, self.share + (self.extra > 0) - self.got[member])
+        return max(0, self.share + (self.extra > 0) - self.count[member])
 
-    def give(self, owner: np.ndarray[tuple[int], np.dtype[np.int32]], member: int, p: int) -> None:
-        owner[self.start + p] = member
-        self.got[member] += 1
-        if self.got[member] > self.share:
+    def give(self, member: int, partition: int) -> None:
+        self.owner[partition] = member
+        self.count[member] += 1
+        if self.count[member] > self.share:
             self.extra -= 1
 
+    def fill(self, may: Callable[[int, int], bool]) -> None:
+        for member in self.members:
+            free = [p for p in np.flatnonzero(self.owner < 0).tolist() if may(member, p)]
+            for partition in free[: self.room(member)]:
+                self.give(member, partition)
 
-def _match_racks(states: list[_Topic], owner: np.ndarray[tuple[int], np.dtype[np.int32]]) -> None:
+
+def _match_racks(topics: list[_Topic]) -> None:
+    """Give what can go to a member in a rack of a replica, co-partitioned topics together."""
     alike: dict[tuple[tuple[int, ...], int], list[_Topic]] = {}
-    for state in states:
-        alike.setdefault((state.members, len(state.racks)), []).append(state)
-    for (members, count), topics in alike.items():
-        if len(topics) == 1:
-            if topics[0].racks_matter:
-                _fill(topics[0], owner, topics[0].matches)
+    for topic in topics:
+        alike.setdefault((topic.members, len(topic.racks)), []).append(topic)
+    for (members, count), same in alike.items():
+        if len(same) == 1:
+            if same[0].racks_matter:
+                same[0].fill(same[0].matches)
             continue
         remaining = list(members)
         for p in range(count):
             for member in remaining:
-                if all(t.matches(member, p) and t.room(member) for t in topics):
-                    for topic in topics:
-                        topic.give(owner, member, p)
-                    if not any(t.room(member) for t in topics):
+                if all(t.matches(member, p) and t.room(member) for t in same):
+                    for topic in same:
+                        topic.give(member, p)
+                    if not any(t.room(member) for t in same):
                         remaining.remove(member)
                     break
-
-
-def _fill(
-    state: _Topic,
-    owner: np.ndarray[tuple[int], np.dtype[np.int32]],
-    may: Callable[[int, int], bool],
-) -> None:
-    for member in state.members:
-        free = [p for p in range(state.count) if owner[state.start + p] < 0 and may(member, p)]
-        for p in free[: state.room(member)]:
-            state.give(owner, member, p)

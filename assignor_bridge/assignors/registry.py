@@ -8,20 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assignor_bridge.assignors.constrained import (
+from assignor_bridge.assignors.claims import claim_bytes, generation_bytes
+from assignor_bridge.assignors.cooperative import (
     constrained_cooperative_sticky,
+    cooperative_sticky,
     different_subscriptions,
 )
-from assignor_bridge.assignors.cooperative import cooperative_sticky
 from assignor_bridge.assignors.failover import failover, priority_bytes
 from assignor_bridge.assignors.lag_aware import lag_aware
 from assignor_bridge.assignors.protocol import Assignor, RebalanceProtocol, Strategy
 from assignor_bridge.assignors.range import range_
 from assignor_bridge.assignors.roundrobin import roundrobin
-from assignor_bridge.assignors.sticky import sticky
+from assignor_bridge.assignors.sticky import sticky, uniform
 from assignor_bridge.assignors.streams import not_co_partitioned, streams
-from assignor_bridge.assignors.subscription import claim_bytes, generation_bytes
-from assignor_bridge.assignors.uniform import uniform
 from assignor_bridge.assignors.whole import lag_aware_sticky
 from assignor_bridge.errors import OptionError
 from assignor_bridge.options import NONE
@@ -38,50 +37,52 @@ ASSIGNORS: dict[str, Assignor] = {
     for strategy in (
         Strategy("range", range_),
         Strategy("roundrobin", roundrobin),
-        Strategy("sticky", sticky, encode=claim_bytes),
-        Strategy("cooperative-sticky", cooperative_sticky, _IN_TWO_ROUNDS, encode=generation_bytes),
+        Strategy("sticky", sticky, user_data=claim_bytes),
+        Strategy(
+            "cooperative-sticky", cooperative_sticky, _IN_TWO_ROUNDS, user_data=generation_bytes
+        ),
         Strategy(
             "constrained-cooperative-sticky",
             constrained_cooperative_sticky,
             _IN_TWO_ROUNDS,
-            precondition=different_subscriptions,
-            encode=generation_bytes,
+            refusal=different_subscriptions,
+            user_data=generation_bytes,
         ),
-        Strategy("uniform", uniform, encode=claim_bytes),
+        Strategy("uniform", uniform, user_data=claim_bytes),
         Strategy("lag-aware", lag_aware),
-        Strategy("lag-aware-sticky", lag_aware_sticky, encode=claim_bytes),
-        Strategy("failover", failover, encode=priority_bytes),
+        Strategy("lag-aware-sticky", lag_aware_sticky, user_data=claim_bytes),
+        Strategy("failover", failover, user_data=priority_bytes),
         Strategy(
             "streams",
             streams,
-            precondition=different_subscriptions,
-            soft_condition=not_co_partitioned,
-            encode=claim_bytes,
+            refusal=different_subscriptions,
+            reservation=not_co_partitioned,
+            user_data=claim_bytes,
         ),
     )
 }
 
 
 def lookup(name: str) -> Assignor:
-    """Give the assignor of that name in the table.
+    """Return the assignor of that name in the table.
 
     Raises
     ------
     OptionError
         For any other name; the message lists the table.
     """
-    found = ASSIGNORS.get(name)
-    if found is None and name.lower() == NONE:
+    if name in ASSIGNORS:
+        return ASSIGNORS[name]
+    names = ", ".join(sorted(ASSIGNORS))
+    if name.lower() == NONE:
         raise OptionError(
             f"{name!r} is no assignor: as a stream's only one it leaves the stream to Spark's own "
-            f"mapping. Here, choose one of {', '.join(sorted(ASSIGNORS))}"
+            f"mapping. Here, choose one of {names}"
         )
-    if found is None:
-        raise OptionError(
-            f"unknown assignor {name!r}: choose one of {', '.join(sorted(ASSIGNORS))}, "
-            "an entry point of group 'assignor_bridge.assignors', or 'package.module:Class'"
-        )
-    return found
+    raise OptionError(
+        f"unknown assignor {name!r}: choose one of {names}, "
+        "an entry point of group 'assignor_bridge.assignors', or 'package.module:Class'"
+    )
 
 
 @dataclass(frozen=True)
@@ -108,38 +109,32 @@ def choose(
     """Choose the first assignor in `preference` whose preconditions hold for `group`.
 
     A reservation (`streams` on topics of different sizes) passes an assignor over like a refusal,
-    but when nobody else is left the first with no more than a reservation is used.
-
-    Parameters
-    ----------
-    preference
-        Names, in order: a comma-separated list as in `partition.assignment.strategy`, or several.
-    group
-        The group that is to be assigned.
-    find
-        Gives the assignor of a name; `loading.find` also knows the user's own.
+    but when nobody else is left the first with no more than a reservation is used. `loading.Finder`
+    also finds the user's own.
 
     Raises
     ------
     OptionError
         For an unknown name (any in the list), or when all refuse; the message gives each reason.
+
+    >>> from assignor_bridge.assignors import Group, Member
+    >>> group = Group((Member("C0", {"a"}), Member("C1", {"a", "b"})), {"a": 1, "b": 1})
+    >>> choose("streams,sticky", group).assignor.name
+    'sticky'
     """
-    candidates = [find(name) for name in names_in(preference)]
-    refusals: list[str] = []
+    passed_over: list[tuple[Assignor, str]] = []
     reluctant: Assignor | None = None
-    for assignor in candidates:
+    for assignor in [find(name) for name in names_in(preference)]:
         reason = assignor.refusal(group)
         if reason is None:
-            doubt = assignor.reservation(group)
-            if doubt is None:
-                return Choice(assignor, tuple(refusals))
+            reason = assignor.reservation(group)
+            if reason is None:
+                return Choice(assignor, tuple(line for _, line in passed_over))
             reluctant = reluctant or assignor
-            reason = doubt
-        refusals.append(f"{assignor.name!r} was passed over: {reason}")
+        passed_over.append((assignor, f"{assignor.name!r} was passed over: {reason}"))
     if reluctant:
-        mine = f"{reluctant.name!r} "
-        return Choice(reluctant, tuple(r for r in refusals if not r.startswith(mine)))
+        return Choice(reluctant, tuple(line for a, line in passed_over if a is not reluctant))
     raise OptionError(
-        f"no assignor fits the group: {'; '.join(refusals)}. Add one without such a condition, "
-        "such as 'sticky', to the list"
+        f"no assignor fits the group: {'; '.join(line for _, line in passed_over)}. "
+        "Add one without such a condition, such as 'sticky', to the list"
     )

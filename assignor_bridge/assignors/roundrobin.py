@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.assignors.group import Assignment
-from assignor_bridge.assignors.order import kafka_order
 
 if TYPE_CHECKING:
     from assignor_bridge.assignors.group import Group
@@ -24,10 +23,16 @@ def roundrobin(group: Group) -> Assignment:
     not looked at: one member more or less moves nearly everything.
 
     Source: Kafka 4.1.0 `RoundRobinAssignor`; identical answers.
+
+    >>> from assignor_bridge.assignors import Group, Member
+    >>> members = (Member("C0", {"t0", "t1"}), Member("C1", {"t0", "t1"}))
+    >>> print(roundrobin(Group(members, {"t0": 3, "t1": 3})))
+    C0: [t0p0, t0p2, t1p1]
+    C1: [t0p1, t1p0, t1p2]
     """
     catalog = group.catalog
     owner = np.full(catalog.total, -1, np.int32)
-    order = np.asarray(kafka_order(group), dtype=np.int64)
+    order = np.asarray(group.kafka_order, dtype=np.int64)
     rank = np.argsort(order)
     turns: dict[tuple[int, ...], Ids] = {}
     turn = 0  # whose turn it is, as a place in `order`
@@ -40,7 +45,6 @@ def roundrobin(group: Group) -> Assignment:
             places = turns[subscribers] = np.sort(rank[list(subscribers)])
         first = bisect_left(places, turn)
         dealt = places[(first + np.arange(count)) % len(places)]
-        start = int(catalog.starts[catalog.index[topic]])
-        owner[start : start + count] = order[dealt]
+        owner[catalog.span(topic)] = order[dealt]
         turn = (int(dealt[-1]) + 1) % len(order)
     return Assignment(group, owner)

@@ -1,4 +1,6 @@
-"""lag-aware-sticky on whole partitions: the flagship where nothing may be split.
+"""`lag-aware-sticky` on whole partitions: `assignor assign`, the library, `assignor.split=false`.
+
+In Spark `lag-aware-sticky` cuts partitions, by another algorithm: `planner.place`.
 
 Promises, in order, for members that all subscribe to the same topics:
 
@@ -29,7 +31,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.assignors.claims import claims
+from assignor_bridge.assignors.claims import weigh_claims
 from assignor_bridge.assignors.group import Assignment
 
 if TYPE_CHECKING:
@@ -49,19 +51,30 @@ _ROUNDING = 1e-9
 
 
 def lag_aware_sticky(group: Group) -> Assignment:
-    """Balance the lags over the members' capacities, moving as little as that allows."""
+    """Balance the lags over the members' capacities, moving as little as that allows.
+
+    >>> from assignor_bridge.assignors import Group, Member
+    >>> owner = Member("C0", {"t0"}, {"t0": [1, 2]}, generation=4)
+    >>> lags = {"t0": {0: 100_000, 1: 60_000, 2: 50_000}}
+    >>> print(lag_aware_sticky(Group((owner, Member("C1", {"t0"})), {"t0": 3}, lags)))
+    C0: [t0p1, t0p2]
+    C1: [t0p0]
+    """
     members = group.members
     capacity = np.array([m.capacity for m in members], np.float64)
     catalog = group.catalog
     # A partition without lag weighs a little, so that those are spread as well.
     lags = np.array(group.lag_list(), np.float64)
     weights = lags + max(float(lags.sum()), 1.0) * 1e-9 / max(1, len(lags))
-    owner = claims(group).owner.astype(np.int64)
+    owner = weigh_claims(group).owner.astype(np.int64)
     executor = np.unique([m.id.rpartition("/")[0] or m.id for m in members], return_inverse=True)[1]
     result = np.full(catalog.total, -1, np.int64)
     load = np.zeros(len(members))
-    for subscribers, topics in _subscription_classes(group):
-        mine = np.flatnonzero(np.isin(catalog.topic_of, topics))
+    topics_of: dict[tuple[int, ...], list[int]] = {}
+    for topic, subscribers in group.subscribers.items():
+        topics_of.setdefault(subscribers, []).append(catalog.index[topic])
+    for subscribers in sorted(topics_of, key=lambda members: (len(members), members)):
+        mine = catalog.all_of(topics_of[subscribers])
         index = np.array(subscribers, np.int64)
         local = np.full(len(members) + 1, -1, np.int64)
         local[index] = np.arange(len(index))
@@ -73,14 +86,6 @@ def lag_aware_sticky(group: Group) -> Assignment:
     return Assignment(group, result)
 
 
-def _subscription_classes(group: Group) -> list[tuple[tuple[int, ...], list[int]]]:
-    """Topics that have the same subscribers, those with the fewest subscribers first."""
-    classes: dict[tuple[int, ...], list[int]] = {}
-    for topic, subscribers in group.subscribers.items():
-        classes.setdefault(subscribers, []).append(group.catalog.index[topic])
-    return sorted(classes.items(), key=lambda item: (len(item[0]), item[0]))
-
-
 def place_whole(  # noqa: PLR0917
     weights: Floats,
     owner: Ints,
@@ -89,50 +94,39 @@ def place_whole(  # noqa: PLR0917
     max_imbalance: float = 0.05,
     taken: Floats | None = None,
 ) -> Ints:
-    """Give each weight to one slot; see the promises of this module.
+    """Give each weight to one slot, with the promises of this module; return the slots.
 
-    Parameters
-    ----------
-    owner
-        Slot that had it last, -1 for none.
-    capacity
-        Relative speed of each slot.
-    executor
-        Executor of each slot: a neighbour on the same one is preferred to a stranger.
-    max_imbalance
-        How far beyond the ideal a slot may go before it gives anything up, as a share of it.
-    taken
-        Load that each slot has already.
+    `owner` is the slot that had it last, -1 for none. By slot: `capacity` is its relative speed,
+    `executor` where it is, `taken` the load that it has already. `max_imbalance` is how far beyond
+    the ideal a slot may go before it gives anything up, as a share of it.
     """
     before = np.zeros(len(capacity)) if taken is None else taken
+
+    def load_of(slots: Ints) -> Floats:
+        given = slots >= 0
+        return before + np.bincount(slots[given], weights[given], len(capacity))
+
     rows = np.argsort(-weights, kind="stable")
     greedy = np.empty_like(owner)
     greedy[rows] = _longest_first(weights[rows], before, capacity)
-    greedy_time = float(((before + _sums(greedy, weights, capacity)) / capacity).max(initial=0.0))
+    greedy_time = float((load_of(greedy) / capacity).max(initial=0.0))
     ideal_time = float((before.sum() + weights.sum()) / capacity.sum())
     limit_time = max(greedy_time, ideal_time * (1 + max_imbalance)) * (1 + _ROUNDING)
     limit = limit_time * capacity
 
     stays = owner >= 0
-    stays[_given_up(rows, weights, owner, before + _sums(owner, weights, capacity), limit)] = False
+    stays[_given_up(rows, weights, owner, load_of(owner), limit)] = False
     placed = np.where(stays, owner, -1)
     homeless = rows[~stays[rows]]
-    room = limit - before - _sums(placed, weights, capacity)
-    placed[homeless] = _neighbours(weights[homeless], owner[homeless], room, executor)
+    room = limit - load_of(placed)
+    placed[homeless] = _on_same_executor(weights[homeless], owner[homeless], room, executor)
     homeless = homeless[placed[homeless] < 0]
-    load = before + _sums(placed, weights, capacity)
-    placed[homeless] = _longest_first(weights[homeless], load, capacity)
-    placed = _repaired(placed, weights, before + _sums(placed, weights, capacity), limit)
+    placed[homeless] = _longest_first(weights[homeless], load_of(placed), capacity)
+    placed = _repaired(placed, weights, load_of(placed), limit)
     will_do = max(limit_time, greedy_time * (1 + _SLACK)) * capacity * (1 + _ROUNDING)
-    if (before + _sums(placed, weights, capacity) > will_do).any():
+    if (load_of(placed) > will_do).any():
         return greedy if before.any() else _relabelled(greedy, owner, weights, capacity)
     return placed
-
-
-def _sums(slot: Ints, weights: Floats, capacity: Floats) -> Floats:
-    """Load of each slot."""
-    some = slot >= 0
-    return np.bincount(slot[some], weights[some], len(capacity)).astype(np.float64)
 
 
 def _longest_first(sizes: Floats, load: Floats, capacity: Floats) -> Ints:
@@ -157,10 +151,7 @@ def _longest_first(sizes: Floats, load: Floats, capacity: Floats) -> Ints:
 def _given_up(rows: Ints, weights: Floats, owner: Ints, load: Floats, limit: Floats) -> Ints:
     """Choose what the slots beyond the limit give up, of what some other slot has room for.
 
-    Parameters
-    ----------
-    rows
-        All, heaviest first.
+    `rows` are all, heaviest first.
     """
     over = np.flatnonzero(load > limit)
     if not len(over):
@@ -181,7 +172,7 @@ def _given_up(rows: Ints, weights: Floats, owner: Ints, load: Floats, limit: Flo
     return np.concatenate(given)
 
 
-def _neighbours(sizes: Floats, owner: Ints, room: Floats, executor: Ints) -> Ints:
+def _on_same_executor(sizes: Floats, owner: Ints, room: Floats, executor: Ints) -> Ints:
     """Give each, in order, to the slot of its owner's executor with most room; -1 without room."""
     free = room.tolist()
     slots_of: dict[int, list[int]] = {}
@@ -225,10 +216,10 @@ def _move(slot: int, placed: Ints, weights: Floats, room: Floats) -> list[tuple[
     target = int(room.argmax())
     mine = np.flatnonzero(placed == slot)
     sizes = weights[mine]
-    good = mine[(sizes >= -room[slot]) & (sizes <= room[target])]
-    if not len(good):
+    fitting = mine[(sizes >= -room[slot]) & (sizes <= room[target])]
+    if not len(fitting):
         return None
-    return [(int(good[weights[good].argmin()]), target)]
+    return [(int(fitting[weights[fitting].argmin()]), target)]
 
 
 def _swap(slot: int, placed: Ints, weights: Floats, room: Floats) -> list[tuple[int, int]] | None:

@@ -3,6 +3,5 @@
 - `scenario`: lags, costs and executors over time, from a seed
 - `mappings`: Spark's own three mappings, as plans
 - `schedule`: what Spark's scheduler makes of a plan: when each task ends, and where
-- `play`: a scenario through one mapping or assignor; `compare`: through many
-- `picture`: the comparison as a page that opens offline
+- `play`: a scenario through mappings and assignors
 """

@@ -1,8 +1,9 @@
-"""A scenario played through one mapping or assignor, batch by batch."""
+"""A scenario played through mappings and assignors, batch by batch, each as one row."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +24,7 @@ from assignor_bridge.simulator.schedule import Run, schedule
 from checkpoints.sticky_state import StickyState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from assignor_bridge.assignors.protocol import Assignor
 
@@ -40,12 +41,9 @@ class Played:
     seconds: float
     bound_seconds: float
     tasks: int
-    pieces: int
     #: Partitions with data; of these, whose first piece another (living) executor had before.
     partitions: int
     broken: int
-    #: Partitions that ended with another executor than in the batch before.
-    handed_over: int
     #: Busy seconds by executor id.
     busy: Mapping[str, float]
 
@@ -55,7 +53,7 @@ class Played:
         return self.seconds / self.bound_seconds - 1 if self.bound_seconds else 0.0
 
 
-@dataclass(slots=True)
+@dataclass
 class Player:
     """One mapping or assignor with its memory."""
 
@@ -64,20 +62,17 @@ class Player:
     options: Mapping[str, str] = field(default_factory=dict)
     find: Callable[[str], Assignor] = lookup
     locality_wait: float = 3.0
-    #: Last share of each task that is left without a preferred executor, as a task of its own.
-    guard_share: float = 0.0
     state: StickyState = field(default_factory=StickyState.empty)
     observed: Observed = field(default_factory=Observed.none)
     #: Executor that read each partition last, by what really ran.
     at: dict[tuple[str, int], str] = field(default_factory=dict)
-    #: Why the planner planned the last batch as it did, the summary first; Spark's mappings say
-    #: nothing.
+    #: Why the planner planned the last batch as it did, the summary first; none for Spark's.
     reasons: tuple[str, ...] = ()
 
     def play(self, step: Step) -> Played:
         """Plan and run one batch."""
         self.reasons = ()
-        tasks = self._guarded(self._tasks(step))
+        tasks = self.plan(step)
         rng = np.random.default_rng((self.scenario.seed, step.number))
         luck = np.exp(rng.normal(0, self.scenario.service_noise, len(step.records)))
         keys = [(tp.topic, tp.partition) for tp in step.partitions]
@@ -95,27 +90,30 @@ class Player:
             return float(scenario.task_seconds + scenario.cold_seconds * cold + work * slow)
 
         runs = schedule([t.executor for t in tasks], seconds, step.executors, self.locality_wait)
-        return self._settle(step, tasks, runs, cost, first)
+        return self._account(step, tasks, runs, cost, first)
 
-    def _tasks(self, step: Step) -> list[Placed]:
+    def plan(self, step: Step) -> list[Placed]:
+        """Return the tasks of a batch."""
         kind, _, number = self.name.partition("=")
-        if kind in SPARK_MAPPINGS:
-            ranges = [
-                OffsetRange(tp.topic, tp.partition, first, first + size)
-                for tp, first, size in zip(
-                    step.partitions, step.start.tolist(), step.records.tolist(), strict=True
-                )
-                if size
-            ]
-            slots = sum(e.slots for e in step.executors)
-            if kind == "spark":
-                return spark_default(ranges, step.executors)
-            if kind == "minPartitions":
-                return spark_min_partitions(
-                    ranges, step.executors, int(number or max(4 * slots, 2 * len(ranges)))
-                )
-            size = int(number or max(1, int(step.records.sum()) // (4 * slots)))
-            return spark_max_records(ranges, size)
+        if kind not in SPARK_MAPPINGS:
+            return self._planned(step)
+        ranges = [
+            OffsetRange(tp.topic, tp.partition, start, start + size)
+            for tp, start, size in zip(
+                step.partitions, step.start.tolist(), step.records.tolist(), strict=True
+            )
+            if size
+        ]
+        if kind == "spark":
+            return spark_default(ranges, step.executors)
+        slots = sum(e.slots for e in step.executors)
+        if kind == "minPartitions":
+            least = int(number or max(4 * slots, 2 * len(ranges)))
+            return spark_min_partitions(ranges, step.executors, least)
+        most = int(number or max(1, int(step.records.sum()) // (4 * slots)))
+        return spark_max_records(ranges, most)
+
+    def _planned(self, step: Step) -> list[Placed]:
         batch = lay_out(
             coded([tp.topic for tp in step.partitions]),
             np.array([tp.partition for tp in step.partitions], np.int64),
@@ -145,29 +143,7 @@ class Player:
             for e, ranges in zip(executor, ranges_of, strict=True)
         ]
 
-    def _guarded(self, tasks: list[Placed]) -> list[Placed]:
-        """Leave the last share of each task to whoever is free."""
-        if not self.guard_share:
-            return tasks
-        first, last = [], []
-        for task in tasks:
-            spare = int(sum(r.size for r in task.ranges) * self.guard_share)
-            kept = list(task.ranges)
-            free: list[OffsetRange] = []
-            while spare > 0 and kept:
-                r = kept.pop()
-                cut = max(r.start, r.end - spare)
-                free.append(OffsetRange(r.topic, r.partition, cut, r.end))
-                spare -= r.end - cut
-                if cut > r.start:
-                    kept.append(OffsetRange(r.topic, r.partition, r.start, cut))
-            if kept:
-                first.append(Placed(task.executor, tuple(kept)))
-            if free:
-                last.append(Placed(None, tuple(free)))
-        return first + last
-
-    def _settle(
+    def _account(
         self,
         step: Step,
         tasks: Sequence[Placed],
@@ -177,7 +153,6 @@ class Player:
     ) -> Played:
         """Account for a batch, and keep its read reports for the next plan."""
         busy = {e.id: 0.0 for e in step.executors}
-        alive = set(busy)
         head: dict[tuple[str, int], str] = {}
         tail: dict[tuple[str, int], tuple[int, str]] = {}
         reports: list[tuple[tuple[str, int], str, int, float]] = []
@@ -192,11 +167,8 @@ class Player:
                     head[key] = run.executor
                 if r.end > tail.get(key, (-1, ""))[0]:
                     tail[key] = (r.end, run.executor)
-        broken = sum(
-            1 for p, e in head.items() if p in self.at and self.at[p] in alive and self.at[p] != e
-        )
-        handed = sum(1 for p, (_, e) in tail.items() if p in self.at and self.at[p] != e)
-        self.at.update({p: e for p, (_, e) in tail.items()})
+        broken = sum(self.at.get(key, e) != e and self.at[key] in busy for key, e in head.items())
+        self.at.update({key: e for key, (_, e) in tail.items()})
         size = np.array([r[2] for r in reports], np.float64)
         self.observed = Observed.of(
             coded([r[0][0] for r in reports]),
@@ -209,20 +181,76 @@ class Player:
         )
         work = float(np.dot(step.records, list(cost.values())))
         speed = sum(e.slots / step.slowness.get(e.id, 1.0) for e in step.executors)
-        return Played(
-            step.number,
-            max((run.end_seconds for run in runs), default=0.0),
-            work / speed,
-            len(tasks),
-            len(reports),
-            len(tail),
-            broken,
-            handed,
-            busy,
-        )
+        seconds = max((run.end_seconds for run in runs), default=0.0)
+        return Played(step.number, seconds, work / speed, len(tasks), len(tail), broken, busy)
 
 
-def play(player: Player, batches: Iterable[Step] | None = None) -> list[Played]:
-    """Play batches, by default those that the player's scenario makes up."""
-    played = steps(player.scenario) if batches is None else batches
-    return [player.play(step) for step in played]
+def play(player: Player) -> list[Played]:
+    """Play the batches of the player's scenario."""
+    return [player.play(step) for step in steps(player.scenario)]
+
+
+#: Batches at the start, in which there is nothing to be sticky to and costs are unknown.
+WARM_UP_BATCHES = 3
+
+
+@dataclass(frozen=True)
+class Row:
+    """How one mapping did, after the warm-up."""
+
+    name: str
+    played: Sequence[Played]
+
+    @property
+    def late(self) -> Sequence[Played]:
+        """The batches that count."""
+        return self.played[WARM_UP_BATCHES:] or self.played
+
+    @property
+    def median_seconds(self) -> float:
+        """Median time of a batch."""
+        return median(p.seconds for p in self.late)
+
+    @property
+    def mean_over(self) -> float:
+        """Mean of how much longer than the ideal a batch takes, as a share."""
+        return fmean(p.over for p in self.late)
+
+    @property
+    def worst_over(self) -> float:
+        """The same in the worst batch."""
+        return max(p.over for p in self.late)
+
+    @property
+    def tasks(self) -> float:
+        """Mean number of tasks."""
+        return fmean(p.tasks for p in self.late)
+
+    @property
+    def broken(self) -> float:
+        """Mean share of partitions that another executor goes on with."""
+        return fmean(p.broken / max(1, p.partitions) for p in self.late)
+
+    def as_json(self) -> dict[str, object]:
+        """As JSON values, for `--json`."""
+        return {
+            "name": self.name,
+            "medianSeconds": round(self.median_seconds, 6),
+            "meanOver": round(self.mean_over, 6),
+            "worstOver": round(self.worst_over, 6),
+            "tasks": round(self.tasks, 2),
+            "brokenContinuities": round(self.broken, 6),
+        }
+
+
+def compare(
+    scenario: Scenario,
+    names: Sequence[str],
+    find: Callable[[str], Assignor] = lookup,
+    locality_wait: float = 3.0,
+) -> list[Row]:
+    """Play the scenario through each mapping or assignor."""
+    return [
+        Row(name, play(Player(name, scenario, find=find, locality_wait=locality_wait)))
+        for name in names
+    ]

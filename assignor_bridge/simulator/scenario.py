@@ -30,7 +30,6 @@ class Scenario:
     executors: int = 8
     #: Task slots of each executor; with several, executors take them in turn.
     slots: tuple[int, ...] = (1,)
-    hosts: int | None = None
     batches: int = 50
     #: Records that arrive per batch, over all partitions.
     records: int = 160_000
@@ -58,9 +57,8 @@ class Scenario:
     @property
     def topology(self) -> tuple[Executor, ...]:
         """All executors there can be."""
-        hosts = self.hosts or self.executors
         return tuple(
-            Executor(str(i), f"host-{i % hosts:03}", self.slots[i % len(self.slots)])
+            Executor(str(i), f"host-{i:03}", self.slots[i % len(self.slots)])
             for i in range(self.executors)
         )
 
@@ -112,6 +110,9 @@ def steps(scenario: Scenario) -> Iterator[Step]:
 def _rates(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.float64]:
     """Share of the records of each partition, in a random order."""
     count = scenario.partitions
+    if scenario.lags == "rotating":
+        return _rotating(scenario, rng)
+    raw = np.ones(count)
     if scenario.lags == "zipf":
         raw = 1 / np.arange(1, count + 1) ** scenario.skew
     elif scenario.lags == "lognormal":
@@ -119,10 +120,6 @@ def _rates(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.float64]:
     elif scenario.lags == "one-hot":
         raw = np.full(count, 0.2 / max(1, count - 1))
         raw[0] = 0.8
-    elif scenario.lags == "rotating":
-        return _rotating(scenario, rng)
-    else:
-        raw = np.ones(count)
     rng.shuffle(raw)
     return np.asarray(raw / raw.sum())
 

@@ -20,35 +20,37 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One task's run: executor, slot over all executors, and when it ended."""
+    """One task's run: where, and when it ended."""
 
     task: int
     executor: str
-    slot: int
     end_seconds: float
 
 
 def schedule(
-    wanted: Sequence[str | None],
+    preferred: Sequence[str | None],
     seconds: Callable[[int, str], float],
     executors: Sequence[Executor],
     locality_wait: float = 3.0,
 ) -> list[Run]:
-    """Run tasks on the slots; `seconds(task, executor)` says how long one takes there."""
-    here: dict[str, deque[int]] = {e.id: deque() for e in executors}
+    """Run tasks on the slots; `seconds(task, executor)` says how long one takes there.
+
+    Each task may have a preferred executor; one that is not there counts as none.
+    """
+    local: dict[str, deque[int]] = {e.id: deque() for e in executors}
     anywhere: deque[int] = deque()
-    for index, place in enumerate(wanted):
-        (anywhere if place is None else here.get(place, anywhere)).append(index)
+    for index, place in enumerate(preferred):
+        (anywhere if place is None else local.get(place, anywhere)).append(index)
     slots = [(e.id, n) for n, e in enumerate(e for e in executors for _ in range(e.slots))]
     free = [(0.0, slot, executor) for executor, slot in slots]
     heapq.heapify(free)
     started: set[int] = set()
-    order = deque(range(len(wanted)))
+    order = deque(range(len(preferred)))
     runs: list[Run] = []
     last_local = 0.0
-    while len(runs) < len(wanted):
+    while len(runs) < len(preferred):
         now, slot, executor = heapq.heappop(free)
-        task: int | None = _next(here[executor], started)
+        task: int | None = _next(local[executor], started)
         if task is None:
             task = _next(anywhere, started)
         else:
@@ -62,7 +64,7 @@ def schedule(
             continue
         started.add(task)
         end = now + seconds(task, executor)
-        runs.append(Run(task, executor, slot, end))
+        runs.append(Run(task, executor, end))
         heapq.heappush(free, (end, slot, executor))
     return runs
 

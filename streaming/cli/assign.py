@@ -70,9 +70,9 @@ def _as_json(request: Request, answers: list[Answer], chain: bool) -> dict[str, 
 def _print(console: Console, each: Answer, step: int) -> None:
     lags = each.group.lag_list()
     total = each.group.catalog
-    title = each.assignor
+    title = each.assignor.name
     if each.step is not None:
-        title = f"{each.assignor}, step {step}: {json.dumps(dict(each.step.text))}"
+        title = f"{each.assignor.name}, step {step}: {json.dumps(each.step)}"
     table = Table(title=plain(title), title_justify="left", caption_justify="left")
     table.add_column("member")
     table.add_column("partitions")

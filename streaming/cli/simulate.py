@@ -13,12 +13,11 @@ from rich.table import Table
 from assignor_bridge.assignors.loading import Finder
 from assignor_bridge.errors import OptionError
 from assignor_bridge.planner.batch import MOST_SLOTS
-from assignor_bridge.simulator.compare import Row, compare
-from assignor_bridge.simulator.picture import page
-from assignor_bridge.simulator.play import SPARK_MAPPINGS
+from assignor_bridge.simulator.play import SPARK_MAPPINGS, Row, compare
 from assignor_bridge.simulator.scenario import Lags, Scenario
 from streaming.cli import files
 from streaming.cli.lines import plain
+from streaming.report.simulation import HEAD, simulation_page
 
 _DEFAULT = "spark,minPartitions,maxRecordsPerPartition,range,sticky,lag-aware,lag-aware-sticky"
 
@@ -100,13 +99,13 @@ def simulate(  # noqa: PLR0917
     else:
         _print(rows)
     if html is not None:
-        files.write("--html", html, page(scenario, rows))
+        files.write("--html", html, simulation_page(scenario, rows))
 
 
 def _print(rows: list[Row]) -> None:
     table = Table()
     table.add_column("mapping")
-    for name in ("median s", "over ideal", "worst", "tasks", "cold partitions"):
+    for name in HEAD[1:]:
         table.add_column(name, justify="right")
     for row in rows:
         table.add_row(

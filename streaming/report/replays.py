@@ -12,7 +12,7 @@ from streaming.report import page
 from streaming.report.svg import WIDTH, line, picture, rect, standalone, text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from streaming.replay.player import Replay, Replayed
 
@@ -86,7 +86,7 @@ def _figures(replay: Replay) -> list[_Figure]:
     return [
         _Figure(
             "Reading time, in times of the ideal",
-            mapping_bars(played),
+            mapping_bars({m.name: m.times_ideal for m in played}),
             "Over all batches; at the dashed line all slots end at once.",
         ),
         _Figure(
@@ -97,22 +97,20 @@ def _figures(replay: Replay) -> list[_Figure]:
     ]
 
 
-def mapping_bars(mappings: Sequence[Replayed]) -> str:
-    """Draw a bar for each mapping, and the ideal as a line."""
+def mapping_bars(times_ideal: Mapping[str, float]) -> str:
+    """Draw a bar for each mapping's time in times of the ideal, and the ideal as a line."""
     row, top = 20.0, 6.0
     width = WIDTH - _NAMES - _VALUES
-    most = max((m.times_ideal for m in mappings), default=1.0)
+    most = max(times_ideal.values(), default=1.0)
     shapes = []
-    for index, m in enumerate(mappings):
+    for index, (name, times) in enumerate(times_ideal.items()):
         y = top + index * row
-        css = _css(m.name)
-        length = width * m.times_ideal / most
-        hint = f"{m.name}: {m.times_ideal:.2f} times the ideal"
-        shapes.append(text(_NAMES - 6, y + 12, m.name, anchor="end"))
-        shapes.append(rect(_NAMES, y, length, row - 4, css, hint=hint))
-        shapes.append(text(WIDTH, y + 12, f"{m.times_ideal:.2f}", anchor="end"))
+        hint = f"{name}: {times:.2f} times the ideal"
+        shapes.append(text(_NAMES - 6, y + 12, name, anchor="end"))
+        shapes.append(rect(_NAMES, y, width * times / most, row - 4, _css(name), hint=hint))
+        shapes.append(text(WIDTH, y + 12, f"{times:.2f}", anchor="end"))
     x = _NAMES + width / most
-    bottom = top + len(mappings) * row
+    bottom = top + len(times_ideal) * row
     shapes.append(line(x, 2, x, bottom, "mean"))
     shapes.append(text(x, bottom + 11, "ideal", anchor="middle", css="m"))
     return picture(bottom + 16, "reading time of each mapping in times of the ideal", shapes)

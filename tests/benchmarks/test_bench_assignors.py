@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from assignor_bridge.assignors import ASSIGNORS, Assignment, Catalog, Group, Member
-from assignor_bridge.assignors.claims import claims
+from assignor_bridge.assignors.claims import weigh_claims
 from tests.benchmarks.report import write_report
 from tests.java.oracle import KAFKA, Oracle
 
@@ -110,7 +110,7 @@ def measured(group: Group, assign: Callable[[Group], Assignment]) -> tuple[float
     finally:
         gc.enable()
     assert answer is not None
-    before = claims(group).owner
+    before = weigh_claims(group).owner
     return best, int(np.count_nonzero((before >= 0) & (before != answer.owner)))
 
 

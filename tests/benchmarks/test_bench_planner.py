@@ -26,6 +26,7 @@ import statistics
 import subprocess
 import sys
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,9 @@ import pytest
 from assignor_bridge.planner.plan import plan_batch
 from assignor_bridge.protocol.messages import write_answer
 from assignor_bridge.protocol.snapshots import read_snapshot, write_plan
-from assignor_bridge.simulator.mappings import java_hash
+from assignor_bridge.simulator.mappings import Placed, java_hash
 from assignor_bridge.simulator.play import Player, play
-from assignor_bridge.simulator.scenario import Scenario
+from assignor_bridge.simulator.scenario import Scenario, Step
 from assignor_bridge.worker import Worker, prepare
 from checkpoints import sticky_state
 from tests.benchmarks.report import write_report
@@ -271,6 +272,29 @@ def test_mappings_side_by_side() -> None:
         assert ours[row["scenario"]] <= row["median_s"] * 1.02, row
 
 
+@dataclass
+class Guarded(Player):
+    """Leaves the last share of each task without a preferred executor, as a task of its own."""
+
+    share: float = 0.0
+
+    def plan(self, step: Step) -> list[Placed]:
+        first, last = [], []
+        for task in super().plan(step):
+            spare = int(sum(r.size for r in task.ranges) * self.share)
+            kept, free = list(task.ranges), []
+            while spare > 0 and kept:
+                r = kept.pop()
+                cut = max(r.start, r.end - spare)
+                free.append(replace(r, start=cut))
+                spare -= r.end - cut
+                if cut > r.start:
+                    kept.append(replace(r, end=cut))
+            first += [Placed(task.executor, tuple(kept))] if kept else []
+            last += [Placed(None, tuple(free))] if free else []
+        return first + last
+
+
 def test_the_last_share_left_to_whoever_is_free() -> None:
     """The guard for wrong predictions: what leaving a share without a place gains and costs."""
     rows = []
@@ -282,7 +306,7 @@ def test_the_last_share_left_to_whoever_is_free() -> None:
                     partitions=200, executors=20, lags="lognormal", service_noise=wrong,
                     batches=30, seed=seed,
                 )  # fmt: skip
-                late = play(Player("lag-aware-sticky", scenario, guard_share=share))[3:]
+                late = play(Guarded("lag-aware-sticky", scenario, share=share))[3:]
                 overs += [p.over for p in late]
                 cold += [p.broken / p.partitions for p in late]
             rows.append(

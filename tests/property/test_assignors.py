@@ -20,11 +20,11 @@ from assignor_bridge.assignors import (
     Partitions,
     check_assignment,
 )
-from assignor_bridge.assignors.claims import claims
-from assignor_bridge.assignors.constrained import different_subscriptions
-from assignor_bridge.assignors.play import settle
+from assignor_bridge.assignors.claims import weigh_claims
+from assignor_bridge.assignors.cooperative import different_subscriptions
 from assignor_bridge.errors import OptionError, PlanError
 from tests.strategies_groups import groups
+from tests.support.consumer_group import settle
 
 ALL = sorted(ASSIGNORS)
 NEEDS_SAME = ["constrained-cooperative-sticky", "streams"]
@@ -178,8 +178,8 @@ def test_no_chain_of_moves_would_be_more_even(name: str, group: Group) -> None:
 @given(group=groups(members=3, most=3))
 def test_nothing_is_more_even_and_of_that_nothing_moves_less(name: str, group: Group) -> None:
     """Against all assignments there are."""
-    held = claims(group).owner
-    ids = np.flatnonzero(group.wanted).tolist()
+    held = weigh_claims(group).owner
+    ids = np.flatnonzero(group.subscribed).tolist()
     options = [group.subscribers[group.catalog.names[group.catalog.topic_of[i]]] for i in ids]
     assume(np.prod([len(o) for o in options], dtype=float) <= 3_000)
 
@@ -238,7 +238,7 @@ def test_the_second_round_gives_what_the_first_withheld(name: str, group: Group)
             if other == member.id:
                 continue
             both = part.ids[np.isin(part.ids, group.catalog.ids(member.owned))]
-            assert (claims(group).owner[both] == group.ids.index(other)).all()
+            assert (weigh_claims(group).owner[both] == group.ids.index(other)).all()
     second = ASSIGNORS[name].assign(group.after(first, 7))
     assert not second.transferring.count
     promised = first.owner.copy()
@@ -347,8 +347,8 @@ def test_no_answer_that_passes_the_check_loses_a_partition(data: st.DataObject) 
     except PlanError:
         return
     assert (answer.owner == parts[0]).all()
-    held = claims(group)
-    for number in np.flatnonzero(group.wanted).tolist():
+    held = weigh_claims(group)
+    for number in np.flatnonzero(group.subscribed).tolist():
         topic = group.catalog.names[int(group.catalog.topic_of[number])]
         receiver = int(answer.owner[number])
         if receiver < 0:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assignor_bridge.assignors import ASSIGNORS, Member
-from assignor_bridge.assignors.play import InMemoryGroup
+from tests.support.consumer_group import InMemoryGroup
 
 EVENTS = ["join", "leave", "crash", "return", "grow", "quiet"]
 
@@ -70,8 +70,8 @@ def test_a_zombie_neither_shares_nor_takes_back(name: str) -> None:
 _DIGEST = """
 import hashlib, random
 from assignor_bridge.assignors import ASSIGNORS, Group
-from assignor_bridge.assignors.constrained import different_subscriptions
-from assignor_bridge.assignors.play import settle
+from assignor_bridge.assignors.cooperative import different_subscriptions
+from tests.support.consumer_group import settle
 from tests.strategies_groups import disturbed, random_group
 rng, digest = random.Random(1), hashlib.sha256()
 for round in range(40):

@@ -13,11 +13,11 @@ from assignor_bridge.assignors import ASSIGNORS, Group, Member, choose
 from assignor_bridge.assignors.check import assign_checked
 from assignor_bridge.assignors.loading import Finder, find
 from assignor_bridge.assignors.own import Own, configured
-from assignor_bridge.assignors.play import InMemoryGroup, members_of, settle
 from assignor_bridge.errors import AssignorError, OptionError, PlanError
 from assignor_bridge.model import Executor, OffsetRange, Snapshot
 from assignor_bridge.options import BUILT_IN
 from assignor_bridge.planner.plan import plan
+from tests.support.consumer_group import InMemoryGroup, members_of, settle
 
 T = frozenset({"t"})
 GROUP = Group((Member("A", T), Member("B", T)), {"t": 4})
@@ -169,7 +169,7 @@ def test_a_module_that_exits_is_one_line(tmp_path: Any, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     "tamper",
     [
-        pytest.param(lambda group: group.wanted.fill(False), id="nothing is wanted"),
+        pytest.param(lambda group: group.subscribed.fill(False), id="nothing is wanted"),
         pytest.param(lambda group: group.catalog.counts.fill(0), id="no partitions"),
         pytest.param(lambda group: group.catalog.starts.fill(0), id="no numbers"),
     ],
@@ -275,7 +275,7 @@ def test_what_it_makes_of_a_member_is_how_the_member_joins_next() -> None:
 
 
 def test_settling_tells_it_too() -> None:
-    """A cooperative one of two rounds is told after the first."""
+    """A cooperative one of two rounds is told after each."""
 
     class Mine(Diary):
         protocols = ("COOPERATIVE", "EAGER")
@@ -285,7 +285,9 @@ def test_settling_tells_it_too() -> None:
 
     group = Group((Member("A", T, {"t": range(4)}, 1), Member("B", T)), {"t": 4})
     assert settle(Own("theirs:Mine", Mine), group).counts.tolist() == [2, 2]
-    assert Diary.made[0].told == [("A", {"t": [0, 1]}, 2), ("B", {}, 2)]
+    assert Diary.made[0].told == [
+        ("A", {"t": [0, 1]}, 2), ("B", {}, 2), ("A", {"t": [0, 1]}, 3), ("B", {"t": [2, 3]}, 3),
+    ]  # fmt: skip
 
 
 def test_its_user_data_are_in_the_members_subscription() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignor_bridge.assignors import ASSIGNORS, Group, Member
-from assignor_bridge.assignors.subscription import with_claim_of
+from assignor_bridge.assignors.claims import with_claim_of
 from checkpoints.user_data import (
     Claim,
     UserDataError,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from assignor_bridge.assignors import ASSIGNORS, Group, Member, check_assignment
-from assignor_bridge.assignors.lags import Offsets, lags_of
-from assignor_bridge.assignors.play import InMemoryGroup, members_of
+from assignor_bridge.assignors.lag_aware import Offsets
+from tests.support.consumer_group import InMemoryGroup, members_of
 
 AB = frozenset({"A", "B"})
 
@@ -90,7 +90,7 @@ def test_lag_aware_beside_the_others(name: str, expected: dict[str, list[int]]) 
     ],
 )
 def test_lag_from_offsets(offsets: Offsets, reset: str, lag: int) -> None:
-    assert lags_of({"t": {0: offsets}}, reset) == {"t": {0: lag}}
+    assert offsets.lag(reset) == lag
 
 
 def test_no_lag_at_all_is_still_spread() -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from assignor_bridge.model import Executor, OffsetRange
-from assignor_bridge.simulator.compare import compare
 from assignor_bridge.simulator.mappings import (
     java_hash,
     spark_default,
     spark_max_records,
     spark_min_partitions,
 )
-from assignor_bridge.simulator.picture import page
+from assignor_bridge.simulator.play import compare
 from assignor_bridge.simulator.scenario import Scenario, steps
 from assignor_bridge.simulator.schedule import schedule
+from streaming.report.simulation import simulation_page
 
 TWO = (Executor("1", "h1"), Executor("2", "h2"))
 
@@ -97,7 +97,8 @@ def test_comparison_and_picture():
     rows = compare(scenario, ["spark", "minPartitions=20", "maxRecordsPerPartition=100", "range",
                               "lag-aware-sticky"])  # fmt: skip
     assert rows[-1].median_seconds <= min(row.median_seconds for row in rows[:1])
-    html = page(scenario, rows)
+    html = simulation_page(scenario, rows)
     assert html.startswith("<!doctype html>")
     assert "minPartitions=20" in html
+    assert html.count("<svg") == 1 + len(rows)
     assert "http" not in html

@@ -1,0 +1,96 @@
+"""Models of JSON input, and what is wrong with an input in one line: where, what, what is needed.
+
+pydantic goes through the values (a line may hold hundreds of thousands of numbers); its own words,
+which are several lines, are not used.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import core_schema
+
+from assignor_bridge.json_values import MOST, InputError, short
+
+_Model = TypeVar("_Model", bound=BaseModel)
+_KINDS = {
+    "string_type": "a string", "list_type": "a list", "frozen_set_type": "a list",
+    "dict_type": "an object", "model_type": "an object",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Number:
+    """The bounds of a number, for `Annotated`; an error about it names them."""
+
+    least: float
+    most: float
+    whole: bool = True
+
+    def __get_pydantic_core_schema__(self, *_: Any) -> core_schema.CoreSchema:
+        least, most = math.ceil(self.least), math.floor(self.most)
+        schema: core_schema.CoreSchema = core_schema.int_schema(strict=True, ge=least, le=most)
+        words = f"number from {self.least} to {self.most}"
+        if self.most == MOST:
+            words = f"number from {self.least}, of 64 bits" if least == 0 else "number of 64 bits"
+        if not self.whole:
+            real = core_schema.float_schema(strict=True, ge=self.least, le=self.most)
+            schema = core_schema.union_schema([schema, real])
+        return core_schema.custom_error_schema(
+            schema, "number", custom_error_message=f"a {'whole ' if self.whole else ''}{words}"
+        )
+
+
+class JsonObject(BaseModel):
+    """An object without unknown keys; null stands for a key that is left out."""
+
+    model_config = ConfigDict(frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_keys(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        fields = cls.model_fields
+        unknown = sorted(data.keys() - fields.keys())
+        if unknown:
+            key = unknown[0][:40]
+            raise ValueError(f"has an unknown key {key!r}: known are {', '.join(fields)}")
+        return {k: v for k, v in data.items() if v is not None or fields[k].is_required()}
+
+
+def read_model(model: type[_Model], data: Any, what: str) -> _Model:
+    """Return JSON values as a model.
+
+    Raises
+    ------
+    InputError
+        When they do not have its shape; the message names the first place. `what` names the whole.
+    """
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise InputError(_first_problem(error, data, what)) from None
+
+
+def _first_problem(error: ValidationError, data: Any, what: str) -> str:
+    problem = error.errors(include_url=False)[0]
+    kind, value, path = problem["type"], problem["input"], problem["loc"]
+    if path and path[-1] == "[key]":
+        path = path[:-2]
+    where, here = "", data
+    for part in path[:-1] if kind == "missing" else path:
+        where += f"[{part}]" if isinstance(here, list) else f".{part}"
+        # A partition number is a string there.
+        here = (
+            here[int(part)] if isinstance(here, list) else here.get(part, here.get(str(part), {}))
+        )
+    where = where[1:] or what
+    if kind == "missing":
+        return f"{where} has no {path[-1]!r}: it is needed"
+    if kind == "value_error":
+        return f"{where} {problem['ctx']['error']}"
+    return f"{where} is {short(value)}: {_KINDS.get(kind, problem['msg'])} is needed"

@@ -1,0 +1,123 @@
+"""A consumer group in memory: joins, leaves, crashes, returns and rounds until nothing moves.
+
+It plays the coordinator of a group, without clock or network, with `assignors.testing`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from assignor_bridge.assignors import Assignment, Group, Member, lookup
+from assignor_bridge.assignors.own import Own
+from assignor_bridge.assignors.testing import Round, elect, rebalance
+from assignor_bridge.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from assignor_bridge.assignors import Assignor
+
+
+class InMemoryGroup:
+    """A consumer group whose members join, leave, crash and come back."""
+
+    def __init__(
+        self,
+        topics: Mapping[str, int],
+        strategies: Sequence[str] = ("sticky",),
+        *,
+        find: Callable[[str], Assignor] = lookup,
+        **facts: Any,
+    ) -> None:
+        self.generation = 0
+        #: The strategy of the last rebalance.
+        self.strategy = ""
+        #: Everything that happened: printed when a test fails.
+        self.history: list[str] = []
+        self._group = Group((), topics, **facts)
+        self._strategies = tuple(strategies)
+        self._find = find
+        self._assignors: dict[str, Assignor] = {}
+        self._present: dict[str, Member] = {}
+        self._away: dict[str, Member] = {}
+        self._supported: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def group(self) -> Group:
+        """The present members with their claims."""
+        return replace(self._group, members=tuple(self._present.values()))
+
+    def join(self, member: Member, strategies: Sequence[str] | None = None) -> None:
+        """Let a member in, with whatever it claims to own."""
+        if member.id in self._present:
+            raise OptionError(f"member {member.id!r} is in the group already: let it leave first")
+        self._present[member.id] = member
+        self._supported[member.id] = tuple(strategies or self._strategies)
+        self._away.pop(member.id, None)
+        self.history.append(f"{member.id} joins")
+
+    def leave(self, member_id: str) -> None:
+        """Let a member go for good."""
+        del self._present[self._checked(member_id)]
+        self.history.append(f"{member_id} leaves")
+
+    def crash(self, member_id: str) -> None:
+        """Lose a member that does not know it: it keeps its claim for when it comes back."""
+        self._away[member_id] = self._present.pop(self._checked(member_id))
+        self.history.append(f"{member_id} crashes")
+
+    def come_back(self, member_id: str) -> None:
+        """Let a crashed member in again, with the claim that it had."""
+        if member_id not in self._away:
+            raise OptionError(f"member {member_id!r} did not crash: only such can come back")
+        self._present[member_id] = self._away.pop(member_id)
+        self.history.append(f"{member_id} comes back")
+
+    def upgrade(self, member_id: str, strategies: Sequence[str]) -> None:
+        """Change which strategies a member supports, as a rolling restart does."""
+        self._supported[self._checked(member_id)] = tuple(strategies)
+        self.history.append(f"{member_id} supports {', '.join(strategies)}")
+
+    def resize(self, topics: Mapping[str, int]) -> None:
+        """Change the partition counts of some topics, or add topics."""
+        self._group = replace(self._group, topics={**self._group.topics, **topics})
+        self.history.append(f"topics are {dict(self._group.topics)}")
+
+    def rebalance(self) -> list[Round]:
+        """Play rounds until nothing is withheld."""
+        self.strategy = elect({m: self._supported[m] for m in self._present})
+        rounds = rebalance(self._assignor(self.strategy), self.group, self.generation)
+        for each in rounds:
+            self.history.append(
+                f"generation {each.generation}: {self.strategy}, {each.moved} moved, "
+                f"{each.assignment!r}"
+            )
+        self.generation = rounds[-1].generation
+        self._present = {member.id: member for member in rounds[-1].after.members}
+        return rounds
+
+    def _assignor(self, name: str) -> Assignor:
+        """Return the group's assignor of a name: one object for all its rebalances."""
+        if name not in self._assignors:
+            assignor = self._find(name)
+            if isinstance(assignor, Own) and not assignor.is_configured:
+                assignor = assignor.configured({})
+            self._assignors[name] = assignor
+        return self._assignors[name]
+
+    def _checked(self, member_id: str) -> str:
+        if member_id not in self._present:
+            raise OptionError(f"member {member_id!r} is not in the group: let it join first")
+        return member_id
+
+
+def settle(assignor: Assignor, group: Group) -> Assignment:
+    """Play an assignor's rounds to the end and return the last answer."""
+    return rebalance(assignor, group)[-1].assignment
+
+
+def members_of(ids: Iterable[str], topics: Iterable[str]) -> list[Member]:
+    """Make members with one and the same subscription."""
+    subscription = frozenset(topics)
+    return [Member(name, subscription) for name in ids]
