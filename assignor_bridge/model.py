@@ -160,9 +160,3 @@ class Plan:
     metrics: Mapping[str, str | int | float]
     #: One line a fact, for people: bound, imbalance, moves, splits, fallbacks.
     reasons: tuple[str, ...] = ()
-
-    def describe(self) -> str:
-        """Say in words why the plan is so, and what each task reads."""
-        from assignor_bridge.planner.describe import describe
-
-        return describe(self)

@@ -99,7 +99,7 @@ class Common(NamedTuple):
     own: bool = False
     #: Standard deviation of a long report, in logarithms, from what its partition's before said.
     noise: float = 0.2
-    #: How far off the reports were, by the rule that foresaw them (see `planner.foresight`).
+    #: How far off the reports were, by the rule that foresaw them (see `planner.learn`).
     errors: tuple[float, ...] = ()
     #: How many reports `errors` rests on.
     reports: float = 0.0

@@ -1,8 +1,6 @@
 """Decides which executor slot reads which offsets in a micro-batch. Pure: data in, data out.
 
-- `batch`: the snapshot as arrays; `ledger`: the memory during one batch
-- `weights`: predicted seconds, learned; `owners`: who read what last
-- `flagship` with `place` (splitting) or `assignors.whole`: ours; `groups`: all others
-- `pieces`, `top_up`, `pack`: tasks; `check`: the last gate; `explain`, `describe`: why
-- `plan`: where the steps meet
+`plan` is the recipe, a snapshot goes through the modules once, in this order: `batch` (the snapshot
+as arrays), `table` (with the state), `learn`, `costs` (predicts), `demand`, `flagship` with `place`
+and `pieces` or `groups` (all other assignors), `pack`, `check`, `remember`, `explain`.
 """

@@ -6,120 +6,117 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from assignor_bridge.assignors.whole import place_whole
-from assignor_bridge.planner.groups import priority
-from assignor_bridge.planner.pack import slots_worth_using
-from assignor_bridge.planner.pieces import Pieces, cut, whole
+from assignor_bridge.planner.pieces import Pieces, cut
 from assignor_bridge.planner.place import place
-from assignor_bridge.planner.top_up import top_up
 
 if TYPE_CHECKING:
-    from assignor_bridge.options import PlannerOptions
-    from assignor_bridge.planner.batch import Batch, Flags, Floats, Ints
-    from assignor_bridge.planner.weights import Weights
+    from collections.abc import Callable, Mapping
 
+    from assignor_bridge.assignors.registry import Choice
+    from assignor_bridge.model import Executor
+    from assignor_bridge.planner.batch import Batch, Flags, Floats, Ints
+    from assignor_bridge.planner.costs import Weights
+    from assignor_bridge.planner.demand import Demand
+    from assignor_bridge.planner.table import PartitionTable
+
+FAILOVER = "failover"
 #: Times that whole ranges are placed on fewer slots, for `minRecordsPerTask`.
-_MOST_TRIES = 8
+_MOST_TRIES = 9
 #: Times that ranges are cut, where pieces have a cost of their own.
 _MOST_CUT_TRIES = 3
 
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Pieces, and the ideal that they are measured against."""
+    """Who reads what, before it is packed, and why."""
 
+    assignor: str
     pieces: Pieces
-    #: Work that each slot would do in the ideal case; 0 for slots that do not take part.
-    share: Floats
+    #: Time that no placement can beat on the slots that took part, in units of work.
+    bound: float
+    #: Slot of each line of the table, for partitions without data in this batch.
+    slot_of_line: Ints
+    #: One line a fact for people: about slots, and about assignors that were passed over.
     notes: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
+    #: Executor ids where a slot's partitions have standby copies, most wanted first.
+    standbys: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    #: Tells an own assignor that has `on_assignment` what the members got, at this generation.
+    on_assignment: Callable[[int], None] | None = None
 
 
-def place_batch(  # noqa: PLR0917
-    batch: Batch,
-    weights: Weights,
-    owner: Ints,
-    options: PlannerOptions,
-    failover: bool,
-    in_use: Flags,
+def place_batch(
+    choice: Choice, batch: Batch, table: PartitionTable, weights: Weights, demand: Demand
 ) -> Placement:
     """Place all ranges; see `place` and `assignors.whole` for the promises.
 
-    Parameters
-    ----------
-    owner
-        Slot that read each range's partition last, -1 for none.
-    failover
-        Only executors of the highest priority take part.
-    in_use
-        Slots that take part, as long as those of the highest priority are among them.
+    `choice` is of `lag-aware-sticky` or `failover`. Slots in demand take part, as long as those of
+    the highest priority are among them.
     """
-    takes_part, notes = _best_class(batch, options) if failover else _everybody(batch)
+    name, notes, in_use = choice.assignor.name, [*demand.gathering], demand.in_use
+    owner = table.range_owner
+    takes_part = np.ones(batch.slots, np.bool_)
+    if name == FAILOVER:
+        takes_part, note = _best_class(batch)
+        notes.append(note)
     if (takes_part & in_use).any():
-        takes_part = takes_part & in_use
-    least = options.min_records_per_task
-    count = min(slots_worth_using(batch, options), int(takes_part.sum()))
-    if batch.ranges == 0:
-        return Placement(whole(batch, owner), np.zeros(batch.slots), notes)
-    ranked = _most_owned_first(batch, weights, owner, takes_part)
-    placement = _place_on(np.sort(ranked[:count]), batch, weights, owner, options)
-    if least and options.split:
-        placement = replace(placement, pieces=top_up(batch, placement.pieces, least))
-    elif least:
-        # Whole ranges cannot be topped up: fewer slots have more each.
-        for attempt in range(1, _MOST_TRIES + 1):
-            count -= attempt * _slots_too_many(placement.pieces, least)
-            if count < 1 or count == np.count_nonzero(placement.share):
-                break
-            placement = _place_on(np.sort(ranked[:count]), batch, weights, owner, options)
-    return replace(placement, notes=notes)
+        takes_part &= in_use
+    least, split = batch.settings.min_records_per_task or 1, batch.settings.split
+    ranked = _most_owned_first(batch, weights, owner, np.flatnonzero(takes_part))
+    count = int(max(1, min(len(ranked), batch.total // least)))
+    for attempt in range(1, _MOST_TRIES + 1):
+        slots = np.sort(ranked[:count])
+        pieces = _place_on(slots, batch, weights, owner)
+        records = pieces.records_by_slot(batch.slots)
+        missing = least - records[(records > 0) & (records < least)]
+        count -= attempt * math.ceil(missing.sum() / least)
+        if split or count < 1 or count == len(slots):
+            break  # `pack` tops slots up where ranges may be cut; else fewer slots have more each
+    bound = lower_bound(batch, weights, slots, split or name == FAILOVER)
+    # What an executor that is let go owned has no owner any more.
+    slot_of_line = np.where(in_use[table.owner], table.owner, -1)
+    return Placement(name, pieces, bound, slot_of_line, tuple(notes), choice.refusals)
 
 
-def _place_on(
-    slots: Ints, batch: Batch, weights: Weights, owner: Ints, options: PlannerOptions
-) -> Placement:
+def _place_on(slots: Ints, batch: Batch, weights: Weights, owner: Ints) -> Pieces:
     """Place all ranges on some of the slots."""
-    speed = 1 / weights.slowness[batch.slot_executor[slots]]
-    share = np.zeros(batch.slots)
-    share[slots] = float(weights.work.sum()) * speed / speed.sum()
+    if not batch.ranges:
+        return whole(batch, owner)
+    executor = batch.slot_executor[slots]
+    speed = 1 / weights.slowness[executor]
+    fair = float(weights.work.sum()) * speed / speed.sum()
     local = np.full(batch.slots + 1, -1, np.int64)
     local[slots] = np.arange(len(slots))
-    fair, executor = share[slots], batch.slot_executor[slots]
-    if options.split:
-        pieces = _cut_well(batch, weights, local[owner], fair, executor, options.max_imbalance)
-    else:
-        slot = place_whole(weights.work, local[owner], fair, executor, options.max_imbalance)
-        pieces = whole(batch, slot)
-    return Placement(Pieces(pieces.row, pieces.start, pieces.end, slots[pieces.slot]), share)
+    if batch.settings.split:
+        pieces = _cut_well(batch, weights, local[owner], fair, executor)
+        return replace(pieces, slot=slots[pieces.slot])
+    most = batch.settings.max_imbalance
+    return whole(batch, slots[place_whole(weights.work, local[owner], fair, executor, most)])
 
 
-def _cut_well(  # noqa: PLR0917
-    batch: Batch,
-    weights: Weights,
-    owner: Ints,
-    fair: Floats,
-    executor: Ints,
-    max_imbalance: float,
-) -> Pieces:
+def _cut_well(batch: Batch, weights: Weights, owner: Ints, fair: Floats, executor: Ints) -> Pieces:
     """Place with splitting, where each further piece of a range costs its fixed part again.
 
     In most batches that is within the allowance. In small ones ranges that were cut are placed
     anew as so much more work, and not cut into less than a piece costs by itself.
     """
     extra, least = np.zeros(batch.ranges), 0.0
-    tried: list[tuple[float, Pieces]] = []
+    max_imbalance, tried = batch.settings.max_imbalance, list[tuple[float, Pieces]]()
     for _ in range(_MOST_CUT_TRIES):
         work = weights.work + extra
         goal = fair * float(work.sum() / weights.work.sum())
         shares = place(work, owner, goal, executor, max_imbalance, least)
         pieces = cut(batch, shares, weights.fixed)
-        seconds = pieces.weight(batch, weights.work, weights.fixed)
-        busiest = float((np.bincount(pieces.slot, seconds, len(fair)) / fair).max())
+        load = np.bincount(pieces.slot, pieces.work(batch, weights), len(fair))
+        busiest = float((load / fair).max())
         tried.append((busiest, pieces))
         extra = weights.fixed * (np.bincount(pieces.row) - 1)
         least = float(weights.fixed.mean())
@@ -128,53 +125,47 @@ def _cut_well(  # noqa: PLR0917
     return min(tried, key=itemgetter(0))[1]
 
 
-def _slots_too_many(pieces: Pieces, least: int) -> int:
-    """Count the slots that have to go so that the others have enough records; roughly."""
-    records = np.bincount(pieces.slot, (pieces.end - pieces.start).astype(np.float64))
-    missing = least - records[(records > 0) & (records < least)]
-    return math.ceil(float(missing.sum()) / least)
+def whole(batch: Batch, slot: Ints) -> Pieces:
+    """Leave each range in one piece."""
+    return Pieces(np.arange(batch.ranges), batch.start, batch.end, slot)
 
 
-def shares(batch: Batch, weights: Weights) -> Floats:
-    """Fair share of the work for each slot: all of it, divided by speed."""
-    speed = 1 / weights.slowness[batch.slot_executor]
-    return np.asarray(float(weights.work.sum()) * speed / speed.sum())
-
-
-def bound_seconds(batch: Batch, weights: Weights, share: Floats, split: bool) -> float:
-    """Give the time that no plan can beat, in units of work on a usual executor.
+def lower_bound(batch: Batch, weights: Weights, slots: Ints, split: bool = True) -> float:
+    """Return the time that no plan on these slots can beat, in units of work on a usual executor.
 
     All work evenly over the speeds, or the largest indivisible part on the fastest slot: a single
     offset and what a piece costs by itself, or without splitting a whole range.
     """
-    slots = np.flatnonzero(share > 0)
-    if not batch.ranges or not len(slots):
+    if not batch.ranges:
         return 0.0
     slowness = weights.slowness[batch.slot_executor[slots]]
     even = float(weights.work.sum()) / float((1 / slowness).sum())
-    fixed, parts = weights.fixed, weights.work
+    parts = weights.work
     if split:
-        parts = fixed + (parts - fixed) / batch.size
+        parts = weights.fixed + (parts - weights.fixed) / batch.size
     return max(even, float(parts.max()) * float(slowness.min()))
 
 
-def _everybody(batch: Batch) -> tuple[Flags, tuple[str, ...]]:
-    return np.ones(batch.slots, np.bool_), ()
+def priority(batch: Batch, executor: Executor) -> int | None:
+    """Return the priority by the first host pattern that matches, else the executor's own."""
+    for pattern, number in batch.settings.priorities:
+        if fnmatchcase(executor.host, pattern) or fnmatchcase(executor.id, pattern):
+            return number
+    return executor.priority
 
 
-def _best_class(batch: Batch, options: PlannerOptions) -> tuple[Flags, tuple[str, ...]]:
+def _best_class(batch: Batch) -> tuple[Flags, str]:
     """Keep the slots of the executors with the highest priority; none given ranks below all."""
-    ranks = [(p is not None, p or 0) for p in (priority(e, options) for e in batch.executors)]
+    ranks = [(p is not None, p or 0) for p in (priority(batch, e) for e in batch.executors)]
     best = max(ranks)
     flags = np.array([rank == best for rank in ranks], np.bool_)
     level = f"priority {best[1]}" if best[0] else "no priority"
     note = f"failover: {int(flags.sum())} of {len(ranks)} executors, those with {level}, read all"
-    return flags[batch.slot_executor], (note,)
+    return flags[batch.slot_executor], note
 
 
-def _most_owned_first(batch: Batch, weights: Weights, owner: Ints, takes_part: Flags) -> Ints:
-    """Rank the slots that take part: first those that own most, then spread over executors."""
-    slots = np.flatnonzero(takes_part)
+def _most_owned_first(batch: Batch, weights: Weights, owner: Ints, slots: Ints) -> Ints:
+    """Rank slots: first those that own most, then spread over executors."""
     owned = owner >= 0
-    has = np.bincount(owner[owned], weights.work[owned], batch.slots)[slots]
-    return np.asarray(slots[np.lexsort((slots, batch.slot_number[slots], -has))])
+    work = np.bincount(owner[owned], weights.work[owned], batch.slots)[slots]
+    return np.asarray(slots[np.lexsort((slots, batch.slot_number[slots], -work))])

@@ -3,9 +3,9 @@
 One task a slot unless an option asks for others. In order of rank: at most 64 tasks a slot or
 10,000, whichever is more, for the driver's sake; no task above `maxRecordsPerTask` (a partition
 that may not be split excepted); at least `minPartitions` tasks; none below `minRecordsPerTask` as
-long as there is another to join it to; at most `tasksPerSlot` tasks a slot. Tasks come out longest
-first, so that what Spark starts last is short. A task holds at most one piece of a range, so its
-consumer never has to jump back.
+long as there is another to take from or to join it to; at most `tasksPerSlot` tasks a slot. Tasks
+come out longest first, so that what Spark starts last is short. A task holds at most one piece of a
+range, so its consumer never has to jump back.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.planner.ordering import stable_order
+from assignor_bridge.planner.batch import stable_order
 from assignor_bridge.planner.pieces import Pieces
 
 if TYPE_CHECKING:
     from assignor_bridge.options import PlannerOptions
-    from assignor_bridge.planner.batch import Batch, Floats, Ints
-    from assignor_bridge.planner.weights import Weights
+    from assignor_bridge.planner.batch import Batch, Ints
+    from assignor_bridge.planner.costs import Weights
 
-    #: A piece: row, start, end.
+    #: A piece: row, start, end. A task: its slot, and its number among those of the slot.
     Piece = tuple[int, int, int]
-
+    Task = tuple[int, int]
 
 #: Tasks of a batch: at most so many, or so many a slot, whichever is more.
 _MOST_TASKS, _MOST_TASKS_PER_SLOT = 10_000, 64
@@ -51,113 +51,101 @@ class Tasks:
         return len(self.slot)
 
 
-def slots_worth_using(batch: Batch, options: PlannerOptions) -> int:
-    """Count the slots to plan for, when `minRecordsPerTask` makes tasks few."""
+def pack(batch: Batch, pieces: Pieces, weights: Weights, asked: int | None = None) -> Tasks:
+    """Make tasks of the pieces, and as many as are asked for, if there are offsets for them."""
+    options = batch.settings.with_tasks(asked)
     least = options.min_records_per_task
-    if not least:
-        return batch.slots
-    return int(max(1, min(batch.slots, batch.total // least)))
-
-
-def pack(batch: Batch, pieces: Pieces, weights: Weights, options: PlannerOptions) -> Tasks:
-    """Make tasks of the pieces."""
-    sizes = np.bincount(pieces.slot, (pieces.end - pieces.start).astype(np.float64), batch.slots)
-    counts = np.bincount(pieces.slot, minlength=batch.slots)
-    parts, notes = _tasks_wanted(np.asarray(sizes, np.float64), counts, options)
-    sub = np.zeros(len(pieces), np.int64)
-    if (parts > 1).any():
-        pieces, sub = _divide(pieces, parts, options)
-    if options.min_records_per_task:
-        pieces, sub = _join_small(pieces, sub, options.min_records_per_task, batch)
-    key = pieces.slot * (int(sub.max(initial=0)) + 1) + sub
+    parts, notes = _tasks_of_slots(pieces, batch.slots, options)
+    number = np.zeros(len(pieces), np.int64)
+    if (parts > 1).any() or least:
+        of_slot = _by_slot(pieces)
+        if least and options.split:
+            _top_up(of_slot, least)
+        tasks = _divided(of_slot, parts, options)
+        if least:
+            _join_small(tasks, least, batch.slot_executor)
+        rows = sorted((*piece, *task) for task, group in tasks.items() for piece in group)
+        *columns, number = np.array(rows, np.int64).reshape(-1, 5).T
+        pieces = Pieces(*columns)
+    most = int(number.max(initial=0)) + 1
+    key = pieces.slot * most + number
     used = np.bincount(key) > 0
     keys, index = np.flatnonzero(used), (np.cumsum(used) - 1)[key]
-    load = np.bincount(index, pieces.weight(batch, weights.work, weights.fixed), len(keys))
-    ranked = np.lexsort((keys, -load))
+    load = np.bincount(index, pieces.work(batch, weights), len(keys))
+    ranked = np.argsort(-load, kind="stable")
     rank = np.empty(len(keys), np.int64)
     rank[ranked] = np.arange(len(keys))
     task = rank[index]
     order = stable_order(task)  # then by range and offset, as they are
-    slot = np.empty(len(keys), np.int64)
-    slot[task] = pieces.slot
-    further = np.empty(len(keys), np.int64)
-    further[task] = sub
+    slot, further = keys[ranked] // most, keys[ranked] % most
     slots = batch.executor_slots[batch.slot_executor[slot]]
-    number = batch.slot_number[slot] + further * slots
-    return Tasks(_taken(pieces, order), task[order], slot, number, notes)
+    consumer = batch.slot_number[slot] + further * slots
+    return Tasks(pieces.take(order), task[order], slot, consumer, notes)
 
 
-def _taken(pieces: Pieces, order: Ints) -> Pieces:
-    return Pieces(pieces.row[order], pieces.start[order], pieces.end[order], pieces.slot[order])
-
-
-def _tasks_wanted(
-    sizes: Floats, counts: Ints, options: PlannerOptions
+def _tasks_of_slots(
+    pieces: Pieces, slots: int, options: PlannerOptions
 ) -> tuple[Ints, tuple[str, ...]]:
-    """Tasks of each slot that has any work; and what was asked for, where it is too many."""
+    """Return the tasks of each slot that has any work; and what was asked for in vain."""
+    sizes, counts = pieces.records_by_slot(slots), np.bincount(pieces.slot, minlength=slots)
     used, notes = counts > 0, []
-    ceiling = max(_MOST_TASKS, _MOST_TASKS_PER_SLOT * len(sizes))
-    wanted = np.where(used, np.minimum(counts, options.tasks_per_slot), 0)
-    least = options.min_records_per_task
-    if least:
-        wanted = np.where(used, np.clip(wanted, 1, np.maximum(sizes // least, 1)), 0)
-    cap = options.task_cap_records
-    if cap:
+    ceiling = max(_MOST_TASKS, _MOST_TASKS_PER_SLOT * slots)
+    parts = np.where(used, np.minimum(counts, options.tasks_per_slot), 0)
+    if least := options.min_records_per_task:
+        parts = np.where(used, np.clip(parts, 1, np.maximum(sizes // least, 1)), 0)
+    if cap := options.task_cap_records:
         needed = np.ceil(sizes / cap)
         if needed.sum() > ceiling:
             notes.append(_too_many(f"a cap of {cap:,} records a task", needed.sum(), ceiling))
             needed = np.ceil(sizes * ((ceiling - used.sum()) / sizes.sum()))
-        wanted = np.maximum(wanted, needed)
-    wanted = wanted.astype(np.int64)
+        parts = np.maximum(parts, needed)
+    parts = parts.astype(np.int64)
     floor = min(options.min_partitions or 0, int(sizes.sum()))
     if floor > ceiling:
         notes.append(_too_many("minPartitions", floor, ceiling))
-    missing = min(floor, ceiling) - int(wanted.sum())
-    if missing > 0:
-        most = sizes if options.split else counts
-        heap = [(-sizes[s] / wanted[s], s) for s in np.flatnonzero(used).tolist()]
-        heapq.heapify(heap)
-        while missing > 0 and heap:
-            _, slot = heapq.heappop(heap)
-            if wanted[slot] < most[slot]:
-                wanted[slot] += 1
-                missing -= 1
-                heapq.heappush(heap, (-sizes[slot] / wanted[slot], slot))
-    return np.asarray(wanted), tuple(notes)
+    most = sizes if options.split else counts
+    missing = min(floor, ceiling) - int(parts.sum())
+    with_work = np.flatnonzero(used).tolist() if missing > 0 else []
+    heap = [(-sizes[slot] / parts[slot], slot) for slot in with_work]
+    heapq.heapify(heap)
+    while missing > 0 and heap:
+        _, slot = heapq.heappop(heap)
+        if parts[slot] < most[slot]:
+            parts[slot] += 1
+            missing -= 1
+            heapq.heappush(heap, (-sizes[slot] / parts[slot], slot))
+    return parts, tuple(notes)
 
 
 def _too_many(what: str, asked: float, ceiling: int) -> str:
     return f"{what} asks for {asked:,.0f} tasks: a batch has at most {ceiling:,} here"
 
 
-def _divide(pieces: Pieces, parts: Ints, options: PlannerOptions) -> tuple[Pieces, Ints]:
+def _by_slot(pieces: Pieces) -> dict[int, list[Piece]]:
+    of_slot: dict[int, list[Piece]] = {slot: [] for slot in np.unique(pieces.slot).tolist()}
+    columns = (column.tolist() for column in (pieces.slot, pieces.row, pieces.start, pieces.end))
+    for slot, row, start, end in zip(*columns, strict=True):
+        of_slot[slot].append((row, start, end))
+    return of_slot
+
+
+def _divided(
+    of_slot: dict[int, list[Piece]], parts: Ints, options: PlannerOptions
+) -> dict[Task, list[Piece]]:
     """Deal the pieces of each slot to its tasks; cut them only where an option forces it."""
-    cap = options.task_cap_records
-    rows: list[Piece] = []
-    slots: list[int] = []
-    subs: list[int] = []
-    order = stable_order(pieces.slot)
-    first = np.searchsorted(pieces.slot[order], np.arange(len(parts) + 1)).tolist()
-    row, start, end = pieces.row.tolist(), pieces.start.tolist(), pieces.end.tolist()
-    for slot, count in enumerate(parts.tolist()):
-        mine = [(row[i], start[i], end[i]) for i in order[first[slot] : first[slot + 1]].tolist()]
-        if count <= 1:
-            groups = [mine] if mine else []
-        else:
-            groups = _whole_groups(mine, count)
-            if options.split and (
-                len(groups) < count
-                or (cap and max(sum(e - s for _, s, e in g) for g in groups) > cap)
-            ):
-                groups = _even_groups(mine, count)
-        for sub, group in enumerate(groups):
-            rows += group
-            slots += [slot] * len(group)
-            subs += [sub] * len(group)
-    columns = np.array(rows, np.int64).reshape(-1, 3)
-    divided = Pieces(columns[:, 0], columns[:, 1], columns[:, 2], np.array(slots, np.int64))
-    order = np.lexsort((divided.start, divided.row))
-    return _taken(divided, order), np.array(subs, np.int64)[order]
+    cap, tasks = options.task_cap_records, {}
+    for slot, group in of_slot.items():
+        count = int(parts[slot])
+        groups = _whole_groups(group, count)
+        largest = max(map(_size, groups))
+        if options.split and (len(groups) < count or (cap and count > 1 and largest > cap)):
+            groups = _even_groups(group, count)
+        tasks.update({(slot, i): group for i, group in enumerate(groups)})
+    return tasks
+
+
+def _size(group: list[Piece]) -> int:
+    return sum(end - start for _, start, end in group)
 
 
 def _whole_groups(pieces: list[Piece], count: int) -> list[list[Piece]]:
@@ -173,54 +161,82 @@ def _whole_groups(pieces: list[Piece], count: int) -> list[list[Piece]]:
 
 def _even_groups(pieces: list[Piece], count: int) -> list[list[Piece]]:
     """Divide into equal numbers of offsets, cutting where a boundary falls inside a piece."""
-    total = sum(end - start for _, start, end in pieces)
+    total, read = _size(pieces), 0
     groups: list[list[Piece]] = [[]]
-    done = 0
     for row, first, last in pieces:
         start = first
         while start < last:
             until = total * len(groups) // count
-            if done >= until:
+            if read >= until:
                 groups.append([])
                 continue
-            size = min(last - start, until - done)
+            size = min(last - start, until - read)
             groups[-1].append((row, start, start + size))
-            start += size
-            done += size
+            start, read = start + size, read + size
     return [group for group in groups if group]
 
 
-def _join_small(pieces: Pieces, sub: Ints, least: int, batch: Batch) -> tuple[Pieces, Ints]:
+def _top_up(of_slot: dict[int, list[Piece]], least: int) -> None:
+    """Give slots below the minimum the ends of the fullest slots' largest pieces.
+
+    Joining two tasks would double the load of a slot. No slot that gives falls below the minimum.
+    """
+    sizes = {slot: _size(group) for slot, group in of_slot.items()}
+    givers = [(-size, slot) for slot, size in sizes.items() if size > least]
+    heapq.heapify(givers)
+    for slot, size in sizes.items():
+        missing, passed_over = least - size, []
+        while missing > 0 and givers:
+            negative, giver = heapq.heappop(givers)
+            taken = _hand_over(of_slot[giver], of_slot[slot], min(missing, -negative - least))
+            missing -= taken
+            if not taken:
+                passed_over.append((negative, giver))
+            elif -negative - taken > least:
+                heapq.heappush(givers, (negative + taken, giver))
+        for each in passed_over:
+            heapq.heappush(givers, each)
+
+
+def _hand_over(giver: list[Piece], taker: list[Piece], most: int) -> int:
+    """Move up to so many records from the end of a piece; return how many.
+
+    Not of a range that the taker reads a part of already.
+    """
+    rows = {row for row, _, _ in taker}
+    sizes = [(end - start, -row, i) for i, (row, start, end) in enumerate(giver) if row not in rows]
+    if not sizes:
+        return 0
+    size, _, i = max(sizes)
+    row, start, end = giver[i]
+    taken = min(size, most)
+    taker.append((row, end - taken, end))
+    giver[i : i + 1] = [(row, start, end - taken)] if taken < size else []
+    return taken
+
+
+def _join_small(tasks: dict[Task, list[Piece]], least: int, slot_executor: Ints) -> None:
     """Join tasks below the minimum to others: to the smallest that can take it, near by first."""
-    tasks: dict[tuple[int, int], list[Piece]] = {}
-    for row, start, end, slot, part in zip(
-        pieces.row.tolist(), pieces.start.tolist(), pieces.end.tolist(), pieces.slot.tolist(),
-        sub.tolist(), strict=True,
-    ):  # fmt: skip
-        tasks.setdefault((slot, part), []).append((row, start, end))
-    sizes = {key: sum(e - s for _, s, e in group) for key, group in tasks.items()}
-    small = [(size, key) for key, size in sizes.items() if size < least]
+    sizes = {task: _size(group) for task, group in tasks.items()}
+    small = [(size, task) for task, size in sizes.items() if size < least]
     heapq.heapify(small)
     while small and len(sizes) > 1:
-        size, key = heapq.heappop(small)
-        if sizes.get(key) != size:
+        size, task = heapq.heappop(small)
+        if sizes.get(task) != size:
             continue
-        home = batch.slot_executor[key[0]]
+        home = slot_executor[task[0]]
         for other in sorted(
-            (k for k in sizes if k != key),
-            key=lambda k: (batch.slot_executor[k[0]] != home, sizes[k], k),
+            (t for t in sizes if t != task),
+            key=lambda t: (slot_executor[t[0]] != home, sizes[t], t),
         ):
-            joined = _joined(tasks[other], tasks[key])
+            joined = _joined(tasks[other], tasks[task])
             if joined is not None:
                 tasks[other] = joined
                 sizes[other] += size
-                del tasks[key], sizes[key]
+                del tasks[task], sizes[task]
                 if sizes[other] < least:
                     heapq.heappush(small, (sizes[other], other))
                 break
-    flat = sorted((row, s, e, key) for key, group in tasks.items() for row, s, e in group)
-    columns = np.array([(r, s, e, k[0], k[1]) for r, s, e, k in flat], np.int64).reshape(-1, 5)
-    return Pieces(*(columns[:, i] for i in range(4))), columns[:, 4]
 
 
 def _joined(one: list[Piece], other: list[Piece]) -> list[Piece] | None:

@@ -10,6 +10,16 @@ import numpy as np
 
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Batch, Floats, Ints
+    from assignor_bridge.planner.costs import Weights
+
+
+class Shares(NamedTuple):
+    """Who does how much of the work of which range: one cell a share."""
+
+    #: Index of the range in the batch.
+    row: Ints
+    slot: Ints
+    amount: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,25 +35,20 @@ class Pieces:
     def __len__(self) -> int:
         return len(self.row)
 
-    def weight(self, batch: Batch, work: Floats, fixed: Floats) -> Floats:
-        """Predicted work of each piece: its share of its range's, but the fixed part for each."""
+    def take(self, order: Ints) -> Pieces:
+        """Return some of the pieces, in this order."""
+        return Pieces(self.row[order], self.start[order], self.end[order], self.slot[order])
+
+    def work(self, batch: Batch, weights: Weights) -> Floats:
+        """Return the predicted work of each: its share of its range's, but the fixed part whole."""
         share = (self.end - self.start) / batch.size[self.row]
-        whole, each = work[self.row], fixed[self.row]
-        return np.asarray(each + (whole - each) * share)
+        work, fixed = weights.work[self.row], weights.fixed[self.row]
+        return np.asarray(fixed + (work - fixed) * share)
 
-
-class Shares(NamedTuple):
-    """Who does how much of the work of which range: one cell a share."""
-
-    #: Index of the range in the batch.
-    row: Ints
-    slot: Ints
-    amount: Floats
-
-
-def whole(batch: Batch, slot: Ints) -> Pieces:
-    """Leave each range in one piece."""
-    return Pieces(np.arange(batch.ranges), batch.start, batch.end, slot)
+    def records_by_slot(self, slots: int) -> Floats:
+        """Return the number of offsets that each slot reads."""
+        sizes = (self.end - self.start).astype(np.float64)
+        return np.bincount(self.slot, sizes, slots).astype(np.float64)
 
 
 def cut(batch: Batch, shares: Shares, fixed: Floats) -> Pieces:
@@ -67,29 +72,24 @@ def cut(batch: Batch, shares: Shares, fixed: Floats) -> Pieces:
         small = np.bincount(row, np.where(records > 0, 0.0, shares.amount), batch.ranges)
         apart = (small <= np.minimum(fixed, 0.5 * np.bincount(row, records, batch.ranges)))[row]
         amount = np.where(apart, records, shares.amount)[several]
-        since, until = _parts(batch.size[row[several]], row[several], amount)
+        since, until = _divided(batch.size[row[several]], row[several], amount)
         end[several] = start[several] + until
         start[several] += since
-    some = end > start
-    return Pieces(row[some], start[some], end[some], shares.slot[some])
+    return Pieces(row, start, end, shares.slot).take(np.flatnonzero(end > start))
 
 
-def _parts(size: Ints, row: Ints, amount: Floats) -> tuple[Ints, Ints]:
+def _divided(size: Ints, row: Ints, amount: Floats) -> tuple[Ints, Ints]:
     """Divide the offsets of each row in proportion to amounts: where parts begin and end.
 
     Added up row by row: beside 2^62 offsets of another row, ten would be lost.
     """
     first = np.flatnonzero(np.append(True, row[1:] != row[:-1]))
     after = np.append(first[1:], len(row))
-    last = after - 1
     amounts, spans = amount.tolist(), zip(first.tolist(), after.tolist(), strict=True)
-    done = np.fromiter(
-        chain.from_iterable([accumulate(amounts[a:b]) for a, b in spans]), np.float64, len(row)
-    )
-    part = np.rint(size * np.minimum(1.0, done / np.repeat(done[last], after - first)))
-    part[last] = np.inf
-    inside = part < 2.0**63
-    until = size.copy()
+    sums = np.array([*chain.from_iterable(accumulate(amounts[a:b]) for a, b in spans)])
+    part = np.rint(size * np.minimum(1.0, sums / np.repeat(sums[after - 1], after - first)))
+    part[after - 1] = np.inf
+    inside, until = part < 2.0**63, size.copy()
     until[inside] = np.minimum(size[inside], part[inside].astype(np.int64))
     since = np.append(0, until[:-1])
     since[first] = 0

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.planner.ordering import stable_order
+from assignor_bridge.planner.batch import stable_order
 from assignor_bridge.planner.pieces import Shares
 
 if TYPE_CHECKING:
@@ -130,8 +130,9 @@ def _release(work: Floats, giver: Ints, excess: Floats, grain: Floats) -> Floats
     first, group, at = np.flatnonzero(new), np.cumsum(new) - 1, np.arange(len(row))
     slot = giver[row[first]]
     rest, least, count = excess[slot], grain[slot], len(slot)
-    cuts = min(_MOST_CUTS, 1 + len(grain) // count)
     before, headless = np.append(0.0, np.cumsum(size)), np.maximum(size - least[group], 0.0)
+    in_need = int(np.count_nonzero(headless[first] < rest))  # one cut is not enough for these
+    cuts = min(_MOST_CUTS, 1 + len(grain) // max(in_need, 1))
     by_cuts, end = np.append(0.0, np.cumsum(headless)), np.append(first[1:], len(row))[group]
     at_most = before[at] - before[first][group] + by_cuts[np.minimum(at + cuts, end)] - by_cuts[at]
     whole = at_most < rest[group]

@@ -1,28 +1,27 @@
-"""The recipe: learn, predict, find owners, place, pack, check, remember, explain."""
+"""The recipe: load, learn, predict, place, pack, check, remember, explain."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from assignor_bridge.assignors.own import configured
-from assignor_bridge.assignors.registry import lookup
+from assignor_bridge.assignors.registry import Choice, choose, lookup
 from assignor_bridge.model import OffsetRange, Plan, Task
 from assignor_bridge.options import FLAGSHIP
 from assignor_bridge.planner.batch import from_snapshot
 from assignor_bridge.planner.check import check
+from assignor_bridge.planner.costs import predict
 from assignor_bridge.planner.demand import demand
 from assignor_bridge.planner.explain import explain
-from assignor_bridge.planner.flagship import Placement, place_batch, shares
-from assignor_bridge.planner.groups import ask
-from assignor_bridge.planner.learning import learn
-from assignor_bridge.planner.ledger import HOLD_PLACE_BATCHES, Ledger
-from assignor_bridge.planner.owners import owners
+from assignor_bridge.planner.flagship import FAILOVER, place_batch
+from assignor_bridge.planner.groups import place_group, slot_group
+from assignor_bridge.planner.learn import learn
 from assignor_bridge.planner.pack import Tasks, pack
-from assignor_bridge.planner.pieces import whole
-from assignor_bridge.planner.weights import predict
+from assignor_bridge.planner.remember import HOLD_PLACE_BATCHES, remember
+from assignor_bridge.planner.table import load
 from checkpoints.sticky_state import StateError, StickyState, decode, encode
 
 if TYPE_CHECKING:
@@ -31,11 +30,14 @@ if TYPE_CHECKING:
     from assignor_bridge.assignors.protocol import Assignor
     from assignor_bridge.model import Snapshot
     from assignor_bridge.options import PlannerOptions
-    from assignor_bridge.planner.batch import Batch, Flags, Ints
-    from assignor_bridge.planner.weights import Weights
+    from assignor_bridge.planner.batch import Batch, Ints
+    from assignor_bridge.planner.costs import Weights
+    from assignor_bridge.planner.demand import Demand
+    from assignor_bridge.planner.flagship import Placement
+    from assignor_bridge.planner.table import PartitionTable
 
 #: Names that the planner plans itself; all others are assignors of consumer groups.
-FAILOVER = "failover"
+_OURS = frozenset({FLAGSHIP, FAILOVER})
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,21 +56,6 @@ class Outcome:
     reasons: tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Decision:
-    """What a strategy decided, before it is packed."""
-
-    assignor: str
-    placement: Placement
-    #: Slot of each line of the ledger after this batch, where a strategy places partitions
-    #: without data too; None leaves them where they were.
-    slot_of_line: Ints | None
-    standbys: Mapping[int, tuple[str, ...]]
-    refusals: tuple[str, ...]
-    #: Tells an own assignor what its members got, once their generation is known.
-    tell: Callable[[int], None] | None = None
-
-
 def plan(snapshot: Snapshot, find: Callable[[str], Assignor] = lookup) -> Plan:
     """Plan one micro-batch: which executor slot reads which offsets.
 
@@ -78,6 +65,16 @@ def plan(snapshot: Snapshot, find: Callable[[str], Assignor] = lookup) -> Plan:
         For options or data that the user must change.
     PlanError
         When an assignor's answer breaks the rules.
+
+    Examples
+    --------
+    >>> from assignor_bridge.model import Executor, OffsetRange, Snapshot
+    >>> executors = (Executor("1", "host-a"), Executor("2", "host-b"))
+    >>> asked = (OffsetRange("orders", 0, 0, 700), OffsetRange("orders", 1, 0, 100))
+    >>> for task in plan(Snapshot(executors, asked)).tasks:
+    ...     print(task.executor, *task.ranges)
+    1 orders-0[300,700)
+    2 orders-0[0,300) orders-1[0,100)
     """
     return as_plan(plan_batch(from_snapshot(snapshot), snapshot.state, find))
 
@@ -100,71 +97,58 @@ def plan_step(
     state_warning: str | None = None,
 ) -> Outcome:
     """Plan columns with a state that is decoded already, for the simulator: see `plan`."""
-    options = batch.options
-    flagship = set(options.assignors) <= {FLAGSHIP, FAILOVER}
-    ledger = Ledger(state, batch, None if flagship else HOLD_PLACE_BATCHES)
-    learn(ledger)
-    weights = predict(ledger)
-    owner = owners(ledger)
-    wanted = demand(ledger, weights, owner, options)
-    decision = _decide(ledger, weights, owner, options, wanted.in_use, find)
-    pieces = decision.placement.pieces
-    tasks = pack(batch, pieces, weights, options.with_tasks(wanted.tasks))
-    check(decision.assignor, batch, tasks.pieces, tasks.task, len(tasks))
-    carried = decision.slot_of_line
-    if carried is None:  # what an executor that is let go owned has no owner any more
-        carried = np.where(wanted.in_use[owner], owner, -1)
-    after = replace(ledger.close(pieces, carried), calm=wanted.calm)
-    if decision.tell is not None:
-        decision.tell(after.generation)
+    names = batch.settings.assignors
+    table = load(state, batch, None if _OURS.issuperset(names) else HOLD_PLACE_BATCHES)
+    learned, prediction_error = learn(table, batch)
+    weights = predict(learned, table.line, batch)
+    wanted = demand(batch, table, weights)
+    placement = _place(batch, table, weights, wanted, find)
+    tasks = pack(batch, placement.pieces, weights, wanted.tasks)
+    check(placement.assignor, batch, tasks.pieces, tasks.task, len(tasks))
+    after = remember(batch, table, learned, wanted, placement, tasks)
+    if placement.on_assignment is not None:
+        placement.on_assignment(after.generation)
     metrics, reasons = explain(
-        ledger, weights, owner, decision.placement, tasks, decision.assignor, options
-    )
-    metrics["generation"] = after.generation
-    reasons[1:1] = wanted.asking
-    if decision.slot_of_line is None:
-        reasons[1:1] = wanted.gathering
-    if decision.refusals:
-        metrics["fallbackReason"] = "; ".join(decision.refusals)
-        reasons[1:1] = [f"{refusal}" for refusal in decision.refusals]
-    if state_warning is not None:
-        metrics["stateWarning"] = state_warning
-        reasons.append(f"planned without memory: {state_warning}")
-    standbys = {
-        task: decision.standbys[slot]
-        for task, slot in enumerate(tasks.slot.tolist())
-        if slot in decision.standbys
-    }
-    place = np.full(len(tasks), -1) if batch.anonymous else batch.slot_executor[tasks.slot]
-    if wanted.is_open:
-        place = np.where(tasks.number < batch.executor_slots[place], place, -1)
-    return Outcome(decision.assignor, batch, tasks, place, standbys, after, metrics, tuple(reasons))
-
-
-def _decide(  # noqa: PLR0917
-    ledger: Ledger,
-    weights: Weights,
-    owner: Ints,
-    options: PlannerOptions,
-    in_use: Flags,
-    find: Callable[[str], Assignor],
-) -> Decision:
-    """Plan with the first assignor in the list that can."""
-    batch = ledger.batch
-    mine = owner[ledger.line]
-    first = options.assignors[0]
-    if first in (FLAGSHIP, FAILOVER):
-        placement = place_batch(batch, weights, mine, options, first == FAILOVER, in_use)
-        return Decision(first, placement, None, {}, ())
-    answer = ask(ledger, owner, weights.work, options, find)
-    if answer.assignor in (FLAGSHIP, FAILOVER):
-        placement = place_batch(batch, weights, mine, options, answer.assignor == FAILOVER, in_use)
-        return Decision(answer.assignor, placement, None, {}, answer.refusals)
-    placement = Placement(whole(batch, answer.slot), shares(batch, weights), answer.notes)
-    return Decision(
-        answer.assignor, placement, answer.slot_of_line, answer.standbys, answer.refusals,
-        answer.tell,
+        batch, table, weights, wanted, placement, tasks, after.generation, prediction_error,
+        state_warning,
     )  # fmt: skip
+    executor = batch.slot_executor[tasks.slot]
+    if wanted.is_open:
+        executor = np.where(tasks.number < batch.executor_slots[executor], executor, -1)
+    return Outcome(
+        placement.assignor,
+        batch,
+        tasks,
+        np.full(len(tasks), -1) if batch.anonymous else executor,
+        {
+            task: placement.standbys[slot]
+            for task, slot in enumerate(tasks.slot.tolist())
+            if slot in placement.standbys
+        },
+        after,
+        metrics,
+        tuple(reasons),
+    )
+
+
+def _place(
+    batch: Batch,
+    table: PartitionTable,
+    weights: Weights,
+    demand: Demand,
+    find: Callable[[str], Assignor],
+) -> Placement:
+    """Place with the first assignor in the list whose preconditions hold."""
+    settings = batch.settings
+    if settings.assignors[0] in _OURS:
+        choice = Choice(lookup(settings.assignors[0]))
+    else:
+        candidates = configured(settings.assignors, settings.own, find)
+        group = slot_group(batch, table, weights)
+        choice = choose(settings.assignors, group, candidates.__getitem__)
+        if choice.assignor.name not in _OURS:
+            return place_group(choice, group, batch, table, weights)
+    return place_batch(choice, batch, table, weights, demand)
 
 
 def check_names(options: PlannerOptions, find: Callable[[str], Assignor] = lookup) -> None:
@@ -184,11 +168,12 @@ def as_plan(outcome: Outcome) -> Plan:
         topic = batch.topics[batch.topic[row]]
         ranges[task].append(OffsetRange(topic, int(batch.partition[row]), start, end))
     executor = [None if e < 0 else batch.executors[e].id for e in outcome.place.tolist()]
+    numbered = enumerate(zip(executor, tasks.number.tolist(), ranges, strict=True))
     return Plan(
         outcome.assignor,
         tuple(
-            Task(executor[i], int(tasks.number[i]), tuple(ranges[i]), outcome.standbys.get(i, ()))
-            for i in range(len(tasks))
+            Task(executor, number, tuple(read), outcome.standbys.get(i, ()))
+            for i, (executor, number, read) in numbered
         ),
         encode(outcome.state),
         outcome.metrics,

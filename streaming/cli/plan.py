@@ -13,6 +13,7 @@ from assignor_bridge.assignors.loading import Finder
 from assignor_bridge.errors import OptionError
 from assignor_bridge.json_values import parse
 from assignor_bridge.planner.batch import Batch
+from assignor_bridge.planner.explain import describe
 from assignor_bridge.planner.plan import Outcome, as_plan, plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
 from assignor_bridge.protocol.snapshots import read_logged, read_snapshot, write_plan
@@ -84,7 +85,7 @@ def plan(
         else:
             if asked.number is not None:
                 typer.echo(f"batch {asked.number}")
-            for each in as_plan(outcome).describe().splitlines():
+            for each in describe(as_plan(outcome)).splitlines():
                 typer.echo(printable(each))
         difference = _difference(asked, outcome)
         if difference:

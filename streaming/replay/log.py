@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor, OffsetRange
-from assignor_bridge.planner.weights import factors
+from assignor_bridge.planner.costs import factors
 from checkpoints.folders import CheckpointError, open_folder
 from checkpoints.offset_log import read_checkpoint
 from streaming.replay.player import LoggedBatch

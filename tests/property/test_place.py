@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assignor_bridge.assignors.whole import _longest_first, place_whole
-from assignor_bridge.planner import place as place_module
 from assignor_bridge.planner.batch import Batch, Observed
 from assignor_bridge.planner.pieces import Shares, cut
 from assignor_bridge.planner.place import place
@@ -43,10 +41,6 @@ def assert_kept_promises(work: Any, placed: Shares, fair: Any, most: float) -> N
     assert len(placed.row) <= len(work) + 2 * len(fair)
     pairs = set(zip(placed.row.tolist(), placed.slot.tolist(), strict=True))
     assert len(pairs) == len(placed.row), "two shares of a range in one slot"
-
-
-def test_the_example_of_the_docstring_is_true():
-    assert doctest.testmod(place_module).failed == 0
 
 
 @settings(max_examples=150)

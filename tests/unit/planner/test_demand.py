@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from assignor_bridge.model import Allocation, Executor, Observation, OffsetRange, Plan, Snapshot
@@ -209,6 +209,9 @@ def test_large_and_tiny_batches_in_turn_move_nothing():
 
 
 @settings(max_examples=6)
+@example(
+    rate=1501, overhead_s=0.3, trigger_s=20.0, slots=4, start=1
+)  # tails of large ranges gather
 @given(
     rate=st.floats(10, 7_000),
     overhead_s=st.sampled_from([0.1, 0.3, 1.0, 3.0]),
@@ -227,8 +230,7 @@ def test_a_steady_stream_settles(rate, overhead_s, trigger_s, slots, start):
         numbers.append((len(cluster.idle), len(executors_used(made))))
         moved += int(made.metrics["movedPartitions"]) if number >= 150 else 0
     assert len(set(numbers[150:])) == 1, numbers[150:]
-    # Ranges larger than a slot are cut in each batch, and their tails gather: one may move cold.
-    assert moved <= 0.025 * 24 * 50
+    assert moved == 0
 
 
 def test_what_is_not_worth_an_executor_leaves_the_plan_as_it_was():

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from assignor_bridge.assignors.registry import lookup
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor, Observation, OffsetRange, Snapshot
+from assignor_bridge.planner.explain import describe
 from assignor_bridge.planner.plan import plan
 from tests.strategies_snapshots import head_and_tail, lags, loads
 
@@ -266,6 +270,21 @@ def test_a_preference_list_says_why_it_fell_back():
         plan(Snapshot(executors(1), asked, {"assignor": "nobody"}))
 
 
+def test_what_the_planner_places_itself_is_not_assigned_as_a_group_first():
+    """The whole assignment of the group was made, and thrown away."""
+
+    def assign(_group):
+        raise AssertionError
+
+    asked = (OffsetRange("a", 0, 0, 5), OffsetRange("b", 1, 0, 5))
+    made = plan(
+        Snapshot(executors(1), asked, {"assignor": "streams,lag-aware-sticky"}),
+        find=lambda name: replace(lookup(name), function=assign),
+    )
+    assert made.assignor == "lag-aware-sticky"
+    assert "streams" in str(made.metrics["fallbackReason"])
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -295,7 +314,7 @@ def test_adjacent_ranges_of_a_partition_are_one():
 
 
 def test_a_plan_describes_itself():
-    text = plan(batch([300, 10], executors(1, 1))).describe()
+    text = describe(plan(batch([300, 10], executors(1, 1))))
     assert text.startswith(
         "lag-aware-sticky: 310 offsets of 2 partitions in 2 tasks on 2 executors"
     )
