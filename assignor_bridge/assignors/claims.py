@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from assignor_bridge.assignors.partitions import Partitions
 from checkpoints.user_data import NO_GENERATION, decode_claim, encode_claim, encode_generation
 
 if TYPE_CHECKING:
@@ -37,18 +38,16 @@ def weigh_claims(group: Group, *, newest_only: bool = False) -> Claims:
     With `newest_only` all claims of members that are not of the newest generation in the group are
     dropped, even those that nobody contests (the rule of constrained-cooperative-sticky).
     """
-    parts = [group.catalog.ids(member.owned) for member in group.members]
-    sizes = np.fromiter(map(len, parts), np.int64, len(parts))
+    ids, member = _collect(group)
     owner = np.full(group.catalog.total, -1, np.int32)
-    if not sizes.any():
-        return Claims(np.empty(0, np.int64), np.empty(0, np.int64), owner)
-    claims = Claims(np.concatenate(parts), np.repeat(np.arange(len(parts)), sizes), owner)
-    ids, member = claims.ids, claims.member
+    claims = Claims(ids, member, owner)
+    if not len(ids):
+        return claims
     if newest_only:
         generation = _generations(group)
         newest = generation[member] == generation.max()
         ids, member = ids[newest], member[newest]
-    if len(ids) and int(np.bincount(ids).max()) > 1:
+    if int(np.bincount(ids, minlength=1).max()) > 1:
         generation = _generations(group)[member]
         best = np.full(len(owner), -2, np.int64)
         np.maximum.at(best, ids, generation)
@@ -59,6 +58,21 @@ def weigh_claims(group: Group, *, newest_only: bool = False) -> Claims:
     subscribed = _subscribed(group, ids, member)
     owner[ids[subscribed]] = member[subscribed]
     return claims
+
+
+def _collect(group: Group) -> tuple[Ids, Ids]:
+    """Return the number of each claimed partition and the index of who claims it."""
+    catalog, none = group.catalog, np.empty(0, np.int64)
+    parts = []
+    for member in group.members:
+        if isinstance(member.owned, Partitions):
+            parts.append(member.owned.ids_in(catalog))
+        else:
+            parts.append(catalog.ids(member.owned) if member.owned else none)
+    sizes = np.fromiter(map(len, parts), np.int64, len(parts))
+    if not sizes.any():
+        return none, none
+    return np.concatenate(parts), np.repeat(np.arange(len(parts)), sizes)
 
 
 def _generations(group: Group) -> Ids:

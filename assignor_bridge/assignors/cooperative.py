@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.assignors.claims import weigh_claims
-from assignor_bridge.assignors.even import even
 from assignor_bridge.assignors.group import Assignment
-from assignor_bridge.assignors.sticky import spread
+from assignor_bridge.assignors.sticky import even, spread
 from assignor_bridge.errors import OptionError
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import numpy as np
 
 from assignor_bridge.assignors.claims import weigh_claims
 from assignor_bridge.assignors.cooperative import different_subscriptions
-from assignor_bridge.assignors.even import give_free, give_up
 from assignor_bridge.assignors.group import Assignment
 from assignor_bridge.assignors.partitions import Catalog, Partitions
+from assignor_bridge.assignors.sticky import give_free, give_up
 from assignor_bridge.errors import OptionError
 
 if TYPE_CHECKING:
