@@ -28,9 +28,7 @@ def stored() -> str:
 
 
 def restore(text: str, topics: tuple[str, ...] = ("t",)) -> dict[str, object]:
-    return json.loads(
-        handle(json.dumps({"restore": text, "topics": list(topics)}).encode())
-    )
+    return json.loads(handle(json.dumps({"restore": text, "topics": list(topics)}).encode()))
 
 
 def test_a_good_state_is_taken_whatever_else_is_read_now() -> None:
@@ -79,9 +77,7 @@ def test_what_is_wrong_is_said(text: str | None, topics: tuple[str, ...], why: s
 
 @pytest.mark.parametrize("topics", [[{}], [["t"]], [3], {}, None])
 def test_topics_that_are_no_names_are_an_answer_not_an_error(topics: object) -> None:
-    answer = json.loads(
-        handle(json.dumps({"restore": stored(), "topics": topics}).encode())
-    )
+    answer = json.loads(handle(json.dumps({"restore": stored(), "topics": topics}).encode()))
     assert answer == {"ok": False, "why": "the topics read now are not a list of names"}
 
 
