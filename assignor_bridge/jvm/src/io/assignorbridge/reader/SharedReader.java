@@ -11,6 +11,7 @@ import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
@@ -61,10 +62,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       new TreeMap<>(Map.of("offsetOutOfRange", 0L, "dataLoss", 0L));
   private final long startedNanos = System.nanoTime();
 
-  /**
-   * Whoever takes it out gives it back or closes it: a thread that pipes rows to another process may
-   * still read when the task closes the reader.
-   */
+  /** Whoever takes it out gives it back or closes it: a piping thread may outlive the task. */
   private final AtomicReference<PooledConsumer> consumer = new AtomicReference<>();
 
   private volatile boolean closed;
@@ -101,7 +99,8 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     for (KafkaBatchInputPartition range : task.ranges()) {
       RangeCursor cursor = new RangeCursor(range);
       unreported.add(cursor);
-      if (!shared || !cursor.isResolved()) {
+      // Spark's reader resolves "earliest" and "latest", which are below 0, itself.
+      if (!shared || cursor.start < 0 || cursor.until < 0) {
         handedOver.add(cursor);
       } else if (cursor.start < cursor.until) {
         pending.add(cursor);
@@ -261,24 +260,28 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     try {
       forward = current.poll(POLL_LIMIT, polled);
     } catch (OffsetOutOfRangeException e) {
-      List<RangeCursor> left = current.giveUp(e);
-      left.forEach(range -> handOver(range, e.getMessage()));
-      forward = !left.isEmpty();
+      forward = giveUp(current, e.offsetOutOfRangePartitions().keySet(), e.getMessage());
     }
     shareTime(polled);
     chunks.addAll(polled);
     waitedNanos = forward ? 0 : waitedNanos + System.nanoTime() - before;
     if (!forward && waitedNanos >= patienceNanos) {
-      handOver(current.giveUpFirst(), "nothing came for " + waitedNanos / 1_000_000 + " ms");
+      String why = "nothing came for " + waitedNanos / 1_000_000 + " ms";
+      giveUp(current, Set.of(current.first()), why);
       // The others have waited as long; they get a moment to follow if the broker is back.
       waitedNanos = Math.max(0, patienceNanos - MOMENT_NANOS);
     }
   }
 
-  private void handOver(RangeCursor range, String why) {
-    LOG.warn("Spark's own reader goes on with {} from offset {}: {}", range, range.rest, why);
-    ReaderCounters.HANDED_OVER.increment();
-    handedOver.add(range);
+  /** Leaves what is left of the ranges to Spark's reader; whether any is read of them. */
+  private boolean giveUp(PooledConsumer current, Set<TopicPartition> partitions, String why) {
+    List<RangeCursor> left = current.giveUp(partitions);
+    for (RangeCursor range : left) {
+      LOG.warn("Spark's own reader goes on with {} from offset {}: {}", range, range.rest, why);
+      ReaderCounters.HANDED_OVER.increment();
+      handedOver.add(range);
+    }
+    return !left.isEmpty();
   }
 
   private void closeSpark() throws IOException {
