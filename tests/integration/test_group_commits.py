@@ -184,6 +184,7 @@ def test_a_commit_over_tls_with_stores_of_java(
     group, topic = new_group(), f"t-{uuid.uuid4().hex[:6]}"
     secured.broker.create_topic(topic, 1)
     outcome = driver.run(group, secured.tls | wrong, {topic: {"0": 0}})
+    assert log.lines("ssl.keystore.password = [hidden]")  # Kafka logs its settings
     if reason is None:
         assert outcome == (1, 0)
         assert committed(secured.broker.bootstrap_servers, group) == {(topic, 0): 0}
