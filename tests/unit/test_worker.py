@@ -166,13 +166,13 @@ def test_the_next_state_is_read_between_batches():
     first = respond(json.dumps(SNAPSHOT).encode())
     state = json.loads(first.line)["state"]
     then = json.dumps({**SNAPSHOT, "state": state}).encode()
-    sticky_state._decoded.cache_clear()
+    sticky_state.decode.cache_clear()
     unprepared = handle(then)
-    sticky_state._decoded.cache_clear()
+    sticky_state.decode.cache_clear()
     prepare(first)
-    misses = sticky_state._decoded.cache_info().misses
+    misses = sticky_state.decode.cache_info().misses
     assert handle(then) == unprepared
-    assert sticky_state._decoded.cache_info().misses == misses
+    assert sticky_state.decode.cache_info().misses == misses
     prepare(Response(b"", answer={"state": "nonsense"}))
 
 
