@@ -105,7 +105,7 @@ def timed(
     gc.disable()
     try:
         for _ in range(runs):
-            sticky_state._decoded.cache_clear()
+            sticky_state.decode.cache_clear()
             if state is not None and not restart:
                 sticky_state.decode(state)
             started = time.perf_counter()

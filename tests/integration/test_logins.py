@@ -104,9 +104,7 @@ def test_a_refused_login_is_one_line_without_secrets(
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_tls_to_the_open_port_is_one_line(
-    words, secured: Secured, tmp_path, monkeypatch, capfd
-):
+def test_tls_to_the_open_port_is_one_line(words, secured: Secured, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     text = config(secured[0].bootstrap_servers, protocol="SSL")
     code, lines = run(words, text, tmp_path, capfd)
@@ -133,9 +131,7 @@ def test_a_login_that_cannot_be_is_misuse(words, changed, message, tmp_path, mon
     assert message in lines[0]
 
 
-def test_a_group_that_may_not_be_seen(
-    secured: Secured, tmp_path, monkeypatch, capfd
-):
+def test_a_group_that_may_not_be_seen(secured: Secured, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     text = config(secured[1], password=PASSWORD)
     code, lines = run(["lag", "--group", "of-others"], text, tmp_path, capfd)

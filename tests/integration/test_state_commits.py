@@ -133,17 +133,21 @@ def test_a_batch_that_failed_is_not_committed(
     assert committed(topic, group) == {0: 20}
 
 
-def test_a_fault_after_a_batch_was_written_ended_the_query(
+def test_a_fault_after_a_batch_was_written_does_not_end_the_query(
     spark: SparkSession, topic: Topic, checkpoint: str, driver_log: DriverLog
 ) -> None:
     topic.create(1).fill([20])
+    repairs: list[Callable[[], None]] = []
 
-    def mislead(frame: DataFrame, number: int) -> None:
+    def break_the_bridge(frame: DataFrame, number: int) -> None:
         assert frame.count() == 10
-        spark.sparkContext.setLocalProperty("streaming.sql.batchId", f"number {number}")
+        if number == 0:
+            [query] = spark.streams.active
+            stream = query._jsq.streamingQuery().sources().head()
+            repairs.append(without(field(stream, "planner"), "files"))
 
     frame = opened(spark, topic, new_group(), maxOffsetsPerTrigger="10")
-    writer = frame.writeStream.foreachBatch(mislead)
+    writer = frame.writeStream.foreachBatch(break_the_bridge)
     query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
     progresses = [p for p in finished(query) if p["numInputRows"]]
 
@@ -151,6 +155,31 @@ def test_a_fault_after_a_batch_was_written_ended_the_query(
     assert [m["assignor.strategy"] for m in metrics] == ["lag-aware-sticky"] * 2
     assert {m["assignor.fallbacks"] for m in metrics} == {"0"}
     assert len(driver_log.lines("could not note that a batch is completed")) == 1
+    [repair] = repairs
+    repair()
+
+
+def field(of: Any, name: str) -> Any:
+    """Give a private field of a Java object, to be read or written."""
+    found = of.getClass().getDeclaredField(name)
+    found.setAccessible(True)
+    return found.get(of)
+
+
+def without(of: Any, name: str) -> Callable[[], None]:
+    """Take a private field of a planner away; gives what ends the planner with it."""
+    taken = of.getClass().getDeclaredField(name)
+    taken.setAccessible(True)
+    value = taken.get(of)
+    taken.set(of, None)
+
+    def repair() -> None:
+        taken.set(of, value)
+        end = of.getClass().getMethod("close", None)
+        end.setAccessible(True)
+        end.invoke(of, None)
+
+    return repair
 
 
 def test_a_refusal_is_one_warning_and_the_stream_goes_on(

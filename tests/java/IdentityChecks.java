@@ -30,7 +30,7 @@ public final class IdentityChecks {
     check(StreamIdentity.ended().size() <= 100, StreamIdentity.ended().size() + " are told");
   }
 
-  /** A shared reader that cannot even be made is replaced by Spark's readers. */
+  /** A shared reader that does not even know its time-out is replaced by Spark's readers. */
   public static void readersOfAnotherSpark(
       KafkaBatchInputPartition range, PartitionReaderFactory sparks) throws IOException {
     KafkaBatchInputPartition unfit =

@@ -106,7 +106,7 @@ public final class ReaderChecks {
       try {
         consumer.poll(NOW, new ArrayList<>());
       } catch (LogTruncationException e) {
-        check(consumer.giveUp(e).size() == 1 - raised, "nothing is left of a range given up before");
+        check(consumer.giveUp(e.offsetOutOfRangePartitions().keySet()).size() == 1 - raised, "nothing is left of a range given up before");
         raised++;
       }
     }
@@ -258,7 +258,7 @@ public final class ReaderChecks {
   }
 
   void aReaderThatIsClosedTakesNoConsumer() throws Exception {
-    SharedReader reader = new SharedReader(task(nowhere(new HashMap<>())), null, true, report -> {});
+    SharedReader reader = new SharedReader(task(nowhere(new HashMap<>())), null, true, List.of(), report -> {});
     long open = ReaderCounters.CREATED.sum() - ReaderCounters.CLOSED.sum();
     reader.close();
     String outcome = "none";
@@ -284,7 +284,7 @@ public final class ReaderChecks {
                 throw new NoSuchMethodError("moved");
               }
             });
-    SharedReader reader = new SharedReader(task(unfit), SPARKS, true, report -> {});
+    SharedReader reader = new SharedReader(task(unfit), SPARKS, true, List.of(), report -> {});
     long before = ReaderCounters.HANDED_OVER.sum();
     while (reader.next()) {}
     check(ReaderCounters.HANDED_OVER.sum() - before == 2, "not handed over");
@@ -295,7 +295,7 @@ public final class ReaderChecks {
 
   void readersOfSparkReadAllRangesFromTheStart() throws Exception {
     List<ReadReport> reports = new ArrayList<>();
-    SharedReader reader = new SharedReader(task(Map.of()), SPARKS, false, reports::add);
+    SharedReader reader = new SharedReader(task(Map.of()), SPARKS, false, List.of(), reports::add);
     long before = ReaderCounters.HANDED_OVER.sum();
     for (int range = 0; range < 2; range++) {
       for (int row = 0; row < 3; row++) {

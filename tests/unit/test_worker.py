@@ -232,13 +232,13 @@ def test_the_next_state_is_read_between_batches():
     first = worker.answer(line_of(SNAPSHOT))
     assert isinstance(first, Planned)
     then = line_of({**SNAPSHOT, "state": first.state})
-    sticky_state._decoded.cache_clear()
+    sticky_state.decode.cache_clear()
     unprepared = worker.answer(then)
-    sticky_state._decoded.cache_clear()
+    sticky_state.decode.cache_clear()
     prepare(first)
-    misses = sticky_state._decoded.cache_info().misses
+    misses = sticky_state.decode.cache_info().misses
     assert worker.answer(then) == unprepared
-    assert sticky_state._decoded.cache_info().misses == misses
+    assert sticky_state.decode.cache_info().misses == misses
     prepare(msgspec.structs.replace(first, state="nonsense"))
 
 

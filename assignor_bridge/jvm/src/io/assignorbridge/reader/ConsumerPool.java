@@ -1,6 +1,5 @@
 package io.assignorbridge.reader;
 
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.ConcurrentModificationException;
@@ -81,8 +80,8 @@ final class ConsumerPool {
               thread.setDaemon(true);
               return thread;
             });
-    long limitNanos =
-        Duration.ofMillis(conf.getTimeAsMs("spark.kafka.consumer.cache.timeout", "5m")).toNanos();
+    long limitMillis = conf.getTimeAsMs("spark.kafka.consumer.cache.timeout", "5m");
+    long limitNanos = TimeUnit.MILLISECONDS.toNanos(limitMillis);
     long everyMillis =
         conf.getTimeAsMs("spark.kafka.consumer.cache.evictorThreadRunInterval", "1m");
     if (everyMillis > 0 && limitNanos > 0) {

@@ -14,7 +14,6 @@ import java.util.function.Predicate;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
-import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
 import org.apache.kafka.common.TopicPartition;
 
 /**
@@ -114,7 +113,7 @@ final class PooledConsumer {
    * Polls once; {@code out} receives the records, those beyond a range's end are kept.
    *
    * @return whether any range came forward
-   * @throws OffsetOutOfRangeException as Kafka does; the records before are in {@code out}
+   * @throws org.apache.kafka.clients.consumer.OffsetOutOfRangeException as Kafka does
    */
   boolean poll(Duration timeout, List<Chunk> out) {
     ConsumerRecords<byte[], byte[]> polled = consumer.poll(timeout);
@@ -143,26 +142,29 @@ final class PooledConsumer {
     return forward;
   }
 
-  /** Stops reading the partitions that are out of range; the ranges that were read of them. */
-  List<RangeCursor> giveUp(OffsetOutOfRangeException error) {
+  /** A partition whose range is being read. */
+  TopicPartition first() {
+    return consumer.fetched().get(0).partition;
+  }
+
+  /** Stops reading partitions and forgets where they stand; the ranges that were read of them. */
+  List<RangeCursor> giveUp(Collection<TopicPartition> partitions) {
     List<RangeCursor> left = new ArrayList<>();
-    for (TopicPartition partition : error.offsetOutOfRangePartitions().keySet()) {
+    for (TopicPartition partition : partitions) {
       PartitionPosition one = positions.get(partition);
-      if (one != null) {
-        consumer.seekAgain(one);
-        giveUp(one, left);
+      if (one == null) {
+        continue;
       }
+      consumer.seekAgain(one);
+      if (one.reading != null) {
+        one.reading.rest = one.position;
+        left.add(one.reading);
+        one.reading = null;
+      }
+      one.lose();
     }
     park();
     return left;
-  }
-
-  /** Stops reading one range that does not come forward. */
-  RangeCursor giveUpFirst() {
-    List<RangeCursor> left = new ArrayList<>();
-    giveUp(consumer.fetched().get(0), left);
-    park();
-    return left.get(0);
   }
 
   /** The task has ended well: what is held now stays held. */
@@ -205,15 +207,6 @@ final class PooledConsumer {
       one.keep(one.reading.until, List.of());
       one.reading = null;
     }
-  }
-
-  private static void giveUp(PartitionPosition one, List<RangeCursor> left) {
-    if (one.reading != null) {
-      one.reading.rest = one.position;
-      left.add(one.reading);
-      one.reading = null;
-    }
-    one.lose();
   }
 
   private long keptBytes() {

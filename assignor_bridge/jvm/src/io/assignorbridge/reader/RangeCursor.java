@@ -33,11 +33,6 @@ final class RangeCursor {
     this.rest = start;
   }
 
-  /** Whether both ends are offsets; Spark's reader resolves "earliest" and "latest" itself. */
-  boolean isResolved() {
-    return start >= 0 && until >= 0;
-  }
-
   /** Spark's own partition for what is left of the range. */
   KafkaBatchInputPartition restOfRange() {
     if (rest == start) {

@@ -8,10 +8,12 @@ import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Collection;
-import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -51,34 +53,29 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   private final PartitionReaderFactory sparksReaders;
   private final Consumer<ReadReport> reports;
   private final TaskContext context = TaskContext.get();
+  private final Collection<String> endedStreams;
   private final List<RangeCursor> unreported = new ArrayList<>();
-
-  /** Ranges of one wave are of different partitions; further ranges of a partition come later. */
-  private final ArrayDeque<List<RangeCursor>> waves = new ArrayDeque<>();
-
+  private final List<RangeCursor> pending = new ArrayList<>();
   private final ArrayDeque<Chunk> chunks = new ArrayDeque<>();
   private final ArrayDeque<RangeCursor> handedOver = new ArrayDeque<>();
   private final Map<String, Long> closedMetrics =
       new TreeMap<>(Map.of("offsetOutOfRange", 0L, "dataLoss", 0L));
   private final long startedNanos = System.nanoTime();
-  private final Function1<ConsumerRecord<byte[], byte[]>, UnsafeRow> toRow;
-  private final long patienceNanos;
 
-  /**
-   * Whoever takes it out gives it back or closes it: a thread that pipes rows to another process may
-   * still read when the task closes the reader.
-   */
+  /** Whoever takes it out gives it back or closes it: a piping thread may outlive the task. */
   private final AtomicReference<PooledConsumer> consumer = new AtomicReference<>();
 
   private volatile boolean closed;
   private PartitionReader<InternalRow> spark; // reads what was handed over of sparksRange
   private RangeCursor sparksRange;
+  private Function1<ConsumerRecord<byte[], byte[]>, UnsafeRow> toRow;
   private List<ConsumerRecord<byte[], byte[]>> records = List.of();
   private int nextRecord;
   private InternalRow row;
   private RangeCursor charged; // which range time counts for since markNanos, null for none
   private long markNanos = startedNanos;
   private long waitedNanos;
+  private long patienceNanos;
   private boolean finished;
 
   /**
@@ -86,43 +83,29 @@ public final class SharedReader implements PartitionReader<InternalRow> {
    *
    * @param sparksReaders makes Spark's own reader of a range
    * @param shared false to leave all ranges to Spark's readers
+   * @param endedStreams streams of this driver that will have no further task
    * @param reports gets one report for each range that was read to its end, the last with the task
    */
   public SharedReader(
       AssignedInputPartition task,
       PartitionReaderFactory sparksReaders,
       boolean shared,
+      Collection<String> endedStreams,
       Consumer<ReadReport> reports) {
     this.task = task;
     this.sparksReaders = sparksReaders;
+    this.endedStreams = endedStreams;
     this.reports = reports;
-    Map<TopicPartition, Integer> waveOf = new HashMap<>();
-    List<List<RangeCursor>> ordinary = new ArrayList<>();
     for (KafkaBatchInputPartition range : task.ranges()) {
       RangeCursor cursor = new RangeCursor(range);
       unreported.add(cursor);
-      if (!shared || !cursor.isResolved()) {
+      // Spark's reader resolves "earliest" and "latest", which are below 0, itself.
+      if (!shared || cursor.start < 0 || cursor.until < 0) {
         handedOver.add(cursor);
       } else if (cursor.start < cursor.until) {
-        int wave = waveOf.merge(cursor.partition, 1, Integer::sum) - 1;
-        if (wave == ordinary.size()) {
-          ordinary.add(new ArrayList<>());
-        }
-        ordinary.get(wave).add(cursor);
+        pending.add(cursor);
       }
     }
-    waves.addAll(ordinary);
-    KafkaBatchInputPartition any = shared && task.ranges().length > 0 ? task.ranges()[0] : null;
-    boolean headers = any != null && any.includeHeaders();
-    toRow = shared ? new KafkaRecordToRowConverter().toUnsafeRowProjector(headers) : null;
-    long limit = any == null ? 0 : any.pollTimeoutMs();
-    patienceNanos =
-        Duration.ofMillis(Math.max(Math.min(limit, SHORT_TIMEOUT_MILLIS), limit / 2)).toNanos();
-  }
-
-  /** Closes the consumers of streams of this driver that will have no further task. */
-  public static void forget(Collection<String> endedStreams) {
-    ConsumerPool.shared().forget(endedStreams);
   }
 
   @Override
@@ -202,8 +185,8 @@ public final class SharedReader implements PartitionReader<InternalRow> {
         return true;
       } else if (current != null && current.isReading()) {
         poll(current);
-      } else if (!waves.isEmpty()) {
-        begin(waves.poll());
+      } else if (!pending.isEmpty()) {
+        begin();
       } else {
         finish();
       }
@@ -225,15 +208,19 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     ReaderCounters.RECORD_BYTES.add(bytes);
   }
 
-  private void begin(List<RangeCursor> wave) {
+  /** Begins to read what is pending, but one range of a partition at a time. */
+  private void begin() {
+    Map<TopicPartition, RangeCursor> byPartition = new LinkedHashMap<>();
+    pending.removeIf(range -> byPartition.putIfAbsent(range.partition, range) == null);
+    List<RangeCursor> ranges = List.copyOf(byPartition.values());
     List<Chunk> kept = new ArrayList<>();
     try {
-      consumerFor(wave).begin(wave, kept);
-    } catch (LinkageError e) { // another Spark; no record of the wave has been given yet
+      consumerFor(ranges).begin(ranges, kept);
+    } catch (LinkageError e) { // another Spark; no record of these ranges has been given yet
       discardConsumer();
-      LOG.warn("Spark's own reader reads {} ranges, for the shared one does not fit", wave.size(), e);
-      ReaderCounters.HANDED_OVER.add(wave.size());
-      handedOver.addAll(wave);
+      LOG.warn("Spark's own reader reads {} ranges, for ours does not fit", ranges.size(), e);
+      ReaderCounters.HANDED_OVER.add(ranges.size());
+      handedOver.addAll(ranges);
       return;
     }
     shareTime(kept);
@@ -241,12 +228,18 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     waitedNanos = 0;
   }
 
-  private PooledConsumer consumerFor(List<RangeCursor> wave) {
+  private PooledConsumer consumerFor(List<RangeCursor> ranges) {
     PooledConsumer current = consumer.get();
     if (current == null) {
+      KafkaBatchInputPartition any = ranges.get(0).range;
+      long limit = any.pollTimeoutMs();
+      patienceNanos =
+          TimeUnit.MILLISECONDS.toNanos(Math.max(Math.min(limit, SHORT_TIMEOUT_MILLIS), limit / 2));
+      toRow = new KafkaRecordToRowConverter().toUnsafeRowProjector(any.includeHeaders());
       boolean again = context != null && context.attemptNumber() > 0;
-      Map<String, Object> params = wave.get(0).range.executorKafkaParams();
-      current = ConsumerPool.shared().take(task.stream(), task.slot(), params, wave, again);
+      ConsumerPool pool = ConsumerPool.shared();
+      pool.forget(endedStreams);
+      current = pool.take(task.stream(), task.slot(), any.executorKafkaParams(), ranges, again);
       consumer.set(current);
       if (closed) { // by the end of the task, which saw no consumer
         discardConsumer();
@@ -267,24 +260,28 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     try {
       forward = current.poll(POLL_LIMIT, polled);
     } catch (OffsetOutOfRangeException e) {
-      List<RangeCursor> left = current.giveUp(e);
-      left.forEach(range -> handOver(range, e.getMessage()));
-      forward = !left.isEmpty();
+      forward = giveUp(current, e.offsetOutOfRangePartitions().keySet(), e.getMessage());
     }
     shareTime(polled);
     chunks.addAll(polled);
     waitedNanos = forward ? 0 : waitedNanos + System.nanoTime() - before;
     if (!forward && waitedNanos >= patienceNanos) {
-      handOver(current.giveUpFirst(), "nothing came for " + waitedNanos / 1_000_000 + " ms");
+      String why = "nothing came for " + waitedNanos / 1_000_000 + " ms";
+      giveUp(current, Set.of(current.first()), why);
       // The others have waited as long; they get a moment to follow if the broker is back.
       waitedNanos = Math.max(0, patienceNanos - MOMENT_NANOS);
     }
   }
 
-  private void handOver(RangeCursor range, String why) {
-    LOG.warn("Spark's own reader goes on with {} from offset {}: {}", range, range.rest, why);
-    ReaderCounters.HANDED_OVER.increment();
-    handedOver.add(range);
+  /** Leaves what is left of the ranges to Spark's reader; whether any is read of them. */
+  private boolean giveUp(PooledConsumer current, Set<TopicPartition> partitions, String why) {
+    List<RangeCursor> left = current.giveUp(partitions);
+    for (RangeCursor range : left) {
+      LOG.warn("Spark's own reader goes on with {} from offset {}: {}", range, range.rest, why);
+      ReaderCounters.HANDED_OVER.increment();
+      handedOver.add(range);
+    }
+    return !left.isEmpty();
   }
 
   private void closeSpark() throws IOException {
