@@ -119,13 +119,12 @@ def write_plan(outcome: Outcome) -> dict[str, Any]:
         {"executor": ids[place], "slot": slot, "ranges": []}
         for place, slot in zip(outcome.place.tolist(), tasks.number.tolist(), strict=True)
     ]
-    for task, row, start, end in zip(
-        tasks.task.tolist(), tasks.pieces.row.tolist(), tasks.pieces.start.tolist(),
-        tasks.pieces.end.tolist(), strict=True,
-    ):  # fmt: skip
-        topic, partition = batch.topics[batch.topic[row]], int(batch.partition[row])
+    pieces, partitions = tasks.pieces, batch.partition.tolist()
+    topics = [batch.topics[topic] for topic in batch.topic.tolist()]
+    columns = (tasks.task, pieces.row, pieces.start, pieces.end)
+    for task, row, start, end in zip(*(column.tolist() for column in columns), strict=True):
         rows[task]["ranges"].append(
-            {"topic": topic, "partition": partition, "start": start, "end": end}
+            {"topic": topics[row], "partition": partitions[row], "start": start, "end": end}
         )
     for task, standbys in outcome.standbys.items():
         rows[task]["standbys"] = list(standbys)
