@@ -10,7 +10,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
 class AssignorError(Exception):
@@ -42,6 +42,11 @@ def words(error: BaseException) -> str:
     except Exception:  # noqa: BLE001  (a user's error may fail to describe itself)
         text = "(its text cannot be read)"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def elided(names: Sequence[str], most: int = 3) -> str:
+    """Return the first few names, with commas and a sign that there are more."""
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
 
 
 @contextlib.contextmanager

@@ -71,6 +71,16 @@ class Executor:
     slots: int = 1
     rack: str | None = None
     priority: int | None = None
+    #: What Spark's scheduler says: excluded for the application; gone or being decommissioned; its
+    #: resource profile, of which a stream's tasks have the default one.
+    excluded: bool = False
+    leaving: bool = False
+    resource_profile: int = 0
+
+    @property
+    def takes_tasks(self) -> bool:
+        """Whether Spark gives it tasks of a stream."""
+        return not (self.excluded or self.leaving or self.resource_profile)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import difflib
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from assignor_bridge.errors import OptionError
 
@@ -33,60 +33,15 @@ BUILT_IN = frozenset({
 
 
 @dataclass(frozen=True, slots=True)
-class PlannerOptions:
-    """The effective options of one query."""
+class _Kind:
+    """What a value may be: how it is read, and in words."""
 
-    #: Assignors in order of preference.
-    assignors: tuple[str, ...] = (FLAGSHIP,)
-    #: Whether a partition may be read by several tasks in one batch.
-    split: bool = True
-    #: How much longer than the ideal the busiest slot may take, as a share of the ideal.
-    max_imbalance: float = 0.05
-    #: No task with fewer records, as long as there is another to join it to; None for no limit.
-    min_records_per_task: int | None = None
-    #: No task with more records (a partition that may not be split excepted); None for no limit.
-    max_records_per_task: int | None = None
-    #: Tasks that a slot's share may be cut into.
-    tasks_per_slot: int = 1
-    #: What Java does when planning fails: Spark's own mapping for that batch, or fail the query.
-    on_error: Literal["fallback", "fail"] = "fallback"
-    #: Which reader the tasks use: one consumer a slot, or Spark's own, one a partition.
-    reader: Literal["shared", "spark"] = "shared"
-    #: For `failover`: host patterns with the priority of executors there, first match first.
-    priorities: tuple[tuple[str, int], ...] = ()
-    #: For `streams`: further executors that a partition is told to prefer, after its own.
-    standby_replicas: int = 0
-    #: How long Java waits for a plan, in milliseconds.
-    plan_timeout_ms: int = 10_000
-    #: Consumer group that completed batches are committed to; None for none.
-    commit_group: str | None = None
-    #: File on the driver to which Java writes each batch's snapshot and plan; None for none.
-    plan_log: str | None = None
-    #: For the user's own assignors: what is none of ours, without the prefix, as it was written.
-    own: tuple[tuple[str, str], ...] = ()
-    #: Spark's own `minPartitions`: a floor for the number of tasks.
-    min_partitions: int | None = None
-    #: Spark's own `maxRecordsPerPartition`: a cap of records per task.
-    max_records_per_partition: int | None = None
-
-    def with_tasks(self, least: int | None) -> PlannerOptions:
-        """Return these, with `minPartitions` of at least so many; None asks for nothing."""
-        if least is None:
-            return self
-        return replace(self, min_partitions=max(least, self.min_partitions or 0))
-
-    @property
-    def task_cap_records(self) -> int | None:
-        """The smaller of the two caps of records per task; None when neither is set."""
-        caps = [c for c in (self.max_records_per_task, self.max_records_per_partition) if c]
-        return min(caps, default=None)
+    read: Callable[[str], object]
+    allowed: str
 
 
 def _boolean(text: str) -> bool:
-    lowered = text.strip().lower()
-    if lowered not in ("true", "false"):
-        raise ValueError
-    return lowered == "true"
+    return {"true": True, "false": False}[text.strip().lower()]
 
 
 def _share(text: str) -> float:
@@ -106,94 +61,119 @@ def _whole(least: int, most: int = 2**63 - 1) -> Callable[[str], int]:
     return read
 
 
-def _one_of(*allowed: str) -> Callable[[str], str]:
+def _one_of(*allowed: str) -> _Kind:
+    choices = {choice: choice for choice in allowed}
+    return _Kind(lambda text: choices[text.strip().lower()], " or ".join(allowed))
+
+
+def _priorities(text: str) -> tuple[tuple[str, int], ...]:
+    pairs = [part.partition("=") for part in text.split(",")]
+    if not all(pattern.strip() for pattern, _, _ in pairs):
+        raise ValueError
+    return tuple((pattern.strip(), int(number)) for pattern, _, number in pairs)
+
+
+def _text(good: Callable[[str], bool]) -> Callable[[str], str]:
     def read(text: str) -> str:
-        lowered = text.strip().lower()
-        if lowered not in allowed:
+        value = text.strip()
+        if not value or not value.isprintable() or not good(value):
             raise ValueError
-        return lowered
+        return value
 
     return read
 
 
-def _priorities(text: str) -> tuple[tuple[str, int], ...]:
-    pairs = []
-    for part in text.split(","):
-        pattern, equals, number = part.partition("=")
-        if not equals or not pattern.strip():
-            raise ValueError
-        pairs.append((pattern.strip(), int(number)))
-    return tuple(pairs)
-
-
-def _group(text: str) -> str:
-    name = text.strip()
-    if not name or not name.isprintable() or len(name) > 255:
-        raise ValueError
-    return name
-
-
-def _local_file(text: str) -> str:
-    path = text.strip()
-    if not path or not path.isprintable() or "://" in path or path.endswith("/"):
-        raise ValueError
-    return path
+_BOOLEAN = _Kind(_boolean, "true or false")
+_SHARE = _Kind(_share, "a number from 0 to 10")
+_COUNT = _Kind(_whole(1), "a whole number from 1")
+_TASKS = _Kind(_whole(1, 64), "a whole number from 1 to 64")
+_STANDBYS = _Kind(_whole(0, 16), "a whole number from 0 to 16")
+_MILLISECONDS = _Kind(_whole(1, 86_400_000), "a whole number of milliseconds from 1")
+_PRIORITIES = _Kind(_priorities, "host patterns with whole numbers, such as ondemand-*=10,spot-*=1")
+_GROUP = _Kind(_text(lambda name: len(name) <= 255), "the name of a consumer group")
+_LOCAL_FILE = _Kind(
+    _text(lambda path: "://" not in path and not path.endswith("/")), "the path of a local file"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One row of the table: how an option is written, read and described."""
+    """An option as it is documented."""
 
-    #: As documented: `assignor.maxImbalance`.
+    #: Such as `assignor.maxImbalance`.
     name: str
-    #: Field of `PlannerOptions`.
-    attribute: str
-    read: Callable[[str], object]
-    #: What a value may be, for the error message and the docs.
-    allowed: str
+    kind: _Kind
     meaning: str
 
 
-OPTIONS: tuple[Option, ...] = (
-    Option("assignor.split", "split", _boolean, "true or false",
-           "whether a partition may be read by several tasks in one batch"),
-    Option("assignor.maxImbalance", "max_imbalance", _share, "a number from 0 to 10",
-           "how much longer than the ideal the busiest slot may take (0.05 is 5%)"),
-    Option("assignor.minRecordsPerTask", "min_records_per_task", _whole(1), "a whole number from 1",
-           "no task with fewer records, as long as there is another to join it to"),
-    Option("assignor.maxRecordsPerTask", "max_records_per_task", _whole(1), "a whole number from 1",
-           "no task with more records; makes more tasks than assignor.tasksPerSlot when it must"),
-    Option("assignor.tasksPerSlot", "tasks_per_slot", _whole(1, 64), "a whole number from 1 to 64",
-           "tasks that a slot's share may be cut into, longest first"),
-    Option("assignor.onError", "on_error", _one_of("fallback", "fail"), "fallback or fail",
-           "when planning fails: Spark's own mapping for that batch, or fail the query"),
-    Option("assignor.reader", "reader", _one_of("shared", "spark"), "shared or spark",
-           "one consumer a slot, or Spark's own reader, one consumer a partition"),
-    Option("assignor.priorities", "priorities", _priorities,
-           "host patterns with whole numbers, such as ondemand-*=10,spot-*=1",
-           "for failover: the best class of executors that is present reads everything"),
-    Option("assignor.standbyReplicas", "standby_replicas", _whole(0, 16),
-           "a whole number from 0 to 16",
-           "for streams: further executors that a task is told to prefer, after its own"),
-    Option("assignor.planTimeoutMs", "plan_timeout_ms", _whole(1, 86_400_000),
-           "a whole number of milliseconds from 1",
-           "how long the driver waits for a plan before assignor.onError applies"),
-    Option("assignor.commitGroup", "commit_group", _group, "the name of a consumer group",
-           "commit each completed batch's end offsets to it, for Kafka's own tools to see"),
-    Option("assignor.planLog", "plan_log", _local_file, "the path of a local file",
-           "append each batch's snapshot and plan to this file of the driver's machine, for "
-           "`assignor plan`; at 64 MB it becomes FILE.1"),
-)  # fmt: skip
+def _option(name: str, default: object, kind: _Kind, meaning: str) -> Any:
+    return field(default=default, metadata={"option": Option(name, kind, meaning)})
 
-#: Spark's own options that are heeded as well.
-SPARK_OPTIONS: tuple[Option, ...] = (
-    Option("minPartitions", "min_partitions", _whole(1), "a whole number from 1",
-           "Spark's own: a floor for the number of tasks"),
-    Option("maxRecordsPerPartition", "max_records_per_partition", _whole(1),
-           "a whole number from 1", "Spark's own: a cap of records per task"),
-)  # fmt: skip
 
-_BY_LOWER_NAME = {option.name.lower(): option for option in (*OPTIONS, *SPARK_OPTIONS)}
+# fmt: off
+@dataclass(frozen=True, slots=True)
+class PlannerOptions:
+    """The effective options of one query; None stands for "not set"."""
+
+    #: Assignors in order of preference.
+    assignors: tuple[str, ...] = (FLAGSHIP,)
+    split: bool = _option("assignor.split", True, _BOOLEAN,
+        "whether a partition may be read by several tasks in one batch")
+    max_imbalance: float = _option("assignor.maxImbalance", 0.05, _SHARE,
+        "how much longer than the ideal the busiest slot may take (0.05 is 5%)")
+    min_records_per_task: int | None = _option("assignor.minRecordsPerTask", None, _COUNT,
+        "no task with fewer records, as long as there is another to join it to")
+    #: A partition that may not be split excepted.
+    max_records_per_task: int | None = _option("assignor.maxRecordsPerTask", None, _COUNT,
+        "no task with more records; makes more tasks than assignor.tasksPerSlot when it must")
+    tasks_per_slot: int = _option("assignor.tasksPerSlot", 1, _TASKS,
+        "tasks that a slot's share may be cut into, longest first")
+    on_error: Literal["fallback", "fail"] = _option("assignor.onError", "fallback",
+        _one_of("fallback", "fail"),
+        "when planning fails: Spark's own mapping for that batch, or fail the query")
+    reader: Literal["shared", "spark"] = _option("assignor.reader", "shared",
+        _one_of("shared", "spark"),
+        "one consumer a slot, or Spark's own reader, one consumer a partition")
+    #: First match first.
+    priorities: tuple[tuple[str, int], ...] = _option("assignor.priorities", (), _PRIORITIES,
+        "for failover: the best class of executors that is present reads everything")
+    standby_replicas: int = _option("assignor.standbyReplicas", 0, _STANDBYS,
+        "for streams: further executors that a task is told to prefer, after its own")
+    plan_timeout_ms: int = _option("assignor.planTimeoutMs", 10_000, _MILLISECONDS,
+        "how long the driver waits for a plan before assignor.onError applies")
+    commit_group: str | None = _option("assignor.commitGroup", None, _GROUP,
+        "commit each completed batch's end offsets to it, for Kafka's own tools to see")
+    plan_log: str | None = _option("assignor.planLog", None, _LOCAL_FILE,
+        "append each batch's snapshot and plan to this file of the driver's machine, for "
+        "`assignor plan`; at 64 MB it becomes FILE.1")
+    min_partitions: int | None = _option("minPartitions", None, _COUNT,
+        "Spark's own: a floor for the number of tasks")
+    max_records_per_partition: int | None = _option("maxRecordsPerPartition", None, _COUNT,
+        "Spark's own: a cap of records per task")
+    #: For the user's own assignors: what is none of ours, without the prefix, as it was written.
+    own: tuple[tuple[str, str], ...] = ()
+
+    def with_tasks(self, least: int | None) -> PlannerOptions:
+        """Return these, with `minPartitions` of at least so many; None asks for nothing."""
+        if least is None:
+            return self
+        return replace(self, min_partitions=max(least, self.min_partitions or 0))
+
+    @property
+    def task_cap_records(self) -> int | None:
+        """The smaller of the two caps of records per task; None when neither is set."""
+        caps = [c for c in (self.max_records_per_task, self.max_records_per_partition) if c]
+        return min(caps, default=None)
+# fmt: on
+
+
+#: By field of `PlannerOptions`.
+_BY_FIELD: dict[str, Option] = {
+    each.name: each.metadata["option"] for each in fields(PlannerOptions) if each.metadata
+}
+_BY_LOWER_NAME = {option.name.lower(): (name, option) for name, option in _BY_FIELD.items()}
+#: Our options, by their documented names.
+OPTIONS = tuple(option for option in _BY_FIELD.values() if option.name.startswith(PREFIX))
 
 
 def parse_options(given: Mapping[str, str]) -> PlannerOptions:
@@ -220,13 +200,13 @@ def parse_options(given: Mapping[str, str]) -> PlannerOptions:
         if lowered == STRATEGY:
             values["assignors"] = _names(text)
             continue
-        option = _BY_LOWER_NAME.get(lowered)
-        if option is not None:
+        if lowered in _BY_LOWER_NAME:
+            name, option = _BY_LOWER_NAME[lowered]
             try:
-                values[option.attribute] = option.read(text)
-            except ValueError:
+                values[name] = option.kind.read(text)
+            except (ValueError, KeyError):
                 raise OptionError(
-                    f"option {option.name!r} is {text!r}: {option.allowed} is expected"
+                    f"option {option.name!r} is {text!r}: {option.kind.allowed} is expected"
                 ) from None
         elif lowered.startswith(PREFIX):
             unknown.append(key)
@@ -250,9 +230,9 @@ def parse_options(given: Mapping[str, str]) -> PlannerOptions:
 def effective(options: PlannerOptions) -> dict[str, object]:
     """All values in force, by documented name, as JSON values."""
     shown: dict[str, object] = {STRATEGY: ",".join(options.assignors)}
-    for option in (*OPTIONS, *SPARK_OPTIONS):
-        value = getattr(options, option.attribute)
-        if option.attribute == "priorities":
+    for name, option in _BY_FIELD.items():
+        value = getattr(options, name)
+        if name == "priorities":
             value = ",".join(f"{pattern}={number}" for pattern, number in value) or None
         shown[option.name] = value
     shown.update((PREFIX + name, value) for name, value in options.own)

@@ -1,9 +1,8 @@
 """The planner process, `python -m assignor_bridge.worker`: the Java layer starts one a stream.
 
-One JSON request a line on stdin, one JSON answer a line on stdout, nothing else on stdout (what a
-user's assignor prints goes to stderr); it ends when stdin does. It survives errors: each becomes
-an answer. Requests are snapshots, `{"validate": {options}}` at the start of a query, and
-`{"restore": state, "topics": […]}` before its first plan.
+One request a line on stdin, one answer a line on stdout (`protocol.messages`), nothing else on
+stdout (what a user's assignor prints goes to stderr); it ends when stdin does. It survives errors:
+each becomes an answer.
 """
 
 from __future__ import annotations
@@ -13,84 +12,101 @@ import gc
 import os
 import signal
 import sys
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assignor_bridge.assignors.loading import Finder
-from assignor_bridge.commits import CommitDesk
+from assignor_bridge.errors import OptionError, elided
 from assignor_bridge.options import effective, parse_options
+from assignor_bridge.planner.batch import lay_out
 from assignor_bridge.planner.plan import check_names, plan_batch
-from assignor_bridge.restoring import restore
-from assignor_bridge.wire import answer, dump, failure, parse_request, read_batch, read_options
-from checkpoints.sticky_state import VERSION, StateError, decode
+from assignor_bridge.protocol import messages
+from assignor_bridge.protocol.columns import pack_tasks, unpack_ranges, unpack_reports
+from assignor_bridge.protocol.messages import Answer, PlanBatch, Planned, Restore, Validate
+from checkpoints.sticky_state import VERSION, StateError, decode, encode
 
 if TYPE_CHECKING:
     from typing import BinaryIO
 
-#: The user's own assignors live as long as the process, which is as long as a run of the stream.
-_find = Finder()
+    from assignor_bridge.options import PlannerOptions
 
 
-@dataclass
-class Response:
-    """The answer to one request, and what is left to do when it is out."""
+class Worker:
+    """Answers the requests of one stream; its options are those that were validated last."""
 
-    line: bytes
-    #: What the answer was made from: to let it go takes as long as a tenth of the planning.
-    request: dict[str, Any] = field(default_factory=dict)
-    answer: dict[str, Any] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._options: PlannerOptions | None = None
+        self._find = Finder()  # the user's own assignors live as long as a run of the stream
+
+    def answer(self, line: bytes) -> Answer:
+        """Answer one request, whatever happens."""
+        try:
+            return self._answer(messages.read_request(line))
+        except BaseException as error:  # noqa: BLE001
+            return messages.failed(error)
+
+    def _answer(self, request: messages.Request) -> Answer:
+        match request:
+            case Validate(options=given):
+                options = parse_options(given)
+                check_names(options, self._find)
+                self._options = options
+                return messages.Validated(effective(options), VERSION)
+            case Restore(state=state, topics=topics):
+                return messages.Restored(_why_not(state, topics))
+            case PlanBatch():
+                return self._plan(request)
+
+    def _plan(self, request: PlanBatch) -> Planned:
+        if self._options is None:
+            raise OptionError("a plan was asked for before the options were validated")
+        batch = lay_out(
+            *unpack_ranges(request.ranges),
+            messages.executors(request.executors),
+            self._options,
+            unpack_reports(request.observed),
+            request.parallelism,
+            messages.allocation(request.allocation),
+        )
+        outcome = plan_batch(batch, request.state, self._find)
+        return Planned(
+            outcome.assignor,
+            pack_tasks(outcome),
+            encode(outcome.state),
+            dict(outcome.metrics),
+            outcome.reasons,
+        )
 
 
-def handle(line: bytes, commits: CommitDesk) -> bytes:
-    """Answer one request: a plan, the effective options, how commits went, or an error."""
-    return respond(line, commits).line
-
-
-def respond(line: bytes, commits: CommitDesk) -> Response:
-    """Answer one request; `prepare` for the next one afterwards."""
+def _why_not(state: str, topics: list[str]) -> str | None:
+    """Return why a stored state cannot be used for a stream of these topics; None if it can."""
     try:
-        request = parse_request(line)
-        answer = _reply(request, commits)
-        return Response(dump(answer), request, answer)
-    except BaseException as error:  # noqa: BLE001  (whatever happens is an answer)
-        return Response(dump(failure(error)))
+        known = decode(state).topics
+    except StateError as error:
+        return str(error)
+    if known and topics and not set(known) & set(topics):
+        return (
+            f"the state is of other topics ({elided(known)}) than those read now "
+            f"({elided(sorted(topics))})"
+        )
+    return None
 
 
-def _reply(request: dict[str, Any], commits: CommitDesk) -> dict[str, Any]:
-    if "commit" in request:
-        return commits.commit(request["commit"])
-    if "flush" in request:
-        return commits.flush()
-    if "validate" in request:
-        options = parse_options(read_options(request["validate"]))
-        check_names(options, _find)
-        return {
-            "ok": True, "options": effective(options), "stateVersion": VERSION, "packed": True,
-        }  # fmt: skip
-    if "restore" in request:
-        return restore(request["restore"], request.get("topics"))
-    batch, state = read_batch(request)
-    return answer(plan_batch(batch, state, _find))
-
-
-def serve(requests: BinaryIO, answers: BinaryIO, commits: CommitDesk) -> None:
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Answer until there are no more requests."""
+    worker = Worker()
     for line in requests:
         if line.strip():
-            response = respond(line, commits)
-            answers.write(response.line)
+            answer = worker.answer(line)
+            answers.write(messages.write_answer(answer))
             answers.flush()
-            prepare(response)
+            prepare(answer)
 
 
-def prepare(response: Response) -> None:
+def prepare(answer: Answer) -> None:
     """Do between batches what need not be done while Spark waits for a plan."""
-    state = response.answer.get("state")
-    if state is not None:
+    if isinstance(answer, Planned):
         with contextlib.suppress(StateError):  # then the next batch says so
-            decode(state)  # the next batch begins with it: `decode` knows it by then
-    response.request.clear()
-    response.answer.clear()
+            decode(answer.state)  # the next batch begins with it: `decode` knows it by then
     gc.collect()
 
 
@@ -101,14 +117,11 @@ def main() -> None:
     os.dup2(2, 1)
     sys.stdout = sys.stderr
     gc.freeze()  # imports live for ever: the collector need not look at them
-    gc.disable()  # see `serve`
-    commits = CommitDesk()
+    gc.disable()  # see `prepare`
     try:
-        serve(sys.stdin.buffer, answers, commits)
+        serve(sys.stdin.buffer, answers)
     except BrokenPipeError:
         os._exit(0)  # the driver is gone; nothing is left to flush
-    if commits.used:
-        os._exit(0)  # a Kafka client's threads are not waited for: a lost commit is made again
 
 
 if __name__ == "__main__":

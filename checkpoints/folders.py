@@ -7,6 +7,12 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
+#: Checkpoints are looked for in a job's folder, or the one above it, beside its tables.
+_DEPTH = 2
+#: So many folders are looked into: a table beside the checkpoints may have many.
+_MOST_FOLDERS = 500
+_SHOWN = 5
+
 
 class CheckpointError(ValueError):
     """A folder that is no checkpoint, or one that cannot be read; in one line."""
@@ -30,7 +36,7 @@ class Folder(Protocol):
         """Content of a file below; None when it is not there."""
 
     def below(self, path: str) -> Folder:
-        """Give a folder below."""
+        """Return a folder below."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +65,12 @@ class LocalFolder:
             return None
 
     def below(self, path: str) -> LocalFolder:
-        """Give a folder below."""
+        """Return a folder below."""
         return LocalFolder(self.root / path)
 
 
 def open_folder(location: str) -> LocalFolder:
-    """Give the folder at a path or a `file:` URI.
+    """Return the folder at a path or a `file:` URI.
 
     Raises
     ------
@@ -80,3 +86,56 @@ def open_folder(location: str) -> LocalFolder:
             )
         return LocalFolder(Path(unquote(parts.path)))
     return LocalFolder(Path(location))
+
+
+def checkpoints_below(folder: Folder) -> tuple[list[str], bool]:
+    """Return the sorted paths of the checkpoints in a folder, and whether these are all for sure.
+
+    A job keeps one for each of its queries.
+    """
+    checkpoints: list[str] = []
+    budget = _MOST_FOLDERS
+    level = [""]
+    for _ in range(_DEPTH):
+        others: list[str] = []
+        for path in (path for above in level for path in _entries(folder, above)):
+            if budget == 0:
+                return sorted(checkpoints), False
+            budget -= 1
+            (checkpoints if _is_checkpoint(folder, path) else others).append(path)
+        level = others
+    return sorted(checkpoints), True
+
+
+def not_a_checkpoint(folder: Folder) -> str:
+    """Say that a folder is no checkpoint, and which ones lie in it."""
+    problem = f"{folder.name!r} is not a streaming checkpoint"
+    paths, _ = checkpoints_below(folder)
+    if not paths:
+        return (
+            f"{problem}: it has neither 'metadata' nor 'offsets'; give the query's "
+            "checkpointLocation"
+        )
+    root = folder.name.rstrip("/")
+    named = ", ".join(f"{root}/{path}" for path in paths[:_SHOWN])
+    if len(paths) == 1:
+        return f"{problem}, but holds that of a query, among much else: give {named}"
+    more = ", …" if len(paths) > _SHOWN else ""
+    return f"{problem}, but holds those of {len(paths)} queries: give one of them: {named}{more}"
+
+
+def _entries(folder: Folder, path: str) -> list[str]:
+    try:
+        names = folder.names(path)
+    except OSError:
+        return []
+    return [f"{path}/{name}" if path else name for name in names if name[0] not in "._"]
+
+
+def _is_checkpoint(folder: Folder, path: str) -> bool:
+    try:
+        return b'"id"' in (folder.read(f"{path}/metadata") or b"") or any(
+            name.isascii() and name.isdigit() for name in folder.names(f"{path}/offsets")
+        )
+    except OSError:
+        return False

@@ -2,29 +2,33 @@
 
 Spark writes `offsets/N` before batch N runs and `commits/N` when it is done, both kept for the
 last 100 batches; `sources/<n>/0` holds where a source began, `metadata` the query's id. All are
-small text files that begin with their version. The files come through `Folder`, so that the same
-reader serves local paths and, in `streaming`, Spark's file systems.
+small text files that begin with their version.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from checkpoints.folders import CheckpointError, Folder, NoCheckpointError
-from checkpoints.nested import not_a_checkpoint, only_checkpoint_below
+from checkpoints.folders import (
+    CheckpointError,
+    Folder,
+    NoCheckpointError,
+    checkpoints_below,
+    not_a_checkpoint,
+)
 from checkpoints.sticky_state import StateError, StickyState, decode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 #: Newest versions that are known: of `offsets` (2 since Spark 4.2) and of `sources/<n>/0`.
 OFFSETS_VERSION = 2
 SOURCE_VERSION = 1
-_VOID = "-"
-#: Largest offset, and largest number of a partition, that Kafka has.
-_LONGEST, _MOST_PARTITIONS = 2**63 - 1, 2**31 - 1
+#: What Kafka's largest offset and largest partition are.
+_MOST_OFFSET, _MOST_PARTITION = 2**63 - 1, 2**31 - 1
 #: Digits of the largest number that any of these files has.
 _DIGITS = 19
 
@@ -64,9 +68,9 @@ class Checkpoint:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Kafka sources of the query."""
-        found = {source for batch in self.batches for source in batch.ends} | set(self.begins)
-        return tuple(sorted(found, key=_by_number))
+        """Kafka sources of the query; those with numbers first, in their order."""
+        names = set(self.begins).union(*(batch.ends for batch in self.batches))
+        return tuple(sorted(names, key=lambda n: (int(n) if _is_number(n) else 1 << 62, n)))
 
     @property
     def states(self) -> dict[str, StickyState]:
@@ -85,10 +89,9 @@ class Checkpoint:
 
     def ends_of(self, source: str, up_to: LoggedBatch | None) -> KafkaOffsets:
         """Where a source stands after a batch: its end there, before it, or where it began."""
-        if up_to is not None:
-            for batch in reversed(self.batches):
-                if batch.batch_id <= up_to.batch_id and source in batch.ends:
-                    return batch.ends[source]
+        for batch in reversed(self.batches if up_to else ()):
+            if up_to and batch.batch_id <= up_to.batch_id and source in batch.ends:
+                return batch.ends[source]
         return self.begins.get(source, {})
 
 
@@ -112,89 +115,79 @@ def read_standing(folder: Folder) -> Standing:
     CheckpointError
         When a file cannot be read, or is of a newer version.
     """
-    try:
+    with _told(folder):
         done = _numbers(folder, "commits")
         planned = _numbers(folder, "offsets")
-        newest = planned[-1] if planned else None
-        batch = None if newest is None else _batch(folder, newest, newest in done)
+        batch = _batch(folder, planned[-1], planned[-1] in done) if planned else None
         return Standing(_query_id(folder), batch, done[-1] if done else None)
-    except OSError as error:
-        why = error.strerror or type(error).__name__
-        raise CheckpointError(f"checkpoint {folder.name!r} cannot be read: {why}") from error
 
 
 def read_checkpoint(folder: Folder) -> Checkpoint:
-    """Read all that is kept.
-
-    Of a folder that is none, but holds one checkpoint, as that of a job with one query, that one is
-    read.
+    """Read all that is kept; of the only checkpoint below, when the folder is none itself.
 
     Raises
     ------
     CheckpointError
         When it is not a checkpoint, cannot be read, is of a newer version or has no Kafka source.
     """
-    try:
-        return _read(folder)
-    except OSError as error:
-        why = error.strerror or type(error).__name__
-        raise CheckpointError(f"checkpoint {folder.name!r} cannot be read: {why}") from error
-
-
-def _read(folder: Folder) -> Checkpoint:
-    query_id = _query_id(folder)
-    planned = _numbers(folder, "offsets")
-    if query_id is None and not planned:
-        below = only_checkpoint_below(folder)
-        if below is None:
+    with _told(folder):
+        query_id = _query_id(folder)
+        planned = _numbers(folder, "offsets")
+        if query_id is None and not planned:
+            below, are_all = checkpoints_below(folder)
+            if len(below) == 1 and are_all:
+                return read_checkpoint(folder.below(below[0]))
             raise NoCheckpointError(not_a_checkpoint(folder))
-        return _read(folder.below(below))
-    done = set(_numbers(folder, "commits"))
-    batches = [batch for n in planned if (batch := _batch(folder, n, n in done)) is not None]
-    begins: dict[str, KafkaOffsets] = {}
-    states: dict[str, tuple[StickyState, ...]] = {}
-    warnings: list[str] = []
-    for source in folder.names("sources"):
-        begin = _begin(folder, source)
-        if begin is not None:
-            begins[source] = begin
-            kept = _states(folder, source, warnings)
-            if kept:
-                states[source] = kept
+        done = set(_numbers(folder, "commits"))
+        batches = [batch for n in planned if (batch := _batch(folder, n, n in done)) is not None]
+        begins: dict[str, KafkaOffsets] = {}
+        states: dict[str, tuple[StickyState, ...]] = {}
+        warnings: list[str] = []
+        for source in folder.names("sources"):
+            begin = _begin(folder, source)
+            if begin is not None:
+                begins[source] = begin
+                if kept := _states(folder, source, warnings):
+                    states[source] = kept
     if not begins and not any(batch.ends for batch in batches):
         raise NoCheckpointError(
             f"checkpoint {folder.name!r} has no Kafka source with offsets: no batch was planned "
             "yet, or the query reads from elsewhere"
         )
-    return Checkpoint(
-        folder.name, query_id, tuple(batches), begins, states, tuple(warnings)
-    )  # fmt: skip
+    return Checkpoint(folder.name, query_id, tuple(batches), begins, states, tuple(warnings))
+
+
+@contextlib.contextmanager
+def _told(folder: Folder) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise CheckpointError(f"checkpoint {folder.name!r} cannot be read: {why}") from error
 
 
 def _query_id(folder: Folder) -> str | None:
     raw = folder.read("metadata")
     if raw is None:
         return None
-    found = _json(raw.decode("utf-8", "replace"))
-    if not isinstance(found, dict) or not isinstance(found.get("id"), str):
+    metadata = _json(raw)
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("id"), str):
         raise CheckpointError(f"checkpoint {folder.name!r}: 'metadata' holds no query id")
-    return str(found["id"])
+    return str(metadata["id"])
 
 
 def _numbers(folder: Folder, path: str) -> list[int]:
     """Batches of a log; temporary files, checksums and others have no plain number for a name."""
-    names = folder.names(path)
-    return sorted(int(n) for n in names if n.isascii() and n.isdigit() and len(n) <= _DIGITS)
+    return sorted(int(name) for name in folder.names(path) if _is_number(name))
 
 
 def _batch(folder: Folder, number: int, committed: bool) -> LoggedBatch | None:
     """Read one batch; None when Spark has just purged it."""
-    path = f"offsets/{number}"
-    raw = folder.read(path)
+    raw = folder.read(f"offsets/{number}")
     if raw is None:
         return None
+    where = f"checkpoint {folder.name!r}: 'offsets/{number}'"
     lines = raw.decode("utf-8", "replace").splitlines()
-    where = f"checkpoint {folder.name!r}: {path!r}"
     version = _version(lines[0] if lines else "", OFFSETS_VERSION, where)
     if len(lines) < 2:
         raise CheckpointError(f"{where} is cut off: restore it from a copy of the checkpoint")
@@ -206,19 +199,15 @@ def _batch(folder: Folder, number: int, committed: bool) -> LoggedBatch | None:
         source, colon, text = line.partition(":") if version > 1 else (str(index), ":", line)
         if not colon:
             raise CheckpointError(f"{where} has a source without an offset in line {index + 3}")
-        value = _json(text) if text != _VOID else None
+        damaged = f"{where} is damaged in line {index + 3}"
+        value = _json(text)  # "-" stands for a source without an offset
         if value is None and text.startswith("{"):
-            raise CheckpointError(f"{where} is damaged in line {index + 3}: it is cut off")
-        offsets = _offsets(value, f"{where} is damaged in line {index + 3}")
+            raise CheckpointError(f"{damaged}: it is cut off")
+        offsets = _offsets(value, damaged)
         if offsets is not None:
             ends[source] = offsets
-    return LoggedBatch(
-        number,
-        ends,
-        committed,
-        timestamp_ms=_positive(metadata, "batchTimestampMs"),
-        watermark_ms=_positive(metadata, "batchWatermarkMs"),
-    )
+    timestamp, watermark = (_positive(metadata, f"batch{n}Ms") for n in ("Timestamp", "Watermark"))
+    return LoggedBatch(number, ends, committed, timestamp, watermark)
 
 
 def _begin(folder: Folder, source: str) -> KafkaOffsets | None:
@@ -228,65 +217,52 @@ def _begin(folder: Folder, source: str) -> KafkaOffsets | None:
         return None
     where = f"checkpoint {folder.name!r}: 'sources/{source}/0'"
     text = raw.removeprefix(b"\0").decode("utf-8", "replace")
-    if text.startswith("v"):
-        first, _, text = text.partition("\n")
-        offsets = _offsets(_json(text), f"{where} is damaged")
-        if offsets is not None:
-            _version(first, SOURCE_VERSION, where)
-        return offsets
-    return _offsets(_json(text), f"{where} is damaged")  # Spark 2.1 wrote no version
+    version, newline, rest = text.partition("\n") if text.startswith("v") else ("", "", text)
+    offsets = _offsets(_json(rest), f"{where} is damaged")
+    if offsets is not None and newline:  # Spark 2.1 wrote no version
+        _version(version, SOURCE_VERSION, where)
+    return offsets
 
 
 def _states(folder: Folder, source: str, warnings: list[str]) -> tuple[StickyState, ...]:
     """Read the good states that the planner left beside a source, the oldest first."""
     path = f"sources/{source}/assignments"
-    numbered = [
-        (int(number), name)
-        for name in folder.names(path)
-        if (number := name.partition(".")[0]).isascii() and number.isdigit()
-    ]
-    found = []
-    for _, name in sorted(numbered, reverse=True):
+    names = [name for name in folder.names(path) if _is_number(name.partition(".")[0])]
+    states = []
+    for name in sorted(names, key=lambda name: (int(name.partition(".")[0]), name), reverse=True):
         try:
             raw = folder.read(f"{path}/{name}")
             if raw is not None:
-                found.append(decode(raw.decode("utf-8", "replace").strip()))
+                states.append(decode(raw.decode("utf-8", "replace").strip()))
         except StateError as error:
             warnings.append(f"{path}/{name}: {error}")
         except OSError as error:
             warnings.append(f"{path}/{name}: {error.strerror or type(error).__name__}")
-    return tuple(reversed(found))
+    return tuple(reversed(states))
 
 
 def kafka_offsets(value: Any) -> KafkaOffsets | None:
     """Recognise `{topic: {partition: offset}}`; None for the offset of another kind of source."""
     if not isinstance(value, dict) or not value:
         return None
-    found: KafkaOffsets = {}
-    for topic, partitions in value.items():
-        if not isinstance(partitions, dict):
+    for partitions in value.values():
+        if not isinstance(partitions, dict) or not all(
+            _is_number(partition) and isinstance(offset, int) and not isinstance(offset, bool)
+            for partition, offset in partitions.items()
+        ):
             return None
-        for number, offset in partitions.items():
-            if not (number.isascii() and number.isdigit() and len(number) <= _DIGITS):
-                return None
-            if isinstance(offset, bool) or not isinstance(offset, int):
-                return None
-        found[topic] = {int(number): offset for number, offset in partitions.items()}
-    return found
+    return {t: {int(p): offset for p, offset in of.items()} for t, of in value.items()}
 
 
 def _offsets(value: Any, damaged: str) -> KafkaOffsets | None:
     """Recognise a Kafka source's offsets, and refuse those that no broker ever gave."""
-    found = kafka_offsets(value)
-    for topic, partitions in (found or {}).items():
+    offsets = kafka_offsets(value)
+    for topic, partitions in (offsets or {}).items():
         for number, offset in partitions.items():
-            if number > _MOST_PARTITIONS or not 0 <= offset <= _LONGEST:
-                raise CheckpointError(
-                    f"{damaged}: {topic}-{number} has offset {offset:.3g}"
-                    if abs(offset) > _LONGEST
-                    else f"{damaged}: {topic}-{number} has offset {offset}"
-                )
-    return found
+            if number > _MOST_PARTITION or not 0 <= offset <= _MOST_OFFSET:
+                shown = f"{offset:.3g}" if abs(offset) > _MOST_OFFSET else offset
+                raise CheckpointError(f"{damaged}: {topic}-{number} has offset {shown}")
+    return offsets
 
 
 def _version(line: str, newest: int, where: str) -> int:
@@ -303,15 +279,15 @@ def _version(line: str, newest: int, where: str) -> int:
 
 def _positive(metadata: Mapping[str, Any], key: str) -> int | None:
     value = metadata.get(key)
-    return value if isinstance(value, int) and 0 < value <= _LONGEST else None
+    return value if isinstance(value, int) and 0 < value <= _MOST_OFFSET else None
 
 
-def _json(text: str) -> Any:
+def _json(text: str | bytes) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
 
 
-def _by_number(source: str) -> tuple[int, str]:
-    return (int(source), source) if source.isascii() and source.isdigit() else (1 << 62, source)
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdigit() and len(name) <= _DIGITS

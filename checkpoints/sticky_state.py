@@ -166,7 +166,7 @@ class StickyState:
 
 
 def encode(state: StickyState) -> str:
-    """As text that `decode` reads."""
+    """Return the text that `decode` reads."""
     lengths, claims = _encode_claims(state)
     paces = np.round(np.array([*state.paces.values()], np.float64), 2)
     header = orjson.dumps(
@@ -212,21 +212,15 @@ def _unpacked(body: bytes, offset: int, count: int, kind: str, unit: float) -> N
 
 def _rounded(common: Common) -> list[Any]:
     level = round(common.level, 4) if math.isfinite(common.level) else None
-    errors = [round(error, 3) for error in common.errors]
     return [
-        level,
-        common.fixed,
-        common.own,
-        round(common.noise, 4),
-        errors,
-        round(common.reports, 2),
-        round(common.missed, 4),
-        round(common.missed_alike, 4),
-        round(common.compared, 2),
+        level, common.fixed, common.own, round(common.noise, 4),
+        [round(error, 3) for error in common.errors], round(common.reports, 2),
+        round(common.missed, 4), round(common.missed_alike, 4), round(common.compared, 2),
         common.relied_on,
-    ]
+    ]  # fmt: skip
 
 
+@lru_cache(maxsize=2)  # what was read just now is what the next batch begins with
 def decode(text: str) -> StickyState:
     """Read what `encode` wrote; its arrays are read-only.
 
@@ -235,12 +229,6 @@ def decode(text: str) -> StickyState:
     StateError
         For anything else; the message says what is wrong.
     """
-    return _decoded(text)
-
-
-@lru_cache(maxsize=2)
-def _decoded(text: str) -> StickyState:
-    """Read a text once: what was read just now is what the next batch begins with."""
     try:
         return _read(*_unwrap(text))
     except StateError:
@@ -380,39 +368,19 @@ def _encode_claims(state: StickyState) -> tuple[list[int], bytes]:
     small = np.uint16 if state.members < 1 << 16 else np.int64  # NumPy sorts it by counting
     order = owned[np.argsort(state.member[owned].astype(small), kind="stable")]
     member, topic = state.member[order], state.topic[order]
-    new = (member[1:] != member[:-1]) | (topic[1:] != topic[:-1])
-    first = np.flatnonzero(np.append(len(member) > 0, new))
-    count = np.diff(np.append(first, len(order)))  # partitions of each (member, topic)
+    numbers = state.partition[order].astype(">i4").tobytes()
+    changes = np.flatnonzero((member[1:] != member[:-1]) | (topic[1:] != topic[:-1])) + 1
+    begins = [0, *changes.tolist()] if len(order) else []
+    ends = [*begins[1:], len(order)]
     names = [_kafka_string(name) for name in state.topics]
-    name_size = np.fromiter(map(len, names), np.int64, len(names))
-    block_member, block_topic = member[first], topic[first]
-    block_size = name_size[block_topic] + 4 + 4 * count
-    length = 8 + np.bincount(block_member, block_size, state.members).astype(np.int64)
-    start = np.cumsum(length) - length
-    out = np.zeros(int(length.sum()), np.uint8)
-    numbers = _at_any_byte(out, ">i4")
-    numbers[start] = np.bincount(block_member, minlength=state.members)
-    numbers[start + length - 4] = state.generation
-    # Before a block: all blocks before it, 8 bytes of each member before its own, 4 of its own.
-    at = np.cumsum(block_size) - block_size + 8 * block_member + 4
-    padded = np.array(names or [b""])
-    for size in np.unique(name_size).tolist():
-        same = np.flatnonzero(name_size[block_topic] == size)
-        _at_any_byte(out, f"S{size}")[at[same]] = padded[block_topic[same]]
-    at += name_size[block_topic]
-    numbers[at] = count
-    numbers[np.repeat(at + 4 - 4 * first, count) + 4 * np.arange(len(order))] = state.partition[
-        order
-    ]
-    return length.tolist(), out.tobytes()
-
-
-def _at_any_byte(out: NDArray[np.uint8], kind: str) -> NDArray[Any]:
-    """View bytes as overlapping values, one that begins at each byte."""
-    dtype = np.dtype(kind)
-    count = max(0, len(out) - dtype.itemsize + 1)
-    values: NDArray[Any] = np.ndarray((count,), dtype, out, strides=(1,))
-    return values
+    blocks: list[list[bytes]] = [[] for _ in range(state.members)]  # one a topic of a member
+    owners, topics = member[begins].tolist(), topic[begins].tolist()
+    for who, what, begin, end in zip(owners, topics, begins, ends, strict=False):
+        count = (end - begin).to_bytes(4, "big")
+        blocks[who].append(b"".join((names[what], count, numbers[4 * begin : 4 * end])))
+    generation = state.generation.to_bytes(4, "big")
+    claims = [b"".join((len(of).to_bytes(4, "big"), *of, generation)) for of in blocks]
+    return [*map(len, claims)], b"".join(claims)
 
 
 def _decode_claims(
@@ -423,9 +391,10 @@ def _decode_claims(
     partition: NDArray[np.int64],
 ) -> NDArray[np.int64]:
     """Owner of each listed partition, from the members' user data."""
-    code = {_kafka_string(name): i for i, name in enumerate(topics)}
+    code = {_kafka_string(name): i << 32 for i, name in enumerate(topics)}
     integer = int.from_bytes
-    blocks: list[tuple[int, int, int, int]] = []  # member, topic, place of the numbers, how many
+    blocks = [np.empty(0, np.int64)]  # topic and partition, packed as in `table`
+    owners, counts = [-1], [0]
     offset = 0
     for member, length in enumerate(lengths):
         end = offset + length - 4
@@ -433,28 +402,27 @@ def _decode_claims(
         offset += 4
         for _ in range(count):
             name_end = offset + 2 + integer(data[offset : offset + 2], "big")
-            numbers = integer(data[name_end : name_end + 4], "big")
-            blocks.append((member, code[data[offset:name_end]], name_end + 4, numbers))
-            offset = name_end + 4 + 4 * numbers
+            many = integer(data[name_end : name_end + 4], "big")
+            numbers = np.frombuffer(data, ">i4", many, name_end + 4)
+            blocks.append(numbers + np.int64(code[data[offset:name_end]]))
+            owners.append(member)
+            counts.append(many)
+            offset = name_end + 4 + 4 * many
             if offset > end:
                 raise StateError("the state is corrupt: a claim is longer than it says")
         if offset != end:
             raise StateError("the state is corrupt: a claim does not end where it should")
         offset += 4
     owner = np.full(len(topic), -1, np.int64)
-    if not blocks or not len(topic):
+    if not len(topic):
         return owner
-    who, what, place, many = np.array(blocks, np.int64).T
     table = (topic << 32) + partition
-    if (np.diff(table) <= 0).any():
+    if len(blocks) > 1 and (np.diff(table) <= 0).any():
         raise StateError("the state is corrupt: its partitions are not in order")
-    within = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
-    at = np.repeat(place, many) + 4 * within
-    raw = np.frombuffer(data, np.uint8)[at[:, None] + np.arange(4)]
-    claimed = (np.repeat(what, many) << 32) + raw.view(">i4")[:, 0].astype(np.int64)
-    found = np.minimum(np.searchsorted(table, claimed), len(table) - 1)
-    known = table[found] == claimed
-    owner[found[known]] = np.repeat(who, many)[known]
+    claimed = np.concatenate(blocks)
+    place = np.minimum(np.searchsorted(table, claimed), len(table) - 1)
+    known = table[place] == claimed
+    owner[place[known]] = np.repeat(owners, counts)[known]
     return owner
 
 

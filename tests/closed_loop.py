@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assignor_bridge.model import Executor
+from assignor_bridge.options import parse_options
 from assignor_bridge.planner.batch import Observed, lay_out
 from assignor_bridge.planner.plan import Outcome, plan_step
 from checkpoints.sticky_state import StickyState, decode, encode
@@ -44,8 +45,9 @@ class Loop:
         topic = (("t",), np.zeros(len(numbers), np.int64))
         options = {"assignor": "lag-aware-sticky"}
         batch = lay_out(
-            topic, numbers, start, start + count, self.executors, options, self.observed, 1
-        )
+            topic, numbers, start, start + count, self.executors, parse_options(options),
+            self.observed, 1,
+        )  # fmt: skip
         made = plan_step(batch, decode(encode(self.state)))
         self.state, pieces = made.state, made.tasks.pieces
         self.ends.update(zip(numbers.tolist(), (start + count).tolist(), strict=True))

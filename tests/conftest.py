@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from streaming.kafka.embedded import EmbeddedBroker
     from tests.kafka_topics import Topic
+    from tests.secured_broker import Secured
     from tests.spark_tools import DriverLog
 
 hypothesis.settings.register_profile(
@@ -40,12 +41,12 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 
 @pytest.fixture(scope="session")
-def secured() -> Iterator[tuple[EmbeddedBroker, str]]:
+def secured() -> Iterator[Secured]:
     """A broker that asks for a login on a second port, and heeds access control lists."""
     from tests.secured_broker import start_secured
 
-    with start_secured() as (broker, address):
-        yield broker, address
+    with start_secured() as secured:
+        yield secured
 
 
 @pytest.fixture

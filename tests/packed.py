@@ -1,4 +1,4 @@
-"""Requests as the Java side sends them when they are long: rows as packed columns."""
+"""Packed columns, as they travel between Java and the planner: from rows and to rows."""
 
 from __future__ import annotations
 
@@ -18,30 +18,77 @@ def column(numbers: Iterable[float], dtype: str) -> str:
     return base64.b64encode(np.array(list(numbers), dtype).tobytes()).decode()
 
 
-def packed(request: dict[str, Any]) -> dict[str, Any]:
-    """The same request with `ranges` and `observed` as columns."""
-    ranges, reports = request["ranges"], request.get("observed") or []
-    topics, topic = _places([r["topic"] for r in ranges])
-    asked = {
-        "topics": topics,
-        "topic": topic,
-        "partition": column((r["partition"] for r in ranges), "<i4"),
-        "start": column((r["start"] for r in ranges), "<i8"),
-        "end": column((r["end"] for r in ranges), "<i8"),
-    }
-    topics, topic = _places([o["topic"] for o in reports])
+def numbers(text: str, dtype: str) -> list[int]:
+    """The numbers of a column."""
+    return np.frombuffer(base64.b64decode(text), dtype).tolist()
+
+
+def packed(snapshot: dict[str, Any]) -> dict[str, Any]:
+    """The same snapshot with `ranges` and `observed` as columns."""
+    ranges, reports = snapshot["ranges"], snapshot.get("observed") or []
+    observed = ranges_of(reports, offsets=False)
     executors, executor = _places([o["executor"] or "" for o in reports])
-    observed = {
-        "topics": topics,
-        "executors": executors,
-        "topic": topic,
-        "partition": column((o["partition"] for o in reports), "<i4"),
-        "executor": executor,
-    }
+    observed |= {"executors": executors, "executor": executor}
     for name in MEASURES:
         values = (np.nan if o.get(name) is None else o[name] for o in reports)
         observed[name] = column(values, "<f8")
-    return {**request, "ranges": asked, "observed": observed}
+    return {**snapshot, "ranges": ranges_of(ranges), "observed": observed}
+
+
+def ranges_of(rows: Sequence[dict[str, Any]], offsets: bool = True) -> dict[str, Any]:
+    """Columns of what rows say about ranges."""
+    topics, topic = _places([row["topic"] for row in rows])
+    columns = {
+        "topics": topics,
+        "topic": topic,
+        "partition": column((row["partition"] for row in rows), "<i4"),
+    }
+    for name in ("start", "end") if offsets else ():
+        columns[name] = column((row[name] for row in rows), "<i8")
+    return columns
+
+
+def rows_of(columns: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of packed `ranges` or `observed`."""
+    kinds = {"partition": "<i4", "start": "<i8", "end": "<i8", **dict.fromkeys(MEASURES, "<f8")}
+    fields = {name: numbers(columns[name], kind) for name, kind in kinds.items() if name in columns}
+    for name in ("topic", "executor"):
+        if name in columns:
+            listed = columns[f"{name}s"]
+            fields[name] = [listed[place] for place in numbers(columns[name], "<i4")]
+    return [dict(zip(fields, row, strict=True)) for row in zip(*fields.values(), strict=True)]
+
+
+def packed_tasks(tasks: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Columns of a plan's tasks."""
+    executors = list(dict.fromkeys(t["executor"] for t in tasks if t["executor"] is not None))
+    place = {name: i for i, name in enumerate(executors)} | {None: -1}
+    return {
+        "executors": executors,
+        "executor": column((place[t["executor"]] for t in tasks), "<i4"),
+        "slot": column((t["slot"] for t in tasks), "<i4"),
+        "ranges": column((len(t["ranges"]) for t in tasks), "<i4"),
+        **ranges_of([r for t in tasks for r in t["ranges"]]),
+        "standbys": {str(i): t["standbys"] for i, t in enumerate(tasks) if t.get("standbys")},
+    }
+
+
+def tasks_of(columns: dict[str, Any]) -> list[dict[str, Any]]:
+    """The tasks of a plan as rows."""
+    ranges = iter(
+        rows_of({k: columns[k] for k in ("topics", "topic", "partition", "start", "end")})
+    )
+    names = [*columns["executors"], None]
+    return [
+        {"executor": names[executor], "slot": slot, "ranges": [next(ranges) for _ in range(count)]}
+        | ({"standbys": columns["standbys"][str(i)]} if str(i) in columns["standbys"] else {})
+        for i, (executor, slot, count) in enumerate(
+            zip(
+                *(numbers(columns[name], "<i4") for name in ("executor", "slot", "ranges")),
+                strict=True,
+            )
+        )
+    ]
 
 
 def _places(names: Sequence[str]) -> tuple[list[str], str]:

@@ -2,7 +2,7 @@
 
 Usage: planner_proxy.py MODE RECORD_FILE [arguments of Spark, ignored]. Requests and answers are
 appended to the record file; the second snapshot that the file sees is answered wrongly, the others
-honestly. The mode `rows` keeps quiet about packed columns, as a planner that does not know them.
+honestly.
 """
 
 from __future__ import annotations
@@ -15,27 +15,42 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from tests.packed import packed_tasks, rows_of, tasks_of
+
 
 def spoilt(mode: str, plan: dict[str, Any]) -> str:
     """Give the wrong answer that the mode asks for."""
-    ranges = plan["tasks"][0]["ranges"]
     if mode == "garbage":
         return "this is not JSON"
     if mode == "raises":
-        return json.dumps({"error": "boom", "traceback": "Traceback: in the planner"})
+        traceback = "Traceback: in the planner"
+        answer = {"type": "failed", "error": "boom", "misuse": False, "traceback": traceback}
+        return json.dumps(answer)
+    if mode == "lacks":
+        del plan["tasks"]["slot"]
+    elif mode == "short":
+        plan["tasks"]["end"] = ""
+    else:
+        tasks = tasks_of(plan["tasks"])
+        spoil(mode, tasks)
+        plan["tasks"] = packed_tasks(tasks)
+    return json.dumps(plan)
+
+
+def spoil(mode: str, tasks: list[dict[str, Any]]) -> None:
+    """Change tasks as the mode says."""
     if mode == "drops":
-        every = [offsets for task in plan["tasks"] for offsets in task["ranges"]]
+        every = [offsets for task in tasks for offsets in task["ranges"]]
         longest = max(every, key=lambda offsets: offsets["end"] - offsets["start"])
         longest["end"] -= 1  # and is not empty then, which would be another mistake
     elif mode == "doubles":
-        plan["tasks"].append(plan["tasks"][0])
+        tasks.append(tasks[0])
     elif mode == "invents":
-        ranges.append({"topic": "never-heard-of", "partition": 0, "start": 0, "end": 5})
+        tasks[0]["ranges"].append({"topic": "never-heard-of", "partition": 0, "start": 0, "end": 5})
     elif mode == "stranger":
-        plan["tasks"][0]["executor"] = "no-such-executor"
+        tasks[0]["executor"] = "no-such-executor"
     elif mode == "no-ranges":
-        plan["tasks"].append({"executor": None, "slot": 0, "ranges": []})
-    return json.dumps(plan)
+        tasks.append({"executor": None, "slot": 0, "ranges": []})
 
 
 def main() -> None:
@@ -51,7 +66,7 @@ def main() -> None:
     assert worker.stdout
     for line in sys.stdin:
         note(record, {"pid": os.getpid(), "request": json.loads(line)})
-        wrong = len(snapshots(record)) == 2 and "ranges" in json.loads(line)
+        wrong = len(requests(record)) == 2 and "ranges" in json.loads(line)
         if wrong and mode == "die":
             sys.exit("the planner fell over")
         if wrong and mode == "late":
@@ -59,8 +74,6 @@ def main() -> None:
         worker.stdin.write(line)
         worker.stdin.flush()
         answer = worker.stdout.readline()
-        if mode == "rows":
-            answer = json.dumps({k: v for k, v in json.loads(answer).items() if k != "packed"})
         note(record, {"pid": os.getpid(), "answer": json.loads(answer)})
         print(spoilt(mode, json.loads(answer)) if wrong else answer.rstrip("\n"), flush=True)
     worker.stdin.close()
@@ -78,16 +91,29 @@ def entries(record: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
 
 
+def requests(record: Path) -> list[dict[str, Any]]:
+    """Give the requests for plans, as they were sent."""
+    every = [e["request"] for e in entries(record) if "request" in e]
+    return [request for request in every if request["type"] == "plan"]
+
+
+def answers(record: Path) -> list[dict[str, Any]]:
+    """Give the honest answers that are plans, as they were sent."""
+    every = [e["answer"] for e in entries(record) if "answer" in e]
+    return [answer for answer in every if answer["type"] == "planned"]
+
+
 def snapshots(record: Path) -> list[dict[str, Any]]:
-    """Give the requests for plans, in order."""
-    requests = [e["request"] for e in entries(record) if "request" in e]
-    return [request for request in requests if "ranges" in request]
+    """Give the requests for plans, with rows."""
+    return [
+        {"state": None, **r, "ranges": rows_of(r["ranges"]), "observed": rows_of(r["observed"])}
+        for r in requests(record)
+    ]
 
 
 def plans(record: Path) -> list[dict[str, Any]]:
-    """Give the honest answers that are plans, in order."""
-    answers = [e["answer"] for e in entries(record) if "answer" in e]
-    return [answer for answer in answers if "tasks" in answer]
+    """Give the honest answers that are plans, with rows."""
+    return [{**answer, "tasks": tasks_of(answer["tasks"])} for answer in answers(record)]
 
 
 if __name__ == "__main__":

@@ -1,10 +1,14 @@
-"""A broker with an open port for the tests and one that asks for a login (SASL/PLAIN)."""
+"""A broker with an open port for the tests, one that asks for a login and one that speaks TLS."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
+from assignor_bridge import ivy
 from streaming.kafka import embedded_setup
 from streaming.kafka.embedded import EmbeddedBroker
 
@@ -12,31 +16,71 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PASSWORD = "s3cret-of-ann"  # noqa: S105  (of the embedded broker)
+STORE_PASSWORD = "s3cret-of-the-store"  # noqa: S105  (the same)
 LOGIN = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required "
     'username="{user}" password="{password}";'
 )
 
 
+class Secured(NamedTuple):
+    """The broker, the address that wants ann's login (SASL/PLAIN), and how TLS clients reach it."""
+
+    broker: EmbeddedBroker
+    address: str
+    #: Settings of a Java client whose stores are JKS files; the broker asks for its certificate.
+    tls: dict[str, str]
+
+
 @contextlib.contextmanager
-def start_secured() -> Iterator[tuple[EmbeddedBroker, str]]:
-    """Give the broker and the address of the port that wants ann's login."""
+def start_secured() -> Iterator[Secured]:
+    """Start a broker that heeds access control lists; who comes by the open port may do all."""
     port, controller = embedded_setup.free_ports(None)
-    login, _ = embedded_setup.free_ports(None)
+    login, encrypted = embedded_setup.free_ports(None)
     host, users = embedded_setup.HOST, f'user_ann="{PASSWORD}"'
-    properties = {
-        "listeners": f"PLAINTEXT://{host}:{port},SASL_PLAINTEXT://{host}:{login},"
-        f"CONTROLLER://{host}:{controller}",
-        "advertised.listeners": f"PLAINTEXT://{host}:{port},SASL_PLAINTEXT://{host}:{login}",
-        "controller.quorum.voters": f"1@{host}:{controller}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,"
-        "CONTROLLER:PLAINTEXT",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": LOGIN.format(
-            **{"user": "admin", "password": "x"}
-        ).replace(";", f" {users};"),
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",
+    listeners = (
+        f"PLAINTEXT://{host}:{port},SASL_PLAINTEXT://{host}:{login},SSL://{host}:{encrypted}"
+    )
+    with tempfile.TemporaryDirectory(prefix="assignor-stores-") as folder:
+        stores = make_stores(Path(folder))
+        properties = {
+            "listeners": f"{listeners},CONTROLLER://{host}:{controller}",
+            "advertised.listeners": listeners,
+            "controller.quorum.voters": f"1@{host}:{controller}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
+            "SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config": LOGIN.format(
+                **{"user": "admin", "password": "x"}
+            ).replace(";", f" {users};"),
+            "ssl.client.auth": "required",
+            **stores,
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS;User:CN=bob",
+        }
+        with EmbeddedBroker(port=port, properties=properties) as broker:
+            tls = {"bootstrap.servers": f"{host}:{encrypted}", "security.protocol": "SSL", **stores}
+            yield Secured(broker, f"{host}:{login}", tls)
+
+
+def make_stores(folder: Path) -> dict[str, str]:
+    """Make a key store and a trust store in Java's own format; one identity serves both sides."""
+    keytool, certificate = ivy.java_tool("keytool"), str(folder / "certificate")
+    own, trusted = str(folder / "own.jks"), str(folder / "trusted.jks")
+    word = ["-storetype", "JKS", "-storepass", STORE_PASSWORD, "-noprompt"]
+    for arguments in (
+        ["-genkeypair", "-alias", "bob", "-keyalg", "RSA", "-dname", "CN=bob", "-ext",
+         f"SAN=ip:{embedded_setup.HOST}", "-keypass", STORE_PASSWORD, "-keystore", own],
+        ["-exportcert", "-alias", "bob", "-file", certificate, "-keystore", own],
+        ["-importcert", "-alias", "bob", "-file", certificate, "-keystore", trusted],
+    ):  # fmt: skip
+        subprocess.run([keytool, *arguments, *word], check=True, capture_output=True)
+    return {
+        "ssl.keystore.type": "JKS",
+        "ssl.keystore.location": own,
+        "ssl.keystore.password": STORE_PASSWORD,
+        "ssl.key.password": STORE_PASSWORD,
+        "ssl.truststore.type": "JKS",
+        "ssl.truststore.location": trusted,
+        "ssl.truststore.password": STORE_PASSWORD,
     }
-    with EmbeddedBroker(port=port, properties=properties) as broker:
-        yield broker, f"{host}:{login}"

@@ -1,7 +1,8 @@
 """A driver that holds a Kafka delegation token and nothing else: run by test_delegation_token.py.
 
 It fetches the token as Spark's token provider would (which needs Kerberos, or a JAAS file), puts it
-where Spark keeps tokens, and reads a topic through a listener that lets nobody in without one.
+where Spark keeps tokens, and reads a topic through a listener that lets nobody in without one. What
+it has read it commits to a group, in the same way.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ def main() -> None:
         .option("assignor", "lag-aware-sticky")
         .option("assignor.onError", "fail")
         .option("assignor.reader", "shared")
+        .option("assignor.commitGroup", "by-token")
         .load()
         .writeStream.format("noop")
         .option("checkpointLocation", checkpoint)

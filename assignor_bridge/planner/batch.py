@@ -20,7 +20,7 @@ from assignor_bridge.model import LONGEST_TOPIC, MOST_PARTITION, Executor
 from assignor_bridge.options import parse_options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -101,15 +101,11 @@ class Batch:
     end: Ints
     #: By id; one named `ANONYMOUS` when Spark has none.
     executors: tuple[Executor, ...]
-    options: Mapping[str, str]
+    #: What the options mean.
+    settings: PlannerOptions
     observed: Observed
     #: Where executors come and go with the tasks.
     allocation: Allocation | None = None
-
-    @cached_property
-    def settings(self) -> PlannerOptions:
-        """What the options mean."""
-        return parse_options(self.options)
 
     @property
     def ranges(self) -> int:
@@ -174,7 +170,7 @@ def from_snapshot(snapshot: Snapshot) -> Batch:
         int64([r.start for r in ranges]),
         int64([r.end for r in ranges]),
         snapshot.executors,
-        snapshot.options,
+        parse_options(snapshot.options),
         Observed.of(
             coded([o.topic for o in reports]),
             int64([o.partition for o in reports]),
@@ -201,7 +197,7 @@ def lay_out(  # noqa: PLR0917
     start: Ints,
     end: Ints,
     executors: Sequence[Executor],
-    options: Mapping[str, str],
+    options: PlannerOptions,
     observed: Observed,
     parallelism: int,
     allocation: Allocation | None = None,
@@ -244,7 +240,8 @@ def lay_out(  # noqa: PLR0917
     )  # fmt: skip
 
 
-def _members(executors: Sequence[Executor], parallelism: int) -> tuple[Executor, ...]:
+def _members(given: Sequence[Executor], parallelism: int) -> tuple[Executor, ...]:
+    executors = [e for e in given if e.takes_tasks]
     if not executors:
         if not 1 <= parallelism <= MOST_SLOTS:
             raise OptionError(

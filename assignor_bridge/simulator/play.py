@@ -10,6 +10,7 @@ import numpy as np
 
 from assignor_bridge.assignors.registry import lookup
 from assignor_bridge.model import OffsetRange
+from assignor_bridge.options import parse_options
 from assignor_bridge.planner.batch import Observed, coded, lay_out
 from assignor_bridge.planner.plan import plan_step
 from assignor_bridge.simulator.mappings import (
@@ -119,7 +120,7 @@ class Player:
             step.start,
             step.start + step.records,
             step.executors,
-            {"assignor": self.name, **self.options},
+            parse_options({"assignor": self.name, **self.options}),
             self.observed,
             1,
         )

@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from assignor_bridge.errors import OptionError
-from checkpoints.java_properties import read_properties
-from checkpoints.kafka_settings import SettingsError
 from streaming.cli.servers import check_servers
 from streaming.kafka.brokers import Brokers
+from streaming.kafka.java_properties import read_properties
+from streaming.kafka.settings import SettingsError
 
 BootstrapServers = Annotated[
     str | None,

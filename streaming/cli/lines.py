@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, TypeVar
 
+import orjson
 import typer
+from msgspec.structs import asdict
 from rich.text import Text
 
 from assignor_bridge.errors import AssignorError, OptionError
-from assignor_bridge.wire import dump, failure
+from assignor_bridge.protocol.messages import failed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -62,7 +64,8 @@ def answer_lines(
 
 def write_json(value: dict[str, object]) -> None:
     """Print one line of JSON."""
-    sys.stdout.buffer.write(dump(value))
+    options = orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY
+    sys.stdout.buffer.write(orjson.dumps(value, option=options))
     sys.stdout.buffer.flush()
 
 
@@ -85,9 +88,10 @@ def plain(text: str) -> Text:
 
 def _complain(error: Exception, number: int, as_json: bool) -> None:
     """Report one line's error: as a line of JSON where JSON is asked for, and on stderr."""
-    answered = failure(error)
+    answer = failed(error)
     if as_json:
-        write_json({**answered, "line": number})
+        given = {name: value for name, value in asdict(answer).items() if value}
+        write_json({**given, "line": number})
     elif not isinstance(error, AssignorError):
-        typer.echo(answered.get("traceback", ""), err=True)
-    note(number, str(answered["error"]))
+        typer.echo(answer.traceback, err=True)
+    note(number, answer.error)

@@ -7,15 +7,16 @@ from typing import Annotated, Any
 
 import orjson
 import typer
+from msgspec import to_builtins
 
 from assignor_bridge.assignors.loading import Finder
-from assignor_bridge.columns import is_int, kind
 from assignor_bridge.errors import OptionError
 from assignor_bridge.json_values import parse
 from assignor_bridge.planner.batch import Batch
 from assignor_bridge.planner.explain import describe
 from assignor_bridge.planner.plan import Outcome, as_plan, plan_batch
-from assignor_bridge.wire import answer, parse_request, read_batch
+from assignor_bridge.protocol.columns import pack_tasks
+from assignor_bridge.protocol.snapshots import read_logged, read_snapshot, write_plan
 from checkpoints.sticky_state import encode
 from streaming.cli.lines import answer_lines, note, printable, write_json
 
@@ -67,9 +68,9 @@ def plan(
         if only is None:
             return _read(text)
         try:
-            number = parse_request(text).get("batchId")
-        except OptionError:  # cut off by a crash, perhaps; it matters if the batch is not there
-            return None
+            number = orjson.loads(text).get("batchId")
+        except (ValueError, AttributeError):  # cut off by a crash, perhaps
+            return None  # it matters if the batch is not found
         if isinstance(number, int):
             seen.add(number)
         return _read(text) if number == only else None
@@ -80,7 +81,7 @@ def plan(
         state = encode(outcome.state)
         if as_json:
             label = {} if asked.number is None else {"batchId": asked.number}
-            write_json({**label, **answer(outcome)})
+            write_json({**label, **write_plan(outcome)})
         else:
             if asked.number is not None:
                 typer.echo(f"batch {asked.number}")
@@ -97,16 +98,12 @@ def plan(
 
 
 def _read(text: bytes) -> Asked:
-    request = parse_request(text)
-    parse(text, "the request")  # slower, and knows of keys that are there twice
-    if "snapshot" not in request:
-        return Asked(*read_batch(request))
-    snapshot, number, answered = (request.get(key) for key in ("snapshot", "batchId", "plan"))
-    if not isinstance(snapshot, dict):
-        raise OptionError(f"snapshot is a JSON {kind(snapshot)}: an object is expected")
-    if number is not None and not is_int(number):
-        raise OptionError(f"batchId is {number!r}: a whole number is expected")
-    return Asked(*read_batch(snapshot), number, answered if isinstance(answered, dict) else None)
+    value = parse(text, "the request")
+    if not isinstance(value, dict) or "snapshot" not in value:
+        return Asked(*read_snapshot(value))
+    line = read_logged(value)
+    answered = line.plan if isinstance(line.plan, dict) else None
+    return Asked(*read_snapshot(line.snapshot), line.batch_id, answered)
 
 
 def _difference(asked: Asked, outcome: Outcome) -> str | None:
@@ -116,7 +113,13 @@ def _difference(asked: Asked, outcome: Outcome) -> str | None:
         return None
     if "error" in then:
         return f"batch {asked.number} was not planned then: {then['error']}"
-    if then.get("tasks") != orjson.loads(orjson.dumps(answer(outcome)["tasks"])):
+    tasks = then.get("tasks")
+    now: Any
+    if isinstance(tasks, dict):
+        now = to_builtins(pack_tasks(outcome), str_keys=True)
+    else:  # a log of version 0.1 has an object for each task
+        now = write_plan(outcome)["tasks"]
+    if tasks != now:
         reasons = "; ".join(map(str, then.get("reasons") or ("no reasons are recorded",)))
         return f"batch {asked.number} was planned otherwise then: {reasons}"
     return None

@@ -26,7 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from assignor_bridge.errors import AssignorError, OptionError
-from checkpoints.kafka_settings import ClientSettings, client_settings
+from streaming.kafka.settings import ClientSettings, client_settings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping

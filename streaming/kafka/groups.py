@@ -21,7 +21,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from assignor_bridge.errors import AssignorError
-from checkpoints.group_commits import PASSING
 from streaming.kafka.brokers import DESCRIBE, in_requests
 
 if TYPE_CHECKING:
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer")
 
+#: Errors of a coordinator that is about to be there, as in a new cluster.
+PASSING = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
 #: What describing a group that is not there answers, by newer brokers.
 _NO_GROUP = "GROUP_ID_NOT_FOUND"
 #: Asked for where there are no topics, so that the coordinator is waited for there, too.

@@ -17,8 +17,8 @@ from streaming.kafka.brokers import add_failure
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from checkpoints.kafka_settings import ClientSettings
     from streaming.kafka.brokers import Failure, Partition
+    from streaming.kafka.settings import ClientSettings
 
 #: Bytes that a response may hold of a partition: most first batches fit, thousands of them, too.
 _PARTITION_BYTES = 16 * 1024

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from checkpoints.redaction import Redactor
 from streaming.metrics.board import Board
 from streaming.metrics.outlets import Log, Textfile
 from streaming.metrics.server import Endpoint, MetricsError
 from streaming.observe.progress_log import batch_line, ended_line, first_line, with_texts
 from streaming.observe.query_progress import read_progress
+from streaming.redaction import Redactor
 
 if TYPE_CHECKING:
     from collections.abc import Callable

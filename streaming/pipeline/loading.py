@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import ValidationError
 
-from checkpoints.redaction import HIDDEN, Redactor, is_secret_key
 from streaming.pipeline.config import Job
 from streaming.pipeline.strict import complaints
 from streaming.pipeline.yaml_text import ConfigError, fill_in, parse_yaml, with_sets
+from streaming.redaction import HIDDEN, Redactor, is_secret_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ from assignor_bridge.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from checkpoints.redaction import Redactor
+    from streaming.redaction import Redactor
 
 #: Keys with dots in them begin like this; all other dots of `--set` lead one level down.
 DOTTED_KEYS = ("kafka.", "assignor.", "spark.", "kafkaConsumer.", "fetchOffset.")

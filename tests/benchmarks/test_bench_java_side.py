@@ -23,17 +23,16 @@ import orjson
 import pytest
 
 from assignor_bridge import ivy
-from assignor_bridge.commits import CommitDesk
 from assignor_bridge.jars import built_jar, connector_coordinate
-from assignor_bridge.worker import handle
 from tests.benchmarks.report import write_report
 from tests.benchmarks.test_bench_planner import GRID, request, timed
-from tests.packed import packed
+from tests.packed import packed_tasks
+from tests.planner_process import plan
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1200)]
 
 JAVA = Path(__file__).parents[1] / "java"
-PROGRAMS = [str(JAVA / "BridgeTime.java"), str(JAVA / "Requests.java")]
+PROGRAMS = [str(JAVA / "BridgeTime.java"), str(JAVA / "Exchanges.java")]
 RUNS = 20
 PHASES = ("encode_ms", "decode_ms", "verify_and_build_ms")
 
@@ -52,11 +51,13 @@ def test_the_jvm_takes_no_longer_than_the_planner_may(tmp_path: Path) -> None:
     )
     rows = []
     for partitions, executors, allowed_ms in GRID:
-        first = json.loads(handle(request(partitions, executors, None), CommitDesk()))
+        first = plan(orjson.loads(request(partitions, executors, None)))
         asked = request(partitions, executors, first)
-        _, planner_ms = timed(orjson.dumps(packed(orjson.loads(asked))), 5)
+        _, planner_ms = timed(asked, 5)
+        answer = plan(orjson.loads(asked))
+        answer["tasks"] = packed_tasks(answer["tasks"])
         exchange = tmp_path / f"{partitions}.jsonl"
-        exchange.write_bytes(asked + b"\n" + handle(asked, CommitDesk()))
+        exchange.write_bytes(asked + b"\n" + orjson.dumps(answer))
         done = subprocess.run(
             [
                 ivy.java_tool("java"), "-Xmx2g", "-cp", f"{compiled}{os.pathsep}{class_path}",

@@ -4,9 +4,9 @@ Zipf 0.8 lags over ten topics, executors of four slots, 50 records a partition o
 is a batch without memory; `steady` has the state of the batch before and a read report for each
 piece of it; `lost` the same with one executor gone; `restart` is `steady` in a process that has not
 seen the state. These requests are packed as the Java side sends them; `rows` is `steady` with an
-object for each range and report. Milliseconds are the least and the median of several runs in a
-warm process, until the answer can be written; between requests the collector runs, what the answer
-was made from is let go and, but for `restart`, the state is read, as in the worker.
+object for each range, report and task, as `assignor plan` reads and writes them. Milliseconds are
+the least and the median of several runs in a warm process, until the answer can be written; between
+requests the collector runs and, but for `restart`, the state is read, as in the worker.
 `python` is the version of the interpreter; `BENCH_PYTHON` names another one to measure beside
 the one that runs the tests. (Those of distributions are built with profile-guided optimisation, and
 run plain Python, as in `loop_ms`, in two thirds of the time of one that pyenv builds as it is.
@@ -34,14 +34,17 @@ import numpy as np
 import orjson
 import pytest
 
-from assignor_bridge.commits import CommitDesk
+from assignor_bridge.planner.plan import plan_batch
+from assignor_bridge.protocol.messages import write_answer
+from assignor_bridge.protocol.snapshots import read_snapshot, write_plan
 from assignor_bridge.simulator.mappings import Placed, java_hash
 from assignor_bridge.simulator.play import Player, play
 from assignor_bridge.simulator.scenario import Scenario, Step
-from assignor_bridge.worker import prepare, respond
+from assignor_bridge.worker import Worker, prepare
 from checkpoints import sticky_state
 from tests.benchmarks.report import write_report
-from tests.packed import packed
+from tests.packed import tasks_of
+from tests.planner_process import ask, line_of
 from tests.strategies_snapshots import lags
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1200)]
@@ -90,26 +93,37 @@ def request(partitions: int, executors: int, before: dict[str, Any] | None, lost
     )
 
 
-def timed(line: bytes, runs: int, restart: bool = False) -> tuple[dict[str, Any], list[float]]:
-    """The answer, and the milliseconds of each run; `restart`: the state was never seen before."""
+def timed(
+    snapshot: bytes, runs: int, restart: bool = False, as_rows: bool = False
+) -> tuple[dict[str, Any], list[float]]:
+    """The plan, and the milliseconds of each run; `restart`: the state was never seen before."""
     took = []
-    state = orjson.loads(line)["state"]
+    state = orjson.loads(snapshot)["state"]
+    worker = Worker()
+    ask({"type": "validate", "options": orjson.loads(snapshot)["options"]}, worker)
+    line = line_of(orjson.loads(snapshot))
     gc.disable()
     try:
         for _ in range(runs):
-            sticky_state._decoded.cache_clear()
+            sticky_state.decode.cache_clear()
             if state is not None and not restart:
                 sticky_state.decode(state)
             started = time.perf_counter()
-            response = respond(line, CommitDesk())
+            if as_rows:
+                outcome = plan_batch(*read_snapshot(orjson.loads(snapshot)))
+                answer = orjson.dumps(write_plan(outcome), option=orjson.OPT_SERIALIZE_NUMPY)
+            else:
+                planned = worker.answer(line)
+                answer = write_answer(planned)
             took.append(1000 * (time.perf_counter() - started))
-            answer = response.line
-            prepare(response)
+            if not as_rows:
+                prepare(planned)
+            gc.collect()
     finally:
         gc.enable()
     plan = orjson.loads(answer)
     assert "error" not in plan, plan["error"]
-    return plan, took
+    return plan if as_rows else {**plan, "tasks": tasks_of(plan["tasks"])}, took
 
 
 def plain_loop_ms() -> float:
@@ -153,8 +167,8 @@ def measured() -> list[dict[str, Any]]:
             ("restart", steady_rows),
             ("rows", steady_rows),
         ):
-            line = as_rows if name == "rows" else orjson.dumps(packed(orjson.loads(as_rows)))
-            plan, took = timed(line, runs, restart=name == "restart")
+            line = as_rows if name == "rows" else line_of(orjson.loads(as_rows))
+            plan, took = timed(as_rows, runs, restart=name == "restart", as_rows=name == "rows")
             rows.append(
                 {
                     "partitions": partitions,

@@ -1,4 +1,4 @@
-"""A cluster that lets in only holders of a delegation token: our consumers get Spark's."""
+"""A cluster that lets in only holders of a delegation token: our clients get Spark's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from streaming.kafka.embedded import EmbeddedBroker
 from streaming.kafka.embedded_setup import HOST, free_ports
 from tests import token_driver
-from tests.kafka_topics import Topic
+from tests.kafka_topics import Topic, committed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,7 @@ def secured() -> Iterator[tuple[EmbeddedBroker, str]]:
         yield broker, f"{HOST}:{sasl}"
 
 
-def test_consumers_log_in_with_the_delegation_token_that_spark_holds(
+def test_consumers_and_commits_log_in_with_the_delegation_token_that_spark_holds(
     secured: tuple[EmbeddedBroker, str], checkpoint: str
 ) -> None:
     broker, sasl_address = secured
@@ -70,4 +70,8 @@ def test_consumers_log_in_with_the_delegation_token_that_spark_holds(
     progress = json.loads(told[0].removeprefix("PROGRESS "))
     assert progress["numInputRows"] == 60
     assert progress["sources"][0]["metrics"]["assignor.strategy"] == "lag-aware-sticky"
+    assert committed(broker.bootstrap_servers, "by-token") == {
+        ("orders", partition): count for partition, count in enumerate([30, 20, 10])
+    }
+    assert "could not commit" not in done.stderr
     assert "alice-secret" not in done.stdout + done.stderr

@@ -1,12 +1,13 @@
-"""Commits of completed batches on a real broker, through the planner process as Java drives it."""
+"""Commits of completed batches on a real broker, by the class that the driver has for them."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
-import sys
 import time
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,80 +20,109 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from assignor_bridge import ivy
+from assignor_bridge.jars import built_jar, connector_coordinate
 from streaming.kafka.embedded import EmbeddedBroker
 from tests.kafka_topics import committed
-from tests.secured_broker import LOGIN, PASSWORD
-from tests.spark_tools import wait_until
+from tests.secured_broker import LOGIN, PASSWORD, STORE_PASSWORD
+from tests.spark_tools import DriverLog, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.kafka_topics import Topic
+    from tests.secured_broker import Secured
 
 pytestmark = pytest.mark.integration
 
+TESTS = Path(__file__).parents[1]
 
-class Worker:
-    """A planner process: lines in, lines out."""
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "assignor_bridge.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+class Driver:
+    """A JVM that commits as Spark's driver does: queries in, their metrics out."""
+
+    def __init__(self, folder: Path) -> None:
+        class_path = os.pathsep.join(
+            [
+                str(built_jar()),
+                *map(str, ivy.fetch(connector_coordinate())),
+                str(ivy.pyspark_home() / "jars" / "*"),
+            ]
         )
+        source = str(TESTS / "java" / "Commits.java")
+        subprocess.run(
+            [ivy.java_tool("javac"), "-nowarn", "-cp", class_path, "-d", str(folder), source],
+            check=True,
+        )
+        self.log = folder / "driver.log"
+        self.log.touch()
+        logging = (TESTS / "log4j2.properties").as_uri()
+        self._process = subprocess.Popen(
+            [
+                ivy.java_tool("java"), "-Xmx256m", f"-Dlog4j2.configurationFile={logging}",
+                f"-Dassignor.test.log={self.log}", "-Dassignor.test.level=info",
+                "-cp", f"{folder}{os.pathsep}{class_path}", "io.assignorbridge.Commits",
+            ],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
 
-    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(request).encode() + b"\n")
+    def run(self, group: str, kafka: dict[str, str], *ends: dict[str, Any]) -> tuple[int, int]:
+        """Run a query whose batches end there; how many commits were taken and how many failed."""
+        assert self._process.stdin
+        assert self._process.stdout
+        query = {"group": group, "kafka": kafka, "ends": ends}
+        self._process.stdin.write(json.dumps(query) + "\n")
         self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
-
-    def commit(self, group: str, batch: int, offsets: dict, kafka: dict | None = None) -> dict:
-        request = {"group": group, "batchId": batch, "offsets": offsets}
-        return self.ask({"commit": request | ({"kafka": kafka} if kafka else {})})["commits"]
-
-    def flush(self) -> dict[str, Any]:
-        return self.ask({"flush": True})["commits"]
+        answer = json.loads(self._process.stdout.readline())
+        assert answer["assignor.commitGroup"] == group
+        assert answer["threads"] == 0
+        return int(answer["assignor.commits"]), int(answer["assignor.commitFailures"])
 
     def end(self) -> int:
         self._process.communicate(timeout=30)
         return self._process.returncode
 
 
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    driver = Driver(tmp_path_factory.mktemp("commits"))
+    yield driver
+    assert driver.end() == 0
+
+
 @pytest.fixture
-def worker() -> Iterator[Worker]:
-    worker = Worker()
-    yield worker
-    assert worker.end() == 0
+def log(driver: Driver) -> Iterator[DriverLog]:
+    """What the driver logs from here on; no password is in it, whatever happens."""
+    log = DriverLog(driver.log)
+    yield log
+    assert not log.lines("s3cret")
 
 
 def new_group() -> str:
     return f"g-{uuid.uuid4().hex[:8]}"
 
 
-def test_the_newest_batch_is_committed_and_a_group_never_goes_back(topic: Topic, worker: Worker):
+def test_the_newest_batch_is_committed(topic: Topic, driver: Driver, log: DriverLog):
     topic.create(2).fill([30, 30])
     group = new_group()
-    kafka = {"bootstrap.servers": topic.bootstrap_servers, "key.deserializer": "x"}
-    first = worker.commit(group, 1, {topic.name: {"0": 1, "1": 2}}, kafka)
-    assert first == {"committed": 0, "failed": 0, "batchId": None, "error": None}
-    for batch in range(2, 20):
-        worker.commit(group, batch, {topic.name: {"0": batch, "1": batch + 1}})
-    worker.commit(group, 7, {topic.name: {"0": 7, "1": 8}})
-    done = worker.flush()
-    assert (done["failed"], done["batchId"], done["error"]) == (0, 19, None)
-    assert 1 <= done["committed"] <= 19
-    expected = {(topic.name, 0): 19, (topic.name, 1): 20}
-    assert committed(topic.bootstrap_servers, group) == expected
-    worker.commit(group, 19, {topic.name: {"0": 19, "1": 20}})  # an idle query says it again
-    assert worker.flush()["committed"] == done["committed"] + 1
+    kafka = {"bootstrap.servers": topic.bootstrap_servers, "max.poll.records": "5"}
+    taken, failed = driver.run(
+        group, kafka, *({topic.name: {"0": n, "1": n + 1}} for n in range(1, 20))
+    )
+    assert 1 <= taken <= 19  # those that another overtook are left out
+    assert failed == 0
+    assert committed(topic.bootstrap_servers, group) == {(topic.name, 0): 19, (topic.name, 1): 20}
+    same = {topic.name: {"0": 19, "1": 20}}
+    assert driver.run(group, kafka, same, same) == (1, 0)  # within 5 s an idle query is silent
+    assert not log.lines("could not commit")
 
 
-def test_a_group_with_a_live_member_is_not_taken_from_it(topic: Topic, worker: Worker):
+def test_a_group_with_a_live_member_is_not_taken_from_it(
+    topic: Topic, driver: Driver, log: DriverLog
+):
     topic.create(1).fill([5])
     group = new_group()
+    kafka = {"bootstrap.servers": topic.bootstrap_servers}
     member = Consumer(
         {"bootstrap.servers": topic.bootstrap_servers, "group.id": group,
          "enable.auto.commit": False, "auto.offset.reset": "earliest"}
@@ -101,58 +131,68 @@ def test_a_group_with_a_live_member_is_not_taken_from_it(topic: Topic, worker: W
         member.subscribe([topic.name])
         wait_until(lambda: member.poll(0.1) is not None, "a record for the member")
         member.commit(offsets=[TopicPartition(topic.name, 0, 2)], asynchronous=False)
-        kafka = {"bootstrap.servers": topic.bootstrap_servers}
-        worker.commit(group, 3, {topic.name: {"0": 5}}, kafka)
-        refused = worker.flush()
-        assert (refused["committed"], refused["failed"], refused["batchId"]) == (0, 1, None)
-        assert f"commit of batch 3 to group {group!r} failed" in refused["error"]
-        assert "the group has live members" in refused["error"]
+        assert driver.run(group, kafka, {topic.name: {"0": 5}}) == (0, 1)
+        [warning] = log.lines(f"could not commit to group '{group}' (the query goes on)")
+        assert "the group has live members" in warning
         assert committed(topic.bootstrap_servers, group) == {(topic.name, 0): 2}
     finally:
         member.close()
-    worker.commit(group, 4, {topic.name: {"0": 5}})  # the member has left
-    assert worker.flush() == {"committed": 1, "failed": 1, "batchId": 4, "error": None}
+    assert driver.run(group, kafka, {topic.name: {"0": 5}}) == (1, 0)  # the member has left
 
 
-def test_the_first_commit_to_a_new_cluster_waits_for_its_coordinator(worker: Worker):
+def test_the_first_commit_to_a_new_cluster_waits_for_its_coordinator(driver: Driver):
     with EmbeddedBroker() as fresh:
         fresh.create_topic("t", 1)
-        kafka = {"bootstrap.servers": fresh.bootstrap_servers}
-        worker.commit("g", 0, {"t": {"0": 0}}, kafka)
-        assert worker.flush() == {"committed": 1, "failed": 0, "batchId": 0, "error": None}
+        assert driver.run("g", {"bootstrap.servers": fresh.bootstrap_servers}, {"t": {"0": 0}}) == (
+            1, 0,
+        )  # fmt: skip
 
 
-def test_a_topic_that_is_gone_fails_alone(topic: Topic, worker: Worker):
+def test_a_topic_that_is_gone_fails_alone(topic: Topic, driver: Driver, log: DriverLog):
     topic.create(1)
     group, gone = new_group(), f"{topic.name}-gone"
     kafka = {"bootstrap.servers": topic.bootstrap_servers}
-    worker.commit(group, 0, {topic.name: {"0": 0}, gone: {"0": 1, "1": 1}}, kafka)
-    done = worker.flush()
-    assert f"failed for 2 of 3 partitions ({gone}-0, {gone}-1): " in done["error"]
-    assert "the topic or the partition is not there" in done["error"]
+    assert driver.run(group, kafka, {topic.name: {"0": 0}, gone: {"0": 1}}) == (0, 1)
+    [warning] = log.lines("could not commit")
+    assert f"for the following partitions: [{gone}-0]" in warning
+    assert "the topic or the partition is not there" in warning
     assert committed(topic.bootstrap_servers, group) == {(topic.name, 0): 0}
 
 
-def test_without_a_broker_answers_come_at_once_and_the_flush_is_bounded(worker: Worker):
-    """Java waits for the answer to a commit: it must not take as long as a commit may."""
-    kafka = {"bootstrap.servers": "127.0.0.1:1"}
-    answers = [worker.commit("g", batch, {"t": {"0": batch}}, kafka) for batch in range(3)]
-    assert all(answer["error"] is None for answer in answers)
+def test_without_a_broker_the_end_of_the_query_is_bounded(driver: Driver, log: DriverLog):
     started = time.monotonic()
-    done = worker.flush()
+    taken, failed = driver.run(
+        "g", {"bootstrap.servers": "127.0.0.1:1"}, *({"t": {"0": n}} for n in range(3))
+    )
     assert time.monotonic() - started < 60
-    assert done["committed"] == 0
-    assert "commit of batch" in done["error"]
+    assert (taken, failed > 0) == (0, True)
+    assert log.lines("could not commit")
 
 
-def test_settings_without_a_counterpart_are_told_and_not_repeated(worker: Worker):
-    kafka = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SSL",
-             "ssl.truststore.location": "/secret/place.jks"}  # fmt: skip
-    worker.commit("g", 0, {"t": {"0": 1}}, kafka)
-    done = worker.flush()
-    assert done["failed"] == 1
-    assert "'ssl.truststore.location' is a JKS or PKCS12 file" in done["error"]
-    assert "/secret" not in done["error"]
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        pytest.param({}, None, id="as they are"),
+        pytest.param({"ssl.keystore.password": "s3cret-but-wrong"}, "password was incorrect",
+                     id="wrong password"),
+        pytest.param({"ssl.keystore.location": "/nowhere.jks"}, "/nowhere.jks", id="no such file"),
+    ],
+)  # fmt: skip
+def test_a_commit_over_tls_with_stores_of_java(
+    secured: Secured, driver: Driver, log: DriverLog, wrong: dict[str, str], reason: str | None
+):
+    group, topic = new_group(), f"t-{uuid.uuid4().hex[:6]}"
+    secured.broker.create_topic(topic, 1)
+    outcome = driver.run(group, secured.tls | wrong, {topic: {"0": 0}})
+    assert log.lines("ssl.keystore.password = [hidden]")  # Kafka logs its settings
+    if reason is None:
+        assert outcome == (1, 0)
+        assert committed(secured.broker.bootstrap_servers, group) == {(topic, 0): 0}
+    else:
+        assert outcome == (0, 1)
+        [warning] = log.lines("could not commit")
+        assert reason in warning
+    assert not log.lines(STORE_PASSWORD)
 
 
 def allow(broker: EmbeddedBroker, kind: ResourceType, name: str, what: AclOperation) -> None:
@@ -164,29 +204,44 @@ def allow(broker: EmbeddedBroker, kind: ResourceType, name: str, what: AclOperat
 
 
 def test_a_login_by_the_streams_own_settings_and_rights_that_are_missing(
-    secured: tuple[EmbeddedBroker, str], worker: Worker
+    secured: Secured, driver: Driver, log: DriverLog
 ):
-    broker, address = secured
+    broker, address, _ = secured
     broker.create_topic("orders", 1)
     kafka = {"bootstrap.servers": address, "security.protocol": "SASL_PLAINTEXT",
              "sasl.mechanism": "PLAIN",
              "sasl.jaas.config": LOGIN.format(user="ann", password=PASSWORD)}  # fmt: skip
-    offsets = {"orders": {"0": 0}}
-    worker.commit("team", 0, offsets, kafka)
-
-    def told_after_another(expected: str) -> bool:  # rights take a moment to be everywhere
-        worker.commit("team", 1, offsets)
-        return expected in str(worker.flush()["error"])
-
-    assert "needs Read on this group" in worker.flush()["error"]
+    end = {"orders": {"0": 0}}
+    assert driver.run("team", kafka, end) == (0, 1)
+    assert log.lines("needs Read on this group")
     allow(broker, ResourceType.GROUP, "team", AclOperation.READ)
-    wait_until(lambda: told_after_another("needs Read on this topic"), "the right to the group")
+
+    def logged_after_another(expected: str) -> bool:  # rights take a moment to be everywhere
+        driver.run("team", kafka, end)
+        return bool(log.lines(expected))
+
+    wait_until(lambda: logged_after_another("needs Read on this topic"), "the right to the group")
     allow(broker, ResourceType.TOPIC, "orders", AclOperation.READ)
-    wait_until(lambda: told_after_another("None"), "the right to the topic")
-    assert worker.flush()["batchId"] == 1
+    wait_until(lambda: driver.run("team", kafka, end) == (1, 0), "the right to the topic")
     assert committed(broker.bootstrap_servers, "team") == {("orders", 0): 0}
-    wrong = LOGIN.format(**{"user": "ann", "password": "not-the-password"})
-    worker.commit("team", 3, offsets, {**kafka, "sasl.jaas.config": wrong})
-    failed = worker.flush()
-    assert failed["error"] is not None
-    assert "not-the-password" not in json.dumps(failed)
+
+
+@pytest.mark.parametrize(
+    ("login", "reason"),
+    [
+        pytest.param(LOGIN.format(**{"user": "ann", "password": "s3cret-but-wrong"}),
+                     "Invalid username or password", id="wrong password"),
+        pytest.param('a.B required password= " s3cret-word";', "LoginException", id="no class"),
+        pytest.param("a.B required password=x s3cret-word@;", "Value not specified for key '***'",
+                     id="misspelt"),
+        pytest.param("s3cret-word s3cret-word2;", "control flag '***'", id="all wrong"),
+    ],
+)  # fmt: skip
+def test_a_login_that_is_refused_is_logged_without_its_secrets(
+    secured: Secured, driver: Driver, log: DriverLog, login: str, reason: str
+):
+    kafka = {"bootstrap.servers": secured.address, "security.protocol": "SASL_PLAINTEXT",
+             "sasl.mechanism": "PLAIN", "sasl.jaas.config": login}  # fmt: skip
+    assert driver.run("team", kafka, {"orders": {"0": 0}}) == (0, 1)
+    [warning] = log.lines("could not commit")
+    assert reason in warning

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from streaming.kafka.embedded import EmbeddedBroker
+    from tests.secured_broker import Secured
 
 pytestmark = pytest.mark.integration
 
@@ -92,7 +93,7 @@ def run(
     ],
 )  # fmt: skip
 def test_a_refused_login_is_one_line_without_secrets(
-    words, changed, message, secured: tuple[EmbeddedBroker, str], tmp_path, monkeypatch, capfd
+    words, changed, message, secured: Secured, tmp_path, monkeypatch, capfd
 ):
     monkeypatch.chdir(tmp_path)
     code, lines = run(words, config(secured[1], **changed), tmp_path, capfd)
@@ -103,9 +104,7 @@ def test_a_refused_login_is_one_line_without_secrets(
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_tls_to_the_open_port_is_one_line(
-    words, secured: tuple[EmbeddedBroker, str], tmp_path, monkeypatch, capfd
-):
+def test_tls_to_the_open_port_is_one_line(words, secured: Secured, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     text = config(secured[0].bootstrap_servers, protocol="SSL")
     code, lines = run(words, text, tmp_path, capfd)
@@ -132,9 +131,7 @@ def test_a_login_that_cannot_be_is_misuse(words, changed, message, tmp_path, mon
     assert message in lines[0]
 
 
-def test_a_group_that_may_not_be_seen(
-    secured: tuple[EmbeddedBroker, str], tmp_path, monkeypatch, capfd
-):
+def test_a_group_that_may_not_be_seen(secured: Secured, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     text = config(secured[1], password=PASSWORD)
     code, lines = run(["lag", "--group", "of-others"], text, tmp_path, capfd)
@@ -157,10 +154,10 @@ def allow(broker: EmbeddedBroker, kind: ResourceType, name: str, *operations: st
 
 
 def test_lag_names_the_right_that_is_missing_from_nothing_allowed_to_all_that_is_needed(
-    secured: tuple[EmbeddedBroker, str], tmp_path, monkeypatch, capfd
+    secured: Secured, tmp_path, monkeypatch, capfd
 ):
     monkeypatch.chdir(tmp_path)
-    broker, address = secured
+    broker, address, _ = secured
     name = f"t-{uuid.uuid4().hex[:6]}"
     topic = Topic(broker.bootstrap_servers, name).create(1)
     topic.fill([9])
@@ -207,9 +204,9 @@ def test_lag_names_the_right_that_is_missing_from_nothing_allowed_to_all_that_is
 
 
 def test_a_job_that_may_see_a_topic_but_not_read_it_says_which_right_it_needs(
-    spark: SparkSession, secured: tuple[EmbeddedBroker, str], tmp_path
+    spark: SparkSession, secured: Secured, tmp_path
 ):
-    broker, address = secured
+    broker, address, _ = secured
     topic = Topic(broker.bootstrap_servers, f"t-{uuid.uuid4().hex[:6]}").create(1)
     topic.fill([3])
     allow(broker, ResourceType.TOPIC, topic.name, "DESCRIBE")

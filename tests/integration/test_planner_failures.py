@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from streaming.cli.main import run
 from tests import planner_proxy
+from tests.packed import tasks_of
 from tests.spark_tools import (
     assert_each_row_once,
     finished,
@@ -46,6 +48,8 @@ FAILURES = [
     pytest.param("invents", "it should read nothing", id="the plan reads what nobody asked for"),
     pytest.param("stranger", "names executor 'no-such-executor'", id="an executor that is gone"),
     pytest.param("no-ranges", "a task without ranges", id="the plan holds an empty task"),
+    pytest.param("lacks", "does not follow the contract (Missing", id="the plan lacks a column"),
+    pytest.param("short", "columns of the plan do not fit together", id="a column is too short"),
 ]
 
 
@@ -128,6 +132,7 @@ def test_the_plan_log_holds_what_was_asked_and_answered(
     planner: Callable[[str], None],
     record: Path,
     driver_log: DriverLog,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     topic.create(3).fill(COUNTS)
     planner("drops")  # the second plan
@@ -146,8 +151,19 @@ def test_the_plan_log_holds_what_was_asked_and_answered(
     assert len(planned) == len(progresses) - 1
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert [line.pop("batchId") for line in lines] == planned
-    honest = list(zip(planner_proxy.snapshots(record), planner_proxy.plans(record), strict=True))
-    assert lines == [{"snapshot": s, "plan": p} for s, p in (honest[0], *honest[2:])]
+    honest = list(zip(planner_proxy.requests(record), planner_proxy.answers(record), strict=True))
+    options = {"assignor": "lag-aware-sticky", "assignor.planLog": str(log)}
+    assert [line["plan"] for line in lines] == [p for _, p in (honest[0], *honest[2:])]
+    for line, (asked, _) in zip(lines, (honest[0], *honest[2:]), strict=True):
+        assert {name.lower(): value for name, value in line["snapshot"].pop("options").items()} == {
+            name.lower(): value for name, value in options.items()
+        }
+        assert line["snapshot"] == asked
+    assert run(["plan", "--json", str(log)]) == 0
+    answers = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [answer["tasks"] for answer in answers] == [
+        tasks_of(line["plan"]["tasks"]) for line in lines
+    ]
     assert log.stat().st_mode & 0o777 == 0o600
     assert log.with_name("plans.jsonl.1").stat().st_size == 64 * 1024 * 1024
     assert not driver_log.lines("plan log")

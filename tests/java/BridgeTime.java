@@ -32,8 +32,8 @@ public final class BridgeTime {
     int runs = Integer.parseInt(arguments[1]);
     JsonNode asked = new ObjectMapper().readTree(lines.get(0));
     InputPartition[] partitions = partitions(asked.get("ranges"));
-    List<ExecutorList.Slots> executors = Requests.executors(asked.get("executors"));
-    List<ReadReport> observed = Requests.reports(asked.get("observed"));
+    List<ExecutorList.Executor> executors = Exchanges.executors(asked.get("executors"));
+    List<ReadReport> observed = Exchanges.reports(asked.get("observed"));
     String state = asked.get("state").textValue();
     int warmUp = 10 + 100_000 / partitions.length;
     double[] encode = new double[runs];
@@ -51,12 +51,20 @@ public final class BridgeTime {
       long begin = System.nanoTime();
       TaskBuilder builder = new TaskBuilder(partitions);
       String request =
-          PlanJson.snapshot(
-              executors, 1, builder.owed(), Map.of("assignor", "x"), observed, state, null, true);
+          Messages.write(
+              new Messages.PlanBatch(
+                  1,
+                  executors,
+                  Columns.Ranges.of(builder.requested()),
+                  Columns.Reports.of(observed),
+                  state,
+                  null,
+                  null));
       long encoded = System.nanoTime();
-      PlanJson.Plan plan = PlanJson.plan(lines.get(1));
+      Messages.Planned plan = Messages.read(lines.get(1), Messages.Planned.class);
+      List<Columns.Task> planned = plan.tasks().unpack();
       long decoded = System.nanoTime();
-      InputPartition[] tasks = builder.build(plan.tasks(), executors, "stream", run);
+      InputPartition[] tasks = builder.build(planned, executors, "stream", run);
       long built = System.nanoTime();
       if (tasks.length == 0 || request.isEmpty()) {
         throw new IllegalStateException("nothing was planned");

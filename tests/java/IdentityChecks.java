@@ -1,6 +1,10 @@
 package io.assignorbridge;
 
+import java.io.IOException;
 import java.util.List;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
 
 /** What names a stream's cached consumers, for the checks of the reader. */
@@ -26,8 +30,9 @@ public final class IdentityChecks {
     check(StreamIdentity.ended().size() <= 100, StreamIdentity.ended().size() + " are told");
   }
 
-  /** A shared reader that cannot even be made is replaced by Spark's readers. */
-  public static void readersOfAnotherSpark(KafkaBatchInputPartition range) {
+  /** A shared reader that does not even know its time-out is replaced by Spark's readers. */
+  public static void readersOfAnotherSpark(
+      KafkaBatchInputPartition range, PartitionReaderFactory sparks) throws IOException {
     KafkaBatchInputPartition unfit =
         new KafkaBatchInputPartition(
             range.offsetRange(), range.executorKafkaParams(), 1_000, true, false) {
@@ -39,12 +44,16 @@ public final class IdentityChecks {
     AssignedInputPartition task =
         new AssignedInputPartition(
             "s", 1, 0, "0", 0, new KafkaBatchInputPartition[] {unfit}, new String[0]);
-    AssignedReaderFactory factory = new AssignedReaderFactory(null, true, new ReadReports());
-    check(factory.createReader(task) instanceof ChainedReader, "not Spark's readers");
+    ReadReports reports = new ReadReports();
+    PartitionReader<InternalRow> reader =
+        new AssignedReaderFactory(sparks, true, reports).createReader(task);
+    check(reader.next() && reader.next() && reader.next() && !reader.next(), "not Spark's rows");
+    check(reports.value().get(0).records() == 3, "not reported");
+    reader.close();
   }
 
-  private static Tiling.Range range(int partition, long start, long end) {
-    return new Tiling.Range("t", partition, start, end);
+  private static PlanVerifier.Range range(int partition, long start, long end) {
+    return new PlanVerifier.Range("t", partition, start, end);
   }
 
   private static void check(boolean holds, String what) {

@@ -5,28 +5,45 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import msgspec
 import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assignor_bridge.commits import CommitDesk
-from assignor_bridge.plan_json import tasks_json
+from assignor_bridge.errors import AssignorError
 from assignor_bridge.planner.batch import from_snapshot
 from assignor_bridge.planner.plan import as_plan, plan_batch
-from assignor_bridge.worker import handle
-from tests.packed import packed
+from assignor_bridge.protocol.columns import pack_tasks
+from assignor_bridge.protocol.snapshots import read_snapshot, write_plan
+from tests.packed import packed, packed_tasks, tasks_of
 from tests.strategies_snapshots import snapshots
 
 
-def planned(request) -> bytes:
-    return handle(json.dumps(request).encode(), CommitDesk())
+def planned(snapshot) -> dict:
+    try:
+        return write_plan(plan_batch(*read_snapshot(snapshot)))
+    except AssignorError as error:
+        return {"error": str(error)}
+
+
+def rows_of(snapshot) -> dict:
+    rows = json.loads(orjson.dumps(snapshot))
+    for executor in rows["executors"]:
+        executor["resourceProfile"] = executor.pop("resource_profile")
+    rows["allocation"] = rows["allocation"] and {
+        "minExecutors": snapshot.allocation.min_executors,
+        "maxExecutors": snapshot.allocation.max_executors,
+        "slotsPerExecutor": snapshot.allocation.slots_per_executor,
+        "secondsSinceLastPlan": snapshot.allocation.seconds_since_last_plan,
+    }
+    return rows
 
 
 @settings(max_examples=60)
 @given(snapshots(), st.lists(st.sampled_from(["unused", "t", "0"]), max_size=3), st.data())
 def test_rows_and_packed_columns_give_the_same_plan(snapshot, names, data):
     """Also when a list of names holds some that no cell has, or one twice, or in another order."""
-    rows = dataclasses.asdict(snapshot)
+    rows = rows_of(snapshot)
     for report in rows["observed"]:
         report["partition"] %= 2**31
         if data.draw(st.booleans()):
@@ -36,13 +53,13 @@ def test_rows_and_packed_columns_give_the_same_plan(snapshot, names, data):
         columns[part][listed] += names
     assert planned(columns) == planned(rows)
     if rows["ranges"]:
-        again = {"state": json.loads(planned(rows)).get("state")}
+        again = {"state": planned(rows).get("state")}
         assert planned({**columns, **again}) == planned({**rows, **again})
 
 
 @settings(max_examples=60)
 @given(snapshots(), st.data())
-def test_tasks_are_written_as_objects_would_be(snapshot, data):
+def test_tasks_are_packed_as_they_are(snapshot, data):
     """Also with offsets of all lengths, names that JSON escapes, and standbys for some tasks."""
     outcome = plan_batch(from_snapshot(snapshot), None)
     names = st.lists(st.sampled_from(["1", "\u65e5", 'qu"ote']), min_size=1, max_size=3).map(tuple)
@@ -58,4 +75,8 @@ def test_tasks_are_written_as_objects_would_be(snapshot, data):
         }
         for task in as_plan(outcome).tasks
     ]
-    assert tasks_json(outcome) == orjson.dumps(expected)
+    expected = orjson.loads(orjson.dumps(expected))
+    columns = msgspec.json.decode(msgspec.json.encode(pack_tasks(outcome)))
+    assert tasks_of(columns) == expected
+    assert tasks_of(packed_tasks(expected)) == expected
+    assert orjson.loads(orjson.dumps(write_plan(outcome)["tasks"])) == expected

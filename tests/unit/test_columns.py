@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from assignor_bridge.commits import CommitDesk
-from assignor_bridge.worker import handle
+from assignor_bridge.planner.plan import plan_batch
+from assignor_bridge.protocol.snapshots import read_snapshot, write_plan
 from tests.packed import column, packed
+from tests.planner_process import plan
 
 ROWS = {
     "executors": [{"id": "1", "host": "h1", "slots": 1}, {"id": "2", "host": "h2"}],
@@ -25,52 +24,60 @@ ROWS = {
 }  # fmt: skip
 
 
-def ask(request) -> dict:
-    return json.loads(handle(json.dumps(request).encode(), CommitDesk()))
-
-
 def changed(part: str, **columns) -> dict:
     request = packed(ROWS)
     return {**request, part: {**request[part], **columns}}
 
 
 def test_packed_columns_become_a_plan():
-    plan = ask(packed(ROWS))
-    assert sum(r["end"] - r["start"] for t in plan["tasks"] for r in t["ranges"]) == 143
-    assert plan == ask(ROWS)
-
-
-def test_a_planner_says_that_it_takes_them():
-    assert ask({"validate": {}})["packed"] is True
+    answer = plan(packed(ROWS))
+    assert sum(r["end"] - r["start"] for t in answer["tasks"] for r in t["ranges"]) == 143
+    rows = write_plan(plan_batch(*read_snapshot(ROWS)))
+    assert write_plan(plan_batch(*read_snapshot(packed(ROWS)))) == rows
+    assert answer["state"] == rows["state"]
 
 
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        pytest.param({**ROWS, "ranges": {}}, "ranges is a JSON object", id="no columns at all"),
-        pytest.param({**ROWS, "observed": {}}, "observed is a JSON object", id="of reports"),
         pytest.param(
-            changed("ranges", topics=["t", 3]), "a list of strings in 'topics'", id="names"
+            {**packed(ROWS), "ranges": {}},
+            "`topics` - at `$.ranges`",
+            id="no columns",
+        ),
+        pytest.param(
+            {**packed(ROWS), "observed": {}},
+            "`topics` - at `$.observed`",
+            id="of reports",
+        ),
+        pytest.param(
+            changed("ranges", topics=["t", 3]),
+            "got `int` - at `$.ranges.topics[1]`",
+            id="names",
         ),
         pytest.param(
             changed("ranges", start=[1, 2]),
-            "ranges.start is a JSON list: base64 text is expected",
+            "Expected `bytes`, got `array` - at `$.ranges.start`",
             id="a list",
         ),
         pytest.param(
-            changed("observed", seconds=None), "observed.seconds is a JSON null", id="missing"
+            changed("observed", seconds=None),
+            "got `null` - at `$.observed.seconds`",
+            id="missing",
         ),
         pytest.param(
-            changed("ranges", end="ä*"), "ranges.end is no base64 of int64 numbers", id="no base64"
+            changed("ranges", end="ä*"),
+            "Invalid base64 encoded string - at",
+            id="no base64",
         ),
         pytest.param(
             changed("ranges", end=column([1, 2, 3], "<i4")),
-            "ranges.end is no base64 of int64 numbers",
+            "ranges.end ends within a number: 8 bytes a number are expected",
             id="half a number",
         ),
         pytest.param(
             changed("ranges", end=column([100], "<i8")),
-            "ranges.end holds 1 numbers where other columns hold 2",
+            "ranges.end holds 1 numbers: as many as in the other columns, 2, are expected",
             id="too short",
         ),
         pytest.param(
@@ -84,7 +91,9 @@ def test_a_planner_says_that_it_takes_them():
             id="a place before the list",
         ),
         pytest.param(
-            changed("observed", record=""), "observed has an unknown key 'record'", id="a new one"
+            changed("observed", record=""),
+            "field `record` - at `$.observed`",
+            id="a new one",
         ),
         pytest.param(
             changed("ranges", end=column([100, 3], "<i8")),
@@ -94,7 +103,7 @@ def test_a_planner_says_that_it_takes_them():
     ],
 )
 def test_malformed_columns_are_answered_with_one_line(request_, message):
-    answer = ask(request_)
+    answer = plan(request_)
     assert answer["misuse"] is True
     assert message in answer["error"]
     assert "\n" not in answer["error"]

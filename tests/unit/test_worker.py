@@ -7,11 +7,16 @@ import signal
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
-from assignor_bridge.commits import CommitDesk
-from assignor_bridge.worker import Response, handle, prepare, respond
+from assignor_bridge.errors import OptionError
+from assignor_bridge.protocol.messages import Planned, Restored, write_answer
+from assignor_bridge.protocol.snapshots import read_snapshot
+from assignor_bridge.worker import Worker, prepare
 from checkpoints import sticky_state
+from tests.packed import tasks_of
+from tests.planner_process import ask, line_of, plan
 
 SNAPSHOT = {
     "executors": [
@@ -32,105 +37,163 @@ SNAPSHOT = {
     "state": None,
 }  # fmt: skip
 
+RANGE = SNAPSHOT["ranges"][0]
+REPORT = SNAPSHOT["observed"][0]
 ALLOCATION = {"minExecutors": 0, "maxExecutors": 4, "slotsPerExecutor": 1}
 
 
-def ask(request) -> dict:
-    line = request if isinstance(request, bytes) else json.dumps(request).encode()
-    answer = handle(line, CommitDesk())
-    assert answer.endswith(b"\n")
-    assert answer.count(b"\n") == 1
-    return json.loads(answer)
-
-
 def test_a_snapshot_becomes_a_plan():
-    plan = ask(SNAPSHOT)
-    assert plan["assignor"] == "lag-aware-sticky"
-    assert sum(r["end"] - r["start"] for t in plan["tasks"] for r in t["ranges"]) == 150
-    assert all(t.keys() == {"executor", "slot", "ranges"} for t in plan["tasks"])
-    assert plan["metrics"].keys() >= {
+    first = plan(SNAPSHOT)
+    assert first["assignor"] == "lag-aware-sticky"
+    assert sum(r["end"] - r["start"] for t in first["tasks"] for r in t["ranges"]) == 150
+    assert all(t.keys() == {"executor", "slot", "ranges"} for t in first["tasks"])
+    assert first["metrics"].keys() >= {
         "strategy", "generation", "tasks", "executors", "splitPartitions", "movedPartitions",
         "imbalance",
     }  # fmt: skip
-    assert ask({**SNAPSHOT, "state": plan["state"]})["metrics"]["movedPartitions"] == 0
+    assert plan({**SNAPSHOT, "state": first["state"]})["metrics"]["movedPartitions"] == 0
 
 
 def test_where_executors_come_and_go_a_plan_asks_for_them():
-    assert len(ask({**SNAPSHOT, "executors": [], "allocation": None})["tasks"]) == 1
+    assert len(plan({**SNAPSHOT, "executors": [], "allocation": None})["tasks"]) == 1
     request = {**SNAPSHOT, "executors": [], "observed": [], "allocation": ALLOCATION}
-    plan = ask(request)
-    assert len(plan["tasks"]) == 2  # a task a partition
-    assert "asks for executors with 2 tasks: 0 of 4 are there" in plan["reasons"]
+    asking = plan(request)
+    assert len(asking["tasks"]) == 2  # a task a partition
+    assert "asks for executors with 2 tasks: 0 of 4 are there" in asking["reasons"]
 
 
 def test_without_executors_tasks_have_no_place():
-    plan = ask({**SNAPSHOT, "executors": [], "parallelism": 3, "observed": []})
-    assert [t["executor"] for t in plan["tasks"]] == [None] * 3
+    local = plan({**SNAPSHOT, "executors": [], "parallelism": 3, "observed": []})
+    assert [t["executor"] for t in local["tasks"]] == [None] * 3
+
+
+@pytest.mark.parametrize("fact", [{"excluded": True}, {"leaving": True}, {"resourceProfile": 7}])
+def test_executors_that_spark_gives_no_task_are_not_planned_for(fact):
+    first, second = SNAPSHOT["executors"]
+    one = plan({**SNAPSHOT, "executors": [first, {**second, **fact}]})
+    assert {t["executor"] for t in one["tasks"]} == {"1"}
+    none = plan({**SNAPSHOT, "executors": [{**second, **fact}], "parallelism": 1})
+    assert [t["executor"] for t in none["tasks"]] == [None]
 
 
 def test_standbys_are_named_when_there_are_any():
     options = {"assignor": "streams", "assignor.standbyReplicas": 1}
-    assert all(t["standbys"] for t in ask({**SNAPSHOT, "options": options})["tasks"])
+    assert all(t["standbys"] for t in plan({**SNAPSHOT, "options": options})["tasks"])
 
 
 def test_validation():
-    answer = ask({"validate": {"assignor": "sticky", "assignor.maximbalance": "0.1"}})
-    assert answer["ok"] is True
+    given = {
+        "assignor": "sticky", "assignor.maximbalance": "0.1",
+        "assignor.onError": " Fail\u00a0", "assignor.planTimeoutMs": "5_000",
+    }  # fmt: skip
+    answer = ask({"type": "validate", "options": given})
+    assert answer["type"] == "validated"
     assert answer["options"]["assignor.maxImbalance"] == 0.1
-    refused = ask({"validate": {"assignor": "stickyy"}})
+    assert answer["options"]["assignor.onError"] == "fail"
+    assert answer["options"]["assignor.planTimeoutMs"] == 5000
+    assert answer["stateVersion"] == sticky_state.VERSION
+    refused = ask({"type": "validate", "options": {"assignor": "stickyy"}})
     assert refused["misuse"] is True
     assert "unknown assignor 'stickyy'" in refused["error"]
     assert "sticky" in refused["error"]
 
 
+def test_a_stream_is_planned_with_the_options_that_were_validated_last():
+    worker = Worker()
+    assert "before the options were validated" in ask(line_of(SNAPSHOT), worker)["error"]
+    for options, pieces in (({"assignor.split": "false"}, 2), ({}, 3)):
+        ask({"type": "validate", "options": options}, worker)
+        assert ask(line_of(SNAPSHOT), worker)["metrics"]["pieces"] == pieces
+    ask({"type": "validate", "options": {"assignor.split": "perhaps"}}, worker)
+    assert ask(line_of(SNAPSHOT), worker)["metrics"]["pieces"] == 3
+
+
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        (b"garbage", "no JSON"),
-        (b"[]", "a JSON list: an object is expected"),
+        (b"garbage", "JSON is malformed"),
+        (b"[]", "Expected `object`, got `array`"),
+        (b"{}", "missing required field `type`"),
+        (b'{"type": "commit"}', "Invalid value 'commit' - at `$.type`"),
+        (
+            {"type": "validate", "options": [1, 2]},
+            "got `array` - at `$.options`",
+        ),
+        ({"type": "validate", "options": {"assignor": "none"}}, "'none' is no assignor"),
+        ({"type": "restore", "state": "x", "topics": [{}]}, "at `$.topics[0]`"),
+        ({"type": "plan", "executors": []}, "missing required field `ranges`"),
+    ],
+)
+def test_requests_that_are_not_of_the_contract_are_answered_with_one_line(request_, message):
+    answer = ask(request_)
+    assert answer["misuse"] is True
+    assert message in answer["error"]
+    assert "\n" not in answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        ([], "snapshot is []: Expected `object`"),
         ({}, "no 'ranges'"),
-        ({**SNAPSHOT, "ranges": {}}, "ranges is a JSON object"),
-        ({**SNAPSHOT, "ranges": [1]}, r"ranges[0] is a JSON number"),
+        ({**SNAPSHOT, "ranges": {}}, "ranges has no 'topics'"),
+        ({**SNAPSHOT, "ranges": [1]}, "ranges[0] is 1: Expected `object`"),
         ({**SNAPSHOT, "ranges": [{"topic": "t"}]}, "ranges[0] has no 'partition'"),
-        ({**SNAPSHOT, "ranges": [{**SNAPSHOT["ranges"][0], "end": "9"}]}, "ranges[0].end is '9'"),
-        ({**SNAPSHOT, "ranges": [{**SNAPSHOT["ranges"][0], "end": 2**63}]}, "64 bits"),
-        ({**SNAPSHOT, "ranges": [{**SNAPSHOT["ranges"][0], "topic": 3}]}, "ranges[0].topic is 3"),
-        ({**SNAPSHOT, "ranges": [{**SNAPSHOT["ranges"][0], "start": True}]}, "start is True"),
-        ({**SNAPSHOT, "executors": [3]}, "executors[0] is a JSON number"),
+        (
+            {**SNAPSHOT, "ranges": [{**RANGE, "end": "9"}]},
+            'ranges[0].end is "9": Expected `int`',
+        ),
+        (
+            {**SNAPSHOT, "ranges": [{**RANGE, "end": 2**63}]},
+            "Expected `int` <= 92233720368547758",
+        ),
+        ({**SNAPSHOT, "ranges": [{**RANGE, "topic": 3}]}, "ranges[0].topic is 3"),
+        (
+            {**SNAPSHOT, "ranges": [{**RANGE, "start": True}]},
+            "ranges[0].start is true",
+        ),
+        ({**SNAPSHOT, "executors": [3]}, "executors[0] is 3: Expected `object`"),
         ({**SNAPSHOT, "executors": [{"id": 1, "host": "h"}]}, "executors[0].id is 1"),
         ({**SNAPSHOT, "executors": [{"id": "1", "host": "h", "slots": 1.5}]}, "slots is 1.5"),
         ({**SNAPSHOT, "observed": [{"topic": "t"}]}, "observed[0] has no 'partition'"),
-        ({**SNAPSHOT, "observed": [{**SNAPSHOT["observed"][0], "bytes": "x"}]}, "bytes is 'x'"),
-        ({**SNAPSHOT, "options": []}, None),
-        ({**SNAPSHOT, "options": [1]}, "options is a JSON list"),
-        ({**SNAPSHOT, "state": 5}, "state is a JSON number"),
-        ({**SNAPSHOT, "parallelism": "x"}, "parallelism is 'x'"),
-        ({**SNAPSHOT, "allocation": 4}, "allocation is a JSON number"),
-        ({**SNAPSHOT, "allocation": {"minExecutors": 0}}, "allocation.maxExecutors is None"),
-        ({**SNAPSHOT, "allocation": ALLOCATION | {"slotsPerExecutor": 0}}, "number from 1 is"),
-        ({**SNAPSHOT, "allocation": ALLOCATION | {"secondsSinceLastPlan": "x"}}, "Plan is 'x'"),
+        (
+            {**SNAPSHOT, "observed": [{**REPORT, "bytes": "x"}]},
+            'observed[0].bytes is "x"',
+        ),
+        ({**SNAPSHOT, "options": [1]}, "options is [1]: Expected `object | null`"),
+        ({**SNAPSHOT, "state": 5}, "state is 5: Expected `str | null`"),
+        ({**SNAPSHOT, "parallelism": "x"}, 'parallelism is "x"'),
+        ({**SNAPSHOT, "allocation": 4}, "allocation is 4: Expected `object | null`"),
+        ({**SNAPSHOT, "allocation": {"minExecutors": 0}}, "allocation has no 'maxExecutors'"),
+        (
+            {**SNAPSHOT, "allocation": ALLOCATION | {"slotsPerExecutor": 0}},
+            "is 0: Expected `int` >= 1",
+        ),
+        ({**SNAPSHOT, "allocation": ALLOCATION | {"secondsSinceLastPlan": "x"}}, 'Plan is "x"'),
         ({**SNAPSHOT, "surprise": 1}, "unknown key 'surprise'"),
         ({**SNAPSHOT, "options": {"assignor.splitt": "1"}}, "did you mean 'assignor.split'"),
-        ({**SNAPSHOT, "options": {"assignor.split": [1]}}, "options.assignor.split is a JSON list"),
-        ({**SNAPSHOT, "options": {"assignor": "none"}}, "'none' is no assignor"),
+        (
+            {**SNAPSHOT, "options": {"assignor.split": [1]}},
+            "null`, got `array`",
+        ),
         (
             {**SNAPSHOT, "executors": [{"id": "1", "host": "h", "slot": 4}]},
             "executors[0] has an unknown key 'slot': known are id, host, slots, rack, priority",
         ),
         (
-            {**SNAPSHOT, "ranges": [*SNAPSHOT["ranges"], {**SNAPSHOT["ranges"][0], "ende": 9}]},
+            {**SNAPSHOT, "ranges": [*SNAPSHOT["ranges"], {**RANGE, "ende": 9}]},
             "ranges[2] has an unknown key 'ende': known are topic, partition, start, end",
         ),
         (
-            {**SNAPSHOT, "observed": [{**SNAPSHOT["observed"][0], "record": 9}]},
+            {**SNAPSHOT, "observed": [{**REPORT, "record": 9}]},
             "observed[0] has an unknown key 'record': known are topic, partition, executor",
         ),
         (
-            {**SNAPSHOT, "ranges": [{**SNAPSHOT["ranges"][0], "partition": 2**31}]},
+            {**SNAPSHOT, "ranges": [{**RANGE, "partition": 2**31}]},
             "range t-2147483648[0,100) is impossible: a partition from 0 to 2147483647",
         ),
         (
-            {**SNAPSHOT, "ranges": [{**SNAPSHOT["ranges"][0], "topic": "t" * 70_000}]},
+            {**SNAPSHOT, "ranges": [{**RANGE, "topic": "t" * 70_000}]},
             "has a name of 70000 characters: Kafka's have at most 249",
         ),
         (
@@ -141,48 +204,42 @@ def test_validation():
             {**SNAPSHOT, "executors": [], "parallelism": 2**40},
             "parallelism is 1099511627776: at least 1 slot",
         ),
-        ({"validate": [1, 2]}, "options is a JSON list: an object is expected"),
-        ({"validate": {"assignor": "none"}}, "'none' is no assignor"),
     ],
 )
-def test_malformed_requests_are_answered_with_one_line(request_, message):
-    answer = ask(request_)
-    if message is None:
-        assert "tasks" in answer
-        return
-    assert answer["misuse"] is True
-    assert message in answer["error"]
-    assert "\n" not in answer["error"]
+def test_malformed_snapshots_are_refused_with_one_line(request_, message):
+    with pytest.raises(OptionError) as refused:
+        read_snapshot(request_)
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_an_answer_that_cannot_be_written_is_a_failure():
+    line = write_answer(Restored("half of a character: \ud83d"))
+    assert json.loads(line)["error"].startswith("UnicodeEncodeError: ")
 
 
 def test_a_bad_state_costs_memory_not_the_plan():
     for state in ("", "nonsense", "QUJz", "QUJz/w=="):
-        plan = ask({**SNAPSHOT, "state": state})
-        assert len(plan["tasks"]) == 2
-        assert ("stateWarning" in plan["metrics"]) == bool(state)
+        answer = plan({**SNAPSHOT, "state": state})
+        assert len(answer["tasks"]) == 2
+        assert ("stateWarning" in answer["metrics"]) == bool(state)
 
 
 def test_the_next_state_is_read_between_batches():
     """What it does beforehand changes no answer, and a state that cannot be read ends nothing."""
-    first = respond(json.dumps(SNAPSHOT).encode(), CommitDesk())
-    state = json.loads(first.line)["state"]
-    then = json.dumps({**SNAPSHOT, "state": state}).encode()
-    sticky_state._decoded.cache_clear()
-    unprepared = handle(then, CommitDesk())
-    sticky_state._decoded.cache_clear()
+    worker = Worker()
+    ask({"type": "validate", "options": {}}, worker)
+    first = worker.answer(line_of(SNAPSHOT))
+    assert isinstance(first, Planned)
+    then = line_of({**SNAPSHOT, "state": first.state})
+    sticky_state.decode.cache_clear()
+    unprepared = worker.answer(then)
+    sticky_state.decode.cache_clear()
     prepare(first)
-    misses = sticky_state._decoded.cache_info().misses
-    assert handle(then, CommitDesk()) == unprepared
-    assert sticky_state._decoded.cache_info().misses == misses
-    prepare(Response(b"", answer={"state": "nonsense"}))
-
-
-def test_what_an_answer_was_made_from_is_let_go_between_batches():
-    response = respond(json.dumps(SNAPSHOT).encode(), CommitDesk())
-    assert response.request.keys() == SNAPSHOT.keys()
-    prepare(response)
-    assert not response.request
-    assert not response.answer
+    misses = sticky_state.decode.cache_info().misses
+    assert worker.answer(then) == unprepared
+    assert sticky_state.decode.cache_info().misses == misses
+    prepare(msgspec.structs.replace(first, state="nonsense"))
 
 
 @pytest.fixture
@@ -229,30 +286,34 @@ def test_the_process(users_assignors):
             process.stdin.flush()
             return json.loads(process.stdout.readline())
 
-        def named(name):
-            return {**SNAPSHOT, "options": {"assignor": name}}
+        def planned(name, **own):
+            options = {"assignor": name, **{f"assignor.{key}": to for key, to in own.items()}}
+            valid = exchange({"type": "validate", "options": options})
+            if valid["type"] != "validated":
+                return valid
+            assert valid["options"].items() >= options.items()
+            process.stdin.write(line_of(SNAPSHOT) + b"\n")
+            process.stdin.flush()
+            answer = json.loads(process.stdout.readline())
+            if "tasks" in answer:
+                answer["tasks"] = tasks_of(answer["tasks"])
+            return answer
 
-        assert exchange(SNAPSHOT)["assignor"] == "lag-aware-sticky"
+        assert planned("lag-aware-sticky")["assignor"] == "lag-aware-sticky"
         process.send_signal(signal.SIGINT)
-        first = exchange(named("mine:First"))
-        assert [t["executor"] for t in first["tasks"]] == ["1"]
-        loses = exchange(named("mine:Loses"))
-        assert "left 2 of 2 partitions without a member" in loses["error"]
-        exits = exchange(named("mine:Exits"))
-        assert exits["error"] == "assignor 'exits' raised SystemExit: 4"
-        options = {"assignor": "mine:Configured", "assignor.configured.to": "2/0"}
-        valid = exchange({"validate": options})
-        assert valid["options"]["assignor.configured.to"] == "2/0"
-        plan = exchange({**SNAPSHOT, "options": options})
-        assert [t["executor"] for t in plan["tasks"]] == ["2"]
-        lacks = exchange({"validate": {"assignor": "mine:Configured"}})
+        assert [t["executor"] for t in planned("mine:First")["tasks"]] == ["1"]
+        assert "left 2 of 2 partitions without a member" in planned("mine:Loses")["error"]
+        assert planned("mine:Exits")["error"] == "assignor 'exits' raised SystemExit: 4"
+        configured = planned("mine:Configured", **{"configured.to": "2/0"})
+        assert [t["executor"] for t in configured["tasks"]] == ["2"]
+        lacks = planned("mine:Configured")
         assert lacks["misuse"] is True
         assert "'configured' does not take its options (none are given): Key" in lacks["error"]
-        raises = exchange(named("mine:Raises"))
+        raises = planned("mine:Raises")
         assert raises["error"] == "assignor 'mine:Raises' raised RuntimeError: out of ideas"
         assert "\n" not in raises["error"]
         assert "mine.py" in raises["traceback"]
-        assert exchange(SNAPSHOT)["assignor"] == "lag-aware-sticky"
+        assert planned("lag-aware-sticky")["assignor"] == "lag-aware-sticky"
         out, err = process.communicate(timeout=30)
         assert out == b""
         assert b"assigning" in err
@@ -264,33 +325,7 @@ def test_the_process(users_assignors):
             process.communicate()
 
 
-@pytest.mark.parametrize(
-    ("commit", "message"),
-    [
-        (5, "commit is 5: an object is needed"),
-        ({"group": "g", "batchId": 1}, "commit has no 'offsets'"),
-        ({"group": "g", "batchId": -1, "offsets": {}}, "commit.batchId is -1"),
-        ({"group": "g", "batchId": 1, "offsets": {"t": {"x": 1}}}, "has the key"),
-        ({"group": "g", "batchId": 1, "offsets": {"t": {"0": -2}}}, "commit.offsets.t.0 is -2"),
-        ({"group": "g", "batchId": 1, "offsets": {}}, "the first commit to a process needs it"),
-        ({"group": "g", "batchId": 1, "offsets": {}, "kafka": "hush"}, "commit.kafka is no object"),
-        ({"group": "g", "batchId": 1, "offsets": {}, "kafka": {"a": ["hush"]}}, "commit.kafka.a"),
-        ({"group": "g", "batchId": 1, "offsets": {}, "x": 1}, "unknown key 'x'"),
-    ],
-)
-def test_malformed_commits_are_answered_with_one_line(commit, message):
-    answer = ask({"commit": commit})
-    assert answer["misuse"] is True
-    assert message in answer["error"]
-    assert "hush" not in json.dumps(answer)
-
-
-def test_a_flush_without_commits_is_answered():
-    nothing = {"committed": 0, "failed": 0, "batchId": None, "error": None}
-    assert ask({"flush": True}) == {"ok": True, "commits": nothing}
-
-
-def test_the_kafka_client_is_imported_with_the_first_commit_only():
-    """It takes as long as a plan: a query that commits nothing must not pay for it."""
+def test_no_kafka_client_is_imported():
+    """It takes as long as a plan."""
     code = "import sys, assignor_bridge.worker; sys.exit('confluent_kafka' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -15,11 +15,11 @@ import pytest
 from pydantic import ValidationError
 
 from assignor_bridge.errors import OptionError
-from checkpoints.redaction import Redactor
 from streaming.metrics.attach import Exporter
 from streaming.metrics.config import MetricsConfig
 from streaming.metrics.names import METRICS, markdown
 from streaming.metrics.server import MetricsError
+from streaming.redaction import Redactor
 from tests.unit.metrics.samples import QUERY, RUN, text
 
 ROOT = Path(__file__).parents[3]

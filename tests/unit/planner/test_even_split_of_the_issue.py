@@ -6,10 +6,7 @@ With nothing to be sticky to (no owners yet), slots get exactly equal shares: th
 
 from __future__ import annotations
 
-import json
-
-from assignor_bridge import worker
-from assignor_bridge.commits import CommitDesk
+from tests.planner_process import plan as planned
 
 LAGS = [100_000, 60_000, 50_000, 5_000, 3_000, 2_000, 1_000, 0]
 
@@ -26,7 +23,7 @@ def test_the_skewed_topic_is_read_exactly_evenly_on_the_first_batch() -> None:
         "observed": [],
         "state": None,
     }
-    plan = json.loads(worker.handle(json.dumps(snapshot).encode(), CommitDesk()))
+    plan = planned(snapshot)
     loads = [sum(r["end"] - r["start"] for r in task["ranges"]) for task in plan["tasks"]]
     assert loads == [110_500, 110_500]
     assert plan["metrics"]["splitPartitions"] == 1

@@ -288,7 +288,7 @@ def test_what_the_planner_places_itself_is_not_assigned_as_a_group_first():
     asked = (OffsetRange("a", 0, 0, 5), OffsetRange("b", 1, 0, 5))
     made = plan(
         Snapshot(executors(1), asked, {"assignor": "streams,lag-aware-sticky"}),
-        find=lambda name: replace(lookup(name), function=assign),
+        find=lambda name: replace(lookup(name), assign=assign),
     )
     assert made.assignor == "lag-aware-sticky"
     assert "streams" in str(made.metrics["fallbackReason"])

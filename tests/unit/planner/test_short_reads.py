@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import random
 from typing import Any
 
 import pytest
 
-from assignor_bridge import worker
-from assignor_bridge.commits import CommitDesk
+from tests.planner_process import plan as planned
 
 PARTITIONS, RECORDS = 20, 100
 
@@ -22,7 +20,7 @@ def plan(ranges: list[dict[str, Any]], observed: list[dict[str, Any]], state: st
         "observed": observed,
         "state": state,
     }
-    return json.loads(worker.handle(json.dumps(snapshot).encode(), CommitDesk()))
+    return planned(snapshot)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -1,15 +1,20 @@
 package io.assignorbridge;
 
+import java.lang.reflect.Field;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 import org.apache.spark.sql.kafka010.KafkaMicroBatchStream;
+import org.apache.spark.sql.kafka010.KafkaOffsetRangeLimit;
+import org.apache.spark.sql.kafka010.KafkaOffsetReader;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -22,25 +27,44 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   private static final Logger LOG = LoggerFactory.getLogger(AssignedMicroBatchStream.class);
 
   private final BatchPlanner planner;
-  private final Set<String> told = new HashSet<>();
+  private final Set<String> warned = new HashSet<>();
   private boolean knowsLatest;
 
+  /** Made of what Spark's scan gave its own stream; the private fields are the same in 4.0 to 4.2. */
+  @SuppressWarnings("unchecked") // the field is a java.util.Map<String, Object>
   AssignedMicroBatchStream(
-      BaseStream base, CaseInsensitiveStringMap options, BatchPlanner planner) {
+      MicroBatchStream base,
+      CaseInsensitiveStringMap options,
+      AssignorOptions ours,
+      SparkSession session) {
     super(
-        base.offsetReader(),
-        base.executorKafkaParams(),
+        (KafkaOffsetReader) field(base, "kafkaOffsetReader"),
+        (Map<String, Object>) field(base, "executorKafkaParams"),
         options,
-        base.metadataPath(),
-        base.startingOffsets(),
-        base.failOnDataLoss());
-    this.planner = planner;
+        (String) field(base, "metadataPath"),
+        (KafkaOffsetRangeLimit) field(base, "startingOffsets"),
+        (Boolean) field(base, "failOnDataLoss"));
+    planner = new BatchPlanner(session, ours, (String) field(base, "metadataPath"));
+  }
+
+  private static Object field(MicroBatchStream base, String name) {
+    try {
+      Field field = KafkaMicroBatchStream.class.getDeclaredField(name);
+      field.setAccessible(true);
+      return field.get(base);
+    } catch (ReflectiveOperationException e) {
+      throw new IllegalStateException("KafkaMicroBatchStream has no field '" + name + "'", e);
+    }
+  }
+
+  /** Fails for a wrong option; to be stopped then. */
+  void startPlanner() {
+    planner.start();
   }
 
   @Override
   public InputPartition[] planInputPartitions(Offset start, Offset end) {
     InputPartition[] ranges = super.planInputPartitions(start, end); // Spark's checks come first
-    planner.batchBegins();
     return ranges.length == 0 ? ranges : planner.assign(start, end, ranges);
   }
 
@@ -56,30 +80,22 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
    */
   @Override
   public Map<String, String> metrics(Optional<Offset> latestConsumedOffset) {
-    Map<String, String> ours = metricsOfOurs(latestConsumedOffset);
+    Map<String, String> ours = new HashMap<>();
+    attempt("note that a batch is completed", () -> latestConsumedOffset.ifPresent(planner::completed));
+    attempt("give metrics of a batch", () -> ours.putAll(planner.metrics()));
     Map<String, String> all = new HashMap<>(metricsOfSpark(latestConsumedOffset));
     all.putAll(ours);
     return all;
   }
 
   /** The batch is written: a fault of ours must not end the query now, whatever `onError` says. */
-  private Map<String, String> metricsOfOurs(Optional<Offset> latestConsumedOffset) {
+  private void attempt(String what, Runnable work) {
     try {
-      latestConsumedOffset.ifPresent(planner::completed);
+      work.run();
     } catch (RuntimeException | LinkageError e) {
-      tell("could not note that a batch is completed", e);
-    }
-    try {
-      return planner.metrics();
-    } catch (RuntimeException | LinkageError e) {
-      tell("has no metrics of a batch", e);
-      return Map.of();
-    }
-  }
-
-  private void tell(String what, Throwable e) {
-    if (told.add(what)) {
-      LOG.warn("assignor-bridge {} (the query goes on; this is said once)", what, e);
+      if (warned.add(what)) {
+        LOG.warn("assignor-bridge could not {} (the query goes on; warned once)", what, e);
+      }
     }
   }
 

@@ -6,12 +6,9 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
 
 /** Makes the reader of a planned task; partitions that are not ours go to Spark's factory. */
 final class AssignedReaderFactory implements PartitionReaderFactory {
-  private static final Logger LOG = LoggerFactory.getLogger(AssignedReaderFactory.class);
   private static final long serialVersionUID = 1L;
 
   private final PartitionReaderFactory base;
@@ -33,13 +30,6 @@ final class AssignedReaderFactory implements PartitionReaderFactory {
     if (!(partition instanceof AssignedInputPartition task)) {
       return base.createReader(partition);
     }
-    if (shared) {
-      try {
-        return new SharedReader(task, endedStreams, reports::add);
-      } catch (LinkageError e) { // another Spark
-        LOG.warn("Spark's own readers read this task, for the shared one does not fit", e);
-      }
-    }
-    return new ChainedReader(task, base, reports::add);
+    return new SharedReader(task, base, shared, endedStreams, reports::add);
   }
 }

@@ -3,7 +3,6 @@ package io.assignorbridge;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
-import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.streaming.ContinuousStream;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
@@ -32,34 +31,27 @@ final class AssignedScan implements Scan {
     AssignorOptions ours =
         AssignorOptions.of(options, CollectionConverters.asJava(session.conf().getAll()));
     AssignedMicroBatchStream assigned;
-    BatchPlanner planner;
     try {
-      BaseStream parts = BaseStream.of(stream);
-      planner = new BatchPlanner(session, ours, parts.metadataPath());
-      assigned = new AssignedMicroBatchStream(parts, options, planner);
+      assigned = new AssignedMicroBatchStream(stream, options, ours, session);
     } catch (RuntimeException | LinkageError e) { // another Spark
-      return withoutUs(stream, ours, PlannerException.unexpected(e, session.version()));
+      PlannerException misfit = PlannerException.unexpected(e, session.version());
+      if (ours.failOnError()) {
+        stream.stop();
+        throw new IllegalStateException(misfit.getMessage(), misfit);
+      }
+      LOG.warn(
+          "assignor-bridge leaves a stream to Spark's own mapping as long as it runs"
+              + " (assignor.onError=fail would stop the query): {}",
+          misfit.getMessage());
+      return stream;
     }
     try {
-      planner.start();
+      assigned.startPlanner();
     } catch (Throwable e) {
       assigned.stop(); // Spark stops only streams that were handed to it
       throw e;
     }
     return assigned;
-  }
-
-  private static MicroBatchStream withoutUs(
-      MicroBatchStream stream, AssignorOptions options, PlannerException e) {
-    if (options.failOnError()) {
-      stream.stop();
-      throw new IllegalStateException(e.getMessage(), e);
-    }
-    LOG.warn(
-        "assignor-bridge leaves a stream to Spark's own mapping as long as it runs"
-            + " (assignor.onError=fail would stop the query): {}",
-        e.getMessage());
-    return stream;
   }
 
   @Override
@@ -70,11 +62,6 @@ final class AssignedScan implements Scan {
   @Override
   public String description() {
     return base.description();
-  }
-
-  @Override
-  public Batch toBatch() {
-    return base.toBatch();
   }
 
   @Override

@@ -7,12 +7,14 @@ import java.util.TreeMap;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * The options of one stream, as they were written: `assignor` and `assignor.*` of the source over
- * the session's `spark.assignor.*`, and the few of Spark's that the planner must know. What they
- * mean, the planner says. Nothing else reaches the planner process; `kafka.*` goes only to the
- * process that commits to a group, when there is one.
+ * The options of one stream, as they were written; what they mean, the planner says.
+ *
+ * @param values `assignor` and `assignor.*` of the source over the session's `spark.assignor.*`, and
+ *     the few of Spark's that the planner must know: nothing else reaches its process
+ * @param kafka settings of the stream's Kafka client, as Spark reads them; secrets among them
  */
-final class AssignorOptions {
+record AssignorOptions(
+    Map<String, String> values, Map<String, String> kafka, Interpreter interpreter) {
   static final String NAME = "assignor";
   static final String SESSION_PREFIX = "spark.assignor.";
   private static final String PREFIX = NAME + ".";
@@ -22,17 +24,6 @@ final class AssignorOptions {
 
   /** In place of an assignor's name: leave this stream to Spark. */
   private static final String NONE = "none";
-
-  private final Map<String, String> values;
-  private final Map<String, String> kafka;
-  private final Interpreter interpreter;
-
-  private AssignorOptions(
-      Map<String, String> values, Map<String, String> kafka, Interpreter interpreter) {
-    this.values = values;
-    this.kafka = kafka;
-    this.interpreter = interpreter;
-  }
 
   /** Whether the source, or else its session, names an assignor other than "none". */
   static boolean nameAssignor(
@@ -45,48 +36,39 @@ final class AssignorOptions {
   }
 
   static AssignorOptions of(CaseInsensitiveStringMap source, Map<String, String> session) {
-    Map<String, String> merged = new TreeMap<>(String.CASE_INSENSITIVE_ORDER);
+    Map<String, String> values = new TreeMap<>(String.CASE_INSENSITIVE_ORDER);
+    Map<String, String> kafka = new TreeMap<>();
     session.forEach(
         (key, value) -> {
           if (key.equals(SESSION_NAME)) {
-            merged.put(NAME, value);
+            values.put(NAME, value);
           } else if (key.startsWith(SESSION_PREFIX) && !Interpreter.SETTINGS.contains(key)) {
-            merged.put(PREFIX + key.substring(SESSION_PREFIX.length()), value);
+            values.put(PREFIX + key.substring(SESSION_PREFIX.length()), value);
           }
         });
-    Map<String, String> kafka = new TreeMap<>();
     source
         .asCaseSensitiveMap()
         .forEach(
             (key, value) -> {
               String lower = key.toLowerCase(Locale.ROOT);
               if (lower.startsWith(KAFKA_PREFIX)) {
-                kafka.put(key.substring(KAFKA_PREFIX.length()), value);
-              }
-              if (lower.equals(NAME) || lower.startsWith(PREFIX)) {
-                merged.remove(key); // so that the source's own spelling is the one in messages
-                merged.put(key, value);
+                kafka.put(lower.substring(KAFKA_PREFIX.length()), value);
+              } else if (lower.equals(NAME) || lower.startsWith(PREFIX)) {
+                values.remove(key); // so that the source's own spelling is the one in messages
+                values.put(key, value);
               }
             });
     for (String key : OF_SPARK) {
       if (source.containsKey(key)) {
-        merged.put(key, source.get(key));
+        values.put(key, source.get(key));
       }
     }
-    return new AssignorOptions(merged, kafka, Interpreter.of(session));
+    return new AssignorOptions(values, kafka, Interpreter.of(session));
   }
 
-  Map<String, String> values() {
-    return values;
-  }
-
-  /** Settings of the stream's Kafka client, secrets among them: for commits only, never logged. */
-  Map<String, String> kafka() {
-    return kafka;
-  }
-
-  Interpreter interpreter() {
-    return interpreter;
+  @Override
+  public String toString() {
+    return "AssignorOptions" + values; // without secrets
   }
 
   /** Needed when no planner can be asked; whatever else is written here, the planner refuses it. */

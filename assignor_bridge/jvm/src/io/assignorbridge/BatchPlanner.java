@@ -1,10 +1,6 @@
 package io.assignorbridge;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import java.io.IOException;
-import java.io.InterruptedIOException;
-import java.nio.channels.ClosedByInterruptException;
-import java.util.ArrayList;
+import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.SparkContext;
@@ -16,47 +12,42 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Turns the ranges of one micro-batch into the planner's tasks, once per (start, end). It decides
- * nothing: it asks the Python process, has the answer verified, and when there is no good answer
- * hands Spark its own mapping back (or fails the query, under `assignor.onError=fail`).
+ * Turns the ranges of one micro-batch into the planner's tasks, once per (start, end): asks the
+ * Python process and has the answer verified. Without a good answer it hands Spark its own mapping
+ * back, or fails the query (`assignor.onError=fail`).
  */
 final class BatchPlanner implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(BatchPlanner.class);
   private static final long START_TIMEOUT_MS = 60_000;
   private static final int LONGEST_PAUSE_BATCHES = 64;
 
-  /** Fewer ranges and reports are sent as rows: nothing is gained, and a person can read them. */
-  private static final int LEAST_PACKED = 256;
-
   private record Batch(Offset start, Offset end) {}
 
   private final SparkContext context;
-  private final AssignorOptions options;
-  private final StreamIdentity stream = new StreamIdentity();
-  private final SourceFolder folder;
+  private final AssignorOptions written;
   private final StateFiles files;
+  private final StreamIdentity stream = new StreamIdentity();
   private final PlanFigures figures = new PlanFigures();
   private final ReadReports reports = new ReadReports();
-  private final DynamicAllocation allocation = new DynamicAllocation();
 
   private PlannerProcess process;
-  private PlanJson.Valid valid; // null until a planner has taken the options
+  private Messages.EffectiveOptions options; // null until a planner has validated them
+  private int stateVersion;
   private GroupCommits commits; // null without assignor.commitGroup
   private PlanLog log; // null without assignor.planLog
   private Batch lastBatch;
   private InputPartition[] lastTasks;
   private String state;
   private boolean stateIsRead;
-  private boolean planned;
   private long plans;
+  private long lastPlanNanos;
   private int failuresInARow;
   private int pausedBatches;
 
   BatchPlanner(SparkSession session, AssignorOptions options, String metadataPath) {
     context = session.sparkContext();
-    this.options = options;
-    folder = new SourceFolder(metadataPath, session.sessionState().newHadoopConf());
-    files = folder.states();
+    written = options;
+    files = new StateFiles(metadataPath, session.sessionState().newHadoopConf());
     context.register(reports);
   }
 
@@ -64,23 +55,13 @@ final class BatchPlanner implements AutoCloseable {
   synchronized void start() {
     try {
       running();
-    } catch (InterruptedException e) {
-      throw interrupted(e);
-    } catch (PlannerException e) {
-      stopProcess();
-      if (e.misuse) {
-        throw new IllegalArgumentException(e.getMessage(), e);
+    } catch (Exception | LinkageError e) {
+      PlannerException failure = failure(e);
+      if (failure.misuse) {
+        throw new IllegalArgumentException(failure.getMessage(), failure);
       }
-      orFail(e);
-    } catch (RuntimeException | LinkageError e) {
-      stopProcess();
-      orFail(PlannerException.unexpected(e, context.version()));
+      fallBack(failure);
     }
-  }
-
-  /** From here on the thread's batch id is one of this run. */
-  synchronized void batchBegins() {
-    planned = true;
   }
 
   /** The tasks of a micro-batch; the same array when Spark asks again for the same one. */
@@ -94,8 +75,9 @@ final class BatchPlanner implements AutoCloseable {
   }
 
   synchronized PartitionReaderFactory readerFactory(PartitionReaderFactory base) {
-    // Without an answer there is no plan yet, and so no task for one of our readers.
-    return new AssignedReaderFactory(base, valid == null || valid.sharesReader(), reports);
+    // Without options there is no plan yet, and so no task for one of our readers.
+    boolean shared = options == null || options.reader().equals("shared");
+    return new AssignedReaderFactory(base, shared, reports);
   }
 
   synchronized Map<String, String> metrics() {
@@ -109,11 +91,11 @@ final class BatchPlanner implements AutoCloseable {
 
   /** All batches so far are completed, and these are their end offsets; idle triggers say so too. */
   synchronized void completed(Offset end) {
-    if (valid != null) {
-      files.save(state, valid.stateVersion());
+    if (options != null) {
+      files.save(state, stateVersion);
     }
     if (commits != null) {
-      commits.completed(batchId(), end.json());
+      commits.completed(end);
     }
   }
 
@@ -127,12 +109,6 @@ final class BatchPlanner implements AutoCloseable {
     stopProcess();
   }
 
-  /** Number of the batch that this thread runs or ran last; -1 before the first of this run. */
-  private long batchId() {
-    String batch = planned ? context.getLocalProperty("streaming.sql.batchId") : null;
-    return batch == null ? -1 : Long.parseLong(batch);
-  }
-
   private InputPartition[] planOrFallBack(Offset end, InputPartition[] ranges) {
     if (pausedBatches > 0) {
       pausedBatches--;
@@ -144,20 +120,12 @@ final class BatchPlanner implements AutoCloseable {
       InputPartition[] tasks = plan(ranges);
       failuresInARow = 0;
       return tasks;
-    } catch (InterruptedException e) {
-      throw interrupted(e);
-    } catch (PlannerException e) {
-      fellBack(e, ranges);
     } catch (Exception | LinkageError e) { // Scala's methods throw checked exceptions unannounced
-      fellBack(PlannerException.unexpected(e, context.version()), ranges);
+      PlannerException failure = failure(e);
+      fallBack(failure);
+      figures.fellBack(failure.getMessage(), ranges.length);
+      return ranges;
     }
-    return ranges;
-  }
-
-  private void fellBack(PlannerException e, InputPartition[] ranges) {
-    stopProcess(); // a new one starts with the next batch
-    orFail(e);
-    figures.fellBack(e.getMessage(), ranges.length);
   }
 
   private InputPartition[] plan(InputPartition[] partitions)
@@ -165,29 +133,31 @@ final class BatchPlanner implements AutoCloseable {
     long startedNanos = System.nanoTime();
     figures.read(reports.drain());
     TaskBuilder builder = new TaskBuilder(partitions);
-    List<ExecutorList.Slots> executors = ExecutorList.of(context);
+    List<ExecutorList.Executor> executors = ExecutorList.of(context);
     PlannerProcess planner = running();
-    List<ReadReport> observed = figures.takeObserved();
-    String request =
-        PlanJson.snapshot(
-            executors,
+    Double sinceLastPlan = lastPlanNanos == 0 ? null : (startedNanos - lastPlanNanos) / 1e9;
+    lastPlanNanos = startedNanos;
+    Messages.PlanBatch request =
+        new Messages.PlanBatch(
             ExecutorList.parallelism(context),
-            builder.owed(),
-            options.values(),
-            observed,
+            executors,
+            Columns.Ranges.of(builder.requested()),
+            Columns.Reports.of(figures.takeObserved()),
             state,
-            allocation.now(context),
-            valid.takesPacked() && builder.owed().size() + observed.size() >= LEAST_PACKED);
-    String answer = planner.ask(request, valid.planTimeoutMs());
-    PlanJson.Plan plan = PlanJson.plan(answer);
+            ExecutorList.allocation(context, sinceLastPlan),
+            null);
+    String answer = planner.ask(Messages.write(request), options.planTimeoutMs());
+    Messages.Planned plan = Messages.read(answer, Messages.Planned.class);
     InputPartition[] tasks =
-        builder.build(plan.tasks(), executors, stream.of(builder.owed()), plans + 1);
+        builder.build(plan.tasks().unpack(), executors, stream.of(builder.requested()), plans + 1);
     if (log != null) {
-      log.append(batchId(), request, answer);
+      String batch = context.getLocalProperty("streaming.sql.batchId");
+      log.append(batch, Messages.write(request.with(written.values())), answer);
     }
     state = plan.state();
     plans++;
-    figures.planned(plan, plans, (System.nanoTime() - startedNanos) / 1_000_000, executors.size());
+    long millis = (System.nanoTime() - startedNanos) / 1_000_000;
+    figures.planned(plan, plans, tasks.length, millis);
     LOG.info("{} tasks by assignor '{}': {}", tasks.length, plan.assignor(), plan.metrics());
     plan.reasons().forEach(reason -> LOG.debug("{}", reason));
     return tasks;
@@ -195,87 +165,41 @@ final class BatchPlanner implements AutoCloseable {
 
   /** Before the first plan: takes the newest stored state that the planner can use. */
   private void readState(Offset end) throws PlannerException, InterruptedException {
-    if (stateIsRead) {
-      return;
-    }
-    PlannerProcess planner = running();
-    List<String> topics = PlanJson.topicsOf(end.json());
-    List<String> unusable = new ArrayList<>();
-    String used = null;
-    for (String name : storedStates(unusable)) {
-      try {
-        String text = files.read(name);
-        JsonNode answer =
-            PlanJson.answer(
-                planner.ask(PlanJson.restore(text, topics), valid.planTimeoutMs()));
-        if (answer.path("ok").asBoolean()) {
-          state = text;
-          files.isSaved(text);
-          used = name;
-          break;
-        }
-        unusable.add(files + "/" + name + ": " + answer.path("why").asText());
-      } catch (IOException e) {
-        unusable.add(files + "/" + name + ": " + reason(e));
-      }
-    }
-    stateIsRead = true;
-    if (!unusable.isEmpty()) {
-      LOG.warn(
-          "assignor-bridge cannot use its stored state and plans {} (partitions may change"
-              + " executors; no data is affected): {}",
-          used == null ? "without" : "with the older " + used,
-          String.join("; ", unusable));
+    if (!stateIsRead) {
+      PlannerProcess planner = running();
+      Collection<String> topics = Messages.topicsOf(end.json());
+      state =
+          files.restore(
+              stateVersion,
+              text -> {
+                String request = Messages.write(new Messages.Restore(text, topics));
+                String answer = planner.ask(request, options.planTimeoutMs());
+                return Messages.read(answer, Messages.Restored.class).why();
+              });
+      stateIsRead = true;
     }
   }
 
-  private List<String> storedStates(List<String> unusable) throws InterruptedException {
-    try {
-      return files.newestFirst(valid.stateVersion());
-    } catch (IOException e) {
-      unusable.add(files + ": " + reason(e));
-      return List.of();
-    }
-  }
-
-  /** What went wrong with a file, unless it was the end of the query. */
-  private static String reason(IOException e) throws InterruptedException {
-    if (e instanceof InterruptedIOException || e instanceof ClosedByInterruptException) {
-      throw new InterruptedException(e.toString());
-    }
-    return e.toString();
-  }
-
-  /** The process; a new one has the options checked first, with time for an interpreter to start. */
+  /** The process; a new one has the options validated first, with time for Python to start. */
   private PlannerProcess running() throws PlannerException, InterruptedException {
     if (process != null && !process.isAlive()) {
       stopProcess();
     }
     if (process == null) {
-      process = new PlannerProcess(options.interpreter());
-      PlanJson.Valid answer =
-          PlanJson.valid(process.ask(PlanJson.validation(options.values()), START_TIMEOUT_MS));
-      if (valid == null) {
-        begin(answer);
+      process = new PlannerProcess(written.interpreter());
+      String request = Messages.write(new Messages.Validate(written.values()));
+      String answer = process.ask(request, START_TIMEOUT_MS);
+      Messages.Validated valid = Messages.read(answer, Messages.Validated.class);
+      if (options == null && valid.options().commitGroup() != null) {
+        commits = new GroupCommits(valid.options().commitGroup(), written.kafka());
       }
-      valid = answer;
+      if (options == null && valid.options().planLog() != null) {
+        log = new PlanLog(valid.options().planLog());
+      }
+      options = valid.options();
+      stateVersion = valid.stateVersion();
     }
     return process;
-  }
-
-  /** Sets up what the options ask for, once their meaning is known. */
-  private void begin(PlanJson.Valid options) {
-    if (options.commitGroup() != null) {
-      commits =
-          new GroupCommits(
-              options.commitGroup(),
-              this.options.interpreter(),
-              this.options.kafka(),
-              folder::lastCommittedBatch);
-    }
-    if (options.planLog() != null) {
-      log = new PlanLog(options.planLog());
-    }
   }
 
   private void stopProcess() {
@@ -285,10 +209,21 @@ final class BatchPlanner implements AutoCloseable {
     }
   }
 
-  /** Fails the query if the user wants that; else says once what happened and goes on. */
-  private void orFail(PlannerException e) {
+  /** Ends the process, for a late answer must not be taken for the next; says why there is none. */
+  private PlannerException failure(Throwable e) {
+    stopProcess(); // a new one starts with the next batch
+    if (e instanceof InterruptedException) { // Spark takes it as the query's end, if it is as it is
+      throw BatchPlanner.<RuntimeException>sneaky(e);
+    }
+    return e instanceof PlannerException failure
+        ? failure
+        : PlannerException.unexpected(e, context.version());
+  }
+
+  /** Fails the query if the user wants that; else warns once and goes on. */
+  private void fallBack(PlannerException e) {
     String who = "query " + context.getLocalProperty("sql.streaming.queryId");
-    if (valid == null ? options.failOnError() : valid.failsOnError()) {
+    if (options == null ? written.failOnError() : options.onError().equals("fail")) {
       throw new IllegalStateException(
           "assignor-bridge could not plan a micro-batch of " + who + ": " + e.getMessage(), e);
     }
@@ -302,12 +237,6 @@ final class BatchPlanner implements AutoCloseable {
           e.getMessage());
       LOG.debug("where it failed", e);
     }
-  }
-
-  /** Spark takes an InterruptedException as the query's end; wrapped, it would be a failure. */
-  private RuntimeException interrupted(InterruptedException e) {
-    stopProcess();
-    return BatchPlanner.<RuntimeException>sneaky(e);
   }
 
   @SuppressWarnings("unchecked") // the cast is the point: the exception leaves as it is

@@ -3,7 +3,6 @@ package io.assignorbridge;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.lang.reflect.InvocationTargetException;
-import java.lang.reflect.Method;
 import java.nio.charset.Charset;
 import java.nio.charset.StandardCharsets;
 import org.apache.hadoop.conf.Configuration;
@@ -25,7 +24,7 @@ final class CheckpointFolder {
     "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager",
   };
 
-  /** Each byte is one character: what is no text of ours arrives as it is, and is refused. */
+  /** Each byte is one character: a file that is no text of ours is read as it is, and refused. */
   private static final Charset BYTES = StandardCharsets.ISO_8859_1;
 
   /** No file of ours comes near; a foreign one must not fill the memory. */
@@ -44,16 +43,14 @@ final class CheckpointFolder {
   /** All entries; none when the folder is not there. */
   synchronized FileStatus[] list() throws IOException {
     try {
-      return (FileStatus[]) call("list", new Class<?>[] {Path.class}, folder);
+      return (FileStatus[]) call("list", folder);
     } catch (FileNotFoundException none) {
       return new FileStatus[0];
     }
   }
 
   synchronized String read(String name) throws IOException {
-    Path path = new Path(folder, name);
-    try (FSDataInputStream in =
-        (FSDataInputStream) call("open", new Class<?>[] {Path.class}, path)) {
+    try (FSDataInputStream in = (FSDataInputStream) call("open", new Path(folder, name))) {
       byte[] bytes = in.readNBytes(MOST_BYTES + 1);
       if (bytes.length > MOST_BYTES) {
         throw new IOException("it has more than " + MOST_BYTES + " bytes");
@@ -66,7 +63,7 @@ final class CheckpointFolder {
 
   /** Writes a file that must not be there yet; after a failure it is not. */
   synchronized void write(String name, String text) throws IOException {
-    call("mkdirs", new Class<?>[] {Path.class}, folder);
+    call("mkdirs", folder);
     Class<?>[] types = {Path.class, boolean.class};
     FSDataOutputStream out =
         (FSDataOutputStream) call("createAtomic", types, new Path(folder, name), false);
@@ -85,7 +82,7 @@ final class CheckpointFolder {
   }
 
   synchronized void delete(String name) throws IOException {
-    call("delete", new Class<?>[] {Path.class}, new Path(folder, name));
+    call("delete", new Path(folder, name));
   }
 
   @Override
@@ -95,17 +92,22 @@ final class CheckpointFolder {
 
   private void cancel(FSDataOutputStream out, String name) throws IOException {
     try {
-      Method create = api.getMethod("createAtomic", Path.class, boolean.class);
-      create.getReturnType().getMethod("cancel").invoke(out);
+      api.getMethod("createAtomic", Path.class, boolean.class)
+          .getReturnType()
+          .getMethod("cancel")
+          .invoke(out);
     } catch (ReflectiveOperationException | RuntimeException e) {
       throw asIoException(e);
     }
     for (FileStatus file : list()) { // once its `close` has failed, `cancel` leaves the file there
-      String left = file.getPath().getName();
-      if (left.startsWith("." + name + ".")) {
-        delete(left);
+      if (file.getPath().getName().startsWith("." + name + ".")) {
+        delete(file.getPath().getName());
       }
     }
+  }
+
+  private Object call(String method, Path path) throws IOException {
+    return call(method, new Class<?>[] {Path.class}, path);
   }
 
   private Object call(String method, Class<?>[] types, Object... values) throws IOException {

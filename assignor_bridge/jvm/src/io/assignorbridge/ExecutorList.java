@@ -1,44 +1,51 @@
 package io.assignorbridge;
 
+import com.fasterxml.jackson.annotation.JsonInclude;
 import java.util.ArrayList;
 import java.util.List;
+import org.apache.spark.SparkConf;
 import org.apache.spark.SparkContext;
-import org.apache.spark.resource.ResourceProfile;
 import org.apache.spark.scheduler.TaskScheduler;
 import org.apache.spark.scheduler.TaskSchedulerImpl;
 import org.apache.spark.status.api.v1.ExecutorSummary;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * The executors that Spark offers a stream's tasks: of the default resource profile (a micro-batch
- * has no other), not excluded, and alive for the scheduler. The status store alone is not asked who
- * lives: its listener may lose the end of an executor, and a share of each batch would wait for it.
+ * What Spark says about the application's executors. The planner decides which of them to use.
  *
  * <p>What is `private[spark]` in Scala is public in bytecode, and the same in Spark 4.0 to 4.2.
  */
 final class ExecutorList {
 
-  /** One executor: its id, its host and how many tasks it runs at once. */
-  record Slots(String id, String host, int slots) {
-    /** Spark's location string for exactly this executor. */
-    String location() {
-      return "executor_" + host + "_" + id;
-    }
-  }
+  /**
+   * @param slots how many tasks it runs at once
+   * @param leaving gone or being decommissioned. The scheduler is asked, not the status store: that
+   *     one's listener may lose the end of an executor, and each batch would wait for it
+   */
+  record Executor(
+      String id,
+      String host,
+      int slots,
+      @JsonInclude(JsonInclude.Include.NON_DEFAULT) boolean excluded,
+      @JsonInclude(JsonInclude.Include.NON_DEFAULT) boolean leaving,
+      @JsonInclude(JsonInclude.Include.NON_DEFAULT) int resourceProfile) {}
+
+  /** Spark's limits where executors come and go; null seconds before the second plan of a run. */
+  record Allocation(
+      int minExecutors, int maxExecutors, int slotsPerExecutor, Double secondsSinceLastPlan) {}
 
   private ExecutorList() {}
 
   /** Empty in local mode and before the first executor has registered. */
-  static List<Slots> of(SparkContext context) {
-    int defaultProfile = defaultProfile(context).id();
-    List<Slots> executors = new ArrayList<>();
+  static List<Executor> of(SparkContext context) {
+    List<Executor> executors = new ArrayList<>();
     for (ExecutorSummary e : summaries(context)) {
-      if (!e.id().equals("driver")
-          && e.resourceProfileId() == defaultProfile
-          && e.maxTasks() > 0
-          && !e.isExcluded()
-          && takesTasks(context.taskScheduler(), e.id())) {
-        executors.add(new Slots(e.id(), hostOf(e.hostPort()), e.maxTasks()));
+      if (!e.id().equals("driver") && e.maxTasks() > 0) {
+        String host = e.hostPort().replaceFirst(":[^:]*$", "");
+        boolean leaving = isLeaving(context.taskScheduler(), e.id());
+        executors.add(
+            new Executor(
+                e.id(), host, e.maxTasks(), e.isExcluded(), leaving, e.resourceProfileId()));
       }
     }
     return executors;
@@ -60,28 +67,28 @@ final class ExecutorList {
     return Math.max(1, slots);
   }
 
-  /** Tasks that Spark counts on for each executor that it asks for. */
-  static int slotsPerExecutor(SparkContext context) {
-    return Math.max(1, defaultProfile(context).maxTasksPerExecutor(context.conf()));
+  /** Null where the number of executors is fixed. */
+  static Allocation allocation(SparkContext context, Double secondsSinceLastPlan) {
+    SparkConf conf = context.conf();
+    if (context.isLocal() || !conf.getBoolean("spark.dynamicAllocation.enabled", false)) {
+      return null;
+    }
+    return new Allocation(
+        conf.getInt("spark.dynamicAllocation.minExecutors", 0),
+        conf.getInt("spark.dynamicAllocation.maxExecutors", Integer.MAX_VALUE),
+        Math.max(
+            1,
+            context.resourceProfileManager().defaultResourceProfile().maxTasksPerExecutor(conf)),
+        secondsSinceLastPlan);
   }
 
   private static Iterable<ExecutorSummary> summaries(SparkContext context) {
     return CollectionConverters.asJava(context.statusStore().executorList(true));
   }
 
-  private static ResourceProfile defaultProfile(SparkContext context) {
-    return context.resourceProfileManager().defaultResourceProfile();
-  }
-
-  /** Not of an executor that is gone or being decommissioned. */
-  private static boolean takesTasks(TaskScheduler scheduler, String executor) {
+  private static boolean isLeaving(TaskScheduler scheduler, String executor) {
     return scheduler instanceof TaskSchedulerImpl own
-        ? own.isExecutorAlive(executor)
-        : scheduler.getExecutorDecommissionState(executor).isEmpty();
-  }
-
-  private static String hostOf(String hostPort) {
-    int colon = hostPort.lastIndexOf(':');
-    return colon < 0 ? hostPort : hostPort.substring(0, colon);
+        ? !own.isExecutorAlive(executor)
+        : scheduler.getExecutorDecommissionState(executor).isDefined();
   }
 }

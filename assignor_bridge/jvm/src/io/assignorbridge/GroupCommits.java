@@ -1,178 +1,139 @@
 package io.assignorbridge;
 
-import com.fasterxml.jackson.databind.JsonNode;
+import java.time.Duration;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
-import java.util.TreeMap;
-import java.util.function.LongSupplier;
-import java.util.regex.Pattern;
+import java.util.concurrent.ExecutionException;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConsumerGroupOffsetsOptions;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.TimeoutException;
+import org.apache.kafka.common.protocol.Errors;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.kafka010.KafkaSourceOffset;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Has the end offsets of completed batches committed to a consumer group (`assignor.commitGroup`).
- * A Python process and a thread of their own do it: no plan ever waits for a commit, and the secrets
- * among the stream's `kafka.*` settings go to that process only, over its standard input. Failures
- * are counted and told once; the query neither stops nor waits, but for its very last commit.
+ * Commits the end offsets of completed batches to a consumer group (`assignor.commitGroup`). A thread
+ * of its own sends one commit at a time, and only the newest of those that wait. A failure is counted
+ * and logged once a reason; the query neither stops nor waits, but for its very last commit. A group
+ * with live members refuses commits without a member, so nothing is taken from a real consumer.
  */
 final class GroupCommits implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(GroupCommits.class);
 
-  /** Less than the 10 s after which Spark tells of an idle query, so that none of these is missed. */
-  private static final long STEADY_NANOS = 5_000_000_000L;
+  /** Less than the 10 s after which Spark reports an idle query, so that none of these is missed. */
+  private static final long REPEAT_NANOS = 5_000_000_000L;
 
-  private static final long ANSWER_MS = 60_000;
-  private static final long LAST_COMMIT_MS = 10_000;
+  private static final int COMMIT_LIMIT_MS = 10_000;
   private static final int MOST_WARNINGS = 50;
-  private static final Pattern BATCH = Pattern.compile("of batch \\d+ ");
-
-  /** The end of a batch: its number (less than 0 when this run does not know it), its offsets. */
-  private record Completed(long batch, String offsets) {}
+  private static final int MOST_OF_ERROR = 500; // Kafka names all partitions
 
   private final String group;
-  private final Interpreter interpreter;
-  private final Map<String, String> kafka;
-  private final LongSupplier lastCommittedBatch;
-  private final Newest<Completed> thread = new Newest<>("assignor-commits", this::commit);
-
-  // On the stream's thread.
-  private String lastOffsets;
-  private long lastNanos;
-
-  // On the thread of commits.
-  private PlannerProcess process;
-  private boolean kafkaIsKnown;
-  private boolean isBroken;
-  private long brokenNanos;
-  private long committedBefore;
-  private long failedBefore;
-  private final Set<String> told = new HashSet<>();
-
+  private final Map<String, Object> kafka;
+  private final LatestOnlyExecutor<Offset> newest =
+      new LatestOnlyExecutor<>("assignor-commits", this::commit);
+  private final Set<String> warnings = new HashSet<>(); // on the thread of commits
   private volatile long committed;
   private volatile long failed;
+  private Offset lastEnd; // used on the stream's thread, as the next
+  private long lastNanos;
+  private SecuredParams params; // of the client, which both threads use
+  private Admin admin;
 
-  /**
-   * @param kafka the stream's own settings of its Kafka client, without the prefix
-   * @param lastCommittedBatch looks the last completed batch up where this run did not see it
-   */
-  GroupCommits(
-      String group,
-      Interpreter interpreter,
-      Map<String, String> kafka,
-      LongSupplier lastCommittedBatch) {
+  /** `kafka` holds the stream's own settings of its Kafka client, without the prefix. */
+  GroupCommits(String group, Map<String, String> kafka) {
     this.group = group;
-    this.interpreter = interpreter;
-    this.kafka = kafka;
-    this.lastCommittedBatch = lastCommittedBatch;
+    this.kafka = new HashMap<>(kafka);
   }
 
   /** Everything before these offsets has been written; called for idle triggers too. */
-  void completed(long batch, String offsets) {
+  void completed(Offset end) {
     long now = System.nanoTime();
-    if (!offsets.equals(lastOffsets) || now - lastNanos >= STEADY_NANOS) {
-      lastOffsets = offsets;
+    if (!end.equals(lastEnd) || now - lastNanos >= REPEAT_NANOS) { // again, lest they expire
+      lastEnd = end;
       lastNanos = now;
-      thread.give(new Completed(batch, offsets));
+      newest.give(end);
     }
   }
 
   Map<String, String> metrics() {
-    return new TreeMap<>(
-        Map.of(
-            "assignor.commitGroup", group,
-            "assignor.commits", Long.toString(committed),
-            "assignor.commitFailures", Long.toString(failed)));
+    return Map.of(
+        "assignor.commitGroup", group,
+        "assignor.commits", Long.toString(committed),
+        "assignor.commitFailures", Long.toString(failed));
   }
 
-  /** Waits for the last commit, then ends the process. */
+  /** Waits for the last commit, at most as long as one may take. */
   @Override
   public void close() {
-    if (lastOffsets != null) {
-      thread.run(() -> exchange(PlanJson.flush(), LAST_COMMIT_MS));
-    }
-    thread.run(this::endProcess);
-    thread.finish(LAST_COMMIT_MS);
+    newest.finish(COMMIT_LIMIT_MS);
+    closeAdmin();
   }
 
-  private void commit(Completed end) {
-    if (process == null && isBroken && System.nanoTime() - brokenNanos < STEADY_NANOS) {
-      failed = ++failedBefore; // an interpreter that does not work is not started for each batch
-      return;
-    }
+  private void commit(Offset end) {
     try {
-      if (process != null && !process.isAlive()) {
-        endProcess();
-      }
-      if (process == null) {
-        process = new PlannerProcess(interpreter);
-        kafkaIsKnown = false;
-      }
-    } catch (PlannerException e) {
-      broken(e);
-      return;
-    }
-    long batch = end.batch() >= 0 ? end.batch() : lastCommittedBatch.getAsLong();
-    String line = PlanJson.commit(group, batch, kafkaIsKnown ? null : kafka, end.offsets());
-    kafkaIsKnown |= exchange(line, ANSWER_MS);
-  }
-
-  /** Whether the line was taken. */
-  private boolean exchange(String line, long timeoutMs) {
-    if (process == null) {
-      return false;
-    }
-    String answer;
-    try {
-      answer = process.ask(line, timeoutMs);
-    } catch (PlannerException e) {
-      broken(e);
-      return false;
+      Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+      CollectionConverters.asJava(KafkaSourceOffset.apply(end).partitionToOffsets())
+          .forEach((p, offset) -> offsets.put(p, new OffsetAndMetadata((Long) offset)));
+      var limit = new AlterConsumerGroupOffsetsOptions().timeoutMs(COMMIT_LIMIT_MS);
+      openAdmin().alterConsumerGroupOffsets(group, offsets, limit).all().get();
+      committed++;
+    } catch (ExecutionException e) {
+      fail(e.getCause());
     } catch (InterruptedException e) {
-      endProcess(); // the time for the last commit is over
-      Thread.currentThread().interrupt();
-      return false;
-    }
-    try {
-      note(PlanJson.answer(answer).path("commits"));
-      return true;
-    } catch (PlannerException e) {
-      failed = ++failedBefore;
-      tell(e.getMessage());
-      return false;
+      fail(new TimeoutException("no answer before the query ended"));
+    } catch (RuntimeException | LinkageError e) {
+      fail(e);
     }
   }
 
-  private void note(JsonNode commits) {
-    committed = committedBefore + commits.path("committed").asLong();
-    failed = failedBefore + commits.path("failed").asLong();
-    if (commits.path("error").isTextual()) {
-      tell(commits.path("error").textValue());
+  /** The client; another one when Spark has renewed its delegation token. */
+  private synchronized Admin openAdmin() throws InterruptedException {
+    if (Thread.interrupted()) { // the query has ended: nobody would close another client
+      throw new InterruptedException();
+    }
+    if (admin == null || params.isOutdated()) {
+      closeAdmin();
+      params = new SecuredParams(kafka);
+      admin = Admin.create(params.params());
+    }
+    return admin;
+  }
+
+  private synchronized void closeAdmin() {
+    if (admin != null) {
+      admin.close(Duration.ZERO);
+      admin = null;
     }
   }
 
-  private void broken(PlannerException e) {
-    isBroken = true;
-    brokenNanos = System.nanoTime();
-    endProcess();
-    failed = ++failedBefore;
-    tell(e.getMessage());
-  }
-
-  private void endProcess() {
-    if (process != null) {
-      process.close();
-      process = null;
-      committedBefore = committed; // a new process counts from 0
-      failedBefore = failed;
+  private void fail(Throwable error) {
+    failed++;
+    String why = error.toString();
+    for (Throwable e = error.getCause(); e != null; e = e.getCause()) {
+      why += ": " + e;
+    }
+    why = (params == null ? why : params.redact(why)).replaceAll("\\s+", " ");
+    why = PlannerException.shortened(why, MOST_OF_ERROR) + advice(Errors.forException(error));
+    if (warnings.size() < MOST_WARNINGS && warnings.add(why)) {
+      LOG.warn("assignor-bridge could not commit to group '{}' (the query goes on): {}", group, why);
     }
   }
 
-  private void tell(String error) {
-    // The same refusal of a later batch is no news.
-    if (told.size() < MOST_WARNINGS && told.add(BATCH.matcher(error).replaceFirst(""))) {
-      LOG.warn(
-          "assignor-bridge could not commit to group '{}' (the query goes on): {}", group, error);
-    }
+  private static String advice(Errors error) {
+    return switch (error) {
+      case UNKNOWN_MEMBER_ID ->
+          " (the group has live members: commit to a group that nobody subscribes with)";
+      case GROUP_AUTHORIZATION_FAILED -> " (the user of the query needs Read on this group)";
+      case TOPIC_AUTHORIZATION_FAILED -> " (the user of the query needs Read on this topic)";
+      case UNKNOWN_TOPIC_OR_PARTITION -> " (the topic or the partition is not there)";
+      default -> "";
+    };
   }
 }

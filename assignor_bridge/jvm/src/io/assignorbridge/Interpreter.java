@@ -2,15 +2,13 @@ package io.assignorbridge;
 
 import java.util.Arrays;
 import java.util.List;
-import java.util.Locale;
 import java.util.Map;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
- * The Python that runs our processes: which one, from where it imports, and what it sees of the
- * driver's environment. A driver's environment often holds secrets and its working folder files that
- * others can write, so neither is handed on as it is.
+ * The Python that runs the planner. A driver's environment often holds secrets and its working folder
+ * files that others can write, so neither is handed on as it is.
  *
  * @param command the interpreter
  * @param variables names of environment variables that it gets beside {@link #NEEDED}
@@ -19,13 +17,10 @@ record Interpreter(String command, List<String> variables) {
   private static final String SESSION_PYTHON = AssignorOptions.SESSION_PREFIX + "python";
   private static final String SESSION_VARIABLES = AssignorOptions.SESSION_PREFIX + "env";
 
-  /** Settings of a session that are about the processes, not about planning. */
+  /** Settings of a session that are about the process, not about planning. */
   static final List<String> SETTINGS = List.of(SESSION_PYTHON, SESSION_VARIABLES);
 
-  /**
-   * What an interpreter and the libraries that it loads may need; a star stands for any ending. In
-   * docs/design.md too.
-   */
+  /** What an interpreter and its libraries may need (also in docs/design.md); * is any ending. */
   private static final List<String> NEEDED =
       List.of(
           "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TEMP",
@@ -37,11 +32,10 @@ record Interpreter(String command, List<String> variables) {
    * `python -m` would import from the working folder before all else, and Python 3.10 has no switch
    * against that.
    */
-  private static final String RUN_MODULE =
+  private static final String RUN_WORKER =
       "import sys; sys.path[:] = filter(None, sys.path); import runpy;"
-          + " runpy.run_module('%s', run_name='__main__', alter_sys=True)";
+          + " runpy.run_module('assignor_bridge.worker', run_name='__main__', alter_sys=True)";
 
-  /** As the session's settings and the driver's environment say. */
   static Interpreter of(Map<String, String> session) {
     String command =
         Stream.of(
@@ -63,10 +57,9 @@ record Interpreter(String command, List<String> variables) {
     return new Interpreter(command, variables);
   }
 
-  /** How to start one of our modules; what it imports comes from the installation and PYTHONPATH. */
-  ProcessBuilder running(String module) {
-    ProcessBuilder process =
-        new ProcessBuilder(command, "-c", String.format(Locale.ROOT, RUN_MODULE, module));
+  /** How to start the planner; what it imports comes from the installation and PYTHONPATH. */
+  ProcessBuilder worker() {
+    ProcessBuilder process = new ProcessBuilder(command, "-c", RUN_WORKER);
     Map<String, String> environment = process.environment();
     environment.keySet().removeIf(name -> !isHandedOn(name));
     environment.putIfAbsent("OPENBLAS_NUM_THREADS", "1"); // numpy starts one a core, for nothing here
@@ -74,19 +67,17 @@ record Interpreter(String command, List<String> variables) {
     environment.computeIfPresent(
         "PYTHONPATH",
         (name, path) ->
-            Arrays.stream(path.split(":"))
-                .filter(part -> !part.isBlank())
-                .collect(Collectors.joining(":")));
+            Stream.of(path.split(":")).filter(p -> !p.isBlank()).collect(Collectors.joining(":")));
     return process;
   }
 
   private boolean isHandedOn(String name) {
     return Stream.concat(NEEDED.stream(), variables.stream())
         .anyMatch(
-            wanted ->
-                wanted.endsWith("*")
-                    ? name.startsWith(wanted.substring(0, wanted.length() - 1))
-                    : name.equals(wanted));
+            known ->
+                known.endsWith("*")
+                    ? name.startsWith(known.substring(0, known.length() - 1))
+                    : name.equals(known));
   }
 
   /** Notebook users set PYSPARK_DRIVER_PYTHON to jupyter or ipython: those run no modules for us. */

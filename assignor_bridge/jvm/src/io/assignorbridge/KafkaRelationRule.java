@@ -9,9 +9,8 @@ import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
-import scala.Function1;
+import scala.PartialFunction$;
 import scala.jdk.javaapi.CollectionConverters;
-import scala.runtime.AbstractPartialFunction;
 
 /**
  * Puts our table in the place of Spark's in a streaming Kafka relation that asks for an assignor.
@@ -26,7 +25,7 @@ final class KafkaRelationRule extends Rule<LogicalPlan> {
   private static final String V1_READERS = "spark.sql.streaming.disabledV2MicroBatchReaders";
 
   private final SparkSession session;
-  private final Set<String> told = ConcurrentHashMap.newKeySet();
+  private final Set<String> warned = ConcurrentHashMap.newKeySet();
 
   KafkaRelationRule(SparkSession session) {
     this.session = session;
@@ -35,39 +34,27 @@ final class KafkaRelationRule extends Rule<LogicalPlan> {
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
     try {
-      return plan.resolveOperators(new Replacement());
+      return plan.resolveOperators(PartialFunction$.MODULE$.fromFunction(this::replaced));
     } catch (LinkageError e) { // even the relation is another one
-      tell(PlannerException.unexpected(e, session.version()).getMessage());
+      warn(PlannerException.unexpected(e, session.version()).getMessage());
       return plan;
     }
   }
 
-  private final class Replacement extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {
-    @Override
-    public boolean isDefinedAt(LogicalPlan node) {
-      return node instanceof StreamingRelationV2 relation
-          && !(relation.table() instanceof AssignedTable)
-          && AssignorOptions.nameAssignor(relation.extraOptions(), session.conf().getAll());
-    }
-
-    @Override
-    public <A extends LogicalPlan, B> B applyOrElse(A node, Function1<A, B> otherwise) {
-      LogicalPlan replaced = isDefinedAt(node) ? replaced((StreamingRelationV2) node) : node;
-      if (replaced == node) {
-        return otherwise.apply(node);
-      }
-      @SuppressWarnings("unchecked") // the function's result is a LogicalPlan
-      B result = (B) replaced;
-      return result;
-    }
+  private LogicalPlan replaced(LogicalPlan node) {
+    return node instanceof StreamingRelationV2 relation
+            && !(relation.table() instanceof AssignedTable)
+            && AssignorOptions.nameAssignor(relation.extraOptions(), session.conf().getAll())
+        ? replaced(relation)
+        : node;
   }
 
-  /** The relation with our table; the relation as it is, and a word about it, if that cannot be. */
+  /** The relation with our table; the relation as it is, and a warning, if that cannot be. */
   private LogicalPlan replaced(StreamingRelationV2 relation) {
     Object source = relation.source().isDefined() ? relation.source().get() : null;
     if (!isKafka(source)) {
       if (relation.extraOptions().containsKey(AssignorOptions.NAME)) {
-        tell("it is given to '" + relation.sourceName() + "', which is not Spark's Kafka source");
+        warn("it is given to '" + relation.sourceName() + "', which is not Spark's Kafka source");
       }
       return relation;
     }
@@ -79,14 +66,12 @@ final class KafkaRelationRule extends Rule<LogicalPlan> {
         obstacle = PlannerException.unexpected(e, session.version()).getMessage();
       }
     }
-    AssignorOptions options =
-        AssignorOptions.of(
-            relation.extraOptions(), CollectionConverters.asJava(session.conf().getAll()));
-    if (options.failOnError()) {
+    var settings = CollectionConverters.asJava(session.conf().getAll());
+    if (AssignorOptions.of(relation.extraOptions(), settings).failOnError()) {
       throw new IllegalArgumentException(
           "option 'assignor' cannot take effect (assignor.onError=fail): " + obstacle);
     }
-    tell(obstacle);
+    warn(obstacle);
     return relation;
   }
 
@@ -121,8 +106,8 @@ final class KafkaRelationRule extends Rule<LogicalPlan> {
     return null;
   }
 
-  private void tell(String obstacle) {
-    if (told.add(obstacle)) { // the rule sees a relation many times
+  private void warn(String obstacle) {
+    if (warned.add(obstacle)) { // the rule sees a relation many times
       LOG.warn("option 'assignor' has no effect: {}", obstacle);
     }
   }

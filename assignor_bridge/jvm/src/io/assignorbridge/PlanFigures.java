@@ -7,7 +7,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.TreeMap;
 
-/** Keeps the `assignor.*` figures of the progress, and what readers reported for the planner. */
+/** The `assignor.*` metrics of the progress, and what readers reported for the next plan. */
 final class PlanFigures {
   private record Range(long plan, int task, String topic, int partition, long offsets) {}
 
@@ -21,24 +21,17 @@ final class PlanFigures {
   private long readBytes;
   private String lastFailure;
 
-  void planned(PlanJson.Plan answer, long number, long millis, int executors) {
+  void planned(Messages.Planned answer, long number, int tasks, long millis) {
     plan = number;
-    hits.clear();
     lastFailure = null;
-    latest.clear();
-    latest.put("strategy", answer.assignor());
-    latest.put("tasks", Integer.toString(answer.tasks().size()));
-    latest.put("executors", Integer.toString(executors));
+    begin(answer.assignor(), tasks);
     latest.putAll(answer.metrics());
     latest.put("planMillis", Long.toString(millis));
   }
 
   void fellBack(String why, int tasks) {
     fallbacks++;
-    hits.clear();
-    latest.clear();
-    latest.put("strategy", "spark");
-    latest.put("tasks", Integer.toString(tasks));
+    begin("spark", tasks);
     String first = why.lines().findFirst().orElse("");
     latest.put("fallbackReason", PlannerException.shortened(first, MOST_OF_REASON));
   }
@@ -61,7 +54,7 @@ final class PlanFigures {
     }
   }
 
-  /** What was observed since the last plan, for the next one. */
+  /** What was observed since the last plan. */
   List<ReadReport> takeObserved() {
     List<ReadReport> observed = new ArrayList<>(unread.values());
     unread.clear();
@@ -74,10 +67,16 @@ final class PlanFigures {
     all.put("assignor.fallbacks", Long.toString(fallbacks));
     all.put("assignor.readBytes", Long.toString(readBytes));
     if (!hits.isEmpty()) {
-      long hit = hits.values().stream().filter(h -> h).count();
-      all.put(
-          "assignor.localityHitRate", String.format(Locale.ROOT, "%.4f", hit / (double) hits.size()));
+      double rate = hits.values().stream().filter(hit -> hit).count() / (double) hits.size();
+      all.put("assignor.localityHitRate", String.format(Locale.ROOT, "%.4f", rate));
     }
     return all;
+  }
+
+  private void begin(String strategy, int tasks) {
+    hits.clear();
+    latest.clear();
+    latest.put("strategy", strategy);
+    latest.put("tasks", Integer.toString(tasks));
   }
 }

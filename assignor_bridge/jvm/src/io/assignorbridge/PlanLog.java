@@ -1,22 +1,19 @@
 package io.assignorbridge;
 
 import java.io.IOException;
-import java.nio.ByteBuffer;
-import java.nio.channels.SeekableByteChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.PosixFilePermissions;
-import java.util.Set;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * What the planner was asked and what it answered (`assignor.planLog=FILE`), a JSON line a planned
- * batch, for `assignor plan`. A full file becomes `FILE.1`. Streams may share a file. A line that
- * cannot be written is a warning, once, and never a failed batch.
+ * Appends what the planner was asked and answered to a file (`assignor.planLog`), a JSON line a
+ * planned batch, for `assignor plan`. A full file becomes `FILE.1`. Streams may share a file. A line
+ * that cannot be written is a warning, once, and never a failed batch.
  */
 final class PlanLog {
   private static final Logger LOG = LoggerFactory.getLogger(PlanLog.class);
@@ -29,11 +26,11 @@ final class PlanLog {
     this.file = file;
   }
 
-  void append(long batch, String request, String answer) {
+  void append(String batch, String snapshot, String plan) {
     String line =
-        "{\"batchId\":" + batch + ",\"snapshot\":" + request + ",\"plan\":" + answer + "}\n";
+        "{\"batchId\":" + batch + ",\"snapshot\":" + snapshot + ",\"plan\":" + plan + "}\n";
     try {
-      write(ByteBuffer.wrap(line.getBytes(StandardCharsets.UTF_8)), Path.of(file));
+      write(line.getBytes(StandardCharsets.UTF_8), Path.of(file));
       failing = false;
     } catch (IOException | RuntimeException e) { // the latter for a name that is no path here
       if (!failing) {
@@ -47,24 +44,18 @@ final class PlanLog {
   }
 
   /** One stream at a time, whatever file it writes to: lines must stay whole. */
-  private static synchronized void write(ByteBuffer line, Path file) throws IOException {
+  private static synchronized void write(byte[] line, Path file) throws IOException {
     if (Files.exists(file) && !Files.isRegularFile(file)) {
       throw new IOException("it is not a regular file");
     }
-    if (Files.exists(file) && Files.size(file) + line.remaining() > MOST_BYTES) {
-      Files.move(
-          file,
-          file.resolveSibling(file.getFileName() + ".1"),
-          StandardCopyOption.REPLACE_EXISTING);
+    if (Files.exists(file) && Files.size(file) + line.length > MOST_BYTES) {
+      Path full = file.resolveSibling(file.getFileName() + ".1");
+      Files.move(file, full, StandardCopyOption.REPLACE_EXISTING);
     }
-    try (SeekableByteChannel out =
-        Files.newByteChannel(
-            file,
-            Set.of(StandardOpenOption.CREATE, StandardOpenOption.APPEND),
-            PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------")))) {
-      while (line.hasRemaining()) {
-        out.write(line);
-      }
+    if (!Files.exists(file)) {
+      var ownerOnly = PosixFilePermissions.fromString("rw-------");
+      Files.createFile(file, PosixFilePermissions.asFileAttribute(ownerOnly));
     }
+    Files.write(file, line, StandardOpenOption.APPEND);
   }
 }

@@ -1,6 +1,6 @@
 package io.assignorbridge;
 
-/** The planner gave no usable answer; the message says why, with the Python traceback if there is one. */
+/** There is no usable plan; the message says why, with the Python traceback if there is one. */
 final class PlannerException extends Exception {
   private static final long serialVersionUID = 1L;
 
@@ -30,7 +30,6 @@ final class PlannerException extends Exception {
         e);
   }
 
-  /** The beginning of a text, where there is no limit to its length. */
   static String shortened(String text, int most) {
     return text.length() <= most ? text : text.substring(0, most) + "…";
   }

@@ -13,31 +13,26 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
 /**
- * One Python process that answers one JSON line for each JSON line. It ends when its standard input
- * closes, so it cannot outlive this JVM; after any failure it is killed, so that a late answer is
- * never taken for the next one.
+ * The Python process that answers each line with a line. It ends when its standard input closes, so
+ * it cannot outlive this JVM. After a failed {@link #ask} it must be closed: a late answer would be
+ * taken for the next one.
  */
 final class PlannerProcess implements AutoCloseable {
-  private static final int MOST_LAST_WORDS = 4000;
-  private static final ThreadFactory DAEMONS =
-      task -> {
-        Thread thread = new Thread(task, "assignor-planner-io");
-        thread.setDaemon(true);
-        return thread;
-      };
+  private static final int MOST_STDERR = 4000;
+  private static final ThreadFactory DAEMONS = LatestOnlyExecutor.daemons("assignor-planner-io");
 
   private final String python;
   private final Process process;
   private final BufferedWriter requests;
   private final BufferedReader answers;
   private final StringBuilder stderr = new StringBuilder();
-  private final Thread stderrReader;
+  private final Thread stderrReader = DAEMONS.newThread(this::keepStderr);
   private final ExecutorService io = Executors.newSingleThreadExecutor(DAEMONS);
 
   PlannerProcess(Interpreter interpreter) throws PlannerException {
     python = interpreter.command();
     try {
-      process = interpreter.running("assignor_bridge.worker").start();
+      process = interpreter.worker().start();
     } catch (IOException e) {
       throw new PlannerException(
           "the planner's interpreter '"
@@ -49,7 +44,6 @@ final class PlannerProcess implements AutoCloseable {
     }
     requests = process.outputWriter(StandardCharsets.UTF_8);
     answers = process.inputReader(StandardCharsets.UTF_8);
-    stderrReader = DAEMONS.newThread(this::keepStderr);
     stderrReader.start();
   }
 
@@ -59,14 +53,14 @@ final class PlannerProcess implements AutoCloseable {
     try {
       String line = answer.get(timeoutMs, TimeUnit.MILLISECONDS);
       if (line == null) {
-        throw new PlannerException("the planner process ended without an answer" + lastWords());
+        throw new PlannerException("the planner process ended without an answer" + howItEnded());
       }
       return line;
     } catch (TimeoutException e) {
       throw new PlannerException(
           "the planner did not answer within " + timeoutMs + " ms (assignor.planTimeoutMs)", e);
     } catch (ExecutionException e) {
-      throw new PlannerException("the planner process broke off" + lastWords(), e.getCause());
+      throw new PlannerException("the planner process broke off" + howItEnded(), e.getCause());
     }
   }
 
@@ -87,35 +81,34 @@ final class PlannerProcess implements AutoCloseable {
     return answers.readLine();
   }
 
-  /** Keeps the end of what it says. */
   private void keepStderr() {
     char[] part = new char[1024];
-    try (BufferedReader said = process.errorReader(StandardCharsets.UTF_8)) {
-      for (int n = said.read(part); n >= 0; n = said.read(part)) {
+    try (BufferedReader reader = process.errorReader(StandardCharsets.UTF_8)) {
+      for (int n = reader.read(part); n >= 0; n = reader.read(part)) {
         synchronized (stderr) {
           stderr.append(part, 0, n);
-          stderr.delete(0, Math.max(0, stderr.length() - MOST_LAST_WORDS));
+          stderr.delete(0, Math.max(0, stderr.length() - MOST_STDERR));
         }
       }
     } catch (IOException ended) {
-      // the process was killed: what it said is kept
+      // the process was killed: what it wrote is kept
     }
   }
 
-  /** How it ended: on one line, for a metric, and after it all that is kept of what it said. */
-  private String lastWords() throws InterruptedException {
+  /** How it ended: on one line, for a metric, and after it the end of what it wrote. */
+  private String howItEnded() throws InterruptedException {
     process.waitFor(1, TimeUnit.SECONDS);
     stderrReader.join(1000);
-    String said;
+    String text;
     synchronized (stderr) {
-      said = stderr.toString().strip();
+      text = stderr.toString().strip();
     }
-    String last = said.substring(said.lastIndexOf('\n') + 1);
+    String last = text.substring(text.lastIndexOf('\n') + 1);
     return " ("
         + python
         + (process.isAlive() ? "" : ", exit code " + process.exitValue())
         + (last.isEmpty() ? "" : ": " + PlannerException.shortened(last, 300))
         + "); is assignor-bridge installed there? See spark.assignor.python"
-        + (said.isEmpty() ? "" : ". It said:\n" + said);
+        + (text.isEmpty() ? "" : ". It said:\n" + text);
   }
 }

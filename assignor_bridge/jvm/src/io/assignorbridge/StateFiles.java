@@ -1,21 +1,28 @@
 package io.assignorbridge;
 
 import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.nio.channels.ClosedByInterruptException;
 import java.util.ArrayList;
 import java.util.Comparator;
+import java.util.HashSet;
+import java.util.Iterator;
 import java.util.List;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.Path;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
  * The planner's state on disk: `assignments/<number>.v<version>` in the source's metadata folder.
- * A completed batch writes the next number, off the stream's thread; the newest few are kept. Files
- * of a newer version than the planner's are somebody else's and stay. Failures are told once and
- * never reach the query: a lost state costs stickiness, never data.
+ * A completed batch writes the next number, off the stream's thread; the newest three are kept.
+ * Files of a newer version than the planner's stay. Failures are logged once and never reach the
+ * query: a lost state costs stickiness, never data.
  */
 final class StateFiles {
   private static final Logger LOG = LoggerFactory.getLogger(StateFiles.class);
@@ -24,60 +31,72 @@ final class StateFiles {
   private static final int KEPT = 3;
   private static final long LAST_WRITE_MS = 5_000;
 
-  private record Saved(String text, int version) {}
+  private record State(String text, int version) {}
 
   private final CheckpointFolder folder;
-  private final Newest<Saved> writer = new Newest<>("assignor-state", this::write);
+  private final LatestOnlyExecutor<State> writer =
+      new LatestOnlyExecutor<>("assignor-state", this::write);
 
   // On the stream's thread.
   private String lastSaved;
 
   // Filled by the listing before the first plan, then on the writer's thread only.
   private final TreeMap<Long, String> prunable = new TreeMap<>();
-  private final List<String> leftovers = new ArrayList<>();
+  private final Set<String> leftovers = new HashSet<>();
   private long newest = -1;
   private boolean failing;
 
-  StateFiles(CheckpointFolder folder) {
-    this.folder = folder;
+  /** In a folder of its own below the source's: Spark reads files with numeric names there. */
+  StateFiles(String metadataPath, Configuration configuration) {
+    folder = new CheckpointFolder(new Path(metadataPath, "assignments"), configuration);
   }
 
-  /** Names of the files that may hold a state, newest first. */
-  List<String> newestFirst(int version) throws IOException {
-    TreeMap<Long, String> found = new TreeMap<>(Comparator.reverseOrder());
-    prunable.clear();
-    leftovers.clear();
-    for (FileStatus file : folder.list()) {
-      String name = file.getPath().getName();
-      Matcher parts = NAME.matcher(name);
-      if (parts.matches()) {
-        long number = Long.parseLong(parts.group(1));
-        found.put(number, name);
-        newest = Math.max(newest, number);
-        if (file.isFile() && Integer.parseInt(parts.group(2)) <= version) {
-          prunable.put(number, name);
+  /** Returns why a state cannot be used; null when it can. */
+  interface Check {
+    String whyNot(String state) throws PlannerException, InterruptedException;
+  }
+
+  /**
+   * Returns the newest stored state that passes the check; null without one. One warning names what
+   * was passed over.
+   */
+  String restore(int version, Check check) throws PlannerException, InterruptedException {
+    List<String> unusable = new ArrayList<>();
+    String used = null;
+    try {
+      for (String name : newestFirst(version)) {
+        String path = folder + "/" + name;
+        try {
+          String text = folder.read(name);
+          String why = check.whyNot(text);
+          if (why == null) {
+            lastSaved = text;
+            used = name;
+            break;
+          }
+          unusable.add(path + ": " + why);
+        } catch (IOException e) {
+          unusable.add(path + ": " + reason(e));
         }
-      } else if (LEFTOVER.matcher(name).matches()) {
-        leftovers.add(name); // of a driver that was killed while it wrote
       }
+    } catch (IOException e) {
+      unusable.add(folder + ": " + reason(e));
     }
-    return List.copyOf(found.values());
-  }
-
-  String read(String name) throws IOException {
-    return folder.read(name);
-  }
-
-  /** Notes what was read, so that it is not written again. */
-  void isSaved(String text) {
-    lastSaved = text;
+    if (!unusable.isEmpty()) {
+      LOG.warn(
+          "assignor-bridge cannot use its stored state and plans {} (partitions may change"
+              + " executors; no data is affected): {}",
+          used == null ? "without" : "with the older " + used,
+          String.join("; ", unusable));
+    }
+    return used == null ? null : lastSaved;
   }
 
   /** Keeps the state of a completed batch if it differs from the last one kept. */
   void save(String text, int version) {
     if (text != null && !text.equals(lastSaved)) {
       lastSaved = text;
-      writer.give(new Saved(text, version));
+      writer.give(new State(text, version));
     }
   }
 
@@ -86,25 +105,46 @@ final class StateFiles {
     writer.finish(LAST_WRITE_MS);
   }
 
-  @Override
-  public String toString() {
-    return folder.toString();
+  private Iterable<String> newestFirst(int version) throws IOException {
+    TreeMap<Long, String> files = new TreeMap<>(Comparator.reverseOrder());
+    for (FileStatus file : folder.list()) {
+      String name = file.getPath().getName();
+      Matcher parts = NAME.matcher(name);
+      if (parts.matches()) {
+        long number = Long.parseLong(parts.group(1));
+        files.put(number, name);
+        newest = Math.max(newest, number);
+        if (file.isFile() && Integer.parseInt(parts.group(2)) <= version) {
+          prunable.put(number, name);
+        }
+      } else if (LEFTOVER.matcher(name).matches()) {
+        leftovers.add(name); // of a driver that was killed while it wrote
+      }
+    }
+    return files.values();
   }
 
-  private void write(Saved state) {
-    String name = newest + 1 + ".v" + state.version();
+  /** What went wrong with a file, unless it was the end of the query. */
+  private static String reason(IOException e) throws InterruptedException {
+    if (e instanceof InterruptedIOException || e instanceof ClosedByInterruptException) {
+      throw new InterruptedException(e.toString());
+    }
+    return e.toString();
+  }
+
+  private void write(State state) {
+    newest++; // also after a failure: should the name be the trouble, the next batch tries another
+    String name = newest + ".v" + state.version();
     try {
       folder.write(name, state.text());
-      newest++;
-      prunable.put(newest, name);
       failing = false;
+      prunable.put(newest, name);
       while (prunable.size() > KEPT) {
         folder.delete(prunable.firstEntry().getValue());
         prunable.pollFirstEntry();
       }
-      while (!leftovers.isEmpty()) {
-        folder.delete(leftovers.get(0));
-        leftovers.remove(0);
+      for (Iterator<String> each = leftovers.iterator(); each.hasNext(); each.remove()) {
+        folder.delete(each.next());
       }
     } catch (IOException | RuntimeException e) {
       if (!failing) {
@@ -116,7 +156,6 @@ final class StateFiles {
             e.toString());
       }
       failing = true;
-      newest++; // should that name be the trouble, the next batch tries another
     }
   }
 }

@@ -16,7 +16,6 @@ import org.apache.kafka.common.TopicPartition;
  */
 final class StreamIdentity {
   private static final int ENDED_TO_TELL = 100;
-
   private static final Set<String> ENDED = new LinkedHashSet<>(); // oldest first
 
   private final Map<TopicPartition, Long> ends = new HashMap<>();
@@ -30,10 +29,10 @@ final class StreamIdentity {
   }
 
   /** The name for the batch that reads these ranges. */
-  String of(List<Tiling.Range> batch) {
+  String of(List<PlanVerifier.Range> batch) {
     Map<TopicPartition, Long> next = new HashMap<>();
     boolean wentBack = false;
-    for (Tiling.Range range : batch) {
+    for (PlanVerifier.Range range : batch) {
       TopicPartition partition = new TopicPartition(range.topic(), range.partition());
       wentBack |= range.start() < ends.getOrDefault(partition, 0L);
       next.merge(partition, range.end(), Math::max);

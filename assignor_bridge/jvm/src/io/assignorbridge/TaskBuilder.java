@@ -10,40 +10,41 @@ import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
 import org.apache.spark.sql.kafka010.KafkaOffsetRange;
 import scala.Option;
 
-/** Builds the tasks of a plan out of Spark's own partitions, once the plan has proved to tile them. */
+/** Builds the tasks of a plan out of Spark's own partitions, once the plan is verified. */
 final class TaskBuilder {
   private final Map<TopicPartition, KafkaBatchInputPartition> templates = new HashMap<>();
-  private final List<Tiling.Range> owed = new ArrayList<>();
+  private final List<PlanVerifier.Range> requested = new ArrayList<>();
 
   TaskBuilder(InputPartition[] partitions) {
     for (InputPartition partition : partitions) {
       KafkaBatchInputPartition p = (KafkaBatchInputPartition) partition;
       KafkaOffsetRange r = p.offsetRange();
       templates.put(r.topicPartition(), p);
-      owed.add(new Tiling.Range(r.topic(), r.partition(), r.fromOffset(), r.untilOffset()));
+      requested.add(
+          new PlanVerifier.Range(r.topic(), r.partition(), r.fromOffset(), r.untilOffset()));
     }
   }
 
   /** What the batch must read. */
-  List<Tiling.Range> owed() {
-    return owed;
+  List<PlanVerifier.Range> requested() {
+    return requested;
   }
 
   InputPartition[] build(
-      List<PlanJson.Task> tasks, List<ExecutorList.Slots> executors, String stream, long plan)
+      List<Columns.Task> tasks, List<ExecutorList.Executor> executors, String stream, long plan)
       throws PlannerException {
-    List<Tiling.Range> planned = new ArrayList<>(owed.size());
+    List<PlanVerifier.Range> planned = new ArrayList<>(requested.size());
     tasks.forEach(task -> planned.addAll(task.ranges()));
-    Tiling.verify(owed, planned);
+    PlanVerifier.verify(requested, planned);
     Map<String, String> locations = new HashMap<>();
-    executors.forEach(e -> locations.put(e.id(), e.location()));
-    InputPartition[] made = new InputPartition[tasks.size()];
-    for (int i = 0; i < made.length; i++) {
-      PlanJson.Task task = tasks.get(i);
+    executors.forEach(e -> locations.put(e.id(), "executor_" + e.host() + "_" + e.id()));
+    InputPartition[] partitions = new InputPartition[tasks.size()];
+    for (int i = 0; i < partitions.length; i++) {
+      Columns.Task task = tasks.get(i);
       if (task.ranges().isEmpty()) {
         throw new PlannerException("the plan holds a task without ranges (number " + i + ")");
       }
-      made[i] =
+      partitions[i] =
           new AssignedInputPartition(
               stream,
               plan,
@@ -53,28 +54,26 @@ final class TaskBuilder {
               task.ranges().stream().map(this::part).toArray(KafkaBatchInputPartition[]::new),
               preferred(task, locations));
     }
-    return made;
+    return partitions;
   }
 
-  private static String[] preferred(PlanJson.Task task, Map<String, String> locations)
+  private static String[] preferred(Columns.Task task, Map<String, String> locations)
       throws PlannerException {
-    List<String> wanted = new ArrayList<>(task.standbys());
+    List<String> executors = new ArrayList<>(task.standbys());
     if (task.executor() != null) {
-      wanted.add(0, task.executor());
+      executors.add(0, task.executor());
     }
-    String[] preferred = new String[wanted.size()];
-    for (int i = 0; i < preferred.length; i++) {
-      preferred[i] = locations.get(wanted.get(i));
-      if (preferred[i] == null) {
+    for (String executor : executors) {
+      if (!locations.containsKey(executor)) {
         throw new PlannerException(
-            "the plan names executor '" + wanted.get(i) + "', there are: " + locations.keySet());
+            "the plan names executor '" + executor + "', there are: " + locations.keySet());
       }
     }
-    return preferred;
+    return executors.stream().map(locations::get).toArray(String[]::new);
   }
 
   /** Spark's own partition, cut to the planned range: its Kafka parameters and checks come along. */
-  private KafkaBatchInputPartition part(Tiling.Range range) {
+  private KafkaBatchInputPartition part(PlanVerifier.Range range) {
     KafkaBatchInputPartition template =
         templates.get(new TopicPartition(range.topic(), range.partition()));
     return template.copy(

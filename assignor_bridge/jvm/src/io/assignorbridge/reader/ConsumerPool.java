@@ -1,13 +1,11 @@
 package io.assignorbridge.reader;
 
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.ConcurrentModificationException;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Executors;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ScheduledExecutorService;
@@ -28,45 +26,53 @@ import org.slf4j.LoggerFactory;
  */
 final class ConsumerPool {
   private static final Logger LOG = LoggerFactory.getLogger(ConsumerPool.class);
-
+  private static final long MIN_BUFFER_BYTES = 16L << 20;
+  private static final long MAX_BUFFER_BYTES = 64L << 20;
+  private static final int LEAST_SHARES = 4;
   private static final long RETRY_MILLIS = 500;
 
   private static ConsumerPool instance;
 
-  private final List<PooledConsumer> idle = new ArrayList<>(); // oldest first
-  private final Set<PooledConsumer> all = ConcurrentHashMap.newKeySet();
-  private final FetchDefaults defaults;
+  private final List<PooledConsumer> idle = new ArrayList<>(); // oldest first; guards what follows
+  private Set<String> ended = Set.of();
+  private int open; // idle or used, not about to be closed
+
+  private final long bufferBytes;
+  private final long idleLimitBytes;
   private final Function<Map<String, Object>, Consumer<byte[], byte[]>> maker;
   private final int capacity;
-  private final Duration idleTimeout;
   private final ScheduledExecutorService janitor;
 
-  private Set<String> ended = Set.of();
-
+  /** With an eighth of the heap for idle consumers, and another one shared by the task slots. */
   static synchronized ConsumerPool shared() {
     if (instance == null) {
       SparkConf conf = SparkEnv.get().conf();
-      instance = new ConsumerPool(conf, defaults(conf), KafkaConsumer::new);
+      int cores = conf.getInt("spark.executor.cores", Runtime.getRuntime().availableProcessors());
+      int slots = cores / Math.max(1, conf.getInt("spark.task.cpus", 1));
+      long eighth = Runtime.getRuntime().maxMemory() / 8;
+      long share = eighth / Math.max(slots, LEAST_SHARES);
+      long buffer = FetchSize.clamp(share, MIN_BUFFER_BYTES, MAX_BUFFER_BYTES);
+      instance = new ConsumerPool(conf, buffer, eighth, KafkaConsumer::new);
       Runtime.getRuntime()
           .addShutdownHook(new Thread(instance::closeIdle, "assignor-consumer-pool-shutdown"));
     }
     return instance;
   }
 
-  private static FetchDefaults defaults(SparkConf conf) {
-    int cores = conf.getInt("spark.executor.cores", Runtime.getRuntime().availableProcessors());
-    int slots = cores / Math.max(1, conf.getInt("spark.task.cpus", 1));
-    return FetchDefaults.of(Runtime.getRuntime().maxMemory(), slots);
-  }
-
+  /**
+   * @param bufferBytes how many bytes one consumer may have under way for the ranges it reads; the
+   *     same again of what it keeps, and of what Kafka's client holds of partitions that wait
+   * @param idleLimitBytes how many bytes all idle consumers may hold together
+   */
   ConsumerPool(
       SparkConf conf,
-      FetchDefaults defaults,
+      long bufferBytes,
+      long idleLimitBytes,
       Function<Map<String, Object>, Consumer<byte[], byte[]>> maker) {
-    this.defaults = defaults;
+    this.bufferBytes = bufferBytes;
+    this.idleLimitBytes = idleLimitBytes;
     this.maker = maker;
     capacity = conf.getInt("spark.kafka.consumer.cache.capacity", 64);
-    idleTimeout = Duration.ofMillis(conf.getTimeAsMs("spark.kafka.consumer.cache.timeout", "5m"));
     janitor =
         Executors.newSingleThreadScheduledExecutor(
             task -> {
@@ -74,11 +80,14 @@ final class ConsumerPool {
               thread.setDaemon(true);
               return thread;
             });
+    long limitMillis = conf.getTimeAsMs("spark.kafka.consumer.cache.timeout", "5m");
+    long limitNanos = TimeUnit.MILLISECONDS.toNanos(limitMillis);
     long everyMillis =
         conf.getTimeAsMs("spark.kafka.consumer.cache.evictorThreadRunInterval", "1m");
-    if (everyMillis > 0 && !idleTimeout.isZero() && !idleTimeout.isNegative()) {
-      janitor.scheduleWithFixedDelay(
-          this::evict, everyMillis, everyMillis, TimeUnit.MILLISECONDS);
+    if (everyMillis > 0 && limitNanos > 0) {
+      Runnable evict =
+          () -> discardIdle(one -> System.nanoTime() - one.idleSinceNanos > limitNanos);
+      janitor.scheduleWithFixedDelay(evict, everyMillis, everyMillis, TimeUnit.MILLISECONDS);
     }
   }
 
@@ -103,17 +112,25 @@ final class ConsumerPool {
       Map<String, Object> params,
       Collection<RangeCursor> ranges,
       boolean fresh) {
-    PooledConsumer found = fresh ? null : takeIdle(stream, slot, params, ranges);
-    if (fresh) {
-      invalidate(stream, ranges);
+    synchronized (idle) {
+      discardIdle(
+          one ->
+              one.stream.equals(stream) && (fresh ? one.holdsAny(ranges) : !one.fits(params)));
+      PooledConsumer best = fresh ? null : best(stream, slot, ranges);
+      if (best != null) {
+        idle.remove(best);
+        return best;
+      }
+      while (!idle.isEmpty() && open >= capacity) { // soft, as Spark's: tasks get a consumer
+        discard(idle.remove(0));
+      }
     }
-    if (found == null) {
-      makeRoom();
-      found = new PooledConsumer(stream, slot, params, defaults, ranges.size(), maker);
-      all.add(found);
-      LOG.info("Created {} for {} ranges", found, ranges.size());
+    PooledConsumer made = new PooledConsumer(stream, slot, params, bufferBytes, ranges.size(), maker);
+    synchronized (idle) {
+      open++;
     }
-    return found;
+    LOG.info("Created {} for {} ranges", made, ranges.size());
+    return made;
   }
 
   /** Puts a consumer back whose task has ended well. */
@@ -131,6 +148,9 @@ final class ConsumerPool {
 
   /** Closes a consumer, in the background: the task that gave it up need not wait. */
   void discard(PooledConsumer consumer) {
+    synchronized (idle) {
+      open--;
+    }
     try {
       janitor.execute(() -> close(consumer));
     } catch (RejectedExecutionException e) {
@@ -151,48 +171,32 @@ final class ConsumerPool {
     }
   }
 
-  Traffic traffic() {
-    return all.stream().map(PooledConsumer::traffic).reduce(new Traffic(0, 0), Traffic::plus);
-  }
-
-  private PooledConsumer takeIdle(
-      String stream, int slot, Map<String, Object> params, Collection<RangeCursor> ranges) {
-    synchronized (idle) {
-      discardIdle(one -> one.stream.equals(stream) && !one.fits(params));
-      PooledConsumer best = null;
-      int bestScore = 0;
-      for (PooledConsumer one : idle) {
-        if (!one.stream.equals(stream)) {
-          continue;
-        }
+  private PooledConsumer best(String stream, int slot, Collection<RangeCursor> ranges) {
+    PooledConsumer best = null;
+    int bestScore = 0;
+    for (PooledConsumer one : idle) {
+      if (one.stream.equals(stream)) {
         int score = 2 * one.overlap(ranges) + (one.slot == slot ? 1 : 0);
-        if (score > bestScore) {
-          best = one;
-          bestScore = score;
-        }
+        best = score > bestScore ? one : best;
+        bestScore = Math.max(score, bestScore);
       }
-      idle.remove(best);
-      return best;
     }
-  }
-
-  private void invalidate(String stream, Collection<RangeCursor> ranges) {
-    synchronized (idle) {
-      discardIdle(one -> one.stream.equals(stream) && one.holdsAny(ranges));
-    }
+    return best;
   }
 
   private void discardIdle(Predicate<PooledConsumer> unwanted) {
-    List<PooledConsumer> gone = idle.stream().filter(unwanted).toList();
-    idle.removeAll(gone);
-    gone.forEach(this::discard);
+    synchronized (idle) {
+      List<PooledConsumer> gone = idle.stream().filter(unwanted).toList();
+      idle.removeAll(gone);
+      gone.forEach(this::discard);
+    }
   }
 
   /** One bound for all idle consumers: the oldest lose what they hold first, not their positions. */
   private void boundIdle() {
     long total = idleBytes();
     for (PooledConsumer one : idle) {
-      if (total <= defaults.idleBytes()) {
+      if (total <= idleLimitBytes) {
         return;
       }
       if (one.idleBytes > 0) {
@@ -203,47 +207,18 @@ final class ConsumerPool {
     }
   }
 
-  /** The capacity is soft, as Spark's: running tasks always get a consumer. */
-  private void makeRoom() {
-    synchronized (idle) {
-      while (!idle.isEmpty() && all.size() >= capacity) {
-        PooledConsumer oldest = idle.remove(0);
-        all.remove(oldest);
-        discard(oldest);
-      }
-    }
-  }
-
-  private void evict() {
-    List<PooledConsumer> expired = new ArrayList<>();
-    synchronized (idle) {
-      long now = System.nanoTime();
-      for (PooledConsumer one : List.copyOf(idle)) {
-        if (now - one.idleSinceNanos > idleTimeout.toNanos()) {
-          idle.remove(one);
-          expired.add(one);
-        }
-      }
-    }
-    expired.forEach(this::close);
-  }
-
   private void closeIdle() {
-    List<PooledConsumer> left;
     synchronized (idle) {
-      left = List.copyOf(idle);
+      idle.forEach(this::close);
       idle.clear();
     }
-    left.forEach(this::close);
   }
 
   private void close(PooledConsumer consumer) {
-    all.remove(consumer);
     try {
       consumer.close();
       LOG.info("Closed {}", consumer);
     } catch (ConcurrentModificationException e) { // a writer thread of the ended task still polls
-      all.add(consumer);
       janitor.schedule(() -> close(consumer), RETRY_MILLIS, TimeUnit.MILLISECONDS);
     } catch (RuntimeException e) {
       LOG.warn("Closing {} failed", consumer, e);

@@ -1,7 +1,8 @@
 package io.assignorbridge.reader;
 
+import io.assignorbridge.SecuredParams;
+import io.assignorbridge.reader.RangeCursor.Chunk;
 import java.time.Duration;
-import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Comparator;
@@ -10,23 +11,18 @@ import java.util.List;
 import java.util.Map;
 import java.util.function.Function;
 import java.util.function.Predicate;
-import java.util.stream.Stream;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
-import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * A Kafka consumer with the places where it stands in its partitions. Between two uses all of its
- * partitions are paused, positioned and hold what was fetched ahead. Used by one task at a time.
+ * A consumer with its positions. Between two uses all of its partitions are paused, positioned and
+ * hold what was fetched ahead. Used by one task at a time.
  */
 final class PooledConsumer {
   /** After so many uses a partition that was not read is forgotten: it may have left the stream. */
   private static final int USES_TO_REMEMBER = 16;
-
-  /** Fewer partitions are read to their ends before it is worth to ask for larger fetches. */
-  private static final int LEAST_TO_FIT_BATCHES = 8;
 
   final String stream;
   final int slot;
@@ -38,38 +34,32 @@ final class PooledConsumer {
 
   private final Map<String, Object> sparkParams;
   private final SecuredParams secured;
-  private final FetchDefaults defaults;
-  private final Feed feed;
-  private final Map<TopicPartition, Standing> standings = new HashMap<>();
-
-  /** What is read: partitions that are fetched, and those that wait for their turn. */
-  private final List<Standing> open = new ArrayList<>();
-
-  private final ArrayDeque<Standing> waiting = new ArrayDeque<>();
+  private final long bufferBytes;
+  private final BoundedConsumer consumer;
+  private final Map<TopicPartition, PartitionPosition> positions = new HashMap<>();
   private long uses;
-  private boolean keptGrew;
 
   PooledConsumer(
       String stream,
       int slot,
       Map<String, Object> sparkParams,
-      FetchDefaults defaults,
+      long bufferBytes,
       int partitions,
       Function<Map<String, Object>, Consumer<byte[], byte[]>> maker) {
     this.stream = stream;
     this.slot = slot;
     this.sparkParams = sparkParams;
     this.secured = new SecuredParams(sparkParams);
-    this.defaults = defaults;
-    this.feed = new Feed(secured.params(), defaults, partitions, maker);
+    this.bufferBytes = bufferBytes;
+    this.consumer = new BoundedConsumer(secured.params(), bufferBytes, partitions, maker);
   }
 
   /** How many of the ranges begin where this consumer stands. */
   int overlap(Collection<RangeCursor> ranges) {
     int count = 0;
     for (RangeCursor range : ranges) {
-      Standing standing = standings.get(range.partition);
-      if (standing != null && standing.covers(range.start)) {
+      PartitionPosition position = positions.get(range.partition);
+      if (position != null && position.covers(range.start)) {
         count++;
       }
     }
@@ -77,7 +67,7 @@ final class PooledConsumer {
   }
 
   boolean holdsAny(Collection<RangeCursor> ranges) {
-    return ranges.stream().anyMatch(range -> standings.containsKey(range.partition));
+    return ranges.stream().anyMatch(range -> positions.containsKey(range.partition));
   }
 
   /** Whether a new consumer would have the same parameters. */
@@ -89,227 +79,152 @@ final class PooledConsumer {
   void beginUse() {
     uses++;
     if (uses % USES_TO_REMEMBER == 0) {
-      Predicate<Standing> unread = one -> uses - one.lastUse > USES_TO_REMEMBER;
-      feed.drop(standings.values().stream().filter(unread).toList());
-      standings.values().removeIf(unread);
+      Predicate<PartitionPosition> unread = one -> uses - one.lastUse > USES_TO_REMEMBER;
+      consumer.drop(positions.values().stream().filter(unread).toList());
+      positions.values().removeIf(unread);
     }
   }
 
-  /**
-   * Begins to read ranges, of different partitions, and gives what is held of them already.
-   *
-   * @param ranges the ranges, with the start that they have left
-   * @param out receives the kept records
-   */
+  /** Begins to read ranges, of different partitions; {@code out} receives what is kept of them. */
   void begin(List<RangeCursor> ranges, List<Chunk> out) {
-    feed.fit(ranges.size());
+    List<PartitionPosition> left = new ArrayList<>();
     for (RangeCursor range : ranges) {
-      Standing standing = standings.computeIfAbsent(range.partition, Standing::new);
-      if (!standing.covers(range.start)) {
-        standing.resetTo(range.start);
+      PartitionPosition one = positions.computeIfAbsent(range.partition, PartitionPosition::new);
+      if (!one.covers(range.start)) {
+        one.resetTo(range.start);
       }
-      standing.lastUse = uses;
-      standing.reading = range;
-      deliver(standing, standing.takeKept(range.start), out);
-      if (standing.reading != null && standing.position >= range.until) {
-        finish(standing, List.of());
-      }
-      if (standing.reading != null) {
-        waiting.add(standing);
+      one.lastUse = uses;
+      one.reading = range;
+      deliver(one, one.takeKept(range.start), out);
+      finishAtEnd(one);
+      if (one.reading != null) {
+        left.add(one);
       }
     }
-    if (!waiting.isEmpty()) {
-      feed.prepare(waiting);
-      fetchNext();
-    }
+    consumer.begin(left, ranges.size());
   }
 
   /** Whether ranges are left that need a poll. */
   boolean isReading() {
-    return !open.isEmpty();
+    return !consumer.fetched().isEmpty();
   }
 
   /**
-   * Polls once.
+   * Polls once; {@code out} receives the records, those beyond a range's end are kept.
    *
-   * @param out receives the records, those beyond a range's end are kept
    * @return whether any range came forward
-   * @throws OffsetOutOfRangeException as Kafka does; the records before are in {@code out}
+   * @throws org.apache.kafka.clients.consumer.OffsetOutOfRangeException as Kafka does
    */
   boolean poll(Duration timeout, List<Chunk> out) {
-    ConsumerRecords<byte[], byte[]> polled = feed.poll(timeout, open);
+    ConsumerRecords<byte[], byte[]> polled = consumer.poll(timeout);
     boolean forward = false;
     for (TopicPartition partition : polled.partitions()) {
       List<ConsumerRecord<byte[], byte[]>> records = polled.records(partition);
-      Standing standing = standings.get(partition);
-      if (standing.reading == null) { // paused partitions bring none; should one, it is read again
-        standing.lose();
+      PartitionPosition one = positions.get(partition);
+      if (one.reading == null) { // paused partitions bring none; should one, it is read again
+        one.lose();
         continue;
       }
-      standing.position = records.get(records.size() - 1).offset() + 1;
-      deliver(standing, records, out);
+      one.position = records.get(records.size() - 1).offset() + 1;
+      deliver(one, records, out);
       forward = true;
     }
-    forward |= catchUp();
-    if (open.size() + waiting.size() >= LEAST_TO_FIT_BATCHES && feed.fitBatches()) {
-      open.forEach(waiting::addFirst);
-      open.clear();
-      feed.prepare(waiting);
-      fetchNext();
+    for (PartitionPosition one : consumer.fetched()) { // a range's last offsets may be no records
+      if (one.reading != null) {
+        long offset = consumer.offsetOf(one);
+        forward |= offset > one.position;
+        one.position = Math.max(offset, one.position);
+        finishAtEnd(one);
+      }
     }
+    park();
+    consumer.fitBatches();
     return forward;
   }
 
-  /**
-   * Stops reading the partitions that are out of range and gives what is left of their ranges, by
-   * partition the offset that comes next; nothing, if no range is read of any of them.
-   */
-  Map<RangeCursor, Long> giveUp(OffsetOutOfRangeException error) {
-    Map<RangeCursor, Long> left = new HashMap<>();
-    for (TopicPartition partition : error.offsetOutOfRangePartitions().keySet()) {
-      Standing standing = standings.get(partition);
-      if (standing == null) {
-        continue;
-      }
-      feed.seekAgain(standing);
-      if (standing.reading != null) {
-        left.put(standing.reading, standing.position);
-      }
-      abandon(standing);
-    }
-    pauseDone();
-    return left;
+  /** A partition whose range is being read. */
+  TopicPartition first() {
+    return consumer.fetched().get(0).partition;
   }
 
-  /** Stops reading one range that does not come forward; as {@link #giveUp}. */
-  Map.Entry<RangeCursor, Long> giveUpFirst() {
-    Standing standing = open.get(0);
-    Map.Entry<RangeCursor, Long> left = Map.entry(standing.reading, standing.position);
-    abandon(standing);
-    pauseDone();
+  /** Stops reading partitions and forgets where they stand; the ranges that were read of them. */
+  List<RangeCursor> giveUp(Collection<TopicPartition> partitions) {
+    List<RangeCursor> left = new ArrayList<>();
+    for (TopicPartition partition : partitions) {
+      PartitionPosition one = positions.get(partition);
+      if (one == null) {
+        continue;
+      }
+      consumer.seekAgain(one);
+      if (one.reading != null) {
+        one.reading.rest = one.position;
+        left.add(one.reading);
+        one.reading = null;
+      }
+      one.lose();
+    }
+    park();
     return left;
   }
 
   /** The task has ended well: what is held now stays held. */
   void becomeIdle() {
     idleSinceNanos = System.nanoTime();
-    idleBytes = keptBytes() + feed.ahead();
+    idleBytes = keptBytes() + consumer.parkedBytes();
   }
 
   /** Gives all records back that an idle consumer holds, its connections and positions stay. */
   void release() {
-    standings.values().forEach(Standing::dropKept);
-    feed.dropAll();
+    positions.values().forEach(PartitionPosition::dropKept);
+    consumer.drop(positions.values());
     idleBytes = 0;
   }
 
-  Traffic traffic() {
-    return feed.traffic();
-  }
-
   void close() {
-    feed.close();
+    consumer.close();
   }
 
   @Override
   public String toString() {
-    return "consumer of " + standings.size() + " partitions for stream " + stream + ", slot " + slot;
+    return "consumer of " + positions.size() + " partitions for stream " + stream + ", slot " + slot;
   }
 
   /** Hands over the records below the range's end; those above are kept and the range is done. */
-  private void deliver(
-      Standing standing, List<ConsumerRecord<byte[], byte[]>> records, List<Chunk> out) {
-    if (records.isEmpty()) {
-      return;
-    }
-    RangeCursor range = standing.reading;
-    int end = Standing.firstAtOrAbove(records, range.until);
+  private static void deliver(
+      PartitionPosition one, List<ConsumerRecord<byte[], byte[]>> records, List<Chunk> out) {
+    int end = PartitionPosition.countBelow(records, one.reading.until);
     if (end > 0) {
-      out.add(new Chunk(range, end == records.size() ? records : records.subList(0, end)));
+      out.add(new Chunk(one.reading, end == records.size() ? records : records.subList(0, end)));
     }
     if (end < records.size()) {
-      finish(standing, records.subList(end, records.size()));
+      one.keep(one.reading.until, records.subList(end, records.size()));
+      one.reading = null;
     }
   }
 
-  /** Ends ranges whose last offsets are no records (markers, aborted, compacted). */
-  private boolean catchUp() {
-    boolean forward = false;
-    for (Standing standing : open) {
-      if (standing.reading == null) {
-        continue;
-      }
-      long position = feed.positionOf(standing);
-      if (position > standing.position) {
-        standing.position = position;
-        forward = true;
-      }
-      if (standing.position >= standing.reading.until) {
-        finish(standing, List.of());
-      }
-    }
-    pauseDone();
-    return forward;
-  }
-
-  private void finish(Standing standing, List<ConsumerRecord<byte[], byte[]>> beyond) {
-    standing.keep(standing.reading.until, beyond);
-    standing.reading = null;
-    keptGrew |= !beyond.isEmpty();
-  }
-
-  private void abandon(Standing standing) {
-    standing.reading = null;
-    standing.lose();
-  }
-
-  private void pauseDone() {
-    List<Standing> done =
-        Stream.concat(open.stream(), waiting.stream()).filter(one -> one.reading == null).toList();
-    if (!done.isEmpty()) {
-      feed.park(done);
-      open.removeIf(one -> one.reading == null);
-      waiting.removeIf(one -> one.reading == null);
-      fetchNext();
-    }
-    if (keptGrew) {
-      keptGrew = false;
-      boundKept();
-    }
-  }
-
-  /** Lets as many partitions be fetched at a time as the buffer has room for. */
-  private void fetchNext() {
-    List<Standing> next = new ArrayList<>();
-    while (!waiting.isEmpty() && open.size() + next.size() < feed.width()) {
-      next.add(waiting.poll());
-    }
-    if (!next.isEmpty()) {
-      open.addAll(next);
-      feed.resume(next);
+  private static void finishAtEnd(PartitionPosition one) {
+    if (one.reading != null && one.position >= one.reading.until) {
+      one.keep(one.reading.until, List.of());
+      one.reading = null;
     }
   }
 
   private long keptBytes() {
-    return standings.values().stream().mapToLong(one -> one.keptBytes).sum();
+    return positions.values().stream().mapToLong(one -> one.keptBytes).sum();
   }
 
-  /** Keeps within the buffer: what was not read lately goes first, then the largest. */
-  private void boundKept() {
-    long total = keptBytes();
-    if (total <= defaults.bufferBytes()) {
-      return;
-    }
-    List<Standing> holders = new ArrayList<>(standings.values());
-    holders.sort(
-        Comparator.<Standing>comparingLong(one -> one.lastUse)
-            .thenComparingLong(one -> -one.keptBytes));
-    for (Standing standing : holders) {
-      if (total <= defaults.bufferBytes()) {
-        return;
+  /** Pauses what is done and keeps within the buffer: first goes what was not read lately. */
+  private void park() {
+    long total = consumer.park() ? keptBytes() : 0;
+    if (total > bufferBytes) {
+      List<PartitionPosition> holders = new ArrayList<>(positions.values());
+      holders.sort(
+          Comparator.<PartitionPosition>comparingLong(one -> one.lastUse)
+              .thenComparingLong(one -> -one.keptBytes));
+      for (int i = 0; total > bufferBytes; i++) {
+        total -= holders.get(i).keptBytes;
+        holders.get(i).dropKept();
       }
-      total -= standing.keptBytes;
-      standing.dropKept();
     }
   }
 }

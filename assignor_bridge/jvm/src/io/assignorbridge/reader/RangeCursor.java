@@ -1,5 +1,7 @@
 package io.assignorbridge.reader;
 
+import java.util.List;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
 import org.apache.spark.sql.kafka010.KafkaOffsetRange;
@@ -7,10 +9,16 @@ import scala.Option;
 
 /** One range of a task while it is read: what it must deliver and what it has cost so far. */
 final class RangeCursor {
+  /** Consecutive records of one range, polled or kept, ready to be handed to Spark. */
+  record Chunk(RangeCursor cursor, List<ConsumerRecord<byte[], byte[]>> records) {}
+
   final KafkaBatchInputPartition range;
   final TopicPartition partition;
   final long start;
   final long until;
+
+  /** Where Spark's reader goes on, if the range is left to it. */
+  long rest;
 
   long records;
   long bytes;
@@ -22,20 +30,16 @@ final class RangeCursor {
     this.partition = offsets.topicPartition();
     this.start = offsets.fromOffset();
     this.until = offsets.untilOffset();
+    this.rest = start;
   }
 
-  /** Whether both ends are offsets; Spark's reader resolves "earliest" and "latest" itself. */
-  boolean isResolved() {
-    return start >= 0 && until >= 0;
-  }
-
-  /** Spark's own partition for what is left of the range from {@code offset} on. */
-  KafkaBatchInputPartition rest(long offset) {
-    if (offset == start) {
+  /** Spark's own partition for what is left of the range. */
+  KafkaBatchInputPartition restOfRange() {
+    if (rest == start) {
       return range;
     }
     return range.copy(
-        new KafkaOffsetRange(partition, offset, until, Option.empty()),
+        new KafkaOffsetRange(partition, rest, until, Option.empty()),
         range.executorKafkaParams(),
         range.pollTimeoutMs(),
         range.failOnDataLoss(),

@@ -1,49 +1,46 @@
 package io.assignorbridge.reader;
 
-import java.util.Locale;
+import java.util.LinkedHashMap;
+import java.util.Map;
 import java.util.concurrent.atomic.LongAdder;
+import java.util.stream.Collectors;
 
 /**
  * What the shared readers of this JVM have done since it started. Readable in an executor by a SQL
  * expression: {@code java_method('io.assignorbridge.reader.ReaderCounters', 'json')}.
  */
 public final class ReaderCounters {
-  static final LongAdder CREATED = new LongAdder();
-  static final LongAdder CLOSED = new LongAdder();
-  static final LongAdder REPLACED = new LongAdder();
-  static final LongAdder POLLS = new LongAdder();
-  static final LongAdder SEEKS = new LongAdder();
-  static final LongAdder RELEASED = new LongAdder();
-  static final LongAdder HANDED_OVER = new LongAdder();
-  static final LongAdder RECORDS = new LongAdder();
-  static final LongAdder RECORD_BYTES = new LongAdder();
-  static final LongAdder CONSUMED_BYTES = new LongAdder();
-  static final LongAdder NETWORK_BYTES = new LongAdder();
+  private static final Map<String, LongAdder> ALL = new LinkedHashMap<>();
+
+  static final LongAdder CREATED = counter("created");
+  static final LongAdder CLOSED = counter("closed");
+  static final LongAdder REPLACED = counter("replaced");
+  static final LongAdder RELEASED = counter("released");
+  static final LongAdder POLLS = counter("polls");
+  static final LongAdder SEEKS = counter("seeks");
+  static final LongAdder HANDED_OVER = counter("handedOver");
+  static final LongAdder RECORDS = counter("records");
+  static final LongAdder RECORD_BYTES = counter("recordBytes");
+
+  /** By the metrics of Kafka's client: bytes of polled records, bytes that came from the brokers. */
+  static final LongAdder CONSUMED_BYTES = counter("consumedBytes");
+
+  static final LongAdder NETWORK_BYTES = counter("networkBytes");
 
   private ReaderCounters() {}
 
-  /**
-   * The counters as a JSON object. {@code consumedBytes} and {@code networkBytes} come from the
-   * metrics of Kafka's client: record bytes that poll returned, bytes that came from the brokers.
-   */
+  private static LongAdder counter(String name) {
+    return ALL.computeIfAbsent(name, any -> new LongAdder());
+  }
+
+  /** The counters, with the number and bytes of idle consumers, as a JSON object. */
   public static String json() {
-    Traffic open = ConsumerPool.shared().traffic();
-    return String.format(
-        Locale.ROOT, // other locales have digits that are no JSON
-        "{\"created\":%d,\"closed\":%d,\"replaced\":%d,\"idle\":%d,\"idleBytes\":%d,\"released\":%d,\"polls\":%d,\"seeks\":%d,\"handedOver\":%d,"
-            + "\"records\":%d,\"recordBytes\":%d,\"consumedBytes\":%d,\"networkBytes\":%d}",
-        CREATED.sum(),
-        CLOSED.sum(),
-        REPLACED.sum(),
-        ConsumerPool.shared().idle(),
-        ConsumerPool.shared().idleBytes(),
-        RELEASED.sum(),
-        POLLS.sum(),
-        SEEKS.sum(),
-        HANDED_OVER.sum(),
-        RECORDS.sum(),
-        RECORD_BYTES.sum(),
-        CONSUMED_BYTES.sum() + open.consumedBytes(),
-        NETWORK_BYTES.sum() + open.networkBytes());
+    Map<String, Long> values = new LinkedHashMap<>();
+    ALL.forEach((name, counter) -> values.put(name, counter.sum()));
+    values.put("idle", (long) ConsumerPool.shared().idle());
+    values.put("idleBytes", ConsumerPool.shared().idleBytes());
+    return values.entrySet().stream()
+        .map(one -> "\"" + one.getKey() + "\":" + one.getValue())
+        .collect(Collectors.joining(",", "{", "}"));
   }
 }

@@ -2,15 +2,18 @@ package io.assignorbridge.reader;
 
 import io.assignorbridge.AssignedInputPartition;
 import io.assignorbridge.ReadReport;
+import io.assignorbridge.reader.RangeCursor.Chunk;
 import java.io.IOException;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Collection;
-import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -22,6 +25,7 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
 import org.apache.spark.sql.kafka010.KafkaRecordToRowConverter;
 import org.slf4j.Logger;
@@ -32,102 +36,98 @@ import scala.Function1;
  * Reads all ranges of a task with one Kafka consumer. Ranges are bounded, so it never waits at the
  * end of a log and never asks for the log's ends. Whatever is out of the ordinary (offsets that are
  * gone, a partition that does not come forward) is not judged here: what is left of the range goes
- * to Spark's own reader.
+ * to Spark's own reader. With `assignor.reader=spark` all ranges do, from the start.
  */
 public final class SharedReader implements PartitionReader<InternalRow> {
   private static final Logger LOG = LoggerFactory.getLogger(SharedReader.class);
 
   /** How long one poll may keep a killed task waiting. */
-  private static final long POLL_SLICE_MILLIS = 100;
+  private static final Duration POLL_LIMIT = Duration.ofMillis(100);
 
-  /** Below it a range is handed over only after the user's whole poll time-out. */
+  /** Up to it a range is handed over only after the user's whole poll time-out. */
   private static final long SHORT_TIMEOUT_MILLIS = 10_000;
 
   private static final long MOMENT_NANOS = 2_000_000_000L;
 
   private final AssignedInputPartition task;
+  private final PartitionReaderFactory sparksReaders;
   private final Consumer<ReadReport> reports;
   private final TaskContext context = TaskContext.get();
-  private final List<RangeCursor> cursors = new ArrayList<>();
-
-  /** Ranges of one wave are of different partitions; further ranges of a partition come later. */
-  private final ArrayDeque<List<RangeCursor>> waves = new ArrayDeque<>();
-
+  private final Collection<String> endedStreams;
+  private final List<RangeCursor> unreported = new ArrayList<>();
+  private final List<RangeCursor> pending = new ArrayList<>();
   private final ArrayDeque<Chunk> chunks = new ArrayDeque<>();
-  private final ArrayDeque<Map.Entry<RangeCursor, Long>> handedOver = new ArrayDeque<>();
-  private final Map<String, Long> closedMetrics = new LinkedHashMap<>();
-  private final ReadMeter meter = new ReadMeter();
+  private final ArrayDeque<RangeCursor> handedOver = new ArrayDeque<>();
+  private final Map<String, Long> closedMetrics =
+      new TreeMap<>(Map.of("offsetOutOfRange", 0L, "dataLoss", 0L));
   private final long startedNanos = System.nanoTime();
-  private final Function1<ConsumerRecord<byte[], byte[]>, UnsafeRow> toRow;
-  private final long patienceNanos;
 
-  /**
-   * Whoever takes it out gives it back or closes it: a thread that pipes rows to another process may
-   * still read when the task closes the reader.
-   */
+  /** Whoever takes it out gives it back or closes it: a piping thread may outlive the task. */
   private final AtomicReference<PooledConsumer> consumer = new AtomicReference<>();
 
   private volatile boolean closed;
-  private SparkRangeReader spark;
+  private PartitionReader<InternalRow> spark; // reads what was handed over of sparksRange
+  private RangeCursor sparksRange;
+  private Function1<ConsumerRecord<byte[], byte[]>, UnsafeRow> toRow;
   private List<ConsumerRecord<byte[], byte[]>> records = List.of();
   private int nextRecord;
   private InternalRow row;
+  private RangeCursor charged; // which range time counts for since markNanos, null for none
+  private long markNanos = startedNanos;
   private long waitedNanos;
-  private long delivered;
+  private long patienceNanos;
   private boolean finished;
 
   /**
    * Prepares to read; the first call of {@link #next} opens what is needed.
    *
-   * @param task the ranges, and the stream and slot whose consumer reads them
+   * @param sparksReaders makes Spark's own reader of a range
+   * @param shared false to leave all ranges to Spark's readers
    * @param endedStreams streams of this driver that will have no further task
-   * @param reports gets one report for each range, when all are read
+   * @param reports gets one report for each range that was read to its end, the last with the task
    */
   public SharedReader(
       AssignedInputPartition task,
+      PartitionReaderFactory sparksReaders,
+      boolean shared,
       Collection<String> endedStreams,
       Consumer<ReadReport> reports) {
-    ConsumerPool.shared().forget(endedStreams);
     this.task = task;
+    this.sparksReaders = sparksReaders;
+    this.endedStreams = endedStreams;
     this.reports = reports;
-    List<RangeCursor> regular = new ArrayList<>();
     for (KafkaBatchInputPartition range : task.ranges()) {
       RangeCursor cursor = new RangeCursor(range);
-      cursors.add(cursor);
-      if (!cursor.isResolved()) {
-        handedOver.add(Map.entry(cursor, cursor.start));
+      unreported.add(cursor);
+      // Spark's reader resolves "earliest" and "latest", which are below 0, itself.
+      if (!shared || cursor.start < 0 || cursor.until < 0) {
+        handedOver.add(cursor);
       } else if (cursor.start < cursor.until) {
-        regular.add(cursor);
+        pending.add(cursor);
       }
     }
-    waves.addAll(wavesOf(regular));
-    boolean headers = task.ranges().length > 0 && task.ranges()[0].includeHeaders();
-    this.toRow = new KafkaRecordToRowConverter().toUnsafeRowProjector(headers);
-    long timeoutMillis = task.ranges().length > 0 ? task.ranges()[0].pollTimeoutMs() : 0;
-    this.patienceNanos =
-        Duration.ofMillis(
-                Math.max(Math.min(timeoutMillis, SHORT_TIMEOUT_MILLIS), timeoutMillis / 2))
-            .toNanos();
   }
 
   @Override
   public boolean next() throws IOException {
-    while (true) {
+    do {
       if (nextRecord < records.size()) {
         row = toRow.apply(records.get(nextRecord++));
         return true;
       }
       if (spark != null) {
         if (spark.next()) {
+          sparksRange.records++;
           row = spark.get();
           return true;
         }
+        charge(null);
         closeSpark();
+        report(sparksRange);
+        unreported.remove(sparksRange);
       }
-      if (!advance()) {
-        return false;
-      }
-    }
+    } while (advance());
+    return false;
   }
 
   @Override
@@ -135,14 +135,12 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     return row;
   }
 
-  /** The metrics of Spark's reader: sums, for Spark sets a task's metric values. */
+  /** The metrics of Spark's readers: sums, for Spark sets a task's metric values. */
   @Override
   public CustomTaskMetric[] currentMetricsValues() {
-    Map<String, Long> sums = new LinkedHashMap<>(closedMetrics);
-    sums.putIfAbsent("offsetOutOfRange", 0L);
-    sums.putIfAbsent("dataLoss", 0L);
+    Map<String, Long> sums = new TreeMap<>(closedMetrics);
     if (spark != null) {
-      spark.addMetricsTo(sums);
+      addSparksMetricsTo(sums);
     }
     return sums.entrySet().stream()
         .map(entry -> new TaskMetric(entry.getKey(), entry.getValue()))
@@ -170,74 +168,78 @@ public final class SharedReader implements PartitionReader<InternalRow> {
 
   /** Moves on to the next chunk, handed-over range, poll or wave; false when all is read. */
   private boolean advance() throws IOException {
-    if (finished) {
-      return false;
-    }
-    while (true) {
+    while (!finished) {
       Chunk chunk = chunks.poll();
       if (chunk != null) {
         show(chunk);
         return true;
       }
-      meter.charge(null);
+      charge(null);
       records = List.of();
       nextRecord = 0;
-      if (!handedOver.isEmpty()) {
-        openSpark(handedOver.poll());
-        return true;
-      }
       PooledConsumer current = consumer.get();
-      if (current != null && current.isReading()) {
+      if (!handedOver.isEmpty()) {
+        sparksRange = handedOver.poll();
+        charge(sparksRange);
+        spark = sparksReaders.createReader(sparksRange.restOfRange());
+        return true;
+      } else if (current != null && current.isReading()) {
         poll(current);
-      } else if (!waves.isEmpty()) {
-        begin(waves.poll());
+      } else if (!pending.isEmpty()) {
+        begin();
       } else {
         finish();
-        return false;
       }
     }
+    return false;
   }
 
   private void show(Chunk chunk) {
-    meter.charge(chunk.cursor());
+    charge(chunk.cursor());
     records = chunk.records();
     nextRecord = 0;
     long bytes = 0;
     for (ConsumerRecord<byte[], byte[]> one : records) {
-      bytes += Standing.size(one);
+      bytes += PartitionPosition.size(one);
     }
     chunk.cursor().records += records.size();
     chunk.cursor().bytes += bytes;
-    delivered += records.size();
     ReaderCounters.RECORDS.add(records.size());
     ReaderCounters.RECORD_BYTES.add(bytes);
   }
 
-  private void begin(List<RangeCursor> wave) {
+  /** Begins to read what is pending, but one range of a partition at a time. */
+  private void begin() {
+    Map<TopicPartition, RangeCursor> byPartition = new LinkedHashMap<>();
+    pending.removeIf(range -> byPartition.putIfAbsent(range.partition, range) == null);
+    List<RangeCursor> ranges = List.copyOf(byPartition.values());
     List<Chunk> kept = new ArrayList<>();
     try {
-      consumerFor(wave).begin(wave, kept);
-    } catch (LinkageError e) { // another Spark; no record of the wave has been given yet
+      consumerFor(ranges).begin(ranges, kept);
+    } catch (LinkageError e) { // another Spark; no record of these ranges has been given yet
       discardConsumer();
-      LOG.warn(
-          "Spark's own reader reads {} ranges of this task, for the shared one does not fit: {}",
-          wave.size(),
-          e.toString());
-      ReaderCounters.HANDED_OVER.add(wave.size());
-      wave.forEach(cursor -> handedOver.add(Map.entry(cursor, cursor.start)));
+      LOG.warn("Spark's own reader reads {} ranges, for ours does not fit", ranges.size(), e);
+      ReaderCounters.HANDED_OVER.add(ranges.size());
+      handedOver.addAll(ranges);
       return;
     }
-    meter.share(kept);
+    shareTime(kept);
     chunks.addAll(kept);
     waitedNanos = 0;
   }
 
-  private PooledConsumer consumerFor(List<RangeCursor> wave) {
+  private PooledConsumer consumerFor(List<RangeCursor> ranges) {
     PooledConsumer current = consumer.get();
     if (current == null) {
+      KafkaBatchInputPartition any = ranges.get(0).range;
+      long limit = any.pollTimeoutMs();
+      patienceNanos =
+          TimeUnit.MILLISECONDS.toNanos(Math.max(Math.min(limit, SHORT_TIMEOUT_MILLIS), limit / 2));
+      toRow = new KafkaRecordToRowConverter().toUnsafeRowProjector(any.includeHeaders());
       boolean again = context != null && context.attemptNumber() > 0;
-      Map<String, Object> params = wave.get(0).range.executorKafkaParams();
-      current = ConsumerPool.shared().take(task.stream(), task.slot(), params, wave, again);
+      ConsumerPool pool = ConsumerPool.shared();
+      pool.forget(endedStreams);
+      current = pool.take(task.stream(), task.slot(), any.executorKafkaParams(), ranges, again);
       consumer.set(current);
       if (closed) { // by the end of the task, which saw no consumer
         discardConsumer();
@@ -256,85 +258,96 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     List<Chunk> polled = new ArrayList<>();
     boolean forward;
     try {
-      forward = current.poll(Duration.ofMillis(POLL_SLICE_MILLIS), polled);
+      forward = current.poll(POLL_LIMIT, polled);
     } catch (OffsetOutOfRangeException e) {
-      Map<RangeCursor, Long> left = current.giveUp(e);
-      left.forEach((cursor, offset) -> handOver(cursor, offset, e.getMessage()));
-      forward = !left.isEmpty();
+      forward = giveUp(current, e.offsetOutOfRangePartitions().keySet(), e.getMessage());
     }
-    meter.share(polled);
+    shareTime(polled);
     chunks.addAll(polled);
-    if (forward) {
-      waitedNanos = 0;
-      return;
-    }
-    waitedNanos += System.nanoTime() - before;
-    if (waitedNanos >= patienceNanos) {
-      Map.Entry<RangeCursor, Long> first = current.giveUpFirst();
-      handOver(first.getKey(), first.getValue(), "nothing came for " + waitedNanos / 1_000_000 + " ms");
+    waitedNanos = forward ? 0 : waitedNanos + System.nanoTime() - before;
+    if (!forward && waitedNanos >= patienceNanos) {
+      String why = "nothing came for " + waitedNanos / 1_000_000 + " ms";
+      giveUp(current, Set.of(current.first()), why);
       // The others have waited as long; they get a moment to follow if the broker is back.
       waitedNanos = Math.max(0, patienceNanos - MOMENT_NANOS);
     }
   }
 
-  private void handOver(RangeCursor cursor, long offset, String why) {
-    LOG.warn("Spark's own reader goes on with {} from offset {}: {}", cursor, offset, why);
-    ReaderCounters.HANDED_OVER.increment();
-    handedOver.add(Map.entry(cursor, offset));
-  }
-
-  private void openSpark(Map.Entry<RangeCursor, Long> left) {
-    meter.charge(left.getKey());
-    spark = new SparkRangeReader(left.getKey(), left.getValue());
+  /** Leaves what is left of the ranges to Spark's reader; whether any is read of them. */
+  private boolean giveUp(PooledConsumer current, Set<TopicPartition> partitions, String why) {
+    List<RangeCursor> left = current.giveUp(partitions);
+    for (RangeCursor range : left) {
+      LOG.warn("Spark's own reader goes on with {} from offset {}: {}", range, range.rest, why);
+      ReaderCounters.HANDED_OVER.increment();
+      handedOver.add(range);
+    }
+    return !left.isEmpty();
   }
 
   private void closeSpark() throws IOException {
-    SparkRangeReader done = spark;
+    addSparksMetricsTo(closedMetrics);
+    PartitionReader<InternalRow> ended = spark;
     spark = null;
-    done.addMetricsTo(closedMetrics);
-    done.close();
+    ended.close();
+  }
+
+  private void addSparksMetricsTo(Map<String, Long> sums) {
+    for (CustomTaskMetric metric : spark.currentMetricsValues()) {
+      sums.merge(metric.name(), metric.value(), Long::sum);
+    }
   }
 
   private void finish() {
     finished = true;
-    PooledConsumer done = consumer.getAndSet(null);
-    if (done != null) {
-      LOG.info(
-          "Read {} records of {} ranges in {} ms with a {}",
-          delivered,
-          cursors.size(),
-          (System.nanoTime() - startedNanos) / 1_000_000,
-          done);
-      ConsumerPool.shared().giveBack(done);
+    PooledConsumer whole = consumer.getAndSet(null);
+    if (whole != null) {
+      long millis = (System.nanoTime() - startedNanos) / 1_000_000;
+      LOG.info("Read {} ranges in {} ms with a {}", unreported.size(), millis, whole);
+      ConsumerPool.shared().giveBack(whole);
     }
-    String executor = SparkEnv.get().executorId();
-    for (RangeCursor cursor : cursors) {
-      reports.accept(
-          new ReadReport(
-              task.plan(),
-              task.index(),
-              task.executor(),
-              executor,
-              cursor.partition.topic(),
-              cursor.partition.partition(),
-              cursor.records,
-              cursor.bytes,
-              cursor.nanos,
-              cursor.until - cursor.start));
-    }
+    unreported.forEach(this::report);
   }
 
-  private static List<List<RangeCursor>> wavesOf(List<RangeCursor> ranges) {
-    Map<TopicPartition, Integer> seen = new HashMap<>();
-    List<List<RangeCursor>> waves = new ArrayList<>();
-    for (RangeCursor range : ranges) {
-      int wave = seen.merge(range.partition, 1, Integer::sum) - 1;
-      if (wave == waves.size()) {
-        waves.add(new ArrayList<>());
-      }
-      waves.get(wave).add(range);
+  private void report(RangeCursor range) {
+    reports.accept(
+        new ReadReport(
+            task.plan(),
+            task.index(),
+            task.executor(),
+            SparkEnv.get().executorId(),
+            range.partition.topic(),
+            range.partition.partition(),
+            range.records,
+            range.bytes,
+            range.nanos,
+            range.until - range.start));
+  }
+
+  /**
+   * From now on time counts for {@code range}; null when it is nobody's yet. The clock is read when a
+   * chunk begins and ends and around a poll, never per record. What Spark does with a record between
+   * two calls of the reader counts for the range of that record.
+   */
+  private void charge(RangeCursor range) {
+    long now = System.nanoTime();
+    if (charged != null) {
+      charged.nanos += now - markNanos;
     }
-    return waves;
+    charged = range;
+    markNanos = now;
+  }
+
+  /** Shares the time since it was nobody's over what was polled, by the records. */
+  private void shareTime(List<Chunk> polled) {
+    long now = System.nanoTime();
+    long total = polled.stream().mapToLong(chunk -> chunk.records().size()).sum();
+    if (total > 0) {
+      double nanosPerRecord = (now - markNanos) / (double) total;
+      for (Chunk chunk : polled) {
+        chunk.cursor().nanos += (long) (nanosPerRecord * chunk.records().size());
+      }
+      markNanos = now;
+    }
   }
 
   private record TaskMetric(String name, long value) implements CustomTaskMetric {}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from checkpoints.kafka_settings import client_settings
-from checkpoints.redaction import Redactor, is_secret_key
+from streaming.kafka.settings import client_settings
+from streaming.redaction import Redactor, is_secret_key
 
 HIDDEN_KEYS = [
     "kafka.sasl.jaas.config", "kafka.ssl.keystore.password", "kafka.ssl.keystore.key",

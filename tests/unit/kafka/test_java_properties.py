@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpoints.java_properties import read_properties
+from streaming.kafka.java_properties import read_properties
 
 
 @pytest.mark.parametrize(

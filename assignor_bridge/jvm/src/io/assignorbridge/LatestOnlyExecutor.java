@@ -3,42 +3,40 @@ package io.assignorbridge;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Consumer;
 
 /**
- * Hands the newest of what comes to a daemon thread of its own. What a newer one overtakes is
- * dropped, so that slow work never piles up and never holds up who gives it.
+ * Works on the latest item on a daemon thread of its own; an item that a later one overtakes is
+ * dropped. Slow work never piles up and never blocks the caller.
  */
-final class Newest<T> {
+final class LatestOnlyExecutor<T> {
   private final ExecutorService thread;
   private final Consumer<T> work;
   private final AtomicReference<T> waiting = new AtomicReference<>();
 
-  Newest(String name, Consumer<T> work) {
+  LatestOnlyExecutor(String name, Consumer<T> work) {
     this.work = work;
-    thread =
-        Executors.newSingleThreadExecutor(
-            task -> {
-              Thread made = new Thread(task, name);
-              made.setDaemon(true);
-              return made;
-            });
+    thread = Executors.newSingleThreadExecutor(daemons(name));
+  }
+
+  static ThreadFactory daemons(String name) {
+    return task -> {
+      Thread thread = new Thread(task, name);
+      thread.setDaemon(true);
+      return thread;
+    };
   }
 
   void give(T item) {
     if (waiting.getAndSet(item) == null) {
-      run(() -> work.accept(waiting.getAndSet(null)));
-    }
-  }
-
-  /** Does something else on the thread, after what was given. */
-  void run(Runnable task) {
-    try {
-      thread.execute(task);
-    } catch (RejectedExecutionException stopped) {
-      // the stream has ended
+      try {
+        thread.execute(() -> work.accept(waiting.getAndSet(null)));
+      } catch (RejectedExecutionException stopped) {
+        // the stream has ended
+      }
     }
   }
 

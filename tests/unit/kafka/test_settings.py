@@ -7,8 +7,8 @@ from confluent_kafka.admin import AdminClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpoints.jaas import JaasError, read_jaas
-from checkpoints.kafka_settings import SettingsError, client_settings
+from streaming.kafka.jaas import JaasError, read_jaas
+from streaming.kafka.settings import SettingsError, client_settings
 
 KAFKA = "org.apache.kafka.common.security"
 PLAIN = f'{KAFKA}.plain.PlainLoginModule required username="ann" password="s3cr;t\\"=";'

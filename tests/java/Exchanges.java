@@ -8,43 +8,54 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
 
 /**
- * Writes requests as the driver does. Standard input holds requests as rows, one a line; each comes
- * out as rows and, on the next line, packed.
+ * Writes requests and reads answers as the driver does. Standard input holds snapshots with rows and
+ * the planner's answers, one a line: a snapshot comes out as the driver would send it, an answer as
+ * its tasks.
  */
-public final class Requests {
-  private Requests() {}
+public final class Exchanges {
+  private static final ObjectMapper JSON = new ObjectMapper();
+
+  private Exchanges() {}
 
   public static void main(String[] arguments) throws Exception {
     BufferedReader in =
         new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
     for (String line = in.readLine(); line != null; line = in.readLine()) {
-      JsonNode asked = new ObjectMapper().readTree(line);
-      for (boolean packed : new boolean[] {false, true}) {
-        out.println(
-            PlanJson.snapshot(
-                executors(asked.get("executors")),
-                asked.get("parallelism").asInt(),
-                ranges(asked.get("ranges")),
-                Map.of("assignor", "lag-aware-sticky"),
-                reports(asked.get("observed")),
-                asked.get("state").textValue(),
-                null,
-                packed));
-      }
+      JsonNode given = JSON.readTree(line);
+      out.println(
+          given.has("ranges")
+              ? Messages.write(request(given))
+              : JSON.writeValueAsString(
+                  Messages.read(line, Messages.Planned.class).tasks().unpack()));
     }
     out.flush();
   }
 
-  static List<ExecutorList.Slots> executors(JsonNode given) {
-    List<ExecutorList.Slots> executors = new ArrayList<>();
+  static Messages.PlanBatch request(JsonNode snapshot) {
+    return new Messages.PlanBatch(
+        snapshot.path("parallelism").asInt(1),
+        executors(snapshot.get("executors")),
+        Columns.Ranges.of(ranges(snapshot.get("ranges"))),
+        Columns.Reports.of(reports(snapshot.get("observed"))),
+        snapshot.get("state").textValue(),
+        null,
+        null);
+  }
+
+  static List<ExecutorList.Executor> executors(JsonNode given) {
+    List<ExecutorList.Executor> executors = new ArrayList<>();
     for (JsonNode e : given) {
       executors.add(
-          new ExecutorList.Slots(
-              e.get("id").asText(), e.get("host").asText(), e.get("slots").asInt()));
+          new ExecutorList.Executor(
+              e.get("id").asText(),
+              e.get("host").asText(),
+              e.get("slots").asInt(),
+              e.path("excluded").asBoolean(),
+              e.path("leaving").asBoolean(),
+              e.path("resourceProfile").asInt()));
     }
     return executors;
   }
@@ -68,11 +79,11 @@ public final class Requests {
     return reports;
   }
 
-  private static List<Tiling.Range> ranges(JsonNode given) {
-    List<Tiling.Range> ranges = new ArrayList<>();
+  static List<PlanVerifier.Range> ranges(JsonNode given) {
+    List<PlanVerifier.Range> ranges = new ArrayList<>();
     for (JsonNode r : given) {
       ranges.add(
-          new Tiling.Range(
+          new PlanVerifier.Range(
               r.get("topic").asText(),
               r.get("partition").asInt(),
               r.get("start").asLong(),

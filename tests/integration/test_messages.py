@@ -1,4 +1,4 @@
-"""Long requests go to the planner as packed columns, and say the same as rows."""
+"""The driver and the planner understand each other: packed columns, whatever is in them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ import orjson
 import pytest
 
 from assignor_bridge import ivy
-from assignor_bridge.commits import CommitDesk
 from assignor_bridge.jars import built_jar
-from assignor_bridge.wire import read_batch
-from assignor_bridge.worker import handle
+from assignor_bridge.protocol.messages import write_answer
+from assignor_bridge.worker import Worker
 from tests import planner_proxy
+from tests.packed import rows_of, tasks_of
+from tests.planner_process import ask
 from tests.spark_tools import run_in_batches
 
 if TYPE_CHECKING:
@@ -32,24 +33,15 @@ PARTITIONS = 300
 HIGHEST = 2**63 - 1
 
 
-@pytest.mark.parametrize(
-    ("mode", "form"),
-    [
-        pytest.param("record", dict, id="the planner takes columns"),
-        pytest.param("rows", list, id="the planner knows rows only"),
-    ],
-)
 def test_a_batch_of_many_partitions(
     spark: SparkSession,
     topic: Topic,
     checkpoint: str,
     planner: Callable[[str], None],
     record: Path,
-    mode: str,
-    form: type,
 ) -> None:
     topic.create(PARTITIONS).fill([2] * PARTITIONS)
-    planner(mode)
+    planner("record")
 
     progresses, rows = run_in_batches(
         spark, topic, checkpoint, maxOffsetsPerTrigger=str(PARTITIONS)
@@ -57,18 +49,17 @@ def test_a_batch_of_many_partitions(
 
     assert rows == 2 * PARTITIONS
     first, second = planner_proxy.snapshots(record)
-    assert type(first["ranges"]) is type(second["observed"]) is form
-    assert read_batch(first)[0].total == PARTITIONS
-    assert read_batch(second)[0].observed.records.sum() == PARTITIONS
+    assert sum(r["end"] - r["start"] for r in first["ranges"]) == PARTITIONS
+    assert sum(o["records"] for o in second["observed"]) == PARTITIONS
     assert {p["sources"][0]["metrics"]["assignor.strategy"] for p in progresses} == {
         "lag-aware-sticky"
     }
 
 
-def requests() -> list[dict]:
+def snapshots() -> list[dict]:
     """Ranges and reports as rows: none, odd names, the highest offsets, many executors."""
     rng = np.random.default_rng(5)
-    found = []
+    made = []
     for count in (0, 1, 3, 700):
         names = ["orders", "t", "\u65e5\u672c", 'quo"ted\\'][: count or 1]
         starts = [int(s) for s in rng.integers(0, 2**62, count)]
@@ -86,36 +77,47 @@ def requests() -> list[dict]:
             }
             for i, r in enumerate(ranges[::-1])
         ]  # fmt: skip
-        executors = [{"id": str(i), "host": f"h{i // 2}", "slots": 2} for i in range(count // 7)]
-        found.append(
+        executors = [
+            {"id": str(i), "host": f"h{i // 2}", "slots": 2}
+            | [{}, {"excluded": True}, {"leaving": True}, {"resourceProfile": 3}][i % 4]
+            for i in range(count // 7)
+        ]
+        made.append(
             {
                 "executors": executors, "ranges": ranges, "observed": observed, "state": None,
                 "parallelism": 3,
             }
         )  # fmt: skip
-    return found
+    return made
 
 
-def test_the_driver_writes_the_same_request_in_both_forms(tmp_path: Path) -> None:
+def test_both_sides_read_what_the_other_wrote(tmp_path: Path) -> None:
     class_path = os.pathsep.join([str(built_jar()), str(ivy.pyspark_home() / "jars" / "*")])
-    program = Path(__file__).parents[1] / "java" / "Requests.java"
+    program = Path(__file__).parents[1] / "java" / "Exchanges.java"
     subprocess.run(
         [ivy.java_tool("javac"), "-cp", class_path, "-d", str(tmp_path), str(program)], check=True
     )
-    asked = requests()
-    done = subprocess.run(
-        [
-            ivy.java_tool("java"), "-cp", f"{tmp_path}{os.pathsep}{class_path}",
-            "io.assignorbridge.Requests",
-        ],
-        input=b"".join(orjson.dumps(r, option=orjson.OPT_APPEND_NEWLINE) for r in asked),
-        check=True, capture_output=True,
-    )  # fmt: skip
-    written = done.stdout.splitlines()
-    options = {"assignor": "lag-aware-sticky"}
-    for request, rows, columns in zip(asked, written[::2], written[1::2], strict=True):
-        assert orjson.loads(rows) == {**request, "options": options}
-        assert isinstance(orjson.loads(columns)["ranges"], dict)
-        plan = handle(rows, CommitDesk())
-        assert b'"tasks"' in plan
-        assert handle(columns, CommitDesk()) == plan
+
+    def java(lines: list[bytes]) -> list[bytes]:
+        run = [ivy.java_tool("java"), "-cp", f"{tmp_path}{os.pathsep}{class_path}"]
+        done = subprocess.run(
+            [*run, "io.assignorbridge.Exchanges"],
+            input=b"".join(line.rstrip(b"\n") + b"\n" for line in lines),
+            check=True, capture_output=True,
+        )  # fmt: skip
+        return done.stdout.splitlines()
+
+    asked = snapshots()
+    requests = java([orjson.dumps(snapshot) for snapshot in asked])
+    worker = Worker()
+    ask({"type": "validate", "options": {"assignor": "lag-aware-sticky"}}, worker)
+    planned = [orjson.loads(write_answer(worker.answer(request))) for request in requests]
+    planned[-1]["tasks"]["standbys"] = {"0": ["7", "8"], "3": ["9"]}
+    answers = [orjson.dumps(answer) for answer in planned]
+    for snapshot, request in zip(asked, map(orjson.loads, requests), strict=True):
+        assert request.pop("type") == "plan"
+        for part in ("ranges", "observed"):
+            request[part] = rows_of(request[part])
+        assert {"state": None, **request} == snapshot
+    for answer, tasks in zip(planned, map(orjson.loads, java(answers)), strict=True):
+        assert tasks == [{"standbys": [], **task} for task in tasks_of(answer["tasks"])]

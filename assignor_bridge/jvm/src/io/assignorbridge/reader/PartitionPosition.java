@@ -7,10 +7,10 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Header;
 
 /**
- * Where a consumer stands in one partition. {@link #kept} holds every visible record of the offsets
+ * How far a consumer has read one partition. {@link #kept} holds every visible record of the offsets
  * [{@link #from}, {@link #position}): what was polled beyond a range's end, for the next batch.
  */
-final class Standing {
+final class PartitionPosition {
   private static final long UNKNOWN = -1;
 
   // The objects around a record's and a header's bytes, as measured with Kafka 3.9 on a small heap.
@@ -27,16 +27,13 @@ final class Standing {
   /** The range that is being read, null when the partition is paused. */
   RangeCursor reading;
 
-  /** Whether Kafka's consumer has the partition. */
-  boolean assigned;
-
-  /** Whether Kafka's consumer stands at {@link #position} there. */
+  /** Whether Kafka's consumer stands at {@link #position}. */
   boolean positioned;
 
   /** All that Kafka's consumer holds of it came after so many bytes of the consumer's traffic. */
   long mark;
 
-  Standing(TopicPartition partition) {
+  PartitionPosition(TopicPartition partition) {
     this.partition = partition;
   }
 
@@ -45,15 +42,15 @@ final class Standing {
     return from != UNKNOWN && from <= offset && offset <= position;
   }
 
-  /** Stand at {@code offset} with nothing kept; Kafka's consumer does not yet. */
+  /** Moves to {@code offset} with nothing kept; Kafka's consumer has yet to seek. */
   void resetTo(long offset) {
-    from = offset;
     position = offset;
     positioned = false;
-    forgetKept();
+    dropKept();
+    from = offset;
   }
 
-  /** The position is not known any more. */
+  /** Forgets the position: it is to be looked up anew. */
   void lose() {
     resetTo(UNKNOWN);
   }
@@ -65,48 +62,37 @@ final class Standing {
     keptBytes = bytesOf(records);
   }
 
-  /** Gives the kept records of {@code offset} and above away. */
+  /** Hands the kept records of {@code offset} and above over. */
   List<ConsumerRecord<byte[], byte[]>> takeKept(long offset) {
     List<ConsumerRecord<byte[], byte[]>> all = kept;
-    forgetKept();
+    dropKept();
     from = offset;
-    int first = firstAtOrAbove(all, offset);
-    return first == 0 ? all : all.subList(first, all.size());
+    return all.subList(countBelow(all, offset), all.size());
   }
 
   /** Frees the kept records; the offsets up to the position would have to be fetched again. */
   void dropKept() {
     if (!kept.isEmpty()) {
-      forgetKept();
+      kept = List.of();
+      keptBytes = 0;
       from = position;
     }
   }
 
-  private void forgetKept() {
-    kept = List.of();
-    keptBytes = 0;
-  }
-
-  /** Index of the first record at {@code offset} or above; the list is sorted by offset. */
-  static int firstAtOrAbove(List<ConsumerRecord<byte[], byte[]>> records, long offset) {
-    int low = 0;
-    int high = records.size();
-    while (low < high) {
-      int middle = (low + high) >>> 1;
-      if (records.get(middle).offset() < offset) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
+  /** How many of the records, which are sorted by offset, come before {@code offset}. */
+  static int countBelow(List<ConsumerRecord<byte[], byte[]>> records, long offset) {
+    int count = records.size();
+    while (count > 0 && records.get(count - 1).offset() >= offset) {
+      count--;
     }
-    return low;
+    return count;
   }
 
   /**
    * Heap that kept records take. Headers are asked for on purpose: until then they are views of the
    * whole answer of the broker, and would keep it.
    */
-  static long bytesOf(List<ConsumerRecord<byte[], byte[]>> records) {
+  private static long bytesOf(List<ConsumerRecord<byte[], byte[]>> records) {
     long bytes = 0;
     for (ConsumerRecord<byte[], byte[]> one : records) {
       bytes += size(one) + RECORD_OVERHEAD_BYTES;

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from checkpoints.jaas import JaasError, LoginModule, read_jaas
-from checkpoints.redaction import Redactor
+from streaming.kafka.jaas import JaasError, LoginModule, read_jaas
+from streaming.redaction import Redactor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,0 +1,157 @@
+package io.assignorbridge;
+
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.function.ToDoubleFunction;
+import java.util.function.ToIntFunction;
+import java.util.function.ToLongFunction;
+
+/**
+ * What is long in a message as columns of numbers: little-endian bytes (base64 in JSON), `int32` for
+ * places in a list of names, `int64` for offsets, `float64` for what was measured.
+ */
+final class Columns {
+
+  /** What a batch must read. */
+  record Ranges(List<String> topics, byte[] topic, byte[] partition, byte[] start, byte[] end) {
+    static Ranges of(List<PlanVerifier.Range> rows) {
+      Names topics = new Names();
+      return new Ranges(
+          topics.names,
+          ints(rows, row -> topics.placeOf(row.topic())),
+          ints(rows, PlanVerifier.Range::partition),
+          longs(rows, PlanVerifier.Range::start),
+          longs(rows, PlanVerifier.Range::end));
+    }
+  }
+
+  /** What finished readers observed. */
+  record Reports(
+      List<String> topics,
+      List<String> executors,
+      byte[] topic,
+      byte[] partition,
+      byte[] executor,
+      byte[] records,
+      byte[] bytes,
+      byte[] seconds,
+      byte[] offsets) {
+    static Reports of(List<ReadReport> rows) {
+      Names topics = new Names();
+      Names executors = new Names();
+      return new Reports(
+          topics.names,
+          executors.names,
+          ints(rows, row -> topics.placeOf(row.topic())),
+          ints(rows, ReadReport::partition),
+          ints(rows, row -> executors.placeOf(row.executor())),
+          doubles(rows, ReadReport::records),
+          doubles(rows, ReadReport::bytes),
+          doubles(rows, ReadReport::seconds),
+          doubles(rows, ReadReport::offsets));
+    }
+  }
+
+  /** One task of a plan; the executor is null where it may run anywhere. */
+  record Task(
+      String executor, int slot, List<PlanVerifier.Range> ranges, List<String> standbys) {}
+
+  /**
+   * The tasks of a plan: a cell a task in `executor` (a place, or -1), `slot` and `ranges` (how many
+   * it reads); a cell a range in the others, those of the first task first.
+   */
+  record Tasks(
+      List<String> executors,
+      List<String> topics,
+      byte[] executor,
+      byte[] slot,
+      byte[] ranges,
+      byte[] topic,
+      byte[] partition,
+      byte[] start,
+      byte[] end,
+      Map<Integer, List<String>> standbys) {
+
+    List<Task> unpack() throws PlannerException {
+      ByteBuffer places = buffer(executor);
+      ByteBuffer slots = buffer(slot);
+      ByteBuffer counts = buffer(ranges);
+      ByteBuffer topicPlaces = buffer(topic);
+      ByteBuffer partitions = buffer(partition);
+      ByteBuffer starts = buffer(start);
+      ByteBuffer ends = buffer(end);
+      List<Task> tasks = new ArrayList<>(counts.remaining() / Integer.BYTES);
+      try {
+        while (counts.hasRemaining()) {
+          int count = counts.getInt();
+          List<PlanVerifier.Range> read = new ArrayList<>(Math.min(count, 1000));
+          for (int i = 0; i < count; i++) {
+            read.add(
+                new PlanVerifier.Range(
+                    topics.get(topicPlaces.getInt()),
+                    partitions.getInt(),
+                    starts.getLong(),
+                    ends.getLong()));
+          }
+          int place = places.getInt();
+          tasks.add(
+              new Task(
+                  place < 0 ? null : executors.get(place),
+                  slots.getInt(),
+                  read,
+                  standbys.getOrDefault(tasks.size(), List.of())));
+        }
+      } catch (RuntimeException e) { // a column ends too early, or names what is not listed
+        throw new PlannerException("the columns of the plan do not fit together: " + e, e);
+      }
+      return tasks;
+    }
+  }
+
+  private Columns() {}
+
+  private static <T> byte[] ints(List<T> rows, ToIntFunction<T> cell) {
+    ByteBuffer column = column(rows, Integer.BYTES);
+    rows.forEach(row -> column.putInt(cell.applyAsInt(row)));
+    return column.array();
+  }
+
+  private static <T> byte[] longs(List<T> rows, ToLongFunction<T> cell) {
+    ByteBuffer column = column(rows, Long.BYTES);
+    rows.forEach(row -> column.putLong(cell.applyAsLong(row)));
+    return column.array();
+  }
+
+  private static <T> byte[] doubles(List<T> rows, ToDoubleFunction<T> cell) {
+    ByteBuffer column = column(rows, Double.BYTES);
+    rows.forEach(row -> column.putDouble(cell.applyAsDouble(row)));
+    return column.array();
+  }
+
+  private static ByteBuffer column(List<?> rows, int bytes) {
+    return buffer(new byte[rows.size() * bytes]);
+  }
+
+  private static ByteBuffer buffer(byte[] column) {
+    return ByteBuffer.wrap(column).order(ByteOrder.LITTLE_ENDIAN);
+  }
+
+  /** Distinct names, in the order in which they come up. */
+  private static final class Names {
+    final List<String> names = new ArrayList<>();
+    private final Map<String, Integer> places = new HashMap<>();
+
+    int placeOf(String name) {
+      return places.computeIfAbsent(
+          name,
+          added -> {
+            names.add(added);
+            return names.size() - 1;
+          });
+    }
+  }
+}

@@ -1,0 +1,70 @@
+package io.assignorbridge;
+
+import java.util.Map;
+import java.util.Set;
+import java.util.regex.Pattern;
+import org.apache.kafka.clients.CommonClientConfigs;
+import org.apache.spark.SparkConf;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.deploy.security.HadoopDelegationTokenManager;
+import org.apache.spark.kafka010.KafkaConfigUpdater;
+import org.apache.spark.kafka010.KafkaTokenClusterConf;
+import org.apache.spark.kafka010.KafkaTokenUtil;
+import scala.Option;
+import scala.collection.immutable.Map$;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Kafka parameters with the delegation token that Spark holds for their cluster, added by the same
+ * classes as for Spark's own clients. Never printed: they hold secrets.
+ */
+public final class SecuredParams {
+  private static final Pattern SECRET =
+      Pattern.compile("(?i)secret|passw|credential|jaas|token(?!\\.endpoint)|store\\.(key|cert)");
+
+  /** Parts of a login that are no secrets, and that messages are made of. */
+  private static final Set<String> ORDINARY =
+      Set.of("username", "password", "required", "true", "false");
+
+  private static final int SHORTEST_SECRET = 3;
+
+  private final Option<KafkaTokenClusterConf> cluster;
+  private final Map<String, Object> params;
+  private final boolean tokens;
+
+  public SecuredParams(Map<String, Object> sparkParams) {
+    SparkConf conf = SparkEnv.get().conf();
+    Object servers = sparkParams.get(CommonClientConfigs.BOOTSTRAP_SERVERS_CONFIG);
+    this.cluster = KafkaTokenUtil.findMatchingTokenClusterConfig(conf, (String) servers);
+    this.params =
+        KafkaConfigUpdater.apply(
+                "assignor", Map$.MODULE$.from(CollectionConverters.asScala(sparkParams)))
+            .setAuthenticationConfigIfNeeded(cluster)
+            .build();
+    this.tokens = HadoopDelegationTokenManager.isServiceEnabled(conf, "kafka");
+  }
+
+  public Map<String, Object> params() {
+    return params;
+  }
+
+  /** Whether Spark has a newer delegation token than the one in these parameters. */
+  public boolean isOutdated() {
+    return tokens && KafkaTokenUtil.needTokenUpdate(params, cluster);
+  }
+
+  /** A message without the secrets among the parameters, nor the words of a misspelt login. */
+  public String redact(String message) {
+    String text = message;
+    for (Map.Entry<String, Object> param : params.entrySet()) {
+      if (SECRET.matcher(param.getKey()).find()) {
+        for (String word : param.getValue().toString().split("[^\\w.$-]+")) {
+          if (word.length() >= SHORTEST_SECRET && !ORDINARY.contains(word)) {
+            text = text.replaceAll("(?<!\\w)" + Pattern.quote(word) + "(?!\\w)", "***");
+          }
+        }
+      }
+    }
+    return text;
+  }
+}

@@ -1,0 +1,118 @@
+package io.assignorbridge.reader;
+
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Set;
+import org.apache.kafka.clients.consumer.ConsumerConfig;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigDef;
+
+/**
+ * How much one consumer asks for of a partition in one fetch, where the user did not say: so much
+ * that all partitions fit the buffer together, and more where producers' batches turn out to be
+ * larger. A broker sends such a batch whole when it is the first of an answer, and nothing of any
+ * other partition with it. Why these numbers: docs/reader.md.
+ */
+final class FetchSize {
+  private static final long MIN_BYTES = 32L << 10; // two of a producer's default batches
+  private static final long MAX_BYTES = 1L << 20;
+  private static final int LEAST_WIDTH = 8;
+  private static final int ENOUGH_ANSWERS = 4;
+  private static final int ANSWERS_TO_REMEMBER = 16;
+
+  private final Map<String, Object> params;
+  private final long bufferBytes;
+  private final boolean isUsers;
+  private long bytes;
+  private boolean batchesAreLarge;
+
+  // Of the last polls: brokers' answers, what they weighed, and how many partitions they were of.
+  private long answers;
+  private long answeredBytes;
+  private long visits;
+  private Set<TopicPartition> lastPolled = Set.of();
+
+  FetchSize(Map<String, Object> params, long bufferBytes, int partitions) {
+    this.params = params;
+    this.bufferBytes = bufferBytes;
+    isUsers = params.containsKey(ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG);
+    bytes =
+        isUsers
+            ? number(params, ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG)
+            : shareOfBuffer(partitions);
+  }
+
+  /** The consumer's parameters with what they leave open. */
+  Map<String, Object> params() {
+    Map<String, Object> all = new HashMap<>(params);
+    all.putIfAbsent(ConsumerConfig.FETCH_MAX_WAIT_MS_CONFIG, "5");
+    all.putIfAbsent(ConsumerConfig.MAX_POLL_RECORDS_CONFIG, "2000");
+    all.putIfAbsent(ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG, Long.toString(bytes));
+    all.putIfAbsent(ConsumerConfig.FETCH_MAX_BYTES_CONFIG, Long.toString(bufferBytes));
+    all.putIfAbsent(ConsumerConfig.ALLOW_AUTO_CREATE_TOPICS_CONFIG, "false");
+    return all;
+  }
+
+  /** How many partitions may be fetched at a time. */
+  int width() {
+    return (int) clamp(bufferBytes / Math.max(bytes, 1), LEAST_WIDTH, Integer.MAX_VALUE);
+  }
+
+  /** Shrinks when many more partitions are to be read than before; whether it did. */
+  boolean fitPartitions(int partitions) {
+    if (isUsers || batchesAreLarge || bytes <= MIN_BYTES || bytes * partitions <= 2 * bufferBytes) {
+      return false;
+    }
+    bytes = shareOfBuffer(partitions);
+    return true;
+  }
+
+  /** Grows when the answers were single large batches; whether it did. */
+  boolean fitBatches() {
+    if (isUsers || answers < ENOUGH_ANSWERS || visits > answers + 1) {
+      return false;
+    }
+    long batch = answeredBytes / answers;
+    long enough =
+        Math.min(2 * Long.highestOneBit(batch), Math.max(MAX_BYTES, bufferBytes / LEAST_WIDTH));
+    if (batch <= bytes + bytes / 8 || enough <= bytes) {
+      return false;
+    }
+    batchesAreLarge = true;
+    bytes = enough;
+    return true;
+  }
+
+  /**
+   * Notes one poll: the answers and bytes that came with it, and the partitions whose records it
+   * gave; a large answer is given by several polls.
+   */
+  void note(long newAnswers, long newBytes, Set<TopicPartition> partitions) {
+    if (answers >= ANSWERS_TO_REMEMBER) {
+      forget();
+    }
+    answers += newAnswers;
+    answeredBytes += newBytes;
+    visits += partitions.stream().filter(one -> !lastPolled.contains(one)).count();
+    lastPolled = Set.copyOf(partitions); // a view would keep the records
+  }
+
+  void forget() {
+    answers = 0;
+    answeredBytes = 0;
+    visits = 0;
+  }
+
+  private long shareOfBuffer(int partitions) {
+    return clamp(bufferBytes / Math.max(partitions, 1), MIN_BYTES, MAX_BYTES);
+  }
+
+  /** A setting as Kafka itself reads it: a number, or a text with spaces around it. */
+  static int number(Map<String, Object> params, String name) {
+    return (Integer) ConfigDef.parseType(name, params.get(name), ConfigDef.Type.INT);
+  }
+
+  static long clamp(long value, long low, long high) {
+    return Math.min(Math.max(value, low), high);
+  }
+}

@@ -1,0 +1,109 @@
+"""Packed columns to and from arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from assignor_bridge.errors import OptionError
+from assignor_bridge.planner.batch import Observed, coded
+from assignor_bridge.protocol.messages import Ranges, Reports, Tasks
+
+if TYPE_CHECKING:
+    from assignor_bridge.planner.batch import Floats, Ints, Names
+    from assignor_bridge.planner.plan import Outcome
+
+
+def unpack_ranges(ranges: Ranges) -> tuple[Names, Ints, Ints, Ints]:
+    """Return topics, partitions, first offsets and end offsets.
+
+    Raises
+    ------
+    OptionError
+        When the columns do not fit together.
+    """
+    columns = _Columns(ranges, "ranges")
+    return (
+        columns.names("topics", "topic"),
+        columns.ints("partition", 4),
+        columns.ints("start", 8),
+        columns.ints("end", 8),
+    )
+
+
+def unpack_reports(reports: Reports) -> Observed:
+    """Return what readers observed; raises `OptionError` as `unpack_ranges` does."""
+    columns = _Columns(reports, "observed")
+    return Observed.of(
+        columns.names("topics", "topic"),
+        columns.ints("partition", 4),
+        columns.names("executors", "executor"),
+        *(columns.numbers(name, "<f8") for name in ("records", "bytes", "seconds", "offsets")),
+    )
+
+
+def pack_tasks(outcome: Outcome) -> Tasks:
+    """Return the tasks of a plan."""
+    batch, tasks = outcome.batch, outcome.tasks
+    pieces = tasks.pieces
+    return Tasks(
+        executors=[e.id for e in batch.executors],
+        topics=list(batch.topics),
+        executor=_packed(outcome.place, "<i4"),
+        slot=_packed(tasks.number, "<i4"),
+        ranges=_packed(np.bincount(tasks.task, minlength=len(tasks)), "<i4"),
+        topic=_packed(batch.topic[pieces.row], "<i4"),
+        partition=_packed(batch.partition[pieces.row], "<i4"),
+        start=_packed(pieces.start, "<i8"),
+        end=_packed(pieces.end, "<i8"),
+        standbys=dict(outcome.standbys),
+    )
+
+
+def _packed(numbers: Ints, dtype: str) -> bytes:
+    return numbers.astype(dtype).tobytes()
+
+
+class _Columns:
+    """Reads columns, which must be of one length."""
+
+    def __init__(self, columns: Ranges | Reports, where: str) -> None:
+        self._columns = columns
+        self._where = where
+        self._rows: int | None = None
+
+    def ints(self, name: str, size: int) -> Ints:
+        return self.numbers(name, f"<i{size}").astype(np.int64)
+
+    def numbers(self, name: str, dtype: str) -> Floats:
+        where = f"{self._where}.{name}"
+        try:
+            numbers = np.frombuffer(getattr(self._columns, name), dtype)
+        except ValueError:
+            expected = f"{np.dtype(dtype).itemsize} bytes a number"
+            raise OptionError(f"{where} ends within a number: {expected} are expected") from None
+        if self._rows is None:
+            self._rows = len(numbers)
+        if len(numbers) != self._rows:
+            raise OptionError(
+                f"{where} holds {len(numbers)} numbers: as many as in the other columns, "
+                f"{self._rows}, are expected"
+            )
+        return numbers
+
+    def names(self, listed: str, name: str) -> Names:
+        """Return the names that any cell has, sorted, and each cell's place in them."""
+        given: list[str] = getattr(self._columns, listed)
+        places = self.ints(name, 4)
+        if len(places) and not 0 <= places.min() <= places.max() < len(given):
+            worst = places.min() if places.min() < 0 else places.max()
+            raise OptionError(
+                f"{self._where}.{name} holds {worst}: a place in {listed!r}, "
+                f"of {len(given)}, is expected"
+            )
+        used = np.flatnonzero(np.bincount(places)).tolist()
+        distinct, code = coded([given[place] for place in used])
+        codes = np.zeros(len(given), np.int64)
+        codes[used] = code
+        return distinct, codes[places]

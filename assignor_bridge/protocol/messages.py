@@ -1,0 +1,205 @@
+"""The messages between Java and the planner process: one JSON object a line, told apart by `type`.
+
+The Java side of each is a record of the same name in `Messages.java`. Numbers of ranges, reports
+and tasks travel as packed columns: each is the base64 of little-endian numbers, `int32` for
+partitions, slots, counts and places in a list of names, `int64` for offsets, `float64` for what was
+measured (not a number: unknown). 10,000 objects would take ten times as long to read.
+"""
+
+from __future__ import annotations
+
+import traceback
+from typing import Annotated, Any
+
+import msgspec
+
+from assignor_bridge import model
+from assignor_bridge.errors import AssignorError, OptionError, one_line, words
+
+#: Base64 of numbers.
+Column = bytes
+#: Whole numbers of 64 bits.
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+
+
+class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Base of all messages and their parts."""
+
+
+class Executor(Message, frozen=True):
+    """An executor of the application and what Spark's scheduler says about it."""
+
+    id: str
+    host: str
+    slots: Int64 = 1
+    rack: str | None = None
+    priority: Int64 | None = None
+    excluded: bool = False
+    leaving: bool = False
+    resource_profile: Int64 = 0
+
+
+class Allocation(Message, frozen=True):
+    """Spark's limits where executors come and go (`model.Allocation`)."""
+
+    min_executors: Natural
+    max_executors: Positive
+    slots_per_executor: Positive
+    seconds_since_last_plan: float | None = None
+
+
+class Ranges(Message, frozen=True):
+    """Offset ranges as packed columns; `topic` holds places in `topics`."""
+
+    topics: list[str]
+    topic: Column
+    partition: Column
+    start: Column
+    end: Column
+
+
+class Reports(Message, frozen=True):
+    """What readers observed, as packed columns."""
+
+    topics: list[str]
+    executors: list[str]
+    topic: Column
+    partition: Column
+    executor: Column
+    records: Column
+    bytes: Column
+    seconds: Column
+    offsets: Column
+
+
+class Tasks(Message, frozen=True):
+    """The tasks of a plan as packed columns, and the ranges of all tasks one after the other."""
+
+    executors: list[str]
+    topics: list[str]
+    #: One cell a task: place in `executors` (-1: anywhere), slot, and how many ranges it reads.
+    executor: Column
+    slot: Column
+    ranges: Column
+    #: One cell a range.
+    topic: Column
+    partition: Column
+    start: Column
+    end: Column
+    #: By task: ids of further executors, most wanted first.
+    standbys: dict[int, tuple[str, ...]]
+
+
+class Validate(Message, frozen=True, tag="validate"):
+    """The first request of a stream: its options, as they were written."""
+
+    options: dict[str, str]
+
+
+class Restore(Message, frozen=True, tag="restore"):
+    """Whether a stored state can be used for a stream of these topics."""
+
+    state: str
+    topics: list[str]
+
+
+class PlanBatch(Message, frozen=True, tag="plan"):
+    """Everything that is known when a micro-batch is planned, but for the options."""
+
+    executors: list[Executor]
+    ranges: Ranges
+    observed: Reports
+    state: str | None = None
+    parallelism: Int64 = 1
+    allocation: Allocation | None = None
+
+
+class Validated(Message, frozen=True, tag="validated"):
+    """The options as they are understood, and the version of states that can be used."""
+
+    options: dict[str, Any]
+    state_version: int
+
+
+class Restored(Message, frozen=True, tag="restored"):
+    """Why a state cannot be used; None when it can."""
+
+    why: str | None = None
+
+
+class Planned(Message, frozen=True, tag="planned"):
+    """A plan."""
+
+    assignor: str
+    tasks: Tasks
+    state: str
+    metrics: dict[str, str | int | float]
+    reasons: tuple[str, ...]
+
+
+class Failed(Message, frozen=True, tag="failed"):
+    """Why there is no answer, in one line, and whether it is the user who must act."""
+
+    error: str
+    misuse: bool = False
+    traceback: str = ""
+
+
+Request = Validate | Restore | PlanBatch
+Answer = Validated | Restored | Planned | Failed
+
+_request: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+_answer = msgspec.json.Encoder(enc_hook=lambda number: number.item())  # numpy's
+
+
+def read_request(line: bytes) -> Request:
+    """Parse one line.
+
+    Raises
+    ------
+    OptionError
+        When it does not follow the contract; the message names the place.
+    """
+    try:
+        return _request.decode(line)
+    except msgspec.DecodeError as error:
+        raise OptionError(
+            f"the request is not one of this version: {one_line(str(error))} "
+            "(are the jar and the Python package of the same version?)"
+        ) from None
+
+
+def write_answer(answer: Answer) -> bytes:
+    """Return one line; of what cannot be written (a user's half of a character), the failure."""
+    try:
+        return _answer.encode(answer) + b"\n"
+    except (UnicodeEncodeError, TypeError, AttributeError) as error:
+        return _answer.encode(failed(error)) + b"\n"
+
+
+def failed(error: BaseException) -> Failed:
+    """Return the answer that an error is."""
+    if isinstance(error, OptionError):
+        return Failed(one_line(str(error)), misuse=True)
+    trace = "".join(traceback.format_exception(error))
+    return Failed(
+        one_line(str(error)) if isinstance(error, AssignorError) else words(error),
+        traceback=trace.encode("utf-8", "replace").decode(),
+    )
+
+
+def executors(given: list[Executor]) -> list[model.Executor]:
+    """Return executors as the planner takes them."""
+    return [
+        model.Executor(
+            e.id, e.host, e.slots, e.rack, e.priority, e.excluded, e.leaving, e.resource_profile
+        )
+        for e in given
+    ]
+
+
+def allocation(given: Allocation | None) -> model.Allocation | None:
+    """Return Spark's limits as the planner takes them."""
+    return None if given is None else model.Allocation(*msgspec.structs.astuple(given))

@@ -1,0 +1,57 @@
+package io.assignorbridge;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.Map;
+import java.util.TreeMap;
+import org.apache.spark.SparkConf;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.sql.execution.streaming.SerializedOffset;
+
+/**
+ * Commits to groups as the driver does. Standard input holds one query a line: {@code group}, its
+ * {@code kafka} settings, and {@code ends}, the offsets of its batches. Each is answered with the
+ * metrics at the query's end, and with how many threads were left behind.
+ */
+public final class Commits {
+  private Commits() {}
+
+  public static void main(String[] arguments) throws Exception {
+    SparkConf conf = new SparkConf(false);
+    conf.contains("spark.app.name"); // loads Spark's settings, which must not find an environment
+    SparkEnv.set(
+        new SparkEnv("0", null, null, null, null, null, null, null, null, null, null, conf));
+    BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+    PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
+    ObjectMapper json = new ObjectMapper();
+    for (String line = in.readLine(); line != null; line = in.readLine()) {
+      JsonNode query = json.readTree(line);
+      Map<String, String> kafka = new TreeMap<>();
+      query.get("kafka").fields().forEachRemaining(f -> kafka.put(f.getKey(), f.getValue().asText()));
+      GroupCommits commits = new GroupCommits(query.get("group").asText(), kafka);
+      for (JsonNode end : query.get("ends")) {
+        commits.completed(new SerializedOffset(end.toString()));
+      }
+      commits.close();
+      Map<String, Object> answer = new TreeMap<>(commits.metrics());
+      answer.put("threads", ours());
+      out.println(json.writeValueAsString(answer));
+    }
+  }
+
+  /** How many threads there are of commits and of Kafka's client. */
+  private static long ours() throws InterruptedException {
+    long count = 0;
+    for (Thread thread : Thread.getAllStackTraces().keySet()) {
+      if (thread.getName().contains("assignor") || thread.getName().contains("kafka-admin")) {
+        thread.join(5_000); // one that has been told to end may not have ended
+        count += thread.isAlive() ? 1 : 0;
+      }
+    }
+    return count;
+  }
+}
