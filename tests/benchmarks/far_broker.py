@@ -58,6 +58,7 @@ def _proxy(at: tuple[str, int], to: tuple[str, int], delay_s: float) -> Iterator
         loop.call_soon_threadsafe(server.close)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
+        loop.close()
 
 
 async def _delayed(
