@@ -27,9 +27,7 @@ import scala.jdk.javaapi.CollectionConverters;
 final class GroupCommits implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(GroupCommits.class);
 
-  /** Less than the 10 s after which Spark reports an idle query, so that none of these is missed. */
-  private static final long REPEAT_NANOS = 5_000_000_000L;
-
+  private static final long REPEAT_NANOS = 5_000_000_000L; // Spark reports an idle query each 10 s
   private static final int COMMIT_LIMIT_MS = 10_000;
   private static final int MOST_WARNINGS = 50;
   private static final int MOST_OF_ERROR = 500; // Kafka names all partitions

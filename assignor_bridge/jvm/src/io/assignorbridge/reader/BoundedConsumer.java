@@ -27,8 +27,7 @@ import org.apache.kafka.common.errors.TimeoutException;
  * network since the oldest such partition was last empty.
  */
 final class BoundedConsumer {
-  /** Fewer partitions are read to their ends before it is worth to ask for larger fetches. */
-  private static final int LEAST_TO_FIT_BATCHES = 8;
+  private static final int LEAST_TO_FIT_BATCHES = 8; // fewer are read to their ends as they are
 
   private final FetchSize size;
   private final long bufferBytes;
@@ -60,11 +59,7 @@ final class BoundedConsumer {
     open();
   }
 
-  /**
-   * Begins to fetch partitions, as many at a time as the buffer has room for.
-   *
-   * @param ranges how many partitions are to be read in all, with those that need no fetch
-   */
+  /** Begins to fetch partitions, of so many ranges in all, as the buffer has room for them. */
   void begin(Collection<PartitionPosition> positions, int ranges) {
     if (size.fitPartitions(ranges)) {
       replace();
@@ -169,15 +164,10 @@ final class BoundedConsumer {
 
   /** Has what waits assigned and positioned, paused until there is room in the buffer. */
   private void prepareWaiting() {
-    boolean changed = false;
-    long now = total(incoming);
-    for (PartitionPosition one : waiting) {
-      if (assigned.add(one)) {
-        one.mark = now;
-        changed = true;
-      }
-    }
-    if (changed) {
+    List<PartitionPosition> added = waiting.stream().filter(assigned::add).toList();
+    if (!added.isEmpty()) {
+      long now = total(incoming);
+      added.forEach(one -> one.mark = now);
       consumer.assign(partitionsOf(assigned));
     }
     for (PartitionPosition one : waiting) {

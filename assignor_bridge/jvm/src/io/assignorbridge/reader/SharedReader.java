@@ -41,12 +41,8 @@ import scala.Function1;
 public final class SharedReader implements PartitionReader<InternalRow> {
   private static final Logger LOG = LoggerFactory.getLogger(SharedReader.class);
 
-  /** How long one poll may keep a killed task waiting. */
-  private static final Duration POLL_LIMIT = Duration.ofMillis(100);
-
-  /** Up to it a range is handed over only after the user's whole poll time-out. */
-  private static final long SHORT_TIMEOUT_MILLIS = 10_000;
-
+  private static final Duration POLL_LIMIT = Duration.ofMillis(100); // a killed task waits so long
+  private static final long SHORT_TIMEOUT_MILLIS = 10_000; // up to it a range gets all of its time
   private static final long MOMENT_NANOS = 2_000_000_000L;
 
   private final AssignedInputPartition task;
@@ -324,9 +320,8 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   }
 
   /**
-   * From now on time counts for {@code range}; null when it is nobody's yet. The clock is read when a
-   * chunk begins and ends and around a poll, never per record. What Spark does with a record between
-   * two calls of the reader counts for the range of that record.
+   * From now on time counts for {@code range}, with what Spark does between two calls of the reader;
+   * null when it is nobody's yet. The clock is never read per record.
    */
   private void charge(RangeCursor range) {
     long now = System.nanoTime();
