@@ -19,7 +19,7 @@ from checkpoints.redaction import Redactor
 from streaming.metrics.attach import Exporter
 from streaming.metrics.config import MetricsConfig
 from streaming.metrics.names import METRICS, markdown
-from streaming.metrics.server import MetricsError
+from streaming.metrics.outlets import MetricsError
 from tests.unit.metrics.samples import QUERY, RUN, text
 
 ROOT = Path(__file__).parents[3]
@@ -133,7 +133,7 @@ def test_the_endpoint_is_this_machines_alone_unless_asked_otherwise():
 
 
 def test_clients_that_ask_slowly_or_never_are_dropped_and_hold_up_none(monkeypatch):
-    monkeypatch.setattr("streaming.metrics.server._ASK_LIMIT_S", 0.5)
+    monkeypatch.setattr("streaming.metrics.outlets._ASK_LIMIT_S", 0.5)
     with contextlib.ExitStack() as open_, Exporter(MetricsConfig(port=0)) as exporter:
         exporter.progressed(EVENT)
         exporter.flush()
