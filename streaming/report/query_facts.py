@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streaming.observe.query_progress import BatchProgress
-    from streaming.observe.ui_run import UiRun
+    from streaming.observe.spark_ui import UiRun
     from streaming.replay.player import LoggedBatch, Replay
 
 #: Batches whose tasks are fetched from the UI, one request each.
