@@ -9,26 +9,35 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import tempfile
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import filelock
 import platformdirs
 import tenacity
 
 from assignor_bridge.errors import AssignorError
-from assignor_bridge.ivy_output import failure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 #: How long one process waits for another that is fetching into the same cache.
 _LOCK_TIMEOUT_S = 1200
 _ATTEMPTS = 3
+
+_MISSING = re.compile(r"^\s*::\s+([^\s#]+)#([^\s;]+);([^\s:!]+)(?:: not found|!)", re.MULTILINE)
+_TRIED = re.compile(r"^\s+((?:https?|file):\S+)$", re.MULTILINE)
+_UNKNOWN_HOST = re.compile(r"^\s*Host \S+ not found\. url=(\S+)", re.MULTILINE)
+_NO_ACCESS = re.compile(r"Server access error at url (\S+) \((.*)\)")
+_REFUSED = re.compile(r"((?:SERVER|CLIENT) ERROR: .*) url=(\S+)")
+_BROKEN = re.compile(r"\[FAILED\s*\] .*: (.*?) \(\d+ms\)")
 
 
 class JarError(AssignorError):
@@ -38,19 +47,25 @@ class JarError(AssignorError):
 class CacheError(JarError):
     """The folder for fetched jars cannot be written."""
 
+    def __init__(self, folder: Path, error: OSError) -> None:
+        super().__init__(
+            f"the cache {folder} cannot be written ({error.strerror or error}): "
+            "set ASSIGNOR_BRIDGE_CACHE to another folder"
+        )
+
 
 class RepositoryTroubleError(JarError):
     """A repository did not answer properly: another attempt may succeed."""
 
 
 def cache_folder() -> Path:
-    """Where fetched jars are kept: `ASSIGNOR_BRIDGE_CACHE`, else the platform's user cache."""
+    """Return where fetched jars are kept: `ASSIGNOR_BRIDGE_CACHE`, or the platform's user cache."""
     chosen = os.environ.get("ASSIGNOR_BRIDGE_CACHE")
     return Path(chosen) if chosen else platformdirs.user_cache_path("assignor-bridge")
 
 
 def pyspark_home() -> Path:
-    """Folder of the installed pyspark (found without importing it)."""
+    """Return the folder of the installed pyspark (found without importing it)."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         raise JarError("pyspark is not installed here: pip install 'pyspark>=4.0.1,<=4.2.0'")
@@ -58,37 +73,23 @@ def pyspark_home() -> Path:
 
 
 def java_tool(name: str) -> str:
-    """Path of `java` or `javac`: of `JAVA_HOME` if set, else of the PATH."""
+    """Return the path of `java` or `javac`: of `JAVA_HOME` if set, else of the PATH."""
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which(name, path=str(Path(home) / "bin") if home else None)
-    if found is None:
+    tool = shutil.which(name, path=str(Path(home) / "bin") if home else None)
+    if tool is None:
         where = f"JAVA_HOME ({home})" if home else "the PATH"
         raise JarError(f"{name!r} was not found in {where}: install a JDK 17 or 21")
-    return found
-
-
-def unwritable(folder: Path, error: OSError) -> CacheError:
-    """Make the error of a cache that cannot be written."""
-    return CacheError(
-        f"the cache {folder} cannot be written ({error.strerror or error}): "
-        "set ASSIGNOR_BRIDGE_CACHE to another folder"
-    )
+    return tool
 
 
 @contextmanager
-def exclusive(what: str) -> Iterator[None]:
+def exclusive(name: str) -> Iterator[None]:
     """Hold the cache's lock of this name, so that one process at a time fetches.
 
-    The operating system lets go of it when the process ends, however that happens.
-
-    Raises
-    ------
-    CacheError
-        When the cache cannot be written.
-    JarError
-        When another process holds the lock for 20 minutes.
+    The operating system releases it when the process ends, however that happens. Raises CacheError
+    when the cache cannot be written, JarError when another process holds the lock for 20 minutes.
     """
-    path = cache_folder() / f"{what}.lock"
+    path = cache_folder() / f"{name}.lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = filelock.FileLock(path)
@@ -99,28 +100,20 @@ def exclusive(what: str) -> Iterator[None]:
             f"({path} is locked): wait for it or end it"
         ) from None
     except OSError as error:
-        raise unwritable(path.parent, error) from error
+        raise CacheError(path.parent, error) from error
     try:
         yield
     finally:
         lock.release()
 
 
-def with_retries(attempt: Callable[[], None]) -> None:
-    """Call until it raises no `RepositoryTroubleError`: at most three times, with pauses."""
-    tenacity.Retrying(
-        stop=tenacity.stop_after_attempt(_ATTEMPTS),
-        wait=tenacity.wait_exponential(multiplier=1, max=8),
-        retry=tenacity.retry_if_exception_type(RepositoryTroubleError),
-        reraise=True,
-    )(attempt)
-
-
-def fetched_folder(coordinate: str, *, transitive: bool = True) -> Path:
-    """Return where `fetch` keeps an artefact; the folder is there when it was fetched whole."""
-    group, artifact, version = coordinate.split(":")
-    name = f"{group}.{artifact}-{version}" + ("" if transitive else "-alone")
-    return cache_folder() / "jars" / name
+#: Call again, at most three times and with pauses, what raises `RepositoryTroubleError`.
+with_retries = tenacity.Retrying(
+    stop=tenacity.stop_after_attempt(_ATTEMPTS),
+    wait=tenacity.wait_exponential(multiplier=1, max=8),
+    retry=tenacity.retry_if_exception_type(RepositoryTroubleError),
+    reraise=True,
+)
 
 
 def fetch(
@@ -148,11 +141,13 @@ def fetch(
         When Ivy cannot resolve the coordinate, after three attempts if a repository was in
         trouble; the message names the repositories and what they answered.
     """
-    target = fetched_folder(coordinate, transitive=transitive)
+    group, artifact, version = coordinate.split(":")
+    name = f"{group}.{artifact}-{version}" + ("" if transitive else "-alone")
+    target = cache_folder() / "jars" / name
     if not target.is_dir():
         with exclusive("ivy"):
             if not target.is_dir():  # else another process fetched it while this one waited
-                with_retries(lambda: _fetch_whole(coordinate, target, transitive, on_line))
+                with_retries(_fetch_whole, coordinate, target, transitive, on_line)
     return sorted(target.glob("*.jar"))
 
 
@@ -161,26 +156,20 @@ def _fetch_whole(
 ) -> None:
     """Retrieve into a scratch folder and rename it, so that a folder is whole or not there."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=".fetching-", dir=target.parent))
-    try:
+    with tempfile.TemporaryDirectory(prefix=".fetching-", dir=target.parent) as scratch:
         arguments = ["-dependency", *coordinate.split(":"), "-confs", "default"]
         arguments += [] if transitive else ["-notransitive"]
         pattern = f"{scratch}/jars/[artifact]-[revision](-[classifier]).[ext]"
         run_ivy([*arguments, "-retrieve", pattern], coordinate, on_line)
-        if not any((scratch / "jars").glob("*.jar")):
+        if not any(Path(scratch, "jars").glob("*.jar")):
             raise JarError(f"{coordinate} could not be fetched: it holds no jar")
-        (scratch / "jars").rename(target)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        Path(scratch, "jars").rename(target)
 
 
 def run_ivy(arguments: list[str], what: str, on_line: Callable[[str], None] | None = None) -> None:
     """Run the Ivy that pyspark carries on our cache; the caller holds `exclusive("ivy")`.
 
-    Raises
-    ------
-    JarError
-        When it fails, with one line that says why `what` did not come.
+    Raises JarError, with one line that says why `what` did not come.
     """
     ivy = next(iter(sorted((pyspark_home() / "jars").glob("ivy-*.jar"))), None)
     if ivy is None:
@@ -201,15 +190,15 @@ def run_ivy(arguments: list[str], what: str, on_line: Callable[[str], None] | No
             if on_line:
                 on_line(line.rstrip())
     if process.returncode != 0:
-        raise resolution_error(
-            "\n".join(output),
-            what,
-            "ASSIGNOR_BRIDGE_IVY_SETTINGS can name an Ivy settings file with a mirror",
-        )
+        advice = "ASSIGNOR_BRIDGE_IVY_SETTINGS can name an Ivy settings file with a mirror"
+        raise resolution_error("\n".join(output), what, advice)
 
 
 def resolution_error(output: str, what: str, advice: str) -> JarError:
-    """Make the one-line error of a failed resolution from all that Ivy printed."""
+    """Return the one-line error of a failed resolution, from the sixty that Ivy printed.
+
+    Ivy alone and Spark's `spark.jars.packages` print the same text.
+    """
     why = failure(output)
     if not why.missing and not why.troubles:
         last = " | ".join(line for line in output.splitlines()[-5:] if line.strip())
@@ -222,3 +211,55 @@ def resolution_error(output: str, what: str, advice: str) -> JarError:
 def _may_pass(trouble: str) -> bool:
     """Whether it is worth another attempt; a machine without a network should hear so at once."""
     return trouble != "host not found" and "timed out" not in trouble.lower()
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a resolution failed."""
+
+    #: Coordinates that did not come, as `group:artifact:version`.
+    missing: tuple[str, ...]
+    #: Hosts that were asked, in order.
+    repositories: tuple[str, ...]
+    #: By host, what it answered other than "not there"; downloads that broke off are under "".
+    troubles: Mapping[str, str]
+
+    def __str__(self) -> str:
+        """Name what is missing, where it was looked for, and what each place answered."""
+        what = ", ".join(self.missing) or "a package"
+        places = dict.fromkeys(self.repositories, "not there") | dict(self.troubles)
+        answers = [f"{host}: {answer}" if host else answer for host, answer in places.items()]
+        return f"{what} could not be fetched ({'; '.join(answers) or 'no repository was asked'})"
+
+
+def failure(output: str) -> Failure:
+    """Read what Ivy printed.
+
+    >>> text = '''
+    ...   :: org.foo#bar;1.0: not found
+    ...   http://one.example/org/foo/bar/1.0/bar-1.0.pom
+    ...   http://two.example/org/foo/bar/1.0/bar-1.0.pom
+    ... Server access error at url http://two.example/bar-1.0.pom (java.net.ConnectException: no)
+    ... '''
+    >>> str(failure(text))[:60]
+    'org.foo:bar:1.0 could not be fetched (one.example: not there'
+    >>> failure(text).troubles
+    {'two.example': 'java.net.ConnectException: no'}
+    """
+    troubles = {_host(url): "host not found" for url in _UNKNOWN_HOST.findall(output)}
+    troubles |= {_host(url): reason for url, reason in _NO_ACCESS.findall(output)}
+    troubles |= {_host(url): reason for reason, url in _REFUSED.findall(output)}
+    if broken := _BROKEN.search(output):
+        troubles[""] = f"a download broke off: {broken[1]}"
+    hosts = [_host(url) for url in _TRIED.findall(output) if not url.startswith("file:")]
+    return Failure(
+        tuple(dict.fromkeys(":".join(match) for match in _MISSING.findall(output))),
+        tuple(dict.fromkeys(hosts)),
+        troubles,
+    )
+
+
+def _host(url: str) -> str:
+    """Return the host of an address, without the login that it may hold."""
+    parts = urlsplit(url)
+    return f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname or url

@@ -29,14 +29,14 @@ _POM = """<?xml version="1.0" encoding="UTF-8"?>
 
 @dataclass(frozen=True, slots=True)
 class Packages:
-    """What Spark must be given: coordinates, and the repository that holds ours."""
+    """The coordinates that Spark needs, and the repository that holds ours."""
 
     coordinates: tuple[str, ...]
     repository: str
 
 
 def connector_coordinate() -> str:
-    """Coordinate of Spark's Kafka connector that fits the installed pyspark.
+    """Return the coordinate of Spark's Kafka connector that fits the installed pyspark.
 
     Spark 4.0's connector is taken at 4.0.0 whatever the patch version (it is unchanged since);
     later lines take the connector of the same version.
@@ -56,7 +56,7 @@ def untried_spark() -> str | None:
 
 
 def built_jar() -> Path:
-    """Path of the jar that `make jar` built or the wheel carries."""
+    """Return the path of the jar that `make jar` built or the wheel carries."""
     jars = sorted(JARS_FOLDER.glob(f"{ARTIFACT}-*.jar"), key=lambda path: path.stat().st_mtime)
     if not jars:
         raise ivy.JarError(
@@ -78,7 +78,7 @@ def packages() -> Packages:
         _put(folder / f"{ARTIFACT}-{version}.jar", jar.read_bytes())
         _put(folder / f"{ARTIFACT}-{version}.pom", pom.encode())
     except OSError as error:
-        raise ivy.unwritable(ivy.cache_folder(), error) from error
+        raise ivy.CacheError(ivy.cache_folder(), error) from error
     return Packages(
         (connector_coordinate(), f"{GROUP}:{ARTIFACT}:{version}"), repository.resolve().as_uri()
     )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assignor_bridge.ivy import JarError, RepositoryTroubleError, resolution_error
-from assignor_bridge.ivy_output import failure
+from assignor_bridge.ivy import JarError, RepositoryTroubleError, failure, resolution_error
 
 NOT_THERE = """
     ==== central: tried
