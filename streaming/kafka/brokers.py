@@ -242,10 +242,10 @@ class Brokers:
     def _all_topics(self) -> Mapping[str, TopicMetadata]:
         return self._list_topics()
 
-    def _list_topics(self, *name: str) -> Mapping[str, TopicMetadata]:
+    def _list_topics(self, name: str | None = None) -> Mapping[str, TopicMetadata]:
         """Ask for the metadata of one topic, or of all."""
         try:
-            return dict(self._consumer.list_topics(*name, timeout=self.limit_s).topics)
+            return dict(self._consumer.list_topics(name, timeout=self.limit_s).topics)
         except KafkaException as error:
             raise BrokerUnreachableError(
                 f"the brokers at {self._address!r} do not list their topics: "
