@@ -84,10 +84,10 @@ def java_tool(name: str) -> str:
 
 @contextmanager
 def exclusive(name: str) -> Iterator[None]:
-    """Hold the cache's lock of this name, so that one process at a time fetches.
+    """Hold the cache's lock of this name, which also ends with the process.
 
-    The operating system releases it when the process ends, however that happens. Raises CacheError
-    when the cache cannot be written, JarError when another process holds the lock for 20 minutes.
+    Raises CacheError when the cache cannot be written, JarError when another process holds the lock
+    for 20 minutes.
     """
     path = cache_folder() / f"{name}.lock"
     try:
@@ -117,29 +117,13 @@ with_retries = tenacity.Retrying(
 
 
 def fetch(
-    coordinate: str,
-    *,
-    transitive: bool = True,
-    on_line: Callable[[str], None] | None = None,
+    coordinate: str, *, transitive: bool = True, on_line: Callable[[str], None] | None = None
 ) -> list[Path]:
-    """Fetch one artefact with its dependencies and return the jars' paths, sorted.
+    """Fetch `group:artifact:version` with its dependencies; return the jars' paths, sorted.
 
-    Any number of processes may call it at once; one fetches, the others wait.
-
-    Parameters
-    ----------
-    coordinate
-        `group:artifact:version`, as in `spark.jars.packages`.
-    transitive
-        False fetches the artefact alone.
-    on_line
-        Called with each line that Ivy prints while it resolves and downloads.
-
-    Raises
-    ------
-    JarError
-        When Ivy cannot resolve the coordinate, after three attempts if a repository was in
-        trouble; the message names the repositories and what they answered.
+    Any number of processes may call it at once; one fetches, the others wait. `on_line` is called
+    with each line that Ivy prints. Raises JarError when Ivy cannot resolve the coordinate, after
+    three attempts if a repository was in trouble; it names the repositories and their answers.
     """
     group, artifact, version = coordinate.split(":")
     name = f"{group}.{artifact}-{version}" + ("" if transitive else "-alone")

@@ -34,25 +34,11 @@ _STORED = re.compile(r"^The jars for the packages stored in: (.+)$", re.MULTILIN
 
 
 def resolve(settings: Mapping[str, str], advice: str) -> bool:
-    """Resolve `spark.jars.packages` into Spark's Ivy cache, unless that was done before.
+    """Resolve `spark.jars.packages` into Spark's Ivy cache; return whether it was done before.
 
-    Parameters
-    ----------
-    settings
-        Spark's; only those in `SETTINGS` matter.
-    advice
-        What the user can do when a package does not come; ends the error's message.
-
-    Returns
-    -------
-    bool
-        Whether the packages were in the cache already.
-
-    Raises
-    ------
-    JarError
-        When a package cannot be fetched: which, from where, and what the repositories answered; or
-        when there is no Java to start Spark with.
+    Of Spark's `settings` only those in `SETTINGS` matter. Raises JarError, which ends with
+    `advice`, when a package cannot be fetched: which, from where, and what the repositories
+    answered; also when there is no Java to start Spark with.
     """
     if not Path(os.environ.get("SPARK_CONF_DIR") or _spark_home() / "conf", _ENV).is_file():
         ivy.java_tool("java")  # else that file may name one; its absence is told better here

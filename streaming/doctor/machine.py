@@ -48,13 +48,13 @@ def _jdk() -> Check:
     what = "JDK 17 or 21"
     try:
         javac = ivy.java_tool("javac")
-        done = subprocess.run([javac, "-version"], capture_output=True, text=True, check=False)
+        answer = subprocess.run([javac, "-version"], capture_output=True, text=True, check=False)
     except (ivy.JarError, OSError) as error:
         return Check(what, False, str(error))
-    version = re.search(r"javac (\d+)", done.stdout + done.stderr)
-    said = (done.stdout or done.stderr).strip()
+    text = (answer.stdout or answer.stderr).strip()
+    version = re.search(r"javac (\d+)", text)
     fits = version is not None and version[1] in _JDKS
-    return Check(what, fits, f"{said or 'javac says nothing'}, {javac}")
+    return Check(what, fits, f"{text or 'javac says nothing'}, {javac}")
 
 
 def _pyspark() -> Check:

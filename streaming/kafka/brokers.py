@@ -81,23 +81,11 @@ class Retention:
 
 
 class Brokers:
-    """A cluster, by an admin client.
+    """A cluster; `java` are address and login as settings of Kafka's Java client.
 
-    Parameters
-    ----------
-    java
-        Address and login, as settings of Kafka's Java client.
-    limit_s
-        How long each request may take.
-
-    Raises
-    ------
-    SettingsError
-        When a setting has no counterpart in librdkafka.
-    OptionError
-        When no client can be made with the settings.
-    BrokerUnreachableError
-        When no broker answers, or the login is refused.
+    Each request may take `limit_s` seconds. Raises SettingsError when a setting has no counterpart
+    in librdkafka, OptionError when no client can be made with them, and BrokerUnreachableError when
+    no broker answers or the login is refused.
     """
 
     def __init__(self, java: Mapping[str, str], limit_s: float) -> None:

@@ -34,17 +34,7 @@ class Exporter:
 
     Events are put into a queue and looked at by a thread of ours, so that nothing that is slow or
     fails here (a full disk, a scrape of 10,000 partitions) can hold up Spark. The first failure is
-    a warning, later ones are not logged.
-
-    Parameters
-    ----------
-    config
-        Where the figures go.
-    redact
-        Takes the secrets out of texts that are not names, such as Spark's messages; by default
-        what has the shape of one.
-    why
-        Returns in one line why a query failed, by its id and what Spark says.
+    a warning, later ones are not logged. For the parameters see `attach`.
     """
 
     def __init__(
@@ -89,12 +79,6 @@ class Exporter:
     def ended(self, query_id: str, run_id: str, error: str | None) -> None:
         """Take in that a query has ended; returns at once."""
         self._events.put(lambda: self._ended(query_id, run_id, error))
-
-    def flush(self) -> None:
-        """Wait until the events that have come were looked at."""
-        reached = threading.Event()
-        self._events.put(reached.set)
-        reached.wait(_CLOSE_LIMIT_S)
 
     def close(self) -> None:
         """Let the events that have come be looked at, then close all outlets."""
@@ -160,7 +144,15 @@ def attach(
 ) -> Exporter | None:
     """Measure all queries of a session from now on; None when the config asks for nothing.
 
-    For `redact` and `why` see `Exporter`.
+    Parameters
+    ----------
+    spark, config
+        The session, and where the figures go.
+    redact
+        Takes the secrets out of texts that are not names, such as Spark's messages; by default
+        what has the shape of one.
+    why
+        Returns in one line why a query failed, by its id and what Spark says.
 
     Raises
     ------

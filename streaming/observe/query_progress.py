@@ -27,7 +27,6 @@ class SourceProgress:
 
     #: Its place among the query's sources.
     index: int
-    rows: int
     #: Where the batch began and ended, and where the log ended then.
     start: Offsets
     end: Offsets
@@ -132,7 +131,6 @@ def _source(index: int, data: Mapping[str, Any]) -> SourceProgress | None:
         return None
     return SourceProgress(
         index=index,
-        rows=int(data.get("numInputRows") or 0),
         start=_offsets(data.get("startOffset")) or {},
         end=end,
         latest=_offsets(data.get("latestOffset")) or {},

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from assignor_bridge.errors import OptionError
 from streaming.observe.which_query import one_query
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _LAG = "kafka_consumergroup_group_lag"
 _BATCH = "spark_streaming_batch_id"
@@ -56,7 +52,12 @@ def read_endpoint(text: str, query: str | None, where: object) -> QueryMetrics |
     for sample in samples:
         labels = sample.labels
         if labels.get("query_id") == metrics.query_id:
-            _add(metrics, sample.name, labels, sample.value)
+            if "strategy" in labels:
+                metrics.strategies[labels["source"]] = labels["strategy"]
+            elif "source" in labels:
+                metrics.sources.setdefault(labels["source"], {})[sample.name] = sample.value
+            elif "phase" not in labels:
+                metrics.values[sample.name] = sample.value
         elif labels.get("group") == group and "partition" in labels:
             key = labels["topic"], int(labels["partition"])
             if sample.name == _LAG:
@@ -64,12 +65,3 @@ def read_endpoint(text: str, query: str | None, where: object) -> QueryMetrics |
             elif sample.name == f"{_LAG}_seconds":
                 metrics.lag_seconds[key] = sample.value
     return metrics
-
-
-def _add(metrics: QueryMetrics, name: str, labels: Mapping[str, str], value: float) -> None:
-    if "strategy" in labels:
-        metrics.strategies[labels["source"]] = labels["strategy"]
-    elif "source" in labels:
-        metrics.sources.setdefault(labels["source"], {})[name] = value
-    elif "phase" not in labels:
-        metrics.values[name] = value
