@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _START_ATTEMPTS = 5
+_HEAP = "512m"
+#: How long a start may take until the broker answers a metadata request.
+_READY_LIMIT_S = 90.0
 _STOP_LIMIT_S = 20.0
 _TAIL_LINES = 4
 
@@ -43,10 +46,6 @@ class EmbeddedBroker:
         Port of the broker; None for a free one, kept over restarts.
     properties
         Broker settings that are added to ours or replace them.
-    heap_mb
-        Java heap of the broker.
-    ready_limit_s
-        How long a start may take until the broker answers a metadata request.
     on_line
         Called with each line that the download of Kafka prints, the first time.
 
@@ -63,15 +62,11 @@ class EmbeddedBroker:
         data: Path | None = None,
         port: int | None = None,
         properties: Mapping[str, str] | None = None,
-        heap_mb: int = 512,
-        ready_limit_s: float = 90.0,
         on_line: Callable[[str], None] | None = None,
     ) -> None:
         self._data = data
         self._given_port = port
         self._properties = dict(properties or {})
-        self._heap_mb = heap_mb
-        self._ready_limit_s = ready_limit_s
         self._on_line = on_line
         self._folder: Path | None = None
         self._ports: tuple[int, int] | None = None
@@ -197,7 +192,7 @@ class EmbeddedBroker:
         settings = self.folder / "broker.properties"
         settings.write_text(setup.settings(ports, self.folder, self._properties), encoding="utf-8")
         command = [
-            ivy.java_tool("java"), f"-Xmx{self._heap_mb}m", "-Djava.awt.headless=true",
+            ivy.java_tool("java"), f"-Xmx{_HEAP}", "-Djava.awt.headless=true",
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
             "-Dorg.slf4j.simpleLogger.logFile=System.out",
             "-Dorg.slf4j.simpleLogger.showDateTime=true",
@@ -225,7 +220,7 @@ class EmbeddedBroker:
 
     def _await_ready(self, port: int, cluster_id: str) -> None:
         state = "no connection was accepted"
-        deadline = time.monotonic() + self._ready_limit_s
+        deadline = time.monotonic() + _READY_LIMIT_S
         while not setup.accepts(port) and time.monotonic() < deadline:
             self.check_alive()
             time.sleep(0.05)
@@ -246,7 +241,7 @@ class EmbeddedBroker:
                 return
             state = "no broker is in the metadata yet"
         raise BrokerError(
-            f"the embedded broker was not ready after {self._ready_limit_s:g} s ({state}): "
+            f"the embedded broker was not ready after {_READY_LIMIT_S:g} s ({state}): "
             + self._tail()
         )
 

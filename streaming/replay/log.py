@@ -8,11 +8,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor, OffsetRange
 from assignor_bridge.planner.weights import factors
-from checkpoints.folders import CheckpointError, open_folder
-from checkpoints.offset_log import read_checkpoint
+from streaming.observe.checkpoint_files import read_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,10 +53,7 @@ class CheckpointLog:
 
 def read_log(location: str) -> CheckpointLog:
     """Read a checkpoint of any query with a Kafka source; raises OptionError when it cannot be."""
-    try:
-        checkpoint = read_checkpoint(open_folder(location))
-    except CheckpointError as error:
-        raise OptionError(str(error)) from error
+    checkpoint = read_checkpoint(location)
     return CheckpointLog(
         checkpoint.name,
         checkpoint.query_id,
