@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streaming.delta.transactions import NEVER, last_batch
-from streaming.kafka.brokers import Partition
+from streaming.kafka.brokers import Partition, by_partition
 from streaming.lag.first_unread import first_unread
 from streaming.observe.check import Check
 from streaming.observe.words import elided
@@ -146,7 +146,7 @@ def _topics(
     starts = {s: checkpoint.ends_of(s, checkpoint.last_committed) for s in checkpoint.sources}
     ends = {s: checkpoint.ends_of(s, checkpoint.last_planned) for s in checkpoint.sources}
     existing = brokers.partitions({topic for offsets in ends.values() for topic in offsets})
-    read = {tp for offsets in ends.values() for tp in _flat(offsets)}
+    read = {tp for offsets in ends.values() for tp in by_partition(offsets)}
     begins, log_ends = brokers.log_ranges(
         {tp for tp in read if tp.number in existing.get(tp.topic, ())}
     )
@@ -163,8 +163,8 @@ def _topics(
             elif topic not in existing:
                 lines = ["the brokers do not tell: see the note on stderr"]
             else:
-                start = _flat({topic: starts[source].get(topic, {})})
-                lines = _faults(topic, start, _flat({topic: ends[source][topic]}), logs)
+                start = by_partition({topic: starts[source].get(topic, {})})
+                lines = _faults(topic, start, by_partition({topic: ends[source][topic]}), logs)
                 holds = not lines
             lines = lines or [f"{len(existing[topic])} partitions, offsets are there"]
             yield from (Check(_name(source, topic), holds, line) for line in lines)
@@ -225,7 +225,12 @@ def _written_after(
     planned = checkpoint.last_planned
     if planned is None or planned.timestamp_ms is None:
         return {}
-    past = {tp for offsets in ends for tp, at in _flat(offsets).items() if begins.get(tp, at) < at}
+    past = {
+        tp
+        for offsets in ends
+        for tp, at in by_partition(offsets).items()
+        if begins.get(tp, at) < at
+    }
     first = {tp: begins[tp] for tp in sorted(past) if begins[tp] < log_ends.get(tp, 0)}
     latest_s = planned.timestamp_ms / 1000 + _CLOCKS_S
     failures: Failures = {}
@@ -267,10 +272,6 @@ def _delta(checkpoint: Checkpoint, table: str) -> tuple[bool, str]:
 
 def _name(source: str, topic: str) -> str:
     return f"topic {topic!r} (sources/{source})"
-
-
-def _flat(offsets: KafkaOffsets) -> dict[Partition, int]:
-    return {Partition(t, number): at for t, ends in offsets.items() for number, at in ends.items()}
 
 
 def _listed(partitions: Iterable[Partition]) -> str:

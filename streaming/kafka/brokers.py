@@ -69,6 +69,11 @@ class Partition(NamedTuple):
         return f"{self.topic}-{self.number}"
 
 
+def by_partition(offsets: Mapping[str, Mapping[int, int]]) -> dict[Partition, int]:
+    """Flatten `{topic: {partition: offset}}`."""
+    return {Partition(topic, n): at for topic, ends in offsets.items() for n, at in ends.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Retention:
     """When a topic's records are deleted."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import OptionError
-from streaming.kafka.brokers import Partition
+from streaming.kafka.brokers import Partition, by_partition
 from streaming.kafka.groups import GroupError, committed, members
 
 if TYPE_CHECKING:
@@ -74,18 +74,13 @@ def of_checkpoint(checkpoint: Checkpoint, source: str | None = None) -> list[Pos
     positions = []
     for name in checkpoint.sources if source is None else (source,):
         readers = _readers(checkpoint.states.get(name))
-        ends = checkpoint.ends_of(name, checkpoint.last_committed)
-        planned = checkpoint.ends_of(name, checkpoint.last_planned)
-        for topic in sorted({*ends, *planned}):
-            for number in sorted({*ends.get(topic, ()), *planned.get(topic, ())}):
-                reader = readers.get(Partition(topic, number))
-                positions.append(
-                    Position(
-                        f"sources/{name}", topic, number, ends.get(topic, {}).get(number),
-                        host=reader.host if reader else None,
-                        executor=reader.executor if reader else None,
-                    )
-                )  # fmt: skip
+        ends = by_partition(checkpoint.ends_of(name, checkpoint.last_committed))
+        planned = by_partition(checkpoint.ends_of(name, checkpoint.last_planned))
+        for tp in sorted({*ends, *planned}):
+            reader = readers.get(tp)
+            host, executor = (reader.host, reader.executor) if reader else (None, None)
+            position = Position(f"sources/{name}", *tp, ends.get(tp), host=host, executor=executor)
+            positions.append(position)
     return positions
 
 
