@@ -107,6 +107,33 @@ def exclusive(name: str) -> Iterator[None]:
         lock.release()
 
 
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """Yield a scratch folder that becomes `target` at the end, so that it is whole or absent."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".making-", dir=target.parent) as scratch:
+        made = Path(scratch, target.name)
+        made.mkdir()
+        yield made
+        try:
+            made.rename(target)
+        except OSError:
+            if not target.is_dir():  # else another process was faster
+                raise
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file that other processes may read or write: whole, and only if it differs."""
+    if path.is_file() and path.read_bytes() == content:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, scratch = tempfile.mkstemp(prefix=".writing-", dir=path.parent)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    Path(scratch).chmod(0o644)
+    Path(scratch).replace(path)
+
+
 #: Call again, at most three times and with pauses, what raises `RepositoryTroubleError`.
 with_retries = tenacity.Retrying(
     stop=tenacity.stop_after_attempt(_ATTEMPTS),
@@ -138,16 +165,13 @@ def fetch(
 def _fetch_whole(
     coordinate: str, target: Path, transitive: bool, on_line: Callable[[str], None] | None
 ) -> None:
-    """Retrieve into a scratch folder and rename it, so that a folder is whole or not there."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".fetching-", dir=target.parent) as scratch:
-        arguments = ["-dependency", *coordinate.split(":"), "-confs", "default"]
-        arguments += [] if transitive else ["-notransitive"]
-        pattern = f"{scratch}/jars/[artifact]-[revision](-[classifier]).[ext]"
+    arguments = ["-dependency", *coordinate.split(":"), "-confs", "default"]
+    arguments += [] if transitive else ["-notransitive"]
+    with new_folder(target) as folder:
+        pattern = f"{folder}/[artifact]-[revision](-[classifier]).[ext]"
         run_ivy([*arguments, "-retrieve", pattern], coordinate, on_line)
-        if not any(Path(scratch, "jars").glob("*.jar")):
+        if not any(folder.glob("*.jar")):
             raise JarError(f"{coordinate} could not be fetched: it holds no jar")
-        Path(scratch, "jars").rename(target)
 
 
 def run_ivy(arguments: list[str], what: str, on_line: Callable[[str], None] | None = None) -> None:

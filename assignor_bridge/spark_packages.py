@@ -86,10 +86,7 @@ def _resolve_now(chosen: Mapping[str, str], note: Path, advice: str) -> None:
     folder = Path(stored[1].strip())
     named = [folder / _file_name(c) for c in chosen["spark.jars.packages"].split(",")]
     jars = [str(jar) for jar in named if jar.is_file()]  # a package may be a POM alone
-    note.parent.mkdir(parents=True, exist_ok=True)
-    scratch = note.with_suffix(".tmp")
-    scratch.write_text(json.dumps({"jars": jars}), encoding="utf-8")
-    scratch.replace(note)
+    ivy.write_file(note, json.dumps({"jars": jars}).encode())
 
 
 def _file_name(coordinate: str) -> str:

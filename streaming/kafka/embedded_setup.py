@@ -8,7 +8,6 @@ import os
 import random
 import socket
 import subprocess
-import tempfile
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,25 +74,19 @@ def settings(ports: tuple[int, int], folder: Path, properties: Mapping[str, str]
 
 def _compiled_launcher(jars: list[Path]) -> Path:
     """Return the folder of the compiled launcher; a changed source is compiled again."""
-    root = ivy.cache_folder() / "broker"
-    target = root / hashlib.sha256(LAUNCHER.read_bytes()).hexdigest()[:12]
+    version = hashlib.sha256(LAUNCHER.read_bytes()).hexdigest()[:12]
+    target = ivy.cache_folder() / "broker" / version
     if target.is_dir():
         return target
-    root.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".compiling-", dir=root) as scratch:
+    with ivy.new_folder(target) as folder:
         command = [
             ivy.java_tool("javac"), "--release", "17", "-cp", os.pathsep.join(map(str, jars)),
-            "-d", f"{scratch}/classes", str(LAUNCHER),
+            "-d", str(folder), str(LAUNCHER),
         ]  # fmt: skip
         javac = subprocess.run(command, capture_output=True, text=True, check=False)
         if javac.returncode != 0:
             reason = " | ".join(javac.stderr.strip().splitlines()[-3:])
             raise BrokerError(f"the embedded broker needs a JDK 17 or 21, javac said: {reason}")
-        try:
-            Path(scratch, "classes").rename(target)
-        except OSError:
-            if not target.is_dir():  # else another process was faster, with the same class
-                raise
     return target
 
 

@@ -55,7 +55,7 @@ def test_six_processes_that_fetch_into_an_empty_cache_all_get_the_jars(tmp_path:
     answers = all_at_once(6, FETCH, delta_coordinate(), tmp_path / "cache")
     assert len(set(answers)) == 1, answers
     assert int(answers[0]) >= 2
-    assert not list((tmp_path / "cache" / "jars").glob(".fetching-*"))
+    assert not list((tmp_path / "cache" / "jars").glob(".making-*"))
 
 
 class Repository(ThreadingHTTPServer):
