@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +13,7 @@ from streaming.lag.positions import Position
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from streaming.kafka.brokers import Brokers, Failures, Partition, Retention
+    from streaming.kafka.brokers import Brokers, Failures, Retention
 
 #: Not on the brokers; without a position; position or log unknown; beyond the end of its log;
 #: records deleted unread; nothing unread; only markers of transactions unread; records unread.
@@ -63,14 +63,6 @@ class Row:
         if self.position.offset is None or self.log_begin is None:
             return None
         return max(0, self.log_begin - self.position.offset)
-
-    @property
-    def first_unread(self) -> int | None:
-        """Offset of the first unread record that is still in the log; None without one."""
-        if self.lag is None or self.log_begin is None or self.log_end is None:
-            return None
-        first = max(self.position.offset or 0, self.log_begin)
-        return first if first < self.log_end else None
 
     @property
     def at_risk(self) -> bool | None:
@@ -141,18 +133,26 @@ def look_up(
     rows = []
     failures: Failures = {}
     for _, of_owner in groupby(positions, key=lambda position: position.owner):
-        found = [
-            Row(
-                p, begins.get(p.tp), ends.get(p.tp), retention=retention.get(p.topic),
-                gone=p.topic in brokers.gone or (p.topic in partitions and p.tp not in known),
-            )
-            for p in of_owner
-        ]  # fmt: skip
-        firsts = {row.position.tp: row.first_unread for row in found}
+        located = [(position, position.tp) for position in of_owner]
+        firsts = {tp: _first_unread(p.offset, begins.get(tp), ends.get(tp)) for p, tp in located}
         unread = {tp: first for tp, first in firsts.items() if first is not None}
         times = first_unread(brokers, unread, deadline - time.monotonic(), failures)
         now_s = time.time()
-        rows += [_with_age(row, times, now_s) for row in found]
+        for position, tp in located:
+            begin, end, written_s = begins.get(tp), ends.get(tp), times.get(tp)
+            behind = None if written_s is None else max(0.0, now_s - written_s)
+            only_markers = tp in times and written_s is None
+            if only_markers or (end is not None and position.offset == end):
+                behind = 0.0
+            gone = position.topic in brokers.gone or (
+                position.topic in partitions and tp not in known
+            )
+            rows.append(
+                Row(
+                    position, begin, end, behind, retention.get(position.topic),
+                    only_markers=only_markers, gone=gone,
+                )
+            )  # fmt: skip
     brokers.note("seconds behind", failures, len(known))
     return rows
 
@@ -172,14 +172,12 @@ def _with_unread(
     return sorted([*positions, *unread], key=lambda p: (p.owner, p.topic, p.partition))
 
 
-def _with_age(row: Row, times: Mapping[Partition, float | None], now_s: float) -> Row:
-    """Add how long ago the first unread record was written, by the times of those records."""
-    if row.position.tp not in times:
-        return replace(row, seconds_behind=0.0) if row.lag == 0 else row
-    written_s = times[row.position.tp]
-    if written_s is None:
-        return replace(row, seconds_behind=0.0, only_markers=True)
-    return replace(row, seconds_behind=max(0.0, now_s - written_s))
+def _first_unread(offset: int | None, begin: int | None, end: int | None) -> int | None:
+    """Return the offset of the first unread record that is still in the log; None without one."""
+    if offset is None or begin is None or end is None:
+        return None
+    first = max(offset, begin)
+    return first if first < end else None
 
 
 def select(rows: Sequence[Row], *, only_with_lag: bool = False, order: str = "") -> list[Row]:

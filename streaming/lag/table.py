@@ -132,18 +132,16 @@ def duration(seconds: float) -> str:
 
 def _cells(row: Row) -> list[str]:
     figures = row.as_json()
-    return [*(_cell(figures[name]) for name in _COLUMNS), _time_to_loss(row)]
+    cells = [_cell(figures[name]) for name in _COLUMNS]
+    if figures["state"] in _INSTEAD_OF_A_TIME:
+        return [*cells, figures["state"]]
+    if figures["at_risk"] is False:
+        return [*cells, "none"]
+    seconds = figures["seconds_to_loss"]
+    return [*cells, _UNKNOWN if seconds is None else duration(seconds)]
 
 
 def _cell(value: str | float | None) -> str:
     if isinstance(value, float):
         return f"{value:.1f}"
     return _UNKNOWN if value in (None, "") else str(value)
-
-
-def _time_to_loss(row: Row) -> str:
-    if row.state in _INSTEAD_OF_A_TIME:
-        return row.state
-    if row.at_risk is False:
-        return "none"
-    return _UNKNOWN if row.seconds_to_loss is None else duration(row.seconds_to_loss)

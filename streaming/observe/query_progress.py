@@ -53,7 +53,7 @@ class SourceProgress:
     @property
     def has_data(self) -> bool:
         """Whether the batch covered any offset of this source."""
-        return any(self.start.get(tp, 0) != end for tp, end in self.end.items())
+        return any(self.read.values())
 
     def number(self, name: str) -> float | None:
         """Return one `assignor.*` metric as a number; None when it is missing or not one."""

@@ -64,7 +64,6 @@ class UiBatch:
     query_id: str
     #: None when the user gave none.
     name: str | None
-    run_id: str
     batch: int
     #: Seconds since 1970.
     start_s: float
@@ -93,13 +92,10 @@ class UiRun:
     @property
     def slots(self) -> tuple[str, ...]:
         """All slots that were there in some batch, by executor."""
-        return self._slots(self.batches)
+        return self.slots_in(*self.batches)
 
-    def slots_in(self, batch: UiBatch) -> tuple[str, ...]:
-        """Return the slots that were there when a batch began."""
-        return self._slots([batch])
-
-    def _slots(self, batches: Iterable[UiBatch]) -> tuple[str, ...]:
+    def slots_in(self, *batches: UiBatch) -> tuple[str, ...]:
+        """Return the slots that were there when one of the batches began."""
         starts = [batch.start_s for batch in batches]
         return tuple(
             f"{e.executor}/{slot}"
@@ -163,9 +159,9 @@ class SparkUi:
             if batch:
                 jobs[batch["run"], batch["batch"], batch["id"], batch["name"] or None].append(job)
         batches = [
-            UiBatch(query, name, run, int(number), *_span(of_batch),
+            UiBatch(query, name, int(number), *_span(of_batch),
                     tuple(sorted({int(s) for job in of_batch for s in job.get("stageIds", ())})))
-            for (run, number, query, name), of_batch in jobs.items()
+            for (_, number, query, name), of_batch in jobs.items()
         ]  # fmt: skip
         return sorted(batches, key=lambda batch: (batch.start_s, batch.batch))
 
