@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import tempfile
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -26,7 +25,7 @@ import tenacity
 from assignor_bridge.errors import AssignorError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
 #: How long one process waits for another that is fetching into the same cache.
 _LOCK_TIMEOUT_S = 1200
@@ -37,6 +36,7 @@ _TRIED = re.compile(r"^\s+((?:https?|file):\S+)$", re.MULTILINE)
 _UNKNOWN_HOST = re.compile(r"^\s*Host \S+ not found\. url=(\S+)", re.MULTILINE)
 _NO_ACCESS = re.compile(r"Server access error at url (\S+) \((.*)\)")
 _REFUSED = re.compile(r"((?:SERVER|CLIENT) ERROR: .*) url=(\S+)")
+_NO_HOST = "host not found"
 _BROKEN = re.compile(r"\[FAILED\s*\] .*: (.*?) \(\d+ms\)")
 
 
@@ -203,67 +203,38 @@ def run_ivy(arguments: list[str], what: str, on_line: Callable[[str], None] | No
 
 
 def resolution_error(output: str, what: str, advice: str) -> JarError:
-    """Return the one-line error of a failed resolution, from the sixty that Ivy printed.
+    """Return the one-line error of a failed resolution, from the sixty lines that Ivy printed.
 
     Ivy alone and Spark's `spark.jars.packages` print the same text.
-    """
-    why = failure(output)
-    if not why.missing and not why.troubles:
-        last = " | ".join(line for line in output.splitlines()[-5:] if line.strip())
-        return JarError(f"{what} could not be fetched: {last or 'Ivy gave no reason'}")
-    kind = RepositoryTroubleError if any(map(_may_pass, why.troubles.values())) else JarError
-    needed_by = "" if what in why.missing else f" (needed for {what})"
-    return kind(f"{why}{needed_by}. Is the repository reachable and the version there? {advice}")
 
-
-def _may_pass(trouble: str) -> bool:
-    """Whether it is worth another attempt; a machine without a network should hear so at once."""
-    return trouble != "host not found" and "timed out" not in trouble.lower()
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why a resolution failed."""
-
-    #: Coordinates that did not come, as `group:artifact:version`.
-    missing: tuple[str, ...]
-    #: Hosts that were asked, in order.
-    repositories: tuple[str, ...]
-    #: By host, what it answered other than "not there"; downloads that broke off are under "".
-    troubles: Mapping[str, str]
-
-    def __str__(self) -> str:
-        """Name what is missing, where it was looked for, and what each place answered."""
-        what = ", ".join(self.missing) or "a package"
-        places = dict.fromkeys(self.repositories, "not there") | dict(self.troubles)
-        answers = [f"{host}: {answer}" if host else answer for host, answer in places.items()]
-        return f"{what} could not be fetched ({'; '.join(answers) or 'no repository was asked'})"
-
-
-def failure(output: str) -> Failure:
-    """Read what Ivy printed.
-
-    >>> text = '''
+    >>> print(resolution_error('''
     ...   :: org.foo#bar;1.0: not found
     ...   http://one.example/org/foo/bar/1.0/bar-1.0.pom
     ...   http://two.example/org/foo/bar/1.0/bar-1.0.pom
-    ... Server access error at url http://two.example/bar-1.0.pom (java.net.ConnectException: no)
-    ... '''
-    >>> str(failure(text))[:60]
-    'org.foo:bar:1.0 could not be fetched (one.example: not there'
-    >>> failure(text).troubles
-    {'two.example': 'java.net.ConnectException: no'}
+    ... Host two.example not found. url=http://two.example/org/foo/bar/1.0/bar-1.0.pom
+    ... ''', "org.foo:bar:1.0", "Name a mirror.").args[0].partition(". ")[0])
+    org.foo:bar:1.0 could not be fetched (one.example: not there; two.example: host not found)
     """
-    troubles = {_host(url): "host not found" for url in _UNKNOWN_HOST.findall(output)}
+    missing = dict.fromkeys(":".join(match) for match in _MISSING.findall(output))
+    # By host, what it answered other than "not there"; downloads that broke off are under "".
+    troubles = {_host(url): _NO_HOST for url in _UNKNOWN_HOST.findall(output)}
     troubles |= {_host(url): reason for url, reason in _NO_ACCESS.findall(output)}
     troubles |= {_host(url): reason for reason, url in _REFUSED.findall(output)}
     if broken := _BROKEN.search(output):
         troubles[""] = f"a download broke off: {broken[1]}"
+    if not missing and not troubles:
+        last = " | ".join(line for line in output.splitlines()[-5:] if line.strip())
+        return JarError(f"{what} could not be fetched: {last or 'Ivy gave no reason'}")
     hosts = [_host(url) for url in _TRIED.findall(output) if not url.startswith("file:")]
-    return Failure(
-        tuple(dict.fromkeys(":".join(match) for match in _MISSING.findall(output))),
-        tuple(dict.fromkeys(hosts)),
-        troubles,
+    places = dict.fromkeys(hosts, "not there") | troubles
+    answers = [f"{host}: {answer}" if host else answer for host, answer in places.items()]
+    needed_by = "" if what in missing else f" (needed for {what})"
+    # Another attempt may help, but a machine without a network should hear so at once.
+    may_pass = any(t != _NO_HOST and "timed out" not in t.lower() for t in troubles.values())
+    return (RepositoryTroubleError if may_pass else JarError)(
+        f"{', '.join(missing) or 'a package'} could not be fetched "
+        f"({'; '.join(answers) or 'no repository was asked'}){needed_by}. "
+        f"Is the repository reachable and the version there? {advice}"
     )
 
 

@@ -123,9 +123,9 @@ class EmbeddedBroker:
             return
         jars = setup.jars(self._on_line)
         self._prepare_folder()
-        # The user, or clients after a restart, rely on a port that is known.
+        # The user, or clients after a restart, rely on a port that is known: it may get free yet.
         is_fixed = self._given_port is not None or self._ports is not None
-        attempts = 1 if is_fixed else _START_ATTEMPTS
+        attempts = 2 if is_fixed else _START_ATTEMPTS
         try:
             while not self._start_once(jars, is_last=attempts == 1):
                 attempts -= 1
