@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import filelock
 import platformdirs
 import tenacity
 
 from assignor_bridge.errors import AssignorError
-from assignor_bridge.ivy_output import failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,6 +30,14 @@ if TYPE_CHECKING:
 #: How long one process waits for another that is fetching into the same cache.
 _LOCK_TIMEOUT_S = 1200
 _ATTEMPTS = 3
+
+_MISSING = re.compile(r"^\s*::\s+([^\s#]+)#([^\s;]+);([^\s:!]+)(?:: not found|!)", re.MULTILINE)
+_TRIED = re.compile(r"^\s+((?:https?|file):\S+)$", re.MULTILINE)
+_UNKNOWN_HOST = re.compile(r"^\s*Host \S+ not found\. url=(\S+)", re.MULTILINE)
+_NO_ACCESS = re.compile(r"Server access error at url (\S+) \((.*)\)")
+_REFUSED = re.compile(r"((?:SERVER|CLIENT) ERROR: .*) url=(\S+)")
+_NO_HOST = "host not found"
+_BROKEN = re.compile(r"\[FAILED\s*\] .*: (.*?) \(\d+ms\)")
 
 
 class JarError(AssignorError):
@@ -38,19 +47,25 @@ class JarError(AssignorError):
 class CacheError(JarError):
     """The folder for fetched jars cannot be written."""
 
+    def __init__(self, folder: Path, error: OSError) -> None:
+        super().__init__(
+            f"the cache {folder} cannot be written ({error.strerror or error}): "
+            "set ASSIGNOR_BRIDGE_CACHE to another folder"
+        )
+
 
 class RepositoryTroubleError(JarError):
     """A repository did not answer properly: another attempt may succeed."""
 
 
 def cache_folder() -> Path:
-    """Where fetched jars are kept: `ASSIGNOR_BRIDGE_CACHE`, else the platform's user cache."""
+    """Return where fetched jars are kept: `ASSIGNOR_BRIDGE_CACHE`, or the platform's user cache."""
     chosen = os.environ.get("ASSIGNOR_BRIDGE_CACHE")
     return Path(chosen) if chosen else platformdirs.user_cache_path("assignor-bridge")
 
 
 def pyspark_home() -> Path:
-    """Folder of the installed pyspark (found without importing it)."""
+    """Return the folder of the installed pyspark (found without importing it)."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         raise JarError("pyspark is not installed here: pip install 'pyspark>=4.0.1,<=4.2.0'")
@@ -58,37 +73,23 @@ def pyspark_home() -> Path:
 
 
 def java_tool(name: str) -> str:
-    """Path of `java` or `javac`: of `JAVA_HOME` if set, else of the PATH."""
+    """Return the path of `java` or `javac`: of `JAVA_HOME` if set, else of the PATH."""
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which(name, path=str(Path(home) / "bin") if home else None)
-    if found is None:
+    tool = shutil.which(name, path=str(Path(home) / "bin") if home else None)
+    if tool is None:
         where = f"JAVA_HOME ({home})" if home else "the PATH"
         raise JarError(f"{name!r} was not found in {where}: install a JDK 17 or 21")
-    return found
-
-
-def unwritable(folder: Path, error: OSError) -> CacheError:
-    """Make the error of a cache that cannot be written."""
-    return CacheError(
-        f"the cache {folder} cannot be written ({error.strerror or error}): "
-        "set ASSIGNOR_BRIDGE_CACHE to another folder"
-    )
+    return tool
 
 
 @contextmanager
-def exclusive(what: str) -> Iterator[None]:
-    """Hold the cache's lock of this name, so that one process at a time fetches.
+def exclusive(name: str) -> Iterator[None]:
+    """Hold the cache's lock of this name, which also ends with the process.
 
-    The operating system lets go of it when the process ends, however that happens.
-
-    Raises
-    ------
-    CacheError
-        When the cache cannot be written.
-    JarError
-        When another process holds the lock for 20 minutes.
+    Raises CacheError when the cache cannot be written, JarError when another process holds the lock
+    for 20 minutes.
     """
-    path = cache_folder() / f"{what}.lock"
+    path = cache_folder() / f"{name}.lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = filelock.FileLock(path)
@@ -99,88 +100,84 @@ def exclusive(what: str) -> Iterator[None]:
             f"({path} is locked): wait for it or end it"
         ) from None
     except OSError as error:
-        raise unwritable(path.parent, error) from error
+        raise CacheError(path.parent, error) from error
     try:
         yield
     finally:
         lock.release()
 
 
-def with_retries(attempt: Callable[[], None]) -> None:
-    """Call until it raises no `RepositoryTroubleError`: at most three times, with pauses."""
-    tenacity.Retrying(
-        stop=tenacity.stop_after_attempt(_ATTEMPTS),
-        wait=tenacity.wait_exponential(multiplier=1, max=8),
-        retry=tenacity.retry_if_exception_type(RepositoryTroubleError),
-        reraise=True,
-    )(attempt)
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """Yield a scratch folder that becomes `target` at the end, so that it is whole or absent."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".making-", dir=target.parent) as scratch:
+        made = Path(scratch, target.name)
+        made.mkdir()
+        yield made
+        try:
+            made.rename(target)
+        except OSError:
+            if not target.is_dir():  # else another process was faster
+                raise
 
 
-def fetched_folder(coordinate: str, *, transitive: bool = True) -> Path:
-    """Return where `fetch` keeps an artefact; the folder is there when it was fetched whole."""
-    group, artifact, version = coordinate.split(":")
-    name = f"{group}.{artifact}-{version}" + ("" if transitive else "-alone")
-    return cache_folder() / "jars" / name
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file that other processes may read or write: whole, and only if it differs."""
+    if path.is_file() and path.read_bytes() == content:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, scratch = tempfile.mkstemp(prefix=".writing-", dir=path.parent)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    Path(scratch).chmod(0o644)
+    Path(scratch).replace(path)
+
+
+#: Call again, at most three times and with pauses, what raises `RepositoryTroubleError`.
+with_retries = tenacity.Retrying(
+    stop=tenacity.stop_after_attempt(_ATTEMPTS),
+    wait=tenacity.wait_exponential(multiplier=1, max=8),
+    retry=tenacity.retry_if_exception_type(RepositoryTroubleError),
+    reraise=True,
+)
 
 
 def fetch(
-    coordinate: str,
-    *,
-    transitive: bool = True,
-    on_line: Callable[[str], None] | None = None,
+    coordinate: str, *, transitive: bool = True, on_line: Callable[[str], None] | None = None
 ) -> list[Path]:
-    """Fetch one artefact with its dependencies and return the jars' paths, sorted.
+    """Fetch `group:artifact:version` with its dependencies; return the jars' paths, sorted.
 
-    Any number of processes may call it at once; one fetches, the others wait.
-
-    Parameters
-    ----------
-    coordinate
-        `group:artifact:version`, as in `spark.jars.packages`.
-    transitive
-        False fetches the artefact alone.
-    on_line
-        Called with each line that Ivy prints while it resolves and downloads.
-
-    Raises
-    ------
-    JarError
-        When Ivy cannot resolve the coordinate, after three attempts if a repository was in
-        trouble; the message names the repositories and what they answered.
+    Any number of processes may call it at once; one fetches, the others wait. `on_line` is called
+    with each line that Ivy prints. Raises JarError when Ivy cannot resolve the coordinate, after
+    three attempts if a repository was in trouble; it names the repositories and their answers.
     """
-    target = fetched_folder(coordinate, transitive=transitive)
+    group, artifact, version = coordinate.split(":")
+    name = f"{group}.{artifact}-{version}" + ("" if transitive else "-alone")
+    target = cache_folder() / "jars" / name
     if not target.is_dir():
         with exclusive("ivy"):
             if not target.is_dir():  # else another process fetched it while this one waited
-                with_retries(lambda: _fetch_whole(coordinate, target, transitive, on_line))
+                with_retries(_fetch_whole, coordinate, target, transitive, on_line)
     return sorted(target.glob("*.jar"))
 
 
 def _fetch_whole(
     coordinate: str, target: Path, transitive: bool, on_line: Callable[[str], None] | None
 ) -> None:
-    """Retrieve into a scratch folder and rename it, so that a folder is whole or not there."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=".fetching-", dir=target.parent))
-    try:
-        arguments = ["-dependency", *coordinate.split(":"), "-confs", "default"]
-        arguments += [] if transitive else ["-notransitive"]
-        pattern = f"{scratch}/jars/[artifact]-[revision](-[classifier]).[ext]"
+    arguments = ["-dependency", *coordinate.split(":"), "-confs", "default"]
+    arguments += [] if transitive else ["-notransitive"]
+    with new_folder(target) as folder:
+        pattern = f"{folder}/[artifact]-[revision](-[classifier]).[ext]"
         run_ivy([*arguments, "-retrieve", pattern], coordinate, on_line)
-        if not any((scratch / "jars").glob("*.jar")):
+        if not any(folder.glob("*.jar")):
             raise JarError(f"{coordinate} could not be fetched: it holds no jar")
-        (scratch / "jars").rename(target)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def run_ivy(arguments: list[str], what: str, on_line: Callable[[str], None] | None = None) -> None:
     """Run the Ivy that pyspark carries on our cache; the caller holds `exclusive("ivy")`.
 
-    Raises
-    ------
-    JarError
-        When it fails, with one line that says why `what` did not come.
+    Raises JarError, with one line that says why `what` did not come.
     """
     ivy = next(iter(sorted((pyspark_home() / "jars").glob("ivy-*.jar"))), None)
     if ivy is None:
@@ -201,24 +198,47 @@ def run_ivy(arguments: list[str], what: str, on_line: Callable[[str], None] | No
             if on_line:
                 on_line(line.rstrip())
     if process.returncode != 0:
-        raise resolution_error(
-            "\n".join(output),
-            what,
-            "ASSIGNOR_BRIDGE_IVY_SETTINGS can name an Ivy settings file with a mirror",
-        )
+        advice = "ASSIGNOR_BRIDGE_IVY_SETTINGS can name an Ivy settings file with a mirror"
+        raise resolution_error("\n".join(output), what, advice)
 
 
 def resolution_error(output: str, what: str, advice: str) -> JarError:
-    """Make the one-line error of a failed resolution from all that Ivy printed."""
-    why = failure(output)
-    if not why.missing and not why.troubles:
+    """Return the one-line error of a failed resolution, from the sixty lines that Ivy printed.
+
+    Ivy alone and Spark's `spark.jars.packages` print the same text.
+
+    >>> print(resolution_error('''
+    ...   :: org.foo#bar;1.0: not found
+    ...   http://one.example/org/foo/bar/1.0/bar-1.0.pom
+    ...   http://two.example/org/foo/bar/1.0/bar-1.0.pom
+    ... Host two.example not found. url=http://two.example/org/foo/bar/1.0/bar-1.0.pom
+    ... ''', "org.foo:bar:1.0", "Name a mirror.").args[0].partition(". ")[0])
+    org.foo:bar:1.0 could not be fetched (one.example: not there; two.example: host not found)
+    """
+    missing = dict.fromkeys(":".join(match) for match in _MISSING.findall(output))
+    # By host, what it answered other than "not there"; downloads that broke off are under "".
+    troubles = {_host(url): _NO_HOST for url in _UNKNOWN_HOST.findall(output)}
+    troubles |= {_host(url): reason for url, reason in _NO_ACCESS.findall(output)}
+    troubles |= {_host(url): reason for reason, url in _REFUSED.findall(output)}
+    if broken := _BROKEN.search(output):
+        troubles[""] = f"a download broke off: {broken[1]}"
+    if not missing and not troubles:
         last = " | ".join(line for line in output.splitlines()[-5:] if line.strip())
         return JarError(f"{what} could not be fetched: {last or 'Ivy gave no reason'}")
-    kind = RepositoryTroubleError if any(map(_may_pass, why.troubles.values())) else JarError
-    needed_by = "" if what in why.missing else f" (needed for {what})"
-    return kind(f"{why}{needed_by}. Is the repository reachable and the version there? {advice}")
+    hosts = [_host(url) for url in _TRIED.findall(output) if not url.startswith("file:")]
+    places = dict.fromkeys(hosts, "not there") | troubles
+    answers = [f"{host}: {answer}" if host else answer for host, answer in places.items()]
+    needed_by = "" if what in missing else f" (needed for {what})"
+    # Another attempt may help, but a machine without a network should hear so at once.
+    may_pass = any(t != _NO_HOST and "timed out" not in t.lower() for t in troubles.values())
+    return (RepositoryTroubleError if may_pass else JarError)(
+        f"{', '.join(missing) or 'a package'} could not be fetched "
+        f"({'; '.join(answers) or 'no repository was asked'}){needed_by}. "
+        f"Is the repository reachable and the version there? {advice}"
+    )
 
 
-def _may_pass(trouble: str) -> bool:
-    """Whether it is worth another attempt; a machine without a network should hear so at once."""
-    return trouble != "host not found" and "timed out" not in trouble.lower()
+def _host(url: str) -> str:
+    """Return the host of an address, without the login that it may hold."""
+    parts = urlsplit(url)
+    return f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname or url

@@ -7,8 +7,6 @@ sets both `spark.jars` and `spark.jars.packages` loses the latter on the executo
 from __future__ import annotations
 
 import importlib.metadata
-import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,14 +27,14 @@ _POM = """<?xml version="1.0" encoding="UTF-8"?>
 
 @dataclass(frozen=True, slots=True)
 class Packages:
-    """What Spark must be given: coordinates, and the repository that holds ours."""
+    """The coordinates that Spark needs, and the repository that holds ours."""
 
     coordinates: tuple[str, ...]
     repository: str
 
 
 def connector_coordinate() -> str:
-    """Coordinate of Spark's Kafka connector that fits the installed pyspark.
+    """Return the coordinate of Spark's Kafka connector that fits the installed pyspark.
 
     Spark 4.0's connector is taken at 4.0.0 whatever the patch version (it is unchanged since);
     later lines take the connector of the same version.
@@ -56,7 +54,7 @@ def untried_spark() -> str | None:
 
 
 def built_jar() -> Path:
-    """Path of the jar that `make jar` built or the wheel carries."""
+    """Return the path of the jar that `make jar` built or the wheel carries."""
     jars = sorted(JARS_FOLDER.glob(f"{ARTIFACT}-*.jar"), key=lambda path: path.stat().st_mtime)
     if not jars:
         raise ivy.JarError(
@@ -74,22 +72,10 @@ def packages() -> Packages:
     folder = repository.joinpath(*GROUP.split("."), ARTIFACT, version)
     pom = _POM.format(group=GROUP, artifact=ARTIFACT, version=version)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _put(folder / f"{ARTIFACT}-{version}.jar", jar.read_bytes())
-        _put(folder / f"{ARTIFACT}-{version}.pom", pom.encode())
+        ivy.write_file(folder / f"{ARTIFACT}-{version}.jar", jar.read_bytes())
+        ivy.write_file(folder / f"{ARTIFACT}-{version}.pom", pom.encode())
     except OSError as error:
-        raise ivy.unwritable(ivy.cache_folder(), error) from error
+        raise ivy.CacheError(ivy.cache_folder(), error) from error
     return Packages(
         (connector_coordinate(), f"{GROUP}:{ARTIFACT}:{version}"), repository.resolve().as_uri()
     )
-
-
-def _put(path: Path, content: bytes) -> None:
-    """Write a file that other processes may read or write: whole, and only if it differs."""
-    if path.is_file() and path.read_bytes() == content:
-        return
-    handle, scratch = tempfile.mkstemp(prefix=".writing-", dir=path.parent)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    Path(scratch).chmod(0o644)
-    Path(scratch).replace(path)

@@ -8,6 +8,7 @@ they are fetched before the JVM starts, so that a package that cannot be had is 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -18,8 +19,6 @@ from assignor_bridge.errors import OptionError
 from assignor_bridge.jars import TRIED_SPARKS, packages, untried_spark
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.sql import SparkSession
 
 _PACKAGES = "spark.jars.packages"
@@ -69,37 +68,39 @@ def configure_spark(builder: SparkSession.Builder) -> SparkSession.Builder:
         builder = SparkSession.builder.config("spark.jars.packages", "org.example:udfs:1.0")
         spark = configure_spark(configure_spark_with_delta_pip(builder)).getOrCreate()
     """
-    chosen: dict[str, str] = getattr(builder, "_options", {})
-    builder = builder.config(_PYTHON, chosen.get(_PYTHON) or sys.executable)
+    options: dict[str, str] = getattr(builder, "_options", {})
+    builder = builder.config(_PYTHON, options.get(_PYTHON) or sys.executable)
     if _jvm_is_running():
         return builder
-    if chosen.get("spark.jars"):
+    if options.get("spark.jars"):
         raise OptionError(
             "spark.jars is set on the builder: Spark would then lose the packages (the Kafka "
             "connector, assignor-bridge) on its executors. Name those jars in spark.jars.packages, "
             "or give them to spark-submit with --jars"
         )
     ours = packages()
-    coordinates = _listed(chosen.get(_PACKAGES) or _default(_PACKAGES))
+    # A value on the builder would replace that of spark-defaults.conf.
+    settings = _spark_defaults() | {key: value for key, value in options.items() if value}
+    coordinates = _listed(settings.get(_PACKAGES))
     # A user who named another version of the connector keeps it.
     named = {_module(coordinate) for coordinate in coordinates}
     coordinates += [c for c in ours.coordinates if _module(c) not in named]
-    repositories = _listed(chosen.get(_REPOSITORIES) or _default(_REPOSITORIES))
+    repositories = _listed(settings.get(_REPOSITORIES))
     if ours.repository not in repositories:
         repositories.append(ours.repository)
-    ours_and_theirs = {_PACKAGES: ",".join(coordinates), _REPOSITORIES: ",".join(repositories)}
+    added = {_PACKAGES: ",".join(coordinates), _REPOSITORIES: ",".join(repositories)}
     if untried := untried_spark():
         warnings.warn(f"{untried}; {_ADVICE}", UserWarning, stacklevel=2)
-    if not _is_remote(chosen):
-        settings = {key: chosen.get(key) or _default(key) or "" for key in spark_packages.SETTINGS}
-        spark_packages.resolve(settings | ours_and_theirs, _ADVICE)
-    for key, value in ours_and_theirs.items():
+    # The jars of a client of Spark Connect belong on its server.
+    if not options.get("spark.remote") and not os.environ.get("SPARK_REMOTE"):
+        spark_packages.resolve(settings | added, _ADVICE)
+    for key, value in added.items():
         builder = builder.config(key, value)
     return builder
 
 
 def _jvm_is_running() -> bool:
-    """Whether this process has a JVM already; raises when it lacks the bridge."""
+    """Return whether this process has a JVM already; raise when it lacks the bridge."""
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit, with its own flags
         return True
     from pyspark import SparkContext
@@ -116,11 +117,6 @@ def _jvm_is_running() -> bool:
     return True
 
 
-def _is_remote(chosen: Mapping[str, str]) -> bool:
-    """Whether the builder makes a client of Spark Connect: jars belong on its server."""
-    return bool(chosen.get("spark.remote") or os.environ.get("SPARK_REMOTE"))
-
-
 def _listed(text: str | None) -> list[str]:
     return [item.strip() for item in (text or "").split(",") if item.strip()]
 
@@ -129,15 +125,13 @@ def _module(coordinate: str) -> str:
     return coordinate.rpartition(":")[0]
 
 
-def _default(key: str) -> str | None:
-    """Value of a key in `spark-defaults.conf`, which a builder's value would replace."""
+def _spark_defaults() -> dict[str, str]:
+    """Read `spark-defaults.conf`."""
     home = os.environ.get("SPARK_HOME")
-    folder = os.environ.get("SPARK_CONF_DIR") or (str(Path(home) / "conf") if home else None)
-    path = Path(folder, "spark-defaults.conf") if folder else None
-    if path is None or not path.is_file():
-        return None
-    for line in path.read_text(encoding="utf-8").splitlines():
-        name, _, value = line.strip().replace("=", " ", 1).partition(" ")
-        if name == key:
-            return value.strip()
-    return None
+    folder = os.environ.get("SPARK_CONF_DIR") or (home and Path(home, "conf"))
+    path = Path(folder or "", "spark-defaults.conf")
+    if not folder or not path.is_file():
+        return {}
+    lines = path.read_text(encoding="utf-8").splitlines()
+    pairs = (re.split(r"\s*=\s*|\s+", line.strip(), maxsplit=1) for line in lines)
+    return {pair[0]: pair[1] for pair in pairs if len(pair) > 1 and not pair[0].startswith("#")}

@@ -33,49 +33,32 @@ _ENV = "spark-env.sh"
 _STORED = re.compile(r"^The jars for the packages stored in: (.+)$", re.MULTILINE)
 
 
-def resolve(settings: Mapping[str, str], advice: str) -> None:
-    """Resolve `spark.jars.packages` into Spark's Ivy cache, unless that was done before.
+def resolve(settings: Mapping[str, str], advice: str) -> bool:
+    """Resolve `spark.jars.packages` into Spark's Ivy cache; return whether it was done before.
 
-    Parameters
-    ----------
-    settings
-        The values of `SETTINGS` that are set; others are ignored.
-    advice
-        What the user can do when a package does not come; ends the error's message.
-
-    Raises
-    ------
-    JarError
-        When a package cannot be fetched: which, from where, and what the repositories answered; or
-        when there is no Java to start Spark with.
+    Of Spark's `settings` only those in `SETTINGS` matter. Raises JarError, which ends with
+    `advice`, when a package cannot be fetched: which, from where, and what the repositories
+    answered; also when there is no Java to start Spark with.
     """
     if not Path(os.environ.get("SPARK_CONF_DIR") or _spark_home() / "conf", _ENV).is_file():
         ivy.java_tool("java")  # else that file may name one; its absence is told better here
     chosen = {key: settings[key] for key in SETTINGS if settings.get(key)}
-    note = _note(chosen)
+    spark = str(_spark_home().resolve())
+    key = hashlib.sha256(json.dumps([spark, sorted(chosen.items())]).encode()).hexdigest()[:24]
+    note = ivy.cache_folder() / "spark-packages" / f"{key}.json"
     if _is_resolved(note):
-        return
+        return True
     try:
         with ivy.exclusive("spark-packages"):
             if not _is_resolved(note):
-                ivy.with_retries(lambda: _resolve_now(chosen, note, advice))
+                ivy.with_retries(_resolve_now, chosen, note, advice)
     except ivy.CacheError:
-        return  # read-only, as in a container; Spark resolves into a cache of its own
-
-
-def is_resolved(settings: Mapping[str, str]) -> bool:
-    """Say whether these packages were resolved before and are still in the cache."""
-    return _is_resolved(_note({key: settings[key] for key in SETTINGS if settings.get(key)}))
-
-
-def _note(chosen: Mapping[str, str]) -> Path:
-    spark = str(_spark_home().resolve())
-    key = hashlib.sha256(json.dumps([spark, sorted(chosen.items())]).encode()).hexdigest()[:24]
-    return ivy.cache_folder() / "spark-packages" / f"{key}.json"
+        pass  # read-only, as in a container; Spark resolves into a cache of its own
+    return False
 
 
 def _is_resolved(note: Path) -> bool:
-    """Say whether a note is there, and all the jars that it names."""
+    """Return whether the note exists, and all the jars that it names."""
     try:
         jars = json.loads(note.read_text(encoding="utf-8"))["jars"]
         return all(Path(jar).is_file() for jar in jars)
@@ -91,24 +74,23 @@ def _resolve_now(chosen: Mapping[str, str], note: Path, advice: str) -> None:
     command += ["--class", _HARMLESS_MAIN, "spark-internal"]
     environment = {**os.environ, "SPARK_HOME": str(home)}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        spark = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=environment
+        )
     except OSError as error:
         raise ivy.JarError(f"{command[0]} cannot be run: {error.strerror}") from None
-    output = done.stdout + done.stderr
+    output = spark.stdout + spark.stderr
     stored = _STORED.search(output)
-    if done.returncode != 0 or stored is None:
+    if spark.returncode != 0 or stored is None:
         raise ivy.resolution_error(output, chosen["spark.jars.packages"], advice)
     folder = Path(stored[1].strip())
     named = [folder / _file_name(c) for c in chosen["spark.jars.packages"].split(",")]
     jars = [str(jar) for jar in named if jar.is_file()]  # a package may be a POM alone
-    note.parent.mkdir(parents=True, exist_ok=True)
-    scratch = note.with_suffix(".tmp")
-    scratch.write_text(json.dumps({"jars": jars}), encoding="utf-8")
-    scratch.replace(note)
+    ivy.write_file(note, json.dumps({"jars": jars}).encode())
 
 
 def _file_name(coordinate: str) -> str:
-    """Name under which Spark keeps a package's jar beside its Ivy cache.
+    """Return the name under which Spark keeps a package's jar beside its Ivy cache.
 
     >>> _file_name(" io.delta:delta-spark_4.0_2.13:4.4.0")
     'io.delta_delta-spark_4.0_2.13-4.4.0.jar'

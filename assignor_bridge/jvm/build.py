@@ -14,20 +14,19 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from assignor_bridge import ivy
+from assignor_bridge import __version__, ivy
 from assignor_bridge.jars import JARS_FOLDER, connector_coordinate
 
 SOURCES = Path(__file__).parent / "src"
 RESOURCES = Path(__file__).parent / "resources"
-VERSION = "0.1.0"
 
 
 def source_version() -> str:
-    """Give the version that the sources as they are now would be built as."""
+    """Return the version that the sources as they are now would be built as."""
     digest = hashlib.sha256()
     for path in _inputs():
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return f"{VERSION}-{digest.hexdigest()[:10]}"
+    return f"{__version__}-{digest.hexdigest()[:10]}"
 
 
 def build() -> Path:
@@ -44,9 +43,9 @@ def build() -> Path:
             "-encoding", "UTF-8", "-cp", ":".join(class_path), "-d", scratch,
             *(str(path) for path in sorted(SOURCES.rglob("*.java"))),
         ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise ivy.JarError(f"javac failed:\n{done.stderr}{done.stdout}")
+        javac = subprocess.run(command, capture_output=True, text=True, check=False)
+        if javac.returncode != 0:
+            raise ivy.JarError(f"javac failed:\n{javac.stderr}{javac.stdout}")
         _pack(Path(scratch), jar)
     for stale in JARS_FOLDER.glob("assignor-bridge-*.jar"):
         if stale != jar:

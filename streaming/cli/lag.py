@@ -11,10 +11,9 @@ import typer
 
 from assignor_bridge.errors import OptionError
 from streaming.cli import kafka_options, query_or_group
-from streaming.lag.alarms import alarms
 from streaming.lag.positions import Position
 from streaming.lag.rows import Row, look_up, select
-from streaming.lag.table import as_json, as_text
+from streaming.lag.table import alarms, as_json, as_text
 
 
 class Order(str, Enum):

@@ -8,9 +8,8 @@ import typer
 
 from assignor_bridge.errors import AssignorError, OptionError
 from streaming.cli import kafka_options, query_or_group
-from streaming.lag.starting import EARLIEST, LATEST, starting_offsets
-
-_SHOWN = 3
+from streaming.lag.positions import EARLIEST, LATEST, starting_offsets
+from streaming.observe.words import elided
 
 
 class Missing(str, Enum):
@@ -79,5 +78,4 @@ def offsets(  # noqa: PLR0917
 
 def _tell(names: tuple[str, ...], of: int, what: str) -> None:
     if names:
-        some = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-        typer.echo(f"assignor: {len(names)} of {of} partitions {what}: {some}", err=True)
+        typer.echo(f"assignor: {len(names)} of {of} partitions {what}: {elided(names)}", err=True)

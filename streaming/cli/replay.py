@@ -83,14 +83,14 @@ def replay_command(  # noqa: PLR0917
     done, find = [], Finder()
     for index in chosen:
         played = log.sources[index][-batches:] if batches else log.sources[index]
-        cluster, sources = cluster_for(
+        cluster = cluster_for(
             log, index, played,
             executors=executors, slots=slots, hosts=hosts, cost_us=cost_us,
             locality_wait_s=locality_wait,
         )  # fmt: skip
         title = f"{log.name}, source {index}" if len(log.sources) > 1 else log.name
         with stderr.status(f"playing {len(played)} batches through {len(names)} mappings"):
-            done.append(replay(title, played, cluster, names, find=find, sources=sources))
+            done.append(replay(title, played, cluster, names, find=find))
     if output is not None and output.suffix == ".svg" and len(done) > 1:
         raise OptionError(
             f"--output {output}: the query has {len(done)} Kafka sources; choose one with --source "

@@ -1,1 +1,1 @@
-"""`assignor doctor`: is this machine ready, and is this checkpoint sound."""
+"""`assignor doctor`: is this `machine` ready, is this `checkpoint` sound."""

@@ -1,6 +1,6 @@
 """Whether a query could go on from its checkpoint: topics, offsets, the planner's state, Delta.
 
-Each finding is one line that says what to do. Nothing is changed.
+Each check is one line that says what to do. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -10,59 +10,43 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streaming.delta.transactions import NEVER, last_batch
-from streaming.doctor.checkpoint_history import topics_made_again
+from streaming.kafka.brokers import Partition, by_partition
 from streaming.lag.first_unread import first_unread
 from streaming.observe.check import Check
+from streaming.observe.words import elided
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
     from checkpoints.offset_log import Checkpoint, KafkaOffsets
-    from checkpoints.sticky_state import StickyState
-    from streaming.kafka.brokers import Brokers, Failure, Partition
+    from streaming.kafka.brokers import Brokers, Failures
 
-_SHOWN = 3
 #: Clocks of producers and of the driver may differ by so much.
 _CLOCKS_S = 60.0
 _READ_LIMIT_S = 3.0
 _NEW_CHECKPOINT = "give the query a new checkpoint, with startingOffsets that fit"
-
-
-@dataclass(frozen=True)
-class _Logs:
-    """What the brokers have of the topics that the checkpoint names."""
-
-    partitions: dict[str, frozenset[int]]
-    begins: dict[Partition, int]
-    ends: dict[Partition, int]
-    #: When the first record was written, of partitions that began anew under the checkpoint.
-    anew: dict[Partition, float]
+_MADE_AGAIN = "it was deleted and made again"
+_HARMLESS = "partitions may change executors, no data is affected"
 
 
 def examine_checkpoint(
     checkpoint: Checkpoint, brokers: Brokers | None, delta_table: str | None
 ) -> list[Check]:
-    """Give one check a need; of topics only with the brokers, of Delta only with its table.
+    """Check topics only with the brokers, and Delta only with its table.
 
-    Raises
-    ------
-    OptionError
-        When `delta_table` is none, or cannot be read.
+    Raises OptionError when `delta_table` is not a Delta table, or cannot be read.
     """
-    again = topics_made_again(checkpoint)
-    found = [_batches(checkpoint), *_states(checkpoint, {topic for _, topic in again})]
-    found += [
-        Check(
-            f"topic {topic!r} (sources/{source})", False,
-            f"it was deleted and made again: {how}; {_NEW_CHECKPOINT}",
-        )
-        for (source, topic), how in again.items()
-    ]  # fmt: skip
+    made_again = _topics_made_again(checkpoint)
+    checks = [_batches(checkpoint), *_states(checkpoint, {topic for _, topic in made_again})]
+    checks += [
+        Check(_name(source, topic), False, f"{_MADE_AGAIN}: {how}; {_NEW_CHECKPOINT}")
+        for (source, topic), how in made_again.items()
+    ]
     if brokers is not None:
-        found += _topics(checkpoint, brokers, again)
+        checks += _topics(checkpoint, brokers, made_again)
     if delta_table is not None:
-        found.append(_delta(checkpoint, delta_table))
-    return found
+        checks.append(Check(f"Delta table {delta_table}", *_delta(checkpoint, delta_table)))
+    return checks
 
 
 def _batches(checkpoint: Checkpoint) -> Check:
@@ -74,127 +58,157 @@ def _batches(checkpoint: Checkpoint) -> Check:
     if done is planned:
         return Check(what, True, f"batch {planned.batch_id} is its last and completed")
     last = f"batch {done.batch_id} is the last completed one" if done else "no batch was completed"
-    return Check(
-        what, True, f"{last}; batch {planned.batch_id} is planned and will run at the next start"
-    )
+    waits = f"batch {planned.batch_id} is planned and will run at the next start"
+    return Check(what, True, f"{last}; {waits}")
 
 
-def _states(checkpoint: Checkpoint, again: set[str]) -> Iterator[Check]:
-    """Tell state files that cannot be used, and states of something else than this query.
+def _topics_made_again(checkpoint: Checkpoint) -> dict[tuple[str, str], str]:
+    """Return the topics, by source and name, of which the planned batch would read older offsets.
+
+    Spark plans such a batch, and then fails it: a partition ends before the place that the batch
+    before it had reached, or does not exist any more. A batch that completed all the same, with
+    `failOnDataLoss=false`, is history.
+    """
+    planned, done = checkpoint.last_planned, checkpoint.last_committed
+    if planned is None or done is None or planned is done:
+        return {}
+    topics = {}
+    for source, ends in planned.ends.items():
+        for topic, before in checkpoint.ends_of(source, done).items():
+            now = ends.get(topic, {})
+            back = [
+                f"{topic}-{number} up to {now[number]} after {at}"
+                if number in now
+                else f"{topic}-{number} no more after {at}"
+                for number, at in sorted(before.items())
+                if now and now.get(number, -1) < at
+            ]
+            if back:
+                topics[source, topic] = (
+                    f"batch {planned.batch_id}, which is planned, would read {elided(back)}"
+                )
+    return topics
+
+
+def _states(checkpoint: Checkpoint, made_again: set[str]) -> Iterator[Check]:
+    """Check that the planner's states can be used, and are of this query.
 
     Of a topic that was made again the state is ahead for that reason, not for a copy.
     """
     for warning in checkpoint.warnings:
         path, _, why = warning.partition(": ")
+        newer = "newer than" in why
         do = (
-            "install that version, or delete the file"
-            if "newer than" in why
-            else "delete the file; partitions may change executors, no data is affected"
+            "install that version, or delete the file" if newer else f"delete the file; {_HARMLESS}"
         )
         yield Check(f"state {path}", False, f"{why}: {do}")
     for source, state in checkpoint.states.items():
-        what = f"state of sources/{source}"
         ends = checkpoint.ends_of(source, checkpoint.last_planned)
-        told = f"generation {state.generation}, {len(state.readers)} executors"
-        delete = (
-            f"delete sources/{source}/assignments; partitions may change executors, no data is "
-            "affected"
-        )
-        if state.topics and not set(state.topics) & set(ends):
-            yield Check(
-                what, False, f"it is of {_some(state.topics)}, the source reads {_some(ends)}: "
-                f"{delete}",
-            )  # fmt: skip
-            continue
+        columns = (state.topic.tolist(), state.partition.tolist(), state.position.tolist())
         ahead = [
-            p for p, at in _positions(state)
-            if p[0] not in again and at > ends.get(p[0], {}).get(p[1], at)
-        ]  # fmt: skip
-        if ahead:
-            yield Check(
-                what, False, f"it is ahead of the checkpoint in {_named(ahead)}, so one of them "
-                f"was restored from a copy: {delete}",
-            )  # fmt: skip
-        else:
-            yield Check(what, True, told)
+            Partition(topic, number)
+            for index, number, position in zip(*columns, strict=True)
+            if (topic := state.topics[index]) not in made_again
+            and position > ends.get(topic, {}).get(number, position)
+        ]
+        wrong = ""
+        if state.topics and not set(state.topics) & set(ends):
+            wrong = f"it is of {elided(state.topics)}, the source reads {elided(list(ends))}"
+        elif ahead:
+            wrong = (
+                f"it is ahead of the checkpoint in {_listed(ahead)}, so one of them was restored "
+                "from a copy"
+            )
+        yield Check(
+            f"state of sources/{source}",
+            not wrong,
+            f"{wrong}: delete sources/{source}/assignments; {_HARMLESS}"
+            if wrong
+            else f"generation {state.generation}, {len(state.readers)} executors",
+        )
 
 
-def _positions(state: StickyState) -> Iterator[tuple[Partition, int]]:
-    columns = (state.topic.tolist(), state.partition.tolist(), state.position.tolist())
-    for topic, partition, position in zip(*columns, strict=True):
-        yield (state.topics[topic], partition), position
+@dataclass(frozen=True)
+class _Logs:
+    """The brokers' logs of the topics that the checkpoint names."""
+
+    partitions: dict[str, frozenset[int]]
+    begins: dict[Partition, int]
+    ends: dict[Partition, int]
+    #: When the first record was written, of partitions that began anew under the checkpoint.
+    anew: dict[Partition, float]
 
 
 def _topics(
-    checkpoint: Checkpoint, brokers: Brokers, again: Container[tuple[str, str]]
+    checkpoint: Checkpoint, brokers: Brokers, made_again: Container[tuple[str, str]]
 ) -> Iterator[Check]:
-    """Check each topic of each source, but those of which it is known."""
+    """Check each topic of each source, but those that were made again by the checkpoint's log."""
     starts = {s: checkpoint.ends_of(s, checkpoint.last_committed) for s in checkpoint.sources}
     ends = {s: checkpoint.ends_of(s, checkpoint.last_planned) for s in checkpoint.sources}
-    there = brokers.partitions({topic for offsets in ends.values() for topic in offsets})
-    known = {(topic, number) for topic, numbers in there.items() for number in numbers}
-    read = {p for offsets in ends.values() for p in _flat(offsets)} & known
-    begins, log_ends = brokers.log_ranges(read)
+    existing = brokers.partitions({topic for offsets in ends.values() for topic in offsets})
+    read = {tp for offsets in ends.values() for tp in by_partition(offsets)}
+    begins, log_ends = brokers.log_ranges(
+        {tp for tp in read if tp.number in existing.get(tp.topic, ())}
+    )
     anew = _written_after(checkpoint, brokers, ends.values(), begins, log_ends)
-    logs = _Logs(there, begins, log_ends, anew)
+    logs = _Logs(existing, begins, log_ends, anew)
     for source in checkpoint.sources:
-        for topic in sorted(t for t in ends[source] if (source, t) not in again):
-            what = f"topic {topic!r} (sources/{source})"
-            start = _flat({topic: starts[source].get(topic, {})})
-            end = _flat({topic: ends[source][topic]})
+        for topic in sorted(t for t in ends[source] if (source, t) not in made_again):
+            holds = False
             if topic in brokers.gone:
-                yield Check(
-                    what, False, "it is not on the brokers: make it again or take it out of the "
-                    "subscription; by failOnDataLoss the query stops at what it cannot read",
-                )  # fmt: skip
-            elif topic not in there:
-                yield Check(what, False, "the brokers do not tell: see the note on stderr")
+                lines = [
+                    "it is not on the brokers: make it again or take it out of the subscription; "
+                    "by failOnDataLoss the query stops at what it cannot read"
+                ]
+            elif topic not in existing:
+                lines = ["the brokers do not tell: see the note on stderr"]
             else:
-                wrong = _wrong_with(topic, start, end, logs)
-                yield from (Check(what, False, found) for found in wrong)
-                if not wrong:
-                    yield Check(what, True, f"{len(there[topic])} partitions, offsets are there")
+                start = by_partition({topic: starts[source].get(topic, {})})
+                lines = _faults(topic, start, by_partition({topic: ends[source][topic]}), logs)
+                holds = not lines
+            lines = lines or [f"{len(existing[topic])} partitions, offsets are there"]
+            yield from (Check(_name(source, topic), holds, line) for line in lines)
 
 
-def _wrong_with(
+def _faults(
     topic: str, start: dict[Partition, int], end: dict[Partition, int], logs: _Logs
 ) -> list[str]:
-    """Tell what is wrong with one topic of one source."""
-    found = []
-    there = logs.partitions[topic]
-    fewer = [p for p in end if p[1] not in there]
+    """Return what is wrong with one topic of one source."""
+    faults = []
+    existing = logs.partitions[topic]
+    fewer = [tp for tp in end if tp.number not in existing]
     if fewer:
-        found.append(
-            f"it has {len(there)} partitions, the checkpoint also knows {_named(fewer)}: the topic "
-            f"was deleted and made again with fewer; {_NEW_CHECKPOINT}"
+        faults.append(
+            f"it has {len(existing)} partitions, the checkpoint also knows {_listed(fewer)}: the "
+            f"topic was deleted and made again with fewer; {_NEW_CHECKPOINT}"
         )
-    ahead = [p for p, at in end.items() if at > logs.ends.get(p, at)]
-    newer = [p for p in end if p in logs.anew]
+    ahead = [tp for tp, at in end.items() if at > logs.ends.get(tp, at)]
+    ends_at = _places(ahead, end, "ends at", logs.ends)
+    newer = [tp for tp in end if tp in logs.anew]
     if newer:
-        found.append(
-            f"it was deleted and made again: {_named(newer)} begins with records of "
-            f"{_time(logs.anew[newer[0]])}, written after the last batch had read past "
-            f"them; {_NEW_CHECKPOINT}"
+        first = datetime.datetime.fromtimestamp(logs.anew[newer[0]], datetime.timezone.utc)
+        faults.append(
+            f"{_MADE_AGAIN}: {_listed(newer)} begins with records of {first:%Y-%m-%d %H:%M:%SZ}, "
+            f"written after the last batch had read past them; {_NEW_CHECKPOINT}"
         )
-    elif ahead and len(ahead) == sum(at > 0 for p, at in end.items() if p[1] in there):
-        found.append(
-            f"it was deleted and made again: the checkpoint is ahead of the log end in all its "
-            f"partitions that were read, {_ranges(ahead, end, logs.ends, 'ends at')}; "
-            f"{_NEW_CHECKPOINT}"
+    elif ahead and len(ahead) == sum(at > 0 for tp, at in end.items() if tp.number in existing):
+        faults.append(
+            f"{_MADE_AGAIN}: the checkpoint is ahead of the log end in all its partitions that "
+            f"were read, {ends_at}; {_NEW_CHECKPOINT}"
         )
     elif ahead:
-        found.append(
-            f"the checkpoint is ahead of the log end: {_ranges(ahead, end, logs.ends, 'ends at')}; "
-            f"the brokers lost records or the topic was made again; {_NEW_CHECKPOINT}"
+        faults.append(
+            f"the checkpoint is ahead of the log end: {ends_at}; the brokers lost records or the "
+            f"topic was made again; {_NEW_CHECKPOINT}"
         )
-    behind = [p for p, at in start.items() if at < logs.begins.get(p, at)]
+    behind = [tp for tp, at in start.items() if at < logs.begins.get(tp, at)]
     if behind:
-        found.append(
-            f"records were deleted before they were read: "
-            f"{_ranges(behind, start, logs.begins, 'begins at')}; raise retention.ms or read "
+        faults.append(
+            "records were deleted before they were read: "
+            f"{_places(behind, start, 'begins at', logs.begins)}; raise retention.ms or read "
             "faster, and start once with failOnDataLoss=false to go on without them"
         )
-    return found
+    return faults
 
 
 def _written_after(
@@ -204,82 +218,73 @@ def _written_after(
     begins: dict[Partition, int],
     log_ends: dict[Partition, int],
 ) -> dict[Partition, float]:
-    """Give partitions whose first record, read by the checkpoint's account, is younger than that.
+    """Return partitions whose first record, read by the checkpoint's account, is younger than that.
 
     A topic that was made again and has grown beyond the old offsets looks sound by its offsets.
     """
     planned = checkpoint.last_planned
     if planned is None or planned.timestamp_ms is None:
         return {}
-    past = {p for offsets in ends for p, at in _flat(offsets).items() if begins.get(p, at) < at}
-    first = {p: begins[p] for p in sorted(past) if begins[p] < log_ends.get(p, 0)}
+    past = {
+        tp
+        for offsets in ends
+        for tp, at in by_partition(offsets).items()
+        if begins.get(tp, at) < at
+    }
+    first = {tp: begins[tp] for tp in sorted(past) if begins[tp] < log_ends.get(tp, 0)}
     latest_s = planned.timestamp_ms / 1000 + _CLOCKS_S
-    failed: dict[str, Failure] = {}
-    times = first_unread(brokers.settings, first, _READ_LIMIT_S, failed)
-    brokers.note_all("time of the first record", failed, len(first), "Read")
-    return {p: at for p, at in times.items() if at is not None and at > latest_s}
+    failures: Failures = {}
+    times = first_unread(brokers, first, _READ_LIMIT_S, failures)
+    brokers.note("time of the first record", failures, len(first))
+    return {tp: at for tp, at in times.items() if at is not None and at > latest_s}
 
 
-def _delta(checkpoint: Checkpoint, table: str) -> Check:
-    what = f"Delta table {table}"
+def _delta(checkpoint: Checkpoint, table: str) -> tuple[bool, str]:
+    """Return whether the table and the checkpoint hold the same batches, and why not."""
     if checkpoint.query_id is None:
-        return Check(what, True, "unknown: the checkpoint has no query id")
+        return True, "unknown: the checkpoint has no query id"
     held = last_batch(table, checkpoint.query_id)
     planned = checkpoint.last_planned.batch_id if checkpoint.last_planned else NEVER
     done = checkpoint.last_committed.batch_id if checkpoint.last_committed else NEVER
     if held is None:
-        return Check(
-            what, True, "unknown: its JSON commits name no batch of the query, and older ones are "
-            "in Parquet, which is not read",
-        )  # fmt: skip
+        return True, (
+            "unknown: its JSON commits name no batch of the query, and older ones are in Parquet, "
+            "which is not read"
+        )
     if held > planned:
-        return Check(
-            what, False, f"it holds batch {held}, the checkpoint's last is {planned}, so the "
-            f"checkpoint was restored from a copy: Delta will skip batches up to {held} and their "
-            "rows are lost; give the query a new checkpoint whose startingOffsets are the offsets "
-            "that the table holds",
-        )  # fmt: skip
+        return False, (
+            f"it holds batch {held}, the checkpoint's last is {planned}, so the checkpoint was "
+            f"restored from a copy: Delta will skip batches up to {held} and their rows are lost; "
+            "give the query a new checkpoint whose startingOffsets are the offsets that the table "
+            "holds"
+        )
     if held < done:
-        holds = f"it holds batch {held} of this query" if held > NEVER else (
-            "it holds no batch of this query"
-        )  # fmt: skip
-        return Check(
-            what, False, f"{holds}, but the checkpoint has completed batch {done}: it is another "
-            "table, was made again or was put back from a copy, and rows that were read are not "
-            "in it; name the query's table, or give the query a new checkpoint",
-        )  # fmt: skip
+        held_batch = f"batch {held}" if held > NEVER else "no batch"
+        return False, (
+            f"it holds {held_batch} of this query, but the checkpoint has completed batch {done}: "
+            "it is another table, was made again or was put back from a copy, and rows that were "
+            "read are not in it; name the query's table, or give the query a new checkpoint"
+        )
     if held == NEVER:
-        return Check(what, True, "it has no batch of this query yet, and none was completed")
-    return Check(what, True, f"it holds batch {held}, the checkpoint's last is {planned}")
+        return True, "it has no batch of this query yet, and none was completed"
+    return True, f"it holds batch {held}, the checkpoint's last is {planned}"
 
 
-def _flat(offsets: KafkaOffsets) -> dict[Partition, int]:
-    return {(t, number): at for t, found in offsets.items() for number, at in found.items()}
+def _name(source: str, topic: str) -> str:
+    return f"topic {topic!r} (sources/{source})"
 
 
-def _named(partitions: Iterable[Partition]) -> str:
-    return _some(f"{topic}-{number}" for topic, number in sorted(partitions))
+def _listed(partitions: Iterable[Partition]) -> str:
+    return elided([str(tp) for tp in sorted(partitions)])
 
 
-def _ranges(
-    partitions: list[Partition],
-    ours: dict[Partition, int],
-    logs: dict[Partition, int],
+def _places(
+    partitions: Iterable[Partition],
+    read: Mapping[Partition, int],
     verb: str,
+    log: Mapping[Partition, int],
 ) -> str:
-    return _some(
-        f"{p[0]}-{p[1]} is read up to {ours[p]} and its log {verb} {logs[p]}"
-        for p in sorted(partitions)
-    )
-
-
-def _some(words: Iterable[str]) -> str:
-    found = list(words)
-    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return ", ".join(found[:_SHOWN]) + more
-
-
-def _time(seconds: float) -> str:
-    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime(
-        "%Y-%m-%d %H:%M:%SZ"
+    """List how far partitions are read and where their logs begin or end."""
+    return elided(
+        [f"{tp} is read up to {read[tp]} and its log {verb} {log[tp]}" for tp in sorted(partitions)]
     )

@@ -26,7 +26,7 @@ _JDKS = ("17", "21")
 
 
 def examine() -> list[Check]:
-    """Give one check a need."""
+    """Check each thing that is needed."""
     return [
         _python(),
         _jdk(),
@@ -48,13 +48,13 @@ def _jdk() -> Check:
     what = "JDK 17 or 21"
     try:
         javac = ivy.java_tool("javac")
-        done = subprocess.run([javac, "-version"], capture_output=True, text=True, check=False)
+        answer = subprocess.run([javac, "-version"], capture_output=True, text=True, check=False)
     except (ivy.JarError, OSError) as error:
         return Check(what, False, str(error))
-    version = re.search(r"javac (\d+)", done.stdout + done.stderr)
-    said = (done.stdout or done.stderr).strip()
+    text = (answer.stdout or answer.stderr).strip()
+    version = re.search(r"javac (\d+)", text)
     fits = version is not None and version[1] in _JDKS
-    return Check(what, fits, f"{said or 'javac says nothing'}, {javac}")
+    return Check(what, fits, f"{text or 'javac says nothing'}, {javac}")
 
 
 def _pyspark() -> Check:
@@ -76,20 +76,20 @@ def _jar() -> Check:
 
 
 def _package(what: str, coordinate_of: Callable[[], str]) -> Check:
-    """Have Spark resolve a package as its first start would, and say where it was."""
+    """Have Spark resolve a package as its first start would."""
     try:
         coordinate = coordinate_of()
-        settings = {"spark.jars.packages": coordinate}
-        where = "in the cache" if spark_packages.is_resolved(settings) else "fetched now"
-        spark_packages.resolve(settings, "spark.jars.repositories can name a mirror")
+        was_there = spark_packages.resolve(
+            {"spark.jars.packages": coordinate}, "spark.jars.repositories can name a mirror"
+        )
     except importlib.metadata.PackageNotFoundError:
         return Check(what, False, "no pyspark to fit it to")
     except AssignorError as error:
         return Check(what, False, str(error))
-    return Check(what, True, f"{coordinate}, {where}")
+    return Check(what, True, f"{coordinate}, {'in the cache' if was_there else 'fetched now'}")
 
 
 def brokers_answer(brokers: Brokers) -> Check:
-    """Say what is there, of brokers that let us in."""
+    """Return the check of brokers that let us in."""
     topics = len(brokers.all_partitions())
     return Check("brokers answer", True, f"{brokers.count} brokers, {topics} topics")

@@ -1,1 +1,6 @@
-"""Kafka: the embedded broker, topics, and what brokers and consumer groups answer."""
+"""Kafka: an embedded broker, and what brokers answer.
+
+- `embedded`, `embedded_setup`, `GuardedBroker.java`: a real broker in a child process
+- `topics`: create and delete topics; `brokers`: partitions, log ranges, retention; `groups`:
+  committed offsets and members of a consumer group
+"""

@@ -1,7 +1,7 @@
-"""What the brokers are asked, in few requests for many partitions each, with one time limit.
+"""What brokers answer, in few requests for many partitions each, with one time limit.
 
-Whatever a broker does not tell is None and one note; only brokers that do not answer, or refuse
-the login, are an error. No secret of the settings is ever part of either.
+What a broker does not answer is None and one note; only brokers that do not answer at all, or
+refuse the login, are an error. Neither holds a secret of the settings.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import concurrent.futures
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -26,16 +27,16 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from assignor_bridge.errors import AssignorError, OptionError
-from streaming.kafka.settings import ClientSettings, client_settings
+from streaming.kafka.settings import client_settings
+from streaming.observe.words import elided
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]
 
-Partition = tuple[str, int]
-#: An error, and the topics or partitions that it is about.
-Failure = tuple[Any, list[str]]
+    #: Names of topics or partitions, by what the brokers refused them with.
+    Failures = dict[str, list[str]]
 
 DESCRIBE = "Describe"
 #: Errors of missing rights, with the kind of resource as Kafka's ACLs name it.
@@ -44,7 +45,6 @@ _RIGHTS = {
     "GROUP_AUTHORIZATION_FAILED": "Group",
     "CLUSTER_AUTHORIZATION_FAILED": "Cluster",
 }
-_SHOWN = 3
 _GRACE_S = 2.0
 _POLL_S = 0.02
 #: librdkafka looks each partition up in a list: one request for all would take time by the square.
@@ -52,14 +52,26 @@ _PARTITIONS_A_REQUEST = 250
 #: More topics are asked for all at once, which leaves out those that may not be seen.
 _TOPICS_ONE_BY_ONE = 8
 #: After these the brokers will not answer any more.
-_FINAL = (
-    KafkaError._ALL_BROKERS_DOWN,
-    KafkaError._AUTHENTICATION,
-)
+_FINAL = (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION)
 
 
 class BrokerUnreachableError(AssignorError):
     """No broker answers, or it refuses the login."""
+
+
+class Partition(NamedTuple):
+    """A partition, written as `topic-number`."""
+
+    topic: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.number}"
+
+
+def by_partition(offsets: Mapping[str, Mapping[int, int]]) -> dict[Partition, int]:
+    """Flatten `{topic: {partition: offset}}`."""
+    return {Partition(topic, n): at for topic, ends in offsets.items() for n, at in ends.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,237 +85,200 @@ class Retention:
     size_bytes: int | None
 
 
-class _Heard:
-    """What a client complains of while it connects.
-
-    Apart from `Brokers`, so that no client is part of a cycle: the garbage collector may run in a
-    thread of librdkafka, and a client that is destroyed in a thread of its own aborts the process.
-    """
-
-    def __init__(self, settings: ClientSettings) -> None:
-        self._settings = settings
-        self.reason = ""
-        #: Whether the brokers will not answer any more.
-        self.final = False
-
-    def __call__(self, error: KafkaError) -> None:
-        """Take an error from librdkafka."""
-        self.final = self.final or error.code() in _FINAL
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:
-            self.reason = _said(self._settings, error)
-
-
 class Brokers:
-    """A cluster, by an admin client.
+    """A cluster; `java` are address and login as settings of Kafka's Java client.
 
-    Parameters
-    ----------
-    java
-        Address and login, as settings of Kafka's Java client.
-    limit_s
-        How long each request may take.
-
-    Raises
-    ------
-    SettingsError
-        When a setting has no counterpart in librdkafka.
-    OptionError
-        When no client can be made with the settings.
-    BrokerUnreachableError
-        When no broker answers, or the login is refused.
+    Each request may take `limit_s` seconds. Raises SettingsError when a setting has no counterpart
+    in librdkafka, OptionError when no client can be made with them, and BrokerUnreachableError when
+    no broker answers or the login is refused.
     """
 
     def __init__(self, java: Mapping[str, str], limit_s: float) -> None:
         self.settings = client_settings(java)
         self.limit_s = limit_s
-        self._where = java["bootstrap.servers"]
+        self._address = java["bootstrap.servers"]
         #: What could not be learned, one line each.
         self.notes: list[str] = []
-        #: Topics that were asked for and are not there.
+        #: Topics that were asked for and do not exist.
         self.gone: set[str] = set()
-        #: How many there are.
+        #: The number of brokers.
         self.count = 0
-        self._topics: Mapping[str, TopicMetadata] | None = None
-        self.admin = self._connected()
-        self._consumer = Consumer(
+        self.admin = self._connect()
+        self._consumer = self.consumer("assignor-lag")  # librdkafka wants a name of a group
+
+    def consumer(self, group: str, **settings: Any) -> Consumer:
+        """Return a consumer that commits nothing; `_` in a setting's name stands for `.`."""
+        return Consumer(
             self.settings.for_client(
-                group_id="assignor-lag",  # librdkafka wants a name; no group is joined
+                group_id=group,
                 isolation_level="read_uncommitted",
                 enable_auto_commit=False,
+                **settings,
             )
         )
 
     def partitions(self, topics: Iterable[str]) -> dict[str, frozenset[int]]:
-        """Give the partitions of topics; those that are not there are left out."""
-        found = {}
-        for name, topic in self._metadata(sorted(set(topics))):
+        """Return the partitions of topics; those that do not exist are left out."""
+        names = sorted(set(topics))
+        known = self._all_topics if len(names) > _TOPICS_ONE_BY_ONE else {}
+        partitions = {}
+        for name in names:
+            topic = known.get(name) or self._list_topics(name).get(name)
             error = topic.error if topic is not None else None
             if topic is None or (error and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART):
                 self.gone.add(name)
             elif error is not None:
-                self.notes.append(f"topic {name!r}: {self.said(error, DESCRIBE, name)}")
+                self.notes.append(f"topic {name!r}: {self.reason(error, DESCRIBE, name)}")
             else:
-                found[name] = frozenset(topic.partitions)
-        return found
+                partitions[name] = frozenset(topic.partitions)
+        return partitions
 
     def all_partitions(self) -> dict[str, frozenset[int]]:
-        """Give the partitions of all topics that may be seen."""
+        """Return the partitions of all topics that may be seen."""
         return {
             name: frozenset(topic.partitions)
-            for name, topic in self._all_topics().items()
+            for name, topic in self._all_topics.items()
             if topic.error is None
         }
 
     def log_ranges(
-        self, partitions: Collection[Partition]
+        self, partitions: Collection[tuple[str, int]]
     ) -> tuple[dict[Partition, int], dict[Partition, int]]:
-        """Give where logs begin and where they end; unknown ones are left out."""
+        """Return where logs begin and where they end; unknown ones are left out."""
         begins = self._log_offsets(partitions, OFFSET_BEGINNING, "earliest offset")
         return begins, self._log_offsets(partitions, OFFSET_END, "log end offset")
 
-    def retention(self, topics: Iterable[str]) -> dict[str, Retention]:
-        """Give when topics delete records; unknown ones are left out."""
-        wanted = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(topics))]
-        if not wanted:
+    def retention(self, topics: Collection[str]) -> dict[str, Retention]:
+        """Return when topics delete records; unknown ones are left out."""
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(topics)]
+        if not resources:
             return {}
-        found = {}
-        failed: dict[str, Failure] = {}
-        asked = self.admin.describe_configs(wanted, request_timeout=self.limit_s)
-        for resource, future in asked.items():
+        retention = {}
+        failures: Failures = {}
+        answers = self.admin.describe_configs(resources, request_timeout=self.limit_s)
+        for resource, future in answers.items():
             try:
-                configs = self.answer(future, self.limit_s)
+                configs = self.answer(future)
             except KafkaException as error:
-                add_failure(failed, error.args[0], resource.name)
-                continue
-            found[resource.name] = _retention({n: entry.value for n, entry in configs.items()})
-        self.note_all("retention", failed, len(wanted), "DescribeConfigs")
-        return found
+                self.add_failure(failures, error.args[0], "DescribeConfigs", resource.name)
+            else:
+                values = {name: entry.value for name, entry in configs.items()}
+                retention[resource.name] = _retention(values)
+        self.note("retention", failures, len(resources))
+        return retention
 
-    def answer(self, future: Any, limit_s: float) -> Any:
-        """Wait for what an admin client was asked for with a time limit."""
+    def answer(self, future: Any) -> Any:
+        """Wait for the answer to a request of the admin client."""
         try:
-            return future.result(limit_s + _GRACE_S)
+            return future.result(self.limit_s + _GRACE_S)
         except concurrent.futures.TimeoutError as error:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error
 
-    def said(self, error: KafkaError, operation: str = "", name: str = "") -> str:
-        """Give what an error says, in one line without secrets.
+    def reason(self, error: KafkaError, operation: str = "", name: str = "") -> str:
+        """Return an error's reason in one line without secrets.
 
-        Parameters
-        ----------
-        error
-            From the brokers.
-        operation, name
-            Which right was needed, and on what, should that be it.
+        `operation` and `name` are the right that was needed, and on what, should that be it.
         """
         kind = _RIGHTS.get(error.name())
         if kind is None or not operation:
-            return _said(self.settings, error)
+            return self.settings.redact(" ".join(str(error.str()).split()))
         return f"the user lacks {operation} on {kind}" + (f" {name!r}" if name else "")
 
-    def note_all(
-        self, what: str, failed: Mapping[str, Failure], asked: int, operation: str
+    def add_failure(
+        self, failures: Failures, error: KafkaError, operation: str, name: object
     ) -> None:
-        """Note what is unknown of some topics or partitions, one line a reason."""
-        for error, names in failed.values():
-            some = ", ".join(sorted(names)[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-            said = self.said(error, operation)
-            self.notes.append(f"{what} of {len(names)} of {asked} is unknown ({some}): {said}")
+        """Add a topic or partition to those that failed alike."""
+        failures.setdefault(self.reason(error, operation), []).append(str(name))
 
-    def _connected(self) -> AdminClient:
-        """Make sure that a broker answers; a refused login or no listener is told at once."""
-        where = self._where
-        heard = _Heard(self.settings)
-        made_with: dict[str, Any] = {**self.settings.for_client(), "error_cb": heard}
+    def note(self, what: str, failures: Failures, count: int) -> None:
+        """Note what is unknown of some of `count` topics or partitions, one line a reason."""
+        for reason, names in failures.items():
+            listed = elided(sorted(names))
+            self.notes.append(f"{what} of {len(names)} of {count} is unknown ({listed}): {reason}")
+
+    def _connect(self) -> AdminClient:
+        """Make sure that a broker answers; a refused login, or no listener, fails at once."""
+        # A list, no method of ours, so that no client is part of a cycle: the garbage collector may
+        # run in a thread of librdkafka, and a client that one destroys aborts the process.
+        errors: list[KafkaError] = []
+        settings: dict[str, Any] = {**self.settings.for_client(), "error_cb": errors.append}
         try:
-            admin = AdminClient(made_with)
+            admin = AdminClient(settings)
         except (KafkaException, ValueError) as error:
-            said = self.settings.redact(str(error.args[0]))
-            raise OptionError(f"no Kafka client can be made for {where!r}: {said}") from error
-        asked = admin.describe_cluster(request_timeout=self.limit_s)
+            reason = self.settings.redact(str(error.args[0]))
+            raise OptionError(
+                f"no Kafka client can be made for {self._address!r}: {reason}"
+            ) from error
+        answer = admin.describe_cluster(request_timeout=self.limit_s)
         deadline = time.monotonic() + self.limit_s + _GRACE_S
-        while not heard.final and time.monotonic() < deadline:
-            admin.poll(0)  # for what it complains of
-            if concurrent.futures.wait([asked], _POLL_S).done:
+        while time.monotonic() < deadline and not any(e.code() in _FINAL for e in errors):
+            admin.poll(0)  # for its errors
+            if concurrent.futures.wait([answer], _POLL_S).done:
                 break
         try:
-            self.count = len(asked.result(0).nodes)
+            self.count = len(answer.result(0).nodes)
         except (KafkaException, concurrent.futures.TimeoutError) as error:
-            silent = time.monotonic() > deadline - _GRACE_S
-            waited = f"no answer within {self.limit_s:g} s"
-            said = heard.reason or (waited if silent else "it closes the connection")
+            reasons = [e for e in errors if e.code() != KafkaError._ALL_BROKERS_DOWN]
+            if reasons:
+                reason = self.reason(reasons[-1])
+            elif time.monotonic() > deadline - _GRACE_S:
+                reason = f"no answer within {self.limit_s:g} s"
+            else:
+                reason = "it closes the connection"
             raise BrokerUnreachableError(
-                f"no broker answers at {where!r} ({said}): is the address right, the broker "
-                "running and the login what it asks for?"
+                f"no broker answers at {self._address!r} ({reason}): is the address right, the "
+                "broker running and the login what it asks for?"
             ) from error
         return admin
 
-    def _metadata(self, topics: list[str]) -> list[tuple[str, TopicMetadata | None]]:
-        """Ask about each of a few topics, or about all that may be seen, then for those missing."""
-        there: Mapping[str, TopicMetadata] = {}
-        if self._topics is not None or len(topics) > _TOPICS_ONE_BY_ONE:
-            there = self._all_topics()
-        return [(name, there.get(name) or self._listed(name).get(name)) for name in topics]
-
+    @cached_property
     def _all_topics(self) -> Mapping[str, TopicMetadata]:
-        if self._topics is None:
-            self._topics = self._listed(None)
-        return self._topics
+        return self._list_topics()
 
-    def _listed(self, topic: str | None) -> Mapping[str, TopicMetadata]:
+    def _list_topics(self, name: str | None = None) -> Mapping[str, TopicMetadata]:
+        """Ask for the metadata of one topic, or of all."""
         try:
-            found = (
-                self._consumer.list_topics(timeout=self.limit_s)
-                if topic is None
-                else self._consumer.list_topics(topic, self.limit_s)
-            )
+            return dict(self._consumer.list_topics(name, timeout=self.limit_s).topics)
         except KafkaException as error:
             raise BrokerUnreachableError(
-                f"the brokers at {self._where!r} do not tell their topics: "
-                f"{self.said(error.args[0])}"
+                f"the brokers at {self._address!r} do not list their topics: "
+                f"{self.reason(error.args[0])}"
             ) from error
-        topics: Mapping[str, TopicMetadata] = found.topics
-        return topics
 
     def _log_offsets(
-        self, partitions: Collection[Partition], which: int, what: str
+        self, partitions: Collection[tuple[str, int]], which: int, what: str
     ) -> dict[Partition, int]:
         """Ask ListOffsets, whose times -2 and -1 stand for the begin and the end of a log.
 
         Through a consumer: an admin client makes a future a partition, which takes longer.
         """
-        wanted = [TopicPartition(*partition, which) for partition in sorted(partitions)]
-        found = {}
-        failed: dict[str, Failure] = {}
-        for some in in_requests(wanted):
+        offsets = {}
+        failures: Failures = {}
+        for request in in_requests(partitions, which):
             try:
-                answer = self._consumer.offsets_for_times(some, timeout=self.limit_s)
+                answers = self._consumer.offsets_for_times(request, timeout=self.limit_s)
             except KafkaException as error:
-                for tp in some:
-                    add_failure(failed, error.args[0], f"{tp.topic}-{tp.partition}")
+                for tp in request:
+                    failed = Partition(tp.topic, tp.partition)
+                    self.add_failure(failures, error.args[0], DESCRIBE, failed)
                 continue
-            for tp in answer:
+            for tp in answers:
+                partition = Partition(tp.topic, tp.partition)
                 if tp.error is not None:
-                    add_failure(failed, tp.error, f"{tp.topic}-{tp.partition}")
+                    self.add_failure(failures, tp.error, DESCRIBE, partition)
                 elif tp.offset >= 0:
-                    found[tp.topic, tp.partition] = tp.offset
-        self.note_all(what, failed, len(wanted), DESCRIBE)
-        return found
+                    offsets[partition] = tp.offset
+        self.note(what, failures, len(partitions))
+        return offsets
 
 
-def in_requests(wanted: list[TopicPartition]) -> Iterator[list[TopicPartition]]:
-    """Divide what is wanted into as many partitions as one request should ask for."""
-    for first in range(0, len(wanted), _PARTITIONS_A_REQUEST):
-        yield wanted[first : first + _PARTITIONS_A_REQUEST]
-
-
-def _said(settings: ClientSettings, error: KafkaError) -> str:
-    return settings.redact(" ".join(str(error.str()).split()))
-
-
-def add_failure(failed: dict[str, Failure], error: Any, name: str) -> None:
-    """Put a topic or partition beside the others that failed alike."""
-    failed.setdefault(error.name(), (error, []))[1].append(name)
+def in_requests(
+    partitions: Collection[tuple[str, int]], offset: int
+) -> Iterator[list[TopicPartition]]:
+    """Divide partitions into as many as one request should ask for."""
+    tps = [TopicPartition(*partition, offset) for partition in sorted(partitions)]
+    for first in range(0, len(tps), _PARTITIONS_A_REQUEST):
+        yield tps[first : first + _PARTITIONS_A_REQUEST]
 
 
 def _retention(configs: Mapping[str, str | None]) -> Retention:

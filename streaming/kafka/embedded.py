@@ -6,6 +6,7 @@ no longer than the Python process that started it, however that one ends.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -25,9 +26,11 @@ from streaming.kafka.topics import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from types import TracebackType
 
 _START_ATTEMPTS = 5
+_HEAP = "512m"
+#: How long a start may take until the broker answers a metadata request.
+_READY_LIMIT_S = 90.0
 _STOP_LIMIT_S = 20.0
 _TAIL_LINES = 4
 
@@ -43,10 +46,6 @@ class EmbeddedBroker:
         Port of the broker; None for a free one, kept over restarts.
     properties
         Broker settings that are added to ours or replace them.
-    heap_mb
-        Java heap of the broker.
-    ready_limit_s
-        How long a start may take until the broker answers a metadata request.
     on_line
         Called with each line that the download of Kafka prints, the first time.
 
@@ -63,15 +62,11 @@ class EmbeddedBroker:
         data: Path | None = None,
         port: int | None = None,
         properties: Mapping[str, str] | None = None,
-        heap_mb: int = 512,
-        ready_limit_s: float = 90.0,
         on_line: Callable[[str], None] | None = None,
     ) -> None:
         self._data = data
         self._given_port = port
         self._properties = dict(properties or {})
-        self._heap_mb = heap_mb
-        self._ready_limit_s = ready_limit_s
         self._on_line = on_line
         self._folder: Path | None = None
         self._ports: tuple[int, int] | None = None
@@ -111,12 +106,7 @@ class EmbeddedBroker:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def start(self) -> None:
@@ -133,13 +123,12 @@ class EmbeddedBroker:
             return
         jars = setup.jars(self._on_line)
         self._prepare_folder()
+        # The user, or clients after a restart, rely on a port that is known: it may get free yet.
+        is_fixed = self._given_port is not None or self._ports is not None
+        attempts = 2 if is_fixed else _START_ATTEMPTS
         try:
-            for _ in range(_START_ATTEMPTS - 1):
-                if self._start_once(jars):
-                    return
-                if self._given_port is not None or self._ports is not None:
-                    break  # ports that the user, or clients after a restart, rely on
-            self._start_once(jars, last=True)
+            while not self._start_once(jars, is_last=attempts == 1):
+                attempts -= 1
         except BaseException:
             self._end_process()
             if self._ports is None:
@@ -174,20 +163,18 @@ class EmbeddedBroker:
             )
 
     def admin(self) -> AdminClient:
-        """Give an admin client of the broker."""
+        """Return an admin client of the broker."""
         return AdminClient({"bootstrap.servers": self.bootstrap_servers})
 
     def create_topic(
         self, name: str, partitions: int, config: Mapping[str, str] | None = None
     ) -> None:
-        """Create a topic and return when it is there, with a leader for each partition."""
+        """Create a topic, and return when each partition has a leader."""
         create_topic(self.bootstrap_servers, name, partitions, config)
 
     def _prepare_folder(self) -> None:
-        if self._folder is not None:
-            return
         if self._data is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="assignor-broker-"))
+            self._folder = self._folder or Path(tempfile.mkdtemp(prefix="assignor-broker-"))
             return
         try:
             self._data.mkdir(parents=True, exist_ok=True)
@@ -197,7 +184,7 @@ class EmbeddedBroker:
             ) from error
         self._folder = self._data.resolve()
 
-    def _start_once(self, jars: list[Path], *, last: bool = False) -> bool:
+    def _start_once(self, jars: list[Path], *, is_last: bool) -> bool:
         """Start on one pair of ports; False when one of them turned out to be taken."""
         ports = self._ports or setup.free_ports(self._given_port)
         meta = self.folder / "log" / "meta.properties"
@@ -205,7 +192,7 @@ class EmbeddedBroker:
         settings = self.folder / "broker.properties"
         settings.write_text(setup.settings(ports, self.folder, self._properties), encoding="utf-8")
         command = [
-            ivy.java_tool("java"), f"-Xmx{self._heap_mb}m", "-Djava.awt.headless=true",
+            ivy.java_tool("java"), f"-Xmx{_HEAP}", "-Djava.awt.headless=true",
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
             "-Dorg.slf4j.simpleLogger.logFile=System.out",
             "-Dorg.slf4j.simpleLogger.showDateTime=true",
@@ -223,10 +210,8 @@ class EmbeddedBroker:
         try:
             self._await_ready(ports[0], cluster_id or setup.cluster_id_in(meta))
         except BrokerError:
-            taken = any(
-                not setup.is_free(port) for port in ports
-            )  # the loser has ended, so not by us
-            if last or self._process.poll() is None or not taken:
+            taken = not all(map(setup.is_free, ports))  # by another: ours has ended
+            if is_last or self._process.poll() is None or not taken:
                 raise
             self._end_process(kill=True)
             return False
@@ -234,20 +219,18 @@ class EmbeddedBroker:
         return True
 
     def _await_ready(self, port: int, cluster_id: str) -> None:
-        admin = None
-        last = "no connection was accepted"
-        deadline = time.monotonic() + self._ready_limit_s
+        state = "no connection was accepted"
+        deadline = time.monotonic() + _READY_LIMIT_S
+        while not setup.accepts(port) and time.monotonic() < deadline:
+            self.check_alive()
+            time.sleep(0.05)
+        admin = AdminClient({"bootstrap.servers": f"{setup.HOST}:{port}", "log_level": 0})
         while time.monotonic() < deadline:
             self.check_alive()
-            if not setup.accepts(port):
-                time.sleep(0.05)
-                continue
-            if admin is None:
-                admin = AdminClient({"bootstrap.servers": f"{setup.HOST}:{port}", "log_level": 0})
             try:
                 metadata = admin.list_topics(timeout=1.0)
             except KafkaException as error:
-                last = error.args[0].str()
+                state = error.args[0].str()
                 continue
             self.check_alive()
             if metadata.cluster_id != cluster_id:
@@ -256,43 +239,38 @@ class EmbeddedBroker:
                 )
             if metadata.brokers:
                 return
-            last = "no broker is in the metadata yet"
+            state = "no broker is in the metadata yet"
         raise BrokerError(
-            f"the embedded broker was not ready after {self._ready_limit_s:g} s ({last}): "
+            f"the embedded broker was not ready after {_READY_LIMIT_S:g} s ({state}): "
             + self._tail()
         )
 
     def _tail(self) -> str:
         """Sum up the log since the last start: from its first error on, without traces."""
         try:
-            with self.log_file.open("rb") as log:
-                log.seek(self._log_start)
-                lines = log.read().decode(errors="replace").splitlines()
+            content = self.log_file.read_bytes()[self._log_start :].decode(errors="replace")
         except OSError:
-            lines = []
+            content = ""
         # A JVM begins with the options that it has picked up from the environment.
         skipped = ("\tat ", "Picked up ")
-        told = [line.strip() for line in lines if line.strip() and not line.startswith(skipped)]
-        errors = [index for index, line in enumerate(told) if " ERROR " in line]
-        told = told[errors[0] :][:_TAIL_LINES] if errors else told[-_TAIL_LINES:]
-        return " | ".join(told) or f"nothing is in {self.log_file}"
+        lines = [
+            line.strip()
+            for line in content.splitlines()
+            if line.strip() and not line.startswith(skipped)
+        ]
+        first = next((i for i, line in enumerate(lines) if " ERROR " in line), -_TAIL_LINES)
+        return " | ".join(lines[first:][:_TAIL_LINES]) or f"nothing is in {self.log_file}"
 
     def _end_process(self, *, kill: bool = False) -> None:
         process, self._process = self._process, None
         if process is None:
             return
-        try:
-            if kill:
-                process.kill()
-            else:
+        with process:  # closes its stdin, and waits
+            if not kill:
                 process.terminate()
-            process.wait(_STOP_LIMIT_S)
-        except subprocess.TimeoutExpired:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_STOP_LIMIT_S)
             process.kill()
-            process.wait()
-        finally:
-            if process.stdin:
-                process.stdin.close()
 
     def _remove_temporary(self) -> None:
         if self._data is None and self._folder is not None:

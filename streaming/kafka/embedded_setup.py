@@ -8,7 +8,6 @@ import os
 import random
 import socket
 import subprocess
-import tempfile
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,18 +34,15 @@ class BrokerError(AssignorError):
 
 
 def jars(on_line: Callable[[str], None] | None = None) -> list[Path]:
-    """Class path of the broker: launcher and Kafka, fetched and compiled the first time."""
-    found = {
-        path.name: path
-        for coordinate in (LOGGER, KAFKA)
-        for path in ivy.fetch(coordinate, on_line=on_line)
-    }
-    kafka = [found[name] for name in sorted(found)]
+    """Return the broker's class path: launcher and Kafka, fetched and compiled the first time."""
+    fetched = [*ivy.fetch(LOGGER, on_line=on_line), *ivy.fetch(KAFKA, on_line=on_line)]
+    by_name = {path.name: path for path in fetched}
+    kafka = [by_name[name] for name in sorted(by_name)]
     return [_compiled_launcher(kafka), *kafka]
 
 
 def settings(ports: tuple[int, int], folder: Path, properties: Mapping[str, str]) -> str:
-    """Text of the broker's properties file; `properties` replace ours."""
+    """Return the text of the broker's properties file; `properties` replace ours."""
     broker, controller = ports
     values = {
         "process.roles": "broker,controller",
@@ -72,53 +68,43 @@ def settings(ports: tuple[int, int], folder: Path, properties: Mapping[str, str]
         "log.cleaner.dedupe.buffer.size": str(32 * 1024 * 1024),  # of the small heap
         **properties,
     }
-    return "".join(f"{key}={_escaped(value)}\n" for key, value in values.items())
+    escaped = {k: v.replace("\\", "\\\\").replace("\n", "\\n") for k, v in values.items()}
+    return "".join(f"{key}={value}\n" for key, value in escaped.items())
 
 
 def _compiled_launcher(jars: list[Path]) -> Path:
-    """Folder of the compiled launcher, in the cache; a changed source is compiled again."""
-    root = ivy.cache_folder() / "broker"
-    target = root / hashlib.sha256(LAUNCHER.read_bytes()).hexdigest()[:12]
+    """Return the folder of the compiled launcher; a changed source is compiled again."""
+    version = hashlib.sha256(LAUNCHER.read_bytes()).hexdigest()[:12]
+    target = ivy.cache_folder() / "broker" / version
     if target.is_dir():
         return target
-    root.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".compiling-", dir=root) as scratch:
+    with ivy.new_folder(target) as folder:
         command = [
             ivy.java_tool("javac"), "--release", "17", "-cp", os.pathsep.join(map(str, jars)),
-            "-d", f"{scratch}/classes", str(LAUNCHER),
+            "-d", str(folder), str(LAUNCHER),
         ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            said = " | ".join(done.stderr.strip().splitlines()[-3:])
-            raise BrokerError(f"the embedded broker needs a JDK 17 or 21, javac said: {said}")
-        try:
-            Path(scratch, "classes").rename(target)
-        except OSError:
-            if not target.is_dir():  # else another process was faster, with the same class
-                raise
+        javac = subprocess.run(command, capture_output=True, text=True, check=False)
+        if javac.returncode != 0:
+            reason = " | ".join(javac.stderr.strip().splitlines()[-3:])
+            raise BrokerError(f"the embedded broker needs a JDK 17 or 21, javac said: {reason}")
     return target
 
 
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace("\n", "\\n")
-
-
 def new_cluster_id() -> str:
-    """Give a random id as Kafka writes them; not with a dash first, which reads as an option."""
+    """Return a random id as Kafka writes them; a dash at its begin would read as an option."""
     return "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
 
 
 def cluster_id_in(meta: Path) -> str:
     """Read the cluster id that a data folder was formatted with."""
-    lines = meta.read_text(encoding="utf-8").splitlines()
-    found = [line.partition("=")[2].strip() for line in lines if line.startswith("cluster.id=")]
-    if not found:
-        raise BrokerError(f"{meta} names no cluster.id: the data folder is not one of a broker")
-    return found[0]
+    for line in meta.read_text(encoding="utf-8").splitlines():
+        if line.startswith("cluster.id="):
+            return line.partition("=")[2].strip()
+    raise BrokerError(f"{meta} names no cluster.id: the data folder is not one of a broker")
 
 
 def free_ports(given: int | None) -> tuple[int, int]:
-    """Give two free ports, for broker and controller; the first is `given` unless that is None."""
+    """Return two free ports, for broker and controller; the first is `given`, if not None."""
     if given is not None and not is_free(given):
         raise OptionError(f"port {given} on {HOST} is in use or not allowed: choose another one")
     chosen = [] if given is None else [given]
@@ -133,7 +119,7 @@ def free_ports(given: int | None) -> tuple[int, int]:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on the port now."""
+    """Return whether a server could listen on the port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -144,7 +130,7 @@ def is_free(port: int) -> bool:
 
 
 def accepts(port: int) -> bool:
-    """Whether something listens on the port now."""
+    """Return whether something listens on the port now."""
     try:
         with socket.create_connection((HOST, port), timeout=1.0):
             return True

@@ -11,43 +11,41 @@ is first, and requests of the admin client have all the time there is.
 
 from __future__ import annotations
 
-import itertools
 import time
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 
 from assignor_bridge.errors import AssignorError
-from streaming.kafka.brokers import DESCRIBE, in_requests
+from streaming.kafka.brokers import DESCRIBE, Partition, in_requests
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from streaming.kafka.brokers import Brokers, Partition
+    from streaming.kafka.brokers import Brokers
 
 _Answer = TypeVar("_Answer")
 
-#: Errors of a coordinator that is about to be there, as in a new cluster.
-PASSING = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
-#: What describing a group that is not there answers, by newer brokers.
+#: Errors that pass: the coordinator moves, or loads what was committed.
+_PASSING = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
+_NO_ANSWER = ("_TIMED_OUT", "_WAIT_COORD")
+#: The answer to describing a group that does not exist, by newer brokers.
 _NO_GROUP = "GROUP_ID_NOT_FOUND"
 #: Asked for where there are no topics, so that the coordinator is waited for there, too.
 _NO_TOPIC = "assignor-none"
-#: What a user without Describe on the group hears.
+#: The answer to a user without Describe on the group.
 _NO_RIGHT = "GROUP_AUTHORIZATION_FAILED"
-#: What one without Describe on some topic of its members hears, from Kafka 4.0 on.
+#: The answer to one without Describe on some topic of its members, from Kafka 4.0 on.
 _NO_RIGHT_TO_TOPICS = "TOPIC_AUTHORIZATION_FAILED"
-_NO_ANSWER = ("_TIMED_OUT", "_WAIT_COORD")
 _RETRY_S = 0.1
 #: After it a consumer without an answer is asked whether it was refused; then after twice the time.
 _WAIT_S = 0.5
 
 
 class GroupError(AssignorError):
-    """A consumer group that is not there or may not be seen."""
+    """A consumer group that does not exist or may not be seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,21 +59,18 @@ class Member:
 
 
 def members(brokers: Brokers, group: str) -> tuple[Member, ...] | None:
-    """Give a group's live consumers; None when there is no such group.
+    """Return a group's live consumers; None when there is no such group.
 
-    Raises
-    ------
-    GroupError
-        When it may not be seen, or its coordinator does not answer.
+    Raises GroupError when it may not be seen, or its coordinator does not answer.
     """
-    limit_s = brokers.limit_s
 
-    def ask() -> Any:
+    def ask(_: float) -> Any:
+        limit_s = brokers.limit_s
         [future] = brokers.admin.describe_consumer_groups([group], request_timeout=limit_s).values()
-        return brokers.answer(future, limit_s)
+        return brokers.answer(future)
 
     try:
-        described = _again(limit_s, PASSING, ask)
+        described = _retried(brokers.limit_s, _PASSING, ask)
     except KafkaException as error:
         if error.args[0].name() == _NO_GROUP:
             return None
@@ -87,7 +82,7 @@ def members(brokers: Brokers, group: str) -> tuple[Member, ...] | None:
             member.member_id,
             member.host,
             member.client_id,
-            tuple((p.topic, p.partition) for p in member.assignment.topic_partitions)
+            tuple(Partition(p.topic, p.partition) for p in member.assignment.topic_partitions)
             if member.assignment
             else (),
         )
@@ -96,78 +91,62 @@ def members(brokers: Brokers, group: str) -> tuple[Member, ...] | None:
 
 
 def committed(brokers: Brokers, group: str) -> dict[Partition, int]:
-    """Give the offsets that a group has committed, of all topics that may be seen.
+    """Return the offsets that a group has committed, of all topics that may be seen.
 
-    Raises
-    ------
-    GroupError
-        When it may not be seen, or its coordinator does not answer.
+    Raises GroupError when it may not be seen, or its coordinator does not answer.
     """
-    wanted = [
-        TopicPartition(topic, partition)
-        for topic, partitions in brokers.all_partitions().items()
-        for partition in partitions
-    ] or [TopicPartition(_NO_TOPIC, 0)]
-    found: dict[Partition, int] = {}
-    consumer = Consumer(
-        brokers.settings.for_client(
-            group_id=group, isolation_level="read_uncommitted", enable_auto_commit=False
-        )
-    )
+    partitions = [
+        (topic, number) for topic, all_ in brokers.all_partitions().items() for number in all_
+    ] or [(_NO_TOPIC, 0)]
+    offsets: dict[Partition, int] = {}
+    consumer = brokers.consumer(group)
     try:
-        for some in in_requests(wanted):
-            ask = partial(_offsets, consumer, some, _waits(brokers.limit_s))
-            for p in _again(brokers.limit_s, (*PASSING, *_NO_ANSWER), ask):
-                if not p.error and p.offset >= 0:
-                    found[p.topic, p.partition] = p.offset
+        for request in in_requests(partitions, OFFSET_INVALID):
+            ask = partial(_ask_committed, consumer, request)
+            for tp in _retried(brokers.limit_s, (*_PASSING, *_NO_ANSWER), ask):
+                if not tp.error and tp.offset >= 0:
+                    offsets[Partition(tp.topic, tp.partition)] = tp.offset
     except KafkaException as error:
         raise _refused(brokers, group, error.args[0]) from error
     finally:
         consumer.close()
-    return found
+    return offsets
 
 
-def _offsets(
-    consumer: Consumer, some: list[TopicPartition], waits: Iterator[float]
+def _ask_committed(
+    consumer: Consumer, request: list[TopicPartition], wait_s: float
 ) -> list[TopicPartition]:
     try:
-        return consumer.committed(some, timeout=next(waits))
+        return consumer.committed(request, timeout=wait_s)
     except KafkaException:
-        heard = consumer.poll(0)
-        said = heard.error() if heard is not None else None
-        if said is not None and said.name() == _NO_RIGHT:
-            raise KafkaException(said) from None
+        event = consumer.poll(0)
+        error = event.error() if event is not None else None
+        if error is not None and error.name() == _NO_RIGHT:
+            raise KafkaException(error) from None
         raise
 
 
-def _waits(limit_s: float) -> Iterator[float]:
+def _retried(limit_s: float, passing: tuple[str, ...], ask: Callable[[float], _Answer]) -> _Answer:
+    """Ask until the answer is not an error that passes, each time with more time to wait for it."""
     deadline = time.monotonic() + limit_s
-    for doubled in itertools.count():
-        yield max(_RETRY_S, min(_WAIT_S * 2**doubled, deadline - time.monotonic()))
-
-
-def _again(limit_s: float, passing: tuple[str, ...], ask: Callable[[], _Answer]) -> _Answer:
-    """Ask until the answer is something else than an error that passes."""
-
-    def passes(error: BaseException) -> bool:
-        return isinstance(error, KafkaException) and error.args[0].name() in passing
-
-    retrying = Retrying(
-        retry=retry_if_exception(passes),
-        stop=stop_after_delay(limit_s),
-        wait=wait_fixed(_RETRY_S),
-        reraise=True,
-    )
-    return retrying(ask)
+    wait_s = _WAIT_S
+    while True:
+        try:
+            return ask(max(_RETRY_S, min(wait_s, deadline - time.monotonic())))
+        except KafkaException as error:
+            if error.args[0].name() not in passing or time.monotonic() >= deadline:
+                raise
+        time.sleep(_RETRY_S)
+        wait_s *= 2
 
 
 def _refused(brokers: Brokers, group: str, error: KafkaError) -> GroupError:
-    if error.name() in (*PASSING, *_NO_ANSWER):
+    if error.name() in (*_PASSING, *_NO_ANSWER):
         return GroupError(
             f"group {group!r}: its coordinator did not answer within {brokers.limit_s:g} s "
-            f"({brokers.said(error)}): is the cluster still starting? A longer --timeout waits "
+            f"({brokers.reason(error)}): is the cluster still starting? A longer --timeout waits "
             "for it"
         )
     if error.name() == _NO_RIGHT_TO_TOPICS:
-        return GroupError(f"group {group!r}: {brokers.said(error, DESCRIBE)}s that it reads")
-    return GroupError(f"group {group!r}: {brokers.said(error, DESCRIBE, group)}")
+        return GroupError(f"group {group!r}: {brokers.reason(error, DESCRIBE)}s that it reads")
+    return GroupError(f"group {group!r}: {brokers.reason(error, DESCRIBE, group)}")

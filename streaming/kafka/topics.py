@@ -28,7 +28,7 @@ class TopicError(AssignorError):
 def create_topic(
     bootstrap_servers: str, name: str, partitions: int, config: Mapping[str, str] | None = None
 ) -> None:
-    """Create a topic and return when it is there, with a leader for each partition."""
+    """Create a topic, and return when each partition has a leader."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     topic = NewTopic(
         name,
@@ -45,29 +45,24 @@ def create_topic(
         ) from error
     try:
         admin.create_topics([topic], operation_timeout=30.0)[name].result(_LIMIT_S)
-        for size in range(2 * _PARTITIONS_PER_REQUEST, partitions, _PARTITIONS_PER_REQUEST):
-            _grow(admin, name, size)
-        if partitions > _PARTITIONS_PER_REQUEST:
-            _grow(admin, name, partitions)
+        step = _PARTITIONS_PER_REQUEST
+        for size in range(2 * step, partitions + step, step):
+            more = NewPartitions(name, min(size, partitions))
+            admin.create_partitions([more], operation_timeout=30.0)[name].result(_LIMIT_S)
     except (KafkaException, concurrent.futures.TimeoutError) as error:
         why = error.args[0].str() if error.args else f"no answer within {_LIMIT_S:g} s"
         raise TopicError(f"topic {name!r} could not be created: {why}") from error
     deadline = time.monotonic() + _LIMIT_S
-    seen = 0
+    leaders = 0
     while time.monotonic() < deadline:
-        found = admin.list_topics(name, timeout=10.0).topics[name].partitions
-        seen = sum(partition.leader >= 0 for partition in found.values())
-        if seen == partitions:
+        metadata = admin.list_topics(name, timeout=10.0).topics[name]
+        leaders = sum(partition.leader >= 0 for partition in metadata.partitions.values())
+        if leaders == partitions:
             return
         time.sleep(0.02)
     raise TopicError(
-        f"topic {name!r} has leaders for {seen} of {partitions} partitions after {_LIMIT_S:g} s"
+        f"topic {name!r} has leaders for {leaders} of {partitions} partitions after {_LIMIT_S:g} s"
     )
-
-
-def _grow(admin: AdminClient, name: str, partitions: int) -> None:
-    more = NewPartitions(name, partitions)
-    admin.create_partitions([more], operation_timeout=30.0)[name].result(_LIMIT_S)
 
 
 def delete_topics(bootstrap_servers: str, names: Sequence[str]) -> None:

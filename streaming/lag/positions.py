@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from assignor_bridge.errors import OptionError
+from streaming.kafka.brokers import Partition, by_partition
 from streaming.kafka.groups import GroupError, committed, members
 
 if TYPE_CHECKING:
@@ -12,7 +14,10 @@ if TYPE_CHECKING:
 
     from checkpoints.offset_log import Checkpoint
     from checkpoints.sticky_state import Reader, StickyState
-    from streaming.kafka.brokers import Brokers, Partition
+    from streaming.kafka.brokers import Brokers
+
+#: What Spark takes for a partition in place of an offset.
+EARLIEST, LATEST = -2, -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,94 +36,102 @@ class Position:
     #: Spark's executor that read the partition last, by the planner's state.
     executor: str | None = None
 
+    @property
+    def tp(self) -> Partition:
+        """Topic and number of the partition."""
+        return Partition(self.topic, self.partition)
+
 
 def of_group(brokers: Brokers, group: str) -> list[Position]:
-    """Give what a group has committed and what its live consumers own, as Kafka's tool does.
+    """Return what a group has committed and what its live consumers own, as Kafka's tool does.
 
-    Raises
-    ------
-    GroupError
-        When there is no such group, it may not be seen, or its coordinator does not answer.
+    Raises GroupError when there is no such group, it may not be seen or its coordinator is silent.
     """
     offsets = committed(brokers, group)  # first: it waits for a new cluster's coordinator
-    there = members(brokers, group)
-    if there is None and not offsets:
+    consumers = members(brokers, group)
+    if consumers is None and not offsets:
         raise GroupError(
             f"group {group!r} does not exist: no consumer has it and nothing was committed to it, "
             "on topics that may be seen"
         )
-    found = {
-        partition: Position(
-            group, *partition, offsets.get(partition),
-            member.consumer_id, member.host, member.client_id,
-        )
-        for member in there or ()
-        for partition in member.partitions
-    }  # fmt: skip
-    if there is not None and not offsets and not found:
+    owners = {tp: member for member in consumers or () for tp in member.partitions}
+    if consumers is not None and not offsets and not owners:
         raise GroupError(
             f"group {group!r} has no offset of any topic that may be seen"
-            + (f", and its {len(there)} consumers have no partition" if there else "")
+            + (f", and its {len(consumers)} consumers have no partition" if consumers else "")
             + ": its topics were deleted (and made again), or the user lacks Describe on each Topic"
         )
-    for partition, offset in offsets.items():
-        found.setdefault(partition, Position(group, *partition, offset))
-    return [found[partition] for partition in sorted(found)]
-
-
-def of_checkpoint(checkpoint: Checkpoint, source: str | None = None) -> list[Position]:
-    """Give where a query stands after its last completed batch, by source.
-
-    Parameters
-    ----------
-    checkpoint
-        What was read of it.
-    source
-        Only this source of the query; None for all.
-    """
-    done = checkpoint.last_committed
-    positions = []
-    for name in checkpoint.sources if source is None else (source,):
-        readers = _readers(checkpoint.states.get(name))
-        ends = checkpoint.ends_of(name, done)
-        planned = checkpoint.ends_of(name, checkpoint.last_planned)
-        for topic in sorted({*ends, *planned}):
-            for partition in sorted({*ends.get(topic, ()), *planned.get(topic, ())}):
-                offset = ends.get(topic, {}).get(partition)
-                reader = readers.get((topic, partition))
-                positions.append(
-                    Position(
-                        f"sources/{name}", topic, partition, offset,
-                        host=reader.host if reader else None,
-                        executor=reader.executor if reader else None,
-                    )
-                )  # fmt: skip
-    return positions
-
-
-def unread_beside(
-    positions: Sequence[Position], there: Mapping[str, Collection[int]]
-) -> list[Position]:
-    """Give the partitions of the same topics that were not read yet."""
-    known = {(position.topic, position.partition) for position in positions}
-    owner_of = {position.topic: position.owner for position in positions}
     return [
-        Position(owner_of[topic], topic, partition)
-        for topic, partitions in sorted(there.items())
-        for partition in sorted(partitions)
-        if (topic, partition) not in known
+        Position(group, *tp, offsets.get(tp), owner.consumer_id, owner.host, owner.client_id)
+        if (owner := owners.get(tp))
+        else Position(group, *tp, offsets.get(tp))
+        for tp in sorted({*offsets, *owners})
     ]
 
 
+def of_checkpoint(checkpoint: Checkpoint, source: str | None = None) -> list[Position]:
+    """Return where a query, or one source of it, stands after its last completed batch."""
+    positions = []
+    for name in checkpoint.sources if source is None else (source,):
+        readers = _readers(checkpoint.states.get(name))
+        ends = by_partition(checkpoint.ends_of(name, checkpoint.last_committed))
+        planned = by_partition(checkpoint.ends_of(name, checkpoint.last_planned))
+        for tp in sorted({*ends, *planned}):
+            reader = readers.get(tp)
+            host, executor = (reader.host, reader.executor) if reader else (None, None)
+            position = Position(f"sources/{name}", *tp, ends.get(tp), host=host, executor=executor)
+            positions.append(position)
+    return positions
+
+
 def _readers(state: StickyState | None) -> dict[Partition, Reader]:
-    """Give who read each partition last; local mode has no executor with a name."""
+    """Return who read each partition last; local mode has no executor with a name."""
     if state is None:
         return {}
     of_member = [reader for reader in state.readers for _ in range(reader.slots)]
+    columns = (state.topic.tolist(), state.partition.tolist(), state.member.tolist())
     return {
-        (state.topics[topic], partition): of_member[member]
-        for topic, partition, member in zip(
-            state.topic.tolist(), state.partition.tolist(), state.member.tolist(), strict=True
-        )
+        Partition(state.topics[topic], number): of_member[member]
+        for topic, number, member in zip(*columns, strict=True)
         if member >= 0 and of_member[member].executor
     }
+
+
+@dataclass(frozen=True, slots=True)
+class StartingOffsets:
+    """Where a new query would begin: every partition of each topic, or Spark refuses it."""
+
+    offsets: dict[str, dict[int, int]]
+    #: Partitions without a position, for which `missing` stands.
+    filled: tuple[str, ...]
+    #: Partitions with a position that are not on the broker: Spark would refuse them.
+    left_out: tuple[str, ...]
+
+
+def starting_offsets(
+    positions: Sequence[Position], partitions: Mapping[str, Collection[int]] | None, missing: int
+) -> StartingOffsets:
+    """Complete positions to Spark's `startingOffsets`.
+
+    `partitions` are those of the topics on the brokers, None when nobody was asked; `missing` is
+    EARLIEST or LATEST. Raises OptionError when two sources of a query stand at different offsets of
+    one partition.
+    """
+    known: dict[Partition, int | None] = {}
+    for position in positions:
+        if known.setdefault(position.tp, position.offset) != position.offset:
+            raise OptionError(
+                f"{position.tp} is read by several sources, up to different offsets: choose one "
+                "with --source"
+            )
+    existing = set(known)
+    if partitions is not None:
+        existing = {Partition(topic, n) for topic, numbers in partitions.items() for n in numbers}
+    offsets: dict[str, dict[int, int]] = {}
+    filled = []
+    for tp in sorted(existing):
+        offset = known.get(tp)
+        if offset is None:
+            filled.append(str(tp))
+        offsets.setdefault(tp.topic, {})[tp.number] = missing if offset is None else offset
+    return StartingOffsets(offsets, tuple(filled), tuple(map(str, sorted(set(known) - existing))))

@@ -8,17 +8,15 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 from streaming.lag.first_unread import first_unread
-from streaming.lag.positions import Position, unread_beside
+from streaming.lag.positions import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from streaming.kafka.brokers import Brokers, Failure, Partition, Retention
+    from streaming.kafka.brokers import Brokers, Failures, Retention
 
-
-#: What a partition's row says: not on the brokers; without a position; position or log unknown;
-#: beyond the end of its log; records deleted unread; nothing unread; unread are only markers of
-#: transactions; records unread.
+#: Not on the brokers; without a position; position or log unknown; beyond the end of its log;
+#: records deleted unread; nothing unread; only markers of transactions unread; records unread.
 State = Literal["gone", "never read", "unknown", "ahead", "lost", "read", "markers", "behind"]
 
 
@@ -39,7 +37,7 @@ class Row:
 
     @property
     def state(self) -> State:
-        """What is to be said of it, in a word."""
+        """The partition's condition, in a word."""
         if self.gone:
             return "gone"
         if self.lag is None:
@@ -111,80 +109,43 @@ class Row:
             "lag": self.lag,
             "state": self.state,
             "lost": self.lost,
-            "seconds_behind": _rounded(self.seconds_behind),
+            "seconds_behind": rounded(self.seconds_behind),
             "at_risk": self.at_risk,
-            "seconds_to_loss": _rounded(self.seconds_to_loss),
+            "seconds_to_loss": rounded(self.seconds_to_loss),
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Total:
-    """All rows in one."""
-
-    partitions: int
-    with_lag: int
-    #: Over the partitions whose lag is known.
-    lag: int
-    unknown_lag: int
-    #: Partitions whose position is beyond the end of their log.
-    ahead: int
-    lost: int
-    #: Of the partition that is furthest behind; None when none is known.
-    seconds_behind: float | None
-    seconds_to_loss: float | None
-
-
 def look_up(
-    positions: Sequence[Position],
-    brokers: Brokers,
-    *,
-    seconds_limit_s: float,
-    whole_topics: bool = False,
+    positions: Sequence[Position], brokers: Brokers, *, seconds_limit_s: float, whole_topics: bool
 ) -> list[Row]:
     """Ask the brokers about the partitions that were read.
 
-    Parameters
-    ----------
-    positions
-        Up to where they were read.
-    brokers
-        The cluster.
-    seconds_limit_s
-        How long reading the times of first unread records may take; 0 leaves them unknown.
-    whole_topics
-        Whether partitions of the same topics that were not read yet get a row, too.
+    `seconds_limit_s` is for reading the times of first unread records; 0 leaves them unknown. With
+    `whole_topics` partitions of the same topics that were not read yet get a row, too.
     """
-    there = brokers.partitions({position.topic for position in positions})
+    partitions = brokers.partitions({position.topic for position in positions})
     if whole_topics:
-        both = [*positions, *unread_beside(positions, there)]
-        positions = sorted(both, key=lambda p: (p.owner, p.topic, p.partition))
-    known = {
-        (p.topic, p.partition) for p in positions if p.partition in there.get(p.topic, ())
-    }  # fmt: skip
-    retention = brokers.retention(there)
+        positions = _with_unread(positions, partitions)
+    known = {p.tp for p in positions if p.partition in partitions.get(p.topic, ())}
+    retention = brokers.retention(partitions)
     begins, ends = brokers.log_ranges(known)
     deadline = time.monotonic() + seconds_limit_s
     rows = []
-    failed: dict[str, Failure] = {}
-    for _, own in groupby(positions, key=lambda position: position.owner):
-        located = [
-            (position, begins.get(where), ends.get(where))
-            for position in own
-            for where in [(position.topic, position.partition)]
-        ]
-        unread = _unread(located)
-        times = first_unread(brokers.settings, unread, deadline - time.monotonic(), failed)
+    failures: Failures = {}
+    for _, of_owner in groupby(positions, key=lambda position: position.owner):
+        located = [(position, position.tp) for position in of_owner]
+        firsts = {tp: _first_unread(p.offset, begins.get(tp), ends.get(tp)) for p, tp in located}
+        unread = {tp: first for tp, first in firsts.items() if first is not None}
+        times = first_unread(brokers, unread, deadline - time.monotonic(), failures)
         now_s = time.time()
-        for position, begin, end in located:
-            where = position.topic, position.partition
-            behind = 0.0 if end is not None and position.offset == end else None
-            only_markers = False
-            if where in times:
-                written_s = times[where]
-                only_markers = written_s is None
-                behind = 0.0 if written_s is None else max(0.0, now_s - written_s)
+        for position, tp in located:
+            begin, end, written_s = begins.get(tp), ends.get(tp), times.get(tp)
+            behind = None if written_s is None else max(0.0, now_s - written_s)
+            only_markers = tp in times and written_s is None
+            if only_markers or (end is not None and position.offset == end):
+                behind = 0.0
             gone = position.topic in brokers.gone or (
-                position.topic in there and position.partition not in there[position.topic]
+                position.topic in partitions and tp not in known
             )
             rows.append(
                 Row(
@@ -192,57 +153,47 @@ def look_up(
                     only_markers=only_markers, gone=gone,
                 )
             )  # fmt: skip
-    brokers.note_all("seconds behind", failed, len(known), "Read")
+    brokers.note("seconds behind", failures, len(known))
     return rows
 
 
-def select(
-    rows: Sequence[Row], *, only_with_lag: bool = False, order: str = "partition"
-) -> list[Row]:
-    """Leave out rows that are read to the end (unknown lag stays) and sort."""
+def _with_unread(
+    positions: Sequence[Position], partitions: Mapping[str, frozenset[int]]
+) -> list[Position]:
+    """Add the partitions of the same topics that were not read yet."""
+    known = {position.tp for position in positions}
+    owner_of = {position.topic: position.owner for position in positions}
+    unread = [
+        Position(owner_of[topic], topic, number)
+        for topic, numbers in partitions.items()
+        for number in numbers
+        if (topic, number) not in known
+    ]
+    return sorted([*positions, *unread], key=lambda p: (p.owner, p.topic, p.partition))
+
+
+def _first_unread(offset: int | None, begin: int | None, end: int | None) -> int | None:
+    """Return the offset of the first unread record that is still in the log; None without one."""
+    if offset is None or begin is None or end is None:
+        return None
+    first = max(offset, begin)
+    return first if first < end else None
+
+
+def select(rows: Sequence[Row], *, only_with_lag: bool = False, order: str = "") -> list[Row]:
+    """Leave out rows that are read to the end (unknown lag stays) and sort, the worst first."""
     chosen = [row for row in rows if not only_with_lag or row.lag != 0]
-    if order == "lag":
-        return sorted(chosen, key=lambda row: (row.lag is None, -(row.lag or 0)))
-    if order == "seconds":
-        return sorted(
-            chosen, key=lambda row: (row.seconds_behind is None, -(row.seconds_behind or 0))
-        )
-    if order == "loss":
-        return sorted(
-            chosen, key=lambda row: (row.seconds_to_loss is None, row.seconds_to_loss or 0)
-        )
-    return chosen
+    badness: dict[str, Callable[[Row], float | None]] = {
+        "lag": lambda row: row.lag,
+        "seconds": lambda row: row.seconds_behind,
+        "loss": lambda row: None if row.seconds_to_loss is None else -row.seconds_to_loss,
+    }
+    figure = badness.get(order)
+    if figure is None:
+        return chosen
+    return sorted(chosen, key=lambda row: (figure(row) is None, -(figure(row) or 0)))
 
 
-def total(rows: Sequence[Row]) -> Total:
-    """Sum up; figures that are unknown are left out of sums."""
-    lags = [row.lag for row in rows if row.lag is not None]
-    behind = [row.seconds_behind for row in rows if row.seconds_behind is not None]
-    loss = [row.seconds_to_loss for row in rows if row.seconds_to_loss is not None]
-    return Total(
-        partitions=len(rows),
-        with_lag=sum(lag > 0 for lag in lags),
-        lag=sum(max(0, lag) for lag in lags),
-        unknown_lag=len(rows) - len(lags),
-        ahead=sum(lag < 0 for lag in lags),
-        lost=sum(row.lost or 0 for row in rows),
-        seconds_behind=_rounded(max(behind, default=None)),
-        seconds_to_loss=_rounded(min(loss, default=None)),
-    )
-
-
-def _unread(
-    located: Iterable[tuple[Position, int | None, int | None]],
-) -> dict[Partition, int]:
-    """Give the first unread offset that is still there, of each partition that has one."""
-    found = {}
-    for position, begin, end in located:
-        if position.offset is not None and begin is not None and end is not None:
-            first = max(position.offset, begin)
-            if first < end:
-                found[position.topic, position.partition] = first
-    return found
-
-
-def _rounded(seconds: float | None) -> float | None:
+def rounded(seconds: float | None) -> float | None:
+    """Round to milliseconds."""
     return None if seconds is None else round(seconds, 3)

@@ -2,95 +2,146 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from streaming.lag.rows import total
+from streaming.lag.rows import rounded
+from streaming.observe.words import counted, elided
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streaming.lag.rows import Row
 
-#: The first nine as Kafka 4.1 has them (ConsumerGroupCommand.printOffsets).
-HEAD = (
-    "GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID",
-    "HOST", "CLIENT-ID", "EXECUTOR", "SECONDS-BEHIND", "TIME-TO-LOSS",
+#: Columns by their keys in JSON; the first nine as Kafka 4.1 has them
+#: (ConsumerGroupCommand.printOffsets).
+_COLUMNS = (
+    "group", "topic", "partition", "current_offset", "log_end_offset", "lag", "consumer_id",
+    "host", "client_id", "executor", "seconds_behind",
 )  # fmt: skip
 _UNKNOWN = "-"
-_NOTHING_TO_LOSE = "none"
 #: States that take the place of a time to loss.
-_WORDS = ("gone", "ahead", "lost", "markers")
+_INSTEAD_OF_A_TIME = ("gone", "ahead", "lost", "markers")
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """All rows in one."""
+
+    partitions: int
+    with_lag: int
+    #: Over the partitions whose lag is known.
+    lag: int
+    unknown_lag: int
+    #: Partitions whose position is beyond the end of their log.
+    ahead: int
+    lost: int
+    #: Of the partition that is furthest behind; None when none is known.
+    seconds_behind: float | None
+    seconds_to_loss: float | None
+
+
+def total(rows: Sequence[Row]) -> Total:
+    """Sum up; figures that are unknown are left out of sums."""
+    lags = [row.lag for row in rows if row.lag is not None]
+    behind = [row.seconds_behind for row in rows if row.seconds_behind is not None]
+    loss = [row.seconds_to_loss for row in rows if row.seconds_to_loss is not None]
+    return Total(
+        partitions=len(rows),
+        with_lag=sum(lag > 0 for lag in lags),
+        lag=sum(max(0, lag) for lag in lags),
+        unknown_lag=len(rows) - len(lags),
+        ahead=sum(lag < 0 for lag in lags),
+        lost=sum(row.lost or 0 for row in rows),
+        seconds_behind=rounded(max(behind, default=None)),
+        seconds_to_loss=rounded(min(loss, default=None)),
+    )
 
 
 def as_text(rows: Sequence[Row]) -> str:
     """Write a table, unknown as `-`, and a line that sums it up."""
-    cells = [HEAD, *map(_cells, rows)]
+    head = [*(name.upper().replace("_", "-") for name in _COLUMNS), "TIME-TO-LOSS"]
+    cells = [head, *map(_cells, rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     line = " ".join(f"%-{width}s" for width in widths)
-    return "\n".join([*((line % row).rstrip() for row in cells), "", summary(rows)])
+    return "\n".join([*((line % tuple(row)).rstrip() for row in cells), "", summary(rows)])
 
 
 def as_json(rows: Sequence[Row]) -> dict[str, Any]:
-    """Give plain data, unknown as null."""
+    """Return plain data, unknown as null."""
     return {"partitions": [row.as_json() for row in rows], "total": asdict(total(rows))}
 
 
 def summary(rows: Sequence[Row]) -> str:
     """Sum up in one line."""
-    found = total(rows)
-    said = [f"{_counted(found.partitions)}, {found.with_lag} with lag: {found.lag} records behind"]
-    if found.seconds_behind is not None:
-        said.append(f"at most {found.seconds_behind:.1f} s")
-    if found.unknown_lag:
-        said.append(f"lag of {_counted(found.unknown_lag)} unknown")
-    if found.ahead:
-        said.append(f"{_counted(found.ahead)} beyond the log's end")
-    if found.lost:
-        said.append(f"{found.lost} records were deleted unread")
-    if found.seconds_to_loss is not None and not found.lost:
-        said.append(f"first loss in {duration(found.seconds_to_loss)}")
-    return ", ".join(said)
+    sums = total(rows)
+    partitions = counted(sums.partitions, "partition")
+    parts = [f"{partitions}, {sums.with_lag} with lag: {sums.lag} records behind"]
+    if sums.seconds_behind is not None:
+        parts.append(f"at most {sums.seconds_behind:.1f} s")
+    if sums.unknown_lag:
+        parts.append(f"lag of {counted(sums.unknown_lag, 'partition')} unknown")
+    if sums.ahead:
+        parts.append(f"{counted(sums.ahead, 'partition')} beyond the log's end")
+    if sums.lost:
+        parts.append(f"{sums.lost} records were deleted unread")
+    if sums.seconds_to_loss is not None and not sums.lost:
+        parts.append(f"first loss in {duration(sums.seconds_to_loss)}")
+    return ", ".join(parts)
+
+
+def alarms(rows: Sequence[Row], gone_topics: set[str]) -> list[str]:
+    """Return what a monitor must wake somebody for: a line a kind of trouble and a topic gone."""
+
+    def those(state: str, log: str = "") -> str:
+        return elided(
+            [
+                f"{row.position.tp}{log.format(row.position.offset, row.log_begin, row.log_end)}"
+                for row in rows
+                if row.state == state and (state != "gone" or row.position.topic not in gone_topics)
+            ]
+        )
+
+    lines = []
+    if ahead := those("ahead", " at {0}, its log ends at {2}"):
+        lines.append(
+            f"beyond the log's end: {ahead}; was the topic made again? Its reader will fail or "
+            "begin anew"
+        )
+    if lost := those("lost", " at {0}, its log begins at {1}"):
+        lines.append(f"records were deleted unread: {lost}; raise retention.ms or read faster")
+    if gone := those("gone"):
+        lines.append(f"not there: {gone}; was the topic made again with fewer partitions?")
+    return lines + [f"topic {name!r} is not there: was it deleted?" for name in sorted(gone_topics)]
 
 
 def duration(seconds: float) -> str:
-    """Write a time in its two largest units, without a blank: `6d23h`, `59m3s`, `0s`."""
-    left = int(seconds)
+    """Write a time in its two largest units, without a blank.
+
+    >>> [duration(s) for s in (0, 59.9, 3600, 3661, 90_061, 86_401)]
+    ['0s', '59s', '1h', '1h1m', '1d1h', '1d1s']
+    """
+    rest = int(seconds)
     parts: list[str] = []
     for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
-        count, left = divmod(left, size)
+        count, rest = divmod(rest, size)
         if count or (unit == "s" and not parts):
             parts.append(f"{count}{unit}")
     return "".join(parts[:2])
 
 
-def _cells(row: Row) -> tuple[str, ...]:
-    position = row.position
-    behind = row.seconds_behind
-    offset, end, lag = position.offset, row.log_end, row.lag
-    return (
-        position.owner,
-        position.topic,
-        str(position.partition),
-        _UNKNOWN if offset is None else str(offset),
-        _UNKNOWN if end is None else str(end),
-        _UNKNOWN if lag is None else str(lag),
-        position.consumer_id or _UNKNOWN,
-        position.host or _UNKNOWN,
-        position.client_id or _UNKNOWN,
-        position.executor or _UNKNOWN,
-        _UNKNOWN if behind is None else f"{behind:.1f}",
-        _time_to_loss(row),
-    )
+def _cells(row: Row) -> list[str]:
+    figures = row.as_json()
+    cells = [_cell(figures[name]) for name in _COLUMNS]
+    if figures["state"] in _INSTEAD_OF_A_TIME:
+        return [*cells, figures["state"]]
+    if figures["at_risk"] is False:
+        return [*cells, "none"]
+    seconds = figures["seconds_to_loss"]
+    return [*cells, _UNKNOWN if seconds is None else duration(seconds)]
 
 
-def _time_to_loss(row: Row) -> str:
-    if row.state in _WORDS:
-        return row.state
-    if row.at_risk is False:
-        return _NOTHING_TO_LOSE
-    return _UNKNOWN if row.seconds_to_loss is None else duration(row.seconds_to_loss)
-
-
-def _counted(partitions: int) -> str:
-    return f"{partitions} partition" + ("" if partitions == 1 else "s")
+def _cell(value: str | float | None) -> str:
+    if isinstance(value, float):
+        return f"{value:.1f}"
+    return _UNKNOWN if value in (None, "") else str(value)

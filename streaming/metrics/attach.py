@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -11,15 +12,13 @@ import orjson
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from streaming.metrics.board import Board
-from streaming.metrics.outlets import Log, Textfile
-from streaming.metrics.server import Endpoint, MetricsError
+from streaming.metrics.outlets import Endpoint, Log, Textfile
 from streaming.observe.progress_log import batch_line, ended_line, first_line, with_texts
 from streaming.observe.query_progress import read_progress
 from streaming.redaction import Redactor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from pyspark.sql import SparkSession
 
@@ -35,17 +34,7 @@ class Exporter:
 
     Events are put into a queue and looked at by a thread of ours, so that nothing that is slow or
     fails here (a full disk, a scrape of 10,000 partitions) can hold up Spark. The first failure is
-    a warning, later ones are not told.
-
-    Parameters
-    ----------
-    config
-        Where the figures go.
-    redact
-        Takes the secrets out of texts that are not names, such as Spark's messages; by default
-        what has the shape of one.
-    why
-        Says in one line why a query failed, by its id and what Spark says.
+    a warning, later ones are not logged. For the parameters see `attach`.
     """
 
     def __init__(
@@ -60,21 +49,23 @@ class Exporter:
         self._textfile = (
             Textfile(self._board, config.textfile, config.file_mode) if config.textfile else None
         )
-        logs = config.log is not None or config.log_file is not None
-        self._log = Log(config.log_file, config.file_mode) if logs else None
+        self._log: Log | None = None
         self._endpoint: Endpoint | None = None
-        if config.port is not None:
-            try:
+        with contextlib.ExitStack() as opened:
+            if config.log is not None or config.log_file is not None:
+                self._log = Log(config.log_file, config.file_mode)
+                opened.callback(self._log.close)
+            if config.port is not None:
                 self._endpoint = Endpoint(self._board, config.port, config.address)
-            except MetricsError:
-                if self._log:
-                    self._log.close()
-                raise
+                opened.callback(self._endpoint.close)
+            #: What `close` does, the last first.
+            self.at_close = opened.pop_all()
         self._events: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._has_warned = False
-        self._before_close: list[Callable[[], None]] = []
-        self._thread = threading.Thread(target=self._work, name="assignor-metrics", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._work, name="assignor-metrics", daemon=True)
+        thread.start()
+        self.at_close.callback(thread.join, _CLOSE_LIMIT_S)
+        self.at_close.callback(self._events.put, None)
 
     @property
     def port(self) -> int | None:
@@ -89,38 +80,14 @@ class Exporter:
         """Take in that a query has ended; returns at once."""
         self._events.put(lambda: self._ended(query_id, run_id, error))
 
-    def flush(self) -> None:
-        """Wait until the events that have come were looked at."""
-        done = threading.Event()
-        self._events.put(done.set)
-        done.wait(_CLOSE_LIMIT_S)
-
-    def before_close(self, action: Callable[[], None]) -> None:
-        """Have something done before the outlets close."""
-        self._before_close.append(action)
-
     def close(self) -> None:
         """Let the events that have come be looked at, then close all outlets."""
-        for action in self._before_close:
-            action()
-        self._before_close.clear()
-        self._events.put(None)
-        self._thread.join(_CLOSE_LIMIT_S)
-        if self._endpoint:
-            self._endpoint.close()
-            self._endpoint = None
-        if self._log:
-            self._log.close()
+        self.at_close.close()
 
     def __enter__(self) -> Exporter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _work(self) -> None:
@@ -130,8 +97,8 @@ class Exporter:
             except Exception as error:  # noqa: BLE001  (metrics never stop a query)
                 if not self._has_warned:
                     self._has_warned = True
-                    told = self._redact(str(error))
-                    logger.warning("metrics of a batch could not be written: %s", told)
+                    reason = self._redact(str(error))
+                    logger.warning("metrics of a batch could not be written: %s", reason)
 
     def _progressed(self, text: str) -> None:
         data = with_texts(orjson.loads(text), self._redact)
@@ -147,8 +114,8 @@ class Exporter:
     def _ended(self, query_id: str, run_id: str, error: str | None) -> None:
         others = self._board.remove(query_id)
         if self._log:
-            told = self._redact(self._why(query_id, error)) if error else None
-            self._log.write(ended_line(query_id, run_id, told))
+            reason = self._redact(self._why(query_id, error)) if error else None
+            self._log.write(ended_line(query_id, run_id, reason))
         if self._textfile and others:  # the last query's figures stay, to be collected
             self._textfile.write()
 
@@ -165,9 +132,6 @@ class _Listener(StreamingQueryListener):
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         self._exporter.progressed(event.progress.json)
 
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        pass
-
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         self._exporter.ended(str(event.id), str(event.runId), event.exception)
 
@@ -178,9 +142,17 @@ def attach(
     redact: Callable[[str], str] | None = None,
     why: Callable[[str, str], str] | None = None,
 ) -> Exporter | None:
-    """Have all queries of a session measured from now on; None when nothing is asked for.
+    """Measure all queries of a session from now on; None when the config asks for nothing.
 
-    For `redact` and `why` see `Exporter`.
+    Parameters
+    ----------
+    spark, config
+        The session, and where the figures go.
+    redact
+        Takes the secrets out of texts that are not names, such as Spark's messages; by default
+        what has the shape of one.
+    why
+        Returns in one line why a query failed, by its id and what Spark says.
 
     Raises
     ------
@@ -192,12 +164,12 @@ def attach(
     if not config.exports:
         return None
     exporter = Exporter(config, redact, why)
-    exporter.before_close(listen(spark, _Listener(exporter)))
+    exporter.at_close.callback(listen(spark, _Listener(exporter)))
     return exporter
 
 
 def listen(spark: SparkSession, listener: StreamingQueryListener) -> Callable[[], None]:
-    """Add a listener; give what removes it, once it has heard of all that has happened."""
+    """Add a listener; return what removes it, once it has heard of all that has happened."""
     spark.streams.addListener(listener)
 
     def detach() -> None:

@@ -1,15 +1,25 @@
-"""Where figures go: a file for node exporter, a log; both opened before a query starts."""
+"""Where figures go: an endpoint for Prometheus, a file for node exporter, a log.
+
+All are opened before a query starts. The endpoint answers `/metrics` and nothing else, and no
+client can hold it up.
+"""
 
 from __future__ import annotations
 
+import errno
+import io
 import os
+import socket
+import socketserver
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, MetricsHandler, generate_latest
 
-from assignor_bridge.errors import OptionError
+from assignor_bridge.errors import AssignorError, OptionError
 from streaming.observe.progress_log import dump
 
 if TYPE_CHECKING:
@@ -19,22 +29,99 @@ if TYPE_CHECKING:
 
     from streaming.metrics.board import Board
 
+_PATH = "/metrics"
+#: A client has so long for its question, and then for taking the answer.
+_ASK_LIMIT_S = 5.0
+_ANSWER_LIMIT_S = 30.0
+_LONGEST_QUESTION = 16 * 1024
+_CHUNK = 4096
+
+
+class MetricsError(AssignorError):
+    """Metrics cannot be served."""
+
+
+class Endpoint:
+    """An HTTP endpoint, `http://address:port/metrics`."""
+
+    def __init__(self, board: Board, port: int, address: str) -> None:
+        handler = _Handler.factory(_registry(board))
+        try:
+            family, *_, where = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
+            kind = type("_Server", (_Server,), {"address_family": family})
+            self._server: _Server = kind(where[:2], handler)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise MetricsError(
+                    f"metrics port {port} on {address} is in use by another process: set "
+                    "metrics.port to a free one (0 takes any)"
+                ) from error
+            raise MetricsError(
+                f"metrics cannot be served on {address}:{port} ({error.strerror or error}): set "
+                "metrics.address and metrics.port"
+            ) from error
+        self.port = int(self._server.server_address[1])
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    request_queue_size = 128
+    daemon_threads = True
+    block_on_close = False
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Keep quiet about clients that go away."""
+
+
+class _Handler(MetricsHandler):
+    """Answers one question a connection."""
+
+    connection: socket.socket
+
+    def setup(self) -> None:
+        """Read the whole question within its time, however slowly it comes."""
+        super().setup()
+        deadline = time.monotonic() + _ASK_LIMIT_S
+        question = b""
+        while b"\r\n\r\n" not in question and len(question) < _LONGEST_QUESTION:
+            self.connection.settimeout(max(0.001, deadline - time.monotonic()))
+            chunk = self.connection.recv(_CHUNK)
+            if not chunk:
+                break
+            question += chunk
+        self.rfile = io.BufferedReader(io.BytesIO(question))
+        self.connection.settimeout(_ANSWER_LIMIT_S)  # for all of it, not for each piece
+
+    def do_GET(self) -> None:  # noqa: N802
+        """Answer with the figures."""
+        if urlsplit(self.path).path != _PATH:
+            self.send_error(404, explain=f"the figures are at {_PATH}")
+        else:
+            super().do_GET()
+
 
 class Textfile:
     """A file that is replaced as a whole after each batch."""
 
     def __init__(self, board: Board, path: Path, mode: int) -> None:
-        _has_folder("metrics.textfile", path)
-        self._registry = CollectorRegistry()
-        self._registry.register(board)
+        _check_folder("metrics.textfile", path)
+        self._registry = _registry(board)
         self._path = path
         self._mode = mode
 
     def write(self) -> None:
-        """Write what is known now; readers see the old file or the new one."""
+        """Write the figures; readers see the old file or the new one."""
         new = self._path.with_name(f"{self._path.name}.{os.getpid()}.{threading.get_ident()}")
         try:
-            with _made(new, self._mode) as file:
+            with _append_to(new, self._mode) as file:
                 file.write(generate_latest(self._registry))
             new.replace(self._path)
         finally:
@@ -47,9 +134,9 @@ class Log:
     def __init__(self, path: Path | None, mode: int) -> None:
         self._file: IO[bytes] | None = None
         if path is not None:
-            _has_folder("metrics.log_file", path)
+            _check_folder("metrics.log_file", path)
             try:
-                self._file = _made(path, mode)
+                self._file = _append_to(path, mode)
             except OSError as error:
                 raise OptionError(
                     f"metrics.log_file {path} cannot be written ({error.strerror})"
@@ -70,13 +157,19 @@ class Log:
             self._file.close()
 
 
-def _has_folder(option: str, path: Path) -> None:
+def _registry(board: Board) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    registry.register(board)
+    return registry
+
+
+def _check_folder(option: str, path: Path) -> None:
     if not path.absolute().parent.is_dir():
         raise OptionError(f"{option} {path}: its folder does not exist; create it first")
 
 
-def _made(path: Path, mode: int) -> IO[bytes]:
-    """Open a file to append to; one that is made here gets the mode, whatever the umask."""
+def _append_to(path: Path, mode: int) -> IO[bytes]:
+    """Open a file to append to; a new one gets the mode, whatever the umask."""
     try:
         file = path.open("xb")
     except FileExistsError:

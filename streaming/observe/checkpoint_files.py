@@ -34,15 +34,20 @@ class HadoopFolder:
         return self.location
 
     def names(self, path: str) -> list[str]:
-        """Names of the entries, sorted."""
-        found, files = self._at(path)
-        return sorted(s.getPath().getName() for s in self._call(files.listStatus, found, or_=()))
+        """Names of the entries, sorted; none of a folder that does not exist."""
+        place, files = self._at(path)
+        try:
+            entries = self._call(files.listStatus, place)
+        except FileNotFoundError:
+            return []
+        return sorted(entry.getPath().getName() for entry in entries)
 
     def read(self, path: str) -> bytes | None:
-        """Content of a file."""
-        found, files = self._at(path)
-        stream = self._call(files.open, found, or_=None)
-        if stream is None:
+        """Content of a file; None when it does not exist."""
+        place, files = self._at(path)
+        try:
+            stream = self._call(files.open, place)
+        except FileNotFoundError:
             return None
         try:
             return bytes(self._call(stream.readAllBytes))
@@ -50,29 +55,29 @@ class HadoopFolder:
             stream.close()
 
     def below(self, path: str) -> HadoopFolder:
-        """Give a folder below."""
+        """Return a folder below."""
         return HadoopFolder(f"{self.location.rstrip('/')}/{path}", self.spark)
 
     def _at(self, path: str) -> tuple[Any, Any]:
         jvm: Any = self.spark._jvm
         root = jvm.org.apache.hadoop.fs.Path(self.location)
-        found = jvm.org.apache.hadoop.fs.Path(root, path) if path else root
+        place = jvm.org.apache.hadoop.fs.Path(root, path) if path else root
         # The session's, as Spark and Delta take it: logins may be set on the session alone.
         session: Any = self.spark._jsparkSession
-        return found, self._call(found.getFileSystem, session.sessionState().newHadoopConf())
+        return place, self._call(place.getFileSystem, session.sessionState().newHadoopConf())
 
     @staticmethod
-    def _call(method: Any, *arguments: Any, **default: Any) -> Any:
-        """Call into the JVM; what is not there is the default, what fails an OSError."""
+    def _call(method: Any, *arguments: Any) -> Any:
+        """Call into the JVM, and raise what fails there as an OSError."""
         from py4j.protocol import Py4JJavaError
 
         try:
             return method(*arguments)
         except Py4JJavaError as error:
             java = error.java_exception
-            if "or_" in default and "FileNotFound" in java.getClass().getName():
-                return default["or_"]
-            raise OSError(0, " ".join(str(java.toString()).split())) from error
+            missing = "FileNotFound" in java.getClass().getName()
+            kind = FileNotFoundError if missing else OSError
+            raise kind(0, " ".join(str(java.toString()).split())) from error
 
 
 def read_checkpoint(location: str, spark: SparkSession | None = None) -> offset_log.Checkpoint:

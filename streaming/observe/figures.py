@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+_Number = TypeVar("_Number", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +41,12 @@ class BatchFigures:
     metrics: Mapping[str, str] = field(default_factory=dict)
 
     def slot_records(self, slots: tuple[str, ...]) -> dict[str, int]:
-        """Give the records that each slot read, 0 for an idle one."""
-        read = dict.fromkeys(slots, 0)
-        for task in self.tasks:
-            read[task.slot] = read.get(task.slot, 0) + task.records
-        return read
+        """Return the records that each slot read, 0 for an idle one."""
+        return _sums(slots, ((task.slot, task.records) for task in self.tasks))
 
     def slot_seconds(self, slots: tuple[str, ...]) -> dict[str, float]:
-        """Give the seconds that each slot worked, 0.0 for an idle one."""
-        busy = dict.fromkeys(slots, 0.0)
-        for task in self.tasks:
-            busy[task.slot] = busy.get(task.slot, 0.0) + task.seconds
-        return busy
+        """Return the seconds that each slot worked, 0 for an idle one."""
+        return _sums(slots, ((task.slot, task.seconds) for task in self.tasks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +98,13 @@ class RunFigures:
 
     def metric_sum(self, name: str) -> int | None:
         """Sum of one `assignor.*` metric over the batches; None where the run has none."""
-        found = [b.metrics[name] for b in self.measured if name in b.metrics]
-        return sum(int(float(value)) for value in found) if found else None
+        values = [b.metrics[name] for b in self.measured if name in b.metrics]
+        return sum(int(float(value)) for value in values) if values else None
 
     def slot_totals(self) -> dict[str, int]:
-        """Give the records that each slot read over all measured batches."""
-        totals = dict.fromkeys(self.slots, 0)
-        for batch in self.measured:
-            for slot, records in batch.slot_records(self.slots).items():
-                totals[slot] = totals.get(slot, 0) + records
-        return totals
-
-
-def to_json(run: RunFigures) -> dict[str, Any]:
-    """Give a run as plain data for JSON."""
-    return asdict(run)
+        """Return the records that each slot read over all measured batches."""
+        tasks = (task for batch in self.measured for task in batch.tasks)
+        return _sums(self.slots, ((task.slot, task.records) for task in tasks))
 
 
 def batch_from_json(data: Mapping[str, Any]) -> BatchFigures:
@@ -125,16 +113,17 @@ def batch_from_json(data: Mapping[str, Any]) -> BatchFigures:
     return BatchFigures(**{**data, "tasks": tasks})
 
 
-def run_from_json(data: Mapping[str, Any]) -> RunFigures:
-    """Read a run that `to_json` wrote."""
-    batches = tuple(batch_from_json(batch) for batch in data["batches"])
-    return RunFigures(**{**data, "slots": tuple(data["slots"]), "batches": batches})
-
-
 def over_mean(load: Mapping[str, int] | Mapping[str, float]) -> float:
-    """Give the largest load over the mean; 1.0 without any."""
+    """Return the largest load over the mean; 1.0 without any."""
     mean = sum(load.values()) / len(load) if load else 0
     return max(load.values()) / mean if mean else 1.0
+
+
+def _sums(names: Iterable[str], values: Iterable[tuple[str, _Number]]) -> dict[str, _Number]:
+    sums: dict[str, Any] = dict.fromkeys(names, 0)
+    for name, value in values:
+        sums[name] = sums.get(name, 0) + value
+    return sums
 
 
 def _mean(values: list[float]) -> float:

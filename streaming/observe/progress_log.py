@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from assignor_bridge.errors import OptionError
-from streaming.observe.query_progress import read_progress
+from streaming.observe.query_progress import PREFIX, read_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,16 +38,14 @@ def batch_line(progress: BatchProgress, lag_seconds: float | None) -> dict[str, 
         "maxLagSeconds": None if lag_seconds is None else round(lag_seconds, 3),
     }
     for source in progress.sources:
-        ours = {
-            name: value for name, value in source.metrics.items() if name.startswith("assignor.")
-        }
+        ours = {name: value for name, value in source.metrics.items() if name.startswith(PREFIX)}
         if ours:
             line.setdefault("sources", []).append({"source": source.index, **ours})
     return {key: value for key, value in line.items() if value is not None}
 
 
 def ended_line(query_id: str, run_id: str, error: str | None) -> dict[str, Any]:
-    """Tell that a query has ended, and why when it failed."""
+    """Return the line about a query that has ended, with the reason when it failed."""
     line = {"event": "ended", "queryId": query_id, "runId": run_id}
     if error:
         line["error"] = error[:_LONGEST_ERROR]
@@ -55,7 +53,7 @@ def ended_line(query_id: str, run_id: str, error: str | None) -> dict[str, Any]:
 
 
 def first_line(text: str) -> str:
-    """Give the first line that says anything; of a Python traceback in it, the last one.
+    """Return the first line that is not blank; of a Python traceback in the text, the last one.
 
     >>> first_line("Py4JException: Traceback (most recent call last):" + chr(10) + " File" + chr(10)
     ...            + "ValueError: too big" + chr(10) + chr(10) + chr(9) + "at some.Java")
@@ -64,14 +62,13 @@ def first_line(text: str) -> str:
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     for number, line in enumerate(lines):
         if "Traceback (most recent call last)" in line:
-            return next((found for found in lines[number + 1 :] if found[0] not in " \t"), line)
+            return next((after for after in lines[number + 1 :] if after[0] not in " \t"), line)
     return lines[0] if lines else ""
 
 
 def with_texts(progress: dict[str, Any], redact: Callable[[str], str]) -> dict[str, Any]:
-    """Give Spark's progress with redacted descriptions and reasons; names and figures stay."""
-    parts = [progress.get("sink"), *progress.get("sources", ())]
-    for part in parts:
+    """Redact descriptions and reasons in Spark's progress, in place; names and figures stay."""
+    for part in (progress.get("sink"), *progress.get("sources", ())):
         if isinstance(part, dict):
             if isinstance(part.get("description"), str):
                 part["description"] = redact(part["description"])
@@ -90,27 +87,24 @@ def dump(line: Mapping[str, Any], progress: Mapping[str, Any] | None = None) -> 
 def read_batches(path: Path) -> list[BatchProgress]:
     """Read the batches with data of a log file, or of one with Spark's progresses as lines.
 
-    Raises
-    ------
-    OptionError
-        When it cannot be read, or has no progress.
+    Raises OptionError when it cannot be read, or has no progress.
     """
-    found = {}
+    batches = {}
     try:
         with path.open("rb") as lines:
             for line in lines:
                 progress = _progress(line)
                 if progress is not None and progress.has_data:
                     # A batch that is run again after a crash counts as it ended.
-                    found[progress.query_id, progress.batch] = progress
+                    batches[progress.query_id, progress.batch] = progress
     except OSError as error:
         raise OptionError(f"log {path} cannot be read: {error.strerror}") from error
-    if not found:
+    if not batches:
         raise OptionError(
             f"log {path} has no batch's progress: a file of metrics.log_file is expected "
             "(lines on stderr do not hold the progress)"
         )
-    return list(found.values())
+    return list(batches.values())
 
 
 def _progress(line: bytes) -> BatchProgress | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     #: Offset by topic and partition.
     Offsets = Mapping[tuple[str, int], int]
 
-#: What our reader and planner report begins so.
+#: Of the names of our reader's and planner's metrics.
 PREFIX = "assignor."
 
 
@@ -27,7 +27,6 @@ class SourceProgress:
 
     #: Its place among the query's sources.
     index: int
-    rows: int
     #: Where the batch began and ended, and where the log ended then.
     start: Offsets
     end: Offsets
@@ -54,10 +53,10 @@ class SourceProgress:
     @property
     def has_data(self) -> bool:
         """Whether the batch covered any offset of this source."""
-        return any(self.start.get(tp, 0) != end for tp, end in self.end.items())
+        return any(self.read.values())
 
     def number(self, name: str) -> float | None:
-        """Give one `assignor.*` metric as a number; None when it is missing or no number."""
+        """Return one `assignor.*` metric as a number; None when it is missing or not one."""
         try:
             return float(self.metrics[PREFIX + name])
         except (KeyError, ValueError):
@@ -119,8 +118,8 @@ def read_progress(data: Mapping[str, Any]) -> BatchProgress:
         state_bytes=sum(int(state.get("memoryUsedBytes") or 0) for state in states),
         sources=tuple(
             source
-            for index, found in enumerate(data["sources"])
-            if (source := _source(index, found)) is not None
+            for index, each in enumerate(data["sources"])
+            if (source := _source(index, each)) is not None
         ),
     )
 
@@ -132,7 +131,6 @@ def _source(index: int, data: Mapping[str, Any]) -> SourceProgress | None:
         return None
     return SourceProgress(
         index=index,
-        rows=int(data.get("numInputRows") or 0),
         start=_offsets(data.get("startOffset")) or {},
         end=end,
         latest=_offsets(data.get("latestOffset")) or {},
@@ -146,15 +144,15 @@ def _offsets(value: Any) -> dict[tuple[str, int], int] | None:
         topics = json.loads(value) if isinstance(value, str) else value
         return {
             (str(topic), int(number)): int(offset)
-            for topic, found in topics.items()
-            for number, offset in found.items()
+            for topic, offsets in topics.items()
+            for number, offset in offsets.items()
         }
     except (AttributeError, TypeError, ValueError):
         return None
 
 
 def _watermark(event_time: Mapping[str, str]) -> float | None:
-    """Give the watermark; None as long as there is none (Spark then says 1970)."""
+    """Return the watermark; None as long as there is none (Spark then says 1970)."""
     text = event_time.get("watermark")
     return (_seconds(text) or None) if text else None
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from assignor_bridge.errors import OptionError
 from streaming.observe.which_query import one_query
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 _LAG = "kafka_consumergroup_group_lag"
 _BATCH = "spark_streaming_batch_id"
@@ -34,15 +30,11 @@ class QueryMetrics:
     lag_seconds: dict[tuple[str, int], float] = field(default_factory=dict)
 
 
-def read_endpoint(text: str, wanted: str | None, where: object) -> QueryMetrics | None:
-    """Read the figures of one query, by its name or id; it may be left out where there is one.
+def read_endpoint(text: str, query: str | None, where: object) -> QueryMetrics | None:
+    """Read the figures of one query, by its name or id; None where there is one.
 
-    None as long as no query has finished a batch.
-
-    Raises
-    ------
-    OptionError
-        When the text is no exposition of metrics, or the choice is not clear.
+    Returns None as long as no query has finished a batch. Raises OptionError when the text is not
+    an exposition of metrics, or the choice is not clear.
     """
     try:
         samples = [s for f in text_string_to_metric_families(text) for s in f.samples]
@@ -51,13 +43,21 @@ def read_endpoint(text: str, wanted: str | None, where: object) -> QueryMetrics 
     queries = {s.labels["query_id"]: s.labels["query"] for s in samples if s.name == _BATCH}
     if not queries:
         return None
-    chosen = one_query(queries, wanted, str(where))
+    chosen = one_query(queries, query, str(where))
     metrics = QueryMetrics(chosen, queries[chosen])
-    group = _group({s.labels["group"] for s in samples if s.name == _LAG}, metrics, queries)
+    # The query's group is named after it, or else is the one that is not another query's.
+    groups = {s.labels["group"] for s in samples if s.name == _LAG}
+    others = groups - set(queries.values())
+    group = others.pop() if metrics.label not in groups and len(others) == 1 else metrics.label
     for sample in samples:
         labels = sample.labels
         if labels.get("query_id") == metrics.query_id:
-            _add(metrics, sample.name, labels, sample.value)
+            if "strategy" in labels:
+                metrics.strategies[labels["source"]] = labels["strategy"]
+            elif "source" in labels:
+                metrics.sources.setdefault(labels["source"], {})[sample.name] = sample.value
+            elif "phase" not in labels:
+                metrics.values[sample.name] = sample.value
         elif labels.get("group") == group and "partition" in labels:
             key = labels["topic"], int(labels["partition"])
             if sample.name == _LAG:
@@ -65,20 +65,3 @@ def read_endpoint(text: str, wanted: str | None, where: object) -> QueryMetrics 
             elif sample.name == f"{_LAG}_seconds":
                 metrics.lag_seconds[key] = sample.value
     return metrics
-
-
-def _add(metrics: QueryMetrics, name: str, labels: Mapping[str, str], value: float) -> None:
-    if "strategy" in labels:
-        metrics.strategies[labels["source"]] = labels["strategy"]
-    elif "source" in labels:
-        metrics.sources.setdefault(labels["source"], {})[name] = value
-    elif "phase" not in labels:
-        metrics.values[name] = value
-
-
-def _group(groups: Iterable[str], metrics: QueryMetrics, queries: Mapping[str, str]) -> str | None:
-    """Give the query's group: named after it, else the one that is no other query's."""
-    others = set(groups) - set(queries.values())
-    if metrics.label in set(groups) or len(others) != 1:
-        return metrics.label
-    return others.pop()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import re
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -18,7 +18,6 @@ import orjson
 
 from assignor_bridge.errors import OptionError
 from streaming.observe.figures import BatchFigures, TaskFigures
-from streaming.observe.ui_run import UiBatch, UiExecutor, UiRun
 from streaming.observe.web import Address, WebError
 from streaming.observe.which_query import one_query
 
@@ -35,110 +34,156 @@ _BATCH = re.compile(
     r"batch = (?P<batch>\d+)\b",
     re.DOTALL,
 )
+_EXPECTED = (
+    "a running driver has its UI at port 4040 (unless spark.ui.enabled is false), a history "
+    "server at 18080"
+)
 _HISTORY = re.compile(r"/(?:history|applications)/([^/]+)(?:/\d+)?(?:/[^/]*)?$")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class UiExecutor:
+    """An executor that is there or was; the driver in local mode."""
+
+    executor: str
+    host: str
+    slots: int
+    start_s: float
+    #: None while it is there.
+    end_s: float | None = None
+
+    def was_there(self, time_s: float) -> bool:
+        """Whether it was there at a moment, in seconds since 1970."""
+        return self.start_s <= time_s and (self.end_s is None or time_s < self.end_s)
+
+
+@dataclass(frozen=True, slots=True)
+class UiBatch:
+    """One micro-batch as its jobs tell it."""
+
+    query_id: str
+    #: None when the user gave none.
+    name: str | None
+    batch: int
+    #: Seconds since 1970.
+    start_s: float
+    #: From the first job's start to the last one's end; None while one runs.
+    seconds: float | None
+    stages: tuple[int, ...]
+
+    @property
+    def label(self) -> str:
+        """The name that people know the query by."""
+        return self.name or self.query_id
+
+
+@dataclass(frozen=True, slots=True)
+class UiRun:
+    """Batches of one query with their tasks, and the executors there were."""
+
+    #: Of the UI, and of the application: its name, id and Spark's version.
+    where: str
+    application: str
+    batches: tuple[UiBatch, ...]
+    #: As many; the tasks that read records.
+    figures: tuple[BatchFigures, ...]
+    executors: tuple[UiExecutor, ...]
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """All slots that were there in some batch, by executor."""
+        return self.slots_in(*self.batches)
+
+    def slots_in(self, *batches: UiBatch) -> tuple[str, ...]:
+        """Return the slots that were there when one of the batches began."""
+        starts = [batch.start_s for batch in batches]
+        return tuple(
+            f"{e.executor}/{slot}"
+            for e in sorted(self.executors, key=lambda e: (len(e.executor), e.executor))
+            if any(e.was_there(start) for start in starts)
+            for slot in range(e.slots)
+        )
+
+
 class SparkUi:
     """One application behind an address.
 
-    Parameters
-    ----------
-    address
-        Of a driver's UI (`http://localhost:4040`, a proxy's too), or of a history server; there
-        with `/history/<application id>` when it has several applications.
+    The address is that of a driver's UI (`http://localhost:4040`, a proxy's too), or of a history
+    server; there with `/history/<application id>` when it has several applications. Raises
+    OptionError when it is something else.
     """
 
-    address: Address
-    application: str = ""
-    name: str = ""
-    spark_version: str = ""
-    _base: Address = field(init=False)
-    #: Tasks of stages that are done: they do not change.
-    _done: dict[int, list[Mapping[str, Any]]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        found = _HISTORY.search(self.address.path)
-        prefix = self.address.path[: found.start()] if found else self.address.path
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        history = _HISTORY.search(address.path)
+        prefix = address.path[: history.start()] if history else address.path
         prefix = re.sub(r"(/api/v1)?(/(jobs|stages|executors|SQL|StreamingQuery))?/?$", "", prefix)
-        given = self.address
-        self._base = Address(
-            given.scheme, given.place, f"{prefix}/api/v1/applications", given.authorization
-        )
+        self._base = replace(address, path=f"{prefix}/api/v1/applications")
+        #: Tasks of stages that have ended: they do not change.
+        self._ended: dict[int, list[Mapping[str, Any]]] = {}
+        not_a_ui = OptionError(f"{address} is not Spark's UI: {_EXPECTED}")
         try:
             applications = self._ask("")
         except WebError as error:
-            if error.status == _NOT_FOUND:
-                raise OptionError(f"{self.address} is not Spark's UI: {_EXPECTED}") from error
-            raise
+            raise (not_a_ui if error.status == _NOT_FOUND else error) from error
         if not isinstance(applications, list) or not all("id" in a for a in applications):
-            raise OptionError(f"{self.address} is not Spark's UI: {_EXPECTED}")
-        chosen = [a for a in applications if found is None or str(a["id"]) == found[1]]
+            raise not_a_ui
+        chosen = [a for a in applications if history is None or str(a["id"]) == history[1]]
         if len(chosen) != 1:
             ids = ", ".join(str(a["id"]) for a in applications[:5])
-            what = f"no application {found[1]}" if found else f"{len(applications)} applications"
+            what = (
+                f"no application {history[1]}" if history else f"{len(applications)} applications"
+            )
             raise OptionError(
-                f"{self.address} has {what}: give the address of one, as "
-                f"{Address(given.scheme, given.place, prefix)}/history/ID"
-                f"{f' (there are {ids})' if ids else ''}"
+                f"{address} has {what}: give the address of one, as "
+                f"{replace(address, path=prefix)}/history/ID{f' (there are {ids})' if ids else ''}"
             )
         self.application, self.name = str(chosen[0]["id"]), str(chosen[0].get("name", ""))
-        attempts = chosen[0].get("attempts") or [{}]
-        self.spark_version = str(attempts[0].get("appSparkVersion", ""))
-        if "attemptId" in attempts[0]:
-            self.application += f"/{attempts[0]['attemptId']}"
+        attempt = (chosen[0].get("attempts") or [{}])[0]
+        self.spark_version = str(attempt.get("appSparkVersion", ""))
+        if "attemptId" in attempt:
+            self.application += f"/{attempt['attemptId']}"
 
     def executors(self) -> list[UiExecutor]:
-        """Give the executors that are there or were; the driver alone in local mode."""
-        found = [_executor(e) for e in self._get("allexecutors")]
-        return [e for e in found if e.executor != "driver" and e.slots] or [
-            UiExecutor(e.executor, e.host, max(1, e.slots), e.start_s, e.end_s) for e in found
-        ]
+        """Return all executors of the application; the driver alone in local mode."""
+        everyone = [_executor(e) for e in self._get("allexecutors")]
+        workers = [e for e in everyone if e.executor != "driver" and e.slots]
+        return workers or [replace(e, slots=max(1, e.slots)) for e in everyone]
 
     def batches(self) -> list[UiBatch]:
-        """Give the micro-batches that the UI still has jobs of, the oldest first."""
-        jobs: dict[tuple[str, int], list[Mapping[str, Any]]] = defaultdict(list)
-        who: dict[str, tuple[str, str | None]] = {}
+        """Return the micro-batches that the UI still has jobs of, the oldest first."""
+        jobs: dict[tuple[str, str, str, str | None], list[Mapping[str, Any]]] = defaultdict(list)
         for job in self._get("jobs"):
             text = re.sub(r"<br\s*/?>", "\n", str(job.get("description") or ""))
-            found = _BATCH.match(html.unescape(text).strip())
-            if found:
-                who[found["run"]] = found["id"], found["name"] or None
-                jobs[found["run"], int(found["batch"])].append(job)
+            batch = _BATCH.match(html.unescape(text).strip())
+            if batch:
+                jobs[batch["run"], batch["batch"], batch["id"], batch["name"] or None].append(job)
         batches = [
-            UiBatch(*who[run], run, batch, *_span(mine),
-                    tuple(sorted({int(s) for job in mine for s in job.get("stageIds", ())})))
-            for (run, batch), mine in jobs.items()
+            UiBatch(query, name, int(number), *_span(of_batch),
+                    tuple(sorted({int(s) for job in of_batch for s in job.get("stageIds", ())})))
+            for (_, number, query, name), of_batch in jobs.items()
         ]  # fmt: skip
         return sorted(batches, key=lambda batch: (batch.start_s, batch.batch))
 
     def run(self, batches: Sequence[UiBatch]) -> UiRun:
-        """Give batches with their tasks that read records, done or running."""
+        """Return batches with their tasks that read records, ended or running."""
         executors = self.executors()
+        slots = {e.executor: e.slots for e in executors}
+        figures = []
+        for batch in batches:
+            tasks = _figures([t for stage in batch.stages for t in self._tasks(stage)], slots)
+            records = sum(task.records for task in tasks)
+            figures.append(BatchFigures(batch.batch, batch.seconds or 0.0, records, tasks, {}))
         spark = f"Spark {self.spark_version}" if self.spark_version else "unknown version"
+        application = f"{self.name} ({self.application}, {spark})"
         return UiRun(
-            str(self.address),
-            f"{self.name} ({self.application}, {spark})",
-            tuple(batches),
-            tuple(self._figures(batches, executors)),
-            tuple(executors),
+            str(self.address), application, tuple(batches), tuple(figures), tuple(executors)
         )
 
-    def _figures(
-        self, batches: Sequence[UiBatch], executors: Iterable[UiExecutor]
-    ) -> list[BatchFigures]:
-        slots = {e.executor: e.slots for e in executors}
-        found = []
-        for batch in batches:
-            read = _figures([t for stage in batch.stages for t in self._tasks(stage)], slots)
-            records = sum(task.records for task in read)
-            found.append(BatchFigures(batch.batch, batch.seconds or 0.0, records, read, {}))
-        return found
-
     def _tasks(self, stage: int) -> list[Mapping[str, Any]]:
-        """Give the tasks of a stage that reads records; those of one that is done are kept."""
-        if stage in self._done:
-            return self._done[stage]
+        """Return the tasks of a stage that reads records; those of one that has ended are kept."""
+        if stage in self._ended:
+            return self._ended[stage]
         try:
             attempts = list(self._get(f"stages/{stage}?details=false"))
         except WebError as error:
@@ -152,7 +197,7 @@ class SparkUi:
                 listed = self._get(f"{path}?sortBy=ID&length={_MOST_TASKS}")
                 tasks += [t for t in listed if t.get("status") in ("SUCCESS", "RUNNING")]
         if all(attempt.get("status") in _AT_REST for attempt in attempts):
-            self._done[stage] = tasks
+            self._ended[stage] = tasks
         return tasks
 
     def _get(self, path: str) -> Any:
@@ -165,19 +210,10 @@ class SparkUi:
             raise OptionError(f"{self.address} is not Spark's UI: {_EXPECTED}") from error
 
 
-_EXPECTED = (
-    "a running driver has its UI at port 4040 (unless spark.ui.enabled is false), a history "
-    "server at 18080"
-)
+def choose_query(batches: Sequence[UiBatch], query: str | None, where: object) -> list[UiBatch]:
+    """Return the batches of one query, by its name or id; None where there is one.
 
-
-def choose_query(batches: Sequence[UiBatch], wanted: str | None, where: object) -> list[UiBatch]:
-    """Give the batches of one query, by its name or id; it may be left out where there is one.
-
-    Raises
-    ------
-    OptionError
-        When there is none, or the choice is not clear.
+    Raises OptionError when there is none, or the choice is not clear.
     """
     labels = {batch.query_id: batch.label for batch in batches}
     if not labels:
@@ -185,7 +221,7 @@ def choose_query(batches: Sequence[UiBatch], wanted: str | None, where: object) 
             f"{where} shows no streaming query: no job of it is a micro-batch's (yet), or the UI "
             "has forgotten them (spark.ui.retainedJobs)"
         )
-    chosen = one_query(labels, wanted, str(where))
+    chosen = one_query(labels, query, str(where))
     return [batch for batch in batches if batch.query_id == chosen]
 
 
@@ -199,8 +235,8 @@ def _executor(data: Mapping[str, Any]) -> UiExecutor:
     )
 
 
-def _span(jobs: Iterable[Mapping[str, Any]]) -> tuple[float, float | None]:
-    jobs = list(jobs)
+def _span(jobs: Sequence[Mapping[str, Any]]) -> tuple[float, float | None]:
+    """Return when jobs began, and how long they took; None while one runs."""
     starts = [_time_s(job["submissionTime"]) for job in jobs if job.get("submissionTime")]
     ends = [_time_s(job["completionTime"]) for job in jobs if job.get("completionTime")]
     start = min(starts, default=0.0)
@@ -219,7 +255,7 @@ def _figures(
     ordered = sorted(tasks, key=lambda t: (_time_s(t["launchTime"]), int(t["taskId"])))
     first_s = _time_s(ordered[0]["launchTime"]) if ordered else 0.0
     free: dict[str, list[float]] = {}
-    found = []
+    figures = []
     for task in ordered:
         executor = str(task["executorId"])
         start = _time_s(task["launchTime"]) - first_s
@@ -228,7 +264,7 @@ def _figures(
         slot = ends.index(min(ends))
         ends[slot] = start + seconds
         read = (task.get("taskMetrics") or {}).get("inputMetrics") or {}
-        found.append(
+        figures.append(
             TaskFigures(
                 slot=f"{executor}/{slot}",
                 start_s=start,
@@ -237,4 +273,4 @@ def _figures(
                 local=task.get("taskLocality") == "PROCESS_LOCAL",
             )
         )
-    return tuple(found)
+    return tuple(figures)

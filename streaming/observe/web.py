@@ -33,13 +33,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Read `http://HOST:PORT/PATH`; the scheme may be left out.
-
-        Raises
-        ------
-        OptionError
-            When it is something else.
-        """
+        """Read `http://HOST:PORT/PATH`, also without the scheme; raises OptionError for others."""
         try:
             parts = urlsplit(text if "://" in text else f"http://{text}")
             host, port = parts.hostname, parts.port
@@ -48,7 +42,7 @@ class Address:
         if not host or parts.scheme not in ("http", "https"):
             shown = text.rpartition("@")[2]
             raise OptionError(
-                f"{shown!r} is no address: http://HOST:PORT is expected, such as "
+                f"{shown!r} is not an address: http://HOST:PORT is expected, such as "
                 "http://localhost:4040"
             )
         secret = None
@@ -63,13 +57,7 @@ class Address:
         return urlunsplit((self.scheme, self.place, self.path, "", ""))
 
     def get(self, path: str) -> bytes:
-        """Fetch a path below.
-
-        Raises
-        ------
-        WebError
-            When there is no answer, or one that is not 200.
-        """
+        """Fetch a path below; raises WebError without an answer, or for one that is not 200."""
         request = urllib.request.Request(f"{self}{path}")  # noqa: S310  (the scheme was checked)
         if self.authorization:
             # Not for whoever this address redirects to.
@@ -90,5 +78,4 @@ class Address:
 
 def _reason(error: Exception) -> str:
     reason = getattr(error, "reason", error)
-    said = str(getattr(reason, "strerror", None) or reason) or type(error).__name__
-    return said.lower()
+    return (str(getattr(reason, "strerror", None) or reason) or type(error).__name__).lower()

@@ -11,28 +11,21 @@ if TYPE_CHECKING:
 
 
 def one_query(labels: Mapping[str, str], wanted: str | None, where: str) -> str:
-    """Give the id of a query by its name or id; it may be left out where there is one.
+    """Return the id of a query by its name or id; None where there is one.
 
-    Parameters
-    ----------
-    labels
-        Names of the queries by id; the id where there is no name.
-
-    Raises
-    ------
-    OptionError
-        When the choice is not clear.
+    `labels` are the names of the queries by id, the id where there is no name. Raises OptionError
+    when the choice is not clear.
     """
-    found = [query for query, label in labels.items() if wanted in (None, query, label)]
-    if len(found) == 1:
-        return found[0]
+    fitting = [query for query, label in labels.items() if wanted in (None, query, label)]
+    if len(fitting) == 1:
+        return fitting[0]
     names = list(labels.values())
     listed = sorted(
         label if names.count(label) == 1 else f"{label} ({query})"
         for query, label in labels.items()
     )
-    has = f"no query {wanted!r}" if wanted and not found else f"{len(found)} queries"
-    alike = f" named {wanted!r}" if wanted and found else ""
+    has = f"no query {wanted!r}" if wanted and not fitting else f"{len(fitting)} queries"
+    alike = f" named {wanted!r}" if wanted and fitting else ""
     raise OptionError(
         f"{where} has {has}{alike}: choose one by name or id with --query, of {', '.join(listed)}"
     )

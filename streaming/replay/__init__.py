@@ -1,1 +1,5 @@
-"""`assignor replay`: the batches of a checkpoint, planned again by other assignors."""
+"""`assignor replay`: the batches of a checkpoint, planned again by other assignors.
+
+- `log`: a checkpoint as what its batches read; `cluster`: the executors, and what a record costs
+- `player`: plays the batches on the cluster, and answers whether the option would have helped
+"""

@@ -1,41 +1,64 @@
 """Which executors a checkpoint is replayed on, and what a record costs."""
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
+
+from dataclasses import dataclass, field
 from statistics import median
+from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor
-from streaming.replay.log import CheckpointLog, executors_in
-from streaming.replay.player import Cluster, LoggedBatch
+from streaming.replay.log import executors_in
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streaming.replay.log import CheckpointLog, ReplayBatch
 
 _DEFAULT_EXECUTORS = 4
-_DEFAULT_COST_S = 0.0001
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What the log does not say."""
+
+    executors: tuple[Executor, ...]
+    #: Seconds that reading and processing a record takes; alike for all.
+    cost_s: float = 0.0001
+    #: `spark.locality.wait`: how long a task waits for its executor.
+    locality_wait_s: float = 3.0
+    #: In words, where `executors` and `cost` are from.
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def slots(self) -> int:
+        """Task slots over all executors."""
+        return sum(executor.slots for executor in self.executors)
 
 
 def cluster_for(
     log: CheckpointLog,
     source: str,
-    batches: Sequence[LoggedBatch],
+    batches: Sequence[ReplayBatch],
     *,
     executors: int | None = None,
     slots: int | None = None,
     hosts: str | None = None,
     cost_us: float | None = None,
     locality_wait_s: float = 3.0,
-) -> tuple[Cluster, Mapping[str, str]]:
-    """Give the cluster and, in words, where its parts are from."""
-    members, why = _members(log, source, executors, slots, hosts)
-    sources = {"executors": why}
-    cost_s, sources["cost"] = cost_us and cost_us / 1e6, "as given"
-    if cost_s is None:
-        cost_s = _cost_by_time(log, batches, sum(e.slots for e in members))
-        sources["cost"] = "at most, by the time the batches took"
-    if cost_s is None:
-        cost_s, sources["cost"] = _DEFAULT_COST_S, "assumed; give yours with --cost-us"
-    return Cluster(members, cost_s, locality_wait_s), sources
+) -> Cluster:
+    """Return the cluster of the options, or else of what the checkpoint tells."""
+    members, origin = _executors(log, source, executors, slots, hosts)
+    if cost_us is not None:
+        cost_s, cost_origin = cost_us / 1e6, "as given"
+    elif (bound_s := _cost_by_time(log, batches, sum(e.slots for e in members))) is not None:
+        cost_s, cost_origin = bound_s, "at most, by the time the batches took"
+    else:
+        cost_s, cost_origin = Cluster(()).cost_s, "assumed; give yours with --cost-us"
+    return Cluster(members, cost_s, locality_wait_s, {"executors": origin, "cost": cost_origin})
 
 
-def _members(
+def _executors(
     log: CheckpointLog, source: str, executors: int | None, slots: int | None, hosts: str | None
 ) -> tuple[tuple[Executor, ...], str]:
     if hosts is not None:
@@ -47,39 +70,37 @@ def _members(
         if known:
             return known, "those of the last batch, from the state beside the checkpoint"
     count = executors or _DEFAULT_EXECUTORS
-    members = tuple(
-        Executor(f"{i:0{len(str(count))}}", f"host-{i:0{len(str(count))}}", slots or 1)
-        for i in range(1, count + 1)
+    width = len(str(count))
+    numbered = tuple(
+        Executor(f"{i:0{width}}", f"host-{i:0{width}}", slots or 1) for i in range(1, count + 1)
     )
-    if executors is None:
-        return members, "assumed; give yours with --executors and --slots"
-    return members, "as given"
+    assumed = "assumed; give yours with --executors and --slots"
+    return numbered, assumed if executors is None else "as given"
 
 
 def _by_host(text: str, slots: int) -> tuple[Executor, ...]:
-    members = []
+    executors = []
     for number, part in enumerate(filter(None, (p.strip() for p in text.split(","))), 1):
         host, equals, count = part.partition("=")
         if not host or (equals and not count.isdigit()) or (equals and int(count) < 1):
             raise OptionError(
                 f"--hosts is {text!r}: hosts with their slots are expected, such as h1=4,h2=4"
             )
-        members.append(Executor(f"{number:05}", host, int(count) if equals else slots))
-    if not members:
+        executors.append(Executor(f"{number:05}", host, int(count) if equals else slots))
+    if not executors:
         raise OptionError("--hosts is empty: hosts are expected, such as h1=4,h2=4")
-    return tuple(members)
+    return tuple(executors)
 
 
-def _cost_by_time(log: CheckpointLog, batches: Sequence[LoggedBatch], slots: int) -> float | None:
+def _cost_by_time(log: CheckpointLog, batches: Sequence[ReplayBatch], slots: int) -> float | None:
     """Bound the cost from above: had all slots been busy all the time.
 
     Too high a cost helps Spark's mapping: the longer tasks are, the sooner idle slots take some
     of those that wait for their executor.
     """
-    costs = []
-    for batch in batches:
-        seconds = log.seconds.get(batch.batch)
-        records = sum(r.size for r in batch.ranges)
-        if seconds and records:
-            costs.append(seconds * slots / records)
+    costs = [
+        log.seconds[batch.batch] * slots / batch.records
+        for batch in batches
+        if batch.records and log.seconds.get(batch.batch)
+    ]
     return median(costs) if costs else None

@@ -8,12 +8,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor, OffsetRange
 from assignor_bridge.planner.costs import factors
-from checkpoints.folders import CheckpointError, open_folder
-from checkpoints.offset_log import read_checkpoint
-from streaming.replay.player import LoggedBatch
+from streaming.observe.checkpoint_files import read_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,52 +20,58 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplayBatch:
+    """What one batch of the log read."""
+
+    batch: int
+    ranges: Sequence[OffsetRange]
+
+    @property
+    def records(self) -> int:
+        """Offsets in its ranges."""
+        return sum(r.size for r in self.ranges)
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointLog:
     """What a checkpoint tells of its query's Kafka sources."""
 
     name: str
     query_id: str | None
     #: By source: its batches, as far as their first offsets are known.
-    sources: Mapping[str, Sequence[LoggedBatch]]
+    sources: Mapping[str, Sequence[ReplayBatch]]
     #: By batch: from its plan to its commit, where the files' times can be trusted.
     seconds: Mapping[int, float]
-    #: The planner's newest state, by source.
-    states: Mapping[str, StickyState]
-    #: All of its states that are kept, by source, the oldest first.
+    #: All of the planner's states that are kept, by source, the oldest first.
     kept_states: Mapping[str, Sequence[StickyState]] = field(default_factory=dict)
+
+    @property
+    def states(self) -> dict[str, StickyState]:
+        """The planner's newest state, by source."""
+        return {source: kept[-1] for source, kept in self.kept_states.items()}
 
 
 def read_log(location: str) -> CheckpointLog:
-    """Read a checkpoint of any query with a Kafka source.
-
-    Raises
-    ------
-    OptionError
-        When it is none, or cannot be read.
-    """
-    try:
-        found = read_checkpoint(open_folder(location))
-    except CheckpointError as error:
-        raise OptionError(str(error)) from error
+    """Read a checkpoint of any query with a Kafka source; raises OptionError when it cannot be."""
+    checkpoint = read_checkpoint(location)
     return CheckpointLog(
-        found.name,
-        found.query_id,
-        {source: _batches(found, source) for source in found.sources},
-        _seconds(found, Path(found.name, "commits")),
-        found.states,
-        found.kept_states,
+        checkpoint.name,
+        checkpoint.query_id,
+        {source: _batches(checkpoint, source) for source in checkpoint.sources},
+        _seconds(checkpoint, Path(checkpoint.name, "commits")),
+        checkpoint.kept_states,
     )
 
 
-def _batches(found: Checkpoint, source: str) -> list[LoggedBatch]:
-    """Give what each batch read: from where the batch before it ended.
+def _batches(checkpoint: Checkpoint, source: str) -> list[ReplayBatch]:
+    """Return what each batch read: from where the batch before it ended.
 
     The first batch that is kept has no beginning, unless it is the query's first; nor has one
     after a gap. A partition that was not there before begins at 0, as Spark reads it.
     """
     batches = []
-    before, last = found.begins.get(source), -1
-    for batch in found.batches:
+    before, last = checkpoint.begins.get(source), -1
+    for batch in checkpoint.batches:
         ends = batch.ends.get(source)
         if batch.batch_id != last + 1:
             before = None
@@ -82,19 +85,19 @@ def _batches(found: Checkpoint, source: str) -> list[LoggedBatch]:
                 for number, end in sorted(partitions.items())
                 if (start := before.get(topic, {}).get(number, 0)) < end
             ]
-            batches.append(LoggedBatch(batch.batch_id, ranges))
+            batches.append(ReplayBatch(batch.batch_id, ranges))
         before = ends
     return batches
 
 
-def _seconds(found: Checkpoint, commits: Path) -> dict[int, float]:
-    """Give how long batches took, by when Spark wrote their commits.
+def _seconds(checkpoint: Checkpoint, commits: Path) -> dict[int, float]:
+    """Return how long batches took, by when Spark wrote their commits.
 
     A copied checkpoint has the times of the copy: a commit that would be later than the next
     batch's plan is not believed.
     """
     seconds = {}
-    for batch, after in pairwise(found.batches):
+    for batch, after in pairwise(checkpoint.batches):
         if batch.timestamp_ms is None or after.timestamp_ms is None or not batch.committed:
             continue
         try:
@@ -120,30 +123,22 @@ class Costs:
 
 
 def executors_in(state: StickyState | None) -> tuple[Executor, ...]:
-    """Give the executors of the last planned batch; none where there is no state."""
+    """Return the executors of the last planned batch; none without a state."""
     readers = state.readers if state else ()
     return tuple(Executor(r.executor, r.host, r.slots) for r in readers if r.executor)
 
 
 def costs_in(state: StickyState | None) -> Costs | None:
-    """Give what the planner learned of costs; None where it learned nothing."""
+    """Return what the planner learned of costs; None where it learned nothing."""
     if state is None or not math.isfinite(state.common.level):
         return None
-    each, own = math.exp(state.common.level), factors(state)
+    each = math.exp(state.common.level)
     if not state.common.relied_on:  # the planner counts with records alone
         return Costs(each, 0.0, {})
-    return Costs(
-        each,
-        state.common.fixed * each,
-        {
-            f"{state.topics[topic]}-{partition}": each * math.exp(factor)
-            for topic, partition, cost, factor in zip(
-                state.topic.tolist(),
-                state.partition.tolist(),
-                state.cost.tolist(),
-                own.tolist(),
-                strict=True,
-            )
-            if factor and math.isfinite(cost)
-        },
-    )
+    columns = (state.topic, state.partition, state.cost, factors(state))
+    unusual = {
+        f"{state.topics[topic]}-{partition}": each * math.exp(factor)
+        for topic, partition, cost, factor in zip(*(c.tolist() for c in columns), strict=True)
+        if factor and math.isfinite(cost)
+    }
+    return Costs(each, state.common.fixed * each, unusual)

@@ -7,7 +7,7 @@ would have ended. Nothing is read from Kafka and nothing is started.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from assignor_bridge.assignors.protocol import Assignor
-    from assignor_bridge.model import Executor, OffsetRange
+    from streaming.replay.cluster import Cluster
+    from streaming.replay.log import ReplayBatch
 
 #: The mapping that all others are compared with.
 SPARK = SPARK_MAPPINGS[0]
@@ -32,30 +33,6 @@ SPARK = SPARK_MAPPINGS[0]
 EVERYTHING = (*SPARK_MAPPINGS, FLAGSHIP, *sorted(set(ASSIGNORS) - {FLAGSHIP}))
 #: A gain below this share of Spark's time is called none.
 WORTH_IT = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class LoggedBatch:
-    """One batch of the log: what it read."""
-
-    batch: int
-    ranges: Sequence[OffsetRange]
-
-
-@dataclass(frozen=True, slots=True)
-class Cluster:
-    """What the log does not say."""
-
-    executors: tuple[Executor, ...]
-    #: Seconds that reading and processing a record takes; alike for all.
-    cost_s: float = 0.0001
-    #: `spark.locality.wait`: how long a task waits for its executor.
-    locality_wait_s: float = 3.0
-
-    @property
-    def slots(self) -> int:
-        """Task slots over all executors."""
-        return sum(executor.slots for executor in self.executors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,20 +99,17 @@ class Replay:
     #: What was replayed, for people: the checkpoint and the number of the source.
     title: str
     cluster: Cluster
-    batches: Sequence[LoggedBatch]
+    batches: Sequence[ReplayBatch]
     mappings: Sequence[Replayed]
-    #: Where executors and the cost of a record are from.
-    sources: Mapping[str, str] = field(default_factory=dict)
 
     def find(self, name: str) -> Replayed | None:
-        """Give one mapping's result, None when it was not played."""
-        found = (m for m in self.mappings if m.name == name and m.error is None)
-        return next(found, None)
+        """Return one mapping's result, None when it was not played."""
+        return next((m for m in self.mappings if m.name == name and m.error is None), None)
 
     @property
     def records(self) -> int:
         """Offsets over all batches."""
-        return sum(r.size for batch in self.batches for r in batch.ranges)
+        return sum(batch.records for batch in self.batches)
 
     @property
     def partitions(self) -> int:
@@ -161,47 +135,40 @@ class Replay:
         }
 
 
-def replay(  # noqa: PLR0917
+def replay(
     title: str,
-    batches: Iterable[LoggedBatch],
+    batches: Iterable[ReplayBatch],
     cluster: Cluster,
     names: Sequence[str] = EVERYTHING,
+    *,
     options: Mapping[str, str] | None = None,
     find: Callable[[str], Assignor] = lookup,
-    sources: Mapping[str, str] | None = None,
-) -> Replay:  # fmt: skip
+) -> Replay:
     """Play the batches that read something through each mapping or assignor.
 
     An assignor that refuses (its preconditions do not hold, its option is missing) is reported
     with its reason; the others are played all the same.
     """
-    full = [batch for batch in batches if any(r.size > 0 for r in batch.ranges)]
+    full = [batch for batch in batches if batch.records]
     steps = [_step(batch, cluster) for batch in full]
-    mappings = [_play(name, steps, cluster, options or {}, find) for name in names]
-    return Replay(title, cluster, full, mappings, sources or {})
-
-
-def _play(
-    name: str,
-    steps: Sequence[Step],
-    cluster: Cluster,
-    options: Mapping[str, str],
-    find: Callable[[str], Assignor],
-) -> Replayed:
     # Only records count: what tasks and cold consumers cost beside is not in the log.
     plain = Scenario(service_noise=0, task_seconds=0, cold_seconds=0)
-    player = Player(name, plain, options, find, cluster.locality_wait_s)
+    players = [Player(n, plain, options or {}, find, cluster.locality_wait_s) for n in names]
+    return Replay(title, cluster, full, [_play(player, steps) for player in players])
+
+
+def _play(player: Player, steps: Sequence[Step]) -> Replayed:
     played, reasons = [], []
     try:
         for step in steps:
             played.append(player.play(step))
             reasons.append(player.reasons)
     except AssignorError as error:
-        return Replayed(name, error=str(error))
-    return Replayed(name, played, reasons)
+        return Replayed(player.name, error=str(error))
+    return Replayed(player.name, played, reasons)
 
 
-def _step(batch: LoggedBatch, cluster: Cluster) -> Step:
+def _step(batch: ReplayBatch, cluster: Cluster) -> Step:
     ranges = [r for r in batch.ranges if r.size > 0]
     return Step(
         batch.batch,
@@ -215,7 +182,7 @@ def _step(batch: LoggedBatch, cluster: Cluster) -> Step:
 
 
 def answer(replayed: Replay) -> str:
-    """Say in a sentence or two whether the option would have helped."""
+    """Answer in a sentence or two whether the option would have helped."""
     spark, ours = replayed.find(SPARK), replayed.find(FLAGSHIP)
     count = counted(len(replayed.batches), "batch", "batches")
     if not replayed.batches:
@@ -240,7 +207,7 @@ def answer(replayed: Replay) -> str:
 
 
 def _alternative(replayed: Replay, ours: Replayed) -> str:
-    """Name the setting of Spark's own that comes as far, if there is one, and its price."""
+    """Return the built-in setting of Spark that does as well, if there is one, and its price."""
     others = [m for n in SPARK_MAPPINGS[1:] if (m := replayed.find(n)) is not None]
     good = [m for m in others if m.seconds <= ours.seconds * (1 + WORTH_IT)]
     if not good:
@@ -257,24 +224,24 @@ def _moves(mapping: Replayed) -> str:
 
 
 def assumptions(replayed: Replay) -> tuple[str, ...]:
-    """Say what the figures rest on."""
-    cluster, sources = replayed.cluster, replayed.sources
+    """Return what the figures rest on."""
+    cluster = replayed.cluster
+    executors, cost = (
+        f" ({cluster.origins[name]})" if name in cluster.origins else ""
+        for name in ("executors", "cost")
+    )
+    count = counted(len(cluster.executors), "executor")
     shapes = sorted({e.slots for e in cluster.executors})
     slots = "1 slot" if shapes == [1] else f"{'/'.join(map(str, shapes))} slots"
     return (
-        f"{counted(len(cluster.executors), 'executor')} of {slots}, there in every batch"
-        f"{_from(sources, 'executors')}",
-        f"each record costs the same, {_micros(cluster.cost_s)}{_from(sources, 'cost')}, and only "
+        f"{count} of {slots}, there in every batch{executors}",
+        f"each record costs the same, {_micros(cluster.cost_s)}{cost}, and only "
         "records count: a task's start, a consumer's, and what follows the reading do not",
         "each batch has the offsets that it had, and all slots for itself; a task waits up to "
         f"{cluster.locality_wait_s:g} s for its executor (spark.locality.wait)",
         "minPartitions is 4 tasks a slot, at least 2 a partition; maxRecordsPerPartition a "
         "quarter of a slot's even share",
     )
-
-
-def _from(sources: Mapping[str, str], name: str) -> str:
-    return f" ({sources[name]})" if name in sources else ""
 
 
 def _micros(seconds: float) -> str:

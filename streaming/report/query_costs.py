@@ -12,7 +12,7 @@ from streaming.report import charts, page
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streaming.observe.ui_run import UiRun
+    from streaming.observe.spark_ui import UiRun
     from streaming.replay.log import Costs
     from streaming.report.query_facts import QueryFacts
 

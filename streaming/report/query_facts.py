@@ -7,7 +7,7 @@ remembers, the UI which task ran where and when, the log the lag and what the pl
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,16 +19,17 @@ from streaming.observe.progress_log import read_batches
 from streaming.observe.spark_ui import SparkUi, choose_query
 from streaming.observe.web import Address
 from streaming.observe.which_query import one_query
-from streaming.replay.cluster import cluster_for
+from streaming.replay.cluster import Cluster, cluster_for
 from streaming.replay.log import CheckpointLog, read_log
-from streaming.replay.player import Cluster, replay
+from streaming.replay.player import replay
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streaming.observe.query_progress import BatchProgress
-    from streaming.observe.ui_run import UiRun
-    from streaming.replay.player import LoggedBatch, Replay
+    from streaming.observe.spark_ui import UiRun
+    from streaming.replay.log import ReplayBatch
+    from streaming.replay.player import Replay
 
 #: Batches whose tasks are fetched from the UI, one request each.
 _UI_BATCHES = 20
@@ -125,20 +126,18 @@ def _last_of(log: CheckpointLog, batches: int | None) -> CheckpointLog:
     if batches is None:
         return log
     sources = {source: found[-batches:] for source, found in log.sources.items()}
-    return CheckpointLog(
-        log.name, log.query_id, sources, log.seconds, log.states, log.kept_states
-    )  # fmt: skip
+    return replace(log, sources=sources)
 
 
 def _replay(log: CheckpointLog, source: str, ui: UiRun | None) -> Replay:
-    played: list[LoggedBatch] = []
+    played: list[ReplayBatch] = []
     left = _REPLAYED_RANGES
     for batch in reversed(log.sources[source]):
         left -= len(batch.ranges)
         if left < 0 and played:
             break
         played.insert(0, batch)
-    cluster, origin = cluster_for(log, source, played)
+    cluster = cluster_for(log, source, played)
     if ui is not None and ui.batches:
         start_s = ui.batches[-1].start_s
         there = [e for e in ui.executors if e.was_there(start_s)]
@@ -146,12 +145,14 @@ def _replay(log: CheckpointLog, source: str, ui: UiRun | None) -> Replay:
         tasks = [task for batch in ui.figures for task in batch.tasks]
         records = sum(task.records for task in tasks)
         cost_s = sum(task.seconds for task in tasks) / records if records else cluster.cost_s
-        cluster = Cluster(members or cluster.executors, cost_s, cluster.locality_wait_s)
-        origin = dict.fromkeys(("executors", "cost"), "by Spark's UI")
-    elif origin["executors"].startswith("assumed"):
-        origin = {**origin, "executors": "assumed: give the address of Spark's UI too"}
+        origins = dict.fromkeys(("executors", "cost"), "by Spark's UI")
+        executors = members or cluster.executors
+        cluster = Cluster(executors, cost_s, cluster.locality_wait_s, origins)
+    elif cluster.origins["executors"].startswith("assumed"):
+        assumed = "assumed: give the address of Spark's UI too"
+        cluster = replace(cluster, origins={**cluster.origins, "executors": assumed})
     name = f"{log.name}, source {source}" if len(log.sources) > 1 else log.name
-    return replay(name, played, cluster, (*SPARK_MAPPINGS, FLAGSHIP), sources=origin)
+    return replay(name, played, cluster, (*SPARK_MAPPINGS, FLAGSHIP))
 
 
 def _of_query(path: str, query: str | None) -> list[BatchProgress]:

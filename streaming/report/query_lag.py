@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from streaming.observe.query_progress import SourceProgress
-    from streaming.replay.player import LoggedBatch
+    from streaming.replay.log import ReplayBatch
     from streaming.report.query_facts import QueryFacts
 
 #: Columns of a heat map and rows of a table at most.
@@ -71,7 +71,7 @@ def _of_progress(found: Sequence[tuple[int, SourceProgress]], name: str) -> list
     ]  # fmt: skip
 
 
-def _of_log(found: Sequence[LoggedBatch], name: str) -> list[str]:
+def _of_log(found: Sequence[ReplayBatch], name: str) -> list[str]:
     batches = [(b.batch, {str(r.tp): r.size for r in b.ranges if r.size > 0}) for b in found]
     if not any(read for _, read in batches):
         return [page.paragraph(f"No batch of the log read anything{name}.", "note")]

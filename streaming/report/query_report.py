@@ -15,7 +15,7 @@ from streaming.replay.player import SPARK, answer
 from streaming.report import charts, page, query_costs, query_lag, query_moves, replays
 
 if TYPE_CHECKING:
-    from streaming.observe.ui_run import UiRun
+    from streaming.observe.spark_ui import UiRun
     from streaming.replay.player import Replay, Replayed
     from streaming.report.query_facts import QueryFacts
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from streaming.observe.ui_run import UiRun
+    from streaming.observe.spark_ui import UiRun
 
 #: Batches that the load of the slots is summed over.
 _BATCHES = 10

@@ -55,7 +55,7 @@ def test_six_processes_that_fetch_into_an_empty_cache_all_get_the_jars(tmp_path:
     answers = all_at_once(6, FETCH, delta_coordinate(), tmp_path / "cache")
     assert len(set(answers)) == 1, answers
     assert int(answers[0]) >= 2
-    assert not list((tmp_path / "cache" / "jars").glob(".fetching-*"))
+    assert not list((tmp_path / "cache" / "jars").glob(".making-*"))
 
 
 class Repository(ThreadingHTTPServer):
@@ -183,11 +183,12 @@ def test_packages_that_were_resolved_once_are_not_resolved_again_until_a_jar_is_
 ) -> None:
     with repository(refusals=0, folder=tmp_path) as (_, settings):
         chosen = packages("thing:1.0", tmp_path, settings)
-        spark_packages.resolve(chosen, "")
+        assert not spark_packages.resolve(chosen, "")
         [note] = cache.glob("spark-packages/*.json")
         [jar] = json.loads(note.read_text())["jars"]
         assert jar == str(tmp_path / "ivy" / "jars" / "org.example_thing-1.0.jar")
-    spark_packages.resolve(chosen, "")  # the repository is gone: nothing asks it
-    assert spark_packages.is_resolved(chosen)
+    assert spark_packages.resolve(chosen, "")  # the repository is gone: nothing asks it
     os.unlink(jar)  # noqa: PTH108
-    assert not spark_packages.is_resolved(chosen)
+    with repository(refusals=0, folder=tmp_path):
+        assert not spark_packages.resolve(chosen, "")
+    assert Path(jar).is_file()

@@ -14,6 +14,7 @@ from streaming.metrics.config import MetricsConfig
 from streaming.observe.spark_ui import SparkUi, choose_query
 from streaming.observe.web import Address
 from tests.spark_tools import as_dict, read_topic, wait_until
+from tests.unit.metrics.samples import flush
 from tests.unit.streaming.test_query_report import a_report
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def test_report_and_top_of_a_running_query(
         )
         try:
             wait_until(lambda: _rows(query) == sum(counts), "all rows read")
-            exporter.flush()
+            flush(exporter)
             endpoint = f"http://127.0.0.1:{exporter.port}"
             assert main.run(["top", "--once", "--query", topic.name, url, endpoint]) == 0
             shown = re.sub(" {2,}", " | ", capsys.readouterr().out)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from assignor_bridge.ivy import JarError, RepositoryTroubleError, resolution_error
-from assignor_bridge.ivy_output import failure
 
 NOT_THERE = """
     ==== central: tried
@@ -59,12 +58,12 @@ CASES = [
 def test_it_names_what_is_missing_where_it_was_looked_for_and_what_was_answered(
     more: str, troubles: dict[str, str]
 ) -> None:
-    why = failure(NOT_THERE + more)
-    assert why.missing == ("org.foo:bar:1.0",)
-    assert why.repositories == ("one.example", "two.example:8443")
-    assert why.troubles == troubles
-    assert "secret" not in str(why)
-    assert "\n" not in str(why)
+    line = str(resolution_error(NOT_THERE + more, "org.foo:bar:1.0", "Ask."))
+    places = {"one.example": "not there", "two.example:8443": "not there"} | troubles
+    answers = "; ".join(f"{host}: {answer}".removeprefix(": ") for host, answer in places.items())
+    assert line.startswith(f"org.foo:bar:1.0 could not be fetched ({answers}). Is the repository")
+    assert "secret" not in line
+    assert "\n" not in line
 
 
 @pytest.mark.parametrize(("more", "troubles"), CASES)

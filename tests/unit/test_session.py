@@ -90,21 +90,22 @@ def test_a_jar_that_was_not_built_is_told(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_what_decides_the_resolution_is_resolved_before_spark_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "spark-defaults.conf").write_text("spark.jars.ivy /shared/ivy\n")
+    proxy = "-Dhttps.proxyHost=proxy.example"
+    (tmp_path / "spark-defaults.conf").write_text(
+        f"spark.jars.ivy = /shared/ivy\nspark.driver.extraJavaOptions {proxy}\n"
+    )
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     resolved: list[dict[str, str]] = []
     monkeypatch.setattr(spark_packages, "resolve", lambda all_, _: resolved.append(all_))
     options = configured(spark_jars_excludes="a:b")
-    assert resolved == [
-        {
-            "spark.jars.packages": options["spark.jars.packages"],
-            "spark.jars.repositories": options["spark.jars.repositories"],
-            "spark.jars.excludes": "a:b",
-            "spark.jars.ivy": "/shared/ivy",
-            "spark.jars.ivySettings": "",
-            "spark.driver.extraJavaOptions": "",
-        }
-    ]
+    [settings] = resolved
+    assert {name: settings[name] for name in spark_packages.SETTINGS if name in settings} == {
+        "spark.jars.packages": options["spark.jars.packages"],
+        "spark.jars.repositories": options["spark.jars.repositories"],
+        "spark.jars.excludes": "a:b",
+        "spark.jars.ivy": "/shared/ivy",
+        "spark.driver.extraJavaOptions": proxy,
+    }
 
 
 def test_a_client_of_spark_connect_resolves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,9 +148,9 @@ def test_packages_are_resolved_by_the_script_that_starts_spark(submitted: Path) 
     """A JVM started without it knew no proxy of SPARK_SUBMIT_OPTS, spark-env.sh or the builder."""
     proxy = "-Dhttps.proxyHost=proxy.example"
     settings = {"spark.jars.packages": "a:b:1", "spark.driver.extraJavaOptions": proxy}
-    resolve(settings, "")
+    assert not resolve(settings, "")
     assert f"spark.driver.extraJavaOptions={proxy}" in submitted.read_text().splitlines()
-    assert spark_packages.is_resolved(settings)
+    assert resolve(settings, "")
 
 
 def test_a_cache_that_cannot_be_written_leaves_the_packages_to_spark(

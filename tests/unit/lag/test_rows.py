@@ -8,10 +8,9 @@ import pytest
 
 from streaming.cli import main
 from streaming.kafka.brokers import Retention
-from streaming.lag.alarms import alarms
 from streaming.lag.positions import Position
-from streaming.lag.rows import Row, select, total
-from streaming.lag.table import as_json, as_text, duration, summary
+from streaming.lag.rows import Row, select
+from streaming.lag.table import alarms, as_json, as_text, duration, summary, total
 from tests.unit.lag.checkpoint_files import write_query
 
 DAY_S = 86_400.0

@@ -8,8 +8,7 @@ import pytest
 
 from assignor_bridge.errors import OptionError
 from streaming.cli import main
-from streaming.lag.positions import Position
-from streaming.lag.starting import EARLIEST, LATEST, starting_offsets
+from streaming.lag.positions import EARLIEST, LATEST, Position, starting_offsets
 from tests.unit.lag.checkpoint_files import write_query
 
 

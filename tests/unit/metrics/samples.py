@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from streaming.metrics.attach import Exporter
 
 QUERY, RUN = "11111111-aaaa", "22222222-bbbb"
 
@@ -52,3 +56,10 @@ def progress(
 def text(**given: Any) -> str:
     """The same as JSON text."""
     return json.dumps(progress(**given))
+
+
+def flush(exporter: Exporter) -> None:
+    """Wait until the exporter has looked at all events that have come."""
+    reached = threading.Event()
+    exporter._events.put(reached.set)
+    assert reached.wait(10)

@@ -10,8 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from streaming.metrics.board import Board
-from streaming.metrics.lag_seconds import LogEnds
+from streaming.metrics.board import Board, LogEnds
 from streaming.metrics.names import KAFKA, METRICS
 from streaming.observe.query_progress import read_progress
 from tests.unit.metrics.samples import QUERY, progress

@@ -18,9 +18,9 @@ from assignor_bridge.errors import OptionError
 from streaming.metrics.attach import Exporter
 from streaming.metrics.config import MetricsConfig
 from streaming.metrics.names import METRICS, markdown
-from streaming.metrics.server import MetricsError
+from streaming.metrics.outlets import MetricsError
 from streaming.redaction import Redactor
-from tests.unit.metrics.samples import QUERY, RUN, text
+from tests.unit.metrics.samples import QUERY, RUN, flush, text
 
 ROOT = Path(__file__).parents[3]
 EVENT = text(start={"0": 0}, end={"0": 10}, latest={"0": 30}, strategy="sticky")
@@ -39,10 +39,10 @@ def test_all_outlets_tell_of_a_batch(tmp_path):
     with Exporter(config) as exporter:
         exporter.progressed(EVENT)
         exporter.progressed(EVENT)  # told twice, one line in the log
-        exporter.flush()
+        flush(exporter)
         assert "kafka_consumergroup_group_sum_lag{" in scrape(exporter)
         exporter.ended(QUERY, RUN, "it broke\n  at some.Java")
-        exporter.flush()
+        flush(exporter)
         assert "kafka_" not in scrape(exporter)
     assert "assignor_info{" in (tmp_path / "a.prom").read_text()  # the last query's figures stay
     assert [p.name for p in tmp_path.iterdir() if p.suffix == ".prom"] == ["a.prom"]
@@ -118,7 +118,7 @@ def test_a_log_that_is_there_keeps_its_mode(tmp_path):
 def test_the_endpoint_answers_for_its_own_path_only(path):
     with Exporter(MetricsConfig(port=0)) as exporter:
         exporter.progressed(EVENT)
-        exporter.flush()
+        flush(exporter)
         with pytest.raises(urllib.error.HTTPError) as raised:
             urllib.request.urlopen(f"http://127.0.0.1:{exporter.port}{path}", timeout=10)
         raised.value.close()
@@ -133,10 +133,10 @@ def test_the_endpoint_is_this_machines_alone_unless_asked_otherwise():
 
 
 def test_clients_that_ask_slowly_or_never_are_dropped_and_hold_up_none(monkeypatch):
-    monkeypatch.setattr("streaming.metrics.server._ASK_LIMIT_S", 0.5)
+    monkeypatch.setattr("streaming.metrics.outlets._ASK_LIMIT_S", 0.5)
     with contextlib.ExitStack() as open_, Exporter(MetricsConfig(port=0)) as exporter:
         exporter.progressed(EVENT)
-        exporter.flush()
+        flush(exporter)
         address = ("127.0.0.1", exporter.port)
         silent = [open_.enter_context(socket.create_connection(address, 5)) for _ in range(200)]
         assert "kafka_" in scrape(exporter)
@@ -187,7 +187,7 @@ def test_what_goes_wrong_later_is_told_once_and_stops_nothing(tmp_path, caplog):
         exporter.progressed(EVENT)
         exporter.progressed("no JSON")
         exporter.progressed(EVENT)
-        exporter.flush()
+        flush(exporter)
         assert "kafka_" in scrape(exporter)
     assert len(caplog.records) == 1
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 
 from assignor_bridge.model import Executor, OffsetRange
-from streaming.replay.player import EVERYTHING, Cluster, LoggedBatch, answer, assumptions, replay
+from streaming.replay.cluster import Cluster
+from streaming.replay.log import ReplayBatch
+from streaming.replay.player import EVERYTHING, answer, assumptions, replay
 from streaming.report.replays import HEAD, replay_page, replay_svg, table_rows
 
 TWO = Cluster((Executor("1", "h1"), Executor("2", "h2")), cost_s=0.001)
 
 
-def log(*batches: dict[int, int], topic: str = "t") -> list[LoggedBatch]:
+def log(*batches: dict[int, int], topic: str = "t") -> list[ReplayBatch]:
     """Batches of records by partition; offsets go on from batch to batch."""
     at: dict[int, int] = {}
     found = []
@@ -24,7 +27,7 @@ def log(*batches: dict[int, int], topic: str = "t") -> list[LoggedBatch]:
             start = at.get(partition, 0)
             at[partition] = start + records
             ranges.append(OffsetRange(topic, partition, start, start + records))
-        found.append(LoggedBatch(number, ranges))
+        found.append(ReplayBatch(number, ranges))
     return found
 
 
@@ -68,7 +71,7 @@ def test_an_empty_log_has_no_answer():
 
 def test_every_assignor_and_sparks_mappings_are_played_on_partitions_of_two_topics():
     batches = [
-        LoggedBatch(b.batch, [*b.ranges, *other.ranges])
+        ReplayBatch(b.batch, [*b.ranges, *other.ranges])
         for b, other in zip(
             log({0: 90, 1: 10}, {0: 5, 2: 60}), log({7: 7}, {7: 9}, topic="u"), strict=True
         )
@@ -100,7 +103,8 @@ def test_waiting_for_its_executor_ends_with_the_locality_wait():
 
 
 def test_assumptions_name_their_source():
-    done = replay("c", log({0: 1}), TWO, ["spark"], sources={"executors": "as given"})
+    given = replace(TWO, origins={"executors": "as given"})
+    done = replay("c", log({0: 1}), given, ["spark"])
     assert assumptions(done)[0] == "2 executors of 1 slot, there in every batch (as given)"
 
 

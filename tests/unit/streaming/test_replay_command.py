@@ -57,14 +57,14 @@ def test_times_of_a_copied_checkpoint_are_not_believed(checkpoint, tmp_path):
     copied = shutil.copytree(checkpoint, tmp_path / "d", copy_function=shutil.copyfile)
     log = read_log(str(copied))
     assert log.seconds == {}
-    cluster, sources = cluster_for(log, "0", log.sources["0"])
+    cluster = cluster_for(log, "0", log.sources["0"])
     assert (cluster.cost_s, len(cluster.executors)) == (0.0001, 4)
-    assert sources["cost"].startswith("assumed")
+    assert cluster.origins["cost"].startswith("assumed")
 
 
 def test_the_cost_is_bounded_by_the_time_that_batches_took(checkpoint):
     log = read_log(str(checkpoint))
-    cluster, _ = cluster_for(log, "0", log.sources["0"], executors=2, slots=2)
+    cluster = cluster_for(log, "0", log.sources["0"], executors=2, slots=2)
     assert cluster.cost_s == pytest.approx(2.0 * 4 / 1010)
 
 
@@ -75,9 +75,9 @@ def test_executors_are_those_of_the_state_where_there_is_one():
         "readers": (Reader("1", "h1", 4), Reader("2", "h2", 4)),
     })  # fmt: skip
     assert executors_in(state) == (Executor("1", "h1", 4), Executor("2", "h2", 4))
-    log = CheckpointLog("c", None, {"0": []}, {}, {"0": state})
-    assert cluster_for(log, "0", [])[0].slots == 8
-    assert cluster_for(log, "0", [], executors=3)[0].slots == 3
+    log = CheckpointLog("c", None, {"0": []}, {}, {"0": (state,)})
+    assert cluster_for(log, "0", []).slots == 8
+    assert cluster_for(log, "0", [], executors=3).slots == 3
 
 
 def test_it_prints_the_answer_first(checkpoint, capsys):

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming.cli import main
-from streaming.observe.spark_ui import SparkUi
-from streaming.observe.ui_run import UiRun
+from streaming.observe.spark_ui import SparkUi, UiRun
 from streaming.observe.web import Address, WebError
 from tests.unit.streaming.checkpoints import write_checkpoint
 from tests.unit.streaming.served import APP, ELSE, QUERY_ID, RECORDED, serve, with_jobs
