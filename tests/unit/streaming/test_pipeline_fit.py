@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from streaming.pipeline.fit import sources_of
-from streaming.pipeline.loading import load_job
-from streaming.pipeline.yaml_text import ConfigError
+from streaming.pipeline.config.loading import load_job
+from streaming.pipeline.errors import ConfigError
 
 BROKER = "broker:9092"
 SOURCE: dict[str, Any] = {"subscribe": "orders", "records": {"format": "json", "schema": "id INT"}}
@@ -178,5 +177,5 @@ def test_the_sources_of_a_sink_are_those_that_its_transforms_read():
         },
     )
     loaded = load_job(data, environment={}).job
-    found = {name: sources_of(loaded, sink) for name, sink in loaded.all_sinks.items()}
+    found = {name: loaded.sources_of(sink) for name, sink in loaded.all_sinks.items()}
     assert found == {"x": ("a",), "y": ("a", "b"), "z": ("c",)}

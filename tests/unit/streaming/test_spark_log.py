@@ -14,10 +14,10 @@ from assignor_bridge.errors import OptionError
 from assignor_bridge.ivy import java_tool
 from checkpoints.redaction import Redactor
 from streaming.cli.run_command import _started
-from streaming.pipeline import session as pipeline_session
-from streaming.pipeline.failures import JobError
-from streaming.pipeline.loading import load_job
-from streaming.pipeline.spark_log import SparkLog
+from streaming.pipeline.config.loading import load_job
+from streaming.pipeline.errors import JobError
+from streaming.pipeline.spark import session as pipeline_session
+from streaming.pipeline.spark.log import SparkLog
 from tests.unit.streaming.test_pipeline_config import changed
 
 SECRET = "topsecret99"  # noqa: S105

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from assignor_bridge.options import OPTIONS, PREFIX, parse_options
-from streaming.pipeline.sinks_config import DeadLetter
-from streaming.pipeline.strict import Strict, WithOptions
-from streaming.pipeline.values import Columns, Interval
+from streaming.pipeline.config.base import OF_KAFKA, Columns, Interval, Section, require_one
+from streaming.pipeline.config.sinks import DeadLetter
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -38,7 +37,7 @@ _SPARK_OPTIONS = {
 _STARTING = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
 
 
-class Records(Strict):
+class Records(Section):
     """How the records of a source are read."""
 
     format: Literal["raw", "json", "avro", "csv"] = Field(
@@ -68,8 +67,10 @@ class Records(Strict):
     schema_id: PositiveInt | None = Field(
         None, description="For Avro: the schema's number; a record with another one is bad."
     )
-    options: dict[str, str] = Field(
-        {}, description="Options of Spark's JSON, CSV or Avro reader, such as `sep`."
+    reader_options: dict[str, str] = Field(
+        {},
+        alias="options",
+        description="Options of Spark's JSON, CSV or Avro reader, such as `sep`.",
     )
 
     @model_validator(mode="after")
@@ -82,21 +83,21 @@ class Records(Strict):
             raise ValueError(f"format {self.format!r} needs a 'schema': DDL or a file")
         if (self.bad_records == "dead_letter") != (self.dead_letter is not None):
             raise ValueError("'bad_records: dead_letter' and 'dead_letter:' belong together")
-        given = {name.lower() for name in self.options}  # as Spark reads them
+        given = {name.lower() for name in self.reader_options}  # as Spark reads them
         for name in ("mode", "columnNameOfCorruptRecord", "avroSchema"):
             if name.lower() in given:
                 raise ValueError(f"option {name!r} is set by the job itself: use 'bad_records'")
         return self
 
 
-class Watermark(Strict):
+class Watermark(Section):
     """How late rows may come."""
 
     column: str = Field(description="Column with the time of the event.")
     delay: Interval = Field("10 minutes", description="How late a row may come.")
 
 
-class Source(WithOptions):
+class Source(Section):
     """A Kafka source; further keys are options of Kafka, Spark and the assignor."""
 
     records: Records = Field(Records(), description="How its records are read.")
@@ -111,8 +112,9 @@ class Source(WithOptions):
         description="The assignor, or several in order of preference; `none` for Spark's mapping, "
         "whatever the session says.",
     )
-    #: What begins with the second belongs to assignors: `parse_options` knows which ones there are.
-    PREFIXES: ClassVar[tuple[str, ...]] = ("kafka.", PREFIX)
+    #: `parse_options` knows which of the assignors' options there are; in JSON Schema those of the
+    #: user's own ones are open.
+    PREFIXES: ClassVar[dict[str, str]] = {**OF_KAFKA, PREFIX: r"^assignor\.[^.]+\..+"}
     OPTIONS: ClassVar[dict[str, str]] = {
         **_SPARK_OPTIONS,
         **{option.name: option.meaning[0].upper() + option.meaning[1:] + "." for option in OPTIONS},
@@ -127,19 +129,14 @@ class Source(WithOptions):
         return options
 
     def named_assignor(self, *, session_names_one: bool) -> str | None:
-        """Give the option `assignor`; None where the source leaves the word to the session."""
+        """Return the option `assignor`; None where the source leaves it to the session."""
         if session_names_one and "assignor" not in self.model_fields_set:
             return None
         return self.assignor  # `none`, too: it opts out of the session's
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        ways = [
-            name for name in ("subscribe", "subscribePattern", "assign") if name in self.options
-        ]
-        if len(ways) != 1:
-            raise ValueError(
-                "exactly one of 'subscribe', 'subscribePattern' and 'assign' is expected"
-            )
+        ways = ("subscribe", "subscribePattern", "assign")
+        require_one({name: self.options.get(name) for name in ways})
         parse_options({**self.options, "assignor": self.assignor})
         return self

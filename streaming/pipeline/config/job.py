@@ -1,37 +1,40 @@
-"""The models of a job: the one place that says which keys there are and what they mean.
+"""The model of a whole job: its sections, and that they fit together.
 
-JSON Schema (`assignor schema`) and the tables in docs/pipelines.md are generated from here. The
-models check what can be seen in the config alone; what needs files, a broker or Spark is checked
-by `checks` and `run`.
+The config's models are the one place that says which keys there are and what they mean: JSON Schema
+(`assignor schema`) and the tables in docs/pipelines.md are generated from them. They check what can
+be seen in the config alone; what needs files, a broker or Spark is checked before a job starts.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+import re
+from typing import TYPE_CHECKING, ClassVar
 
-from pydantic import Discriminator, Field, PositiveInt, Tag, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from streaming.metrics.config import MetricsConfig
-from streaming.pipeline.fit import SERVERS, check_names, check_no_loops, check_places_apart
-from streaming.pipeline.sinks_config import (
-    ConsoleSink,
-    DeltaSink,
-    KafkaSink,
-    sink_type,
+from streaming.pipeline.config.base import (
+    OF_KAFKA,
+    SERVERS,
+    Section,
+    Trigger,
+    ViewName,
+    require_one,
+    trigger_interval,
 )
-from streaming.pipeline.sources_config import Source
-from streaming.pipeline.strict import Strict, WithOptions
-from streaming.pipeline.values import Trigger, ViewName, trigger_interval
+from streaming.pipeline.config.conflicts import check_apart, check_names, check_no_loops
+from streaming.pipeline.config.sinks import ConsoleSink, DeltaSink, KafkaSink, Sink
+from streaming.pipeline.config.sources import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from typing_extensions import Self
 
-    from streaming.pipeline.sinks_config import DeadLetter
+    from streaming.pipeline.config.sinks import DeadLetter
 
 
-class Transform(Strict):
+class Transform(Section):
     """One step from parsed rows to the rows that are written."""
 
     sql: str | None = Field(
@@ -51,18 +54,17 @@ class Transform(Strict):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        if (self.sql is None) == (self.python is None):
-            raise ValueError("exactly one of 'sql' and 'python' is expected")
+        require_one({"sql": self.sql, "python": self.python})
         if self.sql is not None and self.from_ is not None:
             raise ValueError("'from' is for python; in 'sql' the FROM clause names it")
         return self
 
 
-class Metrics(MetricsConfig, Strict):
+class Metrics(MetricsConfig, Section):
     """Where a job's figures go; without any of it, nowhere."""
 
 
-class Seed(Strict):
+class Seed(Section):
     """Records that `assignor run --with-broker` writes to a topic before the job starts."""
 
     file: str = Field(
@@ -72,19 +74,7 @@ class Seed(Strict):
     partitions: PositiveInt = Field(4, description="Partitions of the topic.")
 
 
-Sink = Annotated[
-    Annotated[DeltaSink, Tag("delta")]
-    | Annotated[ConsoleSink, Tag("console")]
-    | Annotated[KafkaSink, Tag("kafka")],
-    Discriminator(
-        sink_type,
-        custom_error_type="sink_type",
-        custom_error_message="'type' is not known: delta, console or kafka is expected",
-    ),
-]
-
-
-class Job(WithOptions):
+class Job(Section):
     """A job: from Kafka to Delta. `kafka.*` keys here hold for all its sources and sinks."""
 
     name: str = Field(
@@ -119,6 +109,7 @@ class Job(WithOptions):
     seed: dict[str, Seed] = Field(
         {}, description="Records by topic for `assignor run --with-broker`."
     )
+    PREFIXES: ClassVar[dict[str, str]] = OF_KAFKA
 
     @property
     def all_sources(self) -> dict[str, Source]:
@@ -131,96 +122,105 @@ class Job(WithOptions):
         return {"result": self.transform} if self.transform else dict(self.transforms)
 
     @property
-    def all_sinks(self) -> dict[str, DeltaSink | ConsoleSink | KafkaSink]:
+    def all_sinks(self) -> dict[str, Sink]:
         """The sinks by name."""
         return {"sink": self.sink} if self.sink else dict(self.sinks)
 
+    @property
+    def dead_letters(self) -> dict[str, DeadLetter]:
+        """Where bad records go, by source."""
+        sources = self.all_sources.items()
+        return {n: s.records.dead_letter for n, s in sources if s.records.dead_letter is not None}
+
     def tables(self) -> Iterator[tuple[str, DeltaSink | DeadLetter]]:
-        """Give the Delta tables that are written: sinks and dead letters, each with its place."""
+        """Yield the Delta tables that are written: sinks and dead letters, each with its place."""
         for name, sink in self.all_sinks.items():
             if isinstance(sink, DeltaSink):
                 yield self.place("sink", name), sink
+        for name, letter in self.dead_letters.items():
+            if letter.topic is None:
+                yield self.place("source", name, "records.dead_letter"), letter
+
+    def broker_uses(self) -> Iterator[tuple[str, dict[str, str], list[str]]]:
+        """Yield each use of a broker: its place, its `kafka.*` and other options, its topics."""
         for name, source in self.all_sources.items():
+            options = self.kafka_options(source.options)
+            topics = [t.strip() for t in options.get("subscribe", "").split(",") if t.strip()]
             letter = source.records.dead_letter
-            if letter is not None and letter.topic is None:
-                yield f"{self.place('source', name)}.records.dead_letter", letter
+            if letter is not None and letter.topic is not None:
+                topics.append(letter.topic)
+            yield self.place("source", name), options, topics
+        for name, sink in self.all_sinks.items():
+            if isinstance(sink, KafkaSink):
+                yield self.place("sink", name), self.kafka_options(sink.options), [sink.topic]
 
     @property
     def interval(self) -> str | None:
         """The trigger's interval, None for availableNow."""
         return trigger_interval(self.trigger)
 
-    def place(self, kind: str, name: str) -> str:
+    def place(self, kind: str, name: str, *below: str) -> str:
         """Where in the YAML something stands, for messages: `sinks.orders`, or just `sink`."""
-        return kind if getattr(self, kind) is not None else f"{kind}s.{name}"
+        section = kind if getattr(self, kind) is not None else f"{kind}s.{name}"
+        return ".".join([section, *below])
 
     def kafka_options(self, own: dict[str, str]) -> dict[str, str]:
         """Join options with the job's own `kafka.*`, which give way."""
         return {**self.options, **own}
+
+    def inputs(self, name: str) -> list[str]:
+        """Name the views that a transform reads; one that stands in SQL's text counts."""
+        transform = self.all_transforms[name]
+        views = [*self.all_sources, *self.all_transforms]
+        earlier = views[: views.index(name)]
+        if transform.sql is None:
+            return [transform.from_ or earlier[-1]]
+        return [n for n in earlier if re.search(rf"\b{n}\b", transform.sql, re.IGNORECASE)]
+
+    def view_of(self, sink: Sink) -> str:
+        """Name the view whose rows a sink writes."""
+        return sink.from_ or list(self.all_transforms or self.all_sources)[-1]
+
+    def sources_of(self, sink: Sink) -> tuple[str, ...]:
+        """Name the sources whose rows a sink may get."""
+        ahead, seen = [self.view_of(sink)], set()
+        while ahead:
+            view = ahead.pop()
+            if view not in seen and view in self.all_transforms:
+                ahead += self.inputs(view)
+            seen.add(view)
+        return tuple(name for name in self.all_sources if name in seen)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         for one in ("source", "sink", "transform"):
             if getattr(self, one) is not None and getattr(self, f"{one}s"):
                 raise ValueError(f"'{one}' and '{one}s' exclude each other")
-        for what, found in (("source", self.all_sources), ("sink", self.all_sinks)):
-            if not found:
+        for what, parts in (("source", self.all_sources), ("sink", self.all_sinks)):
+            if not parts:
                 raise ValueError(f"{what!r} is missing: what is read, and where it goes")
         views = list(self.all_sources)
         for name, transform in self.all_transforms.items():
-            where = self.place("transform", name)
-            _check_from(where, transform.from_, views)
-            if (
-                transform.python
-                and not transform.from_
-                and len(views) > 1
-                and name == next(iter(self.all_transforms))
-            ):
-                raise ValueError(f"{where}: 'from' is missing: one of {', '.join(views)}")
-            if name in views:
-                raise ValueError(f"{where}: a source or transform of this name is there already")
+            is_open = transform.python is not None and len(views) == len(self.all_sources)
+            _check_from(self.place("transform", name), transform.from_, views, is_open)
             views.append(name)
         for name, sink in self.all_sinks.items():
             where = self.place("sink", name)
-            _check_from(where, sink.from_, views)
-            if sink.from_ is None and not self.all_transforms and len(views) > 1:
-                raise ValueError(f"{where}: 'from' is missing: one of {', '.join(views)}")
+            _check_from(where, sink.from_, views, not self.all_transforms)
             if self.checkpoint is None and not isinstance(sink, ConsoleSink):
                 raise ValueError("'checkpoint' is missing: the folder that remembers what was read")
-        self._check_brokers()
+        for where, options, _ in self.broker_uses():
+            if SERVERS not in options:
+                raise ValueError(f"{where}: {SERVERS!r} is missing")
         check_names(self)
-        check_places_apart(self)
+        check_apart(self)
         check_no_loops(self)
         return self
 
-    def _check_brokers(self) -> None:
-        for name, source in self.all_sources.items():
-            if SERVERS not in self.kafka_options(source.options):
-                raise ValueError(f"{self.place('source', name)}: {SERVERS!r} is missing")
-        for name, sink in self.all_sinks.items():
-            if isinstance(sink, KafkaSink) and SERVERS not in self.kafka_options(sink.options):
-                raise ValueError(f"{self.place('sink', name)}: {SERVERS!r} is missing")
 
-
-def _check_from(where: str, name: str | None, views: list[str]) -> None:
+def _check_from(where: str, name: str | None, views: list[str], is_open: bool) -> None:
+    """Check that a `from` names an earlier view, and is there where no last transform stands in."""
+    if name is None and is_open and len(views) > 1:
+        raise ValueError(f"{where}: 'from' is missing: one of {', '.join(views)}")
     if name is not None and name not in views:
         raise ValueError(f"{where}.from: {name!r} is not known; there are {', '.join(views)}")
-
-
-def json_schema() -> dict[str, Any]:
-    """JSON Schema of a job, for editors."""
-    schema = Job.model_json_schema(by_alias=True)
-    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    schema["title"] = "assignor job"
-    models: dict[str, type[WithOptions]] = {"Source": Source, "KafkaSink": KafkaSink}
-    parts: list[tuple[Any, type[WithOptions]]] = [(schema, Job)]
-    parts += [(schema["$defs"][name], model) for name, model in models.items()]
-    for part, model in parts:
-        part["additionalProperties"] = False
-        scalar = {"type": ["string", "number", "boolean"]}
-        part["patternProperties"] = {r"^kafka\.": scalar}
-        if model is Source:  # of the user's own assignors
-            part["patternProperties"][r"^assignor\.[^.]+\..+"] = scalar
-        for name, meaning in model.OPTIONS.items():
-            part["properties"][name] = {**scalar, "description": meaning}
-    return schema

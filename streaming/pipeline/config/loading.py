@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 from pydantic import ValidationError
 
+from assignor_bridge.errors import AssignorError
 from checkpoints.redaction import HIDDEN, Redactor, is_secret_key
-from streaming.pipeline.config import Job
-from streaming.pipeline.strict import complaints
-from streaming.pipeline.yaml_text import ConfigError, fill_in, parse_yaml, with_sets
+from streaming.pipeline.config.base import SERVERS, complaints
+from streaming.pipeline.config.job import Job
+from streaming.pipeline.config.yaml_text import fill_in, mapped, parse_yaml, with_sets
+from streaming.pipeline.errors import ConfigError, JobError, first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-_SERVERS = "kafka.bootstrap.servers"
 _MOST_BYTES = 1_000_000
 
 
@@ -36,25 +38,40 @@ class LoadedJob:
     #: The texts as written, where something was filled in.
     written: Mapping[tuple[str, ...], str]
 
-    def error(self, place: str, what: str) -> ConfigError:
+    @contextlib.contextmanager
+    def at(
+        self, place: str, kind: type[AssignorError] | None = None, what: str = ""
+    ) -> Iterator[None]:
+        """Turn what fails within into one line: the file, the place, what, the innermost cause."""
+        try:
+            yield
+        except (ConfigError, JobError):  # these say all that already
+            raise
+        except Exception as error:
+            if kind is None:
+                kind = type(error) if isinstance(error, AssignorError) else ConfigError
+            raise self.error(place, what + first_line(error), kind) from error
+
+    def error(
+        self, place: str, what: str, kind: type[AssignorError] = ConfigError
+    ) -> AssignorError:
         """Make an error that says where in the config and what; nothing secret in it."""
-        return ConfigError(self.redact(f"{self.title}: {place}: {what}"))
+        return kind(self.redact(f"{self.title}: {place}: {what}"))
+
+    def at_broker(self, address: str) -> LoadedJob:
+        """Return the job with this address for every `kafka.bootstrap.servers`."""
+        data = self.job.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        return replace(self, job=Job.model_validate(_at_broker(data, address)))
 
     def shown(self) -> str:
-        """Give the effective config as YAML, defaults included, secrets hidden."""
+        """Return the effective config as YAML, defaults included, secrets hidden."""
         data = self.job.model_dump(mode="json", by_alias=True, exclude_none=True)
+        hidden = _without_empty(mapped(data, self._hide))
         return str(
-            yaml.safe_dump(
-                self._hide(data, ()), sort_keys=False, allow_unicode=True, default_flow_style=False
-            )
+            yaml.safe_dump(hidden, sort_keys=False, allow_unicode=True, default_flow_style=False)
         )
 
-    def _hide(self, value: Any, path: tuple[str, ...]) -> Any:
-        if isinstance(value, dict):
-            below = {key: self._hide(v, (*path, key)) for key, v in value.items()}
-            return {key: v for key, v in below.items() if v not in ({}, [])}
-        if isinstance(value, list):
-            return [self._hide(v, (*path, str(i))) for i, v in enumerate(value)]
+    def _hide(self, path: tuple[str, ...], value: Any) -> Any:
         written = self.written.get(path)
         if any(is_secret_key(key) for key in path):
             whole = written is not None and written.startswith("${") and written.count("$") == 1
@@ -88,17 +105,16 @@ def load_job(
         In one line: the file, the place in it, what is wrong, what would be right.
     """
     redact = Redactor()
-    written: dict[tuple[str, ...], str] = {}
     if isinstance(config, Job):
         redact.learn_secrets(config.model_dump(mode="json", by_alias=True))
-        return LoadedJob(config, config.name, Path(), redact, written)
+        return LoadedJob(config, config.name, Path(), redact, {})
     title, folder, data = _read(config)
     try:
         data = with_sets(data, sets)
         if broker is not None:
-            data = {**_without_servers(data), _SERVERS: broker}
+            data = _at_broker(data, broker)
         variables = os.environ if environment is None else environment
-        data = fill_in(data, variables, redact, written=written)
+        data, written = fill_in(data, variables, redact)
         redact.learn_secrets(data)
         if not isinstance(config, Mapping):
             data = {"name": _name_from(Path(config)), **data}
@@ -134,7 +150,17 @@ def _name_from(path: Path) -> str:
     return name.lstrip("_.-") or "job"
 
 
-def _without_servers(data: Any) -> Any:
-    if isinstance(data, dict):
-        return {k: _without_servers(v) for k, v in data.items() if k != _SERVERS}
-    return data
+def _at_broker(data: dict[str, Any], address: str) -> dict[str, Any]:
+    def without(section: Any) -> Any:
+        if isinstance(section, dict):
+            return {key: without(value) for key, value in section.items() if key != SERVERS}
+        return section
+
+    return {**without(data), SERVERS: address}
+
+
+def _without_empty(data: Any) -> Any:
+    if not isinstance(data, dict):
+        return data
+    kept = {key: _without_empty(value) for key, value in data.items()}
+    return {key: value for key, value in kept.items() if value not in ({}, [])}

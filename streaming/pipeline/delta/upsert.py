@@ -11,18 +11,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.pipeline.delta_table import TableError
-from streaming.pipeline.failures import first_line
-from streaming.pipeline.frames import check_kafka_is_ours
-from streaming.pipeline.kept import DELETED, SEQUENCE
-from streaming.pipeline.names import clashing, folding, quoted
-from streaming.pipeline.records import KAFKA, place_of
+from streaming.pipeline.delta.write_mode import DELETED, SEQUENCE
+from streaming.pipeline.errors import TableError, first_line
+from streaming.pipeline.spark.columns import check_free, folding, quoted
+from streaming.pipeline.spark.frames import check_kafka_is_ours
+from streaming.pipeline.spark.records import KAFKA, place_of
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
     from pyspark.sql import Column, DataFrame
 
-    from streaming.pipeline.sinks_config import DeltaSink
+    from streaming.pipeline.config.sinks import DeltaSink
 
 _DELETE = "__delete"
 _RANK = "__rank"
@@ -41,9 +40,7 @@ def prepare(frame: DataFrame, sink: DeltaSink) -> DataFrame:
 
     fold = folding(frame.sparkSession)
     ours = [SEQUENCE, _DELETE, _RANK, _TOPIC, *([DELETED] if sink.deletes == "mark" else [])]
-    taken = clashing(frame.columns, ours, fold)
-    if taken:
-        raise TableError(f"the column {taken[0]!r} has a name that is ours: use another")
+    check_free(frame.columns, ours, fold)
     check_kafka_is_ours(frame)
     names = {fold(name) for name in frame.columns}
     for what, columns in (("keys", sink.keys), ("sequence_by", sink.sequence_by)):
@@ -80,9 +77,11 @@ def own_columns(rows: DataFrame, sink: DeltaSink) -> list[str]:
 
 
 def table_columns(rows: DataFrame, sink: DeltaSink) -> DataFrame:
-    """Give a frame with the columns that the table gets."""
+    """Return a frame with the columns that the table gets."""
     from pyspark.sql import functions as f
 
+    if sink.mode == "append":
+        return rows
     kept = rows.drop(_DELETE, _TOPIC)
     return kept.withColumn(DELETED, f.lit(False)) if sink.deletes == "mark" else kept
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Discriminator, Field, PositiveInt, Tag, model_validator
 
-from streaming.pipeline.strict import Strict, WithOptions
-from streaming.pipeline.values import Columns, Size, ViewName, size_bytes
+from streaming.pipeline.config.base import (
+    OF_KAFKA,
+    Columns,
+    Section,
+    Size,
+    ViewName,
+    require_one,
+    size_bytes,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -15,7 +22,7 @@ if TYPE_CHECKING:
 _FROM = "The source or transform whose rows are written; the last transform, else the only source."
 
 
-class _Table(Strict):
+class _Table(Section):
     """A Delta table by path or by name."""
 
     path: str | None = Field(None, description="Folder or URL of the Delta table.")
@@ -28,11 +35,6 @@ class _Table(Strict):
         "an earlier checkpoint. Else that is an error.",
     )
 
-    @property
-    def where(self) -> str:
-        """The table as messages name it."""
-        return self.path or self.table or ""
-
 
 class DeadLetter(_Table):
     """Where bad records go: a Delta table or a topic."""
@@ -43,8 +45,7 @@ class DeadLetter(_Table):
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
-        if [self.path, self.table, self.topic].count(None) != 2:
-            raise ValueError("exactly one of 'path', 'table' and 'topic' is expected")
+        require_one({"path": self.path, "table": self.table, "topic": self.topic})
         if self.shared and self.topic is not None:
             raise ValueError("'shared' is for a table")
         return self
@@ -89,13 +90,11 @@ class DeltaSink(_Table):
     @property
     def target_file_bytes(self) -> int | None:
         """The target in bytes, None when it is off."""
-        off = self.target_file_size.strip().lower() == "off"
-        return None if off else size_bytes(self.target_file_size)
+        return size_bytes(self.target_file_size)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if (self.path is None) == (self.table is None):
-            raise ValueError("exactly one of 'path' and 'table' is expected")
+        require_one({"path": self.path, "table": self.table})
         if self.mode == "upsert" and not self.keys:
             raise ValueError("mode 'upsert' needs 'keys': the columns that identify a row")
         if self.mode == "append":
@@ -109,7 +108,7 @@ class DeltaSink(_Table):
         return self
 
 
-class ConsoleSink(Strict):
+class ConsoleSink(Section):
     """Rows are printed, for looking at a job."""
 
     type: Literal["console"] = Field(description="`console`.")
@@ -121,7 +120,7 @@ class ConsoleSink(Strict):
     )
 
 
-class KafkaSink(WithOptions):
+class KafkaSink(Section):
     """A Kafka topic, at least once; further keys are `kafka.*` options of the producer."""
 
     type: Literal["kafka"] = Field(description="`kafka`.")
@@ -141,9 +140,22 @@ class KafkaSink(WithOptions):
         "append", description="Spark's output mode, for transforms that aggregate."
     )
     OPTIONS: ClassVar[dict[str, str]] = {"includeHeaders": "Whether a column `headers` is written."}
+    PREFIXES: ClassVar[dict[str, str]] = OF_KAFKA
 
 
-def sink_type(value: Any) -> str:
-    """Give the tag of a sink; without `type` it is a Delta table."""
-    found = value.get("type", "delta") if isinstance(value, dict) else getattr(value, "type", "")
-    return str(found)
+def _sink_type(value: Any) -> str:
+    """Return the tag of a sink; without `type` it is a Delta table."""
+    tag = value.get("type", "delta") if isinstance(value, dict) else getattr(value, "type", "")
+    return str(tag)
+
+
+Sink = Annotated[
+    Annotated[DeltaSink, Tag("delta")]
+    | Annotated[ConsoleSink, Tag("console")]
+    | Annotated[KafkaSink, Tag("kafka")],
+    Discriminator(
+        _sink_type,
+        custom_error_type="sink_type",
+        custom_error_message="'type' is not known: delta, console or kafka is expected",
+    ),
+]

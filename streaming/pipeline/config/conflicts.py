@@ -1,0 +1,175 @@
+"""What of a job's parts cannot stand together: names, places that overlap, topics that feed back.
+
+Whether a table and a checkpoint belong together is the question of `delta.continuity`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from streaming.pipeline.config.base import SERVERS
+from streaming.pipeline.config.sinks import KafkaSink
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streaming.pipeline.config.job import Job
+
+#: Folders in a table's own folder that are Delta's.
+_OF_DELTA = ("_delta_log", "_change_data", "_delta_index")
+
+
+def check_names(job: Job) -> None:
+    """Check that no two names are one to SQL, nor to the checkpoint's folders.
+
+    Raises
+    ------
+    ValueError
+        With the place in the config; so do the other checks.
+    """
+    taken: dict[str, str] = {}
+    for kind, names in (("source", job.all_sources), ("transform", job.all_transforms)):
+        for name in names:
+            if name.lower() in taken:
+                raise ValueError(
+                    f"{job.place(kind, name)}: to SQL this name is the same as "
+                    f"{taken[name.lower()]!r}: use another"
+                )
+            taken[name.lower()] = name
+    why = {
+        f"dead_letter_{name}".lower(): f"is that of the bad records of source {name!r}"
+        for name in job.dead_letters
+    }
+    for name in job.all_sinks:
+        if name.lower() in why:
+            where = job.place("sink", name)
+            raise ValueError(f"{where}: the name {why[name.lower()]}: use another")
+        why[name.lower()] = f"differs from {name!r} only by case"
+
+
+class _Folder(NamedTuple):
+    where: str
+    path: str
+    #: Scheme and host, then folders, so that paths can be compared.
+    steps: tuple[str, ...]
+
+
+def check_apart(job: Job, locations: Mapping[str, str] | None = None) -> None:
+    """Check that tables and the checkpoint do not lie in each other.
+
+    Parameters
+    ----------
+    job
+        The job.
+    locations
+        The folders of tables by name, by their places in the config, once Spark has told them.
+    """
+    tables: list[_Folder] = []
+    seen: dict[tuple[str, ...], tuple[str, bool]] = {}
+    for where, table in job.tables():
+        path = table.path or (locations or {}).get(where)
+        steps = _steps(path) if path is not None else _name_parts(table.table or "")
+        other, is_shared = seen.setdefault(steps, (where, table.shared))
+        if other != where and not (is_shared and table.shared):
+            raise ValueError(
+                f"{where}: the table {table.path or table.table!r} is that of {other}: "
+                "each needs its own (for rows of one kind join them in a transform by UNION "
+                "ALL, or set 'shared: true' for both)"
+            )
+        if path is not None and other == where:
+            tables.append(_Folder(where, path, steps))
+    inner, outer = list(tables), list(tables)
+    if job.checkpoint is not None:
+        root = _Folder("checkpoint", job.checkpoint, _steps(job.checkpoint))
+        if root.steps in seen:
+            raise ValueError(f"checkpoint: the folder is that of {seen[root.steps][0]}'s table")
+        inner.append(root)
+        for part in (*job.all_sinks, *(f"dead_letter_{name}" for name in job.dead_letters)):
+            path = f"{job.checkpoint.rstrip('/')}/{part}"
+            outer.append(_Folder(f"the checkpoint of {part!r}", path, (*root.steps, part)))
+    for folder in inner:
+        for above in outer:
+            if folder.where != above.where and _lies_in(folder.steps, above.steps):
+                raise ValueError(
+                    f"{folder.where}: the folder {folder.path!r} lies in {above.path!r}, that of "
+                    f"{above.where}: VACUUM deletes what a table does not know; use folders side "
+                    "by side"
+                )
+
+
+def _name_parts(table: str) -> tuple[str, ...]:
+    parts = [part.strip("`").lower() for part in table.split(".")]
+    return ("table", *(parts if len(parts) > 1 else ["default", *parts]))
+
+
+def _steps(path: str) -> tuple[str, ...]:
+    """Split a path as Hadoop reads it: nothing is quoted, `#` and `?` are letters."""
+    scheme, colon, rest = path.partition(":")
+    root, below = "", path
+    if colon and "/" not in scheme:
+        host, slash, folders = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest)
+        root, below = f"{scheme.lower()}://{host.lower()}", slash + folders
+        if scheme.lower() == "file":
+            root = ""
+    if not root:
+        below = os.path.normpath(Path.cwd() / below)
+    return (root, *(part for part in below.split("/") if part))
+
+
+def _lies_in(inner: tuple[str, ...], outer: tuple[str, ...]) -> bool:
+    """Whether a folder is another, or in it; a folder of a hidden name is safe from VACUUM."""
+    if inner[: len(outer)] != outer:
+        return False
+    if len(inner) == len(outer):
+        return True
+    name = inner[len(outer)]
+    return not name.startswith("_") or name in _OF_DELTA or "=" in name
+
+
+def check_no_loops(job: Job) -> None:
+    """Check that nothing is written to a topic that it is read from."""
+    for name, letter in job.dead_letters.items():
+        if letter.topic is not None and _reads(job, name, letter.topic):
+            raise ValueError(
+                f"{job.place('source', name)}.records.dead_letter: the source reads the topic "
+                f"{letter.topic!r} itself, so each bad record would come again for ever: use "
+                "another"
+            )
+    for name, sink in job.all_sinks.items():
+        if not isinstance(sink, KafkaSink):
+            continue
+        for origin in job.sources_of(sink):
+            read_from, written_to = (
+                {text.strip().lower() for text in job.kafka_options(own)[SERVERS].split(",")}
+                for own in (job.all_sources[origin].options, sink.options)
+            )
+            if read_from & written_to and _reads(job, origin, sink.topic):
+                raise ValueError(
+                    f"{job.place('sink', name)}: source {origin!r} reads the topic {sink.topic!r}, "
+                    "so each record would come again for ever: use another"
+                )
+
+
+def _reads(job: Job, source: str, topic: str) -> bool:
+    options = job.kafka_options(job.all_sources[source].options)
+    if topic in named_topics(options):
+        return True
+    pattern = options.get("subscribePattern")
+    with contextlib.suppress(re.error):  # Java's patterns have what Python's have not
+        return pattern is not None and re.fullmatch(pattern, topic) is not None
+    return False
+
+
+def named_topics(options: Mapping[str, str]) -> list[str]:
+    """Name the topics of `subscribe` or `assign`."""
+    subscribed = [t.strip() for t in options.get("subscribe", "").split(",") if t.strip()]
+    with contextlib.suppress(ValueError):  # Spark says what is wrong with it
+        assigned = json.loads(options.get("assign", "{}"))
+        if isinstance(assigned, dict):
+            return [*subscribed, *assigned]
+    return subscribed
