@@ -29,15 +29,7 @@ _ADDRESS = re.compile(r"(?:\w+://)?\[?([^\]]+?)\]?:(\d+)")
 
 
 def check_brokers(loaded: LoadedJob) -> None:
-    """Check that each broker's address accepts connections; a few seconds at most.
-
-    Raises
-    ------
-    ConfigError
-        For an address that is none.
-    JobError
-        When none of the addresses does.
-    """
+    """Check that one of each broker's addresses accepts connections; a few seconds at most."""
     places: dict[str, str] = {}
     for place, options, _ in loaded.job.broker_uses():
         places.setdefault(options[SERVERS], place)
@@ -65,13 +57,7 @@ def _connect(loaded: LoadedJob, place: str, servers: str) -> None:
 
 
 def check_topics(spark: SparkSession, loaded: LoadedJob) -> None:
-    """Check that named topics exist, with the very client and options that Spark will use.
-
-    Raises
-    ------
-    JobError
-        For a topic that is not there, or a broker that does not answer.
-    """
+    """Check that named topics exist, with the very client and options that Spark will use."""
     known: dict[tuple[tuple[str, str], ...], set[str]] = {}
     for place, options, topics in loaded.job.broker_uses():
         client = {k.removeprefix("kafka."): v for k, v in options.items() if k.startswith("kafka.")}
@@ -104,10 +90,7 @@ def seed_topics(
 ) -> dict[str, int]:
     """Make the job's topics that are not there, and fill those that are seeded.
 
-    Returns
-    -------
-    dict[str, int]
-        Records that were sent, for each topic that was made.
+    Return the number of records that were sent, for each topic that was made.
     """
     topics = {topic: _PARTITIONS for _, _, named in loaded.job.broker_uses() for topic in named}
     topics |= {topic: seed.partitions for topic, seed in loaded.job.seed.items()}

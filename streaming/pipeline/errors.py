@@ -55,6 +55,10 @@ def first_line(error: BaseException) -> str:
     >>> first_line(ValueError("no such thing" + chr(10) + "  at all"))
     'no such thing'
     """
+    if isinstance(error, UnicodeDecodeError):
+        return "not text in UTF-8"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
     innermost: Any = error
     while getattr(innermost, "_cause", None) is not None:
         innermost = innermost._cause
@@ -76,15 +80,7 @@ def _java_cause(java: Any) -> str:
 
 
 def with_hint(message: str, checkpoint: str | None) -> str:
-    """Add what can be done about a query's failure, where that is known.
-
-    Parameters
-    ----------
-    message
-        What the query failed with, in one line.
-    checkpoint
-        Its checkpoint, if it has one.
-    """
+    """Add what can be done about a query's failure, where that is known."""
     for pattern, hint in _HINTS:
         if re.search(pattern, message, re.IGNORECASE):
             if checkpoint is None and "{checkpoint}" in hint:

@@ -9,9 +9,8 @@ from streaming.delta.transactions import writer_name
 from streaming.pipeline.config.conflicts import check_apart
 from streaming.pipeline.config.sinks import ConsoleSink, DeltaSink, KafkaSink
 from streaming.pipeline.delta import upsert
-from streaming.pipeline.delta.continuity import check_continuity
 from streaming.pipeline.delta.writer import DeltaWriter
-from streaming.pipeline.errors import ConfigError, JobError, TableError
+from streaming.pipeline.errors import ConfigError, TableError
 from streaming.pipeline.spark.columns import folding, quoted
 from streaming.pipeline.spark.frames import bad_records, frame_of_sink, without_kafka
 
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 _HEADERS = "array<struct<key:string,value:binary>>"
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+@dataclass(slots=True)
+class Query:
     """A query that is checked and can be started."""
 
     name: str
@@ -39,46 +38,23 @@ class Planned:
     #: Its own checkpoint; None for a job that just prints.
     checkpoint: str | None
     delta: DeltaWriter | None
+    #: Spark's own, once it is started.
+    running: StreamingQuery | None = None
+
+    def start(self) -> None:
+        """Start the query, and tell a Delta sink its id."""
+        self.running = self.writer.start()
+        if self.delta is not None and self.running is not None:
+            self.delta.started(self.running.id)
 
     @property
     def sink_error(self) -> Exception | None:
-        """What a batch failed with in our own sink; Spark only hands on its text."""
+        """What our own sink failed with, of which Spark only hands on the text."""
         return self.delta.error if self.delta is not None else None
 
-    def check(self, spark: SparkSession, loaded: LoadedJob) -> None:
-        """Check that it can go on from its checkpoint.
 
-        Raises
-        ------
-        JobError
-            When the checkpoint, the table or the topics are not those of the last run.
-        """
-        if self.checkpoint is not None:
-            with loaded.at(self.place, JobError):
-                check_continuity(spark, loaded.job, self.checkpoint, self.delta)
-
-    def prepare(self, spark: SparkSession, loaded: LoadedJob) -> None:
-        """Make the sink's table, when it is not there."""
-        if self.delta is not None:
-            with loaded.at(self.place, JobError):
-                self.delta.prepare(spark, self.rows)
-
-    def start(self) -> StreamingQuery:
-        """Start the query, and tell a Delta sink its id."""
-        query: StreamingQuery = self.writer.start()
-        if self.delta is not None:
-            self.delta.started(query.id)
-        return query
-
-
-def plan_queries(spark: SparkSession, loaded: LoadedJob) -> list[Planned]:
-    """Build and check all queries of a job; nothing is started or written.
-
-    Raises
-    ------
-    ConfigError
-        With the place in the config.
-    """
+def plan_queries(spark: SparkSession, loaded: LoadedJob) -> list[Query]:
+    """Build and check all queries of a job; nothing is started or written."""
     job = loaded.job
     planned = []
     for name, sink in job.all_sinks.items():
@@ -126,7 +102,7 @@ def _dead_letters(
 
 def _planned(
     spark: SparkSession, loaded: LoadedJob, sink: Sink, rows: DataFrame, *, place: str, part: str
-) -> Planned:
+) -> Query:
     job = loaded.job
     name = job.name if job.sink is not None and place == "sink" else f"{job.name}.{part}"
     delta = None
@@ -145,16 +121,13 @@ def _planned(
         kafka = _as_kafka_takes_them(rows, sink).writeStream.format("kafka")
         kafka = kafka.options(**job.kafka_options(sink.options)).option("topic", sink.topic)
         writer = kafka.outputMode(sink.output_mode)
-    writer = writer.queryName(name)
     checkpoint = None
     if job.checkpoint is not None:
         checkpoint = f"{job.checkpoint.rstrip('/')}/{part}"
         writer = writer.option("checkpointLocation", checkpoint)
-    if job.interval is None:
-        writer = writer.trigger(availableNow=True)
-    else:
-        writer = writer.trigger(processingTime=job.interval)
-    return Planned(name, place, rows, writer, checkpoint, delta)
+    every = {"processingTime": job.interval} if job.interval else {"availableNow": True}
+    writer = writer.queryName(name).trigger(**every)
+    return Query(name, place, rows, writer, checkpoint, delta)
 
 
 def _as_kafka_takes_them(rows: DataFrame, sink: KafkaSink) -> DataFrame:

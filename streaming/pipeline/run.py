@@ -11,6 +11,7 @@ from streaming.observe.progress_log import first_line as line_of_text
 from streaming.pipeline.brokers import check_brokers, check_topics
 from streaming.pipeline.config.files import check_files
 from streaming.pipeline.config.loading import LoadedJob, load_job
+from streaming.pipeline.delta.continuity import check_continuity
 from streaming.pipeline.errors import JobError, first_line, with_hint
 from streaming.pipeline.queries import plan_queries
 from streaming.pipeline.spark.folders import absolute, check_writable, holder, lock_checkpoint
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from streaming.metrics.attach import Exporter
     from streaming.pipeline.config.job import Job
-    from streaming.pipeline.queries import Planned
+    from streaming.pipeline.queries import Query
     from streaming.pipeline.spark.folders import JobLock
 
 _POLL_S = 0.5
@@ -33,42 +34,40 @@ _POLL_S = 0.5
 class RunningJob:
     """The started queries of a job, and the outlets of its metrics."""
 
-    def __init__(self, loaded: LoadedJob, lock: JobLock | None) -> None:
+    def __init__(self, loaded: LoadedJob, queries: Sequence[Query], lock: JobLock | None) -> None:
         self.loaded = loaded
         self.metrics: Exporter | None = None
-        self.queries: list[StreamingQuery] = []
-        self._planned: list[Planned] = []
+        self._queries = queries
         self._lock = lock
         if lock is not None:
             lock.is_used = self.is_active
 
-    def start(self, spark: SparkSession, planned: Sequence[Planned]) -> None:
+    @property
+    def queries(self) -> list[StreamingQuery]:
+        """The queries that were started."""
+        return [query.running for query in self._queries if query.running is not None]
+
+    def start(self, spark: SparkSession) -> None:
         """Open the outlets of the metrics, make the tables, start the queries."""
-        if self.loaded.job.metrics is not None:
-            with self.loaded.at("metrics"):
-                config = self.loaded.job.metrics
-                self.metrics = attach(spark, config, self.loaded.redact, self._why)
-        for query in planned:
-            query.prepare(spark, self.loaded)
-        for query in planned:
-            self._planned.append(query)
+        loaded = self.loaded
+        if loaded.job.metrics is not None:
+            with loaded.at("metrics"):
+                self.metrics = attach(spark, loaded.job.metrics, loaded.redact, self._why)
+        for query in self._queries:
+            if query.delta is not None:
+                what = f"the table {query.delta.table.where!r} cannot be made: "
+                with loaded.at(query.place, JobError, what):
+                    query.delta.prepare(spark, query.rows)
+        for query in self._queries:
             try:
-                self.queries.append(query.start())
+                query.start()
             except Exception as error:
                 raise self._failure(query, error) from error
 
     def await_end(self, stop_asked: Callable[[], bool] = lambda: False) -> None:
-        """Wait until all queries have ended; the first failure stops the others and is raised.
+        """Wait until all queries have ended, or `stop_asked` says that they shall.
 
-        Parameters
-        ----------
-        stop_asked
-            Is asked now and then; once it is true, the queries are stopped.
-
-        Raises
-        ------
-        JobError
-            Naming the query and the innermost cause.
+        The first failure stops the others and is raised as a JobError.
         """
         try:
             while self._look() and not stop_asked():
@@ -94,26 +93,23 @@ class RunningJob:
 
     def _look(self) -> bool:
         """Whether any query still runs; raises when one has failed."""
-        active = False
-        for query, planned in zip(self.queries, self._planned, strict=True):
-            if query.isActive:
-                active = True
-                continue
-            error = query.exception()
-            if error is not None:
-                raise self._failure(planned, error) from None
+        active = self.is_active()
+        for query in self._queries:
+            running = query.running
+            if running is not None and not running.isActive and (error := running.exception()):
+                raise self._failure(query, error) from None
         return active
 
     def _why(self, query_id: str, text: str) -> str:
         """Say why a query failed, by what its sink failed with or else by what Spark says."""
-        for query, planned in zip(self.queries, self._planned, strict=False):
-            if str(query.id) == query_id and planned.sink_error is not None:
-                return first_line(planned.sink_error)
+        for query in self._queries:
+            if query.running is not None and str(query.running.id) == query_id and query.sink_error:
+                return first_line(query.sink_error)
         return line_of_text(text)
 
-    def _failure(self, planned: Planned, error: BaseException) -> JobError:
-        why = with_hint(first_line(planned.sink_error or error), planned.checkpoint)
-        return JobError(self.loaded.redact(f"query {planned.name!r} failed: {why}"))
+    def _failure(self, query: Query, error: BaseException) -> JobError:
+        why = with_hint(first_line(query.sink_error or error), query.checkpoint)
+        return JobError(self.loaded.redact(f"query {query.name!r} failed: {why}"))
 
 
 def start_job(
@@ -148,13 +144,15 @@ def start_job(
         check_files(loaded)
         check_brokers(loaded)
     check_topics(spark, loaded)
-    planned = plan_queries(spark, loaded)
+    queries = plan_queries(spark, loaded)
     check_writable(spark, loaded)
-    for query in planned:
-        query.check(spark, loaded)
-    running = RunningJob(loaded, _lock(spark, loaded))
+    for query in queries:
+        if query.checkpoint is not None:
+            with loaded.at(query.place, JobError):
+                check_continuity(spark, loaded.job, query.checkpoint, query.delta)
+    running = RunningJob(loaded, queries, _lock(spark, loaded))
     try:
-        running.start(spark, planned)
+        running.start(spark)
         if on_started is not None:
             on_started(running.queries)
     except BaseException:

@@ -32,14 +32,13 @@ _MOST_SHOWN = 3
 
 _LENGTH = r"\d+(?:\.\d+)?\s*(?:millisecond|second|minute|hour|day)s?"
 _TRIGGER = rf"availableNow|(?:processingTime\s*)?({_LENGTH})"
-_SIZE = r"off|(?=[\d.]*[1-9])(\d+(?:\.\d+)?)\s*(KB|MB|GB)"
-_UNITS = {"KB": 1024, "MB": 1024**2, "GB": 1024**3}
+SIZE = r"off|(?=[\d.]*[1-9])(\d+(?:\.\d+)?)\s*(KB|MB|GB)"
 
 
 class Section(BaseModel):
-    """A mapping of the config: a key that is not known is an error that names the nearest one.
+    """A mapping of the config, some with options of Kafka or Spark beside their own keys, as text.
 
-    Some sections take options of Kafka or Spark beside their own keys, all of them as text.
+    A key that is not known is an error that names the nearest one.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -98,7 +97,7 @@ OF_KAFKA = {"kafka.": r"^kafka\."}
 
 
 def require_one(parts: Mapping[str, object]) -> None:
-    """Check that exactly one of several keys has a value."""
+    """Raise ValueError unless exactly one of several keys has a value."""
     if sum(value is not None for value in parts.values()) != 1:
         *names, last = map(repr, parts)
         raise ValueError(f"exactly one of {', '.join(names)} and {last} is expected")
@@ -147,25 +146,6 @@ def _path_in(data: Any, location: Iterable[str | int]) -> list[str]:
     return path
 
 
-def size_bytes(text: str) -> int | None:
-    """Read a size; None for `off`.
-
-    >>> size_bytes("128MB"), size_bytes("off")
-    (134217728, None)
-    """
-    number, unit = re.fullmatch(_SIZE, text, re.IGNORECASE).groups()  # type: ignore[union-attr]
-    return int(float(number) * _UNITS[unit.upper()]) if number else None
-
-
-def trigger_interval(text: str) -> str | None:
-    """Return the interval of a trigger; None for availableNow.
-
-    >>> trigger_interval("processingTime 10 seconds"), trigger_interval("availableNow")
-    ('10 seconds', None)
-    """
-    return re.fullmatch(_TRIGGER, text, re.IGNORECASE)[1]  # type: ignore[index]
-
-
 def _text(pattern: str, what: str) -> AfterValidator:
     def check(text: str) -> str:
         if re.fullmatch(pattern, text.strip(), re.IGNORECASE) is None:
@@ -175,16 +155,12 @@ def _text(pattern: str, what: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _off(value: Any) -> Any:
-    return "off" if value is False else value  # YAML reads a plain `off` as false
-
-
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-#: A size such as "128MB", or "off".
-Size = Annotated[str, BeforeValidator(_off), _text(_SIZE, "a size such as '128MB' (KB, MB or GB)")]
+#: A size such as "128MB", or "off", which YAML reads as false.
+Size = Annotated[
+    str,
+    BeforeValidator(lambda value: "off" if value is False else value),
+    _text(SIZE, "a size such as '128MB' (KB, MB or GB)"),
+]
 #: A length of time in Spark's words.
 Interval = Annotated[str, _text(_LENGTH, "a length of time such as '10 seconds'")]
 #: When batches start.
@@ -192,7 +168,7 @@ Trigger = Annotated[str, _text(_TRIGGER, "'availableNow' or 'processingTime 10 s
 #: Columns: one name, or a list.
 Columns = Annotated[
     tuple[str, ...],
-    BeforeValidator(_as_list),
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
 ]
 #: The name of a source, a transform or a sink; SQL must be able to say it.

@@ -1,14 +1,12 @@
 """What of a job's parts cannot stand together: names, places that overlap, topics that feed back.
 
-Whether a table and a checkpoint belong together is the question of `delta.continuity`.
+Each check raises a ValueError with the place in the config. Whether a table and a checkpoint belong
+together is the question of `delta.continuity`.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,22 +23,14 @@ _OF_DELTA = ("_delta_log", "_change_data", "_delta_index")
 
 
 def check_names(job: Job) -> None:
-    """Check that no two names are one to SQL, nor to the checkpoint's folders.
-
-    Raises
-    ------
-    ValueError
-        With the place in the config; so do the other checks.
-    """
-    taken: dict[str, str] = {}
+    """Check that no two names are one to SQL, nor to the checkpoint's folders."""
+    views: dict[str, str] = {}
     for kind, names in (("source", job.all_sources), ("transform", job.all_transforms)):
         for name in names:
-            if name.lower() in taken:
-                raise ValueError(
-                    f"{job.place(kind, name)}: to SQL this name is the same as "
-                    f"{taken[name.lower()]!r}: use another"
-                )
-            taken[name.lower()] = name
+            if name.lower() in views:
+                same = f"to SQL this name is the same as {views[name.lower()]!r}"
+                raise ValueError(f"{job.place(kind, name)}: {same}: use another")
+            views[name.lower()] = name
     why = {
         f"dead_letter_{name}".lower(): f"is that of the bad records of source {name!r}"
         for name in job.dead_letters
@@ -62,12 +52,7 @@ class _Folder(NamedTuple):
 def check_apart(job: Job, locations: Mapping[str, str] | None = None) -> None:
     """Check that tables and the checkpoint do not lie in each other.
 
-    Parameters
-    ----------
-    job
-        The job.
-    locations
-        The folders of tables by name, by their places in the config, once Spark has told them.
+    `locations` has the folders of tables by name, by place in the config, once Spark is there.
     """
     tables: list[_Folder] = []
     seen: dict[tuple[str, ...], tuple[str, bool]] = {}
@@ -134,7 +119,7 @@ def _lies_in(inner: tuple[str, ...], outer: tuple[str, ...]) -> bool:
 def check_no_loops(job: Job) -> None:
     """Check that nothing is written to a topic that it is read from."""
     for name, letter in job.dead_letters.items():
-        if letter.topic is not None and _reads(job, name, letter.topic):
+        if letter.topic is not None and job.all_sources[name].reads(letter.topic):
             raise ValueError(
                 f"{job.place('source', name)}.records.dead_letter: the source reads the topic "
                 f"{letter.topic!r} itself, so each bad record would come again for ever: use "
@@ -148,28 +133,8 @@ def check_no_loops(job: Job) -> None:
                 {text.strip().lower() for text in job.kafka_options(own)[SERVERS].split(",")}
                 for own in (job.all_sources[origin].options, sink.options)
             )
-            if read_from & written_to and _reads(job, origin, sink.topic):
+            if read_from & written_to and job.all_sources[origin].reads(sink.topic):
                 raise ValueError(
                     f"{job.place('sink', name)}: source {origin!r} reads the topic {sink.topic!r}, "
                     "so each record would come again for ever: use another"
                 )
-
-
-def _reads(job: Job, source: str, topic: str) -> bool:
-    options = job.kafka_options(job.all_sources[source].options)
-    if topic in named_topics(options):
-        return True
-    pattern = options.get("subscribePattern")
-    with contextlib.suppress(re.error):  # Java's patterns have what Python's have not
-        return pattern is not None and re.fullmatch(pattern, topic) is not None
-    return False
-
-
-def named_topics(options: Mapping[str, str]) -> list[str]:
-    """Name the topics of `subscribe` or `assign`."""
-    subscribed = [t.strip() for t in options.get("subscribe", "").split(",") if t.strip()]
-    with contextlib.suppress(ValueError):  # Spark says what is wrong with it
-        assigned = json.loads(options.get("assign", "{}"))
-        if isinstance(assigned, dict):
-            return [*subscribed, *assigned]
-    return subscribed

@@ -16,7 +16,6 @@ from streaming.pipeline.config.base import Section, complaints
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pyspark.sql import DataFrame
     from typing_extensions import Self
@@ -31,19 +30,13 @@ Record = tuple[bytes | None, bytes | None]
 
 
 def check_files(loaded: LoadedJob) -> None:
-    """Check schema files and Python functions, before Spark or a broker is asked for anything.
-
-    Raises
-    ------
-    ConfigError
-        With the place in the config.
-    """
+    """Check schema files and Python functions, before Spark or a broker is asked for anything."""
     job = loaded.job
     for name, source in job.all_sources.items():
+        text = schema_text(loaded, name)
         with loaded.at(job.place("source", name, "records.schema")):
             if source.records.schema_ is None:
                 continue
-            text = schema_text(loaded, source.records.schema_)
             if source.records.format == "avro":
                 marked_avro(text)
             elif text.lstrip().startswith("{"):
@@ -55,15 +48,15 @@ def check_files(loaded: LoadedJob) -> None:
             python_function(loaded, name)
 
 
-def schema_text(loaded: LoadedJob, schema: str) -> str:
-    """Read a schema from its file, or return the text itself, which is DDL."""
+def schema_text(loaded: LoadedJob, source: str) -> str:
+    """Read a source's schema from its file, or return the text itself, which is DDL."""
+    schema = loaded.job.all_sources[source].records.schema_ or ""
     if not schema.strip().endswith(_ENDINGS) or "\n" in schema:
         return schema
     path = loaded.folder / schema
-    try:
+    place = loaded.job.place("source", source, "records.schema")
+    with loaded.at(place, what=f"the schema file {str(path)!r} cannot be read: "):
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"the schema file {_unreadable(path, error)}") from None
 
 
 def schema_json(text: str) -> Any:
@@ -128,22 +121,13 @@ class _Line(Section):
 
 
 def read_seeds(loaded: LoadedJob) -> dict[str, list[Record]]:
-    """Read the records of each topic that the job seeds.
-
-    Raises
-    ------
-    ConfigError
-        With the place in the config, and the line in the file.
-    """
+    """Read the records of each topic that the job seeds."""
     seeds = {}
     for topic, seed in loaded.job.seed.items():
         path = loaded.folder / seed.file
-        with loaded.at(f"seed.{topic}.file"):
-            try:
-                lines = path.read_bytes().splitlines()
-                seeds[topic] = [_record(n, line) for n, line in enumerate(lines, 1) if line.strip()]
-            except (OSError, ValueError) as error:
-                raise ValueError(_unreadable(path, error)) from None
+        with loaded.at(f"seed.{topic}.file", what=f"{str(path)!r} cannot be read: "):
+            lines = path.read_bytes().splitlines()
+            seeds[topic] = [_record(n, line) for n, line in enumerate(lines, 1) if line.strip()]
     return seeds
 
 
@@ -156,10 +140,3 @@ def _record(number: int, line: bytes) -> Record:
         raise ValueError(f"line {number}: {complaints(error, data)}") from None
     except ValueError as error:
         raise ValueError(f"line {number}: {error}") from None
-
-
-def _unreadable(path: Path, error: OSError | ValueError) -> str:
-    why = error.strerror if isinstance(error, OSError) else str(error)
-    if isinstance(error, UnicodeDecodeError):
-        why = "not text in UTF-8"
-    return f"{str(path)!r} cannot be read: {why}"

@@ -8,7 +8,7 @@ be seen in the config alone; what needs files, a broker or Spark is checked befo
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, PositiveInt, model_validator
 
@@ -20,7 +20,6 @@ from streaming.pipeline.config.base import (
     Trigger,
     ViewName,
     require_one,
-    trigger_interval,
 )
 from streaming.pipeline.config.conflicts import check_apart, check_names, check_no_loops
 from streaming.pipeline.config.sinks import ConsoleSink, DeltaSink, KafkaSink, Sink
@@ -144,12 +143,10 @@ class Job(Section):
     def broker_uses(self) -> Iterator[tuple[str, dict[str, str], list[str]]]:
         """Yield each use of a broker: its place, its `kafka.*` and other options, its topics."""
         for name, source in self.all_sources.items():
-            options = self.kafka_options(source.options)
-            topics = [t.strip() for t in options.get("subscribe", "").split(",") if t.strip()]
             letter = source.records.dead_letter
-            if letter is not None and letter.topic is not None:
-                topics.append(letter.topic)
-            yield self.place("source", name), options, topics
+            bad = [letter.topic] if letter is not None and letter.topic is not None else []
+            options = self.kafka_options(source.options)
+            yield self.place("source", name), options, [*source.topics, *bad]
         for name, sink in self.all_sinks.items():
             if isinstance(sink, KafkaSink):
                 yield self.place("sink", name), self.kafka_options(sink.options), [sink.topic]
@@ -157,7 +154,7 @@ class Job(Section):
     @property
     def interval(self) -> str | None:
         """The trigger's interval, None for availableNow."""
-        return trigger_interval(self.trigger)
+        return re.sub("(?i)availableNow|processingTime", "", self.trigger).strip() or None
 
     def place(self, kind: str, name: str, *below: str) -> str:
         """Where in the YAML something stands, for messages: `sinks.orders`, or just `sink`."""
@@ -224,3 +221,9 @@ def _check_from(where: str, name: str | None, views: list[str], is_open: bool) -
         raise ValueError(f"{where}: 'from' is missing: one of {', '.join(views)}")
     if name is not None and name not in views:
         raise ValueError(f"{where}.from: {name!r} is not known; there are {', '.join(views)}")
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a job, for editors."""
+    draft = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "assignor job"}
+    return {**Job.model_json_schema(by_alias=True), **draft}

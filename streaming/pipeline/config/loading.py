@@ -86,12 +86,10 @@ def load_job(
     environment: Mapping[str, str] | None = None,
     broker: str | None = None,
 ) -> LoadedJob:
-    """Read and validate a job.
+    """Read and validate a job: a YAML file, a mapping of the same shape, or a `Job`.
 
     Parameters
     ----------
-    config
-        Path of a YAML file, a mapping of the same shape, or a `Job`.
     sets
         `key.path=value`, applied over the config.
     environment
@@ -119,10 +117,9 @@ def load_job(
         if not isinstance(config, Mapping):
             data = {"name": _name_from(Path(config)), **data}
         job = Job.model_validate(data)
-    except ValidationError as error:
-        raise ConfigError(redact(f"{title}: {complaints(error, data)}")) from None
-    except ConfigError as error:
-        raise ConfigError(redact(f"{title}: {error}")) from None
+    except (ValidationError, ConfigError) as error:
+        words = complaints(error, data) if isinstance(error, ValidationError) else str(error)
+        raise ConfigError(redact(f"{title}: {words}")) from None
     return LoadedJob(job, title, folder, redact, written)
 
 
@@ -133,12 +130,11 @@ def _read(config: str | Path | Mapping[str, Any]) -> tuple[str, Path, dict[str, 
     try:
         with path.open("rb") as file:
             raw = file.read(_MOST_BYTES + 1)
+        if len(raw) > _MOST_BYTES:
+            raise ValueError(f"it has more than {_MOST_BYTES:,} bytes")  # noqa: TRY301
         text = raw.decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not text in UTF-8"
-        raise ConfigError(f"{str(path)!r} cannot be read: {why}") from None
-    if len(raw) > _MOST_BYTES:
-        raise ConfigError(f"{str(path)!r} cannot be read: it has more than {_MOST_BYTES:,} bytes")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{str(path)!r} cannot be read: {first_line(error)}") from None
     try:
         return path.name, path.resolve().parent, parse_yaml(text)
     except ConfigError as error:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, PositiveInt, Tag, model_validator
 
 from streaming.pipeline.config.base import (
     OF_KAFKA,
+    SIZE,
     Columns,
     Section,
     Size,
     ViewName,
     require_one,
-    size_bytes,
 )
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+_UNITS = {"KB": 1024, "MB": 1024**2, "GB": 1024**3}
 _FROM = "The source or transform whose rows are written; the last transform, else the only source."
 
 
@@ -90,7 +92,8 @@ class DeltaSink(_Table):
     @property
     def target_file_bytes(self) -> int | None:
         """The target in bytes, None when it is off."""
-        return size_bytes(self.target_file_size)
+        number, unit = re.fullmatch(SIZE, self.target_file_size, re.IGNORECASE).groups()  # type: ignore[union-attr]
+        return int(float(number) * _UNITS[unit.upper()]) if number else None
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import re
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, PositiveInt, model_validator
@@ -127,6 +130,24 @@ class Source(Section):
         if not any(name in options for name in _STARTING):
             options["startingOffsets"] = "earliest"
         return options
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics of `subscribe` or `assign`."""
+        subscribed = [t.strip() for t in self.options.get("subscribe", "").split(",") if t.strip()]
+        with contextlib.suppress(ValueError):  # Spark says what is wrong with it
+            assigned = json.loads(self.options.get("assign", "{}"))
+            if isinstance(assigned, dict):
+                return [*subscribed, *assigned]
+        return subscribed
+
+    def reads(self, topic: str) -> bool:
+        """Whether it reads a topic; Java's patterns have what Python's have not."""
+        with contextlib.suppress(re.error):
+            return topic in self.topics or bool(
+                re.fullmatch(self.options.get("subscribePattern", ""), topic)
+            )
+        return False
 
     def named_assignor(self, *, session_names_one: bool) -> str | None:
         """Return the option `assignor`; None where the source leaves it to the session."""

@@ -37,12 +37,10 @@ _DEEPEST = 50
 class _Loader(yaml.SafeLoader):
     """YAML's safe loader, with bounds, for which a key that stands twice is an error.
 
-    Each error is a `ConfigError` with its line; it shows no value, which may be a secret.
+    Each `ConfigError` names its line and shows no value, which may be a secret.
     """
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self._depth = 0
+    _depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         """Compose what is nested, but not endlessly."""
@@ -168,7 +166,7 @@ def with_sets(data: Mapping[str, Any], sets: Iterable[str]) -> dict[str, Any]:
 def _put(section: dict[str, Any], path: str, value: Any) -> None:
     rest = path
     if path.startswith(_SECTION):  # each key of the section `spark` begins so itself
-        rest = f"'spark'.{path.removeprefix(_SECTION) if path.startswith(2 * _SECTION) else path}"
+        rest = "'spark'." + (path[len(_SECTION) :] if path.startswith(2 * _SECTION) else path)
     while rest:
         key, rest = _next_key(section, rest, path)
         if not rest:
@@ -203,17 +201,7 @@ def fill_in(
 ) -> tuple[Any, dict[Path, str]]:
     """Replace `${NAME}` and `${NAME:-default}` in all texts; `$${` stands for a plain `${`.
 
-    The redactor is told each value that came from the environment.
-
-    Returns
-    -------
-    tuple
-        The data, and the text as it was written for each place where something was replaced.
-
-    Raises
-    ------
-    ConfigError
-        For a variable that is not set and has no default.
+    Return the data, and the text as it was written for each place where something was replaced.
     """
     written: dict[Path, str] = {}
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from checkpoints.offset_log import Standing, read_standing
 from streaming.delta.transactions import NEVER, read_log
 from streaming.observe.checkpoint_files import HadoopFolder
-from streaming.pipeline.config.conflicts import named_topics
 from streaming.pipeline.errors import TableError
 
 if TYPE_CHECKING:
@@ -29,23 +28,9 @@ _NEW_CHECKPOINT = "give the job a new checkpoint, with startingOffsets that fit"
 def check_continuity(
     spark: SparkSession, job: Job, checkpoint: str, delta: DeltaWriter | None
 ) -> None:
-    """Check that a query goes on with its own table, where both stand at the same batch.
+    """Raise TableError unless a query goes on with its own table, both at the same batch.
 
-    Parameters
-    ----------
-    spark
-        The session, whose file systems are asked.
-    job
-        The query's job.
-    checkpoint
-        The query's own checkpoint.
-    delta
-        Who writes its Delta table, and has checked it; None for another sink.
-
-    Raises
-    ------
-    TableError
-        In one line what was changed, and what can be done.
+    `checkpoint` is the query's own; `delta` has checked the table, None is another sink.
     """
     standing = read_standing(HadoopFolder(checkpoint, spark))
     check_topics_kept(job, checkpoint, standing)
@@ -72,7 +57,7 @@ def check_topics_kept(job: Job, checkpoint: str, standing: Standing) -> None:
         options = job.kafka_options(source.options)
         if "subscribePattern" in options or options.get("failOnDataLoss", "").lower() == "false":
             return
-        named |= set(named_topics(options))
+        named |= set(source.topics)
     before = {topic for ends in standing.planned.ends.values() for topic in ends}
     left_out = sorted(before - named)
     if left_out:

@@ -1,4 +1,7 @@
-"""A sink's Delta table: made or checked before a query starts, so that a misfit fails at once."""
+"""A sink's Delta table, made or checked before a query starts, so that a misfit fails at once.
+
+What does not fit is a `TableError`.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +41,11 @@ class Table(NamedTuple):
             return DeltaTable.forPath(spark, self.path)
         return DeltaTable.forName(spark, self.name or "")
 
-    def append(self, rows: DataFrame, **options: str) -> None:
-        """Append a batch."""
-        writer = rows.write.format("delta").mode("append").options(**options)
+    def append(self, rows: DataFrame, *, grows: bool) -> None:
+        """Append a batch, adding columns where the table may grow."""
+        writer = rows.write.format("delta").mode("append")
+        if grows:
+            writer = writer.option("mergeSchema", "true")
         if self.path is not None:
             writer.save(self.path)
         else:
@@ -69,13 +74,7 @@ class Table(NamedTuple):
         return f"delta.{quoted(absolute(spark, self.path))}"
 
     def schema(self, spark: SparkSession) -> StructType | None:
-        """Return the columns, None when there is no table yet.
-
-        Raises
-        ------
-        TableError
-            When Spark takes it for no table, or no name of one.
-        """
+        """Return the columns, None when there is no table yet."""
         from delta.tables import DeltaTable
 
         try:
@@ -101,10 +100,12 @@ class Table(NamedTuple):
 
         nullable = [StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields]
         builder: Any = DeltaTable.createIfNotExists(spark).addColumns(StructType(nullable))
-        if self.path:
-            builder = builder.location(absolute(spark, self.path))  # Delta takes no other here
-        else:
-            builder = builder.tableName(self.name)
+        # Delta takes no other path here.
+        builder = (
+            builder.location(absolute(spark, self.path))
+            if self.path
+            else builder.tableName(self.name)
+        )
         for key, value in properties.items():
             builder = builder.property(key, value)
         if sink.partition_by:
@@ -114,13 +115,7 @@ class Table(NamedTuple):
         builder.execute()
 
     def check_layout(self, spark: SparkSession, sink: DeltaSink) -> None:
-        """Check that a table that is there is partitioned and clustered as the sink says.
-
-        Raises
-        ------
-        TableError
-            When it is laid out otherwise.
-        """
+        """Check that a table that is there is partitioned and clustered as the sink says."""
         if not sink.partition_by and not sink.cluster_by:
             return  # to ask Delta for details takes seconds in a new JVM
         detail = self.open(spark).detail().collect()[0].asDict()
@@ -141,13 +136,7 @@ def _text(value: str) -> str:
 
 
 def check_columns(where: str, table: StructType, rows: StructType, evolves: bool) -> None:
-    """Check that rows fit a table that is there.
-
-    Raises
-    ------
-    TableError
-        When a column is missing or of another type.
-    """
+    """Check that rows fit a table that is there: no column is missing or of another type."""
     by_name = {field.name.lower(): field for field in table.fields}
     new = [field.name for field in rows.fields if field.name.lower() not in by_name]
     if new and not evolves:

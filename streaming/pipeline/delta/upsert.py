@@ -29,13 +29,7 @@ _TOPIC = "__topic"
 
 
 def prepare(frame: DataFrame, sink: DeltaSink) -> DataFrame:
-    """Add the sequence and whether the row deletes, and leave Kafka's struct out.
-
-    Raises
-    ------
-    TableError
-        When the rows lack a column that the upsert needs.
-    """
+    """Add the sequence and whether the row deletes, and leave Kafka's struct out."""
     from pyspark.sql import functions as f
 
     fold = folding(frame.sparkSession)

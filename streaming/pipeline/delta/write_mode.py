@@ -56,13 +56,7 @@ def of_sink(sink: DeltaSink) -> WriteMode:
 
 
 def of_properties(properties: Mapping[str, str]) -> WriteMode | None:
-    """Read a table's properties; None when it has none of ours.
-
-    Raises
-    ------
-    TableError
-        When they cannot be read.
-    """
+    """Read a table's properties; None when it has none of ours."""
     mode = properties.get(_MODE)
     if mode is None:
         return None
@@ -82,12 +76,7 @@ def of_properties(properties: Mapping[str, str]) -> WriteMode | None:
 def of_columns(table: StructType, own: Iterable[str]) -> WriteMode:
     """Tell from a table's columns how an older version wrote it.
 
-    Parameters
-    ----------
-    table
-        The table's columns.
-    own
-        The columns of the rows themselves: one of them that is named as ours is the user's.
+    `own` are the columns of the rows themselves: one of them that is named as ours is the user's.
     """
     users = {name.lower() for name in own}
     kinds: dict[str, Any] = {field.name.lower(): field.dataType for field in table.fields}
@@ -103,13 +92,7 @@ def of_columns(table: StructType, own: Iterable[str]) -> WriteMode:
 def check_same(
     where: str, before: WriteMode, now: WriteMode, fold: Callable[[str], str], *, is_inferred: bool
 ) -> None:
-    """Check that a sink writes a table as it was written.
-
-    Raises
-    ------
-    TableError
-        When it does not: what differs, and what can be done.
-    """
+    """Check that a sink writes a table as it was written; say what differs and what to do."""
     if is_inferred and (before.mode, now.mode) == ("append", "upsert"):
         raise TableError(
             f"the table {where!r} was not made by an upsert (it has no column {SEQUENCE}), so "

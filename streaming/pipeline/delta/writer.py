@@ -43,19 +43,7 @@ _START_LIMIT_S = 300.0
 
 
 class DeltaWriter:
-    """The function for `foreachBatch` of one Delta sink.
-
-    Parameters
-    ----------
-    sink
-        The sink.
-    place
-        Where it stands in the config, for messages.
-    name_writer
-        Makes the writer's name in the table's log from the query's id.
-    redact
-        Hides secrets in what is logged of an error.
-    """
+    """The function for `foreachBatch` of one Delta sink."""
 
     def __init__(
         self,
@@ -67,7 +55,9 @@ class DeltaWriter:
         self.sink = sink
         self.table = Table(sink.path, sink.table)
         self._place = place
+        #: Makes the writer's name in the table's log from the query's id.
         self._name_writer = name_writer
+        #: Hides secrets in what is logged of an error.
         self._redact = redact
         #: Whether the table is there, as of the last check.
         self.table_exists = False
@@ -79,13 +69,7 @@ class DeltaWriter:
         self._started = threading.Event()
 
     def check(self, spark: SparkSession, rows: DataFrame) -> None:
-        """Check that rows fit the table, if it is there, and that it is written as before.
-
-        Raises
-        ------
-        TableError
-            When a column is missing or of another type, or the table is laid out otherwise.
-        """
+        """Check that rows fit the table, if it is there, and that it is written as before."""
         sink, schema = self.sink, upsert.table_columns(rows, self.sink).schema
         names = {field.name.lower() for field in schema.fields}
         for what, columns in (("partition_by", sink.partition_by), ("cluster_by", sink.cluster_by)):
@@ -109,23 +93,13 @@ class DeltaWriter:
         self.table.check_layout(spark, sink)
 
     def prepare(self, spark: SparkSession, rows: DataFrame) -> None:
-        """Make the table for such rows; let one of an older version remember how it is written.
-
-        Raises
-        ------
-        TableError
-            When it cannot be made there.
-        """
+        """Make the table for such rows; let one of an older version remember how it is written."""
         properties = write_mode.of_sink(self.sink).properties()
         if self.table_exists:
             self._remember(spark, properties)
-            return
-        schema = upsert.table_columns(rows, self.sink).schema
-        try:
+        else:
+            schema = upsert.table_columns(rows, self.sink).schema
             self.table.create(spark, self.sink, schema, properties)
-        except Exception as error:
-            words = f"the table {self.table.where!r} cannot be made: {first_line(error)}"
-            raise TableError(words) from error
 
     def _remember(self, spark: SparkSession, properties: dict[str, str]) -> None:
         """Write down how an older version's upsert wrote the table, which has no words on its keys.
@@ -163,10 +137,8 @@ class DeltaWriter:
         with _settings(spark, self._batch_settings(spark, number)):
             if self.sink.mode == "upsert":
                 upsert.merge(self.table.open(spark), upsert.newest(batch, self.sink), self.sink)
-            elif self.sink.schema_evolution:
-                self.table.append(batch, mergeSchema="true")
             else:
-                self.table.append(batch)
+                self.table.append(batch, grows=self.sink.schema_evolution)
         every = self.sink.compact_every
         if every is not None and (number + 1) % every == 0:
             self._compact(spark)

@@ -17,13 +17,7 @@ _CASE_SENSITIVE = "spark.sql.caseSensitive"
 
 
 def columns(text: str) -> StructType:
-    """Read DDL, or Spark's JSON, with the running Spark.
-
-    Raises
-    ------
-    ValueError
-        With Spark's own words when it cannot be read.
-    """
+    """Read DDL, or Spark's JSON, with the running Spark; a ValueError says what is wrong."""
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
 
@@ -56,20 +50,12 @@ def quoted(name: str) -> str:
 
 
 def check_free(names: Iterable[str], ours: Iterable[str], fold: Callable[[str], str]) -> None:
-    """Check that Spark takes none of the names for one of ours.
+    """Raise ValueError when Spark takes one of the names for one of ours.
 
-    Raises
-    ------
-    ValueError
-        Naming the first that it does.
-
-    Examples
-    --------
     >>> check_free(["id", "_Kafka"], ["_kafka"], str.lower)
     Traceback (most recent call last):
     ValueError: the column '_Kafka' has a name that is ours: use another
     """
-    taken = {fold(name) for name in ours}
     for name in names:
-        if fold(name) in taken:
+        if fold(name) in map(fold, ours):
             raise ValueError(f"the column {name!r} has a name that is ours: use another")

@@ -15,41 +15,29 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from streaming.pipeline.errors import JobError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from pyspark.sql import SparkSession
 
-    from streaming.pipeline.config.job import Job
     from streaming.pipeline.config.loading import LoadedJob
 
 _LOCK = ".assignor.lock"
 
 
 def check_writable(spark: SparkSession, loaded: LoadedJob) -> None:
-    """Check every folder that the job writes to: a small file is written and taken away again.
-
-    Raises
-    ------
-    JobError
-        For the first that cannot be written.
-    """
-    for place, what, path in _folders(loaded.job):
-        with loaded.at(place, JobError, f"{what} {path!r} cannot be written: "):
-            _try_to_write(spark, path)
+    """Check every folder that the job writes to: a small file is written and taken away again."""
+    job = loaded.job
+    folders = [(place, "table", table.path) for place, table in job.tables()]
+    for place, what, path in [*folders, ("checkpoint", "folder", job.checkpoint)]:
+        if path is not None:
+            with loaded.at(place, JobError, f"the {what} {path!r} cannot be written: "):
+                _try_to_write(spark, path)
 
 
 def absolute(spark: SparkSession, text: str) -> str:
     """Return a path with its file system, as Spark takes it."""
     path, files = _path(spark, text)
     return str(files.makeQualified(path).toString())
-
-
-def _folders(job: Job) -> Iterator[tuple[str, str, str]]:
-    for place, table in job.tables():
-        if table.path is not None:
-            yield place, "the table", table.path
-    if job.checkpoint is not None:
-        yield "checkpoint", "the folder", job.checkpoint
 
 
 def _path(spark: SparkSession, text: str) -> tuple[Any, Any]:
@@ -103,10 +91,7 @@ class JobLock:
 def lock_checkpoint(checkpoint: str) -> JobLock | None:
     """Lock a checkpoint, by its URL or path; None where it cannot be locked.
 
-    Raises
-    ------
-    BlockingIOError
-        When another run has the lock.
+    Raise BlockingIOError when another run has the lock.
     """
     folder = _local(checkpoint)
     if folder is None:

@@ -29,13 +29,7 @@ _TOMBSTONE = "__tombstone"
 
 
 def frame_of_sink(spark: SparkSession, loaded: LoadedJob, sink: Sink) -> DataFrame:
-    """Build the frame of one sink; views are registered on the way and taken away again.
-
-    Raises
-    ------
-    ConfigError
-        When a schema, an expression or a column does not fit; with the place in the config.
-    """
+    """Build the frame of one sink; views are registered on the way and taken away again."""
     job = loaded.job
     upserts = _upserts(job, [sink])
     views: dict[str, DataFrame] = {}
@@ -100,7 +94,7 @@ def _parsed(
         reader = reader.option("assignor", assignor)
     frame = reader.load()
     with loaded.at(job.place("source", name, "records")):
-        schema = schema_text(loaded, source.records.schema_ or "")
+        schema = schema_text(loaded, name)
         return parse(frame, name, source.records, schema, upserts=upserts)
 
 
@@ -148,19 +142,13 @@ def _transformed(
 
 
 def without_kafka(frame: DataFrame) -> DataFrame:
-    """Leave out the struct of Kafka's columns, which only the job itself needs.
-
-    Raises
-    ------
-    ValueError
-        When a column of that name is not ours.
-    """
+    """Leave out the struct of Kafka's columns, which only the job itself needs."""
     check_kafka_is_ours(frame)
     return frame.drop(KAFKA)
 
 
 def check_kafka_is_ours(frame: DataFrame) -> None:
-    """Check that a column of the struct's name is the struct."""
+    """Raise ValueError unless a column of the struct's name is the struct."""
     is_ours = KAFKA in frame.columns and (
         tuple(getattr(frame.schema[KAFKA].dataType, "names", ())) == KAFKA_FIELDS
     )
