@@ -67,7 +67,7 @@ def _default(field: FieldInfo) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 if __name__ == "__main__":

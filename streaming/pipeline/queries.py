@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructField
 
+    from streaming.pipeline.config.job import Output
     from streaming.pipeline.config.loading import LoadedJob
-    from streaming.pipeline.config.sinks import Sink
 
 _HEADERS = "array<struct<key:string,value:binary>>"
 
@@ -55,61 +55,39 @@ class Query:
 
 def plan_queries(spark: SparkSession, loaded: LoadedJob) -> list[Query]:
     """Build and check all queries of a job; nothing is started or written."""
-    job = loaded.job
-    planned = []
-    for name, sink in job.all_sinks.items():
-        frame = frame_of_sink(spark, loaded, sink)
-        place = job.place("sink", name)
-        with loaded.at(place):
-            if isinstance(sink, DeltaSink) and sink.mode == "upsert":
-                rows = upsert.prepare(frame, sink)
-            else:
-                rows = without_kafka(frame)
-            planned.append(_planned(spark, loaded, sink, rows, place=place, part=name))
-    for name in job.dead_letters:
-        place = job.place("source", name, "records.dead_letter")
-        with loaded.at(place):
-            letters, bad = _dead_letters(spark, loaded, name)
-            part = f"dead_letter_{name}"
-            planned.append(_planned(spark, loaded, letters, bad, place=place, part=part))
+    queries = []
+    for output in loaded.job.outputs:
+        if output.bad_of is None:
+            frame = frame_of_sink(spark, loaded, output.sink)
+        else:  # the source is read once more: a query of its own is exactly once
+            frame = bad_records(spark, loaded, output.bad_of, output.sink)
+        with loaded.at(output.place):
+            queries.append(_query(spark, loaded, output, frame))
     locations = {
         query.place: query.delta.table.location(spark)
-        for query in planned
+        for query in queries
         if query.delta is not None and query.delta.table_exists and query.delta.table.path is None
     }
     try:
-        check_apart(job, locations)
+        check_apart(loaded.job, locations)
     except ValueError as error:
         raise ConfigError(loaded.redact(f"{loaded.title}: {error}")) from None
-    return planned
+    return queries
 
 
-def _dead_letters(
-    spark: SparkSession, loaded: LoadedJob, source: str
-) -> tuple[DeltaSink | KafkaSink, DataFrame]:
-    """Read the source once more and keep what is bad: a query of its own is exactly once."""
-    job = loaded.job
-    letter = job.dead_letters[source]
-    bad = bad_records(spark, loaded, source)
-    if letter.topic is None:
-        sink = DeltaSink(path=letter.path, table=letter.table, shared=letter.shared)
-        return sink, bad.select("topic", "partition", "offset", "timestamp", "key", "value")
-    options = job.kafka_options(job.all_sources[source].options)
-    kafka = {key: value for key, value in options.items() if key.startswith("kafka.")}
-    to_topic = KafkaSink.model_validate({"type": "kafka", "topic": letter.topic, **kafka})
-    return to_topic, bad.select("key", "value")
-
-
-def _planned(
-    spark: SparkSession, loaded: LoadedJob, sink: Sink, rows: DataFrame, *, place: str, part: str
-) -> Query:
-    job = loaded.job
-    name = job.name if job.sink is not None and place == "sink" else f"{job.name}.{part}"
+def _query(spark: SparkSession, loaded: LoadedJob, output: Output, frame: DataFrame) -> Query:
+    job, sink = loaded.job, output.sink
+    is_of_sink = output.bad_of is None
+    name = job.name if job.sink is not None and is_of_sink else f"{job.name}.{output.part}"
+    if isinstance(sink, DeltaSink) and sink.mode == "upsert":
+        rows = upsert.prepare(frame, sink)
+    else:
+        rows = without_kafka(frame)
     delta = None
     if isinstance(sink, DeltaSink):
         # Dead letters are noted as Delta's own streaming sink does, which older versions used.
-        name_writer = writer_name if part in job.all_sinks else str
-        delta = DeltaWriter(sink, f"{loaded.title}: {place}", name_writer, loaded.redact)
+        name_writer = writer_name if is_of_sink else str
+        delta = DeltaWriter(sink, f"{loaded.title}: {output.place}", name_writer, loaded.redact)
         delta.check(spark, rows)
         mode = "update" if sink.mode == "upsert" else "append"
         writer = rows.writeStream.outputMode(mode).foreachBatch(delta)
@@ -123,11 +101,11 @@ def _planned(
         writer = kafka.outputMode(sink.output_mode)
     checkpoint = None
     if job.checkpoint is not None:
-        checkpoint = f"{job.checkpoint.rstrip('/')}/{part}"
+        checkpoint = f"{job.checkpoint.rstrip('/')}/{output.part}"
         writer = writer.option("checkpointLocation", checkpoint)
     every = {"processingTime": job.interval} if job.interval else {"availableNow": True}
     writer = writer.queryName(name).trigger(**every)
-    return Query(name, place, rows, writer, checkpoint, delta)
+    return Query(name, output.place, rows, writer, checkpoint, delta)
 
 
 def _as_kafka_takes_them(rows: DataFrame, sink: KafkaSink) -> DataFrame:

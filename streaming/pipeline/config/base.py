@@ -41,7 +41,8 @@ class Section(BaseModel):
     A key that is not known is an error that names the nearest one.
     """
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    # Meanings of keys are the texts below them.
+    model_config = ConfigDict(extra="allow", frozen=True, use_attribute_docstrings=True)
 
     #: Options by name, with their meaning for the docs.
     OPTIONS: ClassVar[dict[str, str]] = {}
@@ -89,6 +90,8 @@ class Section(BaseModel):
             schema["patternProperties"] = dict.fromkeys(cls.PREFIXES.values(), scalar)
         for name, meaning in cls.OPTIONS.items():
             schema["properties"][name] = {**scalar, "description": meaning}
+        for part in schema["properties"].values():
+            part["description"] = " ".join(part.get("description", "").split())
         return named
 
 

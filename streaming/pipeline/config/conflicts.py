@@ -31,15 +31,12 @@ def check_names(job: Job) -> None:
                 same = f"to SQL this name is the same as {views[name.lower()]!r}"
                 raise ValueError(f"{job.place(kind, name)}: {same}: use another")
             views[name.lower()] = name
-    why = {
-        f"dead_letter_{name}".lower(): f"is that of the bad records of source {name!r}"
-        for name in job.dead_letters
-    }
-    for name in job.all_sinks:
-        if name.lower() in why:
-            where = job.place("sink", name)
-            raise ValueError(f"{where}: the name {why[name.lower()]}: use another")
-        why[name.lower()] = f"differs from {name!r} only by case"
+    why: dict[str, str] = {}
+    for part, place, _, source in sorted(job.outputs, key=lambda output: output.bad_of is None):
+        if part.lower() in why:
+            raise ValueError(f"{place}: the name {why[part.lower()]}: use another")
+        bad = f"is that of the bad records of source {source!r}"
+        why[part.lower()] = bad if source else f"differs from {part!r} only by case"
 
 
 class _Folder(NamedTuple):
@@ -56,7 +53,7 @@ def check_apart(job: Job, locations: Mapping[str, str] | None = None) -> None:
     """
     tables: list[_Folder] = []
     seen: dict[tuple[str, ...], tuple[str, bool]] = {}
-    for where, table in job.tables():
+    for where, table in job.tables:
         path = table.path or (locations or {}).get(where)
         steps = _steps(path) if path is not None else _name_parts(table.table or "")
         other, is_shared = seen.setdefault(steps, (where, table.shared))
@@ -74,7 +71,7 @@ def check_apart(job: Job, locations: Mapping[str, str] | None = None) -> None:
         if root.steps in seen:
             raise ValueError(f"checkpoint: the folder is that of {seen[root.steps][0]}'s table")
         inner.append(root)
-        for part in (*job.all_sinks, *(f"dead_letter_{name}" for name in job.dead_letters)):
+        for part in (output.part for output in job.outputs):
             path = f"{job.checkpoint.rstrip('/')}/{part}"
             outer.append(_Folder(f"the checkpoint of {part!r}", path, (*root.steps, part)))
     for folder in inner:
@@ -118,23 +115,18 @@ def _lies_in(inner: tuple[str, ...], outer: tuple[str, ...]) -> bool:
 
 def check_no_loops(job: Job) -> None:
     """Check that nothing is written to a topic that it is read from."""
-    for name, letter in job.dead_letters.items():
-        if letter.topic is not None and job.all_sources[name].reads(letter.topic):
-            raise ValueError(
-                f"{job.place('source', name)}.records.dead_letter: the source reads the topic "
-                f"{letter.topic!r} itself, so each bad record would come again for ever: use "
-                "another"
-            )
-    for name, sink in job.all_sinks.items():
+    for _, place, sink, source in job.outputs:
         if not isinstance(sink, KafkaSink):
             continue
-        for origin in job.sources_of(sink):
+        for name in [source] if source else job.sources_of(sink):
+            options = job.all_sources[name].options
             read_from, written_to = (
                 {text.strip().lower() for text in job.kafka_options(own)[SERVERS].split(",")}
-                for own in (job.all_sources[origin].options, sink.options)
+                for own in (options, sink.options)
             )
-            if read_from & written_to and job.all_sources[origin].reads(sink.topic):
+            if read_from & written_to and job.all_sources[name].reads(sink.topic):
+                itself = f"the source reads the topic {sink.topic!r} itself, so each bad record"
+                other = f"source {name!r} reads the topic {sink.topic!r}, so each record"
                 raise ValueError(
-                    f"{job.place('sink', name)}: source {origin!r} reads the topic {sink.topic!r}, "
-                    "so each record would come again for ever: use another"
+                    f"{place}: {itself if source else other} would come again for ever: use another"
                 )

@@ -8,7 +8,7 @@ be seen in the config alone; what needs files, a broker or Spark is checked befo
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pydantic import Field, PositiveInt, model_validator
 
@@ -30,26 +30,17 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from streaming.pipeline.config.sinks import DeadLetter
-
 
 class Transform(Section):
     """One step from parsed rows to the rows that are written."""
 
-    sql: str | None = Field(
-        None, description="A SELECT over sources and earlier transforms, by their names."
-    )
-    python: str | None = Field(
-        None,
-        pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$",
-        description="`package.module:function`, a function from DataFrame to DataFrame.",
-    )
-    from_: ViewName | None = Field(
-        None,
-        alias="from",
-        description="For python: the source or transform it is given; by default the transform "
-        "before it, else the only source.",
-    )
+    sql: str | None = None
+    """A SELECT over sources and earlier transforms, by their names."""
+    python: str | None = Field(None, pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
+    """`package.module:function`, a function from DataFrame to DataFrame."""
+    from_: ViewName | None = Field(None, alias="from")
+    """For python: the source or transform it is given; by default the transform before it, else the
+    only source."""
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
@@ -66,48 +57,52 @@ class Metrics(MetricsConfig, Section):
 class Seed(Section):
     """Records that `assignor run --with-broker` writes to a topic before the job starts."""
 
-    file: str = Field(
-        description="JSON lines with `key`, `value` (text, an object for JSON, null for a "
-        "tombstone) or `base64`, beside the job's YAML."
-    )
-    partitions: PositiveInt = Field(4, description="Partitions of the topic.")
+    file: str
+    """JSON lines with `key`, `value` (text, an object for JSON, null for a tombstone) or `base64`,
+    beside the job's YAML."""
+    partitions: PositiveInt = 4
+    """Partitions of the topic."""
+
+
+class Output(NamedTuple):
+    """What one query writes."""
+
+    #: Name of its folder in the checkpoint.
+    part: str
+    place: str
+    sink: Sink
+    #: The source whose bad records it gets; None for a sink of the config.
+    bad_of: str | None = None
 
 
 class Job(Section):
     """A job: from Kafka to Delta. `kafka.*` keys here hold for all its sources and sinks."""
 
-    name: str = Field(
-        "job",
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$",
-        description="Name of the queries; by default that of the YAML file.",
-    )
-    source: Source | None = Field(None, description="The one source; its view is `records`.")
-    sources: dict[ViewName, Source] = Field({}, description="Several sources by name.")
-    transform: Transform | None = Field(None, description="The one transform, named `result`.")
-    transforms: dict[ViewName, Transform] = Field(
-        {}, description="Several transforms by name, in order."
-    )
-    sink: Sink | None = Field(None, description="The one sink.")
-    sinks: dict[ViewName, Sink] = Field({}, description="Several sinks by name.")
-    trigger: Trigger = Field(
-        "availableNow",
-        description="`availableNow` reads what is there and ends; `processingTime 10 seconds` "
-        "goes on.",
-    )
-    checkpoint: str | None = Field(
-        None,
-        description="Folder or URL of the checkpoints: progress, and the identity of exactly-once "
-        "writes. Only a job that just prints goes without.",
-    )
-    metrics: Metrics | None = Field(
-        None, description="Where figures go: Prometheus, a textfile, a log (docs/metrics.md)."
-    )
-    spark: dict[str, str] = Field(
-        {}, description="Settings of the Spark that `assignor run` starts (`spark.master`, …)."
-    )
-    seed: dict[str, Seed] = Field(
-        {}, description="Records by topic for `assignor run --with-broker`."
-    )
+    name: str = Field("job", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    """Name of the queries; by default that of the YAML file."""
+    source: Source | None = None
+    """The one source; its view is `records`."""
+    sources: dict[ViewName, Source] = Field({})
+    """Several sources by name."""
+    transform: Transform | None = None
+    """The one transform, named `result`."""
+    transforms: dict[ViewName, Transform] = Field({})
+    """Several transforms by name, in order."""
+    sink: Sink | None = None
+    """The one sink."""
+    sinks: dict[ViewName, Sink] = Field({})
+    """Several sinks by name."""
+    trigger: Trigger = "availableNow"
+    """`availableNow` reads what is there and ends; `processingTime 10 seconds` goes on."""
+    checkpoint: str | None = None
+    """Folder or URL of the checkpoints: progress, and the identity of exactly-once writes. Only a
+    job that just prints goes without."""
+    metrics: Metrics | None = None
+    """Where figures go: Prometheus, a textfile, a log (docs/metrics.md)."""
+    spark: dict[str, str] = Field({})
+    """Settings of the Spark that `assignor run` starts (`spark.master`, …)."""
+    seed: dict[str, Seed] = Field({})
+    """Records by topic for `assignor run --with-broker`."""
     PREFIXES: ClassVar[dict[str, str]] = OF_KAFKA
 
     @property
@@ -126,30 +121,30 @@ class Job(Section):
         return {"sink": self.sink} if self.sink else dict(self.sinks)
 
     @property
-    def dead_letters(self) -> dict[str, DeadLetter]:
-        """Where bad records go, by source."""
-        sources = self.all_sources.items()
-        return {n: s.records.dead_letter for n, s in sources if s.records.dead_letter is not None}
+    def outputs(self) -> list[Output]:
+        """What the job's queries write: the sinks, and where bad records go."""
+        outputs = [Output(n, self.place("sink", n), sink) for n, sink in self.all_sinks.items()]
+        for name, source in self.all_sources.items():
+            letter = source.records.dead_letter
+            if letter is not None:
+                place = self.place("source", name, "records.dead_letter")
+                sink = letter.as_sink(source.options)
+                outputs.append(Output(f"dead_letter_{name}", place, sink, name))
+        return outputs
 
-    def tables(self) -> Iterator[tuple[str, DeltaSink | DeadLetter]]:
-        """Yield the Delta tables that are written: sinks and dead letters, each with its place."""
-        for name, sink in self.all_sinks.items():
-            if isinstance(sink, DeltaSink):
-                yield self.place("sink", name), sink
-        for name, letter in self.dead_letters.items():
-            if letter.topic is None:
-                yield self.place("source", name, "records.dead_letter"), letter
+    @property
+    def tables(self) -> list[tuple[str, DeltaSink]]:
+        """The Delta tables that are written, each with its place."""
+        return [(o.place, o.sink) for o in self.outputs if isinstance(o.sink, DeltaSink)]
 
     def broker_uses(self) -> Iterator[tuple[str, dict[str, str], list[str]]]:
         """Yield each use of a broker: its place, its `kafka.*` and other options, its topics."""
         for name, source in self.all_sources.items():
-            letter = source.records.dead_letter
-            bad = [letter.topic] if letter is not None and letter.topic is not None else []
-            options = self.kafka_options(source.options)
-            yield self.place("source", name), options, [*source.topics, *bad]
-        for name, sink in self.all_sinks.items():
-            if isinstance(sink, KafkaSink):
-                yield self.place("sink", name), self.kafka_options(sink.options), [sink.topic]
+            yield self.place("source", name), self.kafka_options(source.options), source.topics
+        for output in self.outputs:
+            if isinstance(output.sink, KafkaSink):
+                options = self.kafka_options(output.sink.options)
+                yield output.place, options, [output.sink.topic]
 
     @property
     def interval(self) -> str | None:

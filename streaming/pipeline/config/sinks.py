@@ -21,29 +21,25 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _UNITS = {"KB": 1024, "MB": 1024**2, "GB": 1024**3}
-_FROM = "The source or transform whose rows are written; the last transform, else the only source."
 
 
 class _Table(Section):
     """A Delta table by path or by name."""
 
-    path: str | None = Field(None, description="Folder or URL of the Delta table.")
-    table: str | None = Field(
-        None, description="Name of the Delta table in the catalog, instead of `path`."
-    )
-    shared: bool = Field(
-        False,
-        description="Whether other queries append to the table, too: another job, or this one with "
-        "an earlier checkpoint. Else that is an error.",
-    )
+    path: str | None = None
+    """Folder or URL of the Delta table."""
+    table: str | None = None
+    """Name of the Delta table in the catalog, instead of `path`."""
+    shared: bool = False
+    """Whether other queries append to the table, too: another job, or this one with an earlier
+    checkpoint. Else that is an error."""
 
 
 class DeadLetter(_Table):
     """Where bad records go: a Delta table or a topic."""
 
-    topic: str | None = Field(
-        None, description="A topic of the source's own broker, instead of a table."
-    )
+    topic: str | None = None
+    """A topic of the source's own broker, instead of a table."""
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
@@ -52,42 +48,44 @@ class DeadLetter(_Table):
             raise ValueError("'shared' is for a table")
         return self
 
+    def as_sink(self, options: dict[str, str]) -> DeltaSink | KafkaSink:
+        """Return it as a sink; a topic is on the broker of these options of its source."""
+        if self.topic is None:
+            return DeltaSink(path=self.path, table=self.table, shared=self.shared)
+        kafka = {key: value for key, value in options.items() if key.startswith("kafka.")}
+        return KafkaSink.model_validate({"type": "kafka", "topic": self.topic, **kafka})
+
 
 class DeltaSink(_Table):
     """A Delta table, written exactly once: rows are appended, or merged by key."""
 
-    type: Literal["delta"] = Field("delta", description="`delta`, `console` or `kafka`.")
-    from_: ViewName | None = Field(None, alias="from", description=_FROM)
-    mode: Literal["append", "upsert"] = Field(
-        "append", description="`append` adds every row; `upsert` keeps the newest row of each key."
-    )
-    keys: Columns = Field((), description="For upsert: the columns that identify a row.")
-    sequence_by: Columns = Field(
-        (),
-        description="For upsert: columns that say which of two rows is newer, compared in order. "
-        "By default Kafka's timestamp; ties go to the higher partition and offset.",
-    )
-    delete_when: str | None = Field(
-        None, description="For upsert: SQL condition of rows that delete, beside tombstones."
-    )
-    deletes: Literal["remove", "mark"] = Field(
-        "remove",
-        description="`remove` takes the row out of the table; `mark` keeps it with "
-        "`_deleted = true`, so that older records which come later cannot bring it back.",
-    )
-    partition_by: Columns = Field((), description="Columns that a new table is partitioned by.")
-    cluster_by: Columns = Field((), description="Columns that a new table is clustered by.")
-    schema_evolution: bool = Field(
-        False, description="Whether new columns are added to the table; else they are an error."
-    )
-    target_file_size: Size = Field(
-        "128MB",
-        description="Files are written about this large, a small batch as one file; `off` leaves "
-        "it to Spark: a file a task.",
-    )
-    compact_every: PositiveInt | None = Field(
-        None, description="Compact the table after every so many batches."
-    )
+    type: Literal["delta"] = "delta"
+    """`delta`, `console` or `kafka`."""
+    from_: ViewName | None = Field(None, alias="from")
+    """The source or transform whose rows are written; the last transform, else the only source."""
+    mode: Literal["append", "upsert"] = "append"
+    """`append` adds every row; `upsert` keeps the newest row of each key."""
+    keys: Columns = ()
+    """For upsert: the columns that identify a row."""
+    sequence_by: Columns = ()
+    """For upsert: columns that say which of two rows is newer, compared in order. By default
+    Kafka's timestamp; ties go to the higher partition and offset."""
+    delete_when: str | None = None
+    """For upsert: SQL condition of rows that delete, beside tombstones."""
+    deletes: Literal["remove", "mark"] = "remove"
+    """`remove` takes the row out of the table; `mark` keeps it with `_deleted = true`, so that
+    older records which come later cannot bring it back."""
+    partition_by: Columns = ()
+    """Columns that a new table is partitioned by."""
+    cluster_by: Columns = ()
+    """Columns that a new table is clustered by."""
+    schema_evolution: bool = False
+    """Whether new columns are added to the table; else they are an error."""
+    target_file_size: Size = "128MB"
+    """Files are written about this large, a small batch as one file; `off` leaves it to Spark: a
+    file a task."""
+    compact_every: PositiveInt | None = None
+    """Compact the table after every so many batches."""
 
     @property
     def target_file_bytes(self) -> int | None:
@@ -114,34 +112,34 @@ class DeltaSink(_Table):
 class ConsoleSink(Section):
     """Rows are printed, for looking at a job."""
 
-    type: Literal["console"] = Field(description="`console`.")
-    from_: ViewName | None = Field(None, alias="from", description=_FROM)
-    rows: PositiveInt = Field(20, description="Rows of each batch that are printed.")
-    truncate: bool = Field(True, description="Whether long values are cut.")
-    output_mode: Literal["append", "update", "complete"] = Field(
-        "append", description="Spark's output mode, for transforms that aggregate."
-    )
+    type: Literal["console"]
+    """`console`."""
+    from_: ViewName | None = Field(None, alias="from")
+    """The source or transform whose rows are written; the last transform, else the only source."""
+    rows: PositiveInt = 20
+    """Rows of each batch that are printed."""
+    truncate: bool = True
+    """Whether long values are cut."""
+    output_mode: Literal["append", "update", "complete"] = "append"
+    """Spark's output mode, for transforms that aggregate."""
 
 
 class KafkaSink(Section):
     """A Kafka topic, at least once; further keys are `kafka.*` options of the producer."""
 
-    type: Literal["kafka"] = Field(description="`kafka`.")
-    from_: ViewName | None = Field(None, alias="from", description=_FROM)
-    topic: str = Field(description="The topic that is written to; it must exist.")
-    key: str | None = Field(
-        None,
-        description="SQL expression of the key; by default a column `key`, else none. Bytes and "
-        "text stay, structs and lists become JSON, all else its text; the value's, too.",
-    )
-    value: str | None = Field(
-        None,
-        description="SQL expression of the value; by default a column `value`, else all columns "
-        "as JSON.",
-    )
-    output_mode: Literal["append", "update", "complete"] = Field(
-        "append", description="Spark's output mode, for transforms that aggregate."
-    )
+    type: Literal["kafka"]
+    """`kafka`."""
+    from_: ViewName | None = Field(None, alias="from")
+    """The source or transform whose rows are written; the last transform, else the only source."""
+    topic: str
+    """The topic that is written to; it must exist."""
+    key: str | None = None
+    """SQL expression of the key; by default a column `key`, else none. Bytes and text stay, structs
+    and lists become JSON, all else its text; the value's, too."""
+    value: str | None = None
+    """SQL expression of the value; by default a column `value`, else all columns as JSON."""
+    output_mode: Literal["append", "update", "complete"] = "append"
+    """Spark's output mode, for transforms that aggregate."""
     OPTIONS: ClassVar[dict[str, str]] = {"includeHeaders": "Whether a column `headers` is written."}
     PREFIXES: ClassVar[dict[str, str]] = OF_KAFKA
 

@@ -43,38 +43,25 @@ _STARTING = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp
 class Records(Section):
     """How the records of a source are read."""
 
-    format: Literal["raw", "json", "avro", "csv"] = Field(
-        "raw", description="`raw` leaves Kafka's columns as they are."
-    )
-    schema_: str | None = Field(
-        None,
-        alias="schema",
-        description="Columns as DDL (`id BIGINT, name STRING`), or a file with them (.ddl, .json: "
-        "Spark's JSON, .avsc: Avro). A file is looked for beside the job's YAML.",
-    )
-    key: str | None = Field(
-        None,
-        description="Columns of Kafka's key as DDL: the key's text for one, a JSON object for "
-        "several. They fill the rows of tombstones, and are added where the schema lacks them. "
-        "By default the text of Kafka's key is the key of an upsert that has one key column.",
-    )
-    bad_records: Literal["fail", "drop", "dead_letter"] = Field(
-        "fail", description="What happens to a record that cannot be read. All are counted."
-    )
-    dead_letter: DeadLetter | None = Field(
-        None, description="For `bad_records: dead_letter`: the table or topic."
-    )
-    confluent: bool = Field(
-        True, description="For Avro: whether values begin with Confluent's five bytes."
-    )
-    schema_id: PositiveInt | None = Field(
-        None, description="For Avro: the schema's number; a record with another one is bad."
-    )
-    reader_options: dict[str, str] = Field(
-        {},
-        alias="options",
-        description="Options of Spark's JSON, CSV or Avro reader, such as `sep`.",
-    )
+    format: Literal["raw", "json", "avro", "csv"] = "raw"
+    """`raw` leaves Kafka's columns as they are."""
+    schema_: str | None = Field(None, alias="schema")
+    """Columns as DDL (`id BIGINT, name STRING`), or a file with them (.ddl, .json: Spark's JSON,
+    .avsc: Avro). A file is looked for beside the job's YAML."""
+    key: str | None = None
+    """Columns of Kafka's key as DDL: the key's text for one, a JSON object for several. They fill
+    the rows of tombstones, and are added where the schema lacks them. By default the text of
+    Kafka's key is the key of an upsert that has one key column."""
+    bad_records: Literal["fail", "drop", "dead_letter"] = "fail"
+    """What happens to a record that cannot be read. All are counted."""
+    dead_letter: DeadLetter | None = None
+    """For `bad_records: dead_letter`: the table or topic."""
+    confluent: bool = True
+    """For Avro: whether values begin with Confluent's five bytes."""
+    schema_id: PositiveInt | None = None
+    """For Avro: the schema's number; a record with another one is bad."""
+    reader_options: dict[str, str] = Field({}, alias="options")
+    """Options of Spark's JSON, CSV or Avro reader, such as `sep`."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -96,25 +83,25 @@ class Records(Section):
 class Watermark(Section):
     """How late rows may come."""
 
-    column: str = Field(description="Column with the time of the event.")
-    delay: Interval = Field("10 minutes", description="How late a row may come.")
+    column: str
+    """Column with the time of the event."""
+    delay: Interval = "10 minutes"
+    """How late a row may come."""
 
 
 class Source(Section):
     """A Kafka source; further keys are options of Kafka, Spark and the assignor."""
 
-    records: Records = Field(Records(), description="How its records are read.")
-    watermark: Watermark | None = Field(None, description="How late rows may come.")
-    dedupe: Columns = Field(
-        (),
-        description="Drop rows that repeat these columns: within the watermark, or for ever "
-        "without one (the state then grows).",
-    )
-    assignor: str = Field(
-        "lag-aware-sticky",
-        description="The assignor, or several in order of preference; `none` for Spark's mapping, "
-        "whatever the session says.",
-    )
+    records: Records = Records()
+    """How its records are read."""
+    watermark: Watermark | None = None
+    """How late rows may come."""
+    dedupe: Columns = ()
+    """Drop rows that repeat these columns: within the watermark, or for ever without one (the state
+    then grows)."""
+    assignor: str = "lag-aware-sticky"
+    """The assignor, or several in order of preference; `none` for Spark's mapping, whatever the
+    session says."""
     #: `parse_options` knows which of the assignors' options there are; in JSON Schema those of the
     #: user's own ones are open.
     PREFIXES: ClassVar[dict[str, str]] = {**OF_KAFKA, PREFIX: r"^assignor\.[^.]+\..+"}

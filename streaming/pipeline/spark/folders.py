@@ -27,7 +27,7 @@ _LOCK = ".assignor.lock"
 def check_writable(spark: SparkSession, loaded: LoadedJob) -> None:
     """Check every folder that the job writes to: a small file is written and taken away again."""
     job = loaded.job
-    folders = [(place, "table", table.path) for place, table in job.tables()]
+    folders = [(place, "table", table.path) for place, table in job.tables]
     for place, what, path in [*folders, ("checkpoint", "folder", job.checkpoint)]:
         if path is not None:
             with loaded.at(place, JobError, f"the {what} {path!r} cannot be written: "):

@@ -72,13 +72,14 @@ def _upserts(job: Job, sinks: Sequence[Sink]) -> list[Upsert]:
     ]
 
 
-def bad_records(spark: SparkSession, loaded: LoadedJob, name: str) -> DataFrame:
+def bad_records(spark: SparkSession, loaded: LoadedJob, name: str, to: Sink) -> DataFrame:
     """Return what is bad in a source: to its schema, or to an upsert that reads it."""
     job = loaded.job
     sinks = [sink for sink in job.all_sinks.values() if name in job.sources_of(sink)]
     bad = _parsed(spark, loaded, name, upserts=_upserts(job, sinks)).bad
     assert bad is not None  # noqa: S101  (raw records have no dead letter)
-    return bad
+    table = ("topic", "partition", "offset", "timestamp", "key", "value")
+    return bad.select(*(table if isinstance(to, DeltaSink) else ("key", "value")))
 
 
 def _parsed(

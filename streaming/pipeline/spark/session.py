@@ -77,7 +77,7 @@ def session_for(job: Job, starting: AbstractContextManager[None] | None = None) 
     if not is_submitted():
         if job.spark.get("spark.master", "local").startswith("local"):
             settings = {**_LOCAL, **settings}
-        if any(table.table for _, table in job.tables()):
+        if any(table.table for _, table in job.tables):
             settings = {**_LASTING_CATALOG, **settings}
     builder = configure_delta(SparkSession.builder.appName(job.name))
     for key, value in settings.items():
