@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as f
+from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
+
 from streaming.delta.transactions import writer_name
 from streaming.pipeline.config.conflicts import check_apart
 from streaming.pipeline.config.sinks import ConsoleSink, DeltaSink, KafkaSink
@@ -109,8 +112,6 @@ def _query(spark: SparkSession, loaded: LoadedJob, output: Output, frame: DataFr
 
 
 def _as_kafka_takes_them(rows: DataFrame, sink: KafkaSink) -> DataFrame:
-    from pyspark.sql import functions as f
-
     fold = folding(rows.sparkSession)
     named = {fold(name): f.col(quoted(name)) for name in rows.columns}
     everything = f.to_json(f.struct(*(quoted(name) for name in rows.columns)))
@@ -125,9 +126,6 @@ def _as_kafka_takes_them(rows: DataFrame, sink: KafkaSink) -> DataFrame:
 
 def _as_kafka_takes_it(field: StructField) -> Column:
     """Return bytes and text as they are, lists and structs as JSON, the rest as text."""
-    from pyspark.sql import functions as f
-    from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
-
     column = f.col(field.name)
     kind = field.dataType
     if field.name == "headers":

@@ -6,6 +6,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
+from assignor_bridge.errors import AssignorError
 from streaming.metrics.attach import attach
 from streaming.observe.progress_log import first_line as line_of_text
 from streaming.pipeline.brokers import check_brokers, check_topics
@@ -51,8 +52,10 @@ class RunningJob:
         """Open the outlets of the metrics, make the tables, start the queries."""
         loaded = self.loaded
         if loaded.job.metrics is not None:
-            with loaded.at("metrics"):
+            try:
                 self.metrics = attach(spark, loaded.job.metrics, loaded.redact, self._why)
+            except AssignorError as error:
+                raise type(error)(loaded.redact(str(error))) from None
         for query in self._queries:
             if query.delta is not None:
                 what = f"the table {query.delta.table.where!r} cannot be made: "

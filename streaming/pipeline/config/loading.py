@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import ValidationError
 
-from assignor_bridge.errors import AssignorError
 from checkpoints.redaction import HIDDEN, Redactor, is_secret_key
 from streaming.pipeline.config.base import SERVERS, complaints
 from streaming.pipeline.config.job import Job
@@ -21,6 +20,8 @@ from streaming.pipeline.errors import ConfigError, JobError, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from assignor_bridge.errors import AssignorError
 
 _MOST_BYTES = 1_000_000
 
@@ -40,7 +41,7 @@ class LoadedJob:
 
     @contextlib.contextmanager
     def at(
-        self, place: str, kind: type[AssignorError] | None = None, what: str = ""
+        self, place: str, kind: type[AssignorError] = ConfigError, what: str = ""
     ) -> Iterator[None]:
         """Turn what fails within into one line: the file, the place, what, the innermost cause."""
         try:
@@ -48,8 +49,6 @@ class LoadedJob:
         except (ConfigError, JobError):  # these say all that already
             raise
         except Exception as error:
-            if kind is None:
-                kind = type(error) if isinstance(error, AssignorError) else ConfigError
             raise self.error(place, what + first_line(error), kind) from error
 
     def error(

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pyspark.sql.types import ArrayType, MapType, StructField, StructType
+
 from streaming.observe.words import elided
 from streaming.pipeline.errors import TableError, first_line
 from streaming.pipeline.spark.columns import quoted
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
     from delta.tables import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType
 
     from streaming.pipeline.config.sinks import DeltaSink
 
@@ -96,7 +98,6 @@ class Table(NamedTuple):
     ) -> None:
         """Make the empty table, when it is not there."""
         from delta.tables import DeltaTable
-        from pyspark.sql.types import StructField, StructType
 
         nullable = [StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields]
         builder: Any = DeltaTable.createIfNotExists(spark).addColumns(StructType(nullable))
@@ -159,8 +160,6 @@ def _fits(table: DataType, rows: DataType, evolves: bool) -> bool:
 
     With schema evolution it adds new fields and fills those that the rows lack with null.
     """
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
     if isinstance(table, StructType) and isinstance(rows, StructType):
         was = {field.name.lower(): field.dataType for field in table.fields}
         now = {field.name.lower(): field.dataType for field in rows.fields}

@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window
+from pyspark.sql import functions as f
+
 from streaming.pipeline.delta.write_mode import DELETED, SEQUENCE
 from streaming.pipeline.errors import TableError, first_line
 from streaming.pipeline.spark.columns import check_free, folding, quoted
@@ -30,8 +33,6 @@ _TOPIC = "__topic"
 
 def prepare(frame: DataFrame, sink: DeltaSink) -> DataFrame:
     """Add the sequence and whether the row deletes, and leave Kafka's struct out."""
-    from pyspark.sql import functions as f
-
     fold = folding(frame.sparkSession)
     ours = [SEQUENCE, _DELETE, _RANK, _TOPIC, *([DELETED] if sink.deletes == "mark" else [])]
     check_free(frame.columns, ours, fold)
@@ -72,8 +73,6 @@ def own_columns(rows: DataFrame, sink: DeltaSink) -> list[str]:
 
 def table_columns(rows: DataFrame, sink: DeltaSink) -> DataFrame:
     """Return a frame with the columns that the table gets."""
-    from pyspark.sql import functions as f
-
     if sink.mode == "append":
         return rows
     kept = rows.drop(_DELETE, _TOPIC)
@@ -86,9 +85,6 @@ def newest(rows: DataFrame, sink: DeltaSink) -> DataFrame:
     A null in a key or in `sequence_by` fails the query while the rows are read, hence before
     anything is written.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     rows = rows.where(_no_nulls(sink, _TOPIC in rows.columns)).drop(_TOPIC)
     content = f.xxhash64(*[quoted(c) for c in rows.columns])
     window = Window.partitionBy(*[quoted(key) for key in sink.keys]).orderBy(
@@ -100,8 +96,6 @@ def newest(rows: DataFrame, sink: DeltaSink) -> DataFrame:
 
 def _no_nulls(sink: DeltaSink, has_kafka: bool) -> Column:
     """Fail at a null in a key or in `sequence_by`, and say in which record."""
-    from pyspark.sql import functions as f
-
     place = f.lit("")
     if has_kafka:
         where = place_of(_TOPIC, f"{SEQUENCE}.partition", f"{SEQUENCE}.offset")

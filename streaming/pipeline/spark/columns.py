@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.errors import PySparkException
+from pyspark.sql.types import StructType
+
 from streaming.pipeline.config.files import schema_json
 from streaming.pipeline.errors import first_line
 
@@ -11,16 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
 
 _CASE_SENSITIVE = "spark.sql.caseSensitive"
 
 
 def columns(text: str) -> StructType:
     """Read DDL, or Spark's JSON, with the running Spark; a ValueError says what is wrong."""
-    from pyspark.errors import PySparkException
-    from pyspark.sql.types import StructType
-
     try:
         if text.lstrip().startswith("{"):
             return StructType.fromJson(schema_json(text))

@@ -6,6 +6,8 @@ import contextlib
 import re
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as f
+
 from streaming.pipeline.config.files import python_function, schema_text
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.errors import first_line
@@ -104,8 +106,6 @@ def _timely(rows: DataFrame, source: Source, *, has_deletes: bool) -> DataFrame:
 
     A tombstone repeats nothing: of its columns it has the key only.
     """
-    from pyspark.sql import functions as f
-
     if source.watermark:
         rows = rows.withWatermark(source.watermark.column, source.watermark.delay)
     if not source.dedupe:

@@ -13,6 +13,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import StringType, StructType
+
 from streaming.pipeline.config.files import AVRO_MARKER, marked_avro
 from streaming.pipeline.spark.columns import check_free, columns, folding, quoted
 from streaming.pipeline.spark.session import avro_coordinate
@@ -21,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
 
     from streaming.pipeline.config.sources import Records
 
@@ -78,8 +81,6 @@ def parse(
     ValueError
         When the schema, or the key's, cannot be read, or has a column of a name that is ours.
     """
-    from pyspark.sql import functions as f
-
     tombstone = f.col("value").isNull()
     if records.format == "raw":
         return Parsed(frame.select("*", _kafka_struct(tombstone)), None)
@@ -122,24 +123,18 @@ def parse(
 
 
 def _kafka_struct(tombstone: Column) -> Column:
-    from pyspark.sql import functions as f
-
     *names, last = KAFKA_FIELDS
     return f.struct(*names, f.coalesce(tombstone, f.lit(False)).alias(last)).alias(KAFKA)
 
 
 def place_of(topic: str, partition: str, offset: str) -> Column:
     """Say where a record lies, as messages do: `orders-0 offset 5`."""
-    from pyspark.sql import functions as f
-
     where = f.concat_ws("-", topic, f.col(partition).cast("string"))
     return f.concat(where, f.lit(" offset "), f.col(offset).cast("string"))
 
 
 def _failing(name: str, records: Records) -> Column:
     """Keep good rows; a bad one fails the query and says where it lies, not what is in it."""
-    from pyspark.sql import functions as f
-
     why = f.when(
         f.col(f"{KAFKA}.tombstone"),
         f.lit(" is a tombstone whose key cannot be read as the upsert's, see 'records.key'"),
@@ -158,8 +153,6 @@ def _key_columns(
 
     They are named as they are written, by their folded names.
     """
-    from pyspark.sql import functions as f
-
     text = f.col("key").cast("string")
     text = f.when(f.is_valid_utf8(text), text)
     if records.key is None:
@@ -202,9 +195,6 @@ def _json(records: Records, kind: StructType) -> _Reader:
     Only what closes that object, or goes on with a next field, does not; as the element of a list
     both do. The list is only read when a brace before the end says that it can be so.
     """
-    from pyspark.sql import functions as f
-    from pyspark.sql.types import StringType, StructType
-
     lenient = {**records.reader_options, "mode": "PERMISSIVE"}
     options = {**lenient, "columnNameOfCorruptRecord": _CORRUPT}
     outer = StructType().add(_RECORD, kind).add(_CORRUPT, StringType())
@@ -219,9 +209,6 @@ def _json(records: Records, kind: StructType) -> _Reader:
 
 def _csv(records: Records, kind: StructType) -> _Reader:
     """Read by RFC 4180: a quote in a quoted field is doubled."""
-    from pyspark.sql import functions as f
-    from pyspark.sql.types import StringType, StructType
-
     given = {name.lower(): value for name, value in records.reader_options.items()}
     quote = given.get("quote", '"')
     escape = given.get("escape", quote)
@@ -248,8 +235,6 @@ def _csv(records: Records, kind: StructType) -> _Reader:
 
 def _is_corrupt(kind: StructType, fields: str) -> Column:
     """Whether Spark could not read the record, or a column declared NOT NULL is missing."""
-    from pyspark.sql import functions as f
-
     failed = f.col(fields).isNull() | f.col(f"{_PARSED}.{_CORRUPT}").isNotNull()
     for field in kind.fields:
         if not field.nullable:
@@ -258,10 +243,7 @@ def _is_corrupt(kind: StructType, fields: str) -> Column:
 
 
 def _avro(records: Records, schema: str) -> _Reader:
-    from pyspark.sql import SparkSession
-    from pyspark.sql import functions as f
     from pyspark.sql.avro.functions import from_avro
-    from pyspark.sql.types import StructType
 
     options = {**records.reader_options, "mode": "PERMISSIVE", "avroSchema": marked_avro(schema)}
     body = f.col("value")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import os
 import sys
 from typing import TYPE_CHECKING
 
+from assignor_bridge.jars import connector_coordinate
 from streaming.delta.session import configure_delta, delta_coordinate
 
 if TYPE_CHECKING:
@@ -36,16 +36,9 @@ _LASTING_CATALOG = {"spark.sql.catalogImplementation": "hive"}
 _NOISY = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
-def avro_coordinate(pyspark_version: str | None = None) -> str:
-    """Return the coordinate of Spark's Avro functions; of the same version as the connector's.
-
-    >>> avro_coordinate("4.0.4")
-    'org.apache.spark:spark-avro_2.13:4.0.0'
-    """
-    version = pyspark_version or importlib.metadata.version("pyspark")
-    if version.startswith("4.0."):
-        version = "4.0.0"
-    return f"org.apache.spark:spark-avro_2.13:{version}"
+def avro_coordinate() -> str:
+    """Return the coordinate of Spark's Avro functions; of the same version as the connector's."""
+    return connector_coordinate().replace("spark-sql-kafka-0-10", "spark-avro")
 
 
 def job_packages(job: Job) -> list[str]:
