@@ -136,7 +136,6 @@ def _record(number: int, line: bytes) -> Record:
     try:
         data = orjson.loads(line)
         return _Line.model_validate(data).record()
-    except ValidationError as error:
-        raise ValueError(f"line {number}: {complaints(error, data)}") from None
     except ValueError as error:
-        raise ValueError(f"line {number}: {error}") from None
+        words = complaints(error, data) if isinstance(error, ValidationError) else error
+        raise ValueError(f"line {number}: {words}") from None

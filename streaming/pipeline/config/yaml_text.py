@@ -167,8 +167,19 @@ def _put(section: dict[str, Any], path: str, value: Any) -> None:
     rest = path
     if path.startswith(_SECTION):  # each key of the section `spark` begins so itself
         rest = "'spark'." + (path[len(_SECTION) :] if path.startswith(2 * _SECTION) else path)
-    while rest:
-        key, rest = _next_key(section, rest, path)
+    while True:
+        if rest.startswith(".") or rest.endswith("."):
+            raise ConfigError(f"--set {path!r}: a key is missing beside a dot")
+        known = [key for key in section if rest == key or rest.startswith(f"{key}.")]
+        if known:
+            key = max(known, key=len)
+            rest = rest.removeprefix(key)[1:]
+        elif quoted := _QUOTED.match(rest):
+            key, rest = quoted[1] or quoted[2], rest[quoted.end() :]
+        elif rest.startswith(_DOTTED_KEYS):
+            key, rest = rest, ""
+        else:
+            key, _, rest = rest.partition(".")
         if not rest:
             section[key] = value
             return
@@ -177,23 +188,6 @@ def _put(section: dict[str, Any], path: str, value: Any) -> None:
         section = section[key]
         if not isinstance(section, dict):
             raise ConfigError(f"--set {path!r}: {key!r} is a value, it has no keys below it")
-
-
-def _next_key(section: Mapping[str, Any], rest: str, path: str) -> tuple[str, str]:
-    """Take the first key off a path."""
-    if rest.startswith(".") or rest.endswith("."):
-        raise ConfigError(f"--set {path!r}: a key is missing beside a dot")
-    known = [key for key in section if rest == key or rest.startswith(f"{key}.")]
-    if known:
-        key = max(known, key=len)
-        return key, rest.removeprefix(key)[1:]
-    quoted = _QUOTED.match(rest)
-    if quoted:
-        return quoted[1] or quoted[2], rest[quoted.end() :]
-    if rest.startswith(_DOTTED_KEYS):
-        return rest, ""
-    key, _, below = rest.partition(".")
-    return key, below
 
 
 def fill_in(

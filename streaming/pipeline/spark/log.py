@@ -71,9 +71,10 @@ class SparkLog:
         try:
             yield
         finally:
-            os.environ[_JAVA] = java or ""
             if java is None:
                 del os.environ[_JAVA]
+            else:
+                os.environ[_JAVA] = java
             os.dup2(before, _STDERR)
             os.close(before)
 
