@@ -17,7 +17,7 @@ from streaming.pipeline.config.job import json_schema
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.config.yaml_text import parse_yaml, with_sets
 from streaming.pipeline.errors import ConfigError
-from tests.job_reference import with_tables
+from tests.support.job_reference import with_tables
 
 ROOT = Path(__file__).parents[3]
 GOOD: dict[str, Any] = {
@@ -306,7 +306,7 @@ def test_the_schema_command_prints_json_schema(capsys):
 
 
 def test_the_keys_in_the_docs_are_up_to_date():
-    """Write them anew with `python -m tests.job_reference docs/pipelines.md`."""
+    """Write them anew with `python -m tests.support.job_reference docs/pipelines.md`."""
     text = (ROOT / "docs" / "pipelines.md").read_text(encoding="utf-8")
     assert with_tables(text) == text
     assert "| `assignor.split` |" in text
