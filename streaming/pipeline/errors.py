@@ -57,8 +57,6 @@ def first_line(error: BaseException) -> str:
     """
     if isinstance(error, UnicodeDecodeError):
         return "not text in UTF-8"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
     innermost: Any = error
     while getattr(innermost, "_cause", None) is not None:
         innermost = innermost._cause

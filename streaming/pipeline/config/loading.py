@@ -49,7 +49,8 @@ class LoadedJob:
         except (ConfigError, JobError):  # these say all that already
             raise
         except Exception as error:
-            raise self.error(place, what + first_line(error), kind) from error
+            why = (what and getattr(error, "strerror", None)) or first_line(error)
+            raise self.error(place, what + why, kind) from error
 
     def error(
         self, place: str, what: str, kind: type[AssignorError] = ConfigError
@@ -133,7 +134,8 @@ def _read(config: str | Path | Mapping[str, Any]) -> tuple[str, Path, dict[str, 
             raise ValueError(f"it has more than {_MOST_BYTES:,} bytes")  # noqa: TRY301
         text = raw.decode("utf-8")
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{str(path)!r} cannot be read: {first_line(error)}") from None
+        why = getattr(error, "strerror", None) or first_line(error)
+        raise ConfigError(f"{str(path)!r} cannot be read: {why}") from None
     try:
         return path.name, path.resolve().parent, parse_yaml(text)
     except ConfigError as error:
