@@ -336,6 +336,17 @@ def test_an_example_fits_the_json_schema_and_its_seeds_can_be_read(path):
     jsonschema.validate(parse_yaml(path.read_text(encoding="utf-8")), json_schema())
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda p: p.name)
+def test_a_loaded_job_moves_to_a_broker_as_if_it_were_loaded_for_it(path):
+    """`--with-broker` knows the address only once the broker runs; the job is loaded once."""
+    moved = load_job(path, environment={}, broker="127.0.0.1:9092").at_broker("b:1")
+    loaded = load_job(path, environment={}, broker="b:1")
+    assert moved.job == loaded.job
+    assert moved.shown() == loaded.shown()
+    for name, source in loaded.job.all_sources.items():
+        assert moved.job.all_sources[name].model_fields_set == source.model_fields_set
+
+
 def test_init_writes_a_short_job_that_loads_and_never_overwrites(tmp_path, capsys):
     file = tmp_path / "mine.yaml"
     assert main.run(["init", str(file), "--topic", "events", "--broker", "b:1"]) == 0
