@@ -53,7 +53,7 @@ def start_spark(master: str, folder: Path, **settings: str) -> SparkSession:
     from delta.pip_utils import configure_spark_with_delta_pip
 
     from assignor_bridge import configure_spark
-    from streaming.pipeline.session import avro_coordinate
+    from streaming.pipeline.spark.session import avro_coordinate
 
     builder = spark_builder(master, folder, **settings)
     with_delta = configure_spark_with_delta_pip(builder, [avro_coordinate()])

@@ -30,7 +30,7 @@ def jars(
 
 
 def _packages_of(job: Path) -> list[str]:
-    from streaming.pipeline.loading import load_job  # its models take a while to import
-    from streaming.pipeline.session import job_packages
+    from streaming.pipeline.config.loading import load_job  # its models take a while to import
+    from streaming.pipeline.spark.session import job_packages
 
     return job_packages(load_job(job).job)

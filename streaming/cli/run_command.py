@@ -12,14 +12,14 @@ import typer
 from assignor_bridge.errors import AssignorError, OptionError
 from streaming.cli.spinner import fetching
 from streaming.kafka.embedded import EmbeddedBroker
-from streaming.pipeline.spark_log import SparkLog
+from streaming.pipeline.spark.log import SparkLog
 
 if TYPE_CHECKING:
     from types import FrameType
 
     from pyspark.sql import SparkSession
 
-    from streaming.pipeline.loading import LoadedJob
+    from streaming.pipeline.config.loading import LoadedJob
 
 #: Stands in the config until the embedded broker has an address.
 _EMBEDDED = "127.0.0.1:9092"
@@ -90,12 +90,12 @@ def run(
     Ctrl-C or SIGTERM stops it (exit code 130 or 143), and the next run goes on from there. The last
     line names the file that has what Spark logged (with spark-submit: where that puts it).
     """
-    from streaming.pipeline.checks import check_offline  # the models take a while to import
-    from streaming.pipeline.loading import load_job
-    from streaming.pipeline.seeding import read_seeds, seed_topics
+    from streaming.pipeline.brokers import seed_topics  # the models take a while to import
+    from streaming.pipeline.config.files import check_files, read_seeds
+    from streaming.pipeline.config.loading import load_job
 
     loaded = load_job(job, sets=sets or (), broker=_EMBEDDED if with_broker else None)
-    check_offline(loaded)
+    check_files(loaded)
     seeds = read_seeds(loaded)
     if dry_run:
         typer.echo(loaded.shown(), nl=False)
@@ -107,7 +107,7 @@ def run(
         cleanup.callback(signals.release)
         if with_broker:
             address = _broker_for(loaded, cleanup)
-            loaded = load_job(job, sets=sets or (), broker=address)
+            loaded = loaded.at_broker(address)
             for topic, count in seed_topics(loaded, seeds, address).items():
                 typer.echo(f"topic {topic}: made, {count:,} records", err=True)
         written = _run(loaded, signals, cleanup, log)
@@ -124,10 +124,10 @@ def _run(
     loaded: LoadedJob, signals: _Signals, cleanup: contextlib.ExitStack, log: Path | None
 ) -> str:
     """Run the job, and say where Spark's log is; so does the line of an error."""
-    from streaming.pipeline.checks import check_brokers
+    from streaming.pipeline.brokers import check_brokers
 
     check_brokers(loaded)
-    from streaming.pipeline.session import is_submitted
+    from streaming.pipeline.spark.session import is_submitted
 
     if is_submitted():
         if log is not None:
@@ -151,7 +151,7 @@ def _with_spark(
 
     from streaming.cli.run_progress import RunProgress
     from streaming.metrics.attach import listen
-    from streaming.pipeline.failures import JobError, first_line
+    from streaming.pipeline.errors import JobError, first_line
     from streaming.pipeline.run import start_job
 
     spark = _started(loaded, log)
@@ -175,8 +175,8 @@ def _with_spark(
 
 def _started(loaded: LoadedJob, log: SparkLog | None) -> SparkSession:
     """Start Spark, or say in one line why it does not start."""
-    from streaming.pipeline.failures import JobError, first_line
-    from streaming.pipeline.session import session_for
+    from streaming.pipeline.errors import JobError, first_line
+    from streaming.pipeline.spark.session import session_for
 
     typer.echo("starting Spark", err=True)
     try:

@@ -13,15 +13,14 @@ import json
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.errors import OptionError
 from checkpoints.folders import CheckpointError, Folder, open_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-_T = TypeVar("_T")
 _LOG = "_delta_log"
 _COMMIT = re.compile(r"(\d{20})\.json")
 _RUN_PREFIX = "assignor-"
@@ -30,10 +29,12 @@ _STREAMING = re.compile(
 )
 #: The table holds no batch of the query.
 NEVER = -1
+#: A `RESTORE`: the version it went back to, None for a time, and its own version.
+Restore = tuple[int | None, int]
 
 
 def writer_name(query_id: str) -> str:
-    """Give the name under which `assignor run` notes a query's batches."""
+    """Return the name under which `assignor run` notes a query's batches."""
     return f"{_RUN_PREFIX}{query_id}"
 
 
@@ -43,125 +44,76 @@ class TableLog:
 
     #: The newest batch of the query; `NEVER` for none, None when that cannot be told.
     batch: int | None
-    #: The version to which `RESTORE` set the table back after that batch, and its own version; None
-    #: when none did, or a later one undid it.
-    restored: tuple[int | None, int] | None
+    #: The `RESTORE` that took that batch away; None when none did, or a later one undid it.
+    restored: Restore | None = None
+    #: Where there is no batch of the query: the ids of all streaming queries that wrote.
+    others: frozenset[str] = frozenset()
 
 
-def last_batch(table: str, query_id: str) -> int | None:
-    """Give the newest batch of a query; `NEVER` for none, None when that cannot be told.
-
-    Raises
-    ------
-    OptionError
-        When there is no Delta table, or it cannot be read.
-    """
-    return _reading(table, lambda: _log_of(open_folder(table), table, query_id)).batch
-
-
-def log_of(folder: Folder, query_id: str) -> TableLog:
-    """Tell of a query what a table's log has.
+def read_log(table: str | Folder, query_id: str | None) -> TableLog:
+    """Read what a table's log tells of a query; None stands for one that has no id yet.
 
     Raises
     ------
     OptionError
         When there is no Delta table, or it cannot be read.
     """
-    return _reading(folder.name, lambda: _log_of(folder, folder.name, query_id))
-
-
-def streaming_writers(folder: Folder) -> set[str]:
-    """Give the ids of all streaming queries that the table's commits name.
-
-    Raises
-    ------
-    OptionError
-        When there is no Delta table, or it cannot be read.
-    """
-
-    def read() -> set[str]:
-        found = set()
-        for name in _commits(folder, folder.name):
-            for transaction in _actions(folder, name, "txn"):
-                match = _STREAMING.fullmatch(str(transaction.get("appId")))
-                if match is not None:
-                    found.add(match[1])
-        return found
-
-    return _reading(folder.name, read)
-
-
-def _log_of(folder: Folder, table: str, query_id: str) -> TableLog:
-    names = {query_id, writer_name(query_id)}
-    restores: list[tuple[int | None, int]] = []
-    commits = _commits(folder, table)
-    for name in commits:
-        for transaction in _actions(folder, name, "txn"):
-            if transaction.get("appId") in names:
-                batch = int(transaction["version"])
-                return TableLog(batch, _set_back(restores, _version(name)))
-        for info in _actions(folder, name, "commitInfo"):
-            if info.get("operation") == "RESTORE":
-                restores.append((_restored_to(info), _version(name)))
-    from_the_first_on = len(commits) == _version(commits[0]) + 1
-    return TableLog(NEVER if from_the_first_on else None, None)
-
-
-def _set_back(restores: list[tuple[int | None, int]], wanted: int) -> tuple[int | None, int] | None:
-    """Give the restore that took a version's rows away; None when the table has them.
-
-    A restore may itself have been undone by a later one, to a version between the two.
-
-    Parameters
-    ----------
-    restores
-        To which version, and its own version; the newest first.
-    wanted
-        The version whose rows should be there.
-    """
-    up_to: float = math.inf
-    for to, version in restores:
-        if version > up_to:
-            continue
-        if to is None or to < wanted:
-            return to, version
-        up_to = to
-    return None
-
-
-def _restored_to(info: dict[str, Any]) -> int | None:
-    parameters = info.get("operationParameters")
-    version = parameters.get("version") if isinstance(parameters, dict) else None
-    return int(version) if version is not None else None
-
-
-def _reading(table: str, read: Callable[[], _T]) -> _T:
+    name = table if isinstance(table, str) else table.name
     try:
-        return read()
+        return _read(open_folder(table) if isinstance(table, str) else table, query_id)
     except CheckpointError as error:
         raise OptionError(str(error).replace("checkpoint", "Delta table", 1)) from error
     except (OSError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, OptionError):
             raise
         why = getattr(error, "strerror", None) or f"its log is damaged ({type(error).__name__})"
-        raise OptionError(f"Delta table {table!r} cannot be read: {why}") from error
+        raise OptionError(f"Delta table {name!r} cannot be read: {why}") from error
 
 
-def _commits(folder: Folder, table: str) -> list[str]:
-    """Name the commits, the newest first."""
-    commits = sorted((n for n in folder.names(_LOG) if _COMMIT.fullmatch(n)), reverse=True)
-    if not commits:
-        raise OptionError(f"{table!r} is not a Delta table: it has no commits in {_LOG!r}")
-    return commits
+def _read(folder: Folder, query_id: str | None) -> TableLog:
+    versions = sorted(
+        (int(match[1]) for name in folder.names(_LOG) if (match := _COMMIT.fullmatch(name))),
+        reverse=True,
+    )
+    if not versions:
+        raise OptionError(f"{folder.name!r} is not a Delta table: it has no commits in {_LOG!r}")
+    restores: list[Restore] = []
+    others = set()
+    for version in versions:
+        for kind, action in _actions(folder, version):
+            if kind == "commitInfo" and action.get("operation") == "RESTORE":
+                parameters = action.get("operationParameters")
+                to = parameters.get("version") if isinstance(parameters, dict) else None
+                restores.append((int(to) if to is not None else None, version))
+            writer = _STREAMING.fullmatch(str(action.get("appId"))) if kind == "txn" else None
+            if writer is None:
+                continue
+            if writer[1] == query_id:
+                return TableLog(int(action["version"]), _undoing(restores, version))
+            others.add(writer[1])
+    is_whole = len(versions) == versions[0] + 1
+    return TableLog(NEVER if is_whole else None, others=frozenset(others))
 
 
-def _version(commit: str) -> int:
-    return int(commit.partition(".")[0])
+def _undoing(restores: list[Restore], version: int) -> Restore | None:
+    """Return the restore that took a version's rows away; None when the table has them.
+
+    A restore may itself have been undone by a later one, to a version between the two; the newest
+    comes first.
+    """
+    up_to: float = math.inf
+    for to, at in restores:
+        if at > up_to:
+            continue
+        if to is None or to < version:
+            return to, at
+        up_to = to
+    return None
 
 
-def _actions(folder: Folder, name: str, kind: str) -> Iterator[dict[str, Any]]:
-    for line in (folder.read(f"{_LOG}/{name}") or b"").splitlines():
-        action = json.loads(line) if line.strip() else {}
-        found = action.get(kind) if isinstance(action, dict) else None
-        if isinstance(found, dict):
-            yield found
+def _actions(folder: Folder, version: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    for line in (folder.read(f"{_LOG}/{version:020}.json") or b"").splitlines():
+        actions = json.loads(line) if line.strip() else {}
+        for kind, action in actions.items() if isinstance(actions, dict) else ():
+            if isinstance(action, dict):
+                yield kind, action

@@ -9,7 +9,7 @@ import datetime
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streaming.delta.transactions import NEVER, last_batch
+from streaming.delta.transactions import NEVER, read_log
 from streaming.kafka.brokers import Partition, by_partition
 from streaming.lag.first_unread import first_unread
 from streaming.observe.check import Check
@@ -243,7 +243,7 @@ def _delta(checkpoint: Checkpoint, table: str) -> tuple[bool, str]:
     """Return whether the table and the checkpoint hold the same batches, and why not."""
     if checkpoint.query_id is None:
         return True, "unknown: the checkpoint has no query id"
-    held = last_batch(table, checkpoint.query_id)
+    held = read_log(table, checkpoint.query_id).batch
     planned = checkpoint.last_planned.batch_id if checkpoint.last_planned else NEVER
     done = checkpoint.last_committed.batch_id if checkpoint.last_committed else NEVER
     if held is None:

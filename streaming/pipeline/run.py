@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from assignor_bridge.errors import AssignorError
 from streaming.metrics.attach import attach
 from streaming.observe.progress_log import first_line as line_of_text
-from streaming.pipeline.checks import check_brokers, check_offline, check_topics
-from streaming.pipeline.failures import JobError, first_line
-from streaming.pipeline.hints import with_hint
-from streaming.pipeline.loading import LoadedJob, load_job
-from streaming.pipeline.lock import holder, lock_checkpoint
-from streaming.pipeline.places import absolute, check_places
+from streaming.pipeline.brokers import check_brokers, check_topics
+from streaming.pipeline.config.files import check_files
+from streaming.pipeline.config.loading import LoadedJob, load_job
+from streaming.pipeline.delta.continuity import check_continuity
+from streaming.pipeline.errors import JobError, first_line, with_hint
 from streaming.pipeline.queries import plan_queries
+from streaming.pipeline.spark.folders import absolute, check_writable, holder, lock_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from streaming.metrics.attach import Exporter
-    from streaming.pipeline.config import Job
-    from streaming.pipeline.lock import JobLock
-    from streaming.pipeline.queries import Planned
+    from streaming.pipeline.config.job import Job
+    from streaming.pipeline.queries import Query
+    from streaming.pipeline.spark.folders import JobLock
 
 _POLL_S = 0.5
 
@@ -35,38 +35,42 @@ _POLL_S = 0.5
 class RunningJob:
     """The started queries of a job, and the outlets of its metrics."""
 
-    def __init__(self, loaded: LoadedJob, lock: JobLock | None = None) -> None:
+    def __init__(self, loaded: LoadedJob, queries: Sequence[Query], lock: JobLock | None) -> None:
         self.loaded = loaded
         self.metrics: Exporter | None = None
+        self._queries = queries
         self._lock = lock
-        self.queries: list[StreamingQuery] = []
-        self._planned: list[Planned] = []
+        if lock is not None:
+            lock.is_used = self.is_active
 
-    def measure(self, spark: SparkSession) -> None:
-        """Open the outlets of the metrics, where the job has some."""
-        if self.loaded.job.metrics is not None:
-            self.metrics = attach(spark, self.loaded.job.metrics, self.loaded.redact, self._why)
+    @property
+    def queries(self) -> list[StreamingQuery]:
+        """The queries that were started."""
+        return [query.running for query in self._queries if query.running is not None]
 
-    def start(self, planned: Planned) -> None:
-        """Start one more query."""
-        self._planned.append(planned)
-        try:
-            self.queries.append(planned.start())
-        except Exception as error:
-            raise self._failure(planned, error) from error
+    def start(self, spark: SparkSession) -> None:
+        """Open the outlets of the metrics, make the tables, start the queries."""
+        loaded = self.loaded
+        if loaded.job.metrics is not None:
+            try:
+                self.metrics = attach(spark, loaded.job.metrics, loaded.redact, self._why)
+            except AssignorError as error:
+                raise type(error)(loaded.redact(str(error))) from None
+        for query in self._queries:
+            if query.delta is not None:
+                what = f"the table {query.delta.table.where!r} cannot be made: "
+                with loaded.at(query.place, JobError, what):
+                    query.delta.prepare(spark, query.rows)
+        for query in self._queries:
+            try:
+                query.start()
+            except Exception as error:
+                raise self._failure(query, error) from error
 
     def await_end(self, stop_asked: Callable[[], bool] = lambda: False) -> None:
-        """Wait until all queries have ended; the first failure stops the others and is raised.
+        """Wait until all queries have ended, or `stop_asked` says that they shall.
 
-        Parameters
-        ----------
-        stop_asked
-            Is asked now and then; once it is true, the queries are stopped.
-
-        Raises
-        ------
-        JobError
-            Naming the query and the innermost cause.
+        The first failure stops the others and is raised as a JobError.
         """
         try:
             while self._look() and not stop_asked():
@@ -92,28 +96,23 @@ class RunningJob:
 
     def _look(self) -> bool:
         """Whether any query still runs; raises when one has failed."""
-        active = False
-        for query, planned in zip(self.queries, self._planned, strict=True):
-            if query.isActive:
-                active = True
-                continue
-            error = query.exception()
-            if error is not None:
-                raise self._failure(planned, error) from None
+        active = self.is_active()
+        for query in self._queries:
+            running = query.running
+            if running is not None and not running.isActive and (error := running.exception()):
+                raise self._failure(query, error) from None
         return active
 
     def _why(self, query_id: str, text: str) -> str:
         """Say why a query failed, by what its sink failed with or else by what Spark says."""
-        for query, planned in zip(self.queries, self._planned, strict=False):
-            error = planned.delta.error if planned.delta is not None else None
-            if error is not None and str(query.id) == query_id:
-                return first_line(error)
+        for query in self._queries:
+            if query.running is not None and str(query.running.id) == query_id and query.sink_error:
+                return first_line(query.sink_error)
         return line_of_text(text)
 
-    def _failure(self, planned: Planned, error: BaseException) -> JobError:
-        told = planned.delta.error if planned.delta is not None else None
-        said = with_hint(first_line(told or error), planned.checkpoint)
-        return JobError(self.loaded.redact(f"query {planned.name!r} failed: {said}"))
+    def _failure(self, query: Query, error: BaseException) -> JobError:
+        why = with_hint(first_line(query.sink_error or error), query.checkpoint)
+        return JobError(self.loaded.redact(f"query {query.name!r} failed: {why}"))
 
 
 def start_job(
@@ -122,14 +121,15 @@ def start_job(
     *,
     on_started: Callable[[Sequence[StreamingQuery]], None] | None = None,
 ) -> RunningJob:
-    """Check a job whole, then start its queries; give them back running.
+    """Check a job whole, then start its queries; return them running.
 
     Parameters
     ----------
     spark
         A session with Delta, Spark's Kafka connector and the bridge.
     config
-        A YAML file, a mapping of the same shape, or a job.
+        A YAML file, a mapping of the same shape, or a job; a loaded one was checked before Spark
+        was started, as far as that goes.
     on_started
         Is given the queries once all of them run: where listeners are attached.
 
@@ -140,38 +140,22 @@ def start_job(
     JobError
         For a broker, topic, table or query that fails; what was started is stopped.
     """
-    loaded = config if isinstance(config, LoadedJob) else load_job(config)
-    try:
-        return _started(spark, loaded, on_started)
-    except AssignorError as error:
-        shown = loaded.redact(str(error))
-        if shown == str(error):
-            raise
-        raise type(error)(shown) from None
-
-
-def _started(
-    spark: SparkSession,
-    loaded: LoadedJob,
-    on_started: Callable[[Sequence[StreamingQuery]], None] | None,
-) -> RunningJob:
-    check_offline(loaded)
-    check_brokers(loaded)
+    if isinstance(config, LoadedJob):
+        loaded = config
+    else:
+        loaded = load_job(config)
+        check_files(loaded)
+        check_brokers(loaded)
     check_topics(spark, loaded)
-    planned = plan_queries(spark, loaded)
-    check_places(spark, loaded)
-    for query in planned:
-        query.check(spark, loaded)
-    lock = _lock(spark, loaded)
-    running = RunningJob(loaded, lock)
-    if lock is not None:
-        lock.is_used = running.is_active
+    queries = plan_queries(spark, loaded)
+    check_writable(spark, loaded)
+    for query in queries:
+        if query.checkpoint is not None:
+            with loaded.at(query.place, JobError):
+                check_continuity(spark, loaded.job, query.checkpoint, query.delta)
+    running = RunningJob(loaded, queries, _lock(spark, loaded))
     try:
-        running.measure(spark)
-        for query in planned:
-            query.create_table(spark)
-        for query in planned:
-            running.start(query)
+        running.start(spark)
         if on_started is not None:
             on_started(running.queries)
     except BaseException:
@@ -188,11 +172,11 @@ def _lock(spark: SparkSession, loaded: LoadedJob) -> JobLock | None:
     try:
         return lock_checkpoint(where)
     except BlockingIOError:
-        said = (
-            f"{loaded.title}: checkpoint: process {holder(where)} runs this job in {checkpoint!r}: "
-            "wait for its end, or give this run a checkpoint and tables of its own"
+        words = (
+            f"process {holder(where)} runs this job in {checkpoint!r}: wait for its end, or give "
+            "this run a checkpoint and tables of its own"
         )
-        raise JobError(loaded.redact(said)) from None
+        raise loaded.error("checkpoint", words, JobError) from None
 
 
 def run_job(

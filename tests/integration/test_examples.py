@@ -15,8 +15,9 @@ import pytest
 from confluent_kafka import Consumer
 
 from streaming import run_job
-from streaming.pipeline.loading import load_job
-from streaming.pipeline.seeding import read_seeds, seed_topics
+from streaming.pipeline.brokers import seed_topics
+from streaming.pipeline.config.files import read_seeds
+from streaming.pipeline.config.loading import load_job
 from tests.pipeline_tools import rows
 from tests.spark_tools import wait_until
 

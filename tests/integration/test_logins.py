@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
 
 from streaming import run_job
 from streaming.cli import main
-from streaming.pipeline.failures import JobError
+from streaming.pipeline.errors import JobError
 from tests.kafka_topics import Topic
 from tests.secured_broker import LOGIN, PASSWORD
 from tests.spark_tools import wait_until

@@ -17,11 +17,9 @@ import pytest
 from streaming import run_job, start_job
 from streaming.cli import main
 from streaming.observe.checkpoint_files import HadoopFolder
-from streaming.pipeline.delta_table import TableError
-from streaming.pipeline.delta_writer import DeltaWriter
-from streaming.pipeline.failures import JobError
-from streaming.pipeline.sinks_config import DeltaSink
-from streaming.pipeline.yaml_text import ConfigError
+from streaming.pipeline.config.sinks import DeltaSink
+from streaming.pipeline.delta.writer import DeltaWriter
+from streaming.pipeline.errors import ConfigError, JobError, TableError
 from tests.kafka_topics import Topic
 from tests.pipeline_tools import forget_last_commit, job, rows, send
 
@@ -256,8 +254,8 @@ def write(spark: SparkSession, sink: dict[str, Any], number: int, *columns: str)
     ours = ("struct(1L AS timestamp) AS _sequence", "false AS __delete")
     batch = spark.range(1).selectExpr(*columns, *(ours if "keys" in sink else ()))
     writer = DeltaWriter(DeltaSink.model_validate(sink), "sink")
-    if not writer.check(spark, batch):
-        writer.create(spark, batch)
+    writer.check(spark, batch)
+    writer.prepare(spark, batch)
     writer.started("query")
     writer(batch, number)
 

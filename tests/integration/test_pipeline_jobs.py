@@ -10,11 +10,10 @@ import pytest
 from delta.tables import DeltaTable
 
 from streaming import run_job
-from streaming.pipeline.delta_writer import DeltaWriter
-from streaming.pipeline.failures import JobError
-from streaming.pipeline.loading import load_job
-from streaming.pipeline.sinks_config import DeltaSink
-from streaming.pipeline.yaml_text import ConfigError
+from streaming.pipeline.config.loading import load_job
+from streaming.pipeline.config.sinks import DeltaSink
+from streaming.pipeline.delta.writer import DeltaWriter
+from streaming.pipeline.errors import ConfigError, JobError
 from tests.pipeline_tools import forget_last_commit, job, rows, send
 from tests.spark_tools import last_stage, tasks_since
 
@@ -101,7 +100,7 @@ def test_a_small_merge_takes_few_tasks_and_with_few_partitions_half_the_jobs(spa
                 "id", f"named_struct('seq', {number}) AS _sequence", "false AS __delete"
             )
             if number == 0:
-                writer.create(session, batch)
+                writer.prepare(session, batch)
             jobs_before, last = job_count(spark), last_stage(spark)
             writer(batch, number)
             jobs[partitions] = job_count(spark) - jobs_before

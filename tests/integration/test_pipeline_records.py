@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming.pipeline.records import Upsert, parse
-from streaming.pipeline.sources_config import Records
+from streaming.pipeline.config.sources import Records
+from streaming.pipeline.spark.records import Upsert, parse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.pipeline.hints import with_hint
+from streaming.pipeline.errors import with_hint
 
 
 @pytest.mark.parametrize(

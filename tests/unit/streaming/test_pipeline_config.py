@@ -12,12 +12,12 @@ import orjson
 import pytest
 
 from streaming.cli import main
-from streaming.pipeline.checks import check_offline
-from streaming.pipeline.config import json_schema
-from streaming.pipeline.loading import load_job
-from streaming.pipeline.reference import with_tables
-from streaming.pipeline.seeding import read_seeds
-from streaming.pipeline.yaml_text import ConfigError, parse_yaml, with_sets
+from streaming.pipeline.config.files import check_files, read_seeds
+from streaming.pipeline.config.job import json_schema
+from streaming.pipeline.config.loading import load_job
+from streaming.pipeline.config.yaml_text import parse_yaml, with_sets
+from streaming.pipeline.errors import ConfigError
+from tests.support.job_reference import with_tables
 
 ROOT = Path(__file__).parents[3]
 GOOD: dict[str, Any] = {
@@ -306,7 +306,7 @@ def test_the_schema_command_prints_json_schema(capsys):
 
 
 def test_the_keys_in_the_docs_are_up_to_date():
-    """Write them anew with `python -m streaming.pipeline.reference docs/pipelines.md`."""
+    """Write them anew with `python -m tests.support.job_reference docs/pipelines.md`."""
     text = (ROOT / "docs" / "pipelines.md").read_text(encoding="utf-8")
     assert with_tables(text) == text
     assert "| `assignor.split` |" in text
@@ -331,9 +331,20 @@ def test_each_row_of_what_happens_when_names_its_tests():
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda p: p.name)
 def test_an_example_fits_the_json_schema_and_its_seeds_can_be_read(path):
     loaded = load_job(path, environment={})
-    check_offline(loaded)
+    check_files(loaded)
     assert all(read_seeds(loaded).values())
     jsonschema.validate(parse_yaml(path.read_text(encoding="utf-8")), json_schema())
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda p: p.name)
+def test_a_loaded_job_moves_to_a_broker_as_if_it_were_loaded_for_it(path):
+    """`--with-broker` knows the address only once the broker runs; the job is loaded once."""
+    moved = load_job(path, environment={}, broker="127.0.0.1:9092").at_broker("b:1")
+    loaded = load_job(path, environment={}, broker="b:1")
+    assert moved.job == loaded.job
+    assert moved.shown() == loaded.shown()
+    for name, source in loaded.job.all_sources.items():
+        assert moved.job.all_sources[name].model_fields_set == source.model_fields_set
 
 
 def test_init_writes_a_short_job_that_loads_and_never_overwrites(tmp_path, capsys):
@@ -428,7 +439,7 @@ def test_a_bad_schema_file_is_one_line_and_exit_code_2(file, content, message, t
 )
 def test_a_python_step_that_is_not_there_is_told(function, message):
     with pytest.raises(ConfigError, match=r"^config: transform.python: ") as raised:
-        check_offline(load_job(GOOD | {"transform": {"python": function}}, environment={}))
+        check_files(load_job(GOOD | {"transform": {"python": function}}, environment={}))
     assert message in str(raised.value)
 
 

@@ -20,15 +20,22 @@ from pyspark.sql.types import (
 )
 
 from checkpoints.offset_log import LoggedBatch, Standing
-from streaming.delta.transactions import log_of, streaming_writers
-from streaming.pipeline.continuity import _check_topics
-from streaming.pipeline.delta_table import Table, TableError, _compare
-from streaming.pipeline.delta_writer import DeltaWriter
-from streaming.pipeline.kept import Kept, check_kept, inferred, kept_by, remembered
-from streaming.pipeline.loading import load_job
-from streaming.pipeline.lock import holder, lock_checkpoint
-from streaming.pipeline.session import session_for
-from streaming.pipeline.sinks_config import DeltaSink
+from streaming.delta.transactions import read_log
+from streaming.pipeline.config.loading import load_job
+from streaming.pipeline.config.sinks import DeltaSink
+from streaming.pipeline.delta.continuity import check_topics_kept
+from streaming.pipeline.delta.table import Table, check_columns
+from streaming.pipeline.delta.write_mode import (
+    WriteMode,
+    check_same,
+    of_columns,
+    of_properties,
+    of_sink,
+)
+from streaming.pipeline.delta.writer import DeltaWriter
+from streaming.pipeline.errors import TableError
+from streaming.pipeline.spark.folders import holder, lock_checkpoint
+from streaming.pipeline.spark.session import session_for
 from tests.unit.lag.checkpoint_files import QUERY
 from tests.unit.streaming.test_pipeline_config import changed
 
@@ -36,7 +43,7 @@ A, AB = (
     StructType().add("a", IntegerType()),
     StructType().add("A", IntegerType()).add("b", LongType()),
 )
-UPSERT = Kept("upsert", ("id", "Day"), "remove", ("seq",))
+UPSERT = WriteMode("upsert", ("id", "Day"), "remove", ("seq",))
 
 
 def columns(kind: DataType) -> StructType:
@@ -60,7 +67,7 @@ def columns(kind: DataType) -> StructType:
 def test_structs_are_compared_as_delta_merges_them(there, rows, plain, evolving):
     for evolves, fits in ((False, plain), (True, evolving)):
         try:
-            _compare("t", columns(there), columns(rows), evolves)
+            check_columns("t", columns(there), columns(rows), evolves)
         except TableError:
             assert not fits
         else:
@@ -70,42 +77,46 @@ def test_structs_are_compared_as_delta_merges_them(there, rows, plain, evolving)
 @pytest.mark.parametrize(
     ("now", "message"),
     [
-        pytest.param(Kept("upsert", ("DAY", "ID"), "remove", ("SEQ",)), None, id="same by case"),
-        pytest.param(Kept("append"), "mode upsert, the job says append: set it", id="mode"),
         pytest.param(
-            Kept("upsert", ("id",), "remove", ("seq",)), "keys id, Day, the job says id", id="keys"
+            WriteMode("upsert", ("DAY", "ID"), "remove", ("SEQ",)), None, id="same by case"
+        ),
+        pytest.param(WriteMode("append"), "mode upsert, the job says append: set it", id="mode"),
+        pytest.param(
+            WriteMode("upsert", ("id",), "remove", ("seq",)), "keys id, Day, the job says id",
+            id="keys",
         ),
         pytest.param(
-            Kept("upsert", ("id", "day"), "mark", ("seq",)), "remove, the job says mark", id="marks"
+            WriteMode("upsert", ("id", "day"), "mark", ("seq",)), "remove, the job says mark",
+            id="marks",
         ),
         pytest.param(
-            Kept("upsert", ("id", "day"), "remove", ()), "sequence_by seq, the job says none",
+            WriteMode("upsert", ("id", "day"), "remove", ()), "sequence_by seq, the job says none",
             id="order",
         ),
     ],
 )  # fmt: skip
 def test_a_table_that_was_kept_otherwise_is_refused(now, message):
-    before = remembered(UPSERT.properties())
+    before = of_properties(UPSERT.properties())
     assert before == UPSERT
     if message is None:
-        check_kept("t", before, now, str.lower, is_inferred=False)
+        check_same("t", before, now, str.lower, is_inferred=False)
         return
     with pytest.raises(TableError, match=message):
-        check_kept("t", before, now, str.lower, is_inferred=False)
+        check_same("t", before, now, str.lower, is_inferred=False)
 
 
 def test_where_spark_tells_cases_apart_so_do_keys():
-    now = Kept("upsert", ("ID", "Day"), "remove", ("seq",))
-    check_kept("t", UPSERT, now, str.lower, is_inferred=False)
+    now = WriteMode("upsert", ("ID", "Day"), "remove", ("seq",))
+    check_same("t", UPSERT, now, str.lower, is_inferred=False)
     with pytest.raises(TableError, match="keys id, Day, the job says ID, Day"):
-        check_kept("t", UPSERT, now, str, is_inferred=False)
+        check_same("t", UPSERT, now, str, is_inferred=False)
 
 
 def test_properties_that_cannot_be_read_are_told():
-    assert remembered({"delta.appendOnly": "false"}) is None
+    assert of_properties({"delta.appendOnly": "false"}) is None
     for text in ("id", "1", '{"id": 1}', "[1]"):
         with pytest.raises(TableError, match=r"assignor\.keys"):
-            remembered({"assignor.mode": "upsert", "assignor.keys": text})
+            of_properties({"assignor.mode": "upsert", "assignor.keys": text})
 
 
 def test_an_older_table_tells_by_its_columns_how_it_was_kept():
@@ -114,17 +125,17 @@ def test_an_older_table_tells_by_its_columns_how_it_was_kept():
         order = order.add(name, LongType())
     plain = StructType().add("id", LongType())
     kept = plain.add("_sequence", order)
-    assert inferred(StructType().add("id", LongType()), ["id"]) == Kept("append")
-    assert inferred(kept, ["id"]) == Kept("upsert", None, "remove", ("seq",))
-    assert inferred(kept, ["id", "_Sequence"]) == Kept("append"), "the user's own column"
+    assert of_columns(StructType().add("id", LongType()), ["id"]) == WriteMode("append")
+    assert of_columns(kept, ["id"]) == WriteMode("upsert", None, "remove", ("seq",))
+    assert of_columns(kept, ["id", "_Sequence"]) == WriteMode("append"), "the user's own column"
     marked = StructType(kept.fields).add("_deleted", StringType())
-    assert inferred(marked, ["id"]) == Kept("upsert", None, "mark", ("seq",))
-    assert inferred(marked, ["id", "_deleted"]) == Kept("upsert", None, "remove", ("seq",))
-    upsert = kept_by(DeltaSink(path="t", mode="upsert", keys=("id",)))
+    assert of_columns(marked, ["id"]) == WriteMode("upsert", None, "mark", ("seq",))
+    assert of_columns(marked, ["id", "_deleted"]) == WriteMode("upsert", None, "remove", ("seq",))
+    upsert = of_sink(DeltaSink(path="t", mode="upsert", keys=("id",)))
     with pytest.raises(
         TableError, match=r"was not made by an upsert .*a new table and the job a n"
     ):
-        check_kept("t", Kept("append"), upsert, str.lower, is_inferred=True)
+        check_same("t", WriteMode("append"), upsert, str.lower, is_inferred=True)
 
 
 def test_a_dead_letter_table_by_name_gets_a_catalog_that_lasts(monkeypatch):
@@ -144,7 +155,7 @@ def test_one_run_of_a_job_at_a_time(tmp_path):
     """A process that ended without a word has no lock; nor has a job whose queries were stopped."""
     place = str(tmp_path / "checkpoint")
     code = (
-        "import sys; from streaming.pipeline.lock import lock_checkpoint as lock;"
+        "import sys; from streaming.pipeline.spark.folders import lock_checkpoint as lock;"
         f"l = lock({place!r}); print('ready', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
@@ -220,10 +231,10 @@ def test_a_tables_log_names_the_batch_the_restore_after_it_and_all_streaming_wri
     )):  # fmt: skip
         (log / f"{number:020}.json").write_text("\n".join(map(json.dumps, actions)))
     folder = LocalFolder(tmp_path)
-    found = log_of(folder, QUERY)
-    assert (found.batch, found.restored) == (3, (1, 4))
-    assert log_of(folder, other).restored is None, "both went back to its own commit"
-    assert streaming_writers(folder) == {QUERY, other}
+    log_of_query = read_log(folder, QUERY)
+    assert (log_of_query.batch, log_of_query.restored) == (3, (1, 4))
+    assert read_log(folder, other).restored is None, "both went back to its own commit"
+    assert read_log(folder, None).others == {QUERY, other}
 
 
 @pytest.mark.parametrize(
@@ -249,7 +260,7 @@ def test_a_restore_that_was_undone_takes_nothing_away(tmp_path, restores, set_ba
     ]
     for number, action in enumerate(actions):
         (log / f"{number:020}.json").write_text(json.dumps(action))
-    assert log_of(LocalFolder(tmp_path), QUERY).restored == set_back
+    assert read_log(LocalFolder(tmp_path), QUERY).restored == set_back
 
 
 def test_an_older_table_whose_properties_cannot_be_written_is_written_to(monkeypatch, caplog):
@@ -261,8 +272,8 @@ def test_an_older_table_whose_properties_cannot_be_written_is_written_to(monkeyp
     monkeypatch.setattr(Table, "set_properties", refuse)
     for sink in (DeltaSink(path="t"), DeltaSink(path="t", mode="upsert", keys=("id",))):
         writer = DeltaWriter(sink, "job: sink")
-        writer._is_new_to_us = True
-        writer.adopt(None)  # type: ignore[arg-type]
+        writer.table_exists = writer._is_of_older_version = True
+        writer.prepare(None, None)  # type: ignore[arg-type]
     [warning] = caplog.messages
     assert "'t' cannot remember its keys (no ALTER for you)" in warning
 
@@ -274,9 +285,9 @@ def test_topics_that_a_transform_in_python_reads_itself_are_not_missed():
     )
     job = load_job(changed("source/subscribe", "t"), environment={}).job
     with pytest.raises(TableError, match="has read topic 'own'"):
-        _check_topics(job, "c", standing)
+        check_topics_kept(job, "c", standing)
     data = changed("source/subscribe", "t") | {"transform": {"python": "steps:join"}}
-    _check_topics(load_job(data, environment={}).job, "c", standing)
+    check_topics_kept(load_job(data, environment={}).job, "c", standing)
 
 
 def test_what_a_compaction_failed_with_is_told_without_secrets(monkeypatch, caplog):

@@ -13,10 +13,10 @@ import pytest
 from assignor_bridge.errors import OptionError
 from assignor_bridge.ivy import java_tool
 from streaming.cli.run_command import _started
-from streaming.pipeline import session as pipeline_session
-from streaming.pipeline.failures import JobError
-from streaming.pipeline.loading import load_job
-from streaming.pipeline.spark_log import SparkLog
+from streaming.pipeline.config.loading import load_job
+from streaming.pipeline.errors import JobError
+from streaming.pipeline.spark import session as pipeline_session
+from streaming.pipeline.spark.log import SparkLog
 from streaming.redaction import Redactor
 from tests.unit.streaming.test_pipeline_config import changed
 

@@ -10,16 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from checkpoints.offset_log import Standing, read_standing
-from streaming.delta.transactions import NEVER, log_of, streaming_writers
+from streaming.delta.transactions import NEVER, read_log
 from streaming.observe.checkpoint_files import HadoopFolder
-from streaming.pipeline.delta_table import TableError
-from streaming.pipeline.fit import named_topics
+from streaming.pipeline.errors import TableError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from streaming.pipeline.config import Job
-    from streaming.pipeline.delta_writer import DeltaWriter
+    from streaming.pipeline.config.job import Job
+    from streaming.pipeline.delta.writer import DeltaWriter
 
 #: Set to the version of a `RESTORE` by who wants to go on with the table as it is.
 ACCEPTED_RESTORE = "assignor.acceptedRestore"
@@ -27,33 +26,17 @@ _NEW_CHECKPOINT = "give the job a new checkpoint, with startingOffsets that fit"
 
 
 def check_continuity(
-    spark: SparkSession, job: Job, checkpoint: str, delta: DeltaWriter | None, *, is_there: bool
+    spark: SparkSession, job: Job, checkpoint: str, delta: DeltaWriter | None
 ) -> None:
-    """Check that a query goes on with its own table, where both stand at the same batch.
+    """Raise TableError unless a query goes on with its own table, both at the same batch.
 
-    Parameters
-    ----------
-    spark
-        The session, whose file systems are asked.
-    job
-        The query's job.
-    checkpoint
-        The query's own checkpoint.
-    delta
-        Who writes its Delta table; None for another sink.
-    is_there
-        Whether the table is there.
-
-    Raises
-    ------
-    TableError
-        In one line what was changed, and what can be done.
+    `checkpoint` is the query's own; `delta` has checked the table, None is another sink.
     """
     standing = read_standing(HadoopFolder(checkpoint, spark))
-    _check_topics(job, checkpoint, standing)
+    check_topics_kept(job, checkpoint, standing)
     if delta is None:
         return
-    if is_there:
+    if delta.table_exists:
         _check_table(spark, delta, checkpoint, standing)
     elif standing.completed is not None:
         raise TableError(
@@ -63,7 +46,7 @@ def check_continuity(
         )
 
 
-def _check_topics(job: Job, checkpoint: str, standing: Standing) -> None:
+def check_topics_kept(job: Job, checkpoint: str, standing: Standing) -> None:
     """Check that topics of the last batch are still read; Spark would end without their names."""
     if standing.planned is None:
         return
@@ -74,7 +57,7 @@ def _check_topics(job: Job, checkpoint: str, standing: Standing) -> None:
         options = job.kafka_options(source.options)
         if "subscribePattern" in options or options.get("failOnDataLoss", "").lower() == "false":
             return
-        named |= set(named_topics(options))
+        named |= set(source.topics)
     before = {topic for ends in standing.planned.ends.values() for topic in ends}
     left_out = sorted(before - named)
     if left_out:
@@ -89,11 +72,14 @@ def _check_table(
     spark: SparkSession, delta: DeltaWriter, checkpoint: str, standing: Standing
 ) -> None:
     where = delta.table.where
-    folder = HadoopFolder(delta.table.location(spark), spark)
-    done = NEVER if standing.completed is None else standing.completed
+    # A merge of the same records again changes nothing.
+    may_be_shared = delta.sink.mode == "upsert" or delta.sink.shared
+    if standing.query_id is None and may_be_shared:
+        return
+    log = read_log(HadoopFolder(delta.table.location(spark), spark), standing.query_id)
+    completed = NEVER if standing.completed is None else standing.completed
     planned = NEVER if standing.planned is None else standing.planned.batch_id
-    log = log_of(folder, standing.query_id) if standing.query_id is not None else None
-    held = NEVER if log is None else log.batch
+    held = NEVER if standing.query_id is None else log.batch
     if held is None:
         return  # older than the log's JSON: nothing to compare with
     if held > planned:
@@ -102,44 +88,27 @@ def _check_table(
             f"ends at {planned}: it was set back, and Delta would skip batches up to {held}; put "
             f"the newer checkpoint back, or {_NEW_CHECKPOINT}"
         )
-    if held < done:
+    if held < completed:
         holds = "no batch" if held == NEVER else f"only batch {held}"
         raise TableError(
             f"the table {where!r} holds {holds} of the query, its checkpoint {checkpoint!r} has "
-            f"completed batch {done}: it was made again, put back from a copy or is another one, "
-            f"and rows are missing; put the table back, or {_NEW_CHECKPOINT}"
+            f"completed batch {completed}: it was made again, put back from a copy or is another "
+            f"one, and rows are missing; put the table back, or {_NEW_CHECKPOINT}"
         )
-    if held == NEVER:
-        _check_alone(folder, delta, checkpoint, standing.query_id)
-    elif log is not None and log.restored is not None:
-        _check_restored(spark, delta, held, *log.restored)
-
-
-def _check_alone(
-    folder: HadoopFolder, delta: DeltaWriter, checkpoint: str, query_id: str | None
-) -> None:
-    """Check that no other query appends to the table, for one that has not written to it yet."""
-    if delta.sink.mode == "upsert" or delta.sink.shared:
-        return  # a merge of the same records again changes nothing
-    others = streaming_writers(folder) - {query_id}
-    if others:
+    if held == NEVER and log.others and not may_be_shared:
         raise TableError(
-            f"the table {delta.table.where!r} has rows of another query ({min(others)}), and the "
+            f"the table {where!r} has rows of another query ({min(log.others)}), and the "
             f"checkpoint {checkpoint!r} is new, so rows could stand in it twice: use the "
             "checkpoint that wrote them or a new table, or set shared: true"
         )
-
-
-def _check_restored(
-    spark: SparkSession, delta: DeltaWriter, held: int, to: int | None, version: int
-) -> None:
-    if delta.table.properties(spark).get(ACCEPTED_RESTORE) == str(version):
+    if log.restored is None:
         return
-    where = delta.table.where
-    state = "an earlier time" if to is None else f"version {to}"
-    raise TableError(
-        f"the table {where!r} was set back to {state} by RESTORE (version {version}) after "
-        f"batch {held}, so rows may be missing that are not read again: RESTORE it to version "
-        f"{version - 1}, {_NEW_CHECKPOINT}, or go on without those rows by the table's property "
-        f"'{ACCEPTED_RESTORE}' = '{version}'"
-    )
+    to, version = log.restored
+    if delta.table.properties(spark).get(ACCEPTED_RESTORE) != str(version):
+        state = "an earlier time" if to is None else f"version {to}"
+        raise TableError(
+            f"the table {where!r} was set back to {state} by RESTORE (version {version}) after "
+            f"batch {held}, so rows may be missing that are not read again: RESTORE it to version "
+            f"{version - 1}, {_NEW_CHECKPOINT}, or go on without those rows by the table's "
+            f"property '{ACCEPTED_RESTORE}' = '{version}'"
+        )

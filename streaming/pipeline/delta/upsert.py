@@ -11,18 +11,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.pipeline.delta_table import TableError
-from streaming.pipeline.failures import first_line
-from streaming.pipeline.frames import check_kafka_is_ours
-from streaming.pipeline.kept import DELETED, SEQUENCE
-from streaming.pipeline.names import clashing, folding, quoted
-from streaming.pipeline.records import KAFKA, place_of
+from pyspark.sql import Window
+from pyspark.sql import functions as f
+
+from streaming.pipeline.delta.write_mode import DELETED, SEQUENCE
+from streaming.pipeline.errors import TableError, first_line
+from streaming.pipeline.spark.columns import check_free, folding, quoted
+from streaming.pipeline.spark.frames import check_kafka_is_ours
+from streaming.pipeline.spark.records import KAFKA, place_of
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
     from pyspark.sql import Column, DataFrame
 
-    from streaming.pipeline.sinks_config import DeltaSink
+    from streaming.pipeline.config.sinks import DeltaSink
 
 _DELETE = "__delete"
 _RANK = "__rank"
@@ -30,20 +32,10 @@ _TOPIC = "__topic"
 
 
 def prepare(frame: DataFrame, sink: DeltaSink) -> DataFrame:
-    """Add the sequence and whether the row deletes, and leave Kafka's struct out.
-
-    Raises
-    ------
-    TableError
-        When the rows lack a column that the upsert needs.
-    """
-    from pyspark.sql import functions as f
-
+    """Add the sequence and whether the row deletes, and leave Kafka's struct out."""
     fold = folding(frame.sparkSession)
     ours = [SEQUENCE, _DELETE, _RANK, _TOPIC, *([DELETED] if sink.deletes == "mark" else [])]
-    taken = clashing(frame.columns, ours, fold)
-    if taken:
-        raise TableError(f"the column {taken[0]!r} has a name that is ours: use another")
+    check_free(frame.columns, ours, fold)
     check_kafka_is_ours(frame)
     names = {fold(name) for name in frame.columns}
     for what, columns in (("keys", sink.keys), ("sequence_by", sink.sequence_by)):
@@ -80,9 +72,9 @@ def own_columns(rows: DataFrame, sink: DeltaSink) -> list[str]:
 
 
 def table_columns(rows: DataFrame, sink: DeltaSink) -> DataFrame:
-    """Give a frame with the columns that the table gets."""
-    from pyspark.sql import functions as f
-
+    """Return a frame with the columns that the table gets."""
+    if sink.mode == "append":
+        return rows
     kept = rows.drop(_DELETE, _TOPIC)
     return kept.withColumn(DELETED, f.lit(False)) if sink.deletes == "mark" else kept
 
@@ -93,9 +85,6 @@ def newest(rows: DataFrame, sink: DeltaSink) -> DataFrame:
     A null in a key or in `sequence_by` fails the query while the rows are read, hence before
     anything is written.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     rows = rows.where(_no_nulls(sink, _TOPIC in rows.columns)).drop(_TOPIC)
     content = f.xxhash64(*[quoted(c) for c in rows.columns])
     window = Window.partitionBy(*[quoted(key) for key in sink.keys]).orderBy(
@@ -107,8 +96,6 @@ def newest(rows: DataFrame, sink: DeltaSink) -> DataFrame:
 
 def _no_nulls(sink: DeltaSink, has_kafka: bool) -> Column:
     """Fail at a null in a key or in `sequence_by`, and say in which record."""
-    from pyspark.sql import functions as f
-
     place = f.lit("")
     if has_kafka:
         where = place_of(_TOPIC, f"{SEQUENCE}.partition", f"{SEQUENCE}.offset")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from streaming.pipeline.fit import sources_of
-from streaming.pipeline.loading import load_job
-from streaming.pipeline.yaml_text import ConfigError
+from streaming.pipeline.config.conflicts import check_apart
+from streaming.pipeline.config.loading import load_job
+from streaming.pipeline.errors import ConfigError
 
 BROKER = "broker:9092"
 SOURCE: dict[str, Any] = {"subscribe": "orders", "records": {"format": "json", "schema": "id INT"}}
@@ -163,6 +163,35 @@ def test_parts_that_stand_beside_each_other_are_taken(data):
     load_job(data, environment={})
 
 
+@pytest.mark.parametrize(
+    ("location", "message"),
+    [
+        pytest.param(
+            "file:/tables/b", "sinks.b: the table '/tables/b' is that of sinks.a", id="same"
+        ),
+        pytest.param(
+            "file:/tables/b/c",
+            "sinks.a: the folder 'file:/tables/b/c' lies in '/tables/b'",
+            id="in",
+        ),
+        pytest.param("file:/tables/a", None, id="apart"),
+    ],
+)
+def test_where_a_table_by_name_lies_is_compared_once_spark_has_told(location, message):
+    config = load_job(job(sinks={"a": {"table": "t"}, "b": {"path": "/tables/b"}}), environment={})
+    if message is None:
+        check_apart(config.job, {"sinks.a": location})
+        return
+    with pytest.raises(ValueError, match=message):
+        check_apart(config.job, {"sinks.a": location})
+
+
+def test_topics_of_assign_are_looked_for_as_those_of_subscribe():
+    config = job(source={"assign": '{"back": [0], "more": [1]}'})
+    [(place, _, topics)] = load_job(config, environment={}).job.broker_uses()
+    assert (place, topics) == ("source", ["back", "more"])
+
+
 def test_the_sources_of_a_sink_are_those_that_its_transforms_read():
     data = job(
         sources={"a": SOURCE, "b": SOURCE, "c": SOURCE},
@@ -178,5 +207,5 @@ def test_the_sources_of_a_sink_are_those_that_its_transforms_read():
         },
     )
     loaded = load_job(data, environment={}).job
-    found = {name: sources_of(loaded, sink) for name, sink in loaded.all_sinks.items()}
+    found = {name: loaded.sources_of(sink) for name, sink in loaded.all_sinks.items()}
     assert found == {"x": ("a",), "y": ("a", "b"), "z": ("c",)}

@@ -33,16 +33,7 @@ _TO_STDERR = "-XX:+DisplayVMOutputToStderr"
 
 
 class SparkLog:
-    """A log of one run; the one before it is kept beside it.
-
-    Parameters
-    ----------
-    path
-        Where it lies; None for the user's folder of logs.
-    name
-        What it is called there.
-    redact
-        Takes the secrets out of each line.
+    """A log of one run, at a path or by its name in the user's folder; the one before is kept.
 
     Raises
     ------
@@ -54,16 +45,14 @@ class SparkLog:
         self._redact = redact
         self._readers: list[threading.Thread] = []
         self._fatal = self._last = ""
-        if path is not None:
-            try:
-                _make(path)
-            except OSError as error:
-                raise OptionError(
-                    f"--log {path}: it cannot be written ({error.strerror})"
-                ) from None
-            self.path = path
-        else:
+        if path is None:
             self.path = _in_a_folder_of_logs(f"{name}.log")
+            return
+        try:
+            _make(path)
+        except OSError as error:
+            raise OptionError(f"--log {path}: it cannot be written ({error.strerror})") from None
+        self.path = path
 
     @contextlib.contextmanager
     def taking_stderr(self) -> Iterator[None]:
@@ -90,7 +79,7 @@ class SparkLog:
             os.close(before)
 
     def last_words(self) -> str:
-        """Say what a process that has ended complained of, in a line; empty for nothing."""
+        """Return what a process that has ended complained of, in a line; empty for nothing."""
         for reader in self._readers:
             reader.join(_LAST_WORDS_S)
         return self._fatal or self._last

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import os
 import sys
 from typing import TYPE_CHECKING
 
+from assignor_bridge.jars import connector_coordinate
 from streaming.delta.session import configure_delta, delta_coordinate
 
 if TYPE_CHECKING:
@@ -15,10 +15,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from streaming.pipeline.config import Job
+    from streaming.pipeline.config.job import Job
 
 _PACKAGES = "spark.jars.packages"
-_CATALOG = "spark.sql.catalogImplementation"
 _SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     # A merge has about 80 pieces of generated code. Spark keeps 100; what falls out is compiled
@@ -31,30 +30,21 @@ _LOCAL = {
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
     "spark.databricks.delta.snapshotPartitions": "1",
 }
+#: Without it the names of tables are gone when Spark ends.
+_LASTING_CATALOG = {"spark.sql.catalogImplementation": "hive"}
+#: Loggers of pyspark that write an error to stderr as one line of JSON with all of its traces.
+_NOISY = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
-def avro_coordinate(pyspark_version: str | None = None) -> str:
-    """Coordinate of Spark's Avro functions; of the same version as the connector's.
-
-    >>> avro_coordinate("4.0.4")
-    'org.apache.spark:spark-avro_2.13:4.0.0'
-    """
-    version = pyspark_version or importlib.metadata.version("pyspark")
-    if version.startswith("4.0."):
-        version = "4.0.0"
-    return f"org.apache.spark:spark-avro_2.13:{version}"
+def avro_coordinate() -> str:
+    """Return the coordinate of Spark's Avro functions; of the same version as the connector's."""
+    return connector_coordinate().replace("spark-sql-kafka-0-10", "spark-avro")
 
 
 def job_packages(job: Job) -> list[str]:
     """Name the packages that a job needs beside the bridge's own."""
-    needed = [delta_coordinate()]
-    if any(source.records.format == "avro" for source in job.all_sources.values()):
-        needed.append(avro_coordinate())
-    return needed
-
-
-#: Loggers of pyspark that write an error to stderr as one line of JSON with all of its traces.
-_NOISY = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+    has_avro = any(source.records.format == "avro" for source in job.all_sources.values())
+    return [delta_coordinate(), *([avro_coordinate()] if has_avro else [])]
 
 
 def is_submitted() -> bool:
@@ -77,14 +67,14 @@ def session_for(job: Job, starting: AbstractContextManager[None] | None = None) 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {**_SETTINGS, **job.spark}
     own = [item for item in settings.pop(_PACKAGES, "").split(",") if item]
-    if not is_submitted() and job.spark.get("spark.master", "local").startswith("local"):
-        settings = {**_LOCAL, **settings}
-    if not is_submitted() and any(table.table for _, table in job.tables()):
-        settings = {_CATALOG: "hive", **settings}  # else the names are gone when Spark ends
+    if not is_submitted():
+        if job.spark.get("spark.master", "local").startswith("local"):
+            settings = {**_LOCAL, **settings}
+        if any(table.table for _, table in job.tables):
+            settings = {**_LASTING_CATALOG, **settings}
     builder = configure_delta(SparkSession.builder.appName(job.name))
     for key, value in settings.items():
         builder = builder.config(key, value)
-    builder = builder.config(_PACKAGES, ",".join([*own, *job_packages(job)]))
-    builder = configure_spark(builder)
+    builder = configure_spark(builder.config(_PACKAGES, ",".join([*own, *job_packages(job)])))
     with starting or contextlib.nullcontext():
         return builder.getOrCreate()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import re
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
 from assignor_bridge.options import OPTIONS, PREFIX, parse_options
-from streaming.pipeline.sinks_config import DeadLetter
-from streaming.pipeline.strict import Strict, WithOptions
-from streaming.pipeline.values import Columns, Interval
+from streaming.pipeline.config.base import OF_KAFKA, Columns, Interval, Section, require_one
+from streaming.pipeline.config.sinks import DeadLetter
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -38,39 +40,28 @@ _SPARK_OPTIONS = {
 _STARTING = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
 
 
-class Records(Strict):
+class Records(Section):
     """How the records of a source are read."""
 
-    format: Literal["raw", "json", "avro", "csv"] = Field(
-        "raw", description="`raw` leaves Kafka's columns as they are."
-    )
-    schema_: str | None = Field(
-        None,
-        alias="schema",
-        description="Columns as DDL (`id BIGINT, name STRING`), or a file with them (.ddl, .json: "
-        "Spark's JSON, .avsc: Avro). A file is looked for beside the job's YAML.",
-    )
-    key: str | None = Field(
-        None,
-        description="Columns of Kafka's key as DDL: the key's text for one, a JSON object for "
-        "several. They fill the rows of tombstones, and are added where the schema lacks them. "
-        "By default the text of Kafka's key is the key of an upsert that has one key column.",
-    )
-    bad_records: Literal["fail", "drop", "dead_letter"] = Field(
-        "fail", description="What happens to a record that cannot be read. All are counted."
-    )
-    dead_letter: DeadLetter | None = Field(
-        None, description="For `bad_records: dead_letter`: the table or topic."
-    )
-    confluent: bool = Field(
-        True, description="For Avro: whether values begin with Confluent's five bytes."
-    )
-    schema_id: PositiveInt | None = Field(
-        None, description="For Avro: the schema's number; a record with another one is bad."
-    )
-    options: dict[str, str] = Field(
-        {}, description="Options of Spark's JSON, CSV or Avro reader, such as `sep`."
-    )
+    format: Literal["raw", "json", "avro", "csv"] = "raw"
+    """`raw` leaves Kafka's columns as they are."""
+    schema_: str | None = Field(None, alias="schema")
+    """Columns as DDL (`id BIGINT, name STRING`), or a file with them (.ddl, .json: Spark's JSON,
+    .avsc: Avro). A file is looked for beside the job's YAML."""
+    key: str | None = None
+    """Columns of Kafka's key as DDL: the key's text for one, a JSON object for several. They fill
+    the rows of tombstones, and are added where the schema lacks them. By default the text of
+    Kafka's key is the key of an upsert that has one key column."""
+    bad_records: Literal["fail", "drop", "dead_letter"] = "fail"
+    """What happens to a record that cannot be read. All are counted."""
+    dead_letter: DeadLetter | None = None
+    """For `bad_records: dead_letter`: the table or topic."""
+    confluent: bool = True
+    """For Avro: whether values begin with Confluent's five bytes."""
+    schema_id: PositiveInt | None = None
+    """For Avro: the schema's number; a record with another one is bad."""
+    reader_options: dict[str, str] = Field({}, alias="options")
+    """Options of Spark's JSON, CSV or Avro reader, such as `sep`."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -82,37 +73,38 @@ class Records(Strict):
             raise ValueError(f"format {self.format!r} needs a 'schema': DDL or a file")
         if (self.bad_records == "dead_letter") != (self.dead_letter is not None):
             raise ValueError("'bad_records: dead_letter' and 'dead_letter:' belong together")
-        given = {name.lower() for name in self.options}  # as Spark reads them
+        given = {name.lower() for name in self.reader_options}  # as Spark reads them
         for name in ("mode", "columnNameOfCorruptRecord", "avroSchema"):
             if name.lower() in given:
                 raise ValueError(f"option {name!r} is set by the job itself: use 'bad_records'")
         return self
 
 
-class Watermark(Strict):
+class Watermark(Section):
     """How late rows may come."""
 
-    column: str = Field(description="Column with the time of the event.")
-    delay: Interval = Field("10 minutes", description="How late a row may come.")
+    column: str
+    """Column with the time of the event."""
+    delay: Interval = "10 minutes"
+    """How late a row may come."""
 
 
-class Source(WithOptions):
+class Source(Section):
     """A Kafka source; further keys are options of Kafka, Spark and the assignor."""
 
-    records: Records = Field(Records(), description="How its records are read.")
-    watermark: Watermark | None = Field(None, description="How late rows may come.")
-    dedupe: Columns = Field(
-        (),
-        description="Drop rows that repeat these columns: within the watermark, or for ever "
-        "without one (the state then grows).",
-    )
-    assignor: str = Field(
-        "lag-aware-sticky",
-        description="The assignor, or several in order of preference; `none` for Spark's mapping, "
-        "whatever the session says.",
-    )
-    #: What begins with the second belongs to assignors: `parse_options` knows which ones there are.
-    PREFIXES: ClassVar[tuple[str, ...]] = ("kafka.", PREFIX)
+    records: Records = Records()
+    """How its records are read."""
+    watermark: Watermark | None = None
+    """How late rows may come."""
+    dedupe: Columns = ()
+    """Drop rows that repeat these columns: within the watermark, or for ever without one (the state
+    then grows)."""
+    assignor: str = "lag-aware-sticky"
+    """The assignor, or several in order of preference; `none` for Spark's mapping, whatever the
+    session says."""
+    #: `parse_options` knows which of the assignors' options there are; in JSON Schema those of the
+    #: user's own ones are open.
+    PREFIXES: ClassVar[dict[str, str]] = {**OF_KAFKA, PREFIX: r"^assignor\.[^.]+\..+"}
     OPTIONS: ClassVar[dict[str, str]] = {
         **_SPARK_OPTIONS,
         **{option.name: option.meaning[0].upper() + option.meaning[1:] + "." for option in OPTIONS},
@@ -126,20 +118,33 @@ class Source(WithOptions):
             options["startingOffsets"] = "earliest"
         return options
 
+    @property
+    def topics(self) -> list[str]:
+        """The topics of `subscribe` or `assign`."""
+        subscribed = [t.strip() for t in self.options.get("subscribe", "").split(",") if t.strip()]
+        with contextlib.suppress(ValueError):  # Spark says what is wrong with it
+            assigned = json.loads(self.options.get("assign", "{}"))
+            if isinstance(assigned, dict):
+                return [*subscribed, *assigned]
+        return subscribed
+
+    def reads(self, topic: str) -> bool:
+        """Whether it reads a topic; Java's patterns have what Python's have not."""
+        with contextlib.suppress(re.error):
+            return topic in self.topics or bool(
+                re.fullmatch(self.options.get("subscribePattern", ""), topic)
+            )
+        return False
+
     def named_assignor(self, *, session_names_one: bool) -> str | None:
-        """Give the option `assignor`; None where the source leaves the word to the session."""
+        """Return the option `assignor`; None where the source leaves it to the session."""
         if session_names_one and "assignor" not in self.model_fields_set:
             return None
         return self.assignor  # `none`, too: it opts out of the session's
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        ways = [
-            name for name in ("subscribe", "subscribePattern", "assign") if name in self.options
-        ]
-        if len(ways) != 1:
-            raise ValueError(
-                "exactly one of 'subscribe', 'subscribePattern' and 'assign' is expected"
-            )
+        ways = ("subscribe", "subscribePattern", "assign")
+        require_one({name: self.options.get(name) for name in ways})
         parse_options({**self.options, "assignor": self.assignor})
         return self

@@ -14,19 +14,17 @@ import threading
 from typing import TYPE_CHECKING
 
 from streaming.delta.transactions import writer_name
-from streaming.pipeline import upsert
-from streaming.pipeline.delta_table import Table
-from streaming.pipeline.failures import JobError, first_line
-from streaming.pipeline.kept import check_kept, inferred, kept_by, remembered
-from streaming.pipeline.names import folding
+from streaming.pipeline.delta import upsert, write_mode
+from streaming.pipeline.delta.table import Table, check_columns
+from streaming.pipeline.errors import JobError, TableError, first_line
+from streaming.pipeline.spark.columns import folding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
-    from streaming.pipeline.sinks_config import DeltaSink
+    from streaming.pipeline.config.sinks import DeltaSink
 
 _LOG = logging.getLogger(__name__)
 _APP_ID = "spark.databricks.delta.write.txnAppId"
@@ -56,74 +54,68 @@ class DeltaWriter:
     ) -> None:
         self.sink = sink
         self.table = Table(sink.path, sink.table)
-        self.place = place
-        #: The writer's name in the table's log, from the query's id.
+        self._place = place
+        #: Makes the writer's name in the table's log from the query's id.
         self._name_writer = name_writer
-        #: Hides secrets in what is said of an error.
+        #: Hides secrets in what is logged of an error.
         self._redact = redact
+        #: Whether the table is there, as of the last check.
+        self.table_exists = False
         #: Whether the table is from an older version, which wrote no properties.
-        self._is_new_to_us = False
+        self._is_of_older_version = False
         #: What a batch failed with; Spark only hands on its text.
         self.error: Exception | None = None
         self._query_id: str | None = None
         self._started = threading.Event()
 
-    def check(self, spark: SparkSession, rows: DataFrame) -> bool:
-        """Check the table against the rows; False when it is not there yet."""
-        return self.table.check(
-            spark,
-            self._schema(rows),
-            evolves=self.sink.schema_evolution,
-            partitions=self.sink.partition_by,
-            clusters=self.sink.cluster_by,
-            check_kept=lambda there: self._check_kept(spark, there, rows),
+    def check(self, spark: SparkSession, rows: DataFrame) -> None:
+        """Check that rows fit the table, if it is there, and that it is written as before."""
+        sink, schema = self.sink, upsert.table_columns(rows, self.sink).schema
+        names = {field.name.lower() for field in schema.fields}
+        for what, columns in (("partition_by", sink.partition_by), ("cluster_by", sink.cluster_by)):
+            for column in columns:
+                if column.lower() not in names:
+                    raise TableError(f"{what}: {column!r} is no column of the rows")
+        existing = self.table.schema(spark)
+        self.table_exists = existing is not None
+        if existing is None:
+            return
+        before = write_mode.of_properties(self.table.properties(spark))
+        self._is_of_older_version = before is None
+        write_mode.check_same(
+            self.table.where,
+            before or write_mode.of_columns(existing, upsert.own_columns(rows, sink)),
+            write_mode.of_sink(sink),
+            folding(spark),
+            is_inferred=self._is_of_older_version,
         )
+        check_columns(self.table.where, existing, schema, sink.schema_evolution)
+        self.table.check_layout(spark, sink)
 
-    def _check_kept(self, spark: SparkSession, there: StructType, rows: DataFrame) -> None:
-        """Compare how the table was kept with the sink."""
-        before = remembered(self.table.properties(spark))
-        self._is_new_to_us = before is None
-        if before is None:
-            before = inferred(there, upsert.own_columns(rows, self.sink))
-        check_kept(
-            self.table.where, before, kept_by(self.sink), folding(spark),
-            is_inferred=self._is_new_to_us,
-        )  # fmt: skip
+    def prepare(self, spark: SparkSession, rows: DataFrame) -> None:
+        """Make the table for such rows; let one of an older version remember how it is written."""
+        properties = write_mode.of_sink(self.sink).properties()
+        if self.table_exists:
+            self._remember(spark, properties)
+        else:
+            schema = upsert.table_columns(rows, self.sink).schema
+            self.table.create(spark, self.sink, schema, properties)
 
-    def adopt(self, spark: SparkSession) -> None:
-        """Write down how an older version's upsert kept the table, which has no words on its keys.
+    def _remember(self, spark: SparkSession, properties: dict[str, str]) -> None:
+        """Write down how an older version's upsert wrote the table, which has no words on its keys.
 
         An append's columns tell all. To write properties breaks off other writers' batches, and
         may not be allowed; neither is a reason to stop a job that ran before.
         """
-        if not self._is_new_to_us or self.sink.mode != "upsert":
+        if not self._is_of_older_version or self.sink.mode != "upsert":
             return
         try:
-            self.table.set_properties(spark, kept_by(self.sink).properties())
+            self.table.set_properties(spark, properties)
         except Exception as error:  # noqa: BLE001
             _LOG.warning(
                 "%s: the table %r cannot remember its keys (%s): other ones would not be refused",
-                self.place, self.table.where, self._redact(first_line(error)),
+                self._place, self.table.where, self._redact(first_line(error)),
             )  # fmt: skip
-
-    def create(self, spark: SparkSession, rows: DataFrame) -> None:
-        """Make the table for such rows.
-
-        Raises
-        ------
-        JobError
-            When it cannot be written there.
-        """
-        try:
-            self.table.create(
-                spark, self._schema(rows), self.sink.partition_by, self.sink.cluster_by,
-                kept_by(self.sink).properties(),
-            )  # fmt: skip
-        except Exception as error:
-            why = self._redact(first_line(error))
-            raise JobError(
-                f"{self.place}: the table {self.table.where!r} cannot be made: {why}"
-            ) from error
 
     def started(self, query_id: str) -> None:
         """Take the query's id; the first batch waits for it."""
@@ -138,22 +130,15 @@ class DeltaWriter:
             self.error = error
             raise
 
-    def _schema(self, rows: DataFrame) -> StructType:
-        if self.sink.mode == "upsert":
-            rows = upsert.table_columns(rows, self.sink)
-        return rows.schema
-
     def _write(self, batch: DataFrame, number: int) -> None:
         if not self._started.wait(_START_LIMIT_S):
-            raise JobError(f"{self.place}: the query has no id")
+            raise JobError(f"{self._place}: the query has no id")
         spark = batch.sparkSession
         with _settings(spark, self._batch_settings(spark, number)):
             if self.sink.mode == "upsert":
                 upsert.merge(self.table.open(spark), upsert.newest(batch, self.sink), self.sink)
-            elif self.sink.schema_evolution:
-                self.table.append(batch, mergeSchema="true")
             else:
-                self.table.append(batch)
+                self.table.append(batch, grows=self.sink.schema_evolution)
         every = self.sink.compact_every
         if every is not None and (number + 1) % every == 0:
             self._compact(spark)
@@ -162,13 +147,20 @@ class DeltaWriter:
         try:
             self.table.open(spark).optimize().executeCompaction()
         except Exception as error:  # noqa: BLE001  (the rows are written; the next one may do it)
-            _LOG.warning("%s: compaction failed: %s", self.place, self._redact(first_line(error)))
+            _LOG.warning("%s: compaction failed: %s", self._place, self._redact(first_line(error)))
 
     def _batch_settings(self, spark: SparkSession, number: int) -> dict[str, str]:
+        """Return what holds for one write.
+
+        A write is planned while it runs, which Spark turns off for streams: with 200 shuffle
+        partitions a merge of ten rows runs hundreds of tasks without it. With few there is nothing
+        to join, and it only makes twice as many jobs.
+        """
+        is_adaptive = int(spark.conf.get(_PARTITIONS) or 0) > _FEW_PARTITIONS
         settings = {
             _APP_ID: self._name_writer(self._query_id or ""),
             _VERSION: str(number),
-            _ADAPTIVE: _is_adaptive(spark),
+            _ADAPTIVE: str(is_adaptive).lower(),
         }
         target = self.sink.target_file_bytes
         if target is not None:
@@ -176,15 +168,6 @@ class DeltaWriter:
             if spark.conf.get(_SHUFFLE_PARTITIONS, None) is None:
                 settings[_SHUFFLE_PARTITIONS] = str(_MOST_SHUFFLE_PARTITIONS)
         return settings
-
-
-def _is_adaptive(spark: SparkSession) -> str:
-    """Say whether a write is planned while it runs, which Spark turns off for streams.
-
-    With 200 shuffle partitions a merge of ten rows runs hundreds of tasks without it. With few
-    there is nothing to join, and it only makes twice as many jobs.
-    """
-    return str(int(spark.conf.get(_PARTITIONS) or 0) > _FEW_PARTITIONS).lower()
 
 
 @contextlib.contextmanager

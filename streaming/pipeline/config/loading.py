@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 from pydantic import ValidationError
 
-from streaming.pipeline.config import Job
-from streaming.pipeline.strict import complaints
-from streaming.pipeline.yaml_text import ConfigError, fill_in, parse_yaml, with_sets
+from streaming.pipeline.config.base import SERVERS, complaints
+from streaming.pipeline.config.job import Job
+from streaming.pipeline.config.yaml_text import fill_in, mapped, parse_yaml, with_sets
+from streaming.pipeline.errors import ConfigError, JobError, first_line
 from streaming.redaction import HIDDEN, Redactor, is_secret_key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-_SERVERS = "kafka.bootstrap.servers"
+    from assignor_bridge.errors import AssignorError
+
 _MOST_BYTES = 1_000_000
 
 
@@ -36,25 +39,39 @@ class LoadedJob:
     #: The texts as written, where something was filled in.
     written: Mapping[tuple[str, ...], str]
 
-    def error(self, place: str, what: str) -> ConfigError:
+    @contextlib.contextmanager
+    def at(
+        self, place: str, kind: type[AssignorError] = ConfigError, what: str = ""
+    ) -> Iterator[None]:
+        """Turn what fails within into one line: the file, the place, what, the innermost cause."""
+        try:
+            yield
+        except (ConfigError, JobError):  # these say all that already
+            raise
+        except Exception as error:
+            why = (what and getattr(error, "strerror", None)) or first_line(error)
+            raise self.error(place, what + why, kind) from error
+
+    def error(
+        self, place: str, what: str, kind: type[AssignorError] = ConfigError
+    ) -> AssignorError:
         """Make an error that says where in the config and what; nothing secret in it."""
-        return ConfigError(self.redact(f"{self.title}: {place}: {what}"))
+        return kind(self.redact(f"{self.title}: {place}: {what}"))
+
+    def at_broker(self, address: str) -> LoadedJob:
+        """Return the job with this address for every `kafka.bootstrap.servers`."""
+        data = self.job.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        return replace(self, job=Job.model_validate(_at_broker(data, address)))
 
     def shown(self) -> str:
-        """Give the effective config as YAML, defaults included, secrets hidden."""
+        """Return the effective config as YAML, defaults included, secrets hidden."""
         data = self.job.model_dump(mode="json", by_alias=True, exclude_none=True)
+        hidden = _without_empty(mapped(data, self._hide))
         return str(
-            yaml.safe_dump(
-                self._hide(data, ()), sort_keys=False, allow_unicode=True, default_flow_style=False
-            )
+            yaml.safe_dump(hidden, sort_keys=False, allow_unicode=True, default_flow_style=False)
         )
 
-    def _hide(self, value: Any, path: tuple[str, ...]) -> Any:
-        if isinstance(value, dict):
-            below = {key: self._hide(v, (*path, key)) for key, v in value.items()}
-            return {key: v for key, v in below.items() if v not in ({}, [])}
-        if isinstance(value, list):
-            return [self._hide(v, (*path, str(i))) for i, v in enumerate(value)]
+    def _hide(self, path: tuple[str, ...], value: Any) -> Any:
         written = self.written.get(path)
         if any(is_secret_key(key) for key in path):
             whole = written is not None and written.startswith("${") and written.count("$") == 1
@@ -69,12 +86,10 @@ def load_job(
     environment: Mapping[str, str] | None = None,
     broker: str | None = None,
 ) -> LoadedJob:
-    """Read and validate a job.
+    """Read and validate a job: a YAML file, a mapping of the same shape, or a `Job`.
 
     Parameters
     ----------
-    config
-        Path of a YAML file, a mapping of the same shape, or a `Job`.
     sets
         `key.path=value`, applied over the config.
     environment
@@ -88,25 +103,23 @@ def load_job(
         In one line: the file, the place in it, what is wrong, what would be right.
     """
     redact = Redactor()
-    written: dict[tuple[str, ...], str] = {}
     if isinstance(config, Job):
         redact.learn_secrets(config.model_dump(mode="json", by_alias=True))
-        return LoadedJob(config, config.name, Path(), redact, written)
+        return LoadedJob(config, config.name, Path(), redact, {})
     title, folder, data = _read(config)
     try:
         data = with_sets(data, sets)
         if broker is not None:
-            data = {**_without_servers(data), _SERVERS: broker}
+            data = _at_broker(data, broker)
         variables = os.environ if environment is None else environment
-        data = fill_in(data, variables, redact, written=written)
+        data, written = fill_in(data, variables, redact)
         redact.learn_secrets(data)
         if not isinstance(config, Mapping):
             data = {"name": _name_from(Path(config)), **data}
         job = Job.model_validate(data)
-    except ValidationError as error:
-        raise ConfigError(redact(f"{title}: {complaints(error, data)}")) from None
-    except ConfigError as error:
-        raise ConfigError(redact(f"{title}: {error}")) from None
+    except (ValidationError, ConfigError) as error:
+        words = complaints(error, data) if isinstance(error, ValidationError) else str(error)
+        raise ConfigError(redact(f"{title}: {words}")) from None
     return LoadedJob(job, title, folder, redact, written)
 
 
@@ -117,12 +130,12 @@ def _read(config: str | Path | Mapping[str, Any]) -> tuple[str, Path, dict[str, 
     try:
         with path.open("rb") as file:
             raw = file.read(_MOST_BYTES + 1)
+        if len(raw) > _MOST_BYTES:
+            raise ValueError(f"it has more than {_MOST_BYTES:,} bytes")  # noqa: TRY301
         text = raw.decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not text in UTF-8"
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or first_line(error)
         raise ConfigError(f"{str(path)!r} cannot be read: {why}") from None
-    if len(raw) > _MOST_BYTES:
-        raise ConfigError(f"{str(path)!r} cannot be read: it has more than {_MOST_BYTES:,} bytes")
     try:
         return path.name, path.resolve().parent, parse_yaml(text)
     except ConfigError as error:
@@ -134,7 +147,17 @@ def _name_from(path: Path) -> str:
     return name.lstrip("_.-") or "job"
 
 
-def _without_servers(data: Any) -> Any:
-    if isinstance(data, dict):
-        return {k: _without_servers(v) for k, v in data.items() if k != _SERVERS}
-    return data
+def _at_broker(data: dict[str, Any], address: str) -> dict[str, Any]:
+    def without(section: Any) -> Any:
+        if isinstance(section, dict):
+            return {key: without(value) for key, value in section.items() if key != SERVERS}
+        return section
+
+    return {**without(data), SERVERS: address}
+
+
+def _without_empty(data: Any) -> Any:
+    if not isinstance(data, dict):
+        return data
+    kept = {key: _without_empty(value) for key, value in data.items()}
+    return {key: value for key, value in kept.items() if value not in ({}, [])}

@@ -1,0 +1,118 @@
+"""A job's brokers: whether they answer and have the topics, and topics made for `--with-broker`."""
+
+from __future__ import annotations
+
+import re
+import socket
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from streaming.kafka.topics import create_topic
+from streaming.pipeline.config.base import SERVERS
+from streaming.pipeline.errors import JobError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+    from streaming.pipeline.config.files import Record
+    from streaming.pipeline.config.loading import LoadedJob
+
+_CONNECT_LIMIT_S = 5.0
+_ANSWER_LIMIT_S = 15
+_FLUSH_LIMIT_S = 120.0
+_PARTITIONS = 4
+_ADDRESS = re.compile(r"(?:\w+://)?\[?([^\]]+?)\]?:(\d+)")
+
+
+def check_brokers(loaded: LoadedJob) -> None:
+    """Check that one of each broker's addresses accepts connections; a few seconds at most."""
+    places: dict[str, str] = {}
+    for place, options, _ in loaded.job.broker_uses():
+        places.setdefault(options[SERVERS], place)
+    for servers, place in places.items():
+        _connect(loaded, place, servers)
+
+
+def _connect(loaded: LoadedJob, place: str, servers: str) -> None:
+    why = "no address in it"
+    for server in servers.split(","):
+        match = _ADDRESS.fullmatch(server.strip())
+        if match is None:
+            raise loaded.error(place, f"{SERVERS} {server.strip()!r}: host:port is expected")
+        try:
+            socket.create_connection((match[1], int(match[2])), _CONNECT_LIMIT_S).close()
+        except (OSError, OverflowError) as error:
+            why = str(getattr(error, "strerror", None) or error)
+        else:
+            return
+    raise loaded.error(
+        place,
+        f"no broker answers at {servers!r} ({why}): is the address right and the broker running?",
+        JobError,
+    )
+
+
+def check_topics(spark: SparkSession, loaded: LoadedJob) -> None:
+    """Check that named topics exist, with the very client and options that Spark will use."""
+    known: dict[tuple[tuple[str, str], ...], set[str]] = {}
+    for place, options, topics in loaded.job.broker_uses():
+        client = {k.removeprefix("kafka."): v for k, v in options.items() if k.startswith("kafka.")}
+        identity = tuple(sorted(client.items()))
+        if topics and identity not in known:
+            silent = f"the broker at {options[SERVERS]!r} does not answer: "
+            with loaded.at(place, JobError, silent):
+                known[identity] = _topics_of(spark, client)
+        for topic in topics:
+            if topic not in known[identity]:
+                what = f"topic {topic!r} is not there: create it, or correct its name"
+                raise loaded.error(place, what, JobError)
+
+
+def _topics_of(spark: SparkSession, client: Mapping[str, str]) -> set[str]:
+    jvm: Any = spark.sparkContext._jvm
+    properties = jvm.java.util.HashMap()
+    limits = dict.fromkeys(("default.api.timeout.ms", "request.timeout.ms"), _ANSWER_LIMIT_S * 1000)
+    for key, value in {**client, **limits}.items():
+        properties.put(key, str(value))
+    admin = jvm.org.apache.kafka.clients.admin.Admin.create(properties)
+    try:
+        return {str(name) for name in admin.listTopics().names().get()}
+    finally:
+        admin.close(jvm.java.time.Duration.ZERO)
+
+
+def seed_topics(
+    loaded: LoadedJob, records: dict[str, list[Record]], bootstrap_servers: str
+) -> dict[str, int]:
+    """Make the job's topics that are not there, and fill those that are seeded.
+
+    Return the number of records that were sent, for each topic that was made.
+    """
+    topics = {topic: _PARTITIONS for _, _, named in loaded.job.broker_uses() for topic in named}
+    topics |= {topic: seed.partitions for topic, seed in loaded.job.seed.items()}
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    known = admin.list_topics(timeout=2 * _ANSWER_LIMIT_S).topics
+    made = {}
+    for topic, partitions in topics.items():
+        if topic not in known:
+            create_topic(bootstrap_servers, topic, partitions)
+            made[topic] = _send(bootstrap_servers, topic, records.get(topic, []))
+    return made
+
+
+def _send(bootstrap_servers: str, topic: str, records: list[Record]) -> int:
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 50})
+    for key, value in records:
+        try:
+            producer.produce(topic, value, key)
+        except BufferError:
+            producer.flush(_FLUSH_LIMIT_S)
+            producer.produce(topic, value, key)
+    missing = producer.flush(_FLUSH_LIMIT_S)
+    if missing:
+        raise JobError(f"topic {topic!r}: {missing} of {len(records)} records were not delivered")
+    return len(records)

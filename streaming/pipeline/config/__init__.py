@@ -1,0 +1,1 @@
+"""A job's config: its models, and the way from YAML to a job that fits together."""

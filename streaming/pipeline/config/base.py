@@ -1,0 +1,178 @@
+"""The base of the config models, kinds of values they share, and pydantic's complaints in one line.
+
+pydantic's own text shows the input, which may be a secret; only its words are used here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pydantic import GetJsonSchemaHandler
+    from pydantic_core import CoreSchema
+
+SERVERS = "kafka.bootstrap.servers"
+_COMMON = (SERVERS, "kafka.security.protocol", "kafka.sasl.mechanism")
+_MOST_SHOWN = 3
+
+_LENGTH = r"\d+(?:\.\d+)?\s*(?:millisecond|second|minute|hour|day)s?"
+_TRIGGER = rf"availableNow|(?:processingTime\s*)?({_LENGTH})"
+SIZE = r"off|(?=[\d.]*[1-9])(\d+(?:\.\d+)?)\s*(KB|MB|GB)"
+
+
+class Section(BaseModel):
+    """A mapping of the config, some with options of Kafka or Spark beside their own keys, as text.
+
+    A key that is not known is an error that names the nearest one.
+    """
+
+    # Meanings of keys are the texts below them.
+    model_config = ConfigDict(extra="allow", frozen=True, use_attribute_docstrings=True)
+
+    #: Options by name, with their meaning for the docs.
+    OPTIONS: ClassVar[dict[str, str]] = {}
+    #: Beginnings of further options, each with the pattern of their names for JSON Schema.
+    PREFIXES: ClassVar[dict[str, str]] = {}
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The options of Kafka and Spark, by the names that these give them."""
+        return dict(self.model_extra or {})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_options(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        fields = [field.alias or name for name, field in cls.model_fields.items()]
+        read = {}
+        for key, value in data.items():
+            if key in fields:
+                read[key] = value
+            elif key not in cls.OPTIONS and not key.startswith(tuple(cls.PREFIXES)):
+                kafka = _COMMON if cls.PREFIXES else ()
+                raise ValueError(unknown_key(key, [*fields, *cls.OPTIONS, *kafka]))
+            elif isinstance(value, bool):
+                read[key] = str(value).lower()
+            elif isinstance(value, (str, int, float)):
+                read[key] = str(value)
+            else:
+                raise ValueError(
+                    f"option {key!r}: one value is expected (text, number, true, false)"
+                )
+        return read
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Say in JSON Schema what `_read_options` takes."""
+        named = handler(core_schema)
+        schema = handler.resolve_ref_schema(named)
+        schema["additionalProperties"] = False
+        scalar = {"type": ["string", "number", "boolean"]}
+        if cls.PREFIXES:
+            schema["patternProperties"] = dict.fromkeys(cls.PREFIXES.values(), scalar)
+        for name, meaning in cls.OPTIONS.items():
+            schema["properties"][name] = {**scalar, "description": meaning}
+        for part in schema["properties"].values():
+            part["description"] = " ".join(part.get("description", "").split())
+        return named
+
+
+#: `PREFIXES` of what takes options of Kafka's client.
+OF_KAFKA = {"kafka.": r"^kafka\."}
+
+
+def require_one(parts: Mapping[str, object]) -> None:
+    """Raise ValueError unless exactly one of several keys has a value."""
+    if sum(value is not None for value in parts.values()) != 1:
+        *names, last = map(repr, parts)
+        raise ValueError(f"exactly one of {', '.join(names)} and {last} is expected")
+
+
+def unknown_key(key: str, allowed: Iterable[str]) -> str:
+    """Complain about a key, with the nearest known one.
+
+    >>> unknown_key("checkpont", ["name", "checkpoint"])
+    "unknown key 'checkpont'; did you mean 'checkpoint'?"
+    """
+    names = list(allowed)
+    lowered = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(key.lower(), lowered, n=1, cutoff=0.6)
+    if near:
+        return f"unknown key {key!r}; did you mean {lowered[near[0]]!r}?"
+    return f"unknown key {key!r}. Allowed are {', '.join(names)}"
+
+
+def complaints(error: ValidationError, data: Any) -> str:
+    """Put a validation error into words, on one line and without any input value."""
+    lines = []
+    for problem in error.errors(include_url=False, include_context=False, include_input=False):
+        is_missing = problem["type"] == "missing"
+        path = _path_in(data, problem["loc"][:-1] if is_missing else problem["loc"])
+        if is_missing:
+            words = f"{problem['loc'][-1]!r} is missing"
+        else:
+            words = problem["msg"].removeprefix("Value error, ")
+            if words.startswith(("Input ", "String ")):
+                words = words[0].lower() + words[1:].replace("tuple", "list")
+        lines.append(": ".join(part for part in (".".join(path), words) if part))
+    more = f"; and {len(lines) - _MOST_SHOWN} more" if len(lines) > _MOST_SHOWN else ""
+    return "; ".join(lines[:_MOST_SHOWN]) + more
+
+
+def _path_in(data: Any, location: Iterable[str | int]) -> list[str]:
+    """Return a location without what pydantic adds to it: the tags of unions."""
+    path: list[str] = []
+    for part in location:
+        if (isinstance(data, dict) and part in data) or (
+            isinstance(data, list) and isinstance(part, int) and part < len(data)
+        ):
+            data = data[part]  # type: ignore[index]
+            path.append(str(part))
+    return path
+
+
+def _text(pattern: str, what: str) -> AfterValidator:
+    def check(text: str) -> str:
+        if re.fullmatch(pattern, text.strip(), re.IGNORECASE) is None:
+            raise ValueError(f"{what} is expected")
+        return text.strip()
+
+    return AfterValidator(check)
+
+
+#: A size such as "128MB", or "off", which YAML reads as false.
+Size = Annotated[
+    str,
+    BeforeValidator(lambda value: "off" if value is False else value),
+    _text(SIZE, "a size such as '128MB' (KB, MB or GB)"),
+]
+#: A length of time in Spark's words.
+Interval = Annotated[str, _text(_LENGTH, "a length of time such as '10 seconds'")]
+#: When batches start.
+Trigger = Annotated[str, _text(_TRIGGER, "'availableNow' or 'processingTime 10 seconds'")]
+#: Columns: one name, or a list.
+Columns = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
+#: The name of a source, a transform or a sink; SQL must be able to say it.
+ViewName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]

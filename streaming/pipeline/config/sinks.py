@@ -1,0 +1,162 @@
+"""The models of sinks: a Delta table, the console, a Kafka topic; and where bad records go."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Discriminator, Field, PositiveInt, Tag, model_validator
+
+from streaming.pipeline.config.base import (
+    OF_KAFKA,
+    SIZE,
+    Columns,
+    Section,
+    Size,
+    ViewName,
+    require_one,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_UNITS = {"KB": 1024, "MB": 1024**2, "GB": 1024**3}
+
+
+class _Table(Section):
+    """A Delta table by path or by name."""
+
+    path: str | None = None
+    """Folder or URL of the Delta table."""
+    table: str | None = None
+    """Name of the Delta table in the catalog, instead of `path`."""
+    shared: bool = False
+    """Whether other queries append to the table, too: another job, or this one with an earlier
+    checkpoint. Else that is an error."""
+
+
+class DeadLetter(_Table):
+    """Where bad records go: a Delta table or a topic."""
+
+    topic: str | None = None
+    """A topic of the source's own broker, instead of a table."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        require_one({"path": self.path, "table": self.table, "topic": self.topic})
+        if self.shared and self.topic is not None:
+            raise ValueError("'shared' is for a table")
+        return self
+
+    def as_sink(self, options: dict[str, str]) -> DeltaSink | KafkaSink:
+        """Return it as a sink; a topic is on the broker of these options of its source."""
+        if self.topic is None:
+            return DeltaSink(path=self.path, table=self.table, shared=self.shared)
+        kafka = {key: value for key, value in options.items() if key.startswith("kafka.")}
+        return KafkaSink.model_validate({"type": "kafka", "topic": self.topic, **kafka})
+
+
+class DeltaSink(_Table):
+    """A Delta table, written exactly once: rows are appended, or merged by key."""
+
+    type: Literal["delta"] = "delta"
+    """`delta`, `console` or `kafka`."""
+    from_: ViewName | None = Field(None, alias="from")
+    """The source or transform whose rows are written; the last transform, else the only source."""
+    mode: Literal["append", "upsert"] = "append"
+    """`append` adds every row; `upsert` keeps the newest row of each key."""
+    keys: Columns = ()
+    """For upsert: the columns that identify a row."""
+    sequence_by: Columns = ()
+    """For upsert: columns that say which of two rows is newer, compared in order. By default
+    Kafka's timestamp; ties go to the higher partition and offset."""
+    delete_when: str | None = None
+    """For upsert: SQL condition of rows that delete, beside tombstones."""
+    deletes: Literal["remove", "mark"] = "remove"
+    """`remove` takes the row out of the table; `mark` keeps it with `_deleted = true`, so that
+    older records which come later cannot bring it back."""
+    partition_by: Columns = ()
+    """Columns that a new table is partitioned by."""
+    cluster_by: Columns = ()
+    """Columns that a new table is clustered by."""
+    schema_evolution: bool = False
+    """Whether new columns are added to the table; else they are an error."""
+    target_file_size: Size = "128MB"
+    """Files are written about this large, a small batch as one file; `off` leaves it to Spark: a
+    file a task."""
+    compact_every: PositiveInt | None = None
+    """Compact the table after every so many batches."""
+
+    @property
+    def target_file_bytes(self) -> int | None:
+        """The target in bytes, None when it is off."""
+        number, unit = re.fullmatch(SIZE, self.target_file_size, re.IGNORECASE).groups()  # type: ignore[union-attr]
+        return int(float(number) * _UNITS[unit.upper()]) if number else None
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        require_one({"path": self.path, "table": self.table})
+        if self.mode == "upsert" and not self.keys:
+            raise ValueError("mode 'upsert' needs 'keys': the columns that identify a row")
+        if self.mode == "append":
+            for name in ("keys", "sequence_by", "delete_when"):
+                if getattr(self, name):
+                    raise ValueError(f"{name!r} is for mode 'upsert', but the mode is 'append'")
+        elif self.shared:
+            raise ValueError("'shared' is for mode 'append', but the mode is 'upsert'")
+        if self.partition_by and self.cluster_by:
+            raise ValueError("a table has 'partition_by' or 'cluster_by', not both")
+        return self
+
+
+class ConsoleSink(Section):
+    """Rows are printed, for looking at a job."""
+
+    type: Literal["console"]
+    """`console`."""
+    from_: ViewName | None = Field(None, alias="from")
+    """The source or transform whose rows are written; the last transform, else the only source."""
+    rows: PositiveInt = 20
+    """Rows of each batch that are printed."""
+    truncate: bool = True
+    """Whether long values are cut."""
+    output_mode: Literal["append", "update", "complete"] = "append"
+    """Spark's output mode, for transforms that aggregate."""
+
+
+class KafkaSink(Section):
+    """A Kafka topic, at least once; further keys are `kafka.*` options of the producer."""
+
+    type: Literal["kafka"]
+    """`kafka`."""
+    from_: ViewName | None = Field(None, alias="from")
+    """The source or transform whose rows are written; the last transform, else the only source."""
+    topic: str
+    """The topic that is written to; it must exist."""
+    key: str | None = None
+    """SQL expression of the key; by default a column `key`, else none. Bytes and text stay, structs
+    and lists become JSON, all else its text; the value's, too."""
+    value: str | None = None
+    """SQL expression of the value; by default a column `value`, else all columns as JSON."""
+    output_mode: Literal["append", "update", "complete"] = "append"
+    """Spark's output mode, for transforms that aggregate."""
+    OPTIONS: ClassVar[dict[str, str]] = {"includeHeaders": "Whether a column `headers` is written."}
+    PREFIXES: ClassVar[dict[str, str]] = OF_KAFKA
+
+
+def _sink_type(value: Any) -> str:
+    """Return the tag of a sink; without `type` it is a Delta table."""
+    tag = value.get("type", "delta") if isinstance(value, dict) else getattr(value, "type", "")
+    return str(tag)
+
+
+Sink = Annotated[
+    Annotated[DeltaSink, Tag("delta")]
+    | Annotated[ConsoleSink, Tag("console")]
+    | Annotated[KafkaSink, Tag("kafka")],
+    Discriminator(
+        _sink_type,
+        custom_error_type="sink_type",
+        custom_error_message="'type' is not known: delta, console or kafka is expected",
+    ),
+]

@@ -1,0 +1,1 @@
+"""A sink's Delta table: made, checked, and written exactly once."""

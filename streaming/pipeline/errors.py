@@ -1,0 +1,87 @@
+"""The errors of a job, and Spark's exceptions in one line: the innermost cause, and what to do."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from assignor_bridge.errors import AssignorError, OptionError
+
+_STATE = re.compile(r"\s*SQLSTATE: \w+")
+_TASK = re.compile(r"^Job aborted due to stage failure:.*?\): (?:[\w.$]+(?:Exception|Error): )?")
+#: What Spark puts before our own words in `raise_error`.
+_OURS = "[USER_RAISED_EXCEPTION] "
+_CLASS = re.compile(r"^(?:[\w$]+\.)+([\w$]+)(?:: |$)")
+#: What to do about a failure where Spark's or Kafka's own words leave that open.
+_HINTS = (
+    (
+        r"data may have been (?:lost|missed)|failOnDataLoss",
+        "see: assignor doctor --checkpoint {checkpoint}",
+    ),
+    (
+        r"Not authorized to access topics",
+        "the user needs Describe and Read on each Topic of a source, Describe and Write on that of "
+        "a sink or of dead letters",
+    ),
+    (
+        "STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE",
+        "what 'dedupe' or a transform has kept in the checkpoint is of other columns, or of a "
+        "version whose 'dedupe' lost an upsert's deletes: give the job a new checkpoint (an upsert "
+        "then reads all again and changes nothing)",
+    ),
+    (r"Not authorized to access group", "the user needs Read on the Group"),
+    (
+        r"Cluster authorization failed",
+        "the user needs IdempotentWrite on the Cluster, or kafka.enable.idempotence: false",
+    ),
+)
+
+
+class ConfigError(OptionError):
+    """A job's config that the user must change."""
+
+
+class JobError(AssignorError):
+    """A job that failed for a reason outside its config."""
+
+
+class TableError(ValueError):
+    """A table, or a frame for it, that cannot be written as the sink asks."""
+
+
+def first_line(error: BaseException) -> str:
+    """Return the innermost cause of an exception of Spark's, or of Python's, as one line.
+
+    >>> first_line(ValueError("no such thing" + chr(10) + "  at all"))
+    'no such thing'
+    """
+    if isinstance(error, UnicodeDecodeError):
+        return "not text in UTF-8"
+    innermost: Any = error
+    while getattr(innermost, "_cause", None) is not None:
+        innermost = innermost._cause
+    text = getattr(innermost, "_desc", None)
+    if text is None:
+        java = getattr(innermost, "java_exception", None)
+        text = _java_cause(java) if java is not None else str(innermost)
+    lines = [line.strip() for line in str(text).splitlines() if line.strip()]
+    line = lines[0] if lines else type(innermost).__name__
+    line = _STATE.sub("", _TASK.sub("", line)).strip().rstrip(";").removeprefix(_OURS)
+    match = _CLASS.match(line)
+    return line[match.end() :] or match[1] if match else line
+
+
+def _java_cause(java: Any) -> str:
+    while java.getCause() is not None:
+        java = java.getCause()
+    return str(java.getMessage() or java.toString())
+
+
+def with_hint(message: str, checkpoint: str | None) -> str:
+    """Add what can be done about a query's failure, where that is known."""
+    for pattern, hint in _HINTS:
+        if re.search(pattern, message, re.IGNORECASE):
+            if checkpoint is None and "{checkpoint}" in hint:
+                return message
+            return f"{message}; {hint.replace('{checkpoint}', checkpoint or '')}"
+    return message

@@ -1,0 +1,1 @@
+"""The session of a job, and the frames that its sinks write."""

@@ -1,0 +1,141 @@
+"""The folders that a job writes to: whether it can write there, and is the only run to do so.
+
+Spark's own file systems are asked (S3, HDFS, …), with the settings and logins of the session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from streaming.pipeline.errors import JobError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from streaming.pipeline.config.loading import LoadedJob
+
+_LOCK = ".assignor.lock"
+
+
+def check_writable(spark: SparkSession, loaded: LoadedJob) -> None:
+    """Check every folder that the job writes to: a small file is written and taken away again."""
+    job = loaded.job
+    folders = [(place, "table", table.path) for place, table in job.tables]
+    for place, what, path in [*folders, ("checkpoint", "folder", job.checkpoint)]:
+        if path is not None:
+            with loaded.at(place, JobError, f"the {what} {path!r} cannot be written: "):
+                _try_to_write(spark, path)
+
+
+def absolute(spark: SparkSession, text: str) -> str:
+    """Return a path with its file system, as Spark takes it."""
+    path, files = _path(spark, text)
+    return str(files.makeQualified(path).toString())
+
+
+def _path(spark: SparkSession, text: str) -> tuple[Any, Any]:
+    jvm: Any = spark.sparkContext._jvm
+    path = jvm.org.apache.hadoop.fs.Path(text)
+    return path, path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+
+
+def _try_to_write(spark: SparkSession, text: str) -> None:
+    folder, files = _path(spark, text)
+    made = []
+    above = folder
+    while above is not None and not files.exists(above):
+        made.append(above)
+        above = above.getParent()
+    probe, _ = _path(spark, f"{text.rstrip('/')}/_assignor_probe_{uuid.uuid4().hex}")
+    try:
+        files.create(probe, True).close()
+        files.delete(probe, False)
+    finally:
+        for path in made:  # the innermost first; one that is not empty stays
+            if files.exists(path) and not files.listStatus(path):
+                files.delete(path, False)
+
+
+class JobLock:
+    """The lock of a job's checkpoint, on a file in it; it ends with the process.
+
+    Only a checkpoint on this machine is locked. On other file systems Spark itself ends the second
+    of two queries that write one checkpoint's logs, in the middle of a batch, with nothing written
+    twice.
+    """
+
+    #: What this process holds.
+    _held: ClassVar[dict[Path, JobLock]] = {}
+
+    def __init__(self, folder: Path, descriptor: int) -> None:
+        self._folder = folder
+        self._descriptor = descriptor
+        #: Whether the job still runs: a session's user may have stopped its queries without it.
+        self.is_used: Callable[[], bool] = lambda: True
+        self._held[folder] = self
+
+    def release(self) -> None:
+        """Let others run the job."""
+        if self._held.get(self._folder) is self:
+            del self._held[self._folder]
+            os.close(self._descriptor)
+
+
+def lock_checkpoint(checkpoint: str) -> JobLock | None:
+    """Lock a checkpoint, by its URL or path; None where it cannot be locked.
+
+    Raise BlockingIOError when another run has the lock.
+    """
+    folder = _local(checkpoint)
+    if folder is None:
+        return None
+    before = JobLock._held.get(folder)
+    if before is not None and not before.is_used():
+        before.release()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = _opened(folder / _LOCK)
+    except OSError:  # Spark may have rights that this process has not
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        if isinstance(error, BlockingIOError):
+            raise
+        return None  # a file system without locks
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
+    return JobLock(folder, descriptor)
+
+
+def _opened(path: Path) -> int:
+    """Open the file, which another user may have made; to lock it, reading is enough."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)  # it holds a process id only
+    except PermissionError:
+        return os.open(path, os.O_RDONLY)
+
+
+def holder(checkpoint: str) -> str:
+    """Name the process that has the lock, as it wrote itself down."""
+    try:
+        return ((_local(checkpoint) or Path()) / _LOCK).read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return "unknown"
+
+
+def _local(location: str) -> Path | None:
+    """Return the folder as Hadoop writes it, with nothing quoted; None on another file system."""
+    scheme, colon, below = location.partition(":")
+    if not colon or "/" in scheme:
+        return Path(location).resolve()
+    return Path("/" + below.lstrip("/")).resolve() if scheme == "file" else None
