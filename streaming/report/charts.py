@@ -5,6 +5,7 @@ Pure functions of figures. `css` names the colour of a run: `a` for Spark's mapp
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +32,8 @@ _ROUND = (2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000)
 _HINTED_HEIGHT = 4.0
 #: Shades of cells without a hint.
 _LEVELS = 12
+#: Where an axis has labels.
+_PARTS = (0.0, 0.5, 1.0)
 
 
 def lag_heat_map(run: RunFigures) -> str:
@@ -111,29 +114,51 @@ def _thin_cells(
 def slot_bars(run: RunFigures, css: str, scale: float | None = None) -> str:
     """Draw the records that each slot read, beside the line of the mean."""
     totals = run.slot_totals()
-    most = scale or max(totals.values(), default=0) or 1
     mean = sum(totals.values()) / len(totals) if totals else 0.0
-    row, width = _row_height(len(totals)), WIDTH - _LABEL - _RIGHT
-    top = 16.0
-    bottom = top + len(totals) * row
+    title = f"records read by each executor slot, {run.name}"
+    return bars(title, totals, short, css=css, scale=scale, mark=(mean, f"mean {short(mean)}"))
+
+
+def bars(
+    title: str, values: Mapping[str, float], show: Callable[[float], str], *,
+    css: str | Sequence[str] = "heat", scale: float | None = None,
+    mark: tuple[float, str] | None = None, label: float = _LABEL,
+) -> str:  # fmt: skip
+    """Draw a bar for each name.
+
+    Parameters
+    ----------
+    show
+        Writes a value.
+    css
+        Colour class of the bars, or of each bar.
+    scale
+        The value of a bar of full length; by default the largest.
+    mark
+        A value that is drawn as a dashed line, and its word.
+    label
+        Width of the names; those of partitions are shortened to the default.
+    """
+    names = row_names(list(values)) if label == _LABEL else list(values)
+    colours = [css] * len(values) if isinstance(css, str) else css
+    most = scale or max(values.values(), default=0) or 1
+    row, width = _row_height(len(values)), WIDTH - label - _RIGHT
+    top, tall = 16.0 if mark else 6.0, row - (4.0 if row >= 12 else 0.0)
+    bottom = top + len(values) * row
     shapes = []
-    for index, (slot, records) in enumerate(totals.items()):
-        y = top + index * row
-        length = width * records / most
-        hint = f"slot {slot}: {records:,} records"
-        gap = 4.0 if row >= 12 else 0.0
-        shapes.append(rect(_LABEL, y, length, row - gap, css, hint=hint))
-        if _is_labelled(index, len(totals), row):
-            shapes.append(text(_LABEL - 6, _middle(y, row - gap), slot, anchor="end"))
+    for index, (name, value) in enumerate(values.items()):
+        y, length = top + index * row, width * value / most
+        hint = f"{name}: {show(value)}"
+        shapes.append(rect(label, y, length, tall, colours[index], hint=hint))
+        if _is_labelled(index, len(values), row):
+            shapes.append(text(label - 6, _middle(y, tall), names[index], anchor="end"))
             if row >= 12:
-                shapes.append(text(WIDTH, _middle(y, row - gap), short(records), anchor="end"))
-    x = _LABEL + width * mean / most
-    shapes.append(line(x, top - 3, x, bottom, "mean"))
-    beside = min(x, WIDTH - 76)  # left of the word records
-    shapes.append(text(beside, top - 5, f"mean {short(mean)}", anchor="middle", css="m"))
-    shapes.append(text(0, top - 5, "slot", css="m"))
-    shapes.append(text(WIDTH, top - 5, "records", anchor="end", css="m"))
-    return picture(bottom + 4, f"records read by each executor slot, {run.name}", shapes)
+                shapes.append(text(WIDTH, _middle(y, tall), show(value), anchor="end"))
+    if mark is not None:
+        x = label + width * mark[0] / most
+        shapes.append(line(x, top - 3, x, bottom, "mean"))
+        shapes.append(text(min(x, WIDTH - 40), top - 5, mark[1], anchor="middle", css="m"))
+    return picture(bottom + 4, title, shapes)
 
 
 def timeline(batch: BatchFigures, slots: tuple[str, ...], css: str, scale_s: float) -> str:
@@ -164,11 +189,7 @@ def batch_columns(runs: Sequence[RunFigures], css: Sequence[str]) -> str:
     most = max((batch.seconds for run in runs for batch in run.batches), default=0.0) or 1.0
     step = (WIDTH - left) / count
     bar = step * 0.8 / max(1, len(runs))
-    shapes = []
-    for part in (0.0, 0.5, 1.0):
-        y = top + height * (1 - part)
-        shapes.append(line(left, y, WIDTH, y, "grid"))
-        shapes.append(text(left - 4, y + 4, f"{most * part:.1f} s", anchor="end", css="m"))
+    shapes = _value_axis(left, top, height, [f"{most * part:.1f} s" for part in _PARTS])
     for number, run in enumerate(runs):
         for index, batch in enumerate(run.batches):
             tall = height * batch.seconds / most
@@ -189,36 +210,51 @@ def batch_columns(runs: Sequence[RunFigures], css: Sequence[str]) -> str:
     return picture(top + height + 18, "seconds of each batch", shapes)
 
 
-def partition_bars(lag: Mapping[str, int]) -> str:
-    """Draw one lag per partition as bars: how skewed the topic is."""
-    return value_bars("records per partition", lag, short)
-
-
-def value_bars(
-    title: str, values: Mapping[str, float], show: Callable[[float], str], css: str = "heat",
-    scale: float | None = None,
+def batch_lines(
+    title: str, lines: Mapping[str, Sequence[float]], css: Mapping[str, str],
+    batches: Sequence[int], least: float,
 ) -> str:  # fmt: skip
-    """Draw a bar for each partition or other name; `scale` is the value of a bar of full length."""
-    names, most = row_names(list(values)), scale or max(values.values(), default=0) or 1
-    row, width = _row_height(len(values)), WIDTH - _LABEL - _RIGHT
+    """Draw a figure of each batch that is at least 1, such as times of an ideal, as lines.
+
+    `least` is the top of the axis when all values are below.
+    """
+    left, top, height = 30.0, 8.0, 190.0
+    most = max(least, *(max(values, default=1.0) for values in lines.values()), 1.0)
+    step = (WIDTH - left - 10) / max(1, len(batches) - 1)
+
+    def y_of(value: float) -> float:
+        return top + height * (1 - (value - 1) / (most - 1))
+
+    shapes = _value_axis(left, top, height, [f"{1 + (most - 1) * part:.1f}" for part in _PARTS])
+    for name, values in lines.items():
+        points = [(left + 4 + step * i, y_of(value)) for i, value in enumerate(values)]
+        if len(points) == 1:
+            points.append((WIDTH - 6.0, points[0][1]))
+        shapes += [line(*start, *end, css[name]) for start, end in pairwise(points)]
+    base = top + height + 15
+    shapes += [text(left, base, f"batch {batches[0]}", css="m")] if batches else []
+    if len(batches) > 1:
+        shapes.append(text(WIDTH, base, f"{batches[-1]}", anchor="end", css="m"))
+    return picture(top + height + 20, title, shapes)
+
+
+def _value_axis(left: float, top: float, height: float, labels: Sequence[str]) -> list[str]:
+    """Draw a line across for each of `_PARTS`, with its label."""
     shapes = []
-    for index, (name, value) in enumerate(values.items()):
-        y = 6 + index * row
-        length = width * value / most
-        gap = 4.0 if row >= 12 else 0.0
-        shapes.append(rect(_LABEL, y, length, row - gap, css, hint=f"{name}: {show(value)}"))
-        if _is_labelled(index, len(values), row):
-            shapes.append(text(_LABEL - 6, _middle(y, row - gap), names[index], anchor="end"))
-            if row >= 12:
-                shapes.append(text(WIDTH, _middle(y, row - gap), show(value), anchor="end"))
-    return picture(10 + len(values) * row, title, shapes)
+    for part, label in zip(_PARTS, labels, strict=True):
+        y = top + height * (1 - part)
+        shapes += [
+            line(left, y, WIDTH, y, "grid"),
+            text(left - 4, y + 4, label, anchor="end", css="m"),
+        ]
+    return shapes
 
 
 def _seconds_axis(y: float, width: float, scale_s: float) -> list[str]:
     return [
         text(_LABEL + width * part, y + 13, f"{scale_s * part:.1f} s", css="m",
              anchor="end" if part == 1 else "start" if part == 0 else "middle")
-        for part in (0.0, 0.5, 1.0)
+        for part in _PARTS
     ]  # fmt: skip
 
 

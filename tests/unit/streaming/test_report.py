@@ -10,6 +10,7 @@ import pytest
 
 from streaming.observe.check import Check
 from streaming.observe.figures import RunFigures, run_from_json, to_json
+from streaming.observe.words import short
 from streaming.report import charts
 from streaming.report.compare import comparison, comparison_page
 from tests.unit.streaming.sample_runs import SLOTS, even_run, skewed_run
@@ -49,7 +50,7 @@ def test_pictures_are_well_formed_and_stay_inside_their_frame(partitions):
     run = skewed_run(partitions)
     pictures = [
         charts.lag_heat_map(run),
-        charts.partition_bars(run.batches[0].lag),
+        charts.bars("records", run.batches[0].lag, short),
         charts.slot_bars(run, "a"),
         charts.timeline(run.batches[0], run.slots, "a", 2.5),
         charts.batch_columns([run, even_run()], ["a", "b"]),

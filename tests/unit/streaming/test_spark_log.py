@@ -13,7 +13,7 @@ import pytest
 from assignor_bridge.errors import OptionError
 from assignor_bridge.ivy import java_tool
 from checkpoints.redaction import Redactor
-from streaming.cli.run_command import _started
+from streaming.cli.run import _started
 from streaming.pipeline import session as pipeline_session
 from streaming.pipeline.failures import JobError
 from streaming.pipeline.loading import load_job
