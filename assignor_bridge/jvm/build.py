@@ -14,12 +14,11 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from assignor_bridge import ivy
+from assignor_bridge import __version__, ivy
 from assignor_bridge.jars import JARS_FOLDER, connector_coordinate
 
 SOURCES = Path(__file__).parent / "src"
 RESOURCES = Path(__file__).parent / "resources"
-VERSION = "0.1.0"
 
 
 def source_version() -> str:
@@ -27,7 +26,7 @@ def source_version() -> str:
     digest = hashlib.sha256()
     for path in _inputs():
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return f"{VERSION}-{digest.hexdigest()[:10]}"
+    return f"{__version__}-{digest.hexdigest()[:10]}"
 
 
 def build() -> Path:

@@ -60,7 +60,7 @@ def run(
     from streaming.pipeline.loading import load_job
     from streaming.pipeline.seeding import read_seeds, seed_topics
 
-    port = _NO_BROKER_PORT if dry_run else free_ports(None)[0]
+    port = free_ports(None)[0] if with_broker and not dry_run else _NO_BROKER_PORT
     address = f"{HOST}:{port}" if with_broker else None
     loaded = load_job(job, sets=sets or (), broker=address)
     check_offline(loaded)

@@ -87,7 +87,8 @@ def start(folder: Path, workers: int, master: str | None) -> SparkSession:
     conf = SparkConf().setAll(list(builder._options.items()))
     with (folder / LOG).open("ab") as output:
         process = {"stdout": output, "stderr": output, "cwd": folder, "start_new_session": True}
-        SparkContext(conf=conf, gateway=launch_gateway(conf, process))
+        gateway = launch_gateway(conf, process)  # type: ignore[no-untyped-call]
+        SparkContext(conf=conf, gateway=gateway)
     spark = builder.getOrCreate()
     deadline = time.monotonic() + _EXECUTORS_LIMIT_S
     while len(present := executors(spark)) < workers:
