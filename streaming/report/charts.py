@@ -108,10 +108,12 @@ def slot_bars(run: RunFigures, css: str, scale: float | None = None) -> str:
     totals = run.slot_totals()
     mean = sum(totals.values()) / len(totals) if totals else 0.0
     title = f"records read by each executor slot, {run.name}"
-    return bars(title, totals, short, css=css, scale=scale, mark=(mean, f"mean {short(mean)}"))
+    return value_bars(
+        title, totals, short, css=css, scale=scale, mark=(mean, f"mean {short(mean)}")
+    )
 
 
-def bars(
+def value_bars(
     title: str, values: Mapping[str, float], show: Callable[[float], str], *,
     css: str | Sequence[str] = "heat", scale: float | None = None,
     mark: tuple[float, str] | None = None, label: float = _LABEL,

@@ -66,11 +66,11 @@ def comparison_page(
     parts = [page.paragraph(words, "lead") for words in lead]
     parts += [page.table(["", *(run.name for run in runs)], rows), page.note(_how_measured(runs))]
     parts += [page.heading("Checks"), page.checks(checks)]
-    parts += [page.heading("Load per executor slot"), page.side_by_side(*loads)]
-    parts += [page.heading("When each slot worked"), page.side_by_side(*timelines)]
-    parts += [page.heading("Lag per partition"), page.side_by_side(*lags)]
+    parts += [page.heading("Load per executor slot"), page.side_by_side(loads)]
+    parts += [page.heading("When each slot worked"), page.side_by_side(timelines)]
+    parts += [page.heading("Lag per partition"), page.side_by_side(lags)]
     parts.append(page.heading("The topic and the batches"))
-    parts.append(page.side_by_side(_topic(runs), _durations(runs)))
+    parts.append(page.side_by_side([_topic(runs), _durations(runs)]))
     parts += [page.heading("Where it ran"), page.table(["", ""], facts)]
     return page.page(title, parts)
 
@@ -79,7 +79,7 @@ def _topic(runs: Sequence[RunFigures]) -> str:
     first = next((run.batches[0].lag for run in runs if run.batches), {})
     return page.figure(
         "Records per partition at the start",
-        charts.bars("records per partition", first, short),
+        charts.value_bars("records per partition", first, short),
         "The key decides the partition, so big keys make big partitions.",
     )
 

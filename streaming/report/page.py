@@ -63,7 +63,7 @@ def figure(title: str, svg: str, caption: str = "", key: str = "") -> str:
     return f"<figure><h3>{mark}{escape(title)}</h3>{svg}{below}</figure>"
 
 
-def side_by_side(*figures: str) -> str:
+def side_by_side(figures: Sequence[str]) -> str:
     """Lay figures out beside each other, below each other on a phone."""
     return f'<div class="pair">{"".join(figures)}</div>'
 

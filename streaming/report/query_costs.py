@@ -53,11 +53,11 @@ def section(facts: QueryFacts) -> list[str]:
                 "Spark's UI tells it by executor: give its address too."
             )
         ]
-    return [page.side_by_side(*figures, page.table(["", "takes"], rows))]
+    return [page.side_by_side([*figures, page.table(["", "takes"], rows)])]
 
 
 def _figure(by: str, costs: Mapping[str, float], caption: str) -> str:
-    picture = charts.bars(f"time a record takes by {by}", costs, seconds_text)
+    picture = charts.value_bars(f"time a record takes by {by}", costs, seconds_text)
     return page.figure(f"Time a record takes, by {by}", picture, caption)
 
 

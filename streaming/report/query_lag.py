@@ -107,9 +107,8 @@ def _pair(
     names = sorted({name for _, lag in shown for name in lag}, key=_by_number)
     if len(shown) < len(batches):
         caption += f" The last {len(shown)} of {len(batches):,} batches."
-    return page.side_by_side(
-        page.figure(title, charts.heat_map(title, names, shown), caption), table
-    )
+    figure = page.figure(title, charts.heat_map(title, names, shown), caption)
+    return page.side_by_side([figure, table])
 
 
 def _named(offsets: Mapping[tuple[str, int], int]) -> dict[str, int]:

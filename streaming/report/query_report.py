@@ -93,7 +93,7 @@ def _batches(facts: QueryFacts) -> list[str]:
         ["last", f"{seconds[shown[-1]]:.2f} s (batch {shown[-1]})"],
     ]
     figure = page.figure("Seconds of each batch", picture, f"{what.capitalize()}.")
-    return [page.side_by_side(figure, page.table(["batches", f"{len(shown):,}"], rows))]
+    return [page.side_by_side([figure, page.table(["batches", f"{len(shown):,}"], rows)])]
 
 
 def _loads(ui: UiRun | None) -> list[str]:
@@ -131,8 +131,8 @@ def _loads(ui: UiRun | None) -> list[str]:
             f"slot; {run.hit_rate or 0:.0%} of reading tasks ran on the executor they preferred. "
             "Tasks that read records are shown, of any input of the query."
         ),
-        page.side_by_side(bars, _slot_table(run)),
-        page.side_by_side(*timelines),
+        page.side_by_side([bars, _slot_table(run)]),
+        page.side_by_side(timelines),
     ]
 
 
@@ -178,7 +178,7 @@ def _before_and_after(facts: QueryFacts) -> list[str]:
                     f"Batches {first} to {last}, played again; assignor replay plays the whole log."
                 )
             )
-        parts += [*replays.details(replay), page.side_by_side(*_executor_loads(replay))]
+        parts += [*replays.details(replay), page.side_by_side(_executor_loads(replay))]
     return parts
 
 
@@ -191,7 +191,7 @@ def _executor_loads(replay: Replay) -> list[str]:
     return [
         page.figure(
             f"Work of each executor, {title}",
-            charts.bars(f"predicted seconds of each executor, {title}", seconds, seconds_text,
+            charts.value_bars(f"predicted seconds of each executor, {title}", seconds, seconds_text,
                         css=css, scale=most),
             f"Seconds of reading over {many}, predicted.", css,
         )

@@ -10,7 +10,7 @@ from streaming.report import charts, page
 from streaming.report.svg import standalone
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from streaming.replay.player import Replay
 
@@ -64,7 +64,7 @@ def details(replay: Replay) -> list[str]:
     rows = [row + [""] * (len(HEAD) - len(row)) for row in table_rows(replay)]
     return [
         page.table(HEAD, rows),
-        page.side_by_side(*(page.figure(*parts) for parts in _figures(replay))),
+        page.side_by_side([page.figure(*parts) for parts in _figures(replay)]),
         page.note("Assumed: " + "; ".join(assumptions(replay)) + "."),
     ]
 
@@ -73,11 +73,7 @@ def _figures(replay: Replay) -> list[tuple[str, str, str]]:
     """Draw both figures: title, picture and caption."""
     played = [m for m in replay.mappings if m.error is None]
     both = [m for m in played if m.name in _CSS]
-    times = charts.bars(
-        "reading time of each mapping in times of the ideal",
-        {m.name: m.times_ideal for m in played}, "{:.2f}".format,
-        css=[_CSS.get(m.name, "m") for m in played], mark=(1.0, "ideal"), label=_NAMES_WIDTH,
-    )  # fmt: skip
+    times = mapping_bars({m.name: m.times_ideal for m in played})
     by_batch = charts.batch_lines(
         "time of each batch in times of its ideal",
         {m.name: [1 + p.over for p in m.played] for m in both},
@@ -90,3 +86,11 @@ def _figures(replay: Replay) -> list[tuple[str, str, str]]:
         ("The same, batch by batch", by_batch,
          f"Orange: Spark's mapping. Blue: {FLAGSHIP}."),
     ]  # fmt: skip
+
+
+def mapping_bars(times_ideal: Mapping[str, float]) -> str:
+    """Draw a bar for each mapping's time in times of the ideal, and the ideal as a line."""
+    return charts.value_bars(
+        "reading time of each mapping in times of the ideal", times_ideal, "{:.2f}".format,
+        css=[_CSS.get(name, "m") for name in times_ideal], mark=(1.0, "ideal"), label=_NAMES_WIDTH,
+    )  # fmt: skip

@@ -50,7 +50,7 @@ def test_pictures_are_well_formed_and_stay_inside_their_frame(partitions):
     run = skewed_run(partitions)
     pictures = [
         charts.lag_heat_map(run),
-        charts.bars("records", run.batches[0].lag, short),
+        charts.value_bars("records", run.batches[0].lag, short),
         charts.slot_bars(run, "a"),
         charts.timeline(run.batches[0], run.slots, "a", 2.5),
         charts.batch_columns([run, even_run()], ["a", "b"]),
