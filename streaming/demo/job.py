@@ -85,10 +85,12 @@ def start(folder: Path, workers: int, master: str | None) -> SparkSession:
         builder = builder.config("spark.driver.host", "127.0.0.1")
     builder = configure_spark(configure_delta(builder))
     conf = SparkConf().setAll(list(builder._options.items()))
+    on_interrupt = signal.getsignal(signal.SIGINT)
     with (folder / LOG).open("ab") as output:
         process = {"stdout": output, "stderr": output, "cwd": folder, "start_new_session": True}
         gateway = launch_gateway(conf, process)  # type: ignore[no-untyped-call]
         SparkContext(conf=conf, gateway=gateway)
+    signal.signal(signal.SIGINT, on_interrupt)  # pyspark's calls the JVM in the midst of a call
     spark = builder.getOrCreate()
     deadline = time.monotonic() + _EXECUTORS_LIMIT_S
     while len(present := executors(spark)) < workers:
@@ -99,16 +101,12 @@ def start(folder: Path, workers: int, master: str | None) -> SparkSession:
 
 
 def end() -> bool:
-    """End Spark, if it has started; whether its processes ended when they were asked to."""
+    """End Spark's processes, if it was started; whether they ended when they were asked to."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
     if gateway is None:
         return True
-    with contextlib.suppress(Exception):  # whatever state it is in, its processes end
-        if SparkContext._active_spark_context is not None:
-            SparkContext._active_spark_context.stop()
-        gateway.shutdown()
     process = gateway.proc
     with contextlib.suppress(BrokenPipeError):
         process.stdin.close()  # the end of the pipe asks the JVM to end
@@ -119,7 +117,6 @@ def end() -> bool:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    SparkContext._gateway = SparkContext._jvm = None
     return by_itself
 
 

@@ -152,6 +152,7 @@ def _measured(
         figures = tuple(measure_batch(spark, batch) for batch in batches)
         progress.update(step, completed=len(figures), total=len(figures))
         yield RunFigures(mode, slots, figures, warm_up=1), job.table_figures(spark, table)
+    spark.stop()
 
 
 @contextlib.contextmanager
