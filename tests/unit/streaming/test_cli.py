@@ -163,6 +163,14 @@ def test_no_command_shows_the_help(capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_the_help_lists_commands_by_what_they_are_for(capsys):
+    assert main.run(["--help"]) == 0
+    out = capsys.readouterr().out
+    places = [out.index(f" {title} ") for title in main.PANELS]
+    assert places == sorted(places)
+    assert out.index(" lag ") > places[1] > out.index(" init ")
+
+
 def test_version(capsys):
     assert main.run(["--version"]) == 0
     assert capsys.readouterr().out == f"assignor {__version__}\n"
