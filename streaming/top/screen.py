@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Group
 from rich.table import Table
@@ -109,7 +109,7 @@ def frame(snapshot: Snapshot, height: int, note: str = "") -> RenderableType:
     pair.add_row(_lags(snapshot, rows), _slots(snapshot.run, rows))
     return Group(
         _head(snapshot),
-        Text(note, _HOT, no_wrap=True, overflow="ellipsis"),
+        _line((note, _HOT)),
         pair,
         "",
         batches,
@@ -117,26 +117,30 @@ def frame(snapshot: Snapshot, height: int, note: str = "") -> RenderableType:
     )
 
 
+def _line(*parts: str | tuple[str, str]) -> Text:
+    """Join parts, each with its style, into a line that is cut at the screen's edge."""
+    return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
+
+
 def _head(snapshot: Snapshot) -> Text:
-    head = Text(no_wrap=True, overflow="ellipsis")
-    head.append(snapshot.query, "bold")
-    if snapshot.run and snapshot.run.batches:
-        last = snapshot.run.batches[-1]
-        head.append(f"  batch {last.batch}{' running' if last.seconds is None else ''}")
-        head.append(f"  {snapshot.run.application}", "dim")
-    elif snapshot.metrics:
-        head.append(f"  batch {snapshot.metrics.values.get('spark_streaming_batch_id', 0):.0f}")
-    return head
+    query, run = (snapshot.query, "bold"), snapshot.run
+    if run and run.batches:
+        last = run.batches[-1]
+        running = " running" if last.seconds is None else ""
+        return _line(query, f"  batch {last.batch}{running}", (f"  {run.application}", "dim"))
+    if snapshot.metrics is None:
+        return _line(query)
+    number = snapshot.metrics.values.get("spark_streaming_batch_id", 0)
+    return _line(query, f"  batch {number:.0f}")
 
 
 def _table(*columns: str) -> Table:
     """Make a table; columns hold numbers but the first one and the bars."""
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", expand=False)
     for name in columns:
-        left = not table.columns or name == "load"
-        table.add_column(
-            name, justify="left" if left else "right", no_wrap=True, overflow="ellipsis"
-        )
+        words = not table.columns or name == "load"
+        side: Literal["left", "right"] = "left" if words else "right"
+        table.add_column(name, justify=side, no_wrap=True, overflow="ellipsis")
     return table
 
 
@@ -221,12 +225,10 @@ def _planner(metrics: QueryMetrics | None) -> list[RenderableType]:
         return []
     lines: list[RenderableType] = [""]
     for source, values in sorted(metrics.sources.items()):
-        line = Text(no_wrap=True, overflow="ellipsis")
-        several = f" of source {source}" if len(metrics.sources) > 1 else ""
-        line.append(f"assignor{several}: ", "dim")
-        figures = [words.format(values[name]) for name, words in _REPORTED if name in values]
-        line.append(" · ".join([metrics.strategies.get(source, ""), *figures]))
-        lines.append(line)
+        name = f"assignor of source {source}: " if len(metrics.sources) > 1 else "assignor: "
+        figures = [words.format(values[key]) for key, words in _REPORTED if key in values]
+        planner = " · ".join([metrics.strategies.get(source, ""), *figures])
+        lines.append(_line((name, "dim"), planner))
     return lines
 
 
