@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -112,23 +112,6 @@ class RunFigures:
             for slot, records in batch.slot_records(self.slots).items():
                 totals[slot] = totals.get(slot, 0) + records
         return totals
-
-
-def to_json(run: RunFigures) -> dict[str, Any]:
-    """Give a run as plain data for JSON."""
-    return asdict(run)
-
-
-def batch_from_json(data: Mapping[str, Any]) -> BatchFigures:
-    """Read a batch that `dataclasses.asdict` wrote."""
-    tasks = tuple(TaskFigures(**task) for task in data["tasks"])
-    return BatchFigures(**{**data, "tasks": tasks})
-
-
-def run_from_json(data: Mapping[str, Any]) -> RunFigures:
-    """Read a run that `to_json` wrote."""
-    batches = tuple(batch_from_json(batch) for batch in data["batches"])
-    return RunFigures(**{**data, "slots": tuple(data["slots"]), "batches": batches})
 
 
 def over_mean(load: Mapping[str, int] | Mapping[str, float]) -> float:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-import orjson
 import pytest
 
 from streaming.observe.check import Check
-from streaming.observe.figures import RunFigures, run_from_json, to_json
+from streaming.observe.figures import RunFigures
 from streaming.observe.words import short
 from streaming.report import charts
 from streaming.report.compare import comparison, comparison_page
@@ -39,10 +38,6 @@ def test_an_idle_slot_counts_in_the_mean():
 def test_a_run_without_batches_is_drawn_as_nothing():
     assert dict(comparison([NO_RUN]))["locality hits"] == ["\N{EN DASH}"]
     assert "<svg" in charts.lag_heat_map(NO_RUN)
-
-
-def test_figures_survive_json():
-    assert run_from_json(orjson.loads(orjson.dumps(to_json(even_run())))) == even_run()
 
 
 @pytest.mark.parametrize("partitions", [1, 12, 1_000])
