@@ -41,24 +41,20 @@ _MODES: dict[str, dict[str, str]] = {SPARK_MAPPING: {}, OURS: {"assignor": OURS}
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """What to run."""
+    """What to run, as the options of `assignor demo` say; None for a part that is started here."""
 
-    workers: int = 4
-    rows: int = flights.TOTAL
-    batches: int = 6
-    #: Microseconds that each record is made to cost beside parsing; 0 for the plain job.
-    work_us: int = 0
-    #: A broker to use; None for the embedded one.
-    bootstrap_servers: str | None = None
-    #: A Spark master to use; None for executors on this machine.
-    master: str | None = None
-    #: Where tables and checkpoints lie, seen by all executors; None for a temporary folder.
-    data: Path | None = None
+    workers: int
+    rows: int
+    batches: int
+    work_us: int
+    bootstrap_servers: str | None
+    master: str | None
+    data: Path | None
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of it."""
+    """Figures and checks of both runs, and what all of it took."""
 
     runs: tuple[RunFigures, ...]
     checks: tuple[Check, ...]
