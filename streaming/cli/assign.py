@@ -1,15 +1,11 @@
 """`assignor assign`: any assignor on a consumer group, with no Spark and no broker."""
 
 import json
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from assignor_bridge.assignors.loading import Finder
 from assignor_bridge.group_json import (
     Answer,
     Request,
@@ -17,10 +13,10 @@ from assignor_bridge.group_json import (
     answer_steps,
     read_request,
 )
-from streaming.cli.lines import answer_lines, note, plain
-
-if TYPE_CHECKING:
-    from rich.text import Text
+from streaming.cli import assignors
+from streaming.cli.arguments import AsJson
+from streaming.cli.lines import answer_lines, note_on
+from streaming.cli.output import print_lines, print_table
 
 
 def assign(
@@ -28,9 +24,7 @@ def assign(
         typer.FileBinaryRead,
         typer.Argument(metavar="FILE|-", help="Groups as JSON, one a line; - reads stdin."),
     ],
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one line of JSON for each group.")
-    ] = False,
+    as_json: AsJson = False,
     chain: Annotated[
         bool,
         typer.Option(
@@ -44,61 +38,49 @@ def assign(
     Exit code 1 when a group could not be assigned, 2 when one is malformed; the others are still
     answered.
     """
-    sys.path.insert(0, str(Path.cwd()))  # for `package.module:Class` beside the user's work
-    console = Console(soft_wrap=True, highlight=False)
-    find = Finder()
+    find = assignors.finder()
 
     def show(number: int, request: Request) -> None:
         answers = answer_steps(request, find) if chain else [answer(request, find)]
         if as_json:
-            typer.echo(json.dumps(_as_json(request, answers, chain)))
+            steps = [each.to_json() for each in answers]
+            whole = {"assignor": request.assignor, "steps": steps} if chain else steps[0]
+            typer.echo(json.dumps(whole))
         else:
             for step, each in enumerate(answers):
-                _print(console, each, step)
+                _print(each, step)
         if request.steps and not chain:
-            note(number, "steps were not played: add --chain")
+            note_on(number, "steps were not played: add --chain")
 
-    answer_lines(groups, lambda _number, line: read_request(line), show, as_json)
-
-
-def _as_json(request: Request, answers: list[Answer], chain: bool) -> dict[str, Any]:
-    if not chain:
-        return answers[0].to_json()
-    return {"assignor": request.assignor, "steps": [each.to_json() for each in answers]}
+    answer_lines(groups, read_request, show, as_json)
 
 
-def _print(console: Console, each: Answer, step: int) -> None:
-    lags = each.group.lag_list()
-    total = each.group.catalog
-    title = each.assignor.name
-    if each.step is not None:
-        title = f"{each.assignor.name}, step {step}: {json.dumps(each.step)}"
-    table = Table(title=plain(title), title_justify="left", caption_justify="left")
-    table.add_column("member")
-    table.add_column("partitions")
-    table.add_column("count", justify="right")
+def _print(answered: Answer, step: int) -> None:
+    lags, assignment = answered.group.lag_list(), answered.assignment
+    columns = {
+        "member": list(assignment),
+        "partitions": [_ranges(part) for part in assignment.values()],
+        "count": [f"{part.count:,}" for part in assignment.values()],
+    }
     if any(lags):
-        table.add_column("lag", justify="right")
-    if each.assignment.standbys:
-        table.add_column("standby")
-    for member, part in each.assignment.items():
-        row: list[Text | str] = [plain(member), plain(_ranges(part)), f"{part.count:,}"]
-        if any(lags):
-            row.append(f"{sum(lags[i] for i in part.ids_in(total).tolist()):,}")
-        if each.assignment.standbys:
-            row.append(plain(_ranges(each.assignment.standbys.get(member, {}))))
-        table.add_row(*row)
-    console.print(table)
-    console.print(f"{each.moved:,} partitions moved", style="dim")
-    if each.assignment.transferring.count:
-        waiting = _ranges(each.assignment.transferring)
-        console.print(plain(f"withheld until their owners gave them up: {waiting}"))
-    for line in each.notes:
-        console.print(plain(line))
+        ids = [part.ids_in(answered.group.catalog).tolist() for part in assignment.values()]
+        columns["lag"] = [f"{sum(lags[i] for i in mine):,}" for mine in ids]
+    if assignment.standbys:
+        columns["standby"] = [_ranges(assignment.standbys.get(m, {})) for m in assignment]
+    title = answered.assignor.name
+    if answered.step is not None:
+        title += f", step {step}: {json.dumps(answered.step)}"
+    rows = zip(*columns.values(), strict=True)
+    print_table(list(columns), list(rows), title=title, words=("partitions", "standby"))
+    lines = [f"{answered.moved:,} partitions moved"]
+    if assignment.transferring.count:
+        withheld = _ranges(assignment.transferring)
+        lines.append(f"withheld until their owners gave them up: {withheld}")
+    print_lines([*lines, *answered.notes])
 
 
-def _ranges(part: Any) -> str:
-    """Partitions as `topic: 0-3, 7`, topics by name."""
+def _ranges(part: Mapping[str, tuple[int, ...]]) -> str:
+    """Write partitions as `topic: 0-3, 7`, topics by name."""
     return "; ".join(f"{topic}: {_runs(numbers)}" for topic, numbers in part.items())
 
 

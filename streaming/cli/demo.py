@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
+from streaming.cli.output import print_checks, print_table
 from streaming.demo import flights
-from streaming.demo.run import Demo, Outcome, run_demo
+from streaming.demo.run import Demo, run_demo
 from streaming.report.compare import comparison
 
 
@@ -48,29 +48,11 @@ def demo(
     once, prints what was measured, and writes a report that opens offline. Exit code 1 if a check
     fails.
     """
-    settings = Demo(
-        workers=workers,
-        rows=rows,
-        batches=batches,
-        work_us=work_us,
-        bootstrap_servers=bootstrap_servers,
-        master=master,
-        data=data,
-    )
+    settings = Demo(workers, rows, batches, work_us, bootstrap_servers, master, data)
     outcome = run_demo(settings, report, Console(stderr=True))
-    _print(Console(), outcome, report)
+    names = [run.name for run in outcome.runs]
+    print_table(["", *names], [[name, *values] for name, values in comparison(outcome.runs)])
+    print_checks(outcome.checks)
+    typer.echo(f"report: {report}")
     if not outcome.succeeded:
         raise typer.Exit(1)
-
-
-def _print(stdout: Console, outcome: Outcome, report: Path) -> None:
-    table = Table("", *[run.name for run in outcome.runs])
-    for name, values in comparison(outcome.runs):
-        table.add_row(name, *values)
-    for column in table.columns[1:]:
-        column.justify = "right"
-    stdout.print(table)
-    for check in outcome.checks:
-        mark = "[green]ok[/]" if check.holds else "[bold red]FAILED[/]"
-        stdout.print(f"{mark} {check.what}: {check.found}", highlight=False)
-    stdout.print(f"report: {report}", highlight=False, soft_wrap=True)

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from assignor_bridge.errors import OptionError
 from streaming.cli import kafka_options
-from streaming.cli.query_or_group import check_not_empty
+from streaming.cli.arguments import check_not_empty
+from streaming.cli.output import note, print_checks
 from streaming.doctor.checkpoint import examine_checkpoint
 from streaming.doctor.machine import brokers_answer, examine
 from streaming.kafka.brokers import BrokerUnreachableError
@@ -42,40 +42,38 @@ def doctor(
     --delta-table, whether Delta is ahead of the checkpoint.
     """
     check_not_empty("--checkpoint", checkpoint)
-    if checkpoint is None:
-        if delta_table is not None:
-            raise OptionError("--delta-table is for --checkpoint: give both")
-        _print([*examine(), *_of_brokers(bootstrap_servers, command_config)])
-        return
+    if checkpoint is not None:
+        checks = _of_checkpoint(checkpoint, bootstrap_servers, command_config, delta_table)
+    elif delta_table is not None:
+        raise OptionError("--delta-table is for --checkpoint: give both")
+    else:
+        checks = [*examine(), *_of_brokers(bootstrap_servers, command_config)]
+    print_checks(checks)
+    if not all(check.holds for check in checks):
+        raise typer.Exit(1)
+
+
+def _of_checkpoint(
+    location: str, servers: str | None, command_config: Path | None, delta_table: str | None
+) -> list[Check]:
     try:
-        found = read_checkpoint(checkpoint)
+        checkpoint = read_checkpoint(location)
     except DamagedCheckpointError as error:
-        _print([Check("checkpoint", False, str(error))])
-        return
-    brokers = kafka_options.brokers_of(bootstrap_servers, command_config, _LIMIT_S)
-    checks = examine_checkpoint(found, brokers, delta_table)
-    for note in brokers.notes if brokers else ["topics are checked with --bootstrap-servers"]:
-        typer.echo(f"assignor: {note}", err=True)
-    _print(checks)
+        return [Check("checkpoint", False, str(error))]
+    brokers = kafka_options.brokers_of(servers, command_config, _LIMIT_S)
+    checks = examine_checkpoint(checkpoint, brokers, delta_table)
+    for text in brokers.notes if brokers else ["topics are checked with --bootstrap-servers"]:
+        note(text)
+    return checks
 
 
-def _of_brokers(bootstrap_servers: str | None, command_config: Path | None) -> list[Check]:
-    if bootstrap_servers is None and command_config is None:
+def _of_brokers(servers: str | None, command_config: Path | None) -> list[Check]:
+    if servers is None and command_config is None:
         return []
     try:
-        brokers = kafka_options.brokers_of(bootstrap_servers, command_config, _LIMIT_S)
+        brokers = kafka_options.brokers_of(servers, command_config, _LIMIT_S)
     except BrokerUnreachableError as error:
         return [Check("brokers answer", False, str(error))]
     if brokers is None:
         raise OptionError(f"--command-config {command_config}: it has no bootstrap.servers")
     return [brokers_answer(brokers)]
-
-
-def _print(checks: list[Check]) -> None:
-    stdout = Console(soft_wrap=True, highlight=False)
-    for check in checks:
-        mark = "[green]ok[/]   " if check.holds else "[bold red]WRONG[/]"
-        stdout.print(mark, end=" ")
-        stdout.print(f"{check.what}: {check.found}", markup=False)
-    if not all(check.holds for check in checks):
-        raise typer.Exit(1)

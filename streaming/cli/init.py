@@ -3,41 +3,23 @@
 import math
 import re
 from pathlib import Path
+from string import Template
 from typing import Annotated
 
 import typer
 import yaml
 
 from assignor_bridge.errors import OptionError
-from streaming.cli.servers import check_servers
+from streaming.cli.arguments import check_servers
 
 #: As Kafka takes them.
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-
-_TEMPLATE = """\
-# assignor run {file}   (all keys: docs/pipelines.md; for editors: assignor schema)
-source:
-  kafka.bootstrap.servers: {broker}
-  subscribe: {subscribe}
-  records:
-    format: raw    # or json, avro, csv with your columns, such as
-    # schema: id BIGINT, name STRING, amount DOUBLE
-    # bad_records: dead_letter
-    # dead_letter: {{path: tables/{topic}_bad}}
-transform:         # with a schema, leave this out: your columns are written as they are
-  sql: SELECT CAST(key AS STRING) AS key, CAST(value AS STRING) AS value, timestamp FROM records
-sink:
-  path: tables/{topic}         # a Delta table, made by the first run
-  # mode: upsert               # keep the newest row of each key
-  # keys: id
-checkpoint: checkpoints/{topic}   # remembers what was read; one for each job
-trigger: availableNow          # or: processingTime 10 seconds
-"""
+_TEMPLATE = Path(__file__).with_name("job.yaml.template")
 
 
 def init(
     file: Annotated[
-        Path, typer.Argument(metavar="[JOB.yaml]", help="The file that is written.")
+        Path, typer.Argument(metavar="JOB.yaml", help="The file that is written.")
     ] = Path("job.yaml"),
     topic: Annotated[str, typer.Option(help="Your topic.")] = "orders",
     broker: Annotated[
@@ -54,14 +36,14 @@ def init(
         )
     check_servers("--broker", broker)
     named = " ".join(str(file).split())
-    text = _TEMPLATE.format(
+    text = Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
         file=named, topic=topic, subscribe=_scalar(topic), broker=_scalar(broker)
     )
     try:
         with file.open("x", encoding="utf-8") as out:
             out.write(text)
     except FileExistsError:
-        raise OptionError(f"{str(file)!r} is there already: name another file") from None
+        raise OptionError(f"{str(file)!r} already exists: name another file") from None
     except OSError as error:
         raise OptionError(f"{str(file)!r} cannot be written: {error.strerror}") from None
     typer.echo(f"{file}: written; run it with: assignor run {file}")

@@ -1,9 +1,9 @@
 """`assignor jars`: what `spark-submit` must be given so that it has the bridge."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
-import orjson
 import typer
 
 from assignor_bridge.jars import packages
@@ -20,13 +20,12 @@ def jars(
 
     In a shell: spark-submit $(assignor jars) job.py
     """
-    found = packages()
-    names = [*found.coordinates, *(_packages_of(job) if job else [])]
+    bridge = packages()
+    names = [*bridge.coordinates, *(_packages_of(job) if job else [])]
     if as_json:
-        content = {"packages": names, "repositories": [found.repository]}
-        typer.echo(orjson.dumps(content).decode())
+        typer.echo(json.dumps({"packages": names, "repositories": [bridge.repository]}))
     else:
-        typer.echo(f"--packages {','.join(names)} --repositories {found.repository}")
+        typer.echo(f"--packages {','.join(names)} --repositories {bridge.repository}")
 
 
 def _packages_of(job: Path) -> list[str]:

@@ -1,16 +1,31 @@
-"""Options that name a Kafka cluster, as Kafka's own tools have them."""
+"""Options that name a Kafka cluster, as Kafka's own tools have them, and whose offsets."""
+
+from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from assignor_bridge.errors import OptionError
-from streaming.cli.servers import check_servers
+from streaming.cli.arguments import check_not_empty, check_servers
+from streaming.cli.output import note
 from streaming.kafka.brokers import Brokers
 from streaming.kafka.java_properties import read_properties
 from streaming.kafka.settings import SettingsError
+from streaming.lag.positions import of_checkpoint, of_group
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streaming.lag.positions import Position
+
+Checkpoint = Annotated[
+    str | None, typer.Option(metavar="DIR", help="Checkpoint of a query with a Kafka source.")
+]
+Group = Annotated[
+    str | None, typer.Option(metavar="GROUP", help="Consumer group, in place of a checkpoint.")
+]
 BootstrapServers = Annotated[
     str | None,
     typer.Option(
@@ -41,35 +56,75 @@ def brokers_of(
     BrokerUnreachableError
         When no broker answers.
     """
-    java = _settings_in(command_config) if command_config is not None else {}
+    option = f"--command-config {command_config}"
+    java = _settings_in(command_config, option) if command_config is not None else {}
     if bootstrap_servers is not None:
         check_servers("--bootstrap-servers", bootstrap_servers)
         java["bootstrap.servers"] = bootstrap_servers
     elif java.get("bootstrap.servers"):
-        check_servers(
-            f"--command-config {command_config}: bootstrap.servers", java["bootstrap.servers"]
-        )
+        check_servers(f"{option}: bootstrap.servers", java["bootstrap.servers"])
     else:
         return None
     try:
         return Brokers(java, limit_s)
     except SettingsError as error:
-        raise OptionError(f"--command-config {command_config}: {error}") from error
+        raise OptionError(f"{option}: {error}") from error
 
 
-def no_brokers(what: str) -> OptionError:
-    """Complain that something cannot be told without the brokers."""
-    return OptionError(f"{what} needs the brokers: give --bootstrap-servers or --command-config")
+def check_query_or_group(
+    checkpoint: str | None, group: str | None, topics: list[str] | None
+) -> None:
+    """Require exactly one of query and group, and no empty name, as of a variable not set."""
+    if (checkpoint is None) == (group is None):
+        raise OptionError("give either --checkpoint or --group: one of them, not both")
+    check_not_empty("--checkpoint", checkpoint)
+    check_not_empty("--group", group)
+    for topic in topics or []:
+        check_not_empty("--topic", topic)
 
 
-def _settings_in(path: Path) -> dict[str, str]:
+def positions_of(
+    checkpoint: str | None, group: str | None, brokers: Brokers | None, source: str | None = None
+) -> list[Position]:
+    """Return how far the query or the group has read; notes what cannot be read of a query.
+
+    `source` is the one source of the query that is meant; None for all.
+
+    Raises
+    ------
+    OptionError
+        When the checkpoint is none or has no such source, or a group's brokers are not given.
+    GroupError
+        When there is no such group, or it may not be seen.
+    """
+    if group is not None:
+        if brokers is None:
+            raise OptionError(
+                "--group needs the brokers: give --bootstrap-servers or --command-config"
+            )
+        return of_group(brokers, group)
+    # With numpy, which a group does not need.
+    from streaming.observe.checkpoint_files import read_checkpoint
+
+    query = read_checkpoint(str(checkpoint))
+    for warning in query.warnings:
+        note(warning)
+    check_source(source, query.sources)
+    return of_checkpoint(query, source)
+
+
+def check_source(source: str | None, sources: Iterable[str]) -> None:
+    """Refuse a source that the checkpoint does not have."""
+    if source is not None and source not in (known := list(sources)):
+        raise OptionError(
+            f"--source is {source}: the checkpoint's Kafka sources are {', '.join(known)}"
+        )
+
+
+def _settings_in(path: Path, option: str) -> dict[str, str]:
     try:
         return read_properties(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise OptionError(
-            f"--command-config {path}: it cannot be read ({error.strerror})"
-        ) from error
+        raise OptionError(f"{option}: it cannot be read ({error.strerror})") from error
     except UnicodeDecodeError:
-        raise OptionError(
-            f"--command-config {path}: it is no properties file (not UTF-8 text)"
-        ) from None
+        raise OptionError(f"{option}: it is not a properties file (not UTF-8 text)") from None

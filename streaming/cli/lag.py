@@ -4,34 +4,22 @@ import gc
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import Enum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from assignor_bridge.errors import OptionError
-from streaming.cli import kafka_options, query_or_group
+from streaming.cli import kafka_options
+from streaming.cli.output import note
 from streaming.lag.positions import Position
 from streaming.lag.rows import Row, look_up, select
-from streaming.lag.table import alarms, as_json, as_text
-
-
-class Order(str, Enum):
-    """What rows are sorted by; unknown figures come last."""
-
-    PARTITION = "partition"
-    LAG = "lag"
-    SECONDS = "seconds"
-    LOSS = "loss"
+from streaming.lag.table import alarms, as_text
+from streaming.lag.table import as_json as rows_as_json
 
 
 def lag(  # noqa: PLR0917
-    checkpoint: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Checkpoint of a query with a Kafka source.")
-    ] = None,
-    group: Annotated[
-        str | None, typer.Option(metavar="GROUP", help="Consumer group, in place of a checkpoint.")
-    ] = None,
+    checkpoint: kafka_options.Checkpoint = None,
+    group: kafka_options.Group = None,
     bootstrap_servers: kafka_options.BootstrapServers = None,
     command_config: kafka_options.CommandConfig = None,
     topic: Annotated[
@@ -40,7 +28,10 @@ def lag(  # noqa: PLR0917
     only_with_lag: Annotated[
         bool, typer.Option("--only-with-lag", help="Leave out partitions that are read to the end.")
     ] = False,
-    sort: Annotated[Order, typer.Option(help="Order of the rows, worst first.")] = Order.PARTITION,
+    sort: Annotated[
+        Literal["partition", "lag", "seconds", "loss"],
+        typer.Option(help="Order of the rows, worst first, unknown figures last."),
+    ] = "partition",
     seconds_limit: Annotated[
         float,
         typer.Option(
@@ -49,7 +40,7 @@ def lag(  # noqa: PLR0917
         ),
     ] = 2.0,
     timeout: kafka_options.Timeout = 10.0,
-    as_json_: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:  # fmt: skip
     """Show how far a query or a consumer group is behind.
 
@@ -58,32 +49,26 @@ def lag(  # noqa: PLR0917
     null. Exit code 1, with a line on stderr, where somebody must look: a topic is gone, a position
     is beyond its log's end, records were deleted unread, a lag cannot be told.
     """
-    query_or_group.check_one_of(checkpoint, group)
-    for name in topic or []:
-        query_or_group.check_not_empty("--topic", name)
+    kafka_options.check_query_or_group(checkpoint, group, topic)
     brokers = kafka_options.brokers_of(bootstrap_servers, command_config, timeout)
     with _no_collector():
-        positions = query_or_group.positions_of(checkpoint, group, brokers)
+        positions = kafka_options.positions_of(checkpoint, group, brokers)
         positions = _of_topics(topic or [], positions)
         if brokers is None:
             rows = [Row(position) for position in positions]
         else:
             whole = checkpoint is not None
             rows = look_up(positions, brokers, seconds_limit_s=seconds_limit, whole_topics=whole)
-        shown = select(rows, only_with_lag=only_with_lag, order=sort.value)
-        typer.echo(json.dumps(as_json(shown)) if as_json_ else as_text(shown))
+        shown = select(rows, only_with_lag=only_with_lag, order=sort)
+        typer.echo(json.dumps(rows_as_json(shown)) if as_json else as_text(shown))
     if brokers is None:
-        _tell(["without --bootstrap-servers only the checkpoint's own offsets are known"])
+        note("without --bootstrap-servers only the checkpoint's own offsets are known")
         return
     wrong = alarms(rows, brokers.gone)
-    _tell([*brokers.notes, *wrong])
+    for line in [*brokers.notes, *wrong]:
+        note(line)
     if wrong or any(row.state == "unknown" for row in rows):
         raise typer.Exit(1)
-
-
-def _tell(lines: list[str]) -> None:
-    for line in lines:
-        typer.echo(f"assignor: {line}", err=True)
 
 
 @contextmanager

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, TypeVar
 import orjson
 import typer
 from msgspec.structs import asdict
-from rich.text import Text
 
 from assignor_bridge.errors import AssignorError, OptionError
 from assignor_bridge.protocol.messages import failed
+from streaming.cli.output import note, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def answer_lines(
     lines: Iterable[bytes],
-    read: Callable[[int, bytes], Input | None],
+    read: Callable[[bytes], Input | None],
     answer: Callable[[int, Input], None],
     as_json: bool,
 ) -> None:
@@ -32,34 +32,27 @@ def answer_lines(
     lines
         The input; empty lines are passed over.
     read
-        Reads a line, by its number; None passes it over. An `OptionError` means that it is
-        malformed.
+        Reads a line; None passes it over. An `OptionError` means that it is malformed.
     answer
-        Prints the answer.
+        Prints the answer to what was read of a line, by the line's number.
     as_json
         Whether errors are answers too, as lines of JSON.
     """
-    worst = 0
+    exit_code = 0
     for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+        malformed = 2  # until it has been read
         try:
-            request = read(number, line)
-        except Exception as error:  # noqa: BLE001  (a bug of ours, too, is a line's only)
-            worst = max(worst, 2 if isinstance(error, OptionError) else 1)
-            _complain(error, number, as_json)
-            continue
-        if request is None:
-            continue
-        try:
-            answer(number, request)
+            request = read(line) if line.strip() else None
+            malformed = 1
+            if request is not None:
+                answer(number, request)
         except BrokenPipeError:  # nobody reads the answers any more
             raise
-        except Exception as error:  # noqa: BLE001
-            worst = max(worst, 1)
+        except Exception as error:  # noqa: BLE001  (a bug of ours, too, is a line's only)
+            exit_code = max(exit_code, malformed if isinstance(error, OptionError) else 1)
             _complain(error, number, as_json)
-    if worst:
-        raise typer.Exit(worst)
+    if exit_code:
+        raise typer.Exit(exit_code)
 
 
 def write_json(value: dict[str, object]) -> None:
@@ -69,21 +62,9 @@ def write_json(value: dict[str, object]) -> None:
     sys.stdout.buffer.flush()
 
 
-def note(number: int, text: str) -> None:
+def note_on(number: int, text: str) -> None:
     """Say something about a line, on stderr."""
-    typer.echo(f"assignor: line {number}: {printable(text)}", err=True)
-
-
-def printable(text: str) -> str:
-    """Give a text that a terminal shows and does not obey; what it cannot show is escaped."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
-def plain(text: str) -> Text:
-    """Give a name for a table, in which brackets are brackets and not markup."""
-    return Text(printable(text))
+    note(f"line {number}: {printable(text)}")
 
 
 def _complain(error: Exception, number: int, as_json: bool) -> None:
@@ -94,4 +75,4 @@ def _complain(error: Exception, number: int, as_json: bool) -> None:
         write_json({**given, "line": number})
     elif not isinstance(error, AssignorError):
         typer.echo(answer.traceback, err=True)
-    note(number, answer.error)
+    note_on(number, answer.error)

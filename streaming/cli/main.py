@@ -4,37 +4,23 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, NoReturn
 
 import typer
+from typer.exceptions import TyperException
 
 from assignor_bridge import __version__
 from assignor_bridge.errors import AssignorError
 
-#: Commands, each with its module of `streaming.cli` and its function there. Only the one that is
-#: asked for is imported: together they take as long as a command's own work.
-COMMANDS = {
-    "assign": ("assign", "assign"),
-    "broker": ("broker", "broker"),
-    "demo": ("demo", "demo"),
-    "doctor": ("doctor", "doctor"),
-    "init": ("init", "init"),
-    "jars": ("jars", "jars"),
-    "lag": ("lag", "lag"),
-    "offsets": ("offsets", "offsets"),
-    "plan": ("plan", "plan"),
-    "replay": ("replay", "replay_command"),
-    "report": ("report", "report"),
-    "run": ("run_command", "run"),
-    "schema": ("schema", "schema"),
-    "simulate": ("simulate", "simulate"),
-    "top": ("top", "top"),
+#: Commands under the headings of the help, each a function of its name in its module of
+#: `streaming.cli`.
+PANELS = {
+    "Run": ("init", "run", "schema", "jars", "demo"),
+    "Inspect a query": ("lag", "report", "top", "doctor", "offsets", "replay", "plan"),
+    "Try without Spark": ("assign", "simulate", "broker"),
 }
-
-#: Base of all complaints about the command line (typer carries its own copy of click).
-_UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[2]
 
 
 def _print_version(asked: bool) -> None:
@@ -43,18 +29,23 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
-def app_of(names: Iterable[str]) -> typer.Typer:
-    """Make the command line of some of the commands."""
+def app_of(first: str | None = None) -> typer.Typer:
+    """Make the command line of the one command that is asked for, or of all.
+
+    Only what is needed is imported: all commands together take as long as one's own work.
+    """
     app = typer.Typer(
         name="assignor",
         no_args_is_help=True,
         add_completion=False,
+        rich_markup_mode="markdown",
         pretty_exceptions_enable=False,
     )
     app.callback()(options)
-    for name in names:
-        module, function = COMMANDS[name]
-        app.command(name)(getattr(import_module(f"streaming.cli.{module}"), function))
+    commands = {name: panel for panel, names in PANELS.items() for name in names}
+    for name in [first] if first in commands else commands:
+        command = getattr(import_module(f"streaming.cli.{name}"), name)
+        app.command(name, rich_help_panel=commands[name])(command)
     return app
 
 
@@ -66,7 +57,11 @@ def options(
         ),
     ] = False,
 ) -> None:
-    """Spread Kafka reads of Spark over executor slots: jobs, plans, demo, broker and jars."""
+    """Spread Kafka reads of Spark over executor slots: jobs, plans, demo, broker and jars.
+
+    Results go to stdout, progress and errors to stderr. An error is one line. Exit codes: 0 done,
+    1 failed or a check does not hold, 2 misused, 130 interrupted.
+    """
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -86,13 +81,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and give its exit code; an expected error is one line on stderr."""
-    first = (sys.argv[1:] if arguments is None else arguments)[:1]
-    names = first if first and first[0] in COMMANDS else COMMANDS
+    words = sys.argv[1:] if arguments is None else arguments
     try:
-        result = app_of(names)(arguments, standalone_mode=False)
+        result = app_of(words[0] if words else None)(words, standalone_mode=False)
     except AssignorError as error:
         return _fail(str(error), error.exit_code)
-    except _UsageError as error:
+    except TyperException as error:
         if not error.format_message():  # the help was shown, for want of a command
             return 2
         context = getattr(error, "ctx", None)

@@ -1,32 +1,20 @@
 """`assignor offsets`: where a group or a query stands, as JSON for Spark's `startingOffsets`."""
 
 import json
-from enum import Enum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from assignor_bridge.errors import AssignorError, OptionError
-from streaming.cli import kafka_options, query_or_group
+from streaming.cli import kafka_options
+from streaming.cli.output import note
 from streaming.lag.positions import EARLIEST, LATEST, starting_offsets
 from streaming.observe.words import elided
 
 
-class Missing(str, Enum):
-    """Where partitions begin that have no offset."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
-
-
 def offsets(  # noqa: PLR0917
-    group: Annotated[
-        str | None, typer.Option(metavar="GROUP", help="Consumer group that has committed offsets.")
-    ] = None,
-    checkpoint: Annotated[
-        str | None,
-        typer.Option(metavar="DIR", help="Checkpoint of a query, in place of a group."),
-    ] = None,
+    group: kafka_options.Group = None,
+    checkpoint: kafka_options.Checkpoint = None,
     source: Annotated[
         str | None, typer.Option(metavar="NUMBER", help="Only this source of the checkpoint.")
     ] = None,
@@ -40,42 +28,41 @@ def offsets(  # noqa: PLR0917
         ),
     ] = None,
     missing: Annotated[
-        Missing, typer.Option(help="Where partitions without an offset begin.")
-    ] = Missing.EARLIEST,
+        Literal["earliest", "latest"],
+        typer.Option(help="Where partitions without an offset begin."),
+    ] = "earliest",
     timeout: kafka_options.Timeout = 10.0,
-) -> None:  # fmt: skip
+) -> None:
     """Print the offsets of a consumer group or a query as JSON for Spark's `startingOffsets`.
 
     Spark wants every partition of the topics in it, so those without an offset are added as
     earliest (-2) or latest (-1), and stderr says how many. A query's are those of its last
     completed batch; without the brokers only its own partitions are known.
     """
-    query_or_group.check_one_of(checkpoint, group)
+    kafka_options.check_query_or_group(checkpoint, group, topic)
     if source is not None and checkpoint is None:
         raise OptionError("--source is for --checkpoint: a group has none")
-    for name in topic or []:
-        query_or_group.check_not_empty("--topic", name)
     brokers = kafka_options.brokers_of(bootstrap_servers, command_config, timeout)
-    positions = query_or_group.positions_of(checkpoint, group, brokers, source)
+    positions = kafka_options.positions_of(checkpoint, group, brokers, source)
     topics = set(topic or ()) or {position.topic for position in positions}
     positions = [position for position in positions if position.topic in topics]
-    there = None if brokers is None else brokers.partitions(topics)
+    partitions = None if brokers is None else brokers.partitions(topics)
     if brokers is not None and brokers.notes:
         raise AssignorError(f"the partitions are not known: {brokers.notes[0]}")
-    unknown = sorted(topics - (set(there) if there is not None else {p.topic for p in positions}))
-    if topic and unknown:
-        raise OptionError(f"--topic {unknown[0]}: there is no such topic")
-    found = starting_offsets(positions, there, EARLIEST if missing is Missing.EARLIEST else LATEST)
-    if not found.offsets:
+    known = {p.topic for p in positions} if partitions is None else set(partitions)
+    if topic and topics - known:
+        raise OptionError(f"--topic {min(topics - known)}: there is no such topic")
+    begin = starting_offsets(positions, partitions, EARLIEST if missing == "earliest" else LATEST)
+    if not begin.offsets:
         raise AssignorError(f"{group or checkpoint!r} has no offset of a topic that is there")
-    count = sum(map(len, found.offsets.values()))
-    _tell(found.filled, count, f"without an offset will begin at the {missing.value}")
-    _tell(found.left_out, len(positions), "with an offset are not on the brokers and left out")
+    count = sum(map(len, begin.offsets.values()))
+    _note(begin.filled, count, f"without an offset will begin at the {missing}")
+    _note(begin.left_out, len(positions), "with an offset are not on the brokers and left out")
     if brokers is None:
-        typer.echo("assignor: without --bootstrap-servers new partitions are not known", err=True)
-    typer.echo(json.dumps(found.offsets, separators=(",", ":")))
+        note("without --bootstrap-servers new partitions are not known")
+    typer.echo(json.dumps(begin.offsets, separators=(",", ":")))
 
 
-def _tell(names: tuple[str, ...], of: int, what: str) -> None:
+def _note(names: tuple[str, ...], of: int, what: str) -> None:
     if names:
-        typer.echo(f"assignor: {len(names)} of {of} partitions {what}: {elided(names)}", err=True)
+        note(f"{len(names)} of {of} partitions {what}: {elided(names)}")

@@ -1,25 +1,24 @@
 """`assignor replay`: what an assignor would have done for a query, from its checkpoint alone."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
-from assignor_bridge.assignors.loading import Finder
 from assignor_bridge.errors import OptionError
-from streaming.cli import files
-from streaming.cli.query_or_group import check_not_empty
+from streaming.cli import assignors as own
+from streaming.cli.arguments import check_not_empty, check_writable, write
+from streaming.cli.kafka_options import check_source
+from streaming.cli.output import print_lines, print_table
+from streaming.replay import player
 from streaming.replay.cluster import cluster_for
-from streaming.replay.log import CheckpointLog, read_log
-from streaming.replay.player import EVERYTHING, Replay, answer, assumptions, replay
+from streaming.replay.log import read_log
 from streaming.report.replays import HEAD, replay_page, replay_svg, table_rows
 
 
-def replay_command(  # noqa: PLR0917
+def replay(  # noqa: PLR0917
     checkpoint: Annotated[
         str, typer.Option(metavar="DIR", help="Checkpoint of a query with a Kafka source.")
     ],
@@ -46,7 +45,7 @@ def replay_command(  # noqa: PLR0917
             help="What to compare: assignors, spark, minPartitions, maxRecordsPerPartition (the "
             "last two also with =NUMBER)."
         ),
-    ] = ",".join(EVERYTHING),
+    ] = ",".join(player.EVERYTHING),
     cost_us: Annotated[
         float | None,
         typer.Option(
@@ -68,21 +67,23 @@ def replay_command(  # noqa: PLR0917
     Reads the offset log of a checkpoint, of any query with a Kafka source, made with this package
     or without; changes nothing and starts nothing. Says first whether there is anything to gain.
     """
-    sys.path.insert(0, str(Path.cwd()))  # for `package.module:Class` beside the user's work
     check_not_empty("--checkpoint", checkpoint)
-    names = [name.strip() for name in assignors.split(",") if name.strip()]
-    if not names:
-        raise OptionError(f"--assignors is {assignors!r}: at least one name is expected")
+    names = own.names_in(assignors)
     if output is not None:
         if output.suffix not in (".svg", ".html"):
             raise OptionError(f"--output {output}: a name that ends in .svg or .html is expected")
-        files.check_writable("--output", output)
+        check_writable("--output", output)
     log = read_log(checkpoint)
-    chosen = _chosen(log, source)
-    stderr = Console(stderr=True)
-    done, find = [], Finder()
+    check_source(source, log.sources)
+    chosen = [source] if source is not None else list(log.sources)
+    if output is not None and output.suffix == ".svg" and len(chosen) > 1:
+        raise OptionError(
+            f"--output {output}: the query has {len(chosen)} Kafka sources; choose one with "
+            "--source or write an .html file"
+        )
+    stderr, replays, find = Console(stderr=True), [], own.finder()
     for index in chosen:
-        played = log.sources[index][-batches:] if batches else log.sources[index]
+        played = log.sources[index][-(batches or 0) :]
         cluster = cluster_for(
             log, index, played,
             executors=executors, slots=slots, hosts=hosts, cost_us=cost_us,
@@ -90,48 +91,21 @@ def replay_command(  # noqa: PLR0917
         )  # fmt: skip
         title = f"{log.name}, source {index}" if len(log.sources) > 1 else log.name
         with stderr.status(f"playing {len(played)} batches through {len(names)} mappings"):
-            done.append(replay(title, played, cluster, names, find=find))
-    if output is not None and output.suffix == ".svg" and len(done) > 1:
-        raise OptionError(
-            f"--output {output}: the query has {len(done)} Kafka sources; choose one with --source "
-            "or write an .html file"
-        )
-    for one in done:
+            replays.append(player.replay(title, played, cluster, names, find=find))
+    for one in replays:
         if as_json:
             typer.echo(json.dumps(one.as_json()))
         else:
-            _print(one, titled=len(done) > 1)
+            print_lines([one.title] if len(replays) > 1 else [])
+            _print(one)
     if output is not None:
-        drawn = replay_svg(done[0]) if output.suffix == ".svg" else replay_page(done)
-        files.write("--output", output, drawn)
+        page = replay_svg(replays[0]) if output.suffix == ".svg" else replay_page(replays)
+        write("--output", output, page)
 
 
-def _chosen(log: CheckpointLog, source: str | None) -> list[str]:
-    if source is None:
-        return list(log.sources)
-    if source not in log.sources:
-        known = ", ".join(log.sources)
-        raise OptionError(f"--source is {source}: the checkpoint's Kafka sources are {known}")
-    return [source]
-
-
-def _print(done: Replay, *, titled: bool) -> None:
-    console = Console(highlight=False)
-    if titled:
-        console.print(f"[bold]{done.title}[/]", soft_wrap=True)
-    console.print(f"{answer(done)}.\n")
-    table = Table()
-    table.add_column(HEAD[0], no_wrap=True)
-    for name in HEAD[1:]:
-        table.add_column(name, justify="right")
-    refused = []
-    for row in table_rows(done):
-        if len(row) < len(HEAD):
-            refused.append(": ".join(row))
-        else:
-            table.add_row(*row)
-    console.print(table, soft_wrap=True)
-    for line in refused:
-        console.print(line, markup=False)
-    for line in assumptions(done):
-        console.print(f"- {line}", markup=False)
+def _print(replay: player.Replay) -> None:
+    rows = table_rows(replay)
+    print_lines([f"{player.answer(replay)}.", ""])
+    print_table(HEAD, [row for row in rows if len(row) == len(HEAD)])
+    print_lines(": ".join(row) for row in rows if len(row) < len(HEAD))
+    print_lines(f"- {line}" for line in player.assumptions(replay))

@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from streaming.cli import files
-from streaming.cli.query_or_group import check_not_empty
+from streaming.cli.arguments import Query, check_not_empty, check_writable, write
 from streaming.report.query_facts import gather
 from streaming.report.query_report import report_page
 
@@ -24,10 +23,7 @@ def report(
     output: Annotated[
         Path, typer.Option("--output", "-o", dir_okay=False, metavar="FILE", help="The page.")
     ] = Path("report.html"),
-    query: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Which query, by name or id, where there are several."),
-    ] = None,
+    query: Query = None,
     batches: Annotated[
         int | None,
         typer.Option(
@@ -43,9 +39,9 @@ def report(
     """
     for place in places:
         check_not_empty("CHECKPOINT|URL|LOG", place)
-    files.check_writable("--output", output)
+    check_writable("--output", output)
     with Console(stderr=True).status("reading"):
         facts = gather(places, query, batches)
         text = report_page(facts)
-    files.write("--output", output, text)
+    write("--output", output, text)
     typer.echo(f"{output}: {facts.title}")

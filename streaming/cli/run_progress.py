@@ -1,4 +1,4 @@
-"""What `assignor run` tells of its queries: a line now and then, and what each has done."""
+"""What `assignor run` tells of its queries: a line now and then, and how much each has read."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _EVERY_S = 10.0
 
 
 @dataclass(slots=True)
-class _Done:
-    """What one query has done in this run."""
+class _Count:
+    """Batches and rows of one query in this run."""
 
     batches: int = 0
     rows: int = 0
     last_batch: int = -1
-    told_at: float = float("-inf")
+    line_at: float = float("-inf")
 
 
 class RunProgress(StreamingQueryListener):
@@ -33,38 +33,34 @@ class RunProgress(StreamingQueryListener):
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._done: dict[str, _Done] = {}
+        self._counts: dict[str, _Count] = {}
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-        """Nothing to tell: `assignor run` names the queries."""
+        """Leave it to `assignor run` to name the queries and to tell their end."""
 
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Nothing has happened."""
-
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        """`assignor run` tells the end."""
+    onQueryIdle = onQueryTerminated = onQueryStarted  # noqa: N815
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         """Count a batch; Spark tells the last one again while a query is idle."""
         progress = event.progress
-        done = self._done.setdefault(str(progress.id), _Done())
-        if progress.numInputRows == 0 or progress.batchId <= done.last_batch:
+        count = self._counts.setdefault(str(progress.id), _Count())
+        if progress.numInputRows == 0 or progress.batchId <= count.last_batch:
             return
-        done.last_batch = progress.batchId
-        done.batches += 1
-        done.rows += progress.numInputRows
+        count.last_batch = progress.batchId
+        count.batches += 1
+        count.rows += progress.numInputRows
         now = self._clock()
-        if now - done.told_at >= _EVERY_S:
-            done.told_at = now
+        if now - count.line_at >= _EVERY_S:
+            count.line_at = now
             seconds = (progress.durationMs or {}).get("triggerExecution", 0) / 1000
             rows = counted(progress.numInputRows, "row")
             line = f"{progress.name}: batch {progress.batchId}, {rows} in {seconds:.1f} s"
-            if done.batches > 1:
-                line += f"; {counted(done.rows, 'row')} so far"
+            if count.batches > 1:
+                line += f"; {counted(count.rows, 'row')} so far"
             typer.echo(line, err=True)
 
     def summary(self, query_id: str) -> str:
-        """Say what a query has done."""
-        done = self._done.get(query_id, _Done())
-        batches = counted(done.batches, "batch", "batches")
-        return f"{batches}, {counted(done.rows, 'row')}"
+        """Return how much a query has read."""
+        count = self._counts.get(query_id, _Count())
+        batches = counted(count.batches, "batch", "batches")
+        return f"{batches}, {counted(count.rows, 'row')}"

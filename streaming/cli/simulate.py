@@ -2,21 +2,18 @@
 
 import json
 import math
-import sys
 from pathlib import Path
-from typing import Annotated, cast, get_args
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from assignor_bridge.assignors.loading import Finder
 from assignor_bridge.errors import OptionError
 from assignor_bridge.planner.batch import MOST_SLOTS
-from assignor_bridge.simulator.play import SPARK_MAPPINGS, Row, compare
+from assignor_bridge.simulator.play import SPARK_MAPPINGS, compare
 from assignor_bridge.simulator.scenario import Lags, Scenario
-from streaming.cli import files
-from streaming.cli.lines import plain
+from streaming.cli import assignors as own
+from streaming.cli.arguments import AsJson, check_writable, write
+from streaming.cli.output import print_table
 from streaming.report.simulation import HEAD, simulation_page
 
 _DEFAULT = "spark,minPartitions,maxRecordsPerPartition,range,sticky,lag-aware,lag-aware-sticky"
@@ -32,9 +29,7 @@ def simulate(  # noqa: PLR0917
     records: Annotated[
         int, typer.Option(min=0, max=10**12, help="Records that arrive per batch.")
     ] = 160_000,
-    lags: Annotated[
-        str, typer.Option(help=f"How lags are spread: {', '.join(get_args(Lags))}.")
-    ] = "zipf",
+    lags: Annotated[Lags, typer.Option(help="How lags are spread.")] = "zipf",
     skew: Annotated[float, typer.Option(min=0, help="Exponent of zipf, sigma of lognormal.")] = 1.2,
     noise: Annotated[float, typer.Option(min=0, help="Noise of each partition's records.")] = 0.1,
     cost_ms: Annotated[float, typer.Option(min=0, help="Milliseconds a record.")] = 0.5,
@@ -57,16 +52,14 @@ def simulate(  # noqa: PLR0917
     ] = _DEFAULT,
     seed: Annotated[int, typer.Option(help="Same seed, same batches.")] = 1,
     html: Annotated[Path | None, typer.Option(help="Write the picture there, as a page.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON a row.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare Spark's mappings and assignors on the same batches, without a cluster."""
-    if lags not in get_args(Lags):
-        raise OptionError(f"--lags is {lags!r}: one of {', '.join(get_args(Lags))} is expected")
     for option, value, most in (
         ("--skew", skew, 50), ("--noise", noise, 10), ("--cost-ms", cost_ms, 1e6),
         ("--cost-skew", cost_skew, 1e6), ("--locality-wait", locality_wait, 1e6),
     ):  # fmt: skip
-        if not value <= most:  # nor is that what is no number
+        if not value <= most:  # nan is not, either
             raise OptionError(f"{option} is {value}: at most {most:g} is expected")
     scenario = Scenario(
         partitions=partitions,
@@ -74,7 +67,7 @@ def simulate(  # noqa: PLR0917
         slots=tuple(_numbers("--slots", slots, MOST_SLOTS // executors)),
         batches=batches,
         records=records,
-        lags=cast("Lags", lags),
+        lags=lags,
         skew=skew,
         noise=noise,
         cost=cost_ms / 1000,
@@ -83,13 +76,10 @@ def simulate(  # noqa: PLR0917
         churn_every=churn,
         seed=seed,
     )
-    sys.path.insert(0, str(Path.cwd()))
-    names = [name.strip() for name in assignors.split(",") if name.strip()]
-    if not names:
-        raise OptionError(f"--assignors is {assignors!r}: at least one name is expected")
+    names = own.names_in(assignors)
     if html is not None:
-        files.check_writable("--html", html)
-    rows, find = [], Finder()
+        check_writable("--html", html)
+    rows, find = [], own.finder()
     for name in names:
         typer.echo(f"playing {name} …", err=True)
         rows += compare(scenario, [name], find=find, locality_wait=locality_wait)
@@ -97,26 +87,14 @@ def simulate(  # noqa: PLR0917
         for row in rows:
             typer.echo(json.dumps(row.as_json()))
     else:
-        _print(rows)
+        cells = [
+            [r.name, f"{r.median_seconds:.3f}", f"{r.mean_over:.1%}", f"{r.worst_over:.1%}",
+             f"{r.tasks:.0f}", f"{r.broken:.1%}"]
+            for r in rows
+        ]  # fmt: skip
+        print_table(HEAD, cells)
     if html is not None:
-        files.write("--html", html, simulation_page(scenario, rows))
-
-
-def _print(rows: list[Row]) -> None:
-    table = Table()
-    table.add_column("mapping")
-    for name in HEAD[1:]:
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(
-            plain(row.name),
-            f"{row.median_seconds:.3f}",
-            f"{row.mean_over:.1%}",
-            f"{row.worst_over:.1%}",
-            f"{row.tasks:.0f}",
-            f"{row.broken:.1%}",
-        )
-    Console(soft_wrap=True, highlight=False).print(table)
+        write("--html", html, simulation_page(scenario, rows))
 
 
 def _numbers(option: str, text: str, most: int) -> list[int]:

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import select
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -14,6 +13,8 @@ from rich.console import Console
 from rich.live import Live
 
 from assignor_bridge.errors import AssignorError
+from streaming.cli.arguments import Query
+from streaming.cli.stopping import StopSignals
 from streaming.top.screen import Snapshot, Watch, frame
 
 _QUIT = b"qQ\x04"
@@ -30,10 +31,7 @@ def top(
             "(http://driver:9404), or both: each knows what the other does not.",
         ),
     ],
-    query: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Which query, by name or id, where there are several."),
-    ] = None,
+    query: Query = None,
     interval: Annotated[
         float, typer.Option(min=0.2, metavar="SECONDS", help="Time between two looks.")
     ] = 2.0,
@@ -56,36 +54,20 @@ def _live(watch: Watch, snapshot: Snapshot, console: Console, interval_s: float)
     note = ""
     with (
         _keys(),
-        _interrupts() as interrupts,
+        StopSignals() as signals,
         Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live,
     ):
+        signals.notes_only()  # raised wherever the program is, it is lost in a destructor
         while True:
             live.update(frame(snapshot, console.height, note), refresh=True)
-            if _is_asked_to_end(interval_s):
+            if _is_quit_pressed(interval_s):
                 return
-            if interrupts:
-                raise KeyboardInterrupt
+            if signals.number is not None:
+                raise typer.Exit(128 + signals.number)
             try:
                 snapshot, note = watch.look(), ""
-            except AssignorError as error:  # the driver is busy, or gone: what was known stays
+            except AssignorError as error:  # the driver is busy, or gone: the last frame stays
                 note = f"{time.strftime('%H:%M:%S')}: {error}"
-
-
-@contextlib.contextmanager
-def _interrupts() -> Iterator[list[int]]:
-    """Note the first Ctrl-C; raised wherever the program is, it is lost in a destructor."""
-    noted: list[int] = []
-
-    def note(number: int, _: object) -> None:
-        if noted:
-            raise KeyboardInterrupt
-        noted.append(number)
-
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield noted
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager
@@ -105,8 +87,8 @@ def _keys() -> Iterator[None]:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
-def _is_asked_to_end(limit_s: float) -> bool:
-    """Wait this long, or until a key is pressed; whether it was q."""
+def _is_quit_pressed(limit_s: float) -> bool:
+    """Wait this long, or until a key is pressed."""
     if not sys.stdin.isatty():
         time.sleep(limit_s)
         return False

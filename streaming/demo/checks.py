@@ -40,25 +40,16 @@ def table_checks(mode: str, expected: Expected, found: Mapping[str, Any]) -> lis
 def run_checks(run: RunFigures, rows: int, *, assignor: str | None) -> list[Check]:
     """Check that the tasks read all flights once, and with the planner that was asked for."""
     read = sum(task.records for batch in run.batches for task in batch.tasks)
-    found = [
-        Check(f"the tasks read each flight once ({run.name})", read == rows, f"{read:,} records")
-    ]
+    complete = Check(
+        f"the tasks read each flight once ({run.name})", read == rows, f"{read:,} records"
+    )
     if assignor is None:
         used = sorted({m for batch in run.batches for m in batch.metrics if "assignor." in m})
-        found.append(
-            Check(
-                f"Spark's own mapping ran ({run.name})", not used, ", ".join(used) or "no planner"
-            )
-        )
-        return found
+        words = ", ".join(used) or "no planner"
+        return [complete, Check(f"Spark's own mapping ran ({run.name})", not used, words)]
     planned = [batch.metrics.get("assignor.strategy") for batch in run.batches]
-    hits = sum(name == assignor for name in planned)
+    hits = planned.count(assignor)
     fallbacks = max((int(b.metrics.get("assignor.fallbacks", 0)) for b in run.batches), default=0)
-    found.append(
-        Check(
-            f"every batch was planned ({run.name})",
-            hits == len(planned) > 0 and fallbacks == 0,
-            f"{hits} of {len(planned)} batches by {assignor}, {fallbacks} fallbacks",
-        )
-    )
-    return found
+    words = f"{hits} of {len(planned)} batches by {assignor}, {fallbacks} fallbacks"
+    holds = hits == len(planned) > 0 and fallbacks == 0
+    return [complete, Check(f"every batch was planned ({run.name})", holds, words)]

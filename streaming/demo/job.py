@@ -1,93 +1,73 @@
-"""The demo's Spark half, in a process of its own: `python -m streaming.demo.job`.
-
-A process, because Spark and Ivy write to the terminal as they like, and because ending it surely
-ends the JVM. Settings come as one JSON line on stdin, which then stays open: its end ends this
-process. Events go out as JSON lines on stdout, everything that Spark says to stderr.
-"""
+"""The demo's Spark: started with its executors in a process group of its own, used, and ended."""
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
+import signal
 import sys
-import threading
 import time
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from assignor_bridge import ivy
 from assignor_bridge.errors import AssignorError
 from streaming.demo.flights import SCHEMA
+from streaming.demo.measure import executors
+from streaming.demo.spark_home import linked_spark_home
+from streaming.pipeline.errors import first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
+#: The log of Spark, in the demo's folder.
+LOG = "spark.log"
 _EXECUTORS_LIMIT_S = 90.0
+_QUERY_LIMIT_S = 900.0
+_END_LIMIT_S = 20.0
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What the demo tells its Spark half."""
-
-    bootstrap_servers: str
-    topic: str
-    warm_up_topic: str
-    workers: int
-    batch_records: int
-    work_us: int
-    #: A cluster to use, None for one on this machine.
-    master: str | None
-    #: For checkpoints, tables and all that Spark leaves behind.
-    folder: str
-    #: Options of the source by the name of the mode.
-    modes: Mapping[str, Mapping[str, str]]
+class DemoError(AssignorError):
+    """The demo's Spark failed."""
 
 
-class JobError(AssignorError):
-    """The demo's Spark did not do what it must."""
+@contextlib.contextmanager
+def failures_in_a_line(folder: Path) -> Iterator[None]:
+    """Raise what Spark or py4j fails with as a line; the rest is in the log."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
 
-
-def main() -> None:
-    """Run the job in all modes; the exit code is 0 when every query ended well."""
-    events = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
-    os.dup2(2, 1)  # the JVM inherits stdout; it must not speak between our events
-    settings = Settings(**orjson.loads(sys.stdin.buffer.readline()))
-    threading.Thread(target=_end_with_starter, daemon=True).start()
     try:
-        spark = _start(settings)
-        try:
-            _run_all(spark, settings, events)
-        finally:
-            spark.stop()
-    except AssignorError as error:
-        _tell(events, "error", message=str(error))
-        sys.exit(1)
+        yield
+    except (PySparkException, Py4JError) as error:
+        why = _last_words(folder) if "JAVA_GATEWAY_EXITED" in str(error) else first_line(error)
+        raise DemoError(f"Spark failed: {why}") from error
 
 
-def _end_with_starter() -> None:
-    while os.read(0, 1024):  # not sys.stdin, whose lock would outlive us at a normal end
-        pass
-    os._exit(1)  # the JVM reads our pipe in turn, and ends
-
-
-def _tell(events: TextIO, event: str, **details: Any) -> None:
-    events.write(orjson.dumps({"event": event, **details}).decode() + "\n")
-
-
-def _start(settings: Settings) -> SparkSession:
+def start(folder: Path, workers: int, master: str | None) -> SparkSession:
+    """Start Spark and wait for its executors; what its processes write goes into `LOG`."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
     from assignor_bridge import configure_spark
     from streaming.delta.session import configure_delta
 
-    folder = Path(settings.folder)
+    ivy.java_tool("java")  # says in one line that a JDK is missing
+    logging.basicConfig(filename=folder / LOG)  # what py4j complains of
+    for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR"):
+        os.environ.pop(name, None)
+    os.environ["SPARK_HOME"] = str(linked_spark_home(folder))
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = (
-        SparkSession.builder.master(settings.master or f"local-cluster[{settings.workers},1,1024]")
+        SparkSession.builder.master(master or f"local-cluster[{workers},1,1024]")
         .appName("assignor demo")
-        .config("spark.cores.max", str(settings.workers))
+        .config("spark.cores.max", str(workers))
         .config("spark.executor.cores", "1")
         .config("spark.executor.memory", "1g")
         .config("spark.ui.enabled", "false")
@@ -100,72 +80,84 @@ def _start(settings: Settings) -> SparkSession:
         .config("spark.databricks.delta.snapshotPartitions", "1")
         .config("spark.sql.streaming.numRecentProgressUpdates", "1000")
     )
-    if settings.master is None:
+    if master is None:
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         builder = builder.config("spark.driver.host", "127.0.0.1")
-    return configure_spark(configure_delta(builder)).getOrCreate()
-
-
-def _run_all(spark: SparkSession, settings: Settings, events: TextIO) -> None:
-    from streaming.demo.measure import executors, measure_batch
-
+    builder = configure_spark(configure_delta(builder))
+    conf = SparkConf().setAll(list(builder._options.items()))
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    with (folder / LOG).open("ab") as output:
+        process = {"stdout": output, "stderr": output, "cwd": folder, "start_new_session": True}
+        gateway = launch_gateway(conf, process)  # type: ignore[no-untyped-call]
+        SparkContext(conf=conf, gateway=gateway)
+    signal.signal(signal.SIGINT, on_interrupt)  # pyspark's calls the JVM in the midst of a call
+    spark = builder.getOrCreate()
     deadline = time.monotonic() + _EXECUTORS_LIMIT_S
-    while len(found := executors(spark)) < settings.workers:
+    while len(present := executors(spark)) < workers:
         if time.monotonic() > deadline:
-            raise JobError(f"{len(found)} of {settings.workers} executors came within 90 s")
+            raise DemoError(f"{len(present)} of {workers} executors came within 90 s")
         time.sleep(0.1)
-    _tell(events, "started", slots=[f"{name}/0" for name in found])
-    for mode, options in settings.modes.items():
-        _run(spark, settings, settings.warm_up_topic, f"warm-up-{mode}", options)
-        _tell(events, "warm", mode=mode)
-    for mode, options in settings.modes.items():
-        for progress in _run(spark, settings, settings.topic, mode, options):
-            figures = measure_batch(spark, progress)
-            _tell(events, "batch", mode=mode, figures=asdict(figures))
-        _tell(events, "table", mode=mode, **_table_figures(spark, _table(settings, mode)))
+    return spark
 
 
-def _table(settings: Settings, name: str) -> str:
-    return str(Path(settings.folder, "tables", name))
+def end() -> bool:
+    """End Spark's processes, if it was started; whether they ended when they were asked to."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    if gateway is None:
+        return True
+    process = gateway.proc
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()  # the end of the pipe asks the JVM to end
+    deadline = time.monotonic() + _END_LIMIT_S
+    while _is_running(process) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    by_itself = not _is_running(process)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return by_itself
 
 
-def _run(
-    spark: SparkSession, settings: Settings, topic: str, name: str, options: Mapping[str, str]
+def _is_running(process: Any) -> bool:
+    """Whether any process of the group exists: the JVM, the executors."""
+    process.poll()
+    try:
+        os.killpg(process.pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def run(
+    spark: SparkSession, topic: Mapping[str, str], name: str, table: Path, work_us: int
 ) -> list[dict[str, Any]]:
-    """Run the job until the topic is read; give the progress of each batch with records."""
-    from pyspark.errors import StreamingQueryException
+    """Run the job until the topic is read; return the progress of each batch with records.
 
-    source = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", settings.bootstrap_servers)
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", str(settings.batch_records))
-        .options(**options)
-        .load()
-    )
-    table = _table(settings, name)
+    `topic` is the options of the source. The checkpoint lies beside the table.
+    """
+    source = spark.readStream.format("kafka").options(startingOffsets="earliest", **topic).load()
 
     def append(batch: DataFrame, number: int) -> None:
         (
-            _delays(batch, settings.work_us)
+            _delays(batch, work_us)
             .write.format("delta")
             .mode("append")
             .option("txnAppId", f"assignor-demo-{name}")
             .option("txnVersion", number)
-            .save(table)
+            .save(str(table))
         )
 
     query = (
         source.writeStream.foreachBatch(append)
         .queryName(name)
-        .option("checkpointLocation", str(Path(settings.folder, "checkpoints", name)))
+        .option("checkpointLocation", f"{table}.checkpoint")
         .trigger(availableNow=True)
         .start()
     )
-    try:
-        query.awaitTermination()
-    except StreamingQueryException as error:
-        raise JobError(f"the query {name!r} failed: {str(error).splitlines()[0]}") from error
+    if not query.awaitTermination(int(_QUERY_LIMIT_S)):
+        raise DemoError(f"the query {name!r} did not end within {_QUERY_LIMIT_S:g} s")
     found = [orjson.loads(progress.json) for progress in query.recentProgress]
     return [progress for progress in found if progress["numInputRows"] > 0]
 
@@ -190,11 +182,11 @@ def _delays(batch: DataFrame, work_us: int) -> DataFrame:
     )
 
 
-def _table_figures(spark: SparkSession, table: str) -> dict[str, Any]:
+def table_figures(spark: SparkSession, table: Path) -> dict[str, Any]:
     """Ask the Delta table what it holds."""
     from pyspark.sql import functions as f
 
-    rows = spark.read.format("delta").load(table)
+    rows = spark.read.format("delta").load(str(table))
     ids = rows.select(f.explode("ids").alias("id")).agg(
         f.count("id"), f.count_distinct("id"), f.min("id"), f.max("id")
     )
@@ -206,5 +198,8 @@ def _table_figures(spark: SparkSession, table: str) -> dict[str, Any]:
     }
 
 
-if __name__ == "__main__":
-    main()
+def _last_words(folder: Path) -> str:
+    lines = (folder / LOG).read_text(encoding="utf-8", errors="replace").splitlines()
+    words = [line.strip() for line in lines if line.strip() and not line.startswith("\tat ")]
+    errors = [line for line in words if "Exception" in line or "Error" in line]
+    return (errors or words or ["its log is empty"])[-1]

@@ -5,11 +5,11 @@ Works for any mapping of partitions to tasks, ours or Spark's own, because it lo
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.errors import AssignorError
 from streaming.observe.figures import BatchFigures, TaskFigures
+from streaming.observe.query_progress import read_progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,13 +24,13 @@ class MeasureError(AssignorError):
 
 
 def executors(spark: SparkSession) -> list[str]:
-    """Give the ids of the executors that are registered now, sorted."""
+    """Return the ids of the executors that are registered now, sorted."""
     store = spark.sparkContext._jsc.sc().statusStore()
     found = [str(executor.id()) for executor in _items(store.executorList(True))]
     return sorted((name for name in found if name != "driver"), key=lambda n: (len(n), n))
 
 
-def measure_batch(spark: SparkSession, progress: Mapping[str, Any]) -> BatchFigures:
+def measure_batch(spark: SparkSession, data: Mapping[str, Any]) -> BatchFigures:
     """Join one progress of a query, as a dict, with the tasks that read its records.
 
     Slots are named after executors, so executors should have one core each.
@@ -40,32 +40,16 @@ def measure_batch(spark: SparkSession, progress: Mapping[str, Any]) -> BatchFigu
     MeasureError
         When no stage of the batch read as many records as the progress says.
     """
-    source = progress["sources"][0]
-    records = int(progress["numInputRows"])
+    progress = read_progress(data)
+    source = progress.sources[0]
     return BatchFigures(
-        batch=int(progress["batchId"]),
-        seconds=progress["durationMs"]["triggerExecution"] / 1000,
-        records=records,
-        tasks=_read_tasks(spark, progress["runId"], int(progress["batchId"]), records),
-        lag=_lag(source),
-        metrics={name: str(value) for name, value in (source.get("metrics") or {}).items()},
+        batch=progress.batch,
+        seconds=progress.seconds,
+        records=progress.rows,
+        tasks=_read_tasks(spark, progress.run_id, progress.batch, progress.rows),
+        lag={f"{topic}-{p}": count for (topic, p), count in sorted(source.waiting.items())},
+        metrics=source.metrics,
     )
-
-
-def _lag(source: Mapping[str, Any]) -> dict[str, int]:
-    latest, start = _offsets(source["latestOffset"]), _offsets(source["startOffset"])
-    return {name: latest[name] - start.get(name, 0) for name in sorted(latest, key=_by_number)}
-
-
-def _offsets(value: Any) -> dict[str, int]:
-    """Flatten `{topic: {partition: offset}}`, which some progresses hold as JSON text."""
-    topics = json.loads(value) if isinstance(value, str) else value or {}
-    return {f"{t}-{p}": int(o) for t, found in topics.items() for p, o in found.items()}
-
-
-def _by_number(name: str) -> tuple[str, int]:
-    topic, _, number = name.rpartition("-")
-    return topic, int(number)
 
 
 def _read_tasks(
@@ -79,8 +63,6 @@ def _read_tasks(
             if str(stage.status()) == "COMPLETE" and stage.inputRecords() == records:
                 found = _items(store.taskList(stage_id, stage.attemptId(), _MAX_TASKS))
                 return _figures([task for task in found if task.status() == "SUCCESS"])
-    if records == 0:
-        return ()
     raise MeasureError(f"batch {batch}: no finished stage read {records} records")
 
 
@@ -117,9 +99,9 @@ def _figures(tasks: list[Any]) -> tuple[TaskFigures, ...]:
 
 
 def _items(sequence: Any) -> list[Any]:
-    """Give the elements of a Scala sequence."""
+    """Return the elements of a Scala sequence."""
     iterator = sequence.iterator()
-    found = []
+    items = []
     while iterator.hasNext():
-        found.append(iterator.next())
-    return found
+        items.append(iterator.next())
+    return items

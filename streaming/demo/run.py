@@ -18,48 +18,43 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.progress import TimeElapsedColumn as Elapsed
 
 from assignor_bridge.errors import AssignorError, OptionError
-from streaming.demo import flights
+from streaming.demo import flights, job
 from streaming.demo.checks import run_checks, table_checks
-from streaming.demo.job import Settings
-from streaming.demo.spark_process import SparkProcess
+from streaming.demo.measure import executors, measure_batch
 from streaming.kafka.embedded import EmbeddedBroker
 from streaming.kafka.topics import create_topic, delete_topics
 from streaming.observe.check import Check
-from streaming.observe.figures import BatchFigures, RunFigures, batch_from_json
+from streaming.observe.figures import RunFigures
 from streaming.report.compare import comparison_page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from rich.console import Console
 
 PARTITIONS = 12
 _WARM_UP_ROWS = 2_000
-SPARKS = "Spark's mapping"
+SPARK_MAPPING = "Spark's mapping"
 OURS = "lag-aware-sticky"
-_MODES: dict[str, dict[str, str]] = {SPARKS: {}, OURS: {"assignor": OURS}}
+_MODES: dict[str, dict[str, str]] = {SPARK_MAPPING: {}, OURS: {"assignor": OURS}}
 
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """What to run."""
+    """What to run, as the options of `assignor demo` say; None for a part that is started here."""
 
-    workers: int = 4
-    rows: int = flights.TOTAL
-    batches: int = 6
-    #: Microseconds that each record is made to cost beside parsing; 0 for the plain job.
-    work_us: int = 0
-    #: A broker to use; None for the embedded one.
-    bootstrap_servers: str | None = None
-    #: A Spark master to use; None for executors on this machine.
-    master: str | None = None
-    #: Where tables and checkpoints lie, seen by all executors; None for a temporary folder.
-    data: Path | None = None
+    workers: int
+    rows: int
+    batches: int
+    work_us: int
+    bootstrap_servers: str | None
+    master: str | None
+    data: Path | None
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of it."""
+    """Figures and checks of both runs, and what all of it took."""
 
     runs: tuple[RunFigures, ...]
     checks: tuple[Check, ...]
@@ -87,63 +82,73 @@ def run_demo(demo: Demo, report: Path, stderr: Console) -> Outcome:
     began = time.monotonic()
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
                Elapsed())  # fmt: skip
-    with tempfile.TemporaryDirectory(
-        prefix="assignor-demo-", ignore_cleanup_errors=True
-    ) as scratch:
-        folder = Path(scratch)
-        with Progress(*columns, console=stderr) as progress:
-            try:
-                runs, checks = _run(demo, folder, progress)
-            except AssignorError as error:
-                log = folder / "spark.log"
-                if log.is_file():
-                    kept = report.with_suffix(".log")
-                    shutil.copyfile(log, kept)
-                    raise AssignorError(f"{error} (Spark's log: {kept})") from error
+    with (
+        tempfile.TemporaryDirectory(
+            prefix="assignor-demo-", dir=demo.data, ignore_cleanup_errors=True
+        ) as scratch,
+        Progress(*columns, console=stderr) as progress,
+    ):
+        try:
+            runs, checks = _run(demo, Path(scratch), progress)
+        except AssignorError as error:
+            log = Path(scratch, job.LOG)
+            if not log.is_file():
                 raise
+            kept = report.with_suffix(".log")
+            shutil.copyfile(log, kept)
+            raise AssignorError(f"{error} (Spark's log: {kept})") from error
     outcome = Outcome(tuple(runs), tuple(checks), time.monotonic() - began)
     report.write_text(_page(demo, outcome), encoding="utf-8")
     return outcome
 
 
 def _run(demo: Demo, folder: Path, progress: Progress) -> tuple[list[RunFigures], list[Check]]:
-    with _broker(demo, progress) as address, _topics(address) as (topic, warm_up_topic):
+    with _broker(demo, progress) as address, _topics(address) as topics:
         step = progress.add_task("flights into a topic of 12 partitions", total=demo.rows)
-        flights.produce(address, warm_up_topic, min(demo.rows, _WARM_UP_ROWS))
+        flights.produce(address, topics[1], min(demo.rows, _WARM_UP_ROWS))
         expected = flights.produce(
-            address, topic, demo.rows, lambda done: progress.update(step, completed=done)
+            address, topics[0], demo.rows, lambda count: progress.update(step, completed=count)
         )
-        settings = Settings(
-            bootstrap_servers=address,
-            topic=topic,
-            warm_up_topic=warm_up_topic,
-            workers=demo.workers,
+        source = {
+            "kafka.bootstrap.servers": address,
             # A little more than a share, so that rounding leaves no crumbs for a last batch.
-            batch_records=-(-demo.rows // demo.batches) + PARTITIONS,
-            work_us=demo.work_us,
-            master=demo.master,
-            folder=str(folder),
-            modes=_MODES,
-        )
-        spark = SparkProcess(settings, folder / "spark.log")
+            "maxOffsetsPerTrigger": str(-(-demo.rows // demo.batches) + PARTITIONS),
+        }
+        runs, checks = [], []
         try:
-            heard = _hear(spark, demo, progress)
+            with job.failures_in_a_line(folder):
+                for run, table in _measured(demo, folder, progress, source, topics):
+                    assignor = _MODES[run.name].get("assignor")
+                    runs.append(run)
+                    checks += table_checks(run.name, expected, table)
+                    checks += run_checks(run, demo.rows, assignor=assignor)
         finally:
-            ended = spark.end()
-    runs = [
-        RunFigures(mode, tuple(heard.slots), tuple(heard.batches[mode]), warm_up=1)
-        for mode in _MODES
-    ]
-    checks = [
-        check
-        for run in runs
-        for check in (
-            *table_checks(run.name, expected, heard.tables[run.name]),
-            *run_checks(run, demo.rows, assignor=_MODES[run.name].get("assignor")),
-        )
-    ]
-    left = "all processes ended" if ended else "some had to be killed"
-    return runs, [*checks, Check("nothing is left running", ended, left)]
+            ended = job.end()
+    words = "all processes ended" if ended else "some had to be killed"
+    return runs, [*checks, Check("nothing is left running", ended, words)]
+
+
+def _measured(
+    demo: Demo, folder: Path, progress: Progress, source: Mapping[str, str], topics: tuple[str, str]
+) -> Iterator[tuple[RunFigures, Mapping[str, Any]]]:
+    """Run the job in each mode, after a warm-up; yield its figures and what its table holds."""
+    starting = progress.add_task("Spark starts (the first time it fetches packages)", total=1)
+    spark = job.start(folder, demo.workers, demo.master)
+    progress.update(starting, description="Spark", completed=1)
+    slots = tuple(f"{name}/0" for name in executors(spark))
+    warm_up = progress.add_task("warm-up, both modes", total=len(_MODES))
+    for mode, options in _MODES.items():
+        warming = {**source, **options, "subscribe": topics[1]}
+        job.run(spark, warming, f"warm-up-{mode}", folder / f"warm-up-{mode}", demo.work_us)
+        progress.update(warm_up, advance=1)
+    for mode, options in _MODES.items():
+        step, table = progress.add_task(mode, total=demo.batches), folder / mode
+        reading = {**source, **options, "subscribe": topics[0]}
+        batches = job.run(spark, reading, mode, table, demo.work_us)
+        figures = tuple(measure_batch(spark, batch) for batch in batches)
+        progress.update(step, completed=len(figures), total=len(figures))
+        yield RunFigures(mode, slots, figures, warm_up=1), job.table_figures(spark, table)
+    spark.stop()
 
 
 @contextlib.contextmanager
@@ -173,36 +178,6 @@ def _topics(bootstrap_servers: str) -> Iterator[tuple[str, str]]:
         yield names
     finally:
         delete_topics(bootstrap_servers, names)
-
-
-@dataclass(slots=True)
-class _Heard:
-    slots: list[str]
-    batches: dict[str, list[BatchFigures]]
-    tables: dict[str, dict[str, Any]]
-
-
-def _hear(spark: SparkProcess, demo: Demo, progress: Progress) -> _Heard:
-    heard = _Heard([], {mode: [] for mode in _MODES}, {})
-    step = progress.add_task("Spark starts (the first time it fetches packages)", total=1)
-    warm_up = progress.add_task("warm-up, both modes", total=len(_MODES), visible=False)
-    steps = {mode: progress.add_task(mode, total=demo.batches, visible=False) for mode in _MODES}
-    for event in spark.events():
-        match event["event"]:
-            case "started":
-                heard.slots = event["slots"]
-                progress.update(step, description="Spark", completed=1)
-                progress.update(warm_up, visible=True)
-            case "warm":
-                progress.update(warm_up, advance=1)
-            case "batch":
-                heard.batches[event["mode"]].append(batch_from_json(event["figures"]))
-                progress.update(steps[event["mode"]], visible=True, advance=1)
-            case "table":
-                heard.tables[event["mode"]] = event
-                done = len(heard.batches[event["mode"]])
-                progress.update(steps[event["mode"]], completed=done, total=done)
-    return heard
 
 
 def _page(demo: Demo, outcome: Outcome) -> str:

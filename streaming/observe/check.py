@@ -13,3 +13,8 @@ class Check:
     holds: bool
     #: What was found, in figures.
     found: str
+
+    @property
+    def outcome(self) -> str:
+        """The word for it, wherever checks are listed."""
+        return "ok" if self.holds else "FAILED"

@@ -107,12 +107,6 @@ class RunFigures:
         return _sums(self.slots, ((task.slot, task.records) for task in tasks))
 
 
-def batch_from_json(data: Mapping[str, Any]) -> BatchFigures:
-    """Read a batch that `dataclasses.asdict` wrote."""
-    tasks = tuple(TaskFigures(**task) for task in data["tasks"])
-    return BatchFigures(**{**data, "tasks": tasks})
-
-
 def over_mean(load: Mapping[str, int] | Mapping[str, float]) -> float:
     """Return the largest load over the mean; 1.0 without any."""
     mean = sum(load.values()) / len(load) if load else 0

@@ -5,6 +5,7 @@ Pure functions of figures. `css` names the colour of a run: `a` for Spark's mapp
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +32,8 @@ _ROUND = (2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000)
 _HINTED_HEIGHT = 4.0
 #: Shades of cells without a hint.
 _LEVELS = 12
+#: Where an axis has labels.
+_PARTS = (0.0, 0.5, 1.0)
 
 
 def lag_heat_map(run: RunFigures) -> str:
@@ -47,19 +50,11 @@ def heat_map(
 ) -> str:
     """Draw a number of records by partition (rows) and batch (columns), darker for more."""
     top, most = 18.0, max((n for _, lag in batches for n in lag.values()), default=0)
-    row, names = _row_height(len(partitions)), row_names(partitions)
-    step = (WIDTH - _LABEL - 4) / max(1, len(batches))
-    shapes = [text(0, 12, "batch", css="m")]
-    numbered = max(1, -(-len(batches) * 26 // int(WIDTH - _LABEL)))
-    for column, (number, _) in enumerate(batches):
-        if column % numbered == 0:
-            shapes.append(
-                text(_LABEL + (column + 0.5) * step, 12, f"{number}", anchor="middle", css="m")
-            )
+    row, step = _row_height(len(partitions)), (WIDTH - _LABEL - 4) / max(1, len(batches))
+    shapes = _batch_axis([number for number, _ in batches], _LABEL, step, 12)
+    shapes += _labels(row_names(partitions), _LABEL, top, row, row)
     for index, name in enumerate(partitions):
         y = top + index * row
-        if _is_labelled(index, len(partitions), row):
-            shapes.append(text(_LABEL - 6, _middle(y, row), names[index], anchor="end"))
         for column, (number, lags) in enumerate(batches) if row >= _HINTED_HEIGHT else ():
             lag = lags.get(name, 0)
             x = _LABEL + column * step
@@ -111,49 +106,70 @@ def _thin_cells(
 def slot_bars(run: RunFigures, css: str, scale: float | None = None) -> str:
     """Draw the records that each slot read, beside the line of the mean."""
     totals = run.slot_totals()
-    most = scale or max(totals.values(), default=0) or 1
     mean = sum(totals.values()) / len(totals) if totals else 0.0
-    row, width = _row_height(len(totals)), WIDTH - _LABEL - _RIGHT
-    top = 16.0
-    bottom = top + len(totals) * row
-    shapes = []
-    for index, (slot, records) in enumerate(totals.items()):
-        y = top + index * row
-        length = width * records / most
-        hint = f"slot {slot}: {records:,} records"
-        gap = 4.0 if row >= 12 else 0.0
-        shapes.append(rect(_LABEL, y, length, row - gap, css, hint=hint))
-        if _is_labelled(index, len(totals), row):
-            shapes.append(text(_LABEL - 6, _middle(y, row - gap), slot, anchor="end"))
-            if row >= 12:
-                shapes.append(text(WIDTH, _middle(y, row - gap), short(records), anchor="end"))
-    x = _LABEL + width * mean / most
-    shapes.append(line(x, top - 3, x, bottom, "mean"))
-    beside = min(x, WIDTH - 76)  # left of the word records
-    shapes.append(text(beside, top - 5, f"mean {short(mean)}", anchor="middle", css="m"))
-    shapes.append(text(0, top - 5, "slot", css="m"))
-    shapes.append(text(WIDTH, top - 5, "records", anchor="end", css="m"))
-    return picture(bottom + 4, f"records read by each executor slot, {run.name}", shapes)
+    title = f"records read by each executor slot, {run.name}"
+    return value_bars(
+        title, totals, short, css=css, scale=scale, mark=(mean, f"mean {short(mean)}")
+    )
+
+
+def value_bars(
+    title: str, values: Mapping[str, float], show: Callable[[float], str], *,
+    css: str | Sequence[str] = "heat", scale: float | None = None,
+    mark: tuple[float, str] | None = None, label: float = _LABEL,
+) -> str:  # fmt: skip
+    """Draw a bar for each name.
+
+    Parameters
+    ----------
+    show
+        Writes a value.
+    css
+        Colour class of the bars, or of each bar.
+    scale
+        The value of a bar of full length; by default the largest.
+    mark
+        A value that is drawn as a dashed line, and its word.
+    label
+        Width of the names; those of partitions are shortened to the default.
+    """
+    names = row_names(list(values)) if label == _LABEL else list(values)
+    colours = [css] * len(values) if isinstance(css, str) else css
+    most = scale or max(values.values(), default=0) or 1
+    row, width = _row_height(len(values)), WIDTH - label - _RIGHT
+    top, tall = 16.0 if mark else 6.0, row - (4.0 if row >= 12 else 0.0)
+    bottom = top + len(values) * row
+    shapes = _labels(names, label, top, row, tall)
+    if row >= 12:
+        shapes += _labels([show(value) for value in values.values()], WIDTH + 6, top, row, tall)
+    for index, (name, value) in enumerate(values.items()):
+        hint = f"{name}: {show(value)}"
+        length = width * value / most
+        shapes.append(rect(label, top + index * row, length, tall, colours[index], hint=hint))
+    if mark is not None:
+        x = label + width * mark[0] / most
+        shapes.append(line(x, top - 3, x, bottom, "mean"))
+        shapes.append(text(min(x, WIDTH - 40), top - 5, mark[1], anchor="middle", css="m"))
+    return picture(bottom + 4, title, shapes)
 
 
 def timeline(batch: BatchFigures, slots: tuple[str, ...], css: str, scale_s: float) -> str:
     """Draw when each slot worked in one batch, one box a task."""
     row, width, top = _row_height(len(slots)), WIDTH - _LABEL - 8, 4.0
-    bottom = top + len(slots) * row
-    scale_s = scale_s or 1.0
-    shapes = []
+    bottom, scale_s = top + len(slots) * row, scale_s or 1.0
+    shapes = _labels(slots, _LABEL, top, row, row - 3)
     for index, slot in enumerate(slots):
         y = top + index * row
         shapes.append(rect(_LABEL, y, width, row - 3, "track"))
-        if _is_labelled(index, len(slots), row):
-            shapes.append(text(_LABEL - 6, _middle(y, row - 3), slot, anchor="end"))
         for task in batch.tasks:
             if task.slot == slot:
                 hint = f"slot {slot}: {task.records:,} records in {task.seconds:.2f} s"
                 x = _LABEL + width * task.start_s / scale_s
                 length = max(1.0, width * task.seconds / scale_s - 0.8)
                 shapes.append(rect(x, y, length, row - 3, css, hint=hint))
-    shapes.extend(_seconds_axis(bottom, width, scale_s))
+    for part, anchor in zip(_PARTS, ("start", "middle", "end"), strict=True):
+        label = f"{scale_s * part:.1f} s"
+        shapes.append(text(_LABEL + width * part, bottom + 13, label, anchor=anchor, css="m"))
     return picture(bottom + 18, f"when each slot worked, batch {batch.batch}", shapes)
 
 
@@ -164,73 +180,83 @@ def batch_columns(runs: Sequence[RunFigures], css: Sequence[str]) -> str:
     most = max((batch.seconds for run in runs for batch in run.batches), default=0.0) or 1.0
     step = (WIDTH - left) / count
     bar = step * 0.8 / max(1, len(runs))
-    shapes = []
-    for part in (0.0, 0.5, 1.0):
-        y = top + height * (1 - part)
-        shapes.append(line(left, y, WIDTH, y, "grid"))
-        shapes.append(text(left - 4, y + 4, f"{most * part:.1f} s", anchor="end", css="m"))
+    shapes = _value_axis(left, top, height, [f"{most * part:.1f} s" for part in _PARTS])
     for number, run in enumerate(runs):
         for index, batch in enumerate(run.batches):
             tall = height * batch.seconds / most
             x = left + index * step + step * 0.1 + number * bar
-            left_out = index < run.warm_up
             hint = f"{run.name}, batch {batch.batch}: {batch.seconds:.2f} s"
             shapes.append(
                 rect(x, top + height - tall, bar - 1, tall, css[number],
-                     opacity=0.35 if left_out else None, hint=hint)
+                     opacity=0.35 if index < run.warm_up else None, hint=hint)
             )  # fmt: skip
     longest = max((run.batches for run in runs), key=len, default=())
-    numbers = [batch.batch for batch in longest] or [0]
-    numbered = max(1, -(-count * 24 // int(WIDTH - left)))
-    for index in range(0, count, numbered):
-        x = left + (index + 0.5) * step
-        shapes.append(text(x, top + height + 14, f"{numbers[index]}", anchor="middle", css="m"))
-    shapes.append(text(0, top + height + 14, "batch", css="m"))
+    shapes += _batch_axis([batch.batch for batch in longest], left, step, top + height + 14)
     return picture(top + height + 18, "seconds of each batch", shapes)
 
 
-def partition_bars(lag: Mapping[str, int]) -> str:
-    """Draw one lag per partition as bars: how skewed the topic is."""
-    return value_bars("records per partition", lag, short)
-
-
-def value_bars(
-    title: str, values: Mapping[str, float], show: Callable[[float], str], css: str = "heat",
-    scale: float | None = None,
+def batch_lines(
+    title: str, lines: Mapping[str, Sequence[float]], css: Mapping[str, str],
+    batches: Sequence[int], least: float,
 ) -> str:  # fmt: skip
-    """Draw a bar for each partition or other name; `scale` is the value of a bar of full length."""
-    names, most = row_names(list(values)), scale or max(values.values(), default=0) or 1
-    row, width = _row_height(len(values)), WIDTH - _LABEL - _RIGHT
+    """Draw a figure of each batch that is at least 1, such as times of an ideal, as lines.
+
+    `least` is the top of the axis when all values are below.
+    """
+    left, top, height = 30.0, 8.0, 190.0
+    most = max(least, *(max(values, default=1.0) for values in lines.values()), 1.0)
+    step = (WIDTH - left) / max(1, len(batches))
+
+    def point(index: int, value: float) -> tuple[float, float]:
+        return left + (index + 0.5) * step, top + height * (1 - (value - 1) / (most - 1))
+
+    shapes = _value_axis(left, top, height, [f"{1 + (most - 1) * part:.1f}" for part in _PARTS])
+    for name, values in lines.items():
+        points = [point(i, value) for i, value in enumerate(values)]
+        if len(points) == 1:
+            points.append((WIDTH - 6.0, points[0][1]))
+        shapes += [line(*start, *end, css[name]) for start, end in pairwise(points)]
+    shapes += _batch_axis(batches, left, step, top + height + 15)
+    return picture(top + height + 20, title, shapes)
+
+
+def _value_axis(left: float, top: float, height: float, labels: Sequence[str]) -> list[str]:
+    """Draw a line across for each of `_PARTS`, with its label."""
     shapes = []
-    for index, (name, value) in enumerate(values.items()):
-        y = 6 + index * row
-        length = width * value / most
-        gap = 4.0 if row >= 12 else 0.0
-        shapes.append(rect(_LABEL, y, length, row - gap, css, hint=f"{name}: {show(value)}"))
-        if _is_labelled(index, len(values), row):
-            shapes.append(text(_LABEL - 6, _middle(y, row - gap), names[index], anchor="end"))
-            if row >= 12:
-                shapes.append(text(WIDTH, _middle(y, row - gap), show(value), anchor="end"))
-    return picture(10 + len(values) * row, title, shapes)
+    for part, label in zip(_PARTS, labels, strict=True):
+        y = top + height * (1 - part)
+        shapes += [
+            line(left, y, WIDTH, y, "grid"),
+            text(left - 4, y + 4, label, anchor="end", css="m"),
+        ]
+    return shapes
 
 
-def _seconds_axis(y: float, width: float, scale_s: float) -> list[str]:
+def _batch_axis(numbers: Sequence[int], left: float, step: float, y: float) -> list[str]:
+    """Write numbers of batches at the middles of their columns, as many as there is room for."""
+    every = max(1, -(-len(numbers) * 26 // int(WIDTH - left)))
     return [
-        text(_LABEL + width * part, y + 13, f"{scale_s * part:.1f} s", css="m",
-             anchor="end" if part == 1 else "start" if part == 0 else "middle")
-        for part in (0.0, 0.5, 1.0)
-    ]  # fmt: skip
+        text(0, y, "batch", css="m"),
+        *(
+            text(left + (index + 0.5) * step, y, f"{numbers[index]}", anchor="middle", css="m")
+            for index in range(0, len(numbers), every)
+        ),
+    ]
 
 
 def _row_height(rows: int) -> float:
     return _ROW if rows <= _LABELLED_ROWS else _THIN_HEIGHT / rows
 
 
-def _is_labelled(index: int, rows: int, row: float) -> bool:
-    """Whether this row's name is written: all, or one each 40 units or more, at round numbers."""
-    if rows <= _LABELLED_ROWS:
-        return True
-    return index % next((step for step in _ROUND if step * row >= 40), _ROUND[-1]) == 0
+def _labels(names: Sequence[str], x: float, top: float, row: float, tall: float) -> list[str]:
+    """Write names left of `x`: all, or one each 40 units or more, at round numbers of rows."""
+    every = 1
+    if len(names) > _LABELLED_ROWS:
+        every = next((step for step in _ROUND if step * row >= 40), _ROUND[-1])
+    return [
+        text(x - 6, _middle(top + index * row, tall), names[index], anchor="end")
+        for index in range(0, len(names), every)
+    ]
 
 
 def _middle(y: float, row: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streaming.observe.words import short
 from streaming.report import charts, page
 
 if TYPE_CHECKING:
@@ -13,11 +14,11 @@ if TYPE_CHECKING:
     from streaming.observe.figures import RunFigures
 
 _CSS = ("a", "b")
-UNKNOWN = "\N{EN DASH}"
+_UNKNOWN = "\N{EN DASH}"
 
 
 def comparison(runs: Sequence[RunFigures]) -> list[tuple[str, list[str]]]:
-    """Give the rows of the table: a measure and its value for each run."""
+    """Return the rows of the table: a measure and its value for each run."""
     return [
         ("batch seconds, median", [f"{run.batch_seconds:.2f}" for run in runs]),
         ("reading seconds, median", [f"{run.read_seconds:.2f}" for run in runs]),
@@ -35,101 +36,79 @@ def comparison_page(
     facts: Sequence[tuple[str, str]],
 ) -> str:  # fmt: skip
     """Write the whole page for two runs, Spark's own mapping first."""
-    parts = [page.paragraph(words, "lead") for words in lead]
-    parts.append(page.table(["", *[run.name for run in runs]],
-                            [[name, *values] for name, values in comparison(runs)]))  # fmt: skip
-    parts.append(page.paragraph(_how_measured(runs), "note"))
-    parts += [page.heading("Checks"), page.checks(checks)]
-    parts += [page.heading("Load per executor slot"), _loads(runs)]
-    parts += [page.heading("When each slot worked"), _timelines(runs)]
-    parts += [page.heading("Lag per partition"), _lags(runs)]
-    parts += [page.heading("The topic and the batches")]
-    parts.append(page.side_by_side([_topic(runs), _durations(runs)]))
-    parts += [page.heading("Where it ran"), page.table(["", ""], [list(fact) for fact in facts])]
-    return page.page(title, parts)
-
-
-def _loads(runs: Sequence[RunFigures]) -> str:
     most = max((max(run.slot_totals().values(), default=0) for run in runs), default=0) or 1
-    return page.side_by_side(
-        [
-            page.figure(
-                run.name,
-                charts.slot_bars(run, css, most),
-                f"Records read over {len(run.measured)} batches. Batch by batch the busiest slot "
-                f"read {run.imbalance:.2f} times the mean.",
-                css,
-            )
-            for run, css in zip(runs, _CSS, strict=False)
-        ]
-    )
-
-
-def _timelines(runs: Sequence[RunFigures]) -> str:
-    shown = [run.measured[len(run.measured) // 2] for run in runs]
-    scale = max((t.start_s + t.seconds for batch in shown for t in batch.tasks), default=1.0)
-    return page.side_by_side(
-        [
-            page.figure(
-                f"{run.name}, batch {batch.batch}",
-                charts.timeline(batch, run.slots, css, scale),
-                f"{len(batch.tasks)} tasks, one box each; an empty track is an idle slot.",
-                css,
-            )
-            for run, batch, css in zip(runs, shown, _CSS, strict=False)
-        ]
-    )
-
-
-def _lags(runs: Sequence[RunFigures]) -> str:
-    return page.side_by_side(
-        [
-            page.figure(
-                run.name,
-                charts.lag_heat_map(run),
-                "Lag of each partition (rows) when a batch (columns) began, stronger for more.",
-                css,
-            )
-            for run, css in zip(runs, _CSS, strict=False)
-        ]
-    )
+    middle = [run.measured[len(run.measured) // 2] for run in runs]
+    scale_s = max((t.start_s + t.seconds for batch in middle for t in batch.tasks), default=1.0)
+    by_run = list(zip(runs, middle, _CSS, strict=False))
+    loads = [
+        page.figure(
+            run.name, charts.slot_bars(run, css, most),
+            f"Records read over {len(run.measured)} batches. Batch by batch the busiest slot "
+            f"read {run.imbalance:.2f} times the mean.", css,
+        )
+        for run, _, css in by_run
+    ]  # fmt: skip
+    timelines = [
+        page.figure(
+            f"{run.name}, batch {batch.batch}", charts.timeline(batch, run.slots, css, scale_s),
+            f"{len(batch.tasks)} tasks, one box each; an empty track is an idle slot.", css,
+        )
+        for run, batch, css in by_run
+    ]  # fmt: skip
+    lags = [
+        page.figure(
+            run.name, charts.lag_heat_map(run),
+            "Lag of each partition (rows) when a batch (columns) began, stronger for more.", css,
+        )
+        for run, _, css in by_run
+    ]  # fmt: skip
+    rows = [[name, *values] for name, values in comparison(runs)]
+    parts = [page.paragraph(words, "lead") for words in lead]
+    parts += [page.table(["", *(run.name for run in runs)], rows), page.note(_how_measured(runs))]
+    parts += [page.heading("Checks"), page.checks(checks)]
+    parts += [page.heading("Load per executor slot"), page.side_by_side(loads)]
+    parts += [page.heading("When each slot worked"), page.side_by_side(timelines)]
+    parts += [page.heading("Lag per partition"), page.side_by_side(lags)]
+    parts.append(page.heading("The topic and the batches"))
+    parts.append(page.side_by_side([_topic(runs), _durations(runs)]))
+    parts += [page.heading("Where it ran"), page.table(["", ""], facts)]
+    return page.page(title, parts)
 
 
 def _topic(runs: Sequence[RunFigures]) -> str:
     first = next((run.batches[0].lag for run in runs if run.batches), {})
     return page.figure(
         "Records per partition at the start",
-        charts.partition_bars(first),
+        charts.value_bars("records per partition", first, short),
         "The key decides the partition, so big keys make big partitions.",
     )
 
 
 def _durations(runs: Sequence[RunFigures]) -> str:
-    keys = ", ".join(
-        f"{'left' if index == 0 else 'right'} bars: {run.name}" for index, run in enumerate(runs)
-    )
+    names = zip(("left", "right"), runs, strict=False)
+    keys = ", ".join(f"{side} bars: {run.name}" for side, run in names)
     warm_up = " Pale: warm-up, left out of the table." if any(run.warm_up for run in runs) else ""
-    return page.figure(
-        "Batches, from trigger to commit", charts.batch_columns(runs, _CSS), f"{keys}.{warm_up}"
-    )
+    picture = charts.batch_columns(runs, _CSS)
+    return page.figure("Batches, from trigger to commit", picture, f"{keys}.{warm_up}")
 
 
 def _how_measured(runs: Sequence[RunFigures]) -> str:
-    left_out = max((run.warm_up for run in runs), default=0)
-    first = "first batch" if left_out == 1 else f"first {left_out} batches"
-    warm_up = f" The {first} of each run: left out, as warm-up." if left_out else ""
+    warm_up = max((run.warm_up for run in runs), default=0)
+    first = "first batch" if warm_up == 1 else f"first {warm_up} batches"
+    excluded = f" The {first} of each run: left out, as warm-up." if warm_up else ""
     return (
         "Records, seconds and places are those of the tasks that ran, as Spark's status store "
         "tells them; splits and moves are what the planner reports, and Spark's own mapping "
-        "reports none. Our planner evens out the seconds that it learned to expect, so the records "
-        f"of its slots may differ. Batch seconds include planning, writing and committing.{warm_up}"
+        "reports none. Our planner evens out the seconds that it learned to expect, so the "
+        "records of its slots may differ. Batch seconds include planning, writing and "
+        f"committing.{excluded}"
     )
 
 
 def _count(run: RunFigures, metric: str) -> str:
     total = run.metric_sum(metric)
-    return UNKNOWN if total is None else f"{total}"
+    return _UNKNOWN if total is None else f"{total}"
 
 
 def _percent(share: float | None) -> str:
-    return UNKNOWN if share is None else f"{100 * share:.0f}%"
+    return _UNKNOWN if share is None else f"{100 * share:.0f}%"

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _UI_BATCHES = 20
 #: Ranges that are replayed at most: those of the last batches.
 _REPLAYED_RANGES = 15_000
+_ADDRESS = re.compile(r"https?://|[\w.-]+:\d+(/|$)")
 _HOW = "a checkpoint's folder, an address of Spark's UI (http://…) or a log of metrics is expected"
 
 
@@ -75,73 +76,65 @@ def gather(
     WebError
         For an address that does not answer.
     """
-    found = _by_kind(places)
+    by_kind = _by_kind(places)
     origins: list[tuple[str, str]] = []
-    log, replays = None, []
-    if "checkpoint" in found:
-        log = _last_of(read_log(found["checkpoint"]), batches)
+    log, replays, label = None, [], None
+    if "checkpoint" in by_kind:
+        log = _last_of(read_log(by_kind["checkpoint"]), batches)
         origins.append(("checkpoint", f"{log.name}, query {log.query_id or 'of unknown id'}"))
         query = query or log.query_id
     progress: Sequence[BatchProgress] = ()
-    if "log" in found:
-        progress = _of_query(found["log"], query)[-(batches or 0) :]
-        origins.append(("log of metrics", found["log"]))
-        query = query or progress[0].query_id
-    ui, label = None, progress[-1].label if progress else None
-    if "ui" in found:
-        spark = SparkUi(Address.parse(found["ui"]))
+    if "log" in by_kind:
+        progress = _of_query(by_kind["log"], query)[-(batches or 0) :]
+        origins.append(("log of metrics", by_kind["log"]))
+        query, label = query or progress[0].query_id, progress[-1].label
+    ui = None
+    if "address" in by_kind:
+        spark = SparkUi(Address.parse(by_kind["address"]))
         mine = choose_query(spark.batches(), query, spark.address)
         label = mine[-1].label
-        done = [batch for batch in mine if batch.seconds is not None]
-        ui = spark.run(done[-(batches or _UI_BATCHES) :])
+        ended = [batch for batch in mine if batch.seconds is not None]
+        ui = spark.run(ended[-(batches or _UI_BATCHES) :])
         origins.append(("Spark's UI", f"{ui.where}, {ui.application}"))
     if log is not None:
         replays = [_replay(log, source, ui) for source in log.sources]
-    title = f"Query {label}" if label else f"Query of {log.name if log else found}"
+    title = f"Query {label}" if label else f"Query of {log.name if log else ''}"
     return QueryFacts(title, log, progress, ui, replays, origins)
 
 
 def _by_kind(places: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    by_kind: dict[str, str] = {}
     for place in places:
         if _ADDRESS.match(place) and not Path(place).exists():
-            kind = "ui"
-        elif Path(place).is_file():
-            kind = "log"
+            kind = "address"
         else:
-            kind = "checkpoint"
-        if kind in found:
-            raise OptionError(f"{place!r} is a second {_KINDS[kind]}: give one of each kind")
-        found[kind] = place
-    if not found:
+            kind = "log" if Path(place).is_file() else "checkpoint"
+        if kind in by_kind:
+            raise OptionError(f"{place!r} is a second {kind}: give one of each kind")
+        by_kind[kind] = place
+    if not by_kind:
         raise OptionError(f"nothing to report on: {_HOW}")
-    return found
-
-
-_ADDRESS = re.compile(r"https?://|[\w.-]+:\d+(/|$)")
-_KINDS = {"checkpoint": "checkpoint", "ui": "address", "log": "log"}
+    return by_kind
 
 
 def _last_of(log: CheckpointLog, batches: int | None) -> CheckpointLog:
-    if batches is None:
-        return log
-    sources = {source: found[-batches:] for source, found in log.sources.items()}
-    return replace(log, sources=sources)
+    last = {source: found[-(batches or 0) :] for source, found in log.sources.items()}
+    return replace(log, sources=last)
 
 
 def _replay(log: CheckpointLog, source: str, ui: UiRun | None) -> Replay:
     played: list[ReplayBatch] = []
-    left = _REPLAYED_RANGES
+    ranges = 0
     for batch in reversed(log.sources[source]):
-        left -= len(batch.ranges)
-        if left < 0 and played:
+        ranges += len(batch.ranges)
+        if ranges > _REPLAYED_RANGES and played:
             break
         played.insert(0, batch)
     cluster = cluster_for(log, source, played)
     if ui is not None and ui.batches:
         start_s = ui.batches[-1].start_s
-        there = [e for e in ui.executors if e.was_there(start_s)]
-        members = tuple(Executor(e.executor, e.host, e.slots) for e in there)
+        present = [e for e in ui.executors if e.was_there(start_s)]
+        members = tuple(Executor(e.executor, e.host, e.slots) for e in present)
         tasks = [task for batch in ui.figures for task in batch.tasks]
         records = sum(task.records for task in tasks)
         cost_s = sum(task.seconds for task in tasks) / records if records else cluster.cost_s
@@ -156,7 +149,6 @@ def _replay(log: CheckpointLog, source: str, ui: UiRun | None) -> Replay:
 
 
 def _of_query(path: str, query: str | None) -> list[BatchProgress]:
-    found = read_batches(Path(path))
-    labels = {progress.query_id: progress.label for progress in found}
-    chosen = one_query(labels, query, f"log {path}")
-    return [progress for progress in found if progress.query_id == chosen]
+    batches = read_batches(Path(path))
+    chosen = one_query({p.query_id: p.label for p in batches}, query, f"log {path}")
+    return [progress for progress in batches if progress.query_id == chosen]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from streaming.observe.words import counted
@@ -21,42 +22,42 @@ _ROWS = 8
 
 def section(facts: QueryFacts) -> list[str]:
     """Write the section, one pair of picture and table a source."""
+    if not facts.progress and facts.log is None:
+        return [
+            page.note(
+                "Lag and offsets are not known: Spark's UI does not tell them. Give the "
+                "checkpoint's folder too, or the log of metrics (metrics.log_file)."
+            )
+        ]
     parts: list[str] = []
     sources = sorted({s.index for p in facts.progress for s in p.sources})
     for index in sources:
-        found = [(p.batch, s) for p in facts.progress for s in p.sources if s.index == index]
-        parts += _of_progress(found, f", source {index}" if len(sources) > 1 else "")
-    if facts.log is not None:
-        if not facts.progress:
-            parts.append(
-                page.paragraph(
-                    "A checkpoint says what was read; what was left unread is not known from it. "
-                    "Give the log of metrics too (metrics.log_file).",
-                    "note",
-                )
+        batches = [(p.batch, s) for p in facts.progress for s in p.sources if s.index == index]
+        parts += _of_progress(batches, f", source {index}" if len(sources) > 1 else "")
+    if not facts.progress:
+        parts.append(
+            page.note(
+                "A checkpoint says what was read; what was left unread is not known from it. "
+                "Give the log of metrics too (metrics.log_file)."
             )
-        for source, batches in facts.log.sources.items():
-            name = f", source {source}" if len(facts.log.sources) > 1 else ""
-            parts += _of_log(batches, name)
-    return parts or [
-        page.paragraph(
-            "Lag and offsets are not known: Spark's UI does not tell them. Give the checkpoint's "
-            "folder too, or the log of metrics (metrics.log_file).",
-            "note",
         )
-    ]
+    logged = facts.log.sources if facts.log else {}
+    for source, found in logged.items():
+        parts += _of_log(found, f", source {source}" if len(logged) > 1 else "")
+    return parts
 
 
-def _of_progress(found: Sequence[tuple[int, SourceProgress]], name: str) -> list[str]:
-    batches = [(batch, _named(source.waiting)) for batch, source in found]
-    last, read = _named(found[-1][1].lag), _sum(_named(s.read) for _, s in found)
-    most = _most(batches)
-    total = sum(last.values())
-    ranked = sorted(most, key=lambda n: (-last.get(n, 0), -most[n], _by_number(n)))
+def _of_progress(progress: Sequence[tuple[int, SourceProgress]], name: str) -> list[str]:
+    batches = [(batch, _named(source.waiting)) for batch, source in progress]
+    last, read = _named(progress[-1][1].lag), _by_name(_named(s.read) for _, s in progress)
+    waiting = _by_name(lag for _, lag in batches)
+    ranked = sorted(waiting, key=lambda n: (-last.get(n, 0), -max(waiting[n]), _by_number(n)))
     rows = [
-        [n, f"{last.get(n, 0):,}", f"{most[n]:,}", f"{read.get(n, 0):,}"] for n in ranked[:_ROWS]
+        [n, f"{last.get(n, 0):,}", f"{max(waiting[n]):,}", f"{sum(read.get(n, ())):,}"]
+        for n in ranked[:_ROWS]
     ]
-    worst = f", {_share(last, ranked[0])} of it in {ranked[0]}" if total else ""
+    total = sum(last.values())
+    worst = f", {last[ranked[0]] / total:.0%} of it in {ranked[0]}" if total else ""
     return [
         page.paragraph(
             f"After the last batch {total:,} records were left in "
@@ -71,21 +72,24 @@ def _of_progress(found: Sequence[tuple[int, SourceProgress]], name: str) -> list
     ]  # fmt: skip
 
 
-def _of_log(found: Sequence[ReplayBatch], name: str) -> list[str]:
-    batches = [(b.batch, {str(r.tp): r.size for r in b.ranges if r.size > 0}) for b in found]
-    if not any(read for _, read in batches):
-        return [page.paragraph(f"No batch of the log read anything{name}.", "note")]
-    total, most = _sum(read for _, read in batches), _most(batches)
+def _of_log(logged: Sequence[ReplayBatch], name: str) -> list[str]:
+    batches = [(b.batch, {str(r.tp): r.size for r in b.ranges if r.size > 0}) for b in logged]
+    read = _by_name(counts for _, counts in batches)
+    if not read:
+        return [page.note(f"No batch of the log read anything{name}.")]
+    total = {n: sum(counts) for n, counts in read.items()}
+    whole = sum(total.values())
     ranked = sorted(total, key=lambda n: (-total[n], _by_number(n)))
-    rows = [[n, f"{total[n]:,}", _share(total, n), f"{most[n]:,}"] for n in ranked[:_ROWS]]
+    rows = [
+        [n, f"{total[n]:,}", f"{total[n] / whole:.0%}", f"{max(read[n]):,}"] for n in ranked[:_ROWS]
+    ]
     topics = sorted({n.rpartition("-")[0] for n in total})
-    mean = sum(total.values()) / len(total)
     return [
         page.paragraph(
-            f"{sum(total.values()):,} records of {len(total):,} partitions of "
+            f"{whole:,} records of {len(total):,} partitions of "
             f"{', '.join(topics[:3])}{' …' if len(topics) > 3 else ''} in "
             f"{counted(len(batches), 'batch', 'batches')}; {ranked[0]} has "
-            f"{total[ranked[0]] / mean:.1f} times the mean."
+            f"{total[ranked[0]] * len(total) / whole:.1f} times the mean."
         ),
         _pair(
             f"Records read by each batch{name}", batches,
@@ -103,33 +107,21 @@ def _pair(
     names = sorted({name for _, lag in shown for name in lag}, key=_by_number)
     if len(shown) < len(batches):
         caption += f" The last {len(shown)} of {len(batches):,} batches."
-    return page.side_by_side(
-        [page.figure(title, charts.heat_map(title, names, shown), caption), table]
-    )
+    figure = page.figure(title, charts.heat_map(title, names, shown), caption)
+    return page.side_by_side([figure, table])
 
 
 def _named(offsets: Mapping[tuple[str, int], int]) -> dict[str, int]:
     return {f"{topic}-{partition}": count for (topic, partition), count in offsets.items()}
 
 
-def _sum(batches: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
+def _by_name(batches: Iterable[Mapping[str, int]]) -> dict[str, list[int]]:
+    """Collect the numbers of each partition."""
+    counts: dict[str, list[int]] = defaultdict(list)
     for batch in batches:
         for name, count in batch.items():
-            total[name] = total.get(name, 0) + count
-    return total
-
-
-def _most(batches: Sequence[tuple[int, Mapping[str, int]]]) -> dict[str, int]:
-    most: dict[str, int] = {}
-    for _, batch in batches:
-        for name, count in batch.items():
-            most[name] = max(count, most.get(name, 0))
-    return most
-
-
-def _share(counts: Mapping[str, int], name: str) -> str:
-    return f"{counts[name] / (sum(counts.values()) or 1):.0%}"
+            counts[name].append(count)
+    return counts
 
 
 def _by_number(name: str) -> tuple[str, int]:

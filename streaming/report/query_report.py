@@ -5,6 +5,7 @@ Each section is drawn from what there is. What is not known is said, with the in
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ from streaming.replay.player import SPARK, answer
 from streaming.report import charts, page, query_costs, query_lag, query_moves, replays
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from streaming.observe.spark_ui import UiRun
     from streaming.replay.player import Replay, Replayed
     from streaming.report.query_facts import QueryFacts
@@ -37,17 +40,21 @@ def report_page(facts: QueryFacts) -> str:
         ("Batches", _batches(facts)),
     ):
         parts += [page.heading(title), *section]
-    rows = [[kind, place] for kind, place in facts.origins]
-    parts += [page.heading("Where it is from"), page.table(["", ""], rows, ends_in_words=True)]
-    parts.append(page.paragraph(page.PALETTE, "note"))
+    parts.append(page.heading("Where it is from"))
+    parts.append(page.table(["", ""], facts.origins, ends_in_words=True))
+    parts.append(
+        page.note(
+            "Colours: orange for Spark's mapping, blue for ours, of Okabe and Ito's palette, which "
+            "colour-blind readers tell apart; heat maps are shades of one blue."
+        )
+    )
     return page.page(facts.title, parts)
 
 
 def _lead(facts: QueryFacts) -> list[str]:
     words = [f"{answer(replay)}." for replay in facts.replays]
-    timed = _seconds(facts)
-    if timed:
-        seconds, what = timed
+    seconds, what = _seconds(facts)
+    if seconds:
         last = max(seconds)
         words.append(
             f"{counted(len(seconds), 'batch', 'batches')} took {median(seconds.values()):.2f} s "
@@ -56,112 +63,88 @@ def _lead(facts: QueryFacts) -> list[str]:
     return words
 
 
-def _seconds(facts: QueryFacts) -> tuple[dict[int, float], str] | None:
-    """Give the seconds of batches from whoever knows best, and what they are."""
+def _seconds(facts: QueryFacts) -> tuple[Mapping[int, float], str]:
+    """Return the seconds of batches from whoever knows best, if any does, and what they are."""
     if facts.progress:
         return {p.batch: p.seconds for p in facts.progress}, "from trigger to commit"
     if facts.ui and facts.ui.batches:
         known = {b.batch: b.seconds for b in facts.ui.batches if b.seconds is not None}
         return known, "from the first job's start to the last one's end"
-    if facts.log and facts.log.seconds:
-        return dict(facts.log.seconds), "from plan to commit, by the checkpoint's files"
-    return None
+    return facts.log.seconds if facts.log else {}, "from plan to commit, by the checkpoint's files"
 
 
 def _batches(facts: QueryFacts) -> list[str]:
-    timed = _seconds(facts)
-    if timed is None:
+    seconds, what = _seconds(facts)
+    if not seconds:
+        why = ": the times of this checkpoint's files are those of a copy" if facts.log else ""
         return [
-            page.paragraph(
-                "How long batches took is not known"
-                + (
-                    ": the times of this checkpoint's files are those of a copy"
-                    if facts.log
-                    else ""
-                )
-                + ". Give the address of Spark's UI or the log of metrics too.",
-                "note",
+            page.note(
+                f"How long batches took is not known{why}. Give the address of Spark's UI or the "
+                "log of metrics too."
             )
         ]
-    seconds, what = timed
     shown = sorted(seconds)[-_SHOWN_BATCHES:]
-    bars = tuple(BatchFigures(n, seconds[n], 0, (), {}) for n in shown)
+    columns = tuple(BatchFigures(n, seconds[n], 0, (), {}) for n in shown)
     longest = max(shown, key=lambda n: seconds[n])
-    picture = charts.batch_columns([RunFigures("this query", (), bars)], ["b"])
-    return [
-        page.side_by_side(
-            [
-                page.figure("Seconds of each batch", picture, f"{what.capitalize()}."),
-                page.table(
-                    ["batches", f"{len(shown):,}"],
-                    [
-                        ["median", f"{median(seconds[n] for n in shown):.2f} s"],
-                        ["longest", f"{seconds[longest]:.2f} s (batch {longest})"],
-                        ["last", f"{seconds[shown[-1]]:.2f} s (batch {shown[-1]})"],
-                    ],
-                ),
-            ]
-        )
+    picture = charts.batch_columns([RunFigures("this query", (), columns)], ["b"])
+    rows = [
+        ["median", f"{median(seconds[n] for n in shown):.2f} s"],
+        ["longest", f"{seconds[longest]:.2f} s (batch {longest})"],
+        ["last", f"{seconds[shown[-1]]:.2f} s (batch {shown[-1]})"],
     ]
+    figure = page.figure("Seconds of each batch", picture, f"{what.capitalize()}.")
+    return [page.side_by_side([figure, page.table(["batches", f"{len(shown):,}"], rows)])]
 
 
 def _loads(ui: UiRun | None) -> list[str]:
     if ui is None:
         return [
-            page.paragraph(
+            page.note(
                 "Which slot ran what is not known: only Spark's UI tells. Give its address too, "
-                "such as http://localhost:4040, or a history server's.",
-                "note",
+                "such as http://localhost:4040, or a history server's."
             )
         ]
-    if not any(batch.tasks for batch in ui.figures):
-        return [page.paragraph("No task of a finished batch read a record.", "note")]
-    uneven = [
-        over_mean(figures.slot_seconds(ui.slots_in(batch)))
+    batches = [
+        (figures, ui.slots_in(batch))
         for batch, figures in zip(ui.batches, ui.figures, strict=True)
         if figures.tasks
     ]
-    run = RunFigures("last batches", ui.slots, ui.figures)
-    paired = zip(ui.batches, ui.figures, strict=True)
-    last = [(figures, ui.slots_in(batch)) for batch, figures in paired if figures.tasks][-_GANTTS:]
-    scale = max(t.start_s + t.seconds for figures, _ in last for t in figures.tasks)
-    many = f"the last {counted(len(ui.figures), 'batch', 'batches')}"
-    figures = [
+    if not batches:
+        return [page.note("No task of a finished batch read a record.")]
+    uneven = fmean(over_mean(figures.slot_seconds(slots)) for figures, slots in batches)
+    last = batches[-_GANTTS:]
+    scale_s = max(t.start_s + t.seconds for figures, _ in last for t in figures.tasks)
+    timelines = [
         page.figure(
-            f"When each slot worked, batch {batch.batch}",
-            charts.timeline(batch, slots, "b", scale),
-            f"{len(batch.tasks)} reading tasks, one box each; an empty track is an idle slot.",
+            f"When each slot worked, batch {figures.batch}",
+            charts.timeline(figures, slots, "b", scale_s),
+            f"{len(figures.tasks)} reading tasks, one box each; an empty track is an idle slot.",
         )
-        for batch, slots in reversed(last)
+        for figures, slots in reversed(last)
     ]
+    run = RunFigures("last batches", ui.slots, ui.figures)
+    many = f"the last {counted(len(ui.figures), 'batch', 'batches')}"
+    bars = page.figure("Records read by each slot", charts.slot_bars(run, "b"), f"Of {many}.")
     return [
         page.paragraph(
-            f"Over {many} the busiest slot worked {fmean(uneven):.2f} times as long as the mean "
+            f"Over {many} the busiest slot worked {uneven:.2f} times as long as the mean "
             f"slot; {run.hit_rate or 0:.0%} of reading tasks ran on the executor they preferred. "
             "Tasks that read records are shown, of any input of the query."
         ),
-        page.side_by_side(
-            [
-                page.figure("Records read by each slot", charts.slot_bars(run, "b"), f"Of {many}."),
-                _slot_table(run),
-            ]
-        ),
-        page.side_by_side(figures),
+        page.side_by_side([bars, _slot_table(run)]),
+        page.side_by_side(timelines),
     ]
 
 
 def _slot_table(run: RunFigures) -> str:
     seconds = dict.fromkeys(run.slots, 0.0)
-    tasks = dict.fromkeys(run.slots, 0)
-    for batch in run.batches:
-        for slot, busy in batch.slot_seconds(run.slots).items():
-            seconds[slot] = seconds.get(slot, 0.0) + busy
-        for task in batch.tasks:
-            tasks[task.slot] = tasks.get(task.slot, 0) + 1
+    tasks = Counter(task.slot for batch in run.batches for task in batch.tasks)
+    for task in (task for batch in run.batches for task in batch.tasks):
+        seconds[task.slot] = seconds.get(task.slot, 0.0) + task.seconds
     records, mean = run.slot_totals(), fmean(seconds.values())
     ranked = sorted(seconds, key=lambda slot: -seconds[slot])
-    left = len(ranked) - _SLOT_ROWS
-    if left > 0:
+    between = len(ranked) - _SLOT_ROWS
+    if between > 0:
         ranked = [*ranked[: _SLOT_ROWS - 2], *ranked[-2:]]
     rows = [
         [slot, f"{tasks[slot]:,}", f"{records[slot]:,}", f"{seconds[slot]:.1f} s",
@@ -169,65 +152,55 @@ def _slot_table(run: RunFigures) -> str:
         for slot in ranked
     ]  # fmt: skip
     table = page.table(["slot, busiest first", "tasks", "records", "worked", "times mean"], rows)
-    more = f"{left} slots between are left out." if left > 0 else ""
-    return f"<div>{table}{page.paragraph(more, 'note') if more else ''}</div>"
+    more = page.note(f"{between} slots between are left out.") if between > 0 else ""
+    return f"<div>{table}{more}</div>"
 
 
 def _before_and_after(facts: QueryFacts) -> list[str]:
     if facts.log is None:
         return [
-            page.paragraph(
+            page.note(
                 "What Spark's mapping and ours would make of these batches is not known: the "
-                "offsets are in the checkpoint. Give its folder too.",
-                "note",
+                "offsets are in the checkpoint. Give its folder too."
             )
         ]
     parts: list[str] = []
-    for replay, log in zip(facts.replays, facts.log.sources.values(), strict=True):
+    for replay, logged in zip(facts.replays, facts.log.sources.values(), strict=True):
         if len(facts.replays) > 1:
             parts.append(page.paragraph(f"{replay.title}:", "lead"))
-        if replay.batches:
-            if replay.batches[0].batch > log[0].batch:
-                parts.append(
-                    page.paragraph(
-                        f"Batches {replay.batches[0].batch} to {replay.batches[-1].batch}, played "
-                        "again; assignor replay plays all of the log.",
-                        "note",
-                    )
+        if not replay.batches:
+            parts.append(page.note(f"{answer(replay)}."))
+            continue
+        first, last = replay.batches[0].batch, replay.batches[-1].batch
+        if first > logged[0].batch:
+            parts.append(
+                page.note(
+                    f"Batches {first} to {last}, played again; assignor replay plays the whole log."
                 )
-            parts += replays.details(replay)
-            parts.append(page.side_by_side(_executor_loads(replay)))
-        else:
-            parts.append(page.paragraph(f"{answer(replay)}.", "note"))
+            )
+        parts += [*replays.details(replay), page.side_by_side(_executor_loads(replay))]
     return parts
 
 
 def _executor_loads(replay: Replay) -> list[str]:
     """Draw what each executor would have worked under Spark's mapping and ours."""
-    figures = []
-    busy = {
-        name: _busy(found) for name in (SPARK, FLAGSHIP) if (found := replay.find(name)) is not None
-    }
-    most = max((max(seconds.values()) for seconds in busy.values()), default=1.0)
-    for name, css in ((SPARK, "a"), (FLAGSHIP, "b")):
-        if name in busy:
-            title = "Spark's mapping" if name == SPARK else name
-            bars = charts.value_bars(
-                f"predicted seconds of each executor, {title}", busy[name], seconds_text, css, most
-            )
-            figures.append(
-                page.figure(
-                    f"Work of each executor, {title}", bars,
-                    f"Seconds of reading over {counted(len(replay.batches), 'batch', 'batches')}, "
-                    "predicted.", css,
-                )
-            )  # fmt: skip
-    return figures
+    both = [("Spark's mapping", "a", replay.find(SPARK)), (FLAGSHIP, "b", replay.find(FLAGSHIP))]
+    busy = [(title, css, _busy(mapping)) for title, css, mapping in both if mapping is not None]
+    most = max((max(seconds.values()) for _, _, seconds in busy), default=1.0)
+    many = counted(len(replay.batches), "batch", "batches")
+    return [
+        page.figure(
+            f"Work of each executor, {title}",
+            charts.value_bars(f"predicted seconds of each executor, {title}", seconds, seconds_text,
+                        css=css, scale=most),
+            f"Seconds of reading over {many}, predicted.", css,
+        )
+        for title, css, seconds in busy
+    ]  # fmt: skip
 
 
 def _busy(mapping: Replayed) -> dict[str, float]:
-    total: dict[str, float] = {}
-    for played in mapping.played:
-        for executor, seconds in played.busy.items():
-            total[executor] = total.get(executor, 0.0) + seconds
+    total: dict[str, float] = defaultdict(float)
+    for executor, seconds in (item for played in mapping.played for item in played.busy.items()):
+        total[executor] += seconds
     return dict(sorted(total.items(), key=lambda item: (len(item[0]), item[0])))

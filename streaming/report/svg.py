@@ -8,27 +8,15 @@ from __future__ import annotations
 
 import re
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 WIDTH = 360
-TEXT_PX = 11
-
-# The page's colours again, for a picture that stands alone (in a README, on a slide).
-_ALONE = """svg{--paper:#fff;--ink:#1b1d21;--muted:#5c626b;--grid:#d9dce1;--track:#f0f1f4;
---a:#d55e00;--b:#0072b2;--heat:#56b4e9;font:11px system-ui,"Segoe UI",Roboto,sans-serif}
-@media (prefers-color-scheme:dark){svg{--paper:#14161a;--ink:#eceef2;--muted:#a3aab5;
---grid:#3a3f48;--track:#23262c;--a:#e69f00;--b:#56b4e9;--heat:#0072b2}}"""
-#: How the classes look, in a page and alone.
-CLASSES = """
-svg text{fill:var(--ink)}svg .m{fill:var(--muted)}svg .s{font-size:9.5px}
-svg .a{fill:var(--a)}svg .b{fill:var(--b)}svg .heat{fill:var(--heat)}svg .track{fill:var(--track)}
-svg .grid{stroke:var(--grid)}svg .mean{stroke:var(--ink);stroke-dasharray:3 3}
-svg .lheat{stroke:var(--heat)}
-svg .la{stroke:var(--a);stroke-width:1.6}svg .lb{stroke:var(--b);stroke-width:1.6}
-"""
+#: Colours and classes, for a page and for a picture that stands alone (in a README, on a slide).
+STYLE = Path(__file__).with_name("picture.css").read_text("utf-8")
 
 
 def text(x: float, y: float, content: str, *, anchor: str = "start", css: str = "") -> str:
@@ -66,22 +54,20 @@ def picture(height: float, title: str, shapes: list[str]) -> str:
 def standalone(title: str, panels: Sequence[tuple[str, str]], columns: int = 2) -> str:
     """Lay pictures out beside each other in one file, each under its heading."""
     gap, head = 24.0, 22.0
-    shapes, tops = [], [6.0] * columns
-    for index, (heading, drawn) in enumerate(panels):
+    shapes, tops = ['<rect width="100%" height="100%" class="paper"/>'], [6.0] * columns
+    for index, (heading, svg) in enumerate(panels):
         column = index % columns
         x, y = gap / 2 + column * (WIDTH + gap), tops[column]
-        found = re.match(r'<svg viewBox="0 0 \d+ (\d+)"', drawn)
-        height = float(found[1]) if found else 0.0
-        shapes.append(f'<text class="t" x="{x:.0f}" y="{y + 12:.0f}">{escape(heading)}</text>')
+        size = re.match(r'<svg viewBox="0 0 \d+ (\d+)"', svg)
+        height = float(size[1]) if size else 0.0
+        shapes.append(text(x, y + 12, heading, css="t"))
         place = f'<svg x="{x:.0f}" y="{y + head:.0f}" width="{WIDTH}" height="{height:.0f}"'
-        shapes.append(drawn.replace("<svg", place, 1))
+        shapes.append(svg.replace("<svg", place, 1))
         tops[column] = y + head + height + 16
-    width, height = columns * (WIDTH + gap), max(tops)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" role="img"'
-        f' aria-label="{escape(title)}"><style>{_ALONE}{CLASSES}'
-        f"svg .t{{font-weight:600;font-size:12px}}</style>"
-        f'<rect width="100%" height="100%" style="fill:var(--paper)"/>{"".join(shapes)}</svg>\n'
+        '<svg xmlns="http://www.w3.org/2000/svg" role="img" '
+        f'viewBox="0 0 {columns * (WIDTH + gap):.0f} {max(tops):.0f}" aria-label="{escape(title)}">'
+        f"<style>{STYLE}</style>{''.join(shapes)}</svg>\n"
     )
 
 

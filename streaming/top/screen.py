@@ -50,8 +50,15 @@ class Watch:
         self._query = query
         self._ui: SparkUi | None = None
         self._endpoint: Address | None = None
-        for url in urls:
-            self._add(Address.parse(url))
+        for address in map(Address.parse, urls):
+            endpoint = _endpoint(address)
+            if endpoint is None and self._ui is None:
+                self._ui = SparkUi(address)
+            elif endpoint is not None and self._endpoint is None:
+                self._endpoint = endpoint
+            else:
+                kind = "Spark UI" if endpoint is None else "endpoint of metrics"
+                raise OptionError(f"{address} is a second {kind}: give one")
 
     def look(self) -> Snapshot:
         """Ask all of them now.
@@ -72,22 +79,11 @@ class Watch:
                     f"{self._endpoint} tells of no streaming query: none has finished a batch yet"
                 )
         if self._ui is not None:
-            wanted = self._query or (metrics.query_id if metrics else None)
-            mine = choose_query(self._ui.batches(), wanted, self._ui.address)
-            run = self._ui.run(mine[-_BATCHES:])
+            query = self._query or (metrics.query_id if metrics else None)
+            batches = choose_query(self._ui.batches(), query, self._ui.address)
+            run = self._ui.run(batches[-_BATCHES:])
         label = metrics.label if metrics else run.batches[-1].label if run else ""
         return Snapshot(label, run, metrics)
-
-    def _add(self, address: Address) -> None:
-        endpoint = _endpoint(address)
-        if endpoint is not None:
-            if self._endpoint is not None:
-                raise OptionError(f"{address} is a second endpoint of metrics: give one")
-            self._endpoint = endpoint
-        else:
-            if self._ui is not None:
-                raise OptionError(f"{address} is a second Spark UI: give one")
-            self._ui = SparkUi(address)
 
 
 def _endpoint(address: Address) -> Address | None:
@@ -113,7 +109,7 @@ def frame(snapshot: Snapshot, height: int, note: str = "") -> RenderableType:
     pair.add_row(_lags(snapshot, rows), _slots(snapshot.run, rows))
     return Group(
         _head(snapshot),
-        Text(note, _HOT, no_wrap=True, overflow="ellipsis"),
+        _line((note, _HOT)),
         pair,
         "",
         batches,
@@ -121,22 +117,30 @@ def frame(snapshot: Snapshot, height: int, note: str = "") -> RenderableType:
     )
 
 
+def _line(*parts: str | tuple[str, str]) -> Text:
+    """Join parts, each with its style, into a line that is cut at the screen's edge."""
+    return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
+
+
 def _head(snapshot: Snapshot) -> Text:
-    head = Text(no_wrap=True, overflow="ellipsis")
-    head.append(snapshot.query, "bold")
-    if snapshot.run and snapshot.run.batches:
-        last = snapshot.run.batches[-1]
-        head.append(f"  batch {last.batch}{' running' if last.seconds is None else ''}")
-        head.append(f"  {snapshot.run.application}", "dim")
-    elif snapshot.metrics:
-        head.append(f"  batch {snapshot.metrics.values.get('spark_streaming_batch_id', 0):.0f}")
-    return head
+    query, run = (snapshot.query, "bold"), snapshot.run
+    if run and run.batches:
+        last = run.batches[-1]
+        running = " running" if last.seconds is None else ""
+        return _line(query, f"  batch {last.batch}{running}", (f"  {run.application}", "dim"))
+    if snapshot.metrics is None:
+        return _line(query)
+    number = snapshot.metrics.values.get("spark_streaming_batch_id", 0)
+    return _line(query, f"  batch {number:.0f}")
 
 
-def _table(*columns: tuple[str, Literal["left", "right"]]) -> Table:
+def _table(*columns: str) -> Table:
+    """Make a table; columns hold numbers but the first one and the bars."""
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", expand=False)
-    for name, justify in columns:
-        table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis")
+    for name in columns:
+        words = not table.columns or name == "load"
+        side: Literal["left", "right"] = "left" if words else "right"
+        table.add_column(name, justify=side, no_wrap=True, overflow="ellipsis")
     return table
 
 
@@ -149,7 +153,7 @@ def _lags(snapshot: Snapshot, rows: int) -> RenderableType:
             "dim",
         )
     total, behind = sum(metrics.lag.values()), sum(n > 0 for n in metrics.lag.values())
-    table = _table(("partition, worst first", "left"), ("lag", "right"), ("behind", "right"))
+    table = _table("partition, worst first", "lag", "behind")
     ranked = sorted(metrics.lag, key=lambda tp: (-metrics.lag[tp], tp))
     for topic, partition in ranked[:rows]:
         lag = metrics.lag[topic, partition]
@@ -176,7 +180,7 @@ def _slots(run: UiRun | None, rows: int) -> RenderableType:
                 records[task.slot] += task.records
     most = max(seconds.values(), default=0.0) or 1.0
     mean = sum(seconds.values()) / max(1, len(seconds))
-    table = _table(("slot", "left"), ("load", "left"), ("worked", "right"), ("records", "right"))
+    table = _table("slot", "load", "worked", "records")
     ranked = sorted(seconds, key=lambda slot: -seconds[slot])
     shown = ranked if len(ranked) <= rows else [*ranked[: rows - 1], ranked[-1]]
     for slot in shown:
@@ -191,10 +195,8 @@ def _slots(run: UiRun | None, rows: int) -> RenderableType:
 
 
 def _batches(snapshot: Snapshot) -> Table:
-    table = _table(
-        ("last batches", "left"), ("seconds", "right"), ("records", "right"), ("tasks", "right"),
-        ("busiest / mean", "right"), ("as preferred", "right"),
-    )  # fmt: skip
+    head = ("last batches", "seconds", "records", "tasks", "busiest / mean", "as preferred")
+    table = _table(*head)
     run = snapshot.run
     if run is None:
         values = snapshot.metrics.values if snapshot.metrics else {}
@@ -218,23 +220,19 @@ def _batches(snapshot: Snapshot) -> Table:
 
 
 def _planner(metrics: QueryMetrics | None) -> list[RenderableType]:
-    """Say what the planner reported, one line a source."""
-    lines: list[RenderableType] = []
-    if metrics is None:
-        return lines
+    """Write what the planner reported, one line a source."""
+    if metrics is None or not metrics.sources:
+        return []
+    lines: list[RenderableType] = [""]
     for source, values in sorted(metrics.sources.items()):
-        line = Text(no_wrap=True, overflow="ellipsis")
         name = f"assignor of source {source}: " if len(metrics.sources) > 1 else "assignor: "
-        line.append(name, "dim")
-        line.append(metrics.strategies.get(source, ""))
-        for metric, words in _SAID:
-            if metric in values:
-                line.append(f" · {words.format(values[metric])}")
-        lines.append(line)
-    return ["", *lines] if lines else []
+        figures = [words.format(values[key]) for key, words in _REPORTED if key in values]
+        planner = " · ".join([metrics.strategies.get(source, ""), *figures])
+        lines.append(_line((name, "dim"), planner))
+    return lines
 
 
-_SAID = (
+_REPORTED = (
     ("assignor_tasks", "{:.0f} tasks"),
     ("assignor_split_partitions", "{:.0f} split"),
     ("assignor_moved_partitions_total", "{:.0f} moved"),

@@ -57,14 +57,14 @@ def test_topics_that_are_as_the_query_left_them(
     query = write_query(tmp_path / "c", {topic.name: {0: 5, 1: 3}}, age_s=3600)
     code, lines = doctor(capsys, broker, query)
     assert code == 0
-    assert lines == [f"ok    topic {topic.name!r} (sources/0): 2 partitions, offsets are there"]
+    assert lines == [f"ok     topic {topic.name!r} (sources/0): 2 partitions, offsets are there"]
 
 
 def test_a_topic_that_is_gone(broker: EmbeddedBroker, topic: Topic, tmp_path: Path, capsys):
     code, lines = doctor(capsys, broker, write_query(tmp_path / "c", {topic.name: {0: 5}}))
     assert code == 1
     assert len(lines) == 1
-    assert f"WRONG topic {topic.name!r} (sources/0): it is not on the brokers" in lines[0]
+    assert f"FAILED topic {topic.name!r} (sources/0): it is not on the brokers" in lines[0]
 
 
 def test_a_topic_that_was_made_again_with_fewer_partitions(

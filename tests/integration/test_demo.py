@@ -66,10 +66,10 @@ def test_the_demo_measures_both_modes_checks_delta_and_leaves_nothing(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     for line in (
-        f"ok each flight is in Delta exactly once (Spark's mapping): {ROWS:,} rows",
-        f"ok each flight is in Delta exactly once (lag-aware-sticky): {ROWS:,} rows",
-        "ok every batch was planned (lag-aware-sticky): 3 of 3 batches",
-        "ok nothing is left running",
+        f"ok     each flight is in Delta exactly once (Spark's mapping): {ROWS:,} rows",
+        f"ok     each flight is in Delta exactly once (lag-aware-sticky): {ROWS:,} rows",
+        "ok     every batch was planned (lag-aware-sticky): 3 of 3 batches",
+        "ok     nothing is left running",
     ):
         assert line in done.stdout
     report = (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -162,14 +162,14 @@ def test_a_checkpoint_that_was_restored_from_a_copy_is_behind_delta(
 ):
     words = ["--bootstrap-servers", broker.bootstrap_servers, "--delta-table", ran.table]
     assert main.run(["doctor", "--checkpoint", ran.checkpoint, *words]) == 0
-    assert "WRONG" not in capsys.readouterr().out
+    assert "FAILED" not in capsys.readouterr().out
     copy = shutil.copytree(ran.checkpoint, tmp_path / "copy")
     last = max(int(path.name) for path in (copy / "offsets").iterdir() if path.name.isdigit())
     (copy / "offsets" / str(last)).unlink()
     (copy / "commits" / str(last)).unlink()
     assert main.run(["doctor", "--checkpoint", str(copy), *words]) == 1
     [line] = [
-        line for line in capsys.readouterr().out.splitlines() if line.startswith("WRONG Delta")
+        line for line in capsys.readouterr().out.splitlines() if line.startswith("FAILED Delta")
     ]
     assert f"it holds batch {last}, the checkpoint's last is {last - 1}" in line
 

@@ -72,7 +72,7 @@ def run(
     for secret in (WRONG, PASSWORD):
         assert secret not in out + err
     found = [line for line in out.splitlines() if not line.startswith("ok ")]
-    assert all(line.startswith("WRONG brokers answer: ") for line in found)
+    assert all(line.startswith("FAILED brokers answer: ") for line in found)
     return code, [*found, *err.splitlines()]
 
 

@@ -116,7 +116,7 @@ def test_an_upserts_table_is_kept_as_it_was(spark, topic, tmp_path, capsys):
     ]  # fmt: skip
 
     assert doctors_word(capsys, checkpoint / "sink", table).startswith("ok ")
-    assert "WRONG" in (said := doctors_word(capsys, copied, table))
+    assert "FAILED" in (said := doctors_word(capsys, copied, table))
     assert "it holds batch 1, the checkpoint's last is 0" in said
     shutil.move(copied, tmp_path / "back" / "sink")
     older = config | {"checkpoint": str(tmp_path / "back")}
@@ -141,7 +141,7 @@ def test_a_table_that_is_gone_set_back_or_vacuumed(spark, topic, tmp_path, capsy
     shutil.copytree(table, tmp_path / "older")
     send(topic, [record(3)])
     copied = set_back(checkpoint / "sink", lambda: run_job(spark, config))
-    assert "WRONG" in doctors_word(capsys, copied, table)
+    assert "FAILED" in doctors_word(capsys, copied, table)
     shutil.move(copied, tmp_path / "back" / "sink")
     refused(spark, config | {"checkpoint": str(tmp_path / "back")}, "it was set back")
 
@@ -150,11 +150,11 @@ def test_a_table_that_is_gone_set_back_or_vacuumed(spark, topic, tmp_path, capsy
     assert not table.exists()
     shutil.copytree(tmp_path / "older", table)
     refused(spark, config, "holds only batch 0 of the query", "has completed batch 1")
-    assert "WRONG" in doctors_word(capsys, checkpoint / "sink", table)
+    assert "FAILED" in doctors_word(capsys, checkpoint / "sink", table)
     shutil.rmtree(table)
     spark.range(0).selectExpr("id", "1L seq", "'' name").write.format("delta").save(str(table))
     refused(spark, config, "holds no batch of the query", "has completed batch 1")
-    assert "WRONG" in doctors_word(capsys, checkpoint / "sink", table)
+    assert "FAILED" in doctors_word(capsys, checkpoint / "sink", table)
     shutil.rmtree(table)
     (tmp_path / "kept").rename(table)
 
@@ -187,7 +187,7 @@ def test_an_append_under_another_name_or_checkpoint_is_not_written_twice(
     log = (bad / "_delta_log" / f"{2:020}.json").read_text()
     assert f'"appId":"{query}"' in log, "as older versions noted it, so that none is written twice"
     assert "ok " in doctors_word(capsys, checkpoint / "dead_letter_records", bad)
-    assert "WRONG" in doctors_word(capsys, copied, bad)
+    assert "FAILED" in doctors_word(capsys, copied, bad)
     assert rows(spark, bad, "offset") == [(1,), (3,)]
 
     new = "has rows of another query"

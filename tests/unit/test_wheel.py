@@ -8,6 +8,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+from assignor_bridge import __version__
+
 ROOT = Path(__file__).parents[2]
 PACKED = ("pyproject.toml", "README.md", "LICENSE", "assignor_bridge", "checkpoints", "streaming")
 
@@ -32,7 +34,7 @@ def copy_of_the_project(folder: Path) -> Path:
     return folder
 
 
-def test_the_wheel_carries_the_jar(tmp_path: Path) -> None:
+def test_the_wheel_carries_the_jar_and_the_files_of_reports(tmp_path: Path) -> None:
     done = build(copy_of_the_project(tmp_path))
     assert done.returncode == 0, done.stderr
     [wheel] = (tmp_path / "out").glob("*.whl")
@@ -40,6 +42,11 @@ def test_the_wheel_carries_the_jar(tmp_path: Path) -> None:
     jars = [name for name in names if name.endswith(".jar")]
     assert len(jars) == 1
     assert jars[0].startswith("assignor_bridge/jars/assignor-bridge-")
+    assert wheel.name.startswith(f"assignor_bridge-{__version__}-")
+    assert {"page.css", "page.html", "picture.css"} <= {
+        name.removeprefix("streaming/report/") for name in names
+    }
+    assert "streaming/cli/job.yaml.template" in names
     roots = {name.split("/")[0] for name in names}
     assert {r for r in roots if not r.endswith(".dist-info")} == {
         "assignor_bridge",

@@ -57,7 +57,7 @@ def test_a_sound_checkpoint_is_fine(tmp_path, capsys):
     code, lines = doctor(capsys, "--checkpoint", query)
     assert code == 0
     assert lines == [
-        f"ok    query {QUERY} (Kafka sources 0): batch 4 is its last and completed"
+        f"ok     query {QUERY} (Kafka sources 0): batch 4 is its last and completed"
     ]  # fmt: skip
 
 
@@ -89,7 +89,9 @@ def test_states(text, message, tmp_path, capsys):
     code, lines = doctor(capsys, "--checkpoint", query)
     assert code == (message is not None)
     assert len(lines) == 2
-    assert lines[1].startswith("ok    state of sources/0: generation 3" if not message else "WRONG")
+    assert lines[1].startswith(
+        "ok     state of sources/0: generation 3" if not message else "FAILED"
+    )
     assert message is None or message in lines[1]
 
 
@@ -122,10 +124,10 @@ def test_a_batch_that_goes_back_says_that_the_topic_was_made_again(
         (folder / "sources/0/assignments").mkdir()
         (folder / "sources/0/assignments/3.v1").write_text(state(position=9))
     code, lines = doctor(capsys, "--checkpoint", query)
-    wrong = [line for line in lines if line.startswith("WRONG")]
+    wrong = [line for line in lines if line.startswith("FAILED")]
     assert code == len(wrong) == (message is not None)
     if message is not None:
-        assert wrong[0].startswith("WRONG topic 't' (sources/0): it was deleted and made again: ")
+        assert wrong[0].startswith("FAILED topic 't' (sources/0): it was deleted and made again: ")
         assert message in wrong[0]
 
 

@@ -9,30 +9,36 @@ from pathlib import Path
 
 import orjson
 import pytest
+from typer.main import get_command
 
 from assignor_bridge import __version__
 from assignor_bridge.errors import AssignorError, OptionError
 from streaming.cli import doctor, jars, main
-from streaming.cli.reference import commands, markdown
+from streaming.cli.all import app
 from streaming.observe.check import Check
 from tests.unit.lag.checkpoint_files import write_query
 
 ROOT = Path(__file__).parents[3]
-NAMES = [name for name, _ in commands()]
+COMMANDS = get_command(app).commands
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_for_itself_and_each_option(name, capsys):
-    command = dict(commands())[name]
+    command = COMMANDS[name]
     assert command.help
     assert [p.name for p in command.params if not getattr(p, "help", None)] == []
-    assert main.run([*name.split()[1:], "--help"]) == 0
+    assert main.run([name, "--help"]) == 0
     assert "Usage" in capsys.readouterr().out
 
 
-def test_the_reference_in_the_docs_is_up_to_date():
-    """Write it anew with `python -m streaming.cli.reference > docs/cli.md`."""
-    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == markdown()
+def test_the_reference_in_the_docs_is_up_to_date(tmp_path):
+    """Write it anew: `typer streaming.cli.all utils docs --name assignor --output docs/cli.md`."""
+    words = ["streaming.cli.all", "utils", "docs", "--name", "assignor", "--output"]
+    subprocess.run(
+        [sys.executable, "-m", "typer", *words, str(tmp_path / "cli.md")],
+        check=True, capture_output=True, cwd=ROOT,
+    )  # fmt: skip
+    assert (ROOT / "docs" / "cli.md").read_text("utf-8") == (tmp_path / "cli.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -157,6 +163,14 @@ def test_no_command_shows_the_help(capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_the_help_lists_commands_by_what_they_are_for(capsys):
+    assert main.run(["--help"]) == 0
+    out = capsys.readouterr().out
+    places = [out.index(f" {title} ") for title in main.PANELS]
+    assert places == sorted(places)
+    assert out.index(" lag ") > places[1] > out.index(" init ")
+
+
 def test_version(capsys):
     assert main.run(["--version"]) == 0
     assert capsys.readouterr().out == f"assignor {__version__}\n"
@@ -175,7 +189,7 @@ def test_jars_prints_flags_and_json(capsys):
 
 def test_doctor_is_content_here_and_names_a_missing_jdk(monkeypatch, tmp_path, capsys):
     assert main.run(["doctor"]) == 0
-    assert "WRONG" not in capsys.readouterr().out
+    assert "FAILED" not in capsys.readouterr().out
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert main.run(["doctor"]) == 1
     assert "'javac' was not found in JAVA_HOME" in capsys.readouterr().out
@@ -184,7 +198,7 @@ def test_doctor_is_content_here_and_names_a_missing_jdk(monkeypatch, tmp_path, c
 def test_doctor_looks_for_the_brokers_it_is_given(tmp_path, capsys):
     words = ["doctor", "--bootstrap-servers", "127.0.0.1:1"]
     assert main.run(words) == 1
-    told = "WRONG brokers answer: no broker answers at '127.0.0.1:1' ("
+    told = "FAILED brokers answer: no broker answers at '127.0.0.1:1' ("
     assert told in capsys.readouterr().out
     config = tmp_path / "client.properties"
     config.write_text("client.id=me\n")
@@ -197,7 +211,7 @@ def test_doctor_looks_for_the_brokers_it_is_given(tmp_path, capsys):
 def test_doctor_prints_what_it_is_told_as_it_is(monkeypatch, capsys):
     monkeypatch.setattr(doctor, "examine", lambda: [Check("a", True, "[b] c")])
     assert main.run(["doctor"]) == 0
-    assert capsys.readouterr().out == "ok    a: [b] c\n"
+    assert capsys.readouterr().out == "ok     a: [b] c\n"
 
 
 def test_a_command_imports_no_other():

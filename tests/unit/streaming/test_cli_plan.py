@@ -170,7 +170,7 @@ def test_simulate_compares(tmp_path, capfd):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--lags", "odd"], "--lags is 'odd'"),
+        (["--lags", "odd"], "'odd' is not one of 'uniform', 'zipf'"),
         (["--slots", "0"], "--slots is '0'"),
         (["--slow", "9=2"], "--slow is '9=2'"),
         (["--slots", "99999999"], "whole numbers from 1 to 333333"),

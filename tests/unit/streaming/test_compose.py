@@ -9,9 +9,10 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from typer.main import get_command
 
 from assignor_bridge import __version__
-from streaming.cli.reference import commands
+from streaming.cli.all import app
 
 ROOT = Path(__file__).parents[3]
 
@@ -118,7 +119,7 @@ def test_what_it_names_is_there(compose):
         if "build" in service:
             assert (ROOT / service["build"]["dockerfile"]).is_file()
     _, command, *arguments = services["demo"]["command"]
-    options = {o for p in dict(commands())[f"assignor {command}"].params for o in p.opts}
+    options = {o for p in get_command(app).commands[command].params for o in p.opts}
     assert {a for a in arguments if a.startswith("--")} <= options
 
 

@@ -6,9 +6,10 @@ import dataclasses
 
 import orjson
 import pytest
+from pyspark.errors import PySparkException
 
 from streaming.delta.session import delta_coordinate
-from streaming.demo import flights
+from streaming.demo import flights, job
 from streaming.demo.checks import run_checks, table_checks
 from streaming.demo.flights import Expected, Flight
 from tests.unit.streaming.sample_runs import even_run, skewed_run
@@ -73,3 +74,18 @@ def test_delta_fits_the_line_of_spark():
     assert delta_coordinate("4.2.0") == "io.delta:delta-spark_4.2_2.13:4.4.0"
     with pytest.raises(ValueError, match=r"no Delta is known for pyspark 5\.0\.0"):
         delta_coordinate("5.0.0")
+
+
+def test_what_spark_fails_with_is_a_line_and_a_jvm_that_ends_is_told_by_its_log(tmp_path):
+    (tmp_path / job.LOG).write_text("WARN x\nException in thread main: no heap\n\tat some.Java\n")
+    for error, line in (
+        ("no such table\n\tat some.Java", "Spark failed: no such table"),
+        ("[JAVA_GATEWAY_EXITED] it ended", "Spark failed: Exception in thread main: no heap"),
+    ):
+        with pytest.raises(job.DemoError) as raised, job.failures_in_a_line(tmp_path):
+            raise PySparkException(error)
+        assert str(raised.value) == line
+
+
+def test_ending_a_spark_that_never_started_is_nothing():
+    assert job.end()

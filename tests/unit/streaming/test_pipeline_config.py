@@ -358,9 +358,7 @@ def test_init_writes_a_short_job_that_loads_and_never_overwrites(tmp_path, capsy
     jsonschema.validate(parse_yaml(text), json_schema())
     capsys.readouterr()
     assert main.run(["init", str(file)]) == 2
-    assert (
-        capsys.readouterr().err == f"assignor: {str(file)!r} is there already: name another file\n"
-    )
+    assert capsys.readouterr().err == f"assignor: {str(file)!r} already exists: name another file\n"
     assert file.read_text(encoding="utf-8") == text
     assert main.run(["init", "/proc/no/job.yaml"]) == 2
     assert "cannot be written" in capsys.readouterr().err

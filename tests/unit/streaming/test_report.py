@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
 from xml.etree import ElementTree
 
-import orjson
 import pytest
 
 from streaming.observe.check import Check
-from streaming.observe.figures import RunFigures, batch_from_json
+from streaming.observe.figures import RunFigures
+from streaming.observe.words import short
 from streaming.report import charts
 from streaming.report.compare import comparison, comparison_page
 from tests.unit.streaming.sample_runs import SLOTS, even_run, skewed_run
@@ -41,17 +40,12 @@ def test_a_run_without_batches_is_drawn_as_nothing():
     assert "<svg" in charts.lag_heat_map(NO_RUN)
 
 
-def test_figures_survive_json():
-    for batch in even_run().batches:
-        assert batch_from_json(orjson.loads(orjson.dumps(asdict(batch)))) == batch
-
-
 @pytest.mark.parametrize("partitions", [1, 12, 1_000])
 def test_pictures_are_well_formed_and_stay_inside_their_frame(partitions):
     run = skewed_run(partitions)
     pictures = [
         charts.lag_heat_map(run),
-        charts.partition_bars(run.batches[0].lag),
+        charts.value_bars("records", run.batches[0].lag, short),
         charts.slot_bars(run, "a"),
         charts.timeline(run.batches[0], run.slots, "a", 2.5),
         charts.batch_columns([run, even_run()], ["a", "b"]),

@@ -12,7 +12,7 @@ import pytest
 
 from assignor_bridge.errors import OptionError
 from assignor_bridge.ivy import java_tool
-from streaming.cli.run_command import _started
+from streaming.cli.run import _started
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.errors import JobError
 from streaming.pipeline.spark import session as pipeline_session

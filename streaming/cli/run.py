@@ -10,54 +10,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assignor_bridge.errors import AssignorError, OptionError
-from streaming.cli.spinner import fetching
-from streaming.kafka.embedded import EmbeddedBroker
+from streaming.cli.broker import started_broker
+from streaming.cli.output import note
+from streaming.cli.stopping import StopSignals
+from streaming.kafka.embedded_setup import HOST, free_ports
 from streaming.pipeline.spark.log import SparkLog
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from pyspark.sql import SparkSession
 
     from streaming.pipeline.config.loading import LoadedJob
 
-#: Stands in the config until the embedded broker has an address.
-_EMBEDDED = "127.0.0.1:9092"
+#: Stands in the config that is printed for a broker that is not started.
+_NO_BROKER_PORT = 9092
 _NO_JVM = "JAVA_GATEWAY_EXITED"
-_STOPPING = (signal.SIGINT, signal.SIGTERM)
-
-
-class _StopAskedError(BaseException):
-    """Ctrl-C or SIGTERM."""
-
-
-class _Signals:
-    """Ctrl-C and SIGTERM: raised until Spark is there, then noted.
-
-    An exception in the midst of a call to Spark's JVM would leave the connection to it unusable.
-    """
-
-    def __init__(self) -> None:
-        self.number: int | None = None
-        self.raises = True
-        self._before = {number: signal.getsignal(number) for number in _STOPPING}
-
-    def catch(self) -> None:
-        """Become the handler; pyspark puts in its own when it starts."""
-        for number in _STOPPING:
-            signal.signal(number, self._note)
-
-    def release(self) -> None:
-        """Put back what was there."""
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _note(self, number: int, _frame: FrameType | None) -> None:
-        self.number = number
-        for each in _STOPPING:  # the next one ends us, should stopping hang
-            signal.signal(each, signal.SIG_DFL)
-        if self.raises:
-            raise _StopAskedError
 
 
 def run(
@@ -94,34 +60,33 @@ def run(
     from streaming.pipeline.config.files import check_files, read_seeds
     from streaming.pipeline.config.loading import load_job
 
-    loaded = load_job(job, sets=sets or (), broker=_EMBEDDED if with_broker else None)
+    port = free_ports(None)[0] if with_broker and not dry_run else _NO_BROKER_PORT
+    address = f"{HOST}:{port}" if with_broker else None
+    loaded = load_job(job, sets=sets or (), broker=address)
     check_files(loaded)
     seeds = read_seeds(loaded)
     if dry_run:
         typer.echo(loaded.shown(), nl=False)
         return
-    signals = _Signals()
-    signals.catch()
     written = ""
-    with contextlib.suppress(_StopAskedError), contextlib.ExitStack() as cleanup:
-        cleanup.callback(signals.release)
-        if with_broker:
-            address = _broker_for(loaded, cleanup)
-            loaded = loaded.at_broker(address)
+    with StopSignals() as signals, contextlib.ExitStack() as cleanup:
+        if address is not None:
+            started_broker(cleanup, _broker_data(loaded), port)
+            typer.echo(f"broker: {address}", err=True)
             for topic, count in seed_topics(loaded, seeds, address).items():
                 typer.echo(f"topic {topic}: made, {count:,} records", err=True)
         written = _run(loaded, signals, cleanup, log)
     if signals.number is not None:
         name = signal.Signals(signals.number).name
         where = f" ({written})" if written else ""
-        typer.echo(f"assignor: stopped by {name}; the next run goes on from here{where}", err=True)
+        note(f"stopped by {name}; the next run goes on from here{where}")
         raise typer.Exit(128 + signals.number)
     if written:
         typer.echo(written, err=True)
 
 
 def _run(
-    loaded: LoadedJob, signals: _Signals, cleanup: contextlib.ExitStack, log: Path | None
+    loaded: LoadedJob, signals: StopSignals, cleanup: contextlib.ExitStack, log: Path | None
 ) -> str:
     """Run the job, and say where Spark's log is; so does the line of an error."""
     from streaming.pipeline.brokers import check_brokers
@@ -144,7 +109,7 @@ def _run(
 
 
 def _with_spark(
-    loaded: LoadedJob, signals: _Signals, cleanup: contextlib.ExitStack, log: SparkLog | None
+    loaded: LoadedJob, signals: StopSignals, cleanup: contextlib.ExitStack, log: SparkLog | None
 ) -> None:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -155,8 +120,7 @@ def _with_spark(
     from streaming.pipeline.run import start_job
 
     spark = _started(loaded, log)
-    signals.raises = False
-    signals.catch()
+    signals.notes_only()
     cleanup.callback(spark.stop)
     progress = RunProgress()
     detach = listen(spark, progress)
@@ -184,20 +148,15 @@ def _started(loaded: LoadedJob, log: SparkLog | None) -> SparkSession:
     except AssignorError:
         raise
     except Exception as error:
-        said = first_line(error)
-        if log is not None and _NO_JVM in said:  # only the log says why
-            said = log.last_words() or said
-        raise JobError(loaded.redact(f"{loaded.title}: Spark does not start: {said}")) from error
+        why = first_line(error)
+        if log is not None and _NO_JVM in why:  # only the log says why
+            why = log.last_words() or why
+        raise JobError(loaded.redact(f"{loaded.title}: Spark does not start: {why}")) from error
 
 
-def _broker_for(loaded: LoadedJob, cleanup: contextlib.ExitStack) -> str:
-    """Start a broker; its data lie in the job's checkpoint, which knows its offsets."""
+def _broker_data(loaded: LoadedJob) -> Path | None:
+    """Return where the broker's data lie: in the job's checkpoint, which knows its offsets."""
     folder = loaded.job.checkpoint
     if folder is not None and "://" in folder:
         raise loaded.error("checkpoint", "a local folder is expected with --with-broker")
-    with fetching("Kafka broker") as on_line:
-        broker = EmbeddedBroker(data=Path(folder, ".broker") if folder else None, on_line=on_line)
-        cleanup.callback(broker.close)
-        broker.start()
-    typer.echo(f"broker: {broker.bootstrap_servers}", err=True)
-    return broker.bootstrap_servers
+    return Path(folder, ".broker") if folder else None

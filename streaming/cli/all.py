@@ -1,0 +1,5 @@
+"""All commands as one Typer app: `typer streaming.cli.all utils docs --name assignor`."""
+
+from streaming.cli.main import app_of
+
+app = app_of()

@@ -1,0 +1,53 @@
+"""What several commands are given: their common options, and values refused before the work."""
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assignor_bridge.errors import OptionError
+
+_SERVER = re.compile(r"(?:\[[0-9A-Fa-f:.%\w]+\]|[^\s:\[\]/]+):(\d+)")
+_PORTS = range(1, 65_536)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one line for each answer.")]
+Query = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Which query, by name or id, where there are several."),
+]
+
+
+def check_not_empty(option: str, name: str | None) -> None:
+    """Refuse an empty name: for librdkafka it ends the process, for a path it is this folder."""
+    if name is not None and not name.strip():
+        raise OptionError(f"{option} is empty: is a variable not set?")
+
+
+def check_servers(option: str, text: str) -> None:
+    """Refuse what is not a list of `host:port`: librdkafka wraps ports, and waits for odd hosts."""
+    servers = [server.strip() for server in text.split(",")]
+    for server in [server for server in servers if server] or [""]:
+        match = _SERVER.fullmatch(server.rpartition("://")[2])
+        if match is None:
+            raise OptionError(f"{option} {server!r}: host:port is expected")
+        if len(match[1]) > len("65535") or int(match[1]) not in _PORTS:
+            raise OptionError(f"{option} {server!r}: the port must be from 1 to 65535")
+
+
+def check_writable(option: str, path: Path) -> None:
+    """Refuse a file whose folder does not exist or cannot be written."""
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise OptionError(f"{option} {path}: it cannot be written: its folder does not exist")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise OptionError(f"{option} {path}: it cannot be written (permission denied)")
+
+
+def write(option: str, path: Path, text: str) -> None:
+    """Write a file that an option names."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OptionError(f"{option} {path}: it cannot be written ({error.strerror})") from error

@@ -1,0 +1,55 @@
+"""Ctrl-C and SIGTERM as an orderly end of a command that runs until it is stopped."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import FrameType, TracebackType
+
+_STOPPING = (signal.SIGINT, signal.SIGTERM)
+
+
+class _StopAskedError(BaseException):
+    """Ctrl-C or SIGTERM."""
+
+
+class StopSignals:
+    """A `with` block that the first signal ends; the next one ends the process, should that hang.
+
+    Once `notes_only()` was called, the signal is noted in `number` and nothing is raised: in the
+    midst of a call to Spark's JVM an exception would leave the connection to it unusable.
+    """
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self._raises = True
+        self._before = {number: signal.getsignal(number) for number in _STOPPING}
+
+    def __enter__(self) -> StopSignals:
+        self._catch()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
+    ) -> bool:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        return kind is _StopAskedError
+
+    def notes_only(self) -> None:
+        """Note signals from now on; to be called when pyspark, which has its own handler, is up."""
+        self._raises = False
+        self._catch()
+
+    def _catch(self) -> None:
+        for number in _STOPPING:
+            signal.signal(number, self._note)
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self.number = number
+        for each in _STOPPING:
+            signal.signal(each, signal.SIG_DFL)
+        if self._raises:
+            raise _StopAskedError
