@@ -1,11 +1,13 @@
-"""A driver that decommissions a busy executor: run by test_decommissioning.py.
+"""A driver that decommissions one executor and has another removed: run by test_decommissioning.py.
 
-It prints how many executors each batch was planned for, the first before and the others after.
+It prints how many executors the batches were planned for: before, after the one, after the other.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import threading
 import time
@@ -17,14 +19,13 @@ from tests.spark_tools import as_dict, read_topic, start_spark, wait_until
 
 
 def main() -> None:
-    """Run one batch on two executors, decommission one, run another batch."""
+    """Run a batch on three executors, one without the one, and one without both."""
     servers, name, folder = sys.argv[1:]
     topic = Topic(servers, name)
-    spark = start_spark("local-cluster[2,1,1024]", Path(folder), spark_decommission_enabled="true")
+    spark = start_spark("local-cluster[3,1,1024]", Path(folder), spark_decommission_enabled="true")
     context = spark.sparkContext
     jvm_context = context._jsc.sc()
-    wait_until(lambda: jvm_context.getExecutorMemoryStatus().size() == 3, "two executors", 120)
-    topic.fill([20, 20])
+    wait_until(lambda: jvm_context.getExecutorMemoryStatus().size() == 4, "three executors", 120)
     query = (
         read_topic(spark, topic, {"assignor": "lag-aware-sticky", "assignor.onError": "fail"})
         .writeStream.format("noop")
@@ -32,8 +33,16 @@ def main() -> None:
         .trigger(processingTime="200 milliseconds")
         .start()
     )
-    query.processAllAvailable()
 
+    def planned_for(first: int) -> set[str]:
+        """Numbers of executors that batches with these records were planned for."""
+        before = len(query.recentProgress)
+        topic.fill([20, 20, 20], first=first)
+        query.processAllAvailable()
+        read = [p for p in map(as_dict, query.recentProgress[before:]) if p["numInputRows"]]
+        return {p["sources"][0]["metrics"]["assignor.executors"] for p in read}
+
+    all_three = planned_for(0)
     # Busy, so that it stays for a while: an idle one is gone at once.
     hold = threading.Thread(
         target=lambda: context.parallelize([0], 1).foreach(lambda _: time.sleep(60)), daemon=True
@@ -45,15 +54,29 @@ def main() -> None:
         "test", gateway.jvm.scala.Option.empty()
     )
     assert jvm_context.schedulerBackend().decommissionExecutor(busy, info, False, False)
-    topic.fill([20, 20], first=20)
-    query.processAllAvailable()
+    without_one = planned_for(20)
 
-    read = [p for p in map(as_dict, query.recentProgress) if p["numInputRows"]]
-    told = [p["sources"][0]["metrics"]["assignor.executors"] for p in read]
-    print("EXECUTORS " + json.dumps(told), flush=True)
+    # Stopped, so that it cannot end when it is asked to: its worker waits for ten seconds.
+    idle = next(executor for executor in ("0", "1", "2") if executor != busy)
+    os.kill(pid_of(idle, context.getConf().get("spark.driver.port")), signal.SIGSTOP)
+    assert jvm_context.killExecutor(idle)
+    without_both = planned_for(40)
+
+    print("EXECUTORS " + json.dumps([*map(sorted, (all_three, without_one, without_both))]))
     query.stop()
     context.cancelAllJobs()
     spark.stop()
+
+
+def pid_of(executor: str, driver_port: str | None) -> int:
+    """Return the process of an executor of the driver at this port."""
+    [pid] = [
+        entry.parent.name
+        for entry in Path("/proc").glob("[0-9]*/cmdline")
+        if f"--executor-id\0{executor}\0" in (line := entry.read_text(errors="replace"))
+        and f":{driver_port}\0" in line
+    ]
+    return int(pid)
 
 
 def busy_executor(jvm_context: Any) -> str | None:

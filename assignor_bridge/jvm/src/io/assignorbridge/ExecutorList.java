@@ -3,6 +3,7 @@ package io.assignorbridge;
 import com.fasterxml.jackson.annotation.JsonInclude;
 import java.util.ArrayList;
 import java.util.List;
+import org.apache.spark.ExecutorAllocationClient;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkContext;
 import org.apache.spark.scheduler.TaskScheduler;
@@ -19,8 +20,9 @@ final class ExecutorList {
 
   /**
    * @param slots how many tasks it runs at once
-   * @param leaving gone or being decommissioned. The scheduler is asked, not the status store: that
-   *     one's listener may lose the end of an executor, and each batch would wait for it
+   * @param leaving gone, being removed or being decommissioned. The scheduler's back end is asked,
+   *     not the status store: that one's listener may lose the end of an executor, and each batch
+   *     would wait for it
    */
   record Executor(
       String id,
@@ -87,8 +89,10 @@ final class ExecutorList {
   }
 
   private static boolean isLeaving(TaskScheduler scheduler, String executor) {
-    return scheduler instanceof TaskSchedulerImpl own
-        ? !own.isExecutorAlive(executor)
-        : scheduler.getExecutorDecommissionState(executor).isDefined();
+    if (scheduler instanceof TaskSchedulerImpl own
+        && own.backend() instanceof ExecutorAllocationClient backend) {
+      return !backend.isExecutorActive(executor); // false from when Spark decides to remove it
+    }
+    return scheduler.getExecutorDecommissionState(executor).isDefined();
   }
 }
