@@ -10,31 +10,37 @@ import os
 import subprocess
 import sys
 import venv
+from importlib.metadata import requires
 from pathlib import Path
 
 VERSIONS = ("4.1.1", "4.2.0")
 ROOT = Path(__file__).parents[2]
-#: What the tests and the planner import; Delta has a build for each Spark and is left out.
-PACKAGES = (
-    "confluent-kafka", "filelock", "hypothesis", "numpy", "orjson", "platformdirs",
-    "prometheus-client", "pydantic", "PyYAML", "pytest", "pytest-randomly", "pytest-timeout",
-    "rich", "tenacity", "typer",
-)  # fmt: skip
+#: What the tests need beside the package's own dependencies.
+TOOLS = ("hypothesis", "pytest", "pytest-randomly", "pytest-timeout")
+
+
+def packages(version: str) -> list[str]:
+    """Return what to install beside this Spark; Delta has a build for each and is left out."""
+    needed = [line for line in requires("assignor-bridge") or () if "extra ==" not in line]
+    others = [line for line in needed if not line.startswith("pyspark")]
+    return [f"pyspark=={version}", *sorted(others), *TOOLS]
 
 
 def environment(version: str) -> Path:
-    """Give the interpreter of this version's environment, made the first time."""
+    """Return the interpreter of this version's environment, made anew when it needs others."""
     home = ROOT / "build" / "compat" / version
-    python = home / "bin" / "python"
-    if not (home / ".ready").exists():
-        venv.create(home, clear=True, with_pip=True)
+    python, ready = home / "bin" / "python", home / ".ready"
+    wanted = packages(version)
+    if not ready.exists() or ready.read_text(encoding="utf-8") != "\n".join(wanted):
+        if not python.exists():
+            venv.create(home, with_pip=True)
         pins = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
         others = home / "constraints.txt"
         kept = [pin for pin in pins if not pin.startswith(("pyspark", "py4j"))]
         others.write_text("\n".join(kept), encoding="utf-8")
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, "-c", str(others), f"pyspark=={version}", *PACKAGES], check=True)
-        (home / ".ready").touch()
+        subprocess.run([*pip, "-c", str(others), *wanted], check=True)
+        ready.write_text("\n".join(wanted), encoding="utf-8")
     return python
 
 
