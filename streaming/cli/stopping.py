@@ -18,12 +18,14 @@ class _StopAskedError(BaseException):
 class StopSignals:
     """A `with` block that the first signal ends; the next one ends the process, should that hang.
 
+    With `unwinds` the next one is a KeyboardInterrupt, for who has a terminal to put right.
     Once `notes_only()` was called, the signal is noted in `number` and nothing is raised: in the
     midst of a call to Spark's JVM an exception would leave the connection to it unusable.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, unwinds: bool = False) -> None:
         self.number: int | None = None
+        self._next = signal.default_int_handler if unwinds else signal.SIG_DFL
         self._raises = True
         self._before = {number: signal.getsignal(number) for number in _STOPPING}
 
@@ -50,6 +52,6 @@ class StopSignals:
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self.number = number
         for each in _STOPPING:
-            signal.signal(each, signal.SIG_DFL)
+            signal.signal(each, self._next)
         if self._raises:
             raise _StopAskedError

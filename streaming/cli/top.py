@@ -54,7 +54,7 @@ def _live(watch: Watch, snapshot: Snapshot, console: Console, interval_s: float)
     note = ""
     with (
         _keys(),
-        StopSignals() as signals,
+        StopSignals(unwinds=True) as signals,
         Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live,
     ):
         signals.notes_only()  # raised wherever the program is, it is lost in a destructor

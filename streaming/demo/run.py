@@ -80,11 +80,12 @@ def run_demo(demo: Demo, report: Path, stderr: Console) -> Outcome:
         raise OptionError(f"the data folder does not exist: {str(demo.data)!r}")
     flights.data_file()
     began = time.monotonic()
+    place = demo.data.resolve() if demo.data is not None else None  # Spark's working folder differs
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
                Elapsed())  # fmt: skip
     with (
         tempfile.TemporaryDirectory(
-            prefix="assignor-demo-", dir=demo.data, ignore_cleanup_errors=True
+            prefix="assignor-demo-", dir=place, ignore_cleanup_errors=True
         ) as scratch,
         Progress(*columns, console=stderr) as progress,
     ):

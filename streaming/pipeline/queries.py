@@ -15,6 +15,7 @@ from streaming.pipeline.delta import upsert
 from streaming.pipeline.delta.writer import DeltaWriter
 from streaming.pipeline.errors import ConfigError, TableError
 from streaming.pipeline.spark.columns import folding, quoted
+from streaming.pipeline.spark.folders import absolute
 from streaming.pipeline.spark.frames import bad_records, frame_of_sink, without_kafka
 
 if TYPE_CHECKING:
@@ -67,9 +68,9 @@ def plan_queries(spark: SparkSession, loaded: LoadedJob) -> list[Query]:
         with loaded.at(output.place):
             queries.append(_query(spark, loaded, output, frame))
     locations = {
-        query.place: query.delta.table.location(spark)
+        query.place: absolute(spark, query.delta.table.location(spark))
         for query in queries
-        if query.delta is not None and query.delta.table_exists and query.delta.table.path is None
+        if query.delta is not None and query.delta.table_exists
     }
     try:
         check_apart(loaded.job, locations)

@@ -49,13 +49,15 @@ class _Folder(NamedTuple):
 def check_apart(job: Job, locations: Mapping[str, str] | None = None) -> None:
     """Check that tables and the checkpoint do not lie in each other.
 
-    `locations` has the folders of tables by name, by place in the config, once Spark is there.
+    `locations` has the folders of tables that are there, as Spark names them, by place in the
+    config: a path alone does not tell its file system, nor a name its folder.
     """
     tables: list[_Folder] = []
     seen: dict[tuple[str, ...], tuple[str, bool]] = {}
     for where, table in job.tables:
-        path = table.path or (locations or {}).get(where)
-        steps = _steps(path) if path is not None else _name_parts(table.table or "")
+        location = (locations or {}).get(where) or table.path
+        path = table.path or location
+        steps = _steps(location) if location is not None else _name_parts(table.table or "")
         other, is_shared = seen.setdefault(steps, (where, table.shared))
         if other != where and not (is_shared and table.shared):
             raise ValueError(

@@ -130,9 +130,10 @@ class Source(Section):
 
     def reads(self, topic: str) -> bool:
         """Whether it reads a topic; Java's patterns have what Python's have not."""
+        pattern = self.options.get("subscribePattern")
         with contextlib.suppress(re.error):
-            return topic in self.topics or bool(
-                re.fullmatch(self.options.get("subscribePattern", ""), topic)
+            return topic in self.topics or (
+                pattern is not None and re.fullmatch(pattern, topic) is not None
             )
         return False
 

@@ -74,7 +74,7 @@ def _check_table(
     where = delta.table.where
     # A merge of the same records again changes nothing.
     may_be_shared = delta.sink.mode == "upsert" or delta.sink.shared
-    if standing.query_id is None and may_be_shared:
+    if standing.query_id is None and standing.completed is None and may_be_shared:
         return
     log = read_log(HadoopFolder(delta.table.location(spark), spark), standing.query_id)
     completed = NEVER if standing.completed is None else standing.completed

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import orjson
 import pytest
 from pyspark.errors import PySparkException
+from rich.console import Console
 
 from streaming.delta.session import delta_coordinate
-from streaming.demo import flights, job
+from streaming.demo import flights, job, run
 from streaming.demo.checks import run_checks, table_checks
 from streaming.demo.flights import Expected, Flight
 from tests.unit.streaming.sample_runs import even_run, skewed_run
@@ -68,6 +70,25 @@ def test_flights_that_are_not_installed_are_one_clear_line(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(flights.FlightsError, match=r"pip install 'assignor-bridge\[demo\]'"):
         flights.data_file()
+
+
+def test_a_data_folder_beside_the_user_is_found_by_spark_that_works_elsewhere(
+    tmp_path, monkeypatch
+):
+    """Its SPARK_HOME was named relative to the user's folder, and Spark ran in another."""
+    folders = []
+
+    def fail(_demo: run.Demo, folder: Path, _progress: object) -> None:
+        folders.append(folder)
+        raise job.DemoError("here it ends")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run, "_run", fail)
+    Path("shared").mkdir()
+    demo = run.Demo(2, 10, 2, 0, None, None, Path("shared"))
+    with pytest.raises(job.DemoError):
+        run.run_demo(demo, Path("report.html"), Console(stderr=True))
+    assert folders[0].parent == tmp_path / "shared"
 
 
 def test_delta_fits_the_line_of_spark():

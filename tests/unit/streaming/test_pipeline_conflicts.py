@@ -186,6 +186,20 @@ def test_where_a_table_by_name_lies_is_compared_once_spark_has_told(location, me
         check_apart(config.job, {"sinks.a": location})
 
 
+def test_a_path_without_its_file_system_is_the_table_that_a_name_stands_for():
+    """With HDFS as the default, `/tables/b` and `hdfs://nn/tables/b` seemed to be two."""
+    config = load_job(job(sinks={"a": {"table": "t"}, "b": {"path": "/tables/b"}}), environment={})
+    folder = "hdfs://nn/tables/b"
+    with pytest.raises(ValueError, match=r"sinks\.b: the table '/tables/b' is that of sinks\.a"):
+        check_apart(config.job, {"sinks.a": folder, "sinks.b": folder})
+
+
+def test_an_empty_name_of_a_topic_is_not_what_a_source_without_a_pattern_reads():
+    """It was refused as a loop; that there is no such topic is said when the broker is asked."""
+    sink = {"type": "kafka", "topic": ""}
+    load_job(job(source={"subscribe": "orders"}, sink=sink), environment={})
+
+
 def test_topics_of_assign_are_looked_for_as_those_of_subscribe():
     config = job(source={"assign": '{"back": [0], "more": [1]}'})
     [(place, _, topics)] = load_job(config, environment={}).job.broker_uses()

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -19,10 +20,12 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from checkpoints.folders import LocalFolder
 from checkpoints.offset_log import LoggedBatch, Standing
 from streaming.delta.transactions import read_log
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.config.sinks import DeltaSink
+from streaming.pipeline.delta import continuity
 from streaming.pipeline.delta.continuity import check_topics_kept
 from streaming.pipeline.delta.table import Table, check_columns
 from streaming.pipeline.delta.write_mode import (
@@ -36,7 +39,7 @@ from streaming.pipeline.delta.writer import DeltaWriter
 from streaming.pipeline.errors import TableError
 from streaming.pipeline.spark.folders import holder, lock_checkpoint
 from streaming.pipeline.spark.session import session_for
-from tests.unit.lag.checkpoint_files import QUERY
+from tests.unit.lag.checkpoint_files import QUERY, write_query
 from tests.unit.streaming.test_pipeline_config import changed
 
 A, AB = (
@@ -215,8 +218,6 @@ def test_a_checkpoint_is_locked_where_it_is_and_a_lock_that_cannot_be_had_stops_
 
 
 def test_a_tables_log_names_the_batch_the_restore_after_it_and_all_streaming_writers(tmp_path):
-    from checkpoints.folders import LocalFolder
-
     other = QUERY.replace("d", "e")
     log = tmp_path / "_delta_log"
     log.mkdir()
@@ -250,8 +251,6 @@ def test_a_tables_log_names_the_batch_the_restore_after_it_and_all_streaming_wri
 )
 def test_a_restore_that_was_undone_takes_nothing_away(tmp_path, restores, set_back):
     """A user who did what the message asks for got the same message about his own RESTORE."""
-    from checkpoints.folders import LocalFolder
-
     log = tmp_path / "_delta_log"
     log.mkdir()
     actions = [{}, {}, {"txn": {"appId": QUERY, "version": 1}}] + [
@@ -288,6 +287,32 @@ def test_topics_that_a_transform_in_python_reads_itself_are_not_missed():
         check_topics_kept(job, "c", standing)
     data = changed("source/subscribe", "t") | {"transform": {"python": "steps:join"}}
     check_topics_kept(load_job(data, environment={}).job, "c", standing)
+
+
+@pytest.mark.parametrize(
+    "sink",
+    [
+        pytest.param(DeltaSink(path="t", shared=True), id="shared"),
+        pytest.param(DeltaSink(path="t", mode="upsert", keys=("id",)), id="upsert"),
+        pytest.param(DeltaSink(path="t"), id="append"),
+    ],
+)
+def test_a_checkpoint_that_lost_the_querys_id_is_refused(tmp_path, monkeypatch, sink):
+    """Under a new id Delta skips nothing: a batch that was written would be written again."""
+    checkpoint = write_query(tmp_path / "checkpoint", {"orders": {0: 5}})
+    log = tmp_path / "table" / "_delta_log"
+    log.mkdir(parents=True)
+    transaction = {"txn": {"appId": f"assignor-{QUERY}", "version": 0}}
+    (log / f"{0:020}.json").write_text(json.dumps(transaction))
+    monkeypatch.setattr(continuity, "HadoopFolder", lambda path, _: LocalFolder(Path(path)))
+    monkeypatch.setattr(Table, "location", lambda *_: str(tmp_path / "table"))
+    job = load_job(changed("source/subscribe", "orders"), environment={}).job
+    writer = DeltaWriter(sink, "job: sink")
+    writer.table_exists = True
+    continuity.check_continuity(None, job, checkpoint, writer)  # type: ignore[arg-type]
+    (tmp_path / "checkpoint" / "metadata").unlink()
+    with pytest.raises(TableError, match="holds no batch of the query"):
+        continuity.check_continuity(None, job, checkpoint, writer)  # type: ignore[arg-type]
 
 
 def test_what_a_compaction_failed_with_is_told_without_secrets(monkeypatch, caplog):

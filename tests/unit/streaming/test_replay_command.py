@@ -111,6 +111,7 @@ def test_json_and_pictures(checkpoint, tmp_path, capsys):
         pytest.param(["--hosts", "a=x"], "--hosts is 'a=x'", id="bad hosts"),
         pytest.param(["--hosts", "a", "--executors", "2"], "exclude each other", id="both"),
         pytest.param(["--assignors", ","], "at least one name", id="no assignor"),
+        pytest.param(["--assignors", "minPartitions=x"], "a whole number from 1", id="no number"),
         pytest.param(["--output", "r.png"], "ends in .svg or .html", id="neither svg nor html"),
         pytest.param(["--output", "/no/such/r.svg"], "its folder does not exist", id="no folder"),
     ],

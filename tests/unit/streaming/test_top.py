@@ -8,6 +8,7 @@ import re
 import select
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
@@ -152,6 +153,25 @@ def test_it_is_live_until_a_key_ends_it(key, code):
         os.write(ours, key)
         screen.drain(process)
         assert process.wait(20) == code
+    os.close(ours)
+
+
+def test_who_cannot_wait_after_ctrl_c_gets_his_terminal_back():
+    """The second signal ended the process at once: no echo, and the screen of `top` stayed."""
+    ours, theirs = pty.openpty()
+    before = termios.tcgetattr(theirs)
+    with serve(RECORDED) as ui:
+        command = [sys.executable, "-c", _IN_TERMINAL, "top", ui.url, "--interval", "60"]
+        env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
+        process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
+        screen = _Screen(ours)
+        screen.shows("last batches")
+        os.write(ours, b"\x03")
+        process.terminate()
+        screen.shows("\x1b[?1049l")
+        assert process.wait(20) == 130
+    assert termios.tcgetattr(theirs) == before
+    os.close(theirs)
     os.close(ours)
 
 
