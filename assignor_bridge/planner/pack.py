@@ -54,15 +54,20 @@ class Tasks:
         return len(self.slot)
 
 
-def pack(batch: Batch, pieces: Pieces, weights: Weights, demand: Demand) -> Tasks:
-    """Make tasks of the pieces, and as many as ask for executors, if there are offsets for them."""
+def pack(
+    batch: Batch, pieces: Pieces, weights: Weights, demand: Demand, *, top_up: bool = True
+) -> Tasks:
+    """Make tasks of the pieces, and as many as ask for executors, if there are offsets for them.
+
+    Without `top_up` slots below the minimum get no ends of others' pieces, only whole tasks.
+    """
     options = batch.settings.with_tasks(demand.tasks)
     least = options.min_records_per_task
     parts, notes = _tasks_of_slots(pieces, batch.slots, options)
     number = np.zeros(len(pieces), np.int64)
     if (parts > 1).any() or least:
         of_slot = _by_slot(pieces)
-        if least and options.split:
+        if least and options.split and top_up:
             _top_up(of_slot, least)
         tasks = _divided(of_slot, parts, options)
         if least:
