@@ -156,7 +156,7 @@ class Own:
                 f"assignor {self._written!r} calls itself {name!r}, which means one of ours: "
                 "give it another name"
             )
-        return name
+        return str.__str__(name)  # of a subclass only the text: an answer to Java holds no other
 
     def _checked_protocols(self) -> tuple[RebalanceProtocol, ...]:
         given = self._attribute("protocols", ("EAGER",))

@@ -54,17 +54,21 @@ class Tasks:
         return len(self.slot)
 
 
-def pack(batch: Batch, pieces: Pieces, weights: Weights, demand: Demand) -> Tasks:
-    """Make tasks of the pieces, and as many as ask for executors, if there are offsets for them."""
+def pack(
+    batch: Batch, pieces: Pieces, weights: Weights, demand: Demand, *, top_up: bool = True
+) -> Tasks:
+    """Make tasks of the pieces, and as many as ask for executors, if there are offsets for them.
+
+    Without `top_up` slots below the minimum get no ends of others' pieces, only whole tasks.
+    """
     options = batch.settings.with_tasks(demand.tasks)
     least = options.min_records_per_task
+    if least and options.split and top_up:
+        pieces = _topped_up(pieces, batch.slots, least)
     parts, notes = _tasks_of_slots(pieces, batch.slots, options)
     number = np.zeros(len(pieces), np.int64)
     if (parts > 1).any() or least:
-        of_slot = _by_slot(pieces)
-        if least and options.split:
-            _top_up(of_slot, least)
-        tasks = _divided(of_slot, parts, options)
+        tasks = _divided(_by_slot(pieces), parts, options)
         if least:
             _join_small(tasks, least, batch.slot_executor)
         rows = sorted((*piece, *task) for task, group in tasks.items() for piece in group)
@@ -179,6 +183,17 @@ def _even_groups(pieces: list[Piece], count: int) -> list[list[Piece]]:
             groups[-1].append((row, start, start + size))
             start, read = start + size, read + size
     return [group for group in groups if group]
+
+
+def _topped_up(pieces: Pieces, slots: int, least: int) -> Pieces:
+    """Return the pieces after `_top_up`, in the order of ranges and offsets."""
+    records = pieces.records_by_slot(slots)
+    if not ((records > 0) & (records < least)).any():
+        return pieces
+    of_slot = _by_slot(pieces)
+    _top_up(of_slot, least)
+    rows = sorted((*piece, slot) for slot, group in of_slot.items() for piece in group)
+    return Pieces(*np.array(rows, np.int64).T)
 
 
 def _top_up(of_slot: dict[int, list[Piece]], least: int) -> None:

@@ -101,7 +101,9 @@ def plan_step(
     weights = predict(learned, table.line, batch)
     demanded = demand(batch, table, weights)
     placement = _place(batch, table, weights, demanded, find)
-    tasks = pack(batch, placement.pieces, weights, demanded)
+    # What an assignor of groups gives whole to a member is not cut for a minimum.
+    ours = placement.assignor in _OURS
+    tasks = pack(batch, placement.pieces, weights, demanded, top_up=ours)
     check(placement.assignor, batch, tasks.pieces, tasks.task, len(tasks))
     after = remember(batch, table, learned, demanded, placement, tasks)
     if placement.on_assignment is not None:

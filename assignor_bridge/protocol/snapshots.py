@@ -80,6 +80,8 @@ _PARTS: dict[str, type[Message]] = {
     "": Snapshot, "executors": Executor, "ranges": Range, "observed": Report,
     "allocation": Allocation,
 }  # fmt: skip
+#: The same where columns stand in place of a list.
+_COLUMNS: dict[str, type[Message]] = {"ranges": Ranges, "observed": Reports}
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 
 
@@ -176,7 +178,9 @@ def _explained(text: str, value: Any) -> str:
     if problem.startswith("Object missing"):
         return f"{where} has no {quoted[1]!r}: it is expected"
     if problem.startswith("Object contains unknown"):
-        known = ", ".join(_PARTS[name].__struct_encode_fields__)
+        in_list = path.endswith("]`")
+        part = _PARTS[name] if in_list else _COLUMNS.get(name, _PARTS[name])
+        known = ", ".join(part.__struct_encode_fields__)
         return f"{where} has an unknown key {quoted[1]!r}: known are {known}"
     return f"{where} is {short(value)}: {problem}"
 

@@ -185,6 +185,14 @@ def test_requests_that_are_not_of_the_contract_are_answered_with_one_line(reques
             "ranges[2] has an unknown key 'ende': known are topic, partition, start, end",
         ),
         (
+            {
+                **SNAPSHOT,
+                "ranges": dict.fromkeys(("topic", "partition", "start", "end"), "")
+                | {"topics": [], "offset": ""},
+            },
+            "ranges has an unknown key 'offset': known are topics, topic, partition, start, end",
+        ),
+        (
             {**SNAPSHOT, "observed": [{**REPORT, "record": 9}]},
             "observed[0] has an unknown key 'record': known are topic, partition, executor",
         ),

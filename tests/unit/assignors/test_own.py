@@ -159,6 +159,13 @@ def test_what_cannot_be_used_is_refused_when_it_is_loaded(
     assert "'theirs:Odd'" in str(raised.value)
 
 
+def test_a_name_of_a_subclass_of_str_is_its_text(module: ModuleType) -> None:
+    """What Java is answered can be written for plain text alone."""
+    module.Odd = type("Odd", (Base,), {"name": type("Name", (str,), {})("odd")})  # type: ignore[attr-defined]
+    found = find("theirs:Odd")
+    assert (found.name, type(found.name)) == ("odd", str)
+
+
 def test_a_module_that_exits_is_one_line(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "leaves.py").write_text("import sys\nsys.exit('bye')\n")
     monkeypatch.syspath_prepend(str(tmp_path))

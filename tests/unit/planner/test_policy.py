@@ -191,6 +191,22 @@ def test_packing(options, tasks):
     assert sizes == sorted(sizes, reverse=True)
 
 
+@pytest.mark.parametrize("name", ["sticky", "range", "roundrobin", "lag-aware", "streams"])
+def test_a_minimum_joins_what_an_assignor_gave_whole_and_cuts_nothing(name):
+    sizes = [900, 3, 10, 60, 200, 900, 3, 10, 60, 200, 900, 3]
+    given = {"assignor": name, "assignor.minRecordsPerTask": "400"}
+    made = plan(replace(batch(sizes, executors(2, 2, 2, 2)), options=given))
+    assert made.metrics["splitPartitions"] == 0
+    assert min(task.size for task in made.tasks) >= 400
+
+
+def test_a_cap_counts_what_a_slot_has_after_it_topped_others_up():
+    options = {"minRecordsPerTask": 500, "maxRecordsPerTask": 500, "maxImbalance": 10}
+    before = plan(batch([500, 500], executors(1, 1), **options))
+    made = plan(batch([1013, 487], executors(1, 1), before.state, start=500, **options))
+    assert [task.size for task in made.tasks] == [500, 500, 500]
+
+
 def test_costs_are_learned_per_partition_and_survive_in_the_state():
     members = executors(1, 1)
     seen = (
