@@ -125,7 +125,9 @@ class SparkUi:
         try:
             applications = self._ask("")
         except WebError as error:
-            raise (not_a_ui if error.status == _NOT_FOUND else error) from error
+            if error.status != _NOT_FOUND:
+                raise
+            raise not_a_ui from error
         if not isinstance(applications, list) or not all("id" in a for a in applications):
             raise not_a_ui
         chosen = [a for a in applications if history is None or str(a["id"]) == history[1]]
@@ -152,16 +154,18 @@ class SparkUi:
 
     def batches(self) -> list[UiBatch]:
         """Return the micro-batches that the UI still has jobs of, the oldest first."""
-        jobs: dict[tuple[str, str, str, str | None], list[Mapping[str, Any]]] = defaultdict(list)
+        jobs: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+        queries: dict[str, tuple[str, str | None]] = {}
         for job in self._get("jobs"):
             text = re.sub(r"<br\s*/?>", "\n", str(job.get("description") or ""))
             batch = _BATCH.match(html.unescape(text).strip())
             if batch:
-                jobs[batch["run"], batch["batch"], batch["id"], batch["name"] or None].append(job)
+                queries[batch["run"]] = batch["id"], batch["name"] or None
+                jobs[batch["run"], batch["batch"]].append(job)
         batches = [
-            UiBatch(query, name, int(number), *_span(of_batch),
+            UiBatch(*queries[run], int(number), *_span(of_batch),
                     tuple(sorted({int(s) for job in of_batch for s in job.get("stageIds", ())})))
-            for (_, number, query, name), of_batch in jobs.items()
+            for (run, number), of_batch in jobs.items()
         ]  # fmt: skip
         return sorted(batches, key=lambda batch: (batch.start_s, batch.batch))
 

@@ -68,15 +68,20 @@ class Driver:
 
     def run(self, group: str, kafka: dict[str, str], *ends: dict[str, Any]) -> tuple[int, int]:
         """Run a query whose batches end there; how many commits were taken and how many failed."""
+        answer = self.ask(group, kafka, *ends)
+        return int(answer["assignor.commits"]), int(answer["assignor.commitFailures"])
+
+    def ask(self, group: str, kafka: dict[str, str], *ends: dict[str, Any]) -> dict[str, Any]:
+        """Run a query, alike; all that it answers."""
         assert self._process.stdin
         assert self._process.stdout
         query = {"group": group, "kafka": kafka, "ends": ends}
         self._process.stdin.write(json.dumps(query) + "\n")
         self._process.stdin.flush()
-        answer = json.loads(self._process.stdout.readline())
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
         assert answer["assignor.commitGroup"] == group
         assert answer["threads"] == 0
-        return int(answer["assignor.commits"]), int(answer["assignor.commitFailures"])
+        return answer
 
     def end(self) -> int:
         self._process.communicate(timeout=30)
@@ -167,6 +172,13 @@ def test_without_a_broker_the_end_of_the_query_is_bounded(driver: Driver, log: D
     assert time.monotonic() - started < 60
     assert (taken, failed > 0) == (0, True)
     assert log.lines("could not commit")
+
+
+def test_a_login_that_hangs_does_not_hold_up_the_end_of_the_query(driver: Driver):
+    login = "io.assignorbridge.Commits$SlowLogin required username=x password=x;"
+    kafka = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_PLAINTEXT",
+             "sasl.mechanism": "PLAIN", "sasl.jaas.config": login}  # fmt: skip
+    assert driver.ask("g", kafka, {"t": {"0": 1}})["closedMs"] < 12_000
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.concurrent.locks.LockSupport;
+import org.apache.kafka.common.security.plain.PlainLoginModule;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.sql.execution.streaming.SerializedOffset;
@@ -36,10 +38,26 @@ public final class Commits {
       for (JsonNode end : query.get("ends")) {
         commits.completed(new SerializedOffset(end.toString()));
       }
+      long closing = System.nanoTime();
       commits.close();
+      long closedMs = (System.nanoTime() - closing) / 1_000_000;
       Map<String, Object> answer = new TreeMap<>(commits.metrics());
       answer.put("threads", ours());
+      answer.put("closedMs", closedMs);
       out.println(json.writeValueAsString(answer));
+    }
+  }
+
+  /** A login that nothing interrupts, as one whose server does not answer. */
+  public static final class SlowLogin extends PlainLoginModule {
+    @Override
+    public boolean login() {
+      long until = System.nanoTime() + 14_000_000_000L;
+      while (System.nanoTime() < until) {
+        LockSupport.parkNanos(until - System.nanoTime());
+        Thread.interrupted();
+      }
+      return super.login();
     }
   }
 

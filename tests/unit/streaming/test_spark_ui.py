@@ -88,6 +88,21 @@ def test_descriptions_of_jobs(description):
     assert batch.label == ("a < b" if "&lt;" in description else "a-1")
 
 
+def test_a_batch_is_one_whatever_stands_before_the_description_of_a_job():
+    batch = "id = a-1\nrunId = b-2\nbatch = 7"
+    with serve(with_jobs(f"upsert: orders\n{batch}", f"orders\n{batch}")) as served:
+        (only,) = SparkUi(Address.parse(served.url)).batches()
+    assert (only.label, only.batch) == ("orders", 7)
+
+
+def test_who_does_not_answer_is_no_cause_of_itself():
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        with pytest.raises(WebError) as silent:
+            SparkUi(Address.parse(f"http://127.0.0.1:{closed.getsockname()[1]}"))
+    assert silent.value.__cause__ is not silent.value
+
+
 def test_without_executors_the_driver_reads():
     driver = {"id": "driver", "hostPort": "h:1", "totalCores": 4, "maxTasks": 4}
     with serve({**RECORDED, f"{API}/allexecutors": [driver]}) as served:

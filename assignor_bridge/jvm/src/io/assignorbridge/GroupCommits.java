@@ -6,6 +6,7 @@ import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.atomic.AtomicReference;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConsumerGroupOffsetsOptions;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -41,8 +42,9 @@ final class GroupCommits implements AutoCloseable {
   private volatile long failed;
   private Offset lastEnd; // used on the stream's thread, as the next
   private long lastNanos;
-  private SecuredParams params; // of the client, which both threads use
-  private Admin admin;
+  private final AtomicReference<Admin> admin = new AtomicReference<>();
+  private volatile boolean ended;
+  private SecuredParams params; // of the client; on the thread of commits
 
   /** `kafka` holds the stream's own settings of its Kafka client, without the prefix. */
   GroupCommits(String group, Map<String, String> kafka) {
@@ -71,6 +73,7 @@ final class GroupCommits implements AutoCloseable {
   @Override
   public void close() {
     newest.finish(COMMIT_LIMIT_MS);
+    ended = true;
     closeAdmin();
   }
 
@@ -91,23 +94,26 @@ final class GroupCommits implements AutoCloseable {
     }
   }
 
-  /** The client; another one when Spark has renewed its delegation token. */
-  private synchronized Admin openAdmin() throws InterruptedException {
-    if (Thread.interrupted()) { // the query has ended: nobody would close another client
-      throw new InterruptedException();
-    }
-    if (admin == null || params.isOutdated()) {
+  /** The client; another one when Spark has renewed its delegation token. A login may take long. */
+  private Admin openAdmin() throws InterruptedException {
+    Admin open = admin.get();
+    if (open == null || params.isOutdated()) {
       closeAdmin();
       params = new SecuredParams(kafka);
-      admin = Admin.create(params.params());
+      open = Admin.create(params.params());
+      admin.set(open);
     }
-    return admin;
+    if (ended) { // meanwhile: who closed the client may have seen none
+      closeAdmin();
+      throw new InterruptedException();
+    }
+    return open;
   }
 
-  private synchronized void closeAdmin() {
-    if (admin != null) {
-      admin.close(Duration.ZERO);
-      admin = null;
+  private void closeAdmin() {
+    Admin open = admin.getAndSet(null);
+    if (open != null) {
+      open.close(Duration.ofMillis(1)); // with 0 it waits for its thread, which may look names up
     }
   }
 
