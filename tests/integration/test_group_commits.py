@@ -71,11 +71,13 @@ class Driver:
         answer = self.ask(group, kafka, *ends)
         return int(answer["assignor.commits"]), int(answer["assignor.commitFailures"])
 
-    def ask(self, group: str, kafka: dict[str, str], *ends: dict[str, Any]) -> dict[str, Any]:
-        """Run a query, alike; all that it answers."""
+    def ask(
+        self, group: str, kafka: dict[str, str], *ends: dict[str, Any], errors: tuple[str, ...] = ()
+    ) -> dict[str, Any]:
+        """Run a query, alike, of which further commits fail; all that it answers."""
         assert self._process.stdin
         assert self._process.stdout
-        query = {"group": group, "kafka": kafka, "ends": ends}
+        query = {"group": group, "kafka": kafka, "ends": ends, "errors": errors}
         self._process.stdin.write(json.dumps(query) + "\n")
         self._process.stdin.flush()
         answer: dict[str, Any] = json.loads(self._process.stdout.readline())
@@ -174,6 +176,13 @@ def test_without_a_broker_the_end_of_the_query_is_bounded(driver: Driver, log: D
     assert log.lines("could not commit")
 
 
+def test_a_reason_is_logged_once_whatever_kafka_counts_in_it(driver: Driver, log: DriverLog):
+    late = "Call(callName=offsetCommit, deadlineMs={0}, tries={0}) timed out after {0} attempt(s)"
+    answer = driver.ask("g", {}, errors=(late.format(17), late.format(18), "another"))
+    assert answer["assignor.commitFailures"] == "3"
+    assert len(log.lines("could not commit")) == 2
+
+
 def test_a_login_that_hangs_does_not_hold_up_the_end_of_the_query(driver: Driver):
     login = "io.assignorbridge.Commits$SlowLogin required username=x password=x;"
     kafka = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_PLAINTEXT",
@@ -247,6 +256,7 @@ def test_a_login_by_the_streams_own_settings_and_rights_that_are_missing(
         pytest.param("a.B required password=x s3cret-word@;", "Value not specified for key '***'",
                      id="misspelt"),
         pytest.param("s3cret-word s3cret-word2;", "control flag '***'", id="all wrong"),
+        pytest.param('a.B "s3 @cret";', "control flag '***'", id="a phrase"),
     ],
 )  # fmt: skip
 def test_a_login_that_is_refused_is_logged_without_its_secrets(

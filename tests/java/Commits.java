@@ -9,6 +9,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.locks.LockSupport;
+import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.security.plain.PlainLoginModule;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkEnv;
@@ -16,7 +17,7 @@ import org.apache.spark.sql.execution.streaming.SerializedOffset;
 
 /**
  * Commits to groups as the driver does. Standard input holds one query a line: {@code group}, its
- * {@code kafka} settings, and {@code ends}, the offsets of its batches. Each is answered with the
+ * {@code kafka} settings, {@code ends}, the offsets of its batches, and {@code errors} of its commits. Each is answered with the
  * metrics at the query's end, and with how many threads were left behind.
  */
 public final class Commits {
@@ -37,6 +38,9 @@ public final class Commits {
       GroupCommits commits = new GroupCommits(query.get("group").asText(), kafka);
       for (JsonNode end : query.get("ends")) {
         commits.completed(new SerializedOffset(end.toString()));
+      }
+      for (JsonNode error : query.path("errors")) {
+        commits.fail(new TimeoutException(error.asText()));
       }
       long closing = System.nanoTime();
       commits.close();

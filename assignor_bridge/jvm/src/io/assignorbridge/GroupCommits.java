@@ -117,7 +117,7 @@ final class GroupCommits implements AutoCloseable {
     }
   }
 
-  private void fail(Throwable error) {
+  void fail(Throwable error) {
     failed++;
     String why = error.toString();
     for (Throwable e = error.getCause(); e != null; e = e.getCause()) {
@@ -125,7 +125,8 @@ final class GroupCommits implements AutoCloseable {
     }
     why = (params == null ? why : params.redact(why)).replaceAll("\\s+", " ");
     why = PlannerException.shortened(why, MOST_OF_ERROR) + advice(Errors.forException(error));
-    if (warnings.size() < MOST_WARNINGS && warnings.add(why)) {
+    String reason = why.replaceAll("\\d+", "#"); // Kafka tells when it gave up, and after how many tries
+    if (warnings.size() < MOST_WARNINGS && warnings.add(reason)) {
       LOG.warn("assignor-bridge could not commit to group '{}' (the query goes on): {}", group, why);
     }
   }

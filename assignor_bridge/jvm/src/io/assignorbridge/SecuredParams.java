@@ -19,14 +19,24 @@ import scala.jdk.javaapi.CollectionConverters;
  * classes as for Spark's own clients. Never printed: they hold secrets.
  */
 public final class SecuredParams {
+  /** Settings whose values are hidden; `streaming/redaction.py` has the same list. */
   private static final Pattern SECRET =
-      Pattern.compile("(?i)secret|passw|credential|jaas|token(?!\\.endpoint)|store\\.(key|cert)");
+      Pattern.compile(
+          "(?i)secret|passw|pwd|passphrase|credential|jaas|username|user\\.info|authorization"
+              + "|token(?!\\.endpoint)|oauthbearer\\.(client|config|extensions)"
+              + "|(access|account|private|api|shared|encryption|signing)[._-]?key"
+              + "|store\\.(key|cert)|connection[._-]?string");
+
+  /** `user:password@` of an address. */
+  private static final Pattern USER_INFO =
+      Pattern.compile("(://[^\\s/@:'\"]{0,200}):[^\\s@'\"]{1,500}@");
 
   /** Parts of a login that are no secrets, and that messages are made of. */
   private static final Set<String> ORDINARY =
       Set.of("username", "password", "required", "true", "false");
 
   private static final int SHORTEST_SECRET = 3;
+  private static final Pattern WORD = Pattern.compile("[\\w.$-]*");
 
   private final Option<KafkaTokenClusterConf> cluster;
   private final Map<String, Object> params;
@@ -55,10 +65,16 @@ public final class SecuredParams {
 
   /** A message without the secrets among the parameters, nor the words of a misspelt login. */
   public String redact(String message) {
-    String text = message;
+    String text = USER_INFO.matcher(message).replaceAll("$1:***@");
     for (Map.Entry<String, Object> param : params.entrySet()) {
       if (SECRET.matcher(param.getKey()).find()) {
-        for (String word : param.getValue().toString().split("[^\\w.$-]+")) {
+        String value = param.getValue().toString();
+        String[] quoted = value.split("\"");
+        for (int i = 1; i < quoted.length; i += 2) { // a word of it may be too short to be hidden
+          text = withoutPhrase(text, quoted[i]);
+        }
+        text = withoutPhrase(text, value);
+        for (String word : value.split("[^\\w.$-]+")) {
           if (word.length() >= SHORTEST_SECRET && !ORDINARY.contains(word)) {
             text = text.replaceAll("(?<!\\w)" + Pattern.quote(word) + "(?!\\w)", "***");
           }
@@ -66,5 +82,10 @@ public final class SecuredParams {
       }
     }
     return text;
+  }
+
+  private static String withoutPhrase(String text, String secret) {
+    boolean isPhrase = secret.length() >= SHORTEST_SECRET && !WORD.matcher(secret).matches();
+    return isPhrase ? text.replace(secret, "***") : text;
   }
 }
