@@ -34,7 +34,7 @@ def broker(
 
 
 def started_broker(
-    cleanup: contextlib.ExitStack, data: Path | None, port: int | None
+    cleanup: contextlib.ExitStack, data: Path | None, port: int | None = None
 ) -> EmbeddedBroker:
     """Start a broker that `cleanup` ends."""
     with fetching("Kafka broker") as on_line:

@@ -13,7 +13,6 @@ from assignor_bridge.errors import AssignorError, OptionError
 from streaming.cli.broker import started_broker
 from streaming.cli.output import note
 from streaming.cli.stopping import StopSignals
-from streaming.kafka.embedded_setup import HOST, free_ports
 from streaming.pipeline.spark.log import SparkLog
 
 if TYPE_CHECKING:
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
 
     from streaming.pipeline.config.loading import LoadedJob
 
-#: Stands in the config that is printed for a broker that is not started.
-_NO_BROKER_PORT = 9092
+#: Stands in the config until the embedded broker has an address.
+_EMBEDDED = "127.0.0.1:9092"
 _NO_JVM = "JAVA_GATEWAY_EXITED"
 
 
@@ -60,9 +59,7 @@ def run(
     from streaming.pipeline.config.files import check_files, read_seeds
     from streaming.pipeline.config.loading import load_job
 
-    port = free_ports(None)[0] if with_broker and not dry_run else _NO_BROKER_PORT
-    address = f"{HOST}:{port}" if with_broker else None
-    loaded = load_job(job, sets=sets or (), broker=address)
+    loaded = load_job(job, sets=sets or (), broker=_EMBEDDED if with_broker else None)
     check_files(loaded)
     seeds = read_seeds(loaded)
     if dry_run:
@@ -70,8 +67,9 @@ def run(
         return
     written = ""
     with StopSignals() as signals, contextlib.ExitStack() as cleanup:
-        if address is not None:
-            started_broker(cleanup, _broker_data(loaded), port)
+        if with_broker:
+            address = started_broker(cleanup, _broker_data(loaded)).bootstrap_servers
+            loaded = loaded.at_broker(address)
             typer.echo(f"broker: {address}", err=True)
             for topic, count in seed_topics(loaded, seeds, address).items():
                 typer.echo(f"topic {topic}: made, {count:,} records", err=True)
