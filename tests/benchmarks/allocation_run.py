@@ -13,7 +13,7 @@ from tests.kafka_topics import Topic
 from tests.spark_tools import as_dict, read_topic, start_spark, wait_until
 
 PARTITIONS, EACH, A_BATCH, MOST = 24, 2_666, 8_000, 4
-IDLE_S, TRICKLE_S = 5, 60
+IDLE_S, TRICKLE_S = 20, 60
 
 
 def main() -> None:
