@@ -1,6 +1,6 @@
 """Dynamic allocation, with Spark's mapping and with ours, one after the other.
 
-A standalone cluster of two workers, 1 to 4 executors of one slot each, idle ones removed after 20 s,
+A standalone cluster of two workers, 1 to 4 executors of one slot each, removed after 20 s idle,
 all other settings Spark's own. First a backlog of 64,000 records of 1 ms each (modelled by
 sleeping) over 24 partitions, 8,000 a batch, map only, from one executor: at best 8 s a batch on one
 executor and 2 s on four. Then a trickle for a minute, 240 records a second: little work, but no
