@@ -18,6 +18,7 @@ import numpy as np
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import LONGEST_TOPIC, MOST_PARTITION, Executor
 from assignor_bridge.options import parse_options
+from checkpoints.sorting import stable_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -265,21 +266,6 @@ def _members(given: Sequence[Executor], parallelism: int) -> tuple[Executor, ...
             f"at most {MOST_SLOTS:,} are planned"
         )
     return members
-
-
-def stable_order(numbers: Ints) -> Ints:
-    """Sort whole numbers from 0, as `np.argsort(numbers, kind="stable")` does.
-
-    16 bits at a time, from the low ones up: those NumPy sorts by counting.
-    """
-    most = int(numbers.max(initial=0))
-    order = np.argsort(numbers.astype(np.uint16), kind="stable")
-    shift = 16
-    while most >> shift:
-        digits = (numbers >> shift).astype(np.uint16)
-        order = order[np.argsort(digits[order], kind="stable")]
-        shift += 16
-    return order
 
 
 def sorting(ties: tuple[Ints | Floats, ...], *keys: Ints) -> Ints:

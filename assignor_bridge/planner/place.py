@@ -35,8 +35,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.planner.batch import stable_order
 from assignor_bridge.planner.pieces import Shares
+from checkpoints.sorting import stable_order
 
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Floats, Ints

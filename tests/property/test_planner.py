@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from assignor_bridge.assignors.registry import ASSIGNORS
 from assignor_bridge.model import Observation, OffsetRange, Snapshot
-from assignor_bridge.planner.batch import sorting, stable_order
+from assignor_bridge.planner.batch import sorting
 from assignor_bridge.planner.plan import plan
+from checkpoints.sorting import stable_order
 from tests.strategies_snapshots import executors, offsets_read, ranges, snapshots
 
 
