@@ -209,15 +209,10 @@ def _aggregates() -> list[Any]:
 
 
 def tasks_since(spark: SparkSession, stage: int) -> list[TaskRun]:
-    """Give the tasks of all stages after this one, as far as the status store has them."""
-    gateway: Any = spark.sparkContext._gateway
-    jvm_context = spark.sparkContext._jsc.sc()
-    jvm_context.listenerBus().waitUntilEmpty()
-    store = jvm_context.statusStore()
-    no_quantiles = gateway.new_array(gateway.jvm.double, 0)
-    any_status = gateway.jvm.java.util.ArrayList()
+    """Return the tasks of all stages after this one, as far as the status store has them."""
+    store = spark.sparkContext._jsc.sc().statusStore()
     runs = []
-    for data in _seq(store.stageList(None, False, False, no_quantiles, any_status)):
+    for data in _stages(spark):
         if data.stageId() > stage and str(data.status()) == "COMPLETE":
             for task in _seq(store.taskList(data.stageId(), data.attemptId(), 100_000)):
                 if task.status() != "SUCCESS":
@@ -237,8 +232,18 @@ def tasks_since(spark: SparkSession, stage: int) -> list[TaskRun]:
 
 
 def last_stage(spark: SparkSession) -> int:
-    """Give the number of the newest stage, -1 before the first."""
-    return max((run.stage for run in tasks_since(spark, -1)), default=-1)
+    """Return the number of the newest stage, failed and skipped ones too; -1 before the first."""
+    return max((int(data.stageId()) for data in _stages(spark)), default=-1)
+
+
+def _stages(spark: SparkSession) -> list[Any]:
+    gateway: Any = spark.sparkContext._gateway
+    context = spark.sparkContext._jsc.sc()
+    context.listenerBus().waitUntilEmpty()
+    no_quantiles = gateway.new_array(gateway.jvm.double, 0)
+    any_status = gateway.jvm.java.util.ArrayList()
+    stages = context.statusStore().stageList(None, False, False, no_quantiles, any_status)
+    return _seq(stages)
 
 
 def _seq(scala_seq: Any) -> list[Any]:
