@@ -15,7 +15,7 @@ import orjson
 from assignor_bridge import ivy
 from assignor_bridge.errors import AssignorError
 from streaming.demo.flights import SCHEMA
-from streaming.demo.measure import executors
+from streaming.demo.measure import ui_of
 from streaming.demo.spark_home import linked_spark_home
 from streaming.pipeline.errors import first_line
 
@@ -30,6 +30,10 @@ LOG = "spark.log"
 _EXECUTORS_LIMIT_S = 90.0
 _QUERY_LIMIT_S = 900.0
 _END_LIMIT_S = 20.0
+#: Of the environment, what would change the demo's Spark.
+_NOT_OURS = (
+    "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_PUBLIC_DNS",
+)  # fmt: skip
 
 
 class DemoError(AssignorError):
@@ -60,8 +64,9 @@ def start(folder: Path, workers: int, master: str | None) -> SparkSession:
 
     ivy.java_tool("java")  # says in one line that a JDK is missing
     logging.basicConfig(filename=folder / LOG)  # what py4j complains of
-    for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR"):
+    for name in _NOT_OURS:
         os.environ.pop(name, None)
+    os.environ["no_proxy"] = "*"  # the UI is asked by HTTP
     os.environ["SPARK_HOME"] = str(linked_spark_home(folder))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = (
@@ -70,7 +75,7 @@ def start(folder: Path, workers: int, master: str | None) -> SparkSession:
         .config("spark.cores.max", str(workers))
         .config("spark.executor.cores", "1")
         .config("spark.executor.memory", "1g")
-        .config("spark.ui.enabled", "false")
+        .config("spark.ui.port", "0")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
@@ -92,8 +97,8 @@ def start(folder: Path, workers: int, master: str | None) -> SparkSession:
         SparkContext(conf=conf, gateway=gateway)
     signal.signal(signal.SIGINT, on_interrupt)  # pyspark's calls the JVM in the midst of a call
     spark = builder.getOrCreate()
-    deadline = time.monotonic() + _EXECUTORS_LIMIT_S
-    while len(present := executors(spark)) < workers:
+    ui, deadline = ui_of(spark), time.monotonic() + _EXECUTORS_LIMIT_S
+    while len(present := [e for e in ui.executors() if e.is_worker]) < workers:
         if time.monotonic() > deadline:
             raise DemoError(f"{len(present)} of {workers} executors came within 90 s")
         time.sleep(0.1)
@@ -158,8 +163,8 @@ def run(
     )
     if not query.awaitTermination(int(_QUERY_LIMIT_S)):
         raise DemoError(f"the query {name!r} did not end within {_QUERY_LIMIT_S:g} s")
-    found = [orjson.loads(progress.json) for progress in query.recentProgress]
-    return [progress for progress in found if progress["numInputRows"] > 0]
+    progresses = [orjson.loads(progress.json) for progress in query.recentProgress]
+    return [progress for progress in progresses if progress["numInputRows"] > 0]
 
 
 def _delays(batch: DataFrame, work_us: int) -> DataFrame:

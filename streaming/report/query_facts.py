@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import OptionError
-from assignor_bridge.model import Executor
 from assignor_bridge.options import FLAGSHIP
 from assignor_bridge.simulator.play import SPARK_MAPPINGS
 from streaming.observe.progress_log import read_batches
@@ -26,8 +25,8 @@ from streaming.replay.player import replay
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streaming.observe.figures import RunFigures
     from streaming.observe.query_progress import BatchProgress
-    from streaming.observe.spark_ui import UiRun
     from streaming.replay.log import ReplayBatch
     from streaming.replay.player import Replay
 
@@ -47,7 +46,7 @@ class QueryFacts:
     log: CheckpointLog | None = None
     #: Batches with data, in order.
     progress: Sequence[BatchProgress] = ()
-    ui: UiRun | None = None
+    ui: RunFigures | None = None
     #: One for each Kafka source of the checkpoint.
     replays: Sequence[Replay] = ()
     #: What was looked at: kind and place.
@@ -95,7 +94,7 @@ def gather(
         label = mine[-1].label
         ended = [batch for batch in mine if batch.seconds is not None]
         ui = spark.run(ended[-(batches or _UI_BATCHES) :])
-        origins.append(("Spark's UI", f"{ui.where}, {ui.application}"))
+        origins.append(("Spark's UI", f"{spark.address}, {ui.name}"))
     if log is not None:
         replays = [_replay(log, source, ui) for source in log.sources]
     title = f"Query {label}" if label else f"Query of {log.name if log else ''}"
@@ -122,7 +121,7 @@ def _last_of(log: CheckpointLog, batches: int | None) -> CheckpointLog:
     return replace(log, sources=last)
 
 
-def _replay(log: CheckpointLog, source: str, ui: UiRun | None) -> Replay:
+def _replay(log: CheckpointLog, source: str, ui: RunFigures | None) -> Replay:
     played: list[ReplayBatch] = []
     ranges = 0
     for batch in reversed(log.sources[source]):
@@ -132,14 +131,11 @@ def _replay(log: CheckpointLog, source: str, ui: UiRun | None) -> Replay:
         played.insert(0, batch)
     cluster = cluster_for(log, source, played)
     if ui is not None and ui.batches:
-        start_s = ui.batches[-1].start_s
-        present = [e for e in ui.executors if e.was_there(start_s)]
-        members = tuple(Executor(e.executor, e.host, e.slots) for e in present)
-        tasks = [task for batch in ui.figures for task in batch.tasks]
+        tasks = list(ui.measured_tasks)
         records = sum(task.records for task in tasks)
         cost_s = sum(task.seconds for task in tasks) / records if records else cluster.cost_s
         origins = dict.fromkeys(("executors", "cost"), "by Spark's UI")
-        executors = members or cluster.executors
+        executors = ui.executors or cluster.executors
         cluster = Cluster(executors, cost_s, cluster.locality_wait_s, origins)
     elif cluster.origins["executors"].startswith("assumed"):
         assumed = "assumed: give the address of Spark's UI too"
