@@ -7,10 +7,22 @@ with the class's `exit_code` (2 for misuse, 1 for a failure).
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+#: What was expected where pydantic complains, by the kind of its complaint.
+_EXPECTED = {
+    "int_type": "a whole number", "int_parsing": "a whole number", "int_from_float": "a whole number",
+    "int_parsing_size": "a smaller number", "float_type": "a number", "float_parsing": "a number",
+    "bool_type": "true or false", "bool_parsing": "true or false", "string_type": "text",
+    "list_type": "a list", "tuple_type": "a list", "dict_type": "a mapping",
+    "model_type": "a mapping", "path_type": "a path", "literal_error": "{expected}",
+    "string_pattern_mismatch": "text that matches {pattern}",
+    "greater_than": "more than {gt}", "greater_than_equal": "at least {ge}",
+    "less_than_equal": "at most {le}",
+}  # fmt: skip
 
 
 class AssignorError(Exception):
@@ -47,6 +59,19 @@ def words(error: BaseException) -> str:
 def elided(names: Sequence[str], most: int = 3) -> str:
     """Return the first few names, with commas and a sign that there are more."""
     return ", ".join(names[:most]) + (", …" if len(names) > most else "")
+
+
+def expectation(problem: Mapping[str, Any]) -> str:
+    """Put a problem that pydantic has with a value into words, without the value: it may be secret.
+
+    >>> expectation({"type": "greater_than_equal", "ctx": {"ge": 1}})
+    'at least 1 is expected'
+    """
+    context = problem.get("ctx", {})
+    if problem["type"] == "value_error":
+        return str(context["error"])
+    expected = _EXPECTED.get(problem["type"])
+    return problem["msg"] if expected is None else f"{expected.format(**context)} is expected"
 
 
 @contextlib.contextmanager

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _SECRET_KEY = re.compile(
     r"secret|passw|pwd|passphrase|credential|jaas|username|user\.info|authorization"
@@ -28,12 +31,14 @@ _WORD = 8
 _PLAIN = re.compile(r"[A-Z]?[a-z]{0,6}|[A-Z]{0,7}|\d{0,7}")
 HIDDEN = "***"
 
-#: `user:password@` of an address; a password may hold a slash, as those of S3 do.
+#: `user:password@` of an address; a password may hold a slash, as those of S3 do. Where a path was
+#: made of an address it has one slash of two.
 _USER_INFO = re.compile(
-    r"(\b[a-z][a-z0-9+.-]{0,20}://)([^\s/@:'\"]{0,200}):([^\s@'\"]{1,500})@", re.IGNORECASE
+    r"(\b[a-z][a-z0-9+.-]{0,20}:/{1,2})([^\s/@:'\"]{0,200}):([^\s'\"]{1,500}?)@(?![^\s'\"/,;]*@)",
+    re.IGNORECASE,
 )
 #: A token alone before the host; elsewhere that place holds a container's name (abfss://C@HOST).
-_WEB_USER = re.compile(r"(\bhttps?://)([^\s/@'\"]{1,500})@", re.IGNORECASE)
+_WEB_USER = re.compile(r"(\bhttps?:/{1,2})([^\s/@'\"]{1,500})@", re.IGNORECASE)
 #: `password=…` in addresses, JAAS, connection strings.
 _ASSIGNED = re.compile(
     r"((?:password|passwd|pwd|secret|token|credential|signature|account_?key|access_?key|"
@@ -105,6 +110,10 @@ class Redactor:
             if len(written) >= _SHORTEST:
                 self._stand_ins.setdefault(written, stand_in)
         self._known = None
+
+
+#: Hides what has the shape of a secret, in a text of which nothing else is known.
+redacted: Callable[[str], str] = Redactor()
 
 
 def _pattern(value: str) -> str:

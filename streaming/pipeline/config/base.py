@@ -20,6 +20,8 @@ from pydantic import (
     model_validator,
 )
 
+from assignor_bridge.errors import expectation
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -123,15 +125,13 @@ def unknown_key(key: str, allowed: Iterable[str]) -> str:
 def complaints(error: ValidationError, data: Any) -> str:
     """Put a validation error into words, on one line and without any input value."""
     lines = []
-    for problem in error.errors(include_url=False, include_context=False, include_input=False):
+    for problem in error.errors(include_url=False, include_input=False):
         is_missing = problem["type"] == "missing"
         path = _path_in(data, problem["loc"][:-1] if is_missing else problem["loc"])
         if is_missing:
             words = f"{problem['loc'][-1]!r} is missing"
         else:
-            words = problem["msg"].removeprefix("Value error, ")
-            if words.startswith(("Input ", "String ")):
-                words = words[0].lower() + words[1:].replace("tuple", "list")
+            words = expectation(problem)
         lines.append(": ".join(part for part in (".".join(path), words) if part))
     more = f"; and {len(lines) - _MOST_SHOWN} more" if len(lines) > _MOST_SHOWN else ""
     return "; ".join(lines[:_MOST_SHOWN]) + more
