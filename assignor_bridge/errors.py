@@ -7,6 +7,7 @@ with the class's `exit_code` (2 for misuse, 1 for a failure).
 from __future__ import annotations
 
 import contextlib
+import difflib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -54,6 +55,21 @@ def words(error: BaseException) -> str:
     except Exception:  # noqa: BLE001  (a user's error may fail to describe itself)
         text = "(its text cannot be read)"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def unknown_name(what: str, name: str, known: Sequence[str], prefix: str = "") -> str:
+    """Complain about a name: with the nearest one that is known, else with all of them.
+
+    The `prefix` that all have makes none of them nearer.
+
+    >>> unknown_name("key", "checkpont", ["name", "checkpoint"])
+    "unknown key 'checkpont'; did you mean 'checkpoint'?"
+    """
+    lowered = {each.lower().removeprefix(prefix): each for each in known}
+    near = difflib.get_close_matches(name.lower().removeprefix(prefix), lowered, n=1, cutoff=0.5)
+    if near:
+        return f"unknown {what} {name!r}; did you mean {lowered[near[0]]!r}?"
+    return f"unknown {what} {name!r}. Allowed are {', '.join(known)}"
 
 
 def elided(names: Sequence[str], most: int = 3) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,15 +18,14 @@ MOST_PARTITION = 2**31 - 1
 LONGEST_TOPIC = 249
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
-    """One partition of one Kafka topic; sorts by topic, then by number."""
+class Partition(NamedTuple):
+    """One partition of one Kafka topic, written as `topic-number`; sorts by topic, then number."""
 
     topic: str
-    partition: int
+    number: int
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
+        return f"{self.topic}-{self.number}"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -42,9 +41,9 @@ class OffsetRange:
     end: int
 
     @property
-    def tp(self) -> TopicPartition:
+    def tp(self) -> Partition:
         """The partition that the range lies in."""
-        return TopicPartition(self.topic, self.partition)
+        return Partition(self.topic, self.partition)
 
     @property
     def size(self) -> int:
@@ -59,7 +58,7 @@ class OffsetRange:
         )
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}[{self.start},{self.end})"
+        return f"{self.tp}[{self.start},{self.end})"
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -41,7 +41,7 @@ def measure(
 
 def _joined(figures: BatchFigures, progress: BatchProgress) -> BatchFigures:
     source = progress.sources[0]
-    lag = {f"{topic}-{p}": count for (topic, p), count in sorted(source.waiting.items())}
+    lag = {str(tp): count for tp, count in sorted(source.waiting.items())}
     return replace(
         figures, seconds=progress.seconds, records=progress.rows, lag=lag, metrics=source.metrics
     )

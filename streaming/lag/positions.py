@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import OptionError
-from streaming.kafka.brokers import Partition, by_partition
+from assignor_bridge.model import Partition
+from streaming.kafka.brokers import by_partition
 from streaming.kafka.groups import GroupError, committed, members
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from streaming.report import charts, page
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from assignor_bridge.model import Partition
     from streaming.observe.query_progress import SourceProgress
     from streaming.replay.log import ReplayBatch
     from streaming.report.query_facts import QueryFacts
@@ -111,8 +112,8 @@ def _pair(
     return page.side_by_side([figure, table])
 
 
-def _named(offsets: Mapping[tuple[str, int], int]) -> dict[str, int]:
-    return {f"{topic}-{partition}": count for (topic, partition), count in offsets.items()}
+def _named(offsets: Mapping[Partition, int]) -> dict[str, int]:
+    return {str(tp): count for tp, count in offsets.items()}
 
 
 def _by_name(batches: Iterable[Mapping[str, int]]) -> dict[str, list[int]]:

@@ -156,11 +156,10 @@ def _lags(snapshot: Snapshot, rows: int) -> RenderableType:
     total, behind = sum(metrics.lag.values()), sum(n > 0 for n in metrics.lag.values())
     table = _table("partition, worst first", "lag", "behind")
     ranked = sorted(metrics.lag, key=lambda tp: (-metrics.lag[tp], tp))
-    for topic, partition in ranked[:rows]:
-        lag = metrics.lag[topic, partition]
-        seconds = metrics.lag_seconds.get((topic, partition))
+    for tp in ranked[:rows]:
+        lag, seconds = metrics.lag[tp], metrics.lag_seconds.get(tp)
         table.add_row(
-            f"{topic}-{partition}",
+            str(tp),
             Text(f"{lag:,}", _HOT if lag and lag > 2 * total / len(metrics.lag) else ""),
             "" if seconds is None else f"{seconds:,.0f} s",
         )

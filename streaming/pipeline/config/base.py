@@ -5,7 +5,6 @@ pydantic's own text shows the input, which may be a secret; only its words are u
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -20,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from assignor_bridge.errors import expectation
+from assignor_bridge.errors import expectation, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -68,7 +67,7 @@ class Section(BaseModel):
                 read[key] = value
             elif key not in cls.OPTIONS and not key.startswith(tuple(cls.PREFIXES)):
                 kafka = _COMMON if cls.PREFIXES else ()
-                raise ValueError(unknown_key(key, [*fields, *cls.OPTIONS, *kafka]))
+                raise ValueError(unknown_name("key", key, [*fields, *cls.OPTIONS, *kafka]))
             elif isinstance(value, bool):
                 read[key] = str(value).lower()
             elif isinstance(value, (str, int, float)):
@@ -106,20 +105,6 @@ def require_one(parts: Mapping[str, object]) -> None:
     if sum(value is not None for value in parts.values()) != 1:
         *names, last = map(repr, parts)
         raise ValueError(f"exactly one of {', '.join(names)} and {last} is expected")
-
-
-def unknown_key(key: str, allowed: Iterable[str]) -> str:
-    """Complain about a key, with the nearest known one.
-
-    >>> unknown_key("checkpont", ["name", "checkpoint"])
-    "unknown key 'checkpont'; did you mean 'checkpoint'?"
-    """
-    names = list(allowed)
-    lowered = {name.lower(): name for name in names}
-    near = difflib.get_close_matches(key.lower(), lowered, n=1, cutoff=0.6)
-    if near:
-        return f"unknown key {key!r}; did you mean {lowered[near[0]]!r}?"
-    return f"unknown key {key!r}. Allowed are {', '.join(names)}"
 
 
 def complaints(error: ValidationError, data: Any) -> str:
