@@ -13,17 +13,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-#: What was expected where pydantic complains, by the kind of its complaint.
+#: What was expected where pydantic complains, by the kinds of its complaint.
 _EXPECTED = {
-    "int_type": "a whole number", "int_parsing": "a whole number", "int_from_float": "a whole number",
-    "int_parsing_size": "a smaller number", "float_type": "a number", "float_parsing": "a number",
-    "bool_type": "true or false", "bool_parsing": "true or false", "string_type": "text",
-    "list_type": "a list", "tuple_type": "a list", "dict_type": "a mapping",
-    "model_type": "a mapping", "path_type": "a path", "literal_error": "{expected}",
-    "string_pattern_mismatch": "text that matches {pattern}",
-    "greater_than": "more than {gt}", "greater_than_equal": "at least {ge}",
-    "less_than_equal": "at most {le}",
-}  # fmt: skip
+    kind: words
+    for words, kinds in (
+        ("a whole number", "int_type int_parsing int_from_float"),
+        ("a shorter number", "int_parsing_size"),
+        ("a number", "float_type float_parsing"),
+        ("true or false", "bool_type bool_parsing"),
+        ("text", "string_type"),
+        ("text that matches {pattern}", "string_pattern_mismatch"),
+        ("a path", "path_type"),
+        ("a list", "list_type tuple_type"),
+        ("a mapping", "dict_type model_type"),
+        ("{expected}", "literal_error"),
+        ("more than {gt}", "greater_than"),
+        ("at least {ge}", "greater_than_equal"),
+        ("at most {le}", "less_than_equal"),
+    )
+    for kind in kinds.split()
+}
 
 
 class AssignorError(Exception):
@@ -72,9 +81,14 @@ def unknown_name(what: str, name: str, known: Sequence[str], prefix: str = "") -
     return f"unknown {what} {name!r}. Allowed are {', '.join(known)}"
 
 
-def elided(names: Sequence[str], most: int = 3) -> str:
-    """Return the first few names, with commas and a sign that there are more."""
-    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
+def elided(names: Sequence[str], most: int = 3, between: str = ", ") -> str:
+    """List the first few names, and how many more there are.
+
+    >>> elided(["a", "b", "c", "d", "e"]), elided(["a", "b"])
+    ('a, b, c and 2 more', 'a, b')
+    """
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return between.join(names[:most]) + more
 
 
 def expectation(problem: Mapping[str, Any]) -> str:
@@ -86,8 +100,10 @@ def expectation(problem: Mapping[str, Any]) -> str:
     context = problem.get("ctx", {})
     if problem["type"] == "value_error":
         return str(context["error"])
-    expected = _EXPECTED.get(problem["type"])
-    return problem["msg"] if expected is None else f"{expected.format(**context)} is expected"
+    if (expected := _EXPECTED.get(problem["type"])) is None:
+        return str(problem["msg"])
+    bounds = {k: f"{v:.15g}" if isinstance(v, float) else v for k, v in context.items()}
+    return f"{expected.format(**bounds)} is expected"
 
 
 @contextlib.contextmanager

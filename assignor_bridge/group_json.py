@@ -58,7 +58,7 @@ def _by_partition(value: Any) -> Any:
     for key in value:
         if not (key.isascii() and key.isdigit() and len(key) <= 10 and int(key) <= MOST_PARTITION):
             raise ValueError(
-                f"has the key {short(key)}: a partition number is needed, "
+                f"has the key {short(key)}: a partition number is expected, "
                 f"from 0 to {MOST_PARTITION}"
             )
         if int(key) in keys:
@@ -84,7 +84,7 @@ def _own_options(options: dict[str, str]) -> dict[str, str]:
 
 def _decode(value: Any) -> bytes:
     if not isinstance(value, str):
-        raise ValueError(f"is {short(value)}: a string is needed")  # noqa: TRY004  (pydantic's)
+        raise ValueError(f"is {short(value)}: a string is expected")  # noqa: TRY004  (pydantic's)
     try:
         return base64.b64decode(value, validate=True)
     except ValueError as error:

@@ -84,17 +84,17 @@ class Redactor:
             text = str(value)
             if is_secret_key(key):
                 self._learn(text, HIDDEN)
-                for found in _PARTS.finditer(text):
-                    self._learn(found[1] or found[2] or found[3], HIDDEN)
-            for found in _USER_INFO.finditer(text):
-                self._learn(found[3], HIDDEN)
+                for match in _PARTS.finditer(text):
+                    self._learn(match[1] or match[2] or match[3], HIDDEN)
+            for match in _USER_INFO.finditer(text):
+                self._learn(match[3], HIDDEN)
 
     def __call__(self, text: str) -> str:
         """Give the text without what must not be shown."""
         if self._known is None:
             longest_first = sorted(self._stand_ins, key=len, reverse=True)
             self._known = re.compile("|".join(map(_pattern, longest_first)) or "(?!)")
-        text = self._known.sub(lambda found: self._stand_ins[found[0]], text)
+        text = self._known.sub(lambda match: self._stand_ins[match[0]], text)
         text = _USER_INFO.sub(_without_user, text)
         text = _WEB_USER.sub(_without_user, text)
         return _ASSIGNED.sub(_without_value, text)
@@ -123,11 +123,11 @@ def _pattern(value: str) -> str:
     return rf"(?<!\w){literal}(?!\w)" if is_word else literal
 
 
-def _without_user(found: re.Match[str]) -> str:
+def _without_user(match: re.Match[str]) -> str:
     """Hide who asks; what stands in for known values stays, it says more."""
-    user_info = found[0].removeprefix(found[1])
-    return found[0] if _STANDS_IN.fullmatch(user_info) else f"{found[1]}{HIDDEN}@"
+    user_info = match[0].removeprefix(match[1])
+    return match[0] if _STANDS_IN.fullmatch(user_info) else f"{match[1]}{HIDDEN}@"
 
 
-def _without_value(found: re.Match[str]) -> str:
-    return found[0] if _STANDS_IN.fullmatch(found[2].strip("\"'")) else f"{found[1]}{HIDDEN}"
+def _without_value(match: re.Match[str]) -> str:
+    return match[0] if _STANDS_IN.fullmatch(match[2].strip("\"'")) else f"{match[1]}{HIDDEN}"

@@ -191,6 +191,7 @@ def _explained(text: str, value: Any) -> str:
         return f"{where} has an unknown key {quoted[1]!r}: known are {known}"
     if expected := _EXPECTED.match(problem):
         kinds = [kind for kind in expected[1].split(" | ") if kind != "null"]
+        kinds = [kind for kind in kinds if kind != "int" or "float" not in kinds]
         words = " or ".join(_WORDS.get(kind, kind) for kind in kinds)
         bound = f" {_WORDS[expected[2]]} {expected[3]}" if expected[2] else ""
         problem = f"{words}{bound} is expected"

@@ -20,7 +20,6 @@ from rich.progress import TimeElapsedColumn as Elapsed
 from assignor_bridge.errors import AssignorError, OptionError
 from streaming.demo import flights, job
 from streaming.demo.checks import run_checks, table_checks
-from streaming.demo.measure import measure
 from streaming.kafka.embedded import EmbeddedBroker
 from streaming.kafka.topics import create_topic, delete_topics
 from streaming.observe.check import Check
@@ -145,7 +144,7 @@ def _measured(
         step, table = progress.add_task(mode, total=demo.batches), folder / mode
         reading = {**source, **options, "subscribe": topics[0]}
         batches = job.run(spark, reading, mode, table, demo.work_us)
-        figures = measure(spark, batches)
+        figures = job.measure(spark, batches)
         progress.update(step, completed=len(figures), total=len(figures))
         yield RunFigures(mode, figures, warm_up=1), job.table_figures(spark, table)
     spark.stop()

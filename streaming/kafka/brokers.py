@@ -26,10 +26,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from assignor_bridge.errors import AssignorError, OptionError
+from assignor_bridge.errors import AssignorError, OptionError, elided
 from assignor_bridge.model import Partition
 from streaming.kafka.settings import client_settings
-from streaming.observe.words import elided
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -276,4 +276,3 @@ def _figures(
 def _records(task: Mapping[str, Any]) -> int:
     read = (task.get("taskMetrics") or {}).get("inputMetrics") or {}
     return int(read.get("recordsRead") or 0)
-

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def section(facts: QueryFacts) -> list[str]:
     """Write the section."""
     figures, rows = [], []
-    states = facts.log.states if facts.log else {}
+    states = facts.log.checkpoint.states if facts.log else {}
     for source, state in states.items():
         costs = costs_in(state)
         if costs is None:

@@ -80,8 +80,11 @@ def gather(
     log, replays, label = None, [], None
     if "checkpoint" in by_kind:
         log = _last_of(read_log(by_kind["checkpoint"]), batches)
-        origins.append(("checkpoint", f"{log.name}, query {log.query_id or 'of unknown id'}"))
-        query = query or log.query_id
+        of_query = log.checkpoint.query_id
+        origins.append(
+            ("checkpoint", f"{log.checkpoint.name}, query {of_query or 'of unknown id'}")
+        )
+        query = query or of_query
     progress: Sequence[BatchProgress] = ()
     if "log" in by_kind:
         progress = _of_query(by_kind["log"], query)[-(batches or 0) :]
@@ -97,7 +100,7 @@ def gather(
         origins.append(("Spark's UI", f"{spark.address}, {ui.name}"))
     if log is not None:
         replays = [_replay(log, source, ui) for source in log.sources]
-    title = f"Query {label}" if label else f"Query of {log.name if log else ''}"
+    title = f"Query {label}" if label else f"Query of {log.checkpoint.name if log else ''}"
     return QueryFacts(title, log, progress, ui, replays, origins)
 
 
@@ -117,7 +120,7 @@ def _by_kind(places: Sequence[str]) -> dict[str, str]:
 
 
 def _last_of(log: CheckpointLog, batches: int | None) -> CheckpointLog:
-    last = {source: found[-(batches or 0) :] for source, found in log.sources.items()}
+    last = {source: logged[-(batches or 0) :] for source, logged in log.sources.items()}
     return replace(log, sources=last)
 
 
@@ -140,8 +143,7 @@ def _replay(log: CheckpointLog, source: str, ui: RunFigures | None) -> Replay:
     elif cluster.origins["executors"].startswith("assumed"):
         assumed = "assumed: give the address of Spark's UI too"
         cluster = replace(cluster, origins={**cluster.origins, "executors": assumed})
-    name = f"{log.name}, source {source}" if len(log.sources) > 1 else log.name
-    return replay(name, played, cluster, (*SPARK_MAPPINGS, FLAGSHIP))
+    return replay(log.title(source), played, cluster, (*SPARK_MAPPINGS, FLAGSHIP))
 
 
 def _of_query(path: str, query: str | None) -> list[BatchProgress]:

@@ -43,8 +43,8 @@ def section(facts: QueryFacts) -> list[str]:
             )
         )
     logged = facts.log.sources if facts.log else {}
-    for source, found in logged.items():
-        parts += _of_log(found, f", source {source}" if len(logged) > 1 else "")
+    for source, replayed in logged.items():
+        parts += _of_log(replayed, f", source {source}" if len(logged) > 1 else "")
     return parts
 
 

@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from assignor_bridge.errors import expectation, unknown_name
+from assignor_bridge.errors import elided, expectation, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 SERVERS = "kafka.bootstrap.servers"
 _COMMON = (SERVERS, "kafka.security.protocol", "kafka.sasl.mechanism")
-_MOST_SHOWN = 3
 
 _LENGTH = r"\d+(?:\.\d+)?\s*(?:millisecond|second|minute|hour|day)s?"
 _TRIGGER = rf"availableNow|(?:processingTime\s*)?({_LENGTH})"
@@ -113,13 +112,9 @@ def complaints(error: ValidationError, data: Any) -> str:
     for problem in error.errors(include_url=False, include_input=False):
         is_missing = problem["type"] == "missing"
         path = _path_in(data, problem["loc"][:-1] if is_missing else problem["loc"])
-        if is_missing:
-            words = f"{problem['loc'][-1]!r} is missing"
-        else:
-            words = expectation(problem)
+        words = f"{problem['loc'][-1]!r} is missing" if is_missing else expectation(problem)
         lines.append(": ".join(part for part in (".".join(path), words) if part))
-    more = f"; and {len(lines) - _MOST_SHOWN} more" if len(lines) > _MOST_SHOWN else ""
-    return "; ".join(lines[:_MOST_SHOWN]) + more
+    return elided(lines, between="; ")
 
 
 def _path_in(data: Any, location: Iterable[str | int]) -> list[str]:

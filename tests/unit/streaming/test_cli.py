@@ -65,36 +65,33 @@ def test_misuse_is_one_line_and_exit_code_2(arguments, message, capsys):
     assert len(err.splitlines()) == 1
 
 
-SECRET = "s3a://AKIAKEY:S3/CR@ET+@bucket/path"
+LOGIN = "s3a://AKIAKEY:S3/CR@ET+@bucket/path"
 HIDDEN = re.compile(r"AKIAKEY|S3/CR|ET\+")
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        *(
-            [command, "--checkpoint", SECRET]
-            for command in ("lag", "offsets", "doctor", "replay")
-        ),
-        ["report", SECRET],
-        ["report", SECRET, SECRET],
-        ["report", "/", "--output", SECRET],
-        ["top", SECRET],
+        *([command, "--checkpoint", LOGIN] for command in ("lag", "offsets", "doctor", "replay")),
+        ["report", LOGIN],
+        ["report", LOGIN, LOGIN],
+        ["report", "/", "--output", LOGIN],
+        ["top", LOGIN],
         ["top", "http://AKIAKEY:S3@localhost:1"],
-        ["run", SECRET],
-        ["jars", "--job", SECRET],
-        ["assign", SECRET],
-        ["plan", SECRET],
-        ["init", SECRET],
-        ["doctor", "--delta-table", SECRET],
-        ["lag", "--group", "g", "--bootstrap-servers", SECRET],
+        ["run", LOGIN],
+        ["jars", "--job", LOGIN],
+        ["assign", LOGIN],
+        ["plan", LOGIN],
+        ["init", LOGIN],
+        ["doctor", "--delta-table", LOGIN],
+        ["lag", "--group", "g", "--bootstrap-servers", LOGIN],
         ["lag", "--group", "g", "--bootstrap-servers", "AKIAKEY:S3/CR@host:9092"],
-        ["lag", "--group", "g", "--command-config", SECRET],
-        ["simulate", "--html", SECRET],
-        ["replay", "--checkpoint", "/", "--output", f"{SECRET}.svg"],
-        ["demo", "--data", SECRET],
-        ["demo", "--report", SECRET],
-        ["broker", "--data", "/dev/null", SECRET],
+        ["lag", "--group", "g", "--command-config", LOGIN],
+        ["simulate", "--html", LOGIN],
+        ["replay", "--checkpoint", "/", "--output", f"{LOGIN}.svg"],
+        ["demo", "--data", LOGIN],
+        ["demo", "--report", LOGIN],
+        ["broker", "--data", "/dev/null", LOGIN],
     ],
     ids=" ".join,
 )
@@ -107,9 +104,9 @@ def test_the_login_in_an_address_is_in_no_message(arguments, capsys):
 
 def test_the_login_in_the_address_of_a_table_is_in_no_check(tmp_path, capsys):
     query = write_query(tmp_path / "q", {"t": {0: 9}})
-    assert main.run(["doctor", "--checkpoint", query, "--delta-table", SECRET]) == 2
-    output.print_checks([Check(f"Delta table {SECRET}", False, f"no {SECRET}")])
-    output.note(f"no {SECRET}")
+    assert main.run(["doctor", "--checkpoint", query, "--delta-table", LOGIN]) == 2
+    output.print_checks([Check(f"Delta table {LOGIN}", False, f"no {LOGIN}")])
+    output.note(f"no {LOGIN}")
     out, err = capsys.readouterr()
     assert out == "FAILED Delta table s3a://***@bucket/path: no s3a://***@bucket/path\n"
     assert HIDDEN.search(err) is None
@@ -123,6 +120,10 @@ def test_the_login_in_the_address_of_a_table_is_in_no_check(tmp_path, capsys):
         (["simulate", "--noise", "x"], "'--noise': a number is expected"),
         (["simulate", "--partitions", "0"], "'--partitions': at least 1 is expected"),
         (["broker", "--port", "70000"], "'--port': at most 65535 is expected"),
+        (["simulate", "--seed", "-1"], "'--seed': at least 0 is expected"),
+        (["simulate", "--cost-ms", "inf"], "'--cost-ms': at most 1000000 is expected"),
+        (["replay", "--checkpoint", "q", "--cost-us", "inf"], "'--cost-us': at most 1000000000"),
+        (["top", "h:1", "--interval", "inf"], "'--interval': at most 3600 is expected"),
         (["lag", "--group", "g", "--sort", "x"], "'--sort': 'x' is not one of"),
     ],
 )
@@ -163,6 +164,9 @@ def test_errors_become_exit_codes(error, code, line, monkeypatch, capsys):
         pytest.param(["doctor", "--checkpoint", ""], "--checkpoint is empty", id="of the doctor"),
         pytest.param(["replay", "--checkpoint", ""], "--checkpoint is empty", id="of a replay"),
         pytest.param(["report", ""], "CHECKPOINT|URL|LOG is empty", id="of a report"),
+        pytest.param(["doctor", "--delta-table", ""], "--delta-table is empty", id="table"),
+        pytest.param(["demo", "--bootstrap-servers", ""], "--bootstrap-servers '': host:port",
+                     id="of the demo"),
         pytest.param(["lag", "--group", "g", "--topic", ""], "--topic is empty", id="topic"),
         pytest.param(["offsets", "--group", "g", "--topic", ""], "--topic is empty", id="a topic"),
         pytest.param(["doctor", "--bootstrap-servers", ""], "--bootstrap-servers '': host:port",
