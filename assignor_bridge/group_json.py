@@ -29,8 +29,7 @@ from assignor_bridge.assignors.lag_aware import Offsets
 from assignor_bridge.assignors.own import configured
 from assignor_bridge.assignors.registry import lookup, names_in
 from assignor_bridge.errors import OptionError
-from assignor_bridge.json_models import JsonObject, Number, read_model
-from assignor_bridge.json_values import MOST, parse, short
+from assignor_bridge.json_input import MOST, JsonObject, Number, parse, read_model, short
 from assignor_bridge.model import LONGEST_TOPIC, MOST_PARTITION
 from assignor_bridge.options import PREFIX
 

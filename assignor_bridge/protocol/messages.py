@@ -192,12 +192,7 @@ def failed(error: BaseException) -> Failed:
 
 def executors(given: list[Executor]) -> list[model.Executor]:
     """Return executors as the planner takes them."""
-    return [
-        model.Executor(
-            e.id, e.host, e.slots, e.rack, e.priority, e.excluded, e.leaving, e.resource_profile
-        )
-        for e in given
-    ]
+    return [model.Executor(*msgspec.structs.astuple(executor)) for executor in given]
 
 
 def allocation(given: Allocation | None) -> model.Allocation | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import numpy as np
 
-from assignor_bridge.json_values import InputError, short
+from assignor_bridge.json_input import InputError, short
 from assignor_bridge.options import parse_options
 from assignor_bridge.planner.batch import Batch, Observed, coded, lay_out
 from assignor_bridge.protocol.columns import unpack_ranges, unpack_reports

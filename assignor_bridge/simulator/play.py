@@ -194,53 +194,62 @@ def play(player: Player) -> list[Played]:
 WARM_UP_BATCHES = 3
 
 
-@dataclass(frozen=True)
-class Row:
-    """How one mapping did, after the warm-up."""
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How one mapping did over some batches."""
 
     name: str
-    played: Sequence[Played]
+    played: Sequence[Played] = ()
+    #: Why the planner planned each batch as it did; empty for Spark's mappings.
+    reasons: Sequence[tuple[str, ...]] = ()
+    #: Why it could not be played, None when it was.
+    error: str | None = None
 
     @property
-    def late(self) -> Sequence[Played]:
-        """The batches that count."""
-        return self.played[WARM_UP_BATCHES:] or self.played
+    def seconds(self) -> float:
+        """Reading time of all batches."""
+        return sum(p.seconds for p in self.played)
 
     @property
     def median_seconds(self) -> float:
         """Median time of a batch."""
-        return median(p.seconds for p in self.late)
+        return median(p.seconds for p in self.played)
+
+    @property
+    def times_ideal(self) -> float:
+        """The time of all batches over the ideal one, in which all slots end at once."""
+        ideal = sum(p.bound_seconds for p in self.played)
+        return self.seconds / ideal if ideal else 1.0
 
     @property
     def mean_over(self) -> float:
         """Mean of how much longer than the ideal a batch takes, as a share."""
-        return fmean(p.over for p in self.late)
+        return fmean(p.over for p in self.played)
 
     @property
     def worst_over(self) -> float:
         """The same in the worst batch."""
-        return max(p.over for p in self.late)
+        return max((p.over for p in self.played), default=0.0)
 
     @property
     def tasks(self) -> float:
-        """Mean number of tasks."""
-        return fmean(p.tasks for p in self.late)
+        """Mean number of tasks of a batch."""
+        return fmean(p.tasks for p in self.played) if self.played else 0.0
+
+    @property
+    def moved(self) -> float:
+        """Mean number of partitions of a batch that another executor went on with."""
+        return fmean(p.broken for p in self.played) if self.played else 0.0
+
+    @property
+    def moved_share(self) -> float:
+        """The same over all batches, as a share of the partitions that had data."""
+        return sum(p.broken for p in self.played) / (sum(p.partitions for p in self.played) or 1)
 
     @property
     def broken(self) -> float:
-        """Mean share of partitions that another executor goes on with."""
-        return fmean(p.broken / max(1, p.partitions) for p in self.late)
-
-    def as_json(self) -> dict[str, object]:
-        """As JSON values, for `--json`."""
-        return {
-            "name": self.name,
-            "medianSeconds": round(self.median_seconds, 6),
-            "meanOver": round(self.mean_over, 6),
-            "worstOver": round(self.worst_over, 6),
-            "tasks": round(self.tasks, 2),
-            "brokenContinuities": round(self.broken, 6),
-        }
+        """The mean of that share over the batches."""
+        return fmean(p.broken / max(1, p.partitions) for p in self.played)
 
 
 def compare(
@@ -248,9 +257,11 @@ def compare(
     names: Sequence[str],
     find: Callable[[str], Assignor] = lookup,
     locality_wait: float = 3.0,
-) -> list[Row]:
-    """Play the scenario through each mapping or assignor."""
+) -> list[Result]:
+    """Play the scenario through each mapping or assignor, and leave out the warm-up."""
+    players = [Player(name, scenario, find=find, locality_wait=locality_wait) for name in names]
+    played = [play(player) for player in players]
     return [
-        Row(name, play(Player(name, scenario, find=find, locality_wait=locality_wait)))
-        for name in names
+        Result(name, batches[WARM_UP_BATCHES:] or batches)
+        for name, batches in zip(names, played, strict=True)
     ]

@@ -9,7 +9,7 @@ import typer
 from msgspec import to_builtins
 
 from assignor_bridge.errors import OptionError, elided
-from assignor_bridge.json_values import parse
+from assignor_bridge.json_input import parse
 from assignor_bridge.planner.batch import Batch
 from assignor_bridge.planner.plan import Outcome, plan_batch
 from assignor_bridge.protocol.columns import pack_tasks

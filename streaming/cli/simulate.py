@@ -9,7 +9,7 @@ import typer
 
 from assignor_bridge.errors import OptionError
 from assignor_bridge.planner.batch import MOST_SLOTS
-from assignor_bridge.simulator.play import SPARK_MAPPINGS, compare
+from assignor_bridge.simulator.play import SPARK_MAPPINGS, Result, compare
 from assignor_bridge.simulator.scenario import Lags, Scenario
 from streaming.cli import assignors as own
 from streaming.cli.arguments import AsJson, check_writable, write
@@ -88,7 +88,7 @@ def simulate(  # noqa: PLR0917
         rows += compare(scenario, [name], find=find, locality_wait=locality_wait)
     if as_json:
         for row in rows:
-            typer.echo(json.dumps(row.as_json()))
+            typer.echo(json.dumps(_as_json(row)))
     else:
         cells = [
             [r.name, f"{r.median_seconds:.3f}", f"{r.mean_over:.1%}", f"{r.worst_over:.1%}",
@@ -98,6 +98,17 @@ def simulate(  # noqa: PLR0917
         print_table(HEAD, cells)
     if html is not None:
         write("--html", html, simulation_page(scenario, rows))
+
+
+def _as_json(result: Result) -> dict[str, object]:
+    return {
+        "name": result.name,
+        "medianSeconds": round(result.median_seconds, 6),
+        "meanOver": round(result.mean_over, 6),
+        "worstOver": round(result.worst_over, 6),
+        "tasks": round(result.tasks, 2),
+        "brokenContinuities": round(result.broken, 6),
+    }
 
 
 def _numbers(option: str, text: str, most: int) -> list[int]:

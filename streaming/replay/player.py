@@ -8,7 +8,6 @@ would have ended. Nothing is read from Kafka and nothing is started.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from assignor_bridge.assignors.registry import ASSIGNORS, lookup
 from assignor_bridge.errors import AssignorError
 from assignor_bridge.options import FLAGSHIP
-from assignor_bridge.simulator.play import SPARK_MAPPINGS, Played, Player
+from assignor_bridge.simulator.play import SPARK_MAPPINGS, Player, Result
 from assignor_bridge.simulator.scenario import Scenario, Step
 from streaming.observe.words import counted
 
@@ -36,63 +35,6 @@ WORTH_IT = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
-    """How one mapping did over all batches."""
-
-    name: str
-    played: Sequence[Played] = ()
-    #: Why the planner planned each batch as it did; empty for Spark's mappings.
-    reasons: Sequence[tuple[str, ...]] = ()
-    #: Why it could not be played, None when it was.
-    error: str | None = None
-
-    @property
-    def seconds(self) -> float:
-        """Reading time of all batches."""
-        return sum(p.seconds for p in self.played)
-
-    @property
-    def times_ideal(self) -> float:
-        """That time over the ideal one, in which all slots end at once."""
-        ideal = sum(p.bound_seconds for p in self.played)
-        return self.seconds / ideal if ideal else 1.0
-
-    @property
-    def worst_times_ideal(self) -> float:
-        """The same in the worst batch."""
-        return max((1 + p.over for p in self.played), default=1.0)
-
-    @property
-    def tasks(self) -> float:
-        """Mean number of tasks of a batch."""
-        return fmean(p.tasks for p in self.played) if self.played else 0.0
-
-    @property
-    def moved(self) -> float:
-        """Mean number of partitions of a batch that another executor went on with."""
-        return fmean(p.broken for p in self.played) if self.played else 0.0
-
-    @property
-    def moved_share(self) -> float:
-        """The same as a share of the partitions that had data."""
-        return sum(p.broken for p in self.played) / (sum(p.partitions for p in self.played) or 1)
-
-    def as_json(self, spark_seconds: float) -> dict[str, object]:
-        """As JSON values; `timeRatio` is over Spark's mapping."""
-        if self.error is not None:
-            return {"name": self.name, "error": self.error}
-        return {
-            "name": self.name,
-            "timesIdeal": round(self.times_ideal, 6),
-            "worstTimesIdeal": round(self.worst_times_ideal, 6),
-            "tasks": round(self.tasks, 2),
-            "movedPartitions": round(self.moved, 3),
-            "movedShare": round(self.moved_share, 6),
-            "timeRatio": round(self.seconds / spark_seconds, 6) if spark_seconds else None,
-        }
-
-
-@dataclass(frozen=True, slots=True)
 class Replay:
     """All mappings over the batches of one source."""
 
@@ -100,9 +42,9 @@ class Replay:
     title: str
     cluster: Cluster
     batches: Sequence[ReplayBatch]
-    mappings: Sequence[Replayed]
+    mappings: Sequence[Result]
 
-    def find(self, name: str) -> Replayed | None:
+    def find(self, name: str) -> Result | None:
         """Return one mapping's result, None when it was not played."""
         return next((m for m in self.mappings if m.name == name and m.error is None), None)
 
@@ -131,8 +73,23 @@ class Replay:
             "costSeconds": self.cluster.cost_s,
             "localityWaitSeconds": self.cluster.locality_wait_s,
             "assumptions": list(assumptions(self)),
-            "mappings": [m.as_json(seconds) for m in self.mappings],
+            "mappings": [_as_json(result, seconds) for result in self.mappings],
         }
+
+
+def _as_json(result: Result, spark_seconds: float) -> dict[str, object]:
+    """Return JSON values; `timeRatio` is over Spark's mapping."""
+    if result.error is not None:
+        return {"name": result.name, "error": result.error}
+    return {
+        "name": result.name,
+        "timesIdeal": round(result.times_ideal, 6),
+        "worstTimesIdeal": round(1 + result.worst_over, 6),
+        "tasks": round(result.tasks, 2),
+        "movedPartitions": round(result.moved, 3),
+        "movedShare": round(result.moved_share, 6),
+        "timeRatio": round(result.seconds / spark_seconds, 6) if spark_seconds else None,
+    }
 
 
 def replay(
@@ -157,15 +114,15 @@ def replay(
     return Replay(title, cluster, full, [_play(player, steps) for player in players])
 
 
-def _play(player: Player, steps: Sequence[Step]) -> Replayed:
+def _play(player: Player, steps: Sequence[Step]) -> Result:
     played, reasons = [], []
     try:
         for step in steps:
             played.append(player.play(step))
             reasons.append(player.reasons)
     except AssignorError as error:
-        return Replayed(player.name, error=str(error))
-    return Replayed(player.name, played, reasons)
+        return Result(player.name, error=str(error))
+    return Result(player.name, played, reasons)
 
 
 def _step(batch: ReplayBatch, cluster: Cluster) -> Step:
@@ -206,7 +163,7 @@ def answer(replayed: Replay) -> str:
     )
 
 
-def _alternative(replayed: Replay, ours: Replayed) -> str:
+def _alternative(replayed: Replay, ours: Result) -> str:
     """Return the built-in setting of Spark that does as well, if there is one, and its price."""
     others = [m for n in SPARK_MAPPINGS[1:] if (m := replayed.find(n)) is not None]
     good = [m for m in others if m.seconds <= ours.seconds * (1 + WORTH_IT)]
@@ -219,7 +176,7 @@ def _alternative(replayed: Replay, ours: Replayed) -> str:
     )
 
 
-def _moves(mapping: Replayed) -> str:
+def _moves(mapping: Result) -> str:
     return f"{mapping.moved_share:.0%} of partitions changing executor a batch"
 
 

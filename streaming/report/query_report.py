@@ -18,7 +18,8 @@ from streaming.report import charts, page, query_costs, query_lag, query_moves, 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streaming.replay.player import Replay, Replayed
+    from assignor_bridge.simulator.play import Result
+    from streaming.replay.player import Replay
     from streaming.report.query_facts import QueryFacts
 
 #: Batches whose tasks are drawn in time, and rows of a table of slots.
@@ -190,7 +191,7 @@ def _executor_loads(replay: Replay) -> list[str]:
     ]  # fmt: skip
 
 
-def _busy(mapping: Replayed) -> dict[str, float]:
+def _busy(mapping: Result) -> dict[str, float]:
     total: dict[str, float] = defaultdict(float)
     for executor, seconds in (item for played in mapping.played for item in played.busy.items()):
         total[executor] += seconds

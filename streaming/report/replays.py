@@ -34,7 +34,7 @@ def table_rows(replay: Replay) -> list[list[str]]:
             [
                 m.name,
                 f"{m.times_ideal:.2f}",
-                f"{m.worst_times_ideal:.2f}",
+                f"{1 + m.worst_over:.2f}",
                 f"{m.tasks:,.0f}" if m.tasks >= 10 else f"{m.tasks:.1f}",
                 f"{m.moved_share:.1%}",
                 f"{ratio:.0%}" if ratio is not None else "",

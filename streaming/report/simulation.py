@@ -11,7 +11,7 @@ from streaming.report.replays import mapping_bars
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assignor_bridge.simulator.play import Row
+    from assignor_bridge.simulator.play import Result
     from assignor_bridge.simulator.scenario import Scenario
 
 HEAD = ("mapping", "median s", "over ideal", "worst", "tasks", "cold partitions")
@@ -19,7 +19,7 @@ HEAD = ("mapping", "median s", "over ideal", "worst", "tasks", "cold partitions"
 _MOST_EXECUTORS = 400
 
 
-def simulation_page(scenario: Scenario, rows: Sequence[Row]) -> str:
+def simulation_page(scenario: Scenario, rows: Sequence[Result]) -> str:
     """Write the comparison as a page that opens offline."""
     about = (
         f"{scenario.partitions:,} partitions ({scenario.lags} lags), {scenario.executors:,} "
@@ -49,7 +49,7 @@ def simulation_page(scenario: Scenario, rows: Sequence[Row]) -> str:
     )
 
 
-def _loads(rows: Sequence[Row]) -> list[str]:
+def _loads(rows: Sequence[Result]) -> list[str]:
     busy = {r.name: r.played[-1].busy for r in rows}
     most = max((seconds for of_row in busy.values() for seconds in of_row.values()), default=1.0)
     figures = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assignor_bridge.group_json import answer, answer_steps, read_request
-from assignor_bridge.json_values import InputError
+from assignor_bridge.json_input import InputError
 from checkpoints.user_data import encode_claim
 from streaming.cli.main import run
 

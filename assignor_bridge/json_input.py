@@ -1,4 +1,4 @@
-"""Models of JSON input, and what is wrong with an input in one line: where, what, what is needed.
+"""JSON that people write: how it is read, its models, and what is wrong with it in one line.
 
 pydantic goes through the values (a line may hold hundreds of thousands of numbers); its own words,
 which are several lines, are not used.
@@ -6,20 +6,87 @@ which are several lines, are not used.
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import core_schema
 
-from assignor_bridge.json_values import MOST, InputError, short
+from assignor_bridge.errors import OptionError
 
+#: Offsets, lags and all other numbers of 64 bits.
+MOST = 2**63 - 1
+
+_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 _Model = TypeVar("_Model", bound=BaseModel)
 _KINDS = {
     "string_type": "a string", "list_type": "a list", "frozen_set_type": "a list",
     "dict_type": "an object", "model_type": "an object",
 }  # fmt: skip
+
+
+class InputError(OptionError):
+    """Input that does not have the shape of the contract."""
+
+
+def parse(text: bytes | str, what: str) -> Any:
+    """Read JSON, which may not repeat a key of an object, nor hold halves of characters.
+
+    Raises
+    ------
+    InputError
+        For anything else; `what` names the whole in it.
+    """
+    try:
+        if isinstance(text, bytes):
+            text = text.decode()
+        value = json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+        if _HALF_CHARACTER.search(text):
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise InputError(
+            f"{what} is not JSON: a string holds half of a character (a surrogate without its pair)"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{what} is not UTF-8: byte {error.start + 1} cannot be read") from None
+    except _RepeatedKeyError as error:
+        raise InputError(f"{what} has an object with the key {error.args[0]} twice") from None
+    except RecursionError:
+        raise InputError(f"{what} is not JSON: it is nested too deeply") from None
+    except ValueError as error:
+        raise InputError(f"{what} is not JSON: {error}") from None
+    return value
+
+
+class _RepeatedKeyError(Exception):
+    pass
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        keys = sorted(key for key, _ in pairs)
+        raise _RepeatedKeyError(short(next(a for a, b in pairwise(keys) if a == b)))
+    return made
+
+
+def _constant(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def short(value: Any) -> str:
+    """Return a value as JSON, cut off where it is long."""
+    if isinstance(value, int) and abs(value) > 10**40:  # Python writes no more than 4,300 digits
+        return f"a number of about {int(value.bit_length() * 0.30103) + 1} digits"
+    try:
+        text = json.dumps(value)
+    except (ValueError, RecursionError):  # such a number, or depth, within
+        return f"a {type(value).__name__}"
+    return text if len(text) <= 40 else f"{text[:39]}…"
 
 
 @dataclass(frozen=True)
