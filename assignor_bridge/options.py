@@ -21,13 +21,13 @@ STRATEGY = "assignor"
 PREFIX = "assignor."
 
 #: The assignor that is used when options are given but none is named.
-FLAGSHIP = "lag-aware-sticky"
+LAG_AWARE_STICKY = "lag-aware-sticky"
 #: Stands in place of the list: this stream keeps Spark's own mapping, whatever the session says.
 NONE = "none"
 #: Names of the table of `assignors.registry`, which takes a while to import; a test compares.
 BUILT_IN = frozenset({
     "range", "roundrobin", "sticky", "cooperative-sticky", "constrained-cooperative-sticky",
-    "uniform", "lag-aware", FLAGSHIP, "failover", "streams",
+    "uniform", "lag-aware", LAG_AWARE_STICKY, "failover", "streams",
 })  # fmt: skip
 
 
@@ -115,7 +115,7 @@ class PlannerOptions:
     """The effective options of one query; None stands for "not set"."""
 
     #: Assignors in order of preference.
-    assignors: tuple[str, ...] = (FLAGSHIP,)
+    assignors: tuple[str, ...] = (LAG_AWARE_STICKY,)
     split: bool = _option("assignor.split", True, _BOOLEAN,
         "whether a partition may be read by several tasks in one batch")
     max_imbalance: float = _option("assignor.maxImbalance", 0.05, _SHARE,
@@ -244,7 +244,7 @@ def _names(text: str) -> tuple[str, ...]:
     if not names:
         raise OptionError(
             f"option {STRATEGY!r} is {text!r}: the name of an assignor is expected, "
-            f"such as {FLAGSHIP!r}, or several separated by commas"
+            f"such as {LAG_AWARE_STICKY!r}, or several separated by commas"
         )
     if len(names) > 1 and any(name.lower() == NONE for name in names):
         raise OptionError(

@@ -131,7 +131,7 @@ def run_in_batches(
 ) -> tuple[list[dict[str, Any]], int]:
     """Run in batches of 40 records into memory; the progresses with records and the row count.
 
-    Option names are given with `_` for `.`; the assignor is the flagship unless one is named.
+    Option names are given with `_` for `.`; the assignor is lag-aware-sticky unless one is named.
     """
     name = f"t{uuid.uuid4().hex}"
     named = {"assignor": "lag-aware-sticky", "maxOffsetsPerTrigger": "40"}

@@ -62,7 +62,7 @@ def executors(draw: st.DrawFn, max_executors: int = 6) -> tuple[Executor, ...]:
 
 @st.composite
 def options(draw: st.DrawFn) -> dict[str, str]:
-    """Options of the flagship in any combination that is allowed."""
+    """Options of lag-aware-sticky in any combination that is allowed."""
     given: dict[str, str] = {}
     if draw(st.booleans()):
         given["assignor.split"] = draw(st.sampled_from(["true", "false"]))

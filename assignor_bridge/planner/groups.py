@@ -18,7 +18,7 @@ from assignor_bridge.assignors.group import Assignment, Group, Member
 from assignor_bridge.assignors.own import Own
 from assignor_bridge.assignors.partitions import Catalog, Partitions
 from assignor_bridge.errors import OptionError
-from assignor_bridge.options import FLAGSHIP
+from assignor_bridge.options import LAG_AWARE_STICKY
 from assignor_bridge.planner.flagship import Placement, lower_bound, priority, whole
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def slot_group(batch: Batch, table: PartitionTable, weights: Weights) -> Group:
     if counts.sum() > _MOST_PARTITIONS:
         raise OptionError(
             f"topics {', '.join(state.topics[:5])} would have {int(counts.sum())} partitions: "
-            f"assignors other than {FLAGSHIP!r} plan at most {_MOST_PARTITIONS}"
+            f"assignors other than {LAG_AWARE_STICKY!r} plan at most {_MOST_PARTITIONS}"
         )
     catalog = Catalog(dict(zip(state.topics, counts.tolist(), strict=True)))
     partition_id = catalog.starts[state.topic] + state.partition

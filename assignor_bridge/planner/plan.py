@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.assignors.own import configured
 from assignor_bridge.assignors.registry import Choice, choose, lookup
-from assignor_bridge.options import FLAGSHIP
+from assignor_bridge.options import LAG_AWARE_STICKY
 from assignor_bridge.planner.check import check
 from assignor_bridge.planner.costs import predict
 from assignor_bridge.planner.demand import demand
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.table import PartitionTable
 
 #: Names that the planner plans itself; all others are assignors of consumer groups.
-_OURS = frozenset({FLAGSHIP, FAILOVER})
+_OURS = frozenset({LAG_AWARE_STICKY, FAILOVER})
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ import numpy as np
 
 from assignor_bridge.assignors.registry import ASSIGNORS, lookup
 from assignor_bridge.errors import AssignorError
-from assignor_bridge.options import FLAGSHIP
+from assignor_bridge.options import LAG_AWARE_STICKY
 from assignor_bridge.simulator.play import SPARK_MAPPINGS, Player, Result
 from assignor_bridge.simulator.scenario import Scenario, Step
 from streaming.observe.words import counted
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: The mapping that all others are compared with.
 SPARK = SPARK_MAPPINGS[0]
 #: What is compared when nothing is named.
-EVERYTHING = (*SPARK_MAPPINGS, FLAGSHIP, *sorted(set(ASSIGNORS) - {FLAGSHIP}))
+EVERYTHING = (*SPARK_MAPPINGS, LAG_AWARE_STICKY, *sorted(set(ASSIGNORS) - {LAG_AWARE_STICKY}))
 #: A gain below this share of Spark's time is called none.
 WORTH_IT = 0.05
 
@@ -140,16 +140,16 @@ def _step(batch: ReplayBatch, cluster: Cluster) -> Step:
 
 def answer(replayed: Replay) -> str:
     """Answer in a sentence or two whether the option would have helped."""
-    spark, ours = replayed.find(SPARK), replayed.find(FLAGSHIP)
+    spark, ours = replayed.find(SPARK), replayed.find(LAG_AWARE_STICKY)
     count = counted(len(replayed.batches), "batch", "batches")
     if not replayed.batches:
         return "No batch of the log read anything: there is nothing to compare"
     if spark is None or ours is None:
-        return f"{count} replayed; name {SPARK!r} and {FLAGSHIP!r} to have them compared"
+        return f"{count} replayed; name {SPARK!r} and {LAG_AWARE_STICKY!r} to have them compared"
     ratio = ours.seconds / spark.seconds if spark.seconds else 1.0
     facts = (
         f"Over {count}, Spark's mapping would take {spark.times_ideal:.2f} times the ideal reading "
-        f"time, {FLAGSHIP} {ours.times_ideal:.2f} times"
+        f"time, {LAG_AWARE_STICKY} {ours.times_ideal:.2f} times"
     )
     if ratio > 1 - WORTH_IT:
         if ratio > 1 + WORTH_IT:

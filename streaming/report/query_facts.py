@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import OptionError
-from assignor_bridge.options import FLAGSHIP
+from assignor_bridge.options import LAG_AWARE_STICKY
 from assignor_bridge.simulator.play import SPARK_MAPPINGS
 from streaming.observe.progress_log import read_batches
 from streaming.observe.spark_ui import SparkUi, choose_query
@@ -143,7 +143,7 @@ def _replay(log: CheckpointLog, source: str, ui: RunFigures | None) -> Replay:
     elif cluster.origins["executors"].startswith("assumed"):
         assumed = "assumed: give the address of Spark's UI too"
         cluster = replace(cluster, origins={**cluster.origins, "executors": assumed})
-    return replay(log.title(source), played, cluster, (*SPARK_MAPPINGS, FLAGSHIP))
+    return replay(log.title(source), played, cluster, (*SPARK_MAPPINGS, LAG_AWARE_STICKY))
 
 
 def _of_query(path: str, query: str | None) -> list[BatchProgress]:

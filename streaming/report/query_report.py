@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from assignor_bridge.options import FLAGSHIP
+from assignor_bridge.options import LAG_AWARE_STICKY
 from streaming.observe.figures import BatchFigures, RunFigures, over_mean
 from streaming.observe.words import counted, seconds_text
 from streaming.replay.player import SPARK, answer
@@ -176,7 +176,10 @@ def _before_and_after(facts: QueryFacts) -> list[str]:
 
 def _executor_loads(replay: Replay) -> list[str]:
     """Draw what each executor would have worked under Spark's mapping and ours."""
-    both = [("Spark's mapping", "a", replay.find(SPARK)), (FLAGSHIP, "b", replay.find(FLAGSHIP))]
+    both = [
+        ("Spark's mapping", "a", replay.find(SPARK)),
+        (LAG_AWARE_STICKY, "b", replay.find(LAG_AWARE_STICKY)),
+    ]
     busy = [(title, css, _busy(mapping)) for title, css, mapping in both if mapping is not None]
     most = max((max(seconds.values()) for _, _, seconds in busy), default=1.0)
     many = counted(len(replay.batches), "batch", "batches")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assignor_bridge.options import FLAGSHIP
+from assignor_bridge.options import LAG_AWARE_STICKY
 from streaming.replay.player import SPARK, answer, assumptions
 from streaming.report import charts, page
 from streaming.report.svg import standalone
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from streaming.replay.player import Replay
 
 HEAD = ("mapping", "times the ideal", "worst batch", "tasks", "moved a batch", "time vs Spark's")
-_CSS = {SPARK: "a", FLAGSHIP: "b"}
+_CSS = {SPARK: "a", LAG_AWARE_STICKY: "b"}
 _NAMES_WIDTH = 188.0
 #: The axis of times of the ideal reaches this far at least.
 _LEAST_TIMES = 1.2
@@ -84,7 +84,7 @@ def _figures(replay: Replay) -> list[tuple[str, str, str]]:
         ("Reading time, in times of the ideal", times,
          "Over all batches; at the dashed line all slots end at once."),
         ("The same, batch by batch", by_batch,
-         f"Orange: Spark's mapping. Blue: {FLAGSHIP}."),
+         f"Orange: Spark's mapping. Blue: {LAG_AWARE_STICKY}."),
     ]  # fmt: skip
 
 
