@@ -14,7 +14,7 @@ from assignor_bridge.simulator.scenario import Lags, Scenario
 from streaming.cli import assignors as own
 from streaming.cli.arguments import AsJson, check_writable, write
 from streaming.cli.output import print_table
-from streaming.report.simulation import HEAD, simulation_page
+from streaming.report.simulation import HEAD, simulation_page, table_rows
 
 _DEFAULT = "spark,minPartitions,maxRecordsPerPartition,range,sticky,lag-aware,lag-aware-sticky"
 
@@ -90,12 +90,7 @@ def simulate(  # noqa: PLR0917
         for row in rows:
             typer.echo(json.dumps(_as_json(row)))
     else:
-        cells = [
-            [r.name, f"{r.median_seconds:.3f}", f"{r.mean_over:.1%}", f"{r.worst_over:.1%}",
-             f"{r.tasks:.0f}", f"{r.broken:.1%}"]
-            for r in rows
-        ]  # fmt: skip
-        print_table(HEAD, cells)
+        print_table(HEAD, table_rows(rows))
     if html is not None:
         write("--html", html, simulation_page(scenario, rows))
 

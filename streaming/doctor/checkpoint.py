@@ -51,14 +51,18 @@ def examine_checkpoint(
 
 
 def _batches(checkpoint: Checkpoint) -> Check:
-    planned, done = checkpoint.last_planned, checkpoint.last_committed
+    planned, completed = checkpoint.last_planned, checkpoint.last_committed
     sources = ", ".join(checkpoint.sources)
     what = f"query {checkpoint.query_id or 'of unknown id'} (Kafka sources {sources})"
     if planned is None:
         return Check(what, True, "no batch was planned yet")
-    if done is planned:
+    if completed is planned:
         return Check(what, True, f"batch {planned.batch_id} is its last and completed")
-    last = f"batch {done.batch_id} is the last completed one" if done else "no batch was completed"
+    last = (
+        f"batch {completed.batch_id} is the last completed one"
+        if completed
+        else "no batch was completed"
+    )
     waits = f"batch {planned.batch_id} is planned and will run at the next start"
     return Check(what, True, f"{last}; {waits}")
 
@@ -70,12 +74,12 @@ def _topics_made_again(checkpoint: Checkpoint) -> dict[tuple[str, str], str]:
     before it had reached, or does not exist any more. A batch that completed all the same, with
     `failOnDataLoss=false`, is history.
     """
-    planned, done = checkpoint.last_planned, checkpoint.last_committed
-    if planned is None or done is None or planned is done:
+    planned, completed = checkpoint.last_planned, checkpoint.last_committed
+    if planned is None or completed is None or planned is completed:
         return {}
     topics = {}
     for source, ends in planned.ends.items():
-        for topic, before in checkpoint.ends_of(source, done).items():
+        for topic, before in checkpoint.ends_of(source, completed).items():
             now = ends.get(topic, {})
             back = [
                 f"{topic}-{number} up to {now[number]} after {at}"
@@ -246,7 +250,7 @@ def _delta(checkpoint: Checkpoint, table: str) -> tuple[bool, str]:
         return True, "unknown: the checkpoint has no query id"
     held = read_log(table, checkpoint.query_id).batch
     planned = checkpoint.last_planned.batch_id if checkpoint.last_planned else NEVER
-    done = checkpoint.last_committed.batch_id if checkpoint.last_committed else NEVER
+    completed = checkpoint.last_committed.batch_id if checkpoint.last_committed else NEVER
     if held is None:
         return True, (
             "unknown: its JSON commits name no batch of the query, and older ones are in Parquet, "
@@ -259,10 +263,10 @@ def _delta(checkpoint: Checkpoint, table: str) -> tuple[bool, str]:
             "give the query a new checkpoint whose startingOffsets are the offsets that the table "
             "holds"
         )
-    if held < done:
+    if held < completed:
         held_batch = f"batch {held}" if held > NEVER else "no batch"
         return False, (
-            f"it holds {held_batch} of this query, but the checkpoint has completed batch {done}: "
+            f"it holds {held_batch} of this query, but the checkpoint has completed batch {completed}: "
             "it is another table, was made again or was put back from a copy, and rows that were "
             "read are not in it; name the query's table, or give the query a new checkpoint"
         )

@@ -19,6 +19,15 @@ HEAD = ("mapping", "median s", "over ideal", "worst", "tasks", "cold partitions"
 _MOST_EXECUTORS = 400
 
 
+def table_rows(results: Sequence[Result]) -> list[list[str]]:
+    """Return the rows of the table under `HEAD`."""
+    return [
+        [r.name, f"{r.median_seconds:.3f}", f"{r.mean_over:.1%}", f"{r.worst_over:.1%}",
+         f"{r.tasks:,.0f}", f"{r.broken:.1%}"]
+        for r in results
+    ]  # fmt: skip
+
+
 def simulation_page(scenario: Scenario, rows: Sequence[Result]) -> str:
     """Write the comparison as a page that opens offline."""
     about = (
@@ -26,11 +35,6 @@ def simulation_page(scenario: Scenario, rows: Sequence[Result]) -> str:
         f"executors, {scenario.batches:,} batches of {scenario.records:,} records, seed "
         f"{scenario.seed}"
     )
-    cells = [
-        [r.name, f"{r.median_seconds:.3g}", f"{r.mean_over:.0%}", f"{r.worst_over:.0%}",
-         f"{r.tasks:,.0f}", f"{r.broken:.1%}"]
-        for r in rows
-    ]  # fmt: skip
     times = page.figure(
         "Time of a batch, in times of the ideal",
         mapping_bars({r.name: 1 + r.mean_over for r in rows}),
@@ -41,7 +45,7 @@ def simulation_page(scenario: Scenario, rows: Sequence[Result]) -> str:
         "Who reads which offsets: mappings compared",
         [
             page.paragraph(about),
-            page.table(HEAD, cells),
+            page.table(HEAD, table_rows(rows)),
             page.side_by_side([times]),
             page.heading("Busy seconds of each executor in the last batch, busiest first"),
             page.side_by_side(_loads(rows)),
