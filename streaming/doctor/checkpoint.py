@@ -58,11 +58,9 @@ def _batches(checkpoint: Checkpoint) -> Check:
         return Check(what, True, "no batch was planned yet")
     if completed is planned:
         return Check(what, True, f"batch {planned.batch_id} is its last and completed")
-    last = (
-        f"batch {completed.batch_id} is the last completed one"
-        if completed
-        else "no batch was completed"
-    )
+    last = "no batch was completed"
+    if completed is not None:
+        last = f"batch {completed.batch_id} is the last completed one"
     waits = f"batch {planned.batch_id} is planned and will run at the next start"
     return Check(what, True, f"{last}; {waits}")
 
