@@ -266,7 +266,8 @@ def _delta(checkpoint: Checkpoint, table: str) -> tuple[bool, str]:
         return False, (
             f"it holds {held_batch} of this query, but the checkpoint has completed batch "
             f"{completed}: it is another table, was made again or was put back from a copy, and "
-            "rows that were read are not in it; name the query's table, or give the query a new checkpoint"
+            "rows that were read are not in it; name the query's table, or give the query a new "
+            "checkpoint"
         )
     if held == NEVER:
         return True, "it has no batch of this query yet, and none was completed"
