@@ -233,10 +233,7 @@ class Answer:
 def read_request(text: bytes | str) -> Request:
     """Read one line.
 
-    Raises
-    ------
-    InputError
-        When it does not have the contract's shape.
+    Raises InputError when it does not have the contract's shape.
     """
     return read_model(Request, parse(text, "the group"), "the group")
 

@@ -36,10 +36,7 @@ class InputError(OptionError):
 def parse(text: bytes | str, what: str) -> Any:
     """Read JSON, which may not repeat a key of an object, nor hold halves of characters.
 
-    Raises
-    ------
-    InputError
-        For anything else; `what` names the whole in it.
+    Raises InputError for anything else; `what` names the whole in it.
     """
     try:
         if isinstance(text, bytes):
@@ -132,10 +129,8 @@ class JsonObject(BaseModel):
 def read_model(model: type[_Model], data: Any, what: str) -> _Model:
     """Return JSON values as a model.
 
-    Raises
-    ------
-    InputError
-        When they do not have its shape; the message names the first place. `what` names the whole.
+    Raises InputError when they do not have its shape; the message names the first place. `what`
+    names the whole.
     """
     try:
         return model.model_validate(data)

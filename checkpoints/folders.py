@@ -72,10 +72,7 @@ class LocalFolder:
 def open_folder(location: str) -> LocalFolder:
     """Return the folder at a path or a `file:` URI.
 
-    Raises
-    ------
-    CheckpointError
-        For another scheme: those are read through a Spark session.
+    Raises CheckpointError for another scheme: those are read through a Spark session.
     """
     parts = urlsplit(location)
     if parts.scheme and len(parts.scheme) > 1 and "/" not in location.partition(":")[0]:

@@ -110,10 +110,7 @@ class LastBatches:
 def read_last_batches(folder: Folder) -> LastBatches:
     """Read how far a query has come: three listings and files, however many batches are kept.
 
-    Raises
-    ------
-    CheckpointError
-        When a file cannot be read, or is of a newer version.
+    Raises CheckpointError when a file cannot be read, or is of a newer version.
     """
     with _errors_in_a_line(folder):
         commits = _numbers(folder, "commits")
@@ -125,10 +122,8 @@ def read_last_batches(folder: Folder) -> LastBatches:
 def read_checkpoint(folder: Folder) -> Checkpoint:
     """Read all that is kept; of the only checkpoint below, when the folder is none itself.
 
-    Raises
-    ------
-    CheckpointError
-        When it is not a checkpoint, cannot be read, is of a newer version or has no Kafka source.
+    Raises CheckpointError when it is not a checkpoint, cannot be read, is of a newer version or has
+    no Kafka source.
     """
     with _errors_in_a_line(folder):
         query_id = _query_id(folder)

@@ -45,10 +45,7 @@ def encode_claim(owned: Mapping[str, Iterable[int]], generation: int | None) -> 
 
     Topics and partitions are sorted: equal claims give equal bytes.
 
-    Raises
-    ------
-    UserDataError
-        For a topic name over 32,767 bytes or a number that is no INT32.
+    Raises UserDataError for a topic name over 32,767 bytes or a number that is no INT32.
     """
     topics = {topic: sorted(partitions) for topic, partitions in owned.items()}
     parts = [struct.pack(">i", len(topics))]

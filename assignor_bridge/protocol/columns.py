@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 def unpack_ranges(ranges: Ranges) -> tuple[Names, Ints, Ints, Ints]:
     """Return topics, partitions, first offsets and end offsets.
 
-    Raises
-    ------
-    OptionError
-        When the columns do not fit together.
+    Raises OptionError when the columns do not fit together.
     """
     columns = _Columns(ranges, "ranges")
     return (

@@ -157,10 +157,7 @@ _answer = msgspec.json.Encoder(enc_hook=lambda number: number.item())  # numpy's
 def read_request(line: bytes) -> Request:
     """Parse one line.
 
-    Raises
-    ------
-    OptionError
-        When it does not follow the contract; the message names the place.
+    Raises OptionError when it does not follow the contract; the message names the place.
     """
     try:
         return _request.decode(line)

@@ -100,12 +100,8 @@ def read_logged(line: Any) -> LoggedBatch:
 def read_snapshot(given: Any) -> tuple[Batch, str | None]:
     """Return the batch and the state of a snapshot, from its JSON value.
 
-    Raises
-    ------
-    InputError
-        When it does not follow the contract; the message names the place.
-    OptionError
-        When it contradicts itself, or for its options.
+    Raises InputError, which names the place, when it does not follow the contract, and OptionError
+    when it contradicts itself, or for its options.
     """
     snapshot = _converted(given, Snapshot)
     ranges, reports = snapshot.ranges, snapshot.observed

@@ -49,12 +49,8 @@ def brokers_of(
 ) -> Brokers | None:
     """Connect to the brokers that the options name; None when they name none.
 
-    Raises
-    ------
-    OptionError
-        When the file cannot be read or has a setting without a counterpart.
-    BrokerUnreachableError
-        When no broker answers.
+    Raises OptionError when the file cannot be read or has a setting without a counterpart;
+    BrokerUnreachableError when no broker answers.
     """
     option = f"--command-config {command_config}"
     java = _settings_in(command_config, option) if command_config is not None else {}
@@ -90,12 +86,8 @@ def positions_of(
 
     `source` is the one source of the query that is meant; None for all.
 
-    Raises
-    ------
-    OptionError
-        When the checkpoint is none or has no such source, or a group's brokers are not given.
-    GroupError
-        When there is no such group, or it may not be seen.
+    Raises OptionError when the checkpoint is none or has no such source, or a group's brokers are
+    not given; GroupError when there is no such group, or it may not be seen.
     """
     if group is not None:
         if brokers is None:

@@ -99,10 +99,7 @@ def produce(
 ) -> Expected:
     """Write the flights to the topic, partitioned by carrier as Java's producer would do it.
 
-    Raises
-    ------
-    FlightsError
-        When the broker did not take all of them.
+    Raises FlightsError when the broker did not take all of them.
     """
     failures: list[str] = []
 

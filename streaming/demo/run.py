@@ -68,10 +68,7 @@ class Outcome:
 def run_demo(demo: Demo, report: Path, stderr: Console) -> Outcome:
     """Run the demo and write its report.
 
-    Raises
-    ------
-    AssignorError
-        When a part could not be run; Spark's log is then kept beside the report.
+    Raises AssignorError when a part could not be run; Spark's log is then kept beside the report.
     """
     if not report.parent.is_dir():
         raise OptionError(f"the folder of the report does not exist: {str(report.parent)!r}")

@@ -41,10 +41,7 @@ class LoginModule:
 def read_jaas(text: str) -> LoginModule:
     """Read `class flag key="value" …;`.
 
-    Raises
-    ------
-    JaasError
-        When it is anything else, or has several login modules.
+    Raises JaasError when it is anything else, or has several login modules.
     """
     tokens = list(_tokens(text))
     if not tokens:

@@ -63,12 +63,7 @@ class Watch:
     def look(self) -> Snapshot:
         """Ask all of them now.
 
-        Raises
-        ------
-        WebError
-            When one does not answer.
-        OptionError
-            When it knows no such query.
+        Raises WebError when one does not answer; OptionError when it knows no such query.
         """
         metrics = run = None
         label = ""

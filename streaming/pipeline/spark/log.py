@@ -35,10 +35,7 @@ _TO_STDERR = "-XX:+DisplayVMOutputToStderr"
 class SparkLog:
     """A log of one run, at a path or by its name in the user's folder; the one before is kept.
 
-    Raises
-    ------
-    OptionError
-        When it cannot be written.
+    Raises OptionError when it cannot be written.
     """
 
     def __init__(self, path: Path | None, name: str, redact: Callable[[str], str]) -> None:
