@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import orjson
@@ -17,6 +18,7 @@ from assignor_bridge.errors import AssignorError, OptionError
 from streaming.cli import doctor, jars, main, output
 from streaming.cli.all import app
 from streaming.observe.check import Check
+from streaming.observe.checkpoint_files import read_checkpoint
 from tests.unit.lag.checkpoint_files import write_query
 
 ROOT = Path(__file__).parents[3]
@@ -100,6 +102,12 @@ def test_the_login_in_an_address_is_in_no_message(arguments, capsys):
     out, err = capsys.readouterr()
     assert err.startswith("assignor: ")
     assert HIDDEN.search(out + err) is None
+
+
+def test_nor_is_it_in_what_read_checkpoint_raises():
+    with pytest.raises(OptionError) as raised:
+        read_checkpoint(LOGIN)
+    assert HIDDEN.search("".join(traceback.format_exception(raised.value))) is None
 
 
 def test_the_login_in_the_address_of_a_table_is_in_no_check(tmp_path, capsys):
