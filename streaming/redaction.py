@@ -90,7 +90,7 @@ class Redactor:
                 self._learn(match[3], HIDDEN)
 
     def __call__(self, text: str) -> str:
-        """Give the text without what must not be shown."""
+        """Return the text without what must not be shown."""
         if self._known is None:
             longest_first = sorted(self._stand_ins, key=len, reverse=True)
             self._known = re.compile("|".join(map(_pattern, longest_first)) or "(?!)")

@@ -27,7 +27,7 @@ class Placed:
 
 
 def java_hash(topic: str, partition: int) -> int:
-    """Give `org.apache.kafka.common.TopicPartition.hashCode()`, a signed 32-bit number."""
+    """Return `org.apache.kafka.common.TopicPartition.hashCode()`, a signed 32-bit number."""
     text = 0
     units = topic.encode("utf-16-be", "surrogatepass")
     for high, low in zip(units[::2], units[1::2], strict=True):

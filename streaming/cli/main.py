@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and give its exit code; an expected error is one line on stderr."""
+    """Run the command line and return its exit code; an expected error is one line on stderr."""
     words = sys.argv[1:] if arguments is None else arguments
     try:
         result = app_of(words[0] if words else None)(words, standalone_mode=False)

@@ -149,7 +149,7 @@ def _measured(
 
 @contextlib.contextmanager
 def _broker(demo: Demo, progress: Progress) -> Iterator[str]:
-    """Give the address of the user's broker, or of one that is started here."""
+    """Yield the address of the user's broker, or of one that is started here."""
     if demo.bootstrap_servers:
         yield demo.bootstrap_servers
         return
