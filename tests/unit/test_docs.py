@@ -52,9 +52,8 @@ def metrics_in_code() -> set[str]:
         (JAVA / f"{name}.java").read_text(encoding="utf-8")
         for name in ("PlanFigures", "GroupCommits")
     )
-    return found | set(re.findall(r'"assignor\.(\w+)"|latest\.put\("(\w+)"', java)[0:0]) | {
-        a or b for a, b in re.findall(r'"assignor\.(\w+)"|latest\.put\("(\w+)"', java)
-    }
+    counted = re.findall(r'"assignor\.(\w+)"|latest\.put\("(\w+)"', java)
+    return found | {first or second for first, second in counted}
 
 
 def test_the_docs_have_the_table_of_all_options():
