@@ -58,7 +58,7 @@ def _by_partition(value: Any) -> Any:
     for key in value:
         if not (key.isascii() and key.isdigit() and len(key) <= 10 and int(key) <= MOST_PARTITION):
             raise ValueError(
-                f"has the key {short(key)}: a partition number is needed, "
+                f"has the key {short(key)}: a partition number is expected, "
                 f"from 0 to {MOST_PARTITION}"
             )
         if int(key) in keys:
@@ -77,14 +77,14 @@ def _own_options(options: dict[str, str]) -> dict[str, str]:
                 f"'{PREFIX}<name>.<key>'"
             )
         if name.lower() in seen:
-            raise ValueError(f"has {name[:40]!r} twice: case makes no difference")
+            raise ValueError(f"has {name[:40]!r} twice: names are compared without case")
         seen.add(name.lower())
     return {name[len(PREFIX) :]: value for name, value in options.items()}
 
 
 def _decode(value: Any) -> bytes:
     if not isinstance(value, str):
-        raise ValueError(f"is {short(value)}: a string is needed")  # noqa: TRY004  (pydantic's)
+        raise ValueError(f"is {short(value)}: a string is expected")  # noqa: TRY004  (pydantic's)
     try:
         return base64.b64decode(value, validate=True)
     except ValueError as error:
@@ -189,7 +189,7 @@ class Request(JsonObject):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What people should know about the input, one line a fact."""
+        """What people should know about the input, one line per fact."""
         reset = self.offset_reset
         if self.offsets is None or reset in ("latest", "earliest"):
             return ()
@@ -288,10 +288,10 @@ def _stepped(group: Group, step: Step, where: str) -> Group:
     members = {m.id: m for m in group.members}
     for member_id in step.leave:
         if members.pop(member_id, None) is None:
-            raise OptionError(f"{where}: {member_id!r} cannot leave, it is not in the group")
+            raise OptionError(f"{where}: {member_id!r} cannot leave: it is not in the group")
     for member in _members(step.join):
         if member.id in members:
-            raise OptionError(f"{where}: {member.id!r} cannot join, it is in the group already")
+            raise OptionError(f"{where}: {member.id!r} cannot join: it is already in the group")
         members[member.id] = member
     topics = {**group.topics, **step.topics} if step.topics else group.topics
     return replace(group, members=tuple(members.values()), topics=topics)

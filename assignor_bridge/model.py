@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Kafka's limits: a partition is an INT32, and a topic's name has so many characters at most.
+#: Kafka's limits: a partition is an INT32, and the most characters of a topic's name.
 MOST_PARTITION = 2**31 - 1
 LONGEST_TOPIC = 249
 

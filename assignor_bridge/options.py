@@ -155,7 +155,7 @@ class PlannerOptions:
     own: tuple[tuple[str, str], ...] = ()
 
     def with_tasks(self, least: int | None) -> PlannerOptions:
-        """Return these, with `minPartitions` of at least so many; None asks for nothing."""
+        """Return these, with `minPartitions` at least this high; None asks for nothing."""
         if least is None:
             return self
         return replace(self, min_partitions=max(least, self.min_partitions or 0))

@@ -10,7 +10,7 @@ claims as Kafka's sticky user data (KIP-341, version 1), and one column a field 
 100,000 of them must be read and written within a fraction of a second.
 
 Version 1 had other columns of costs. It is read as well: owners and positions stay, and costs are
-learned anew.
+learned again.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Common(NamedTuple):
 
     #: Logarithm of the seconds a record; not a number while no seconds were reported.
     level: float = math.nan
-    #: What a range costs beside its records, expressed in records.
+    #: What a range costs in addition to its records, expressed in records.
     fixed: float = 0.0
     #: Whether costs of their own foresaw the partitions' reports better than one cost for all did.
     own: bool = False
@@ -136,7 +136,7 @@ class StickyState:
     seen: NDArray[np.int64]
     #: Logarithm of the partition's cost over the common one, smoothed; not a number when unknown.
     cost: NDArray[np.float64]
-    #: The same, as observed last: tells an outlier from a change.
+    #: The same, as observed last: distinguishes an outlier from a change.
     last_cost: NDArray[np.float64]
     #: How many good reports `cost` rests on.
     evidence: NDArray[np.float64]
@@ -241,7 +241,7 @@ def _unwrap(text: str) -> tuple[int, bytes]:
     try:
         raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as exc:
-        raise StateError("the state is no base64 text") from exc
+        raise StateError("the state is not base64 text") from exc
     if len(raw) < _ENVELOPE.size:
         raise StateError(f"the state is truncated: {len(raw)} bytes")
     magic, version, checksum = _ENVELOPE.unpack_from(raw)
@@ -326,7 +326,7 @@ def _numbers(header: dict[str, Any]) -> dict[str, int]:
     numbers["hold"] = int(header.get("hold", LEAST_HOLD))
     for name, number in numbers.items():
         if not (-MOST_INT32 if name == "calm" else 0) <= number <= MOST_INT32:
-            raise StateError(f"the state is corrupt: {name} is {number}, which cannot be")
+            raise StateError(f"the state is corrupt: {name} is {number}, which is impossible")
     return numbers
 
 

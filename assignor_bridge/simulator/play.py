@@ -228,7 +228,7 @@ class Row:
 
     @property
     def broken(self) -> float:
-        """Mean share of partitions that another executor goes on with."""
+        """Mean share of partitions that another executor continues with."""
         return fmean(p.broken / max(1, p.partitions) for p in self.late)
 
     def as_json(self) -> dict[str, object]:

@@ -31,7 +31,7 @@ class BatchFigures:
     """One micro-batch."""
 
     batch: int
-    #: From trigger to commit, as the progress tells it.
+    #: From trigger to commit, by the progress.
     seconds: float
     records: int
     tasks: tuple[TaskFigures, ...]
@@ -56,7 +56,7 @@ class RunFigures:
     name: str
     slots: tuple[str, ...]
     batches: tuple[BatchFigures, ...]
-    #: The first so many batches warm caches and consumers, and are left out of the sums.
+    #: The first batches, this many, warm caches and consumers, and are left out of the sums.
     warm_up: int = 0
 
     @property

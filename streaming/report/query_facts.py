@@ -67,7 +67,7 @@ def gather(
     query
         Name or id, where a place knows several.
     batches
-        Only the last so many.
+        Only the last N.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def _replay(log: CheckpointLog, source: str, ui: UiRun | None) -> Replay:
         executors = members or cluster.executors
         cluster = Cluster(executors, cost_s, cluster.locality_wait_s, origins)
     elif cluster.origins["executors"].startswith("assumed"):
-        assumed = "assumed: give the address of Spark's UI too"
+        assumed = "assumed: also give the address of Spark's UI"
         cluster = replace(cluster, origins={**cluster.origins, "executors": assumed})
     name = f"{log.name}, source {source}" if len(log.sources) > 1 else log.name
     return replay(name, played, cluster, (*SPARK_MAPPINGS, FLAGSHIP))

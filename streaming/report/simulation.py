@@ -32,7 +32,7 @@ def simulation_page(scenario: Scenario, rows: Sequence[Row]) -> str:
         for r in rows
     ]  # fmt: skip
     times = page.figure(
-        "Time of a batch, in times of the ideal",
+        "Time of a batch, relative to the ideal",
         mapping_bars({r.name: 1 + r.mean_over for r in rows}),
         "Mean over the batches; at the dashed line all work is spread evenly over the slots by "
         "their speed.",

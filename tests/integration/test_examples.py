@@ -121,7 +121,7 @@ def test_readings_by_the_command_with_its_own_broker_until_sigterm(spark, tmp_pa
         process.kill()
     errors = (tmp_path / "err").read_text()
     assert process.returncode == 128 + signal.SIGTERM, errors[-3000:]
-    assert errors.splitlines()[-1].startswith("assignor: stopped by SIGTERM; the next run goes on")
+    assert errors.splitlines()[-1].startswith("assignor: stopped by SIGTERM; the next run")
     told = errors.splitlines()
     log = Path(told[-1].partition("(Spark's log: ")[2].rstrip(")"))
     assert log == tmp_path / "logs/assignor-bridge/log/readings.log"

@@ -127,7 +127,7 @@ def test_a_batch_that_goes_back_says_that_the_topic_was_made_again(
     wrong = [line for line in lines if line.startswith("FAILED")]
     assert code == len(wrong) == (message is not None)
     if message is not None:
-        assert wrong[0].startswith("FAILED topic 't' (sources/0): it was deleted and made again: ")
+        assert wrong[0].startswith("FAILED topic 't' (sources/0): it was deleted and re-created: ")
         assert message in wrong[0]
 
 
