@@ -138,7 +138,7 @@ class Own:
 
     def _wrong(self, method: str, answer: Any, expected: str) -> PlanError:
         return PlanError(
-            f"assignor {self.name!r} returned a {type(answer).__name__} from {method}: "
+            f"assignor {self.name!r} returned {type(answer).__name__} from {method}: "
             f"{expected} is expected"
         )
 

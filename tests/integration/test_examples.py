@@ -141,7 +141,7 @@ def test_readings_by_the_command_with_its_own_broker_until_sigterm(spark, tmp_pa
 def test_ctrl_c_before_spark_is_up_ends_with_130_and_no_broker(tmp_path):
     process = start(tmp_path)
     try:
-        wait_until(lambda: "topic readings: made, 21" in (tmp_path / "err").read_text()
+        wait_until(lambda: "topic readings: created, 21" in (tmp_path / "err").read_text()
                    or process.poll(), "a seeded topic", 180)  # fmt: skip
         process.send_signal(signal.SIGINT)
         process.wait(120)

@@ -226,6 +226,6 @@ def test_a_job_that_may_see_a_topic_but_not_read_it_says_which_right_it_needs(
         assert len(str(raised.value).splitlines()) == 1
         return str(raised.value)
 
-    told = wait_until(lambda: None if "is not there" in (line := said()) else line, "rights", 60)
+    told = wait_until(lambda: None if "does not exist" in (line := said()) else line, "rights", 60)
     assert "Not authorized to access topics: [" in told
     assert "; the user needs Describe and Read on each Topic of a source" in told

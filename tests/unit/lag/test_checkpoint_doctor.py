@@ -184,7 +184,7 @@ def test_a_damaged_checkpoint_is_a_finding(tmp_path, capsys):
     code, lines = doctor(capsys, "--checkpoint", query)
     assert code == 1
     assert len(lines) == 1
-    assert "'offsets/0' is cut off" in lines[0]
+    assert "'offsets/0' is truncated" in lines[0]
 
 
 @pytest.mark.parametrize(

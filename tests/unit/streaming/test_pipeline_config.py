@@ -126,7 +126,7 @@ def test_options_of_own_assignors_are_taken_beside_such_an_assignor():
         ),
         pytest.param("trigger", "sometimes", "processingTime 10 seconds", id="trigger"),
         pytest.param(
-            "sink/from", "nowhere", "'nowhere' is not known; there are records", id="from"
+            "sink/from", "nowhere", "'nowhere' is unknown; there are records", id="from"
         ),
         pytest.param("checkpoint", "${NOT_SET}", "variable 'NOT_SET' is not set", id="environment"),
     ],
@@ -149,7 +149,7 @@ def test_the_command_says_the_file_the_place_and_exits_with_2(tmp_path, capsys):
 
 def test_a_key_that_stands_twice_is_an_error(tmp_path):
     (tmp_path / "job.yaml").write_text("name: a\nname: b\n")
-    with pytest.raises(ConfigError, match=r"job.yaml: line 2: the key 'name' is twice"):
+    with pytest.raises(ConfigError, match=r"job.yaml: line 2: duplicate key 'name'"):
         load_job(tmp_path / "job.yaml")
 
 
@@ -396,7 +396,7 @@ def test_init_refuses_what_kafka_would(words, message, tmp_path, capsys):
         pytest.param('{"key": 1}', "line 2: key: input should be a valid string", id="type"),
         pytest.param('{"base64": "?"}', "line 2: 'base64' cannot be read", id="no base64"),
         pytest.param('{"key"', "line 2: unexpected end of data", id="no JSON"),
-        pytest.param('{"value": 1, "base64": ""}', "exclude each other", id="both"),
+        pytest.param('{"value": 1, "base64": ""}', "cannot be used together", id="both"),
     ],
 )
 def test_a_mistake_in_a_seed_file_is_one_line_that_says_where(line, message, tmp_path):
