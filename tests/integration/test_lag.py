@@ -184,8 +184,7 @@ def test_spark_begins_where_a_group_stands(
     out, err = capsys.readouterr()
     assert json.loads(out) == {topic.name: {"0": 4, "1": -2, "2": 10}}
     assert err == (
-        "assignor: 1 of 3 partitions without an offset begin at earliest: "
-        f"{topic.name}-1\n"
+        f"assignor: 1 of 3 partitions without an offset begin at earliest: {topic.name}-1\n"
     )
     options = {"kafka.bootstrap.servers": address, "subscribe": topic.name}
     read = spark.read.format("kafka").options(**options, startingOffsets=out).load()

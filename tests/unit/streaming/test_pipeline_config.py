@@ -125,9 +125,7 @@ def test_options_of_own_assignors_are_taken_beside_such_an_assignor():
             "source/records/bad_records", "dead_letter", "belong together", id="no letter"
         ),
         pytest.param("trigger", "sometimes", "processingTime 10 seconds", id="trigger"),
-        pytest.param(
-            "sink/from", "nowhere", "'nowhere' is unknown; there are records", id="from"
-        ),
+        pytest.param("sink/from", "nowhere", "'nowhere' is unknown; there are records", id="from"),
         pytest.param("checkpoint", "${NOT_SET}", "variable 'NOT_SET' is not set", id="environment"),
     ],
 )
