@@ -393,8 +393,10 @@ def _decode_claims(
     """Owner of each listed partition, from the members' user data."""
     code = {_kafka_string(name): i << 32 for i, name in enumerate(topics)}
     integer = int.from_bytes
-    blocks = [np.empty(0, np.int64)]  # topic and partition, packed as in `table`
-    owners, counts = [-1], [0]
+    blocks: list[bytes] = []  # the partitions of one topic of one member
+    codes: list[int] = []
+    owners: list[int] = []
+    counts: list[int] = []
     offset = 0
     for member, length in enumerate(lengths):
         end = offset + length - 4
@@ -403,23 +405,23 @@ def _decode_claims(
         for _ in range(count):
             name_end = offset + 2 + integer(data[offset : offset + 2], "big")
             many = integer(data[name_end : name_end + 4], "big")
-            numbers = np.frombuffer(data, ">i4", many, name_end + 4)
-            blocks.append(numbers + np.int64(code[data[offset:name_end]]))
+            codes.append(code[data[offset:name_end]])
             owners.append(member)
             counts.append(many)
             offset = name_end + 4 + 4 * many
+            blocks.append(data[name_end + 4 : offset])
             if offset > end:
                 raise StateError("the state is corrupt: a claim is longer than it says")
         if offset != end:
             raise StateError("the state is corrupt: a claim does not end where it should")
         offset += 4
     owner = np.full(len(topic), -1, np.int64)
-    if not len(topic):
+    if not len(topic) or not blocks:
         return owner
     table = (topic << 32) + partition
-    if len(blocks) > 1 and (np.diff(table) <= 0).any():
+    if (np.diff(table) <= 0).any():
         raise StateError("the state is corrupt: its partitions are not in order")
-    claimed = np.concatenate(blocks)
+    claimed = np.frombuffer(b"".join(blocks), ">i4") + np.repeat(codes, counts)
     place = np.minimum(np.searchsorted(table, claimed), len(table) - 1)
     known = table[place] == claimed
     owner[place[known]] = np.repeat(owners, counts)[known]
