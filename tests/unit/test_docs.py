@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,3 +92,31 @@ def test_its_links_lead_somewhere(page: Path):
             heads = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), flags=re.MULTILINE)
             slugs = {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
             assert anchor in slugs, f"{link}#{anchor}"
+
+
+def measured(name: str) -> list[dict[str, Any]]:
+    text = (ROOT / "docs" / "benchmarks" / f"{name}.json").read_text(encoding="utf-8")
+    rows: list[dict[str, Any]] = json.loads(text)["rows"]
+    return rows
+
+
+def test_the_figures_of_the_readme_are_those_of_the_benchmarks():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    batch = {row["mapping"]: row["batch_s_median"] for row in measured("end_to_end")}
+    ours, default = batch.pop("lag-aware-sticky"), batch.pop("Spark: default")
+    assert f"| {ours:.1f} | {default:.1f} | {min(batch.values()):.1f} |" in readme
+    many, one = ("1,000 partitions", "one partition, a million")
+    reader = {
+        (start, row["reader"]): row["median"]
+        for row in measured("reader")
+        for start in (many, one)
+        if row["workload"].startswith(start)
+    }
+    shared, best = reader[many, "shared reader"], reader[many, "Spark, best setting"]
+    assert f"| {shared:.2f} | {reader[many, 'Spark, default']:.0f} | {best:.1f} |" in readme
+    rates = [round(reader[one, name], -3) for name in ("shared reader", "Spark, default")]
+    assert f"| {rates[0]:,.0f} | {rates[1]:,.0f} |" in readme
+    plans = measured("plan_latency")
+    medians = sorted(row["plan_ms_median"] for row in plans)
+    assert f"[{medians[0]:.0f} to {medians[-1]:.0f} ms](" in readme
+    assert f"slowest plan {max(row['plan_ms_max'] for row in plans)} ms" in " ".join(readme.split())
