@@ -7,10 +7,32 @@ with the class's `exit_code` (2 for misuse, 1 for a failure).
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+import difflib
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+#: What was expected where pydantic complains, by the kinds of its complaint.
+_EXPECTED = {
+    kind: words
+    for words, kinds in (
+        ("a whole number", "int_type int_parsing int_from_float"),
+        ("a shorter number", "int_parsing_size"),
+        ("a number", "float_type float_parsing"),
+        ("true or false", "bool_type bool_parsing"),
+        ("text", "string_type"),
+        ("text that matches {pattern}", "string_pattern_mismatch"),
+        ("a path", "path_type"),
+        ("a list", "list_type tuple_type"),
+        ("a mapping", "dict_type model_type"),
+        ("{expected}", "literal_error"),
+        ("more than {gt}", "greater_than"),
+        ("at least {ge}", "greater_than_equal"),
+        ("at most {le}", "less_than_equal"),
+    )
+    for kind in kinds.split()
+}
 
 
 class AssignorError(Exception):
@@ -44,9 +66,44 @@ def words(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def elided(names: Sequence[str], most: int = 3) -> str:
-    """Return the first few names, with commas and a sign that there are more."""
-    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
+def unknown_name(what: str, name: str, known: Sequence[str], prefix: str = "") -> str:
+    """Complain about a name: with the nearest one that is known, else with all of them.
+
+    The `prefix` that all have makes none of them nearer.
+
+    >>> unknown_name("key", "checkpont", ["name", "checkpoint"])
+    "unknown key 'checkpont'; did you mean 'checkpoint'?"
+    """
+    lowered = {each.lower().removeprefix(prefix): each for each in known}
+    near = difflib.get_close_matches(name.lower().removeprefix(prefix), lowered, n=1, cutoff=0.5)
+    if near:
+        return f"unknown {what} {name!r}; did you mean {lowered[near[0]]!r}?"
+    return f"unknown {what} {name!r}. Allowed are {', '.join(known)}"
+
+
+def elided(names: Sequence[str], most: int = 3, between: str = ", ") -> str:
+    """List the first few names, and how many more there are.
+
+    >>> elided(["a", "b", "c", "d", "e"]), elided(["a", "b"])
+    ('a, b, c and 2 more', 'a, b')
+    """
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return between.join(names[:most]) + more
+
+
+def expectation(problem: Mapping[str, Any]) -> str:
+    """Put a problem that pydantic has with a value into words, without the value: it may be secret.
+
+    >>> expectation({"type": "greater_than_equal", "ctx": {"ge": 1}})
+    'at least 1 is expected'
+    """
+    context = problem.get("ctx", {})
+    if problem["type"] == "value_error":
+        return str(context["error"])
+    if (expected := _EXPECTED.get(problem["type"])) is None:
+        return str(problem["msg"])
+    bounds = {k: f"{v:.15g}" if isinstance(v, float) else v for k, v in context.items()}
+    return f"{expected.format(**bounds)} is expected"
 
 
 @contextlib.contextmanager

@@ -90,7 +90,7 @@ def _first_problem(error: ValidationError, data: Any, what: str) -> str:
         )
     where = where[1:] or what
     if kind == "missing":
-        return f"{where} has no {path[-1]!r}: it is needed"
+        return f"{where} has no {path[-1]!r}: it is expected"
     if kind == "value_error":
         return f"{where} {problem['ctx']['error']}"
     if kind == "string_too_long":
@@ -99,4 +99,4 @@ def _first_problem(error: ValidationError, data: Any, what: str) -> str:
             f"{where} names a topic of {len(value)} characters ({short(value)}): "
             f"Kafka's have at most {most}"
         )
-    return f"{where} is {short(value)}: {_KINDS.get(kind, problem['msg'])} is needed"
+    return f"{where} is {short(value)}: {_KINDS.get(kind, problem['msg'])} is expected"

@@ -1,4 +1,4 @@
-"""The nouns that every layer shares: executors, offset ranges, tasks and plans as plain data.
+"""The nouns that every layer shares: partitions, offset ranges and executors as plain data.
 
 Everything here is a frozen value with units in its names; nothing knows Spark, Kafka clients or IO.
 Offset ranges are half open, as in Spark: `start` is read, `end` is not.
@@ -6,27 +6,23 @@ Offset ranges are half open, as in Spark: `start` is read, `end` is not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import NamedTuple
 
 #: Kafka's limits: a partition is an INT32, and the most characters of a topic's name.
 MOST_PARTITION = 2**31 - 1
 LONGEST_TOPIC = 249
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
-    """One partition of one Kafka topic; sorts by topic, then by number."""
+class Partition(NamedTuple):
+    """One partition of one Kafka topic, written as `topic-number`; sorts by topic, then number."""
 
     topic: str
-    partition: int
+    number: int
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
+        return f"{self.topic}-{self.number}"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -42,9 +38,9 @@ class OffsetRange:
     end: int
 
     @property
-    def tp(self) -> TopicPartition:
+    def tp(self) -> Partition:
         """The partition that the range lies in."""
-        return TopicPartition(self.topic, self.partition)
+        return Partition(self.topic, self.partition)
 
     @property
     def size(self) -> int:
@@ -59,7 +55,7 @@ class OffsetRange:
         )
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}[{self.start},{self.end})"
+        return f"{self.tp}[{self.start},{self.end})"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -83,20 +79,6 @@ class Executor:
         return not (self.excluded or self.leaving or self.resource_profile)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Observation:
-    """What reading one range cost: reported by the readers, the planner's source of weights."""
-
-    topic: str
-    partition: int
-    executor: str
-    records: int
-    bytes: int
-    seconds: float
-    #: Offsets that the range covered, None when the reader did not say (then records stand in).
-    offsets: int | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Allocation:
     """Spark's dynamic allocation, where it is on: executors come and go as tasks ask for them."""
@@ -112,51 +94,3 @@ class Allocation:
     def unlimited(self) -> bool:
         """Whether nobody set a limit: Spark's default is the largest of its integers."""
         return self.max_executors >= 2**31 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """All that is known when a micro-batch is planned: the planner's whole input.
-
-    No executors (local mode, or none registered yet) means one anonymous executor with
-    `parallelism` slots, whose tasks carry no location.
-    """
-
-    executors: tuple[Executor, ...]
-    ranges: tuple[OffsetRange, ...]
-    options: Mapping[str, str] = field(default_factory=dict)
-    observed: tuple[Observation, ...] = ()
-    state: str | None = None
-    parallelism: int = 1
-    allocation: Allocation | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """The ranges that one Spark task reads, in this order, and where it should run."""
-
-    #: Executor id; None leaves the choice to Spark's scheduler.
-    executor: str | None
-    #: Number of the slot on that executor, from 0: names the consumer that stays warm.
-    slot: int
-    ranges: tuple[OffsetRange, ...]
-    #: Further executors where the ranges are warm, in order of preference.
-    standbys: tuple[str, ...] = ()
-
-    @property
-    def size(self) -> int:
-        """Number of offsets over all ranges."""
-        return sum(r.size for r in self.ranges)
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Who reads what in one micro-batch, the state to hand back next time, and why."""
-
-    assignor: str
-    tasks: tuple[Task, ...]
-    state: str | None
-    #: JSON values by metric name (camelCase, without the `assignor.` prefix).
-    metrics: Mapping[str, str | int | float]
-    #: One line a fact, for people: bound, imbalance, moves, splits, fallbacks.
-    reasons: tuple[str, ...] = ()

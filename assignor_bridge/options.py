@@ -7,12 +7,11 @@ lower-cases option names, so names are compared without case.
 
 from __future__ import annotations
 
-import difflib
 import math
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from assignor_bridge.errors import OptionError
+from assignor_bridge.errors import OptionError, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -215,7 +214,8 @@ def parse_options(given: Mapping[str, str]) -> PlannerOptions:
     brings_own = not (BUILT_IN | {NONE}).issuperset(options.assignors)
     for key in unknown:
         if not brings_own or "." not in key[len(PREFIX) :].strip("."):
-            raise OptionError(_unknown(key))
+            names = [option.name for option in OPTIONS]
+            raise OptionError(unknown_name("option", key, names, PREFIX))
     if unknown:
         own = tuple((key[len(PREFIX) :], str(given[key])) for key in unknown)
         options = replace(options, own=own)
@@ -253,11 +253,3 @@ def _names(text: str) -> tuple[str, ...]:
             "and stands alone; take it out of the list"
         )
     return names
-
-
-def _unknown(key: str) -> str:
-    allowed = [option.name for option in OPTIONS]
-    lowered = {name.lower().removeprefix(PREFIX): name for name in allowed}
-    near = difflib.get_close_matches(key.lower().removeprefix(PREFIX), lowered, n=1, cutoff=0.4)
-    hint = f"; did you mean {lowered[near[0]]!r}?" if near else "."
-    return f"unknown option {key!r}{hint} Allowed are {', '.join(allowed)}"

@@ -96,7 +96,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LastBatches:
     """How far a query has come, whatever its sources are."""
 
     #: None for a checkpoint that no query has begun.
@@ -107,7 +107,7 @@ class Standing:
     completed: int | None
 
 
-def read_standing(folder: Folder) -> Standing:
+def read_last_batches(folder: Folder) -> LastBatches:
     """Read how far a query has come: three listings and files, however many batches are kept.
 
     Raises
@@ -115,11 +115,11 @@ def read_standing(folder: Folder) -> Standing:
     CheckpointError
         When a file cannot be read, or is of a newer version.
     """
-    with _told(folder):
-        done = _numbers(folder, "commits")
+    with _errors_in_a_line(folder):
+        commits = _numbers(folder, "commits")
         planned = _numbers(folder, "offsets")
-        batch = _batch(folder, planned[-1], planned[-1] in done) if planned else None
-        return Standing(_query_id(folder), batch, done[-1] if done else None)
+        batch = _batch(folder, planned[-1], planned[-1] in commits) if planned else None
+        return LastBatches(_query_id(folder), batch, commits[-1] if commits else None)
 
 
 def read_checkpoint(folder: Folder) -> Checkpoint:
@@ -130,7 +130,7 @@ def read_checkpoint(folder: Folder) -> Checkpoint:
     CheckpointError
         When it is not a checkpoint, cannot be read, is of a newer version or has no Kafka source.
     """
-    with _told(folder):
+    with _errors_in_a_line(folder):
         query_id = _query_id(folder)
         planned = _numbers(folder, "offsets")
         if query_id is None and not planned:
@@ -138,8 +138,8 @@ def read_checkpoint(folder: Folder) -> Checkpoint:
             if len(below) == 1 and are_all:
                 return read_checkpoint(folder.below(below[0]))
             raise NoCheckpointError(not_a_checkpoint(folder))
-        done = set(_numbers(folder, "commits"))
-        batches = [batch for n in planned if (batch := _batch(folder, n, n in done)) is not None]
+        commits = set(_numbers(folder, "commits"))
+        batches = [batch for n in planned if (batch := _batch(folder, n, n in commits)) is not None]
         begins: dict[str, KafkaOffsets] = {}
         states: dict[str, tuple[StickyState, ...]] = {}
         warnings: list[str] = []
@@ -158,7 +158,7 @@ def read_checkpoint(folder: Folder) -> Checkpoint:
 
 
 @contextlib.contextmanager
-def _told(folder: Folder) -> Iterator[None]:
+def _errors_in_a_line(folder: Folder) -> Iterator[None]:
     try:
         yield
     except OSError as error:

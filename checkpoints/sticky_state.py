@@ -69,7 +69,7 @@ class StateError(ValueError):
     """A state that cannot be used: corrupt, foreign or from a newer version."""
 
 
-class Reader(NamedTuple):
+class KnownExecutor(NamedTuple):
     """One executor; each of its slots is a member of the group."""
 
     executor: str
@@ -120,7 +120,7 @@ class StickyState:
     #: Batches planned so far.
     batches: int
     #: Sorted by id. Members are numbered over all slots: the first executor's from 0, and so on.
-    readers: tuple[Reader, ...]
+    readers: tuple[KnownExecutor, ...]
     #: By executor id.
     paces: dict[str, Pace]
     common: Common
@@ -154,6 +154,16 @@ class StickyState:
     def members(self) -> int:
         """Number of slots over all readers."""
         return sum(reader.slots for reader in self.readers)
+
+    def last_executors(self) -> dict[tuple[str, int], KnownExecutor]:
+        """Return who read each partition last; local mode has no executor with a name."""
+        of_member = [executor for executor in self.readers for _ in range(executor.slots)]
+        columns = (self.topic.tolist(), self.partition.tolist(), self.member.tolist())
+        return {
+            (self.topics[topic], number): of_member[member]
+            for topic, number, member in zip(*columns, strict=True)
+            if member >= 0 and of_member[member].executor
+        }
 
     @classmethod
     def empty(cls) -> StickyState:
@@ -290,7 +300,7 @@ def _read(version: int, body: bytes) -> StickyState:
     topics = tuple(str(t) for t in header["topics"])
     if count and not 0 <= columns["topic"].min() <= columns["topic"].max() < len(topics):
         raise StateError("the state is corrupt: it names a topic that it does not list")
-    readers = tuple(Reader(str(e), str(h), int(s)) for e, h, s in header["readers"])
+    readers = tuple(KnownExecutor(str(e), str(h), int(s)) for e, h, s in header["readers"])
     if len(lengths) != sum(reader.slots for reader in readers) or any(
         reader.slots < 1 for reader in readers
     ):

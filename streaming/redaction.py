@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _SECRET_KEY = re.compile(
     r"secret|passw|pwd|passphrase|credential|jaas|username|user\.info|authorization"
@@ -28,12 +31,14 @@ _WORD = 8
 _PLAIN = re.compile(r"[A-Z]?[a-z]{0,6}|[A-Z]{0,7}|\d{0,7}")
 HIDDEN = "***"
 
-#: `user:password@` of an address; a password may hold a slash, as those of S3 do.
+#: `user:password@` of an address; a password may hold a slash, as those of S3 do. Where a path was
+#: made of an address it has one slash of two.
 _USER_INFO = re.compile(
-    r"(\b[a-z][a-z0-9+.-]{0,20}://)([^\s/@:'\"]{0,200}):([^\s@'\"]{1,500})@", re.IGNORECASE
+    r"(\b[a-z][a-z0-9+.-]{0,20}:/{1,2})([^\s/@:'\"]{0,200}):([^\s'\"]{1,500}?)@(?![^\s'\"/,;]*@)",
+    re.IGNORECASE,
 )
 #: A token alone before the host; elsewhere that place holds a container's name (abfss://C@HOST).
-_WEB_USER = re.compile(r"(\bhttps?://)([^\s/@'\"]{1,500})@", re.IGNORECASE)
+_WEB_USER = re.compile(r"(\bhttps?:/{1,2})([^\s/@'\"]{1,500})@", re.IGNORECASE)
 #: `password=…` in addresses, JAAS, connection strings.
 _ASSIGNED = re.compile(
     r"((?:password|passwd|pwd|secret|token|credential|signature|account_?key|access_?key|"
@@ -79,17 +84,17 @@ class Redactor:
             text = str(value)
             if is_secret_key(key):
                 self._learn(text, HIDDEN)
-                for found in _PARTS.finditer(text):
-                    self._learn(found[1] or found[2] or found[3], HIDDEN)
-            for found in _USER_INFO.finditer(text):
-                self._learn(found[3], HIDDEN)
+                for match in _PARTS.finditer(text):
+                    self._learn(match[1] or match[2] or match[3], HIDDEN)
+            for match in _USER_INFO.finditer(text):
+                self._learn(match[3], HIDDEN)
 
     def __call__(self, text: str) -> str:
         """Give the text without what must not be shown."""
         if self._known is None:
             longest_first = sorted(self._stand_ins, key=len, reverse=True)
             self._known = re.compile("|".join(map(_pattern, longest_first)) or "(?!)")
-        text = self._known.sub(lambda found: self._stand_ins[found[0]], text)
+        text = self._known.sub(lambda match: self._stand_ins[match[0]], text)
         text = _USER_INFO.sub(_without_user, text)
         text = _WEB_USER.sub(_without_user, text)
         return _ASSIGNED.sub(_without_value, text)
@@ -107,6 +112,10 @@ class Redactor:
         self._known = None
 
 
+#: Hides what has the shape of a secret, in a text of which nothing else is known.
+redacted: Callable[[str], str] = Redactor()
+
+
 def _pattern(value: str) -> str:
     """Match a value anywhere; a short word only where it is one, not within another."""
     literal = re.escape(value)
@@ -114,11 +123,11 @@ def _pattern(value: str) -> str:
     return rf"(?<!\w){literal}(?!\w)" if is_word else literal
 
 
-def _without_user(found: re.Match[str]) -> str:
+def _without_user(match: re.Match[str]) -> str:
     """Hide who asks; what stands in for known values stays, it says more."""
-    user_info = found[0].removeprefix(found[1])
-    return found[0] if _STANDS_IN.fullmatch(user_info) else f"{found[1]}{HIDDEN}@"
+    user_info = match[0].removeprefix(match[1])
+    return match[0] if _STANDS_IN.fullmatch(user_info) else f"{match[1]}{HIDDEN}@"
 
 
-def _without_value(found: re.Match[str]) -> str:
-    return found[0] if _STANDS_IN.fullmatch(found[2].strip("\"'")) else f"{found[1]}{HIDDEN}"
+def _without_value(match: re.Match[str]) -> str:
+    return match[0] if _STANDS_IN.fullmatch(match[2].strip("\"'")) else f"{match[1]}{HIDDEN}"

@@ -66,7 +66,7 @@ def spark_builder(master: str, folder: Path, **settings: str) -> SparkSession.Bu
     """All of `start_spark` but the jars."""
     from pyspark.sql import SparkSession
 
-    from streaming.demo.spark_home import linked_spark_home
+    from streaming.demo.job import linked_spark_home
 
     os.environ["SPARK_HOME"] = str(linked_spark_home(folder))
     os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from hypothesis import strategies as st
 
-from assignor_bridge.model import Allocation, Executor, Observation, OffsetRange, Snapshot
+from assignor_bridge.model import Allocation, Executor, OffsetRange
+from tests.support.planning import Observation, Snapshot
 
 if TYPE_CHECKING:
-    from assignor_bridge.model import Plan
+    from tests.support.planning import Plan
 
 HIGHEST = 2**63 - 1
 

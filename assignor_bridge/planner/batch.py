@@ -17,7 +17,6 @@ import numpy as np
 
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import LONGEST_TOPIC, MOST_PARTITION, Executor
-from assignor_bridge.options import parse_options
 from checkpoints.sorting import stable_order
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assignor_bridge.model import Allocation, Snapshot
+    from assignor_bridge.model import Allocation
     from assignor_bridge.options import PlannerOptions
 
     Ints = NDArray[np.int64]
@@ -79,7 +78,7 @@ class Observed:
     @classmethod
     def none(cls) -> Observed:
         """Return no reports."""
-        return cls.of(coded(()), int64(()), coded(()), *[np.empty(0)] * 4)
+        return cls.of(coded(()), np.empty(0, np.int64), coded(()), *[np.empty(0)] * 4)
 
 
 def coded(names: Sequence[str]) -> Names:
@@ -156,40 +155,6 @@ class Batch:
     def name(self, row: int) -> str:
         """`topic-partition` of a range, for people."""
         return f"{self.topics[int(self.topic[row])]}-{int(self.partition[row])}"
-
-
-def from_snapshot(snapshot: Snapshot) -> Batch:
-    """Lay a snapshot out as arrays; refuse one that contradicts itself with `OptionError`."""
-    ranges, reports = snapshot.ranges, snapshot.observed
-    measures = (
-        np.array([getattr(report, name) for report in reports], np.float64)  # None: not a number
-        for name in ("records", "bytes", "seconds", "offsets")
-    )
-    return lay_out(
-        coded([r.topic for r in ranges]),
-        int64([r.partition for r in ranges]),
-        int64([r.start for r in ranges]),
-        int64([r.end for r in ranges]),
-        snapshot.executors,
-        parse_options(snapshot.options),
-        Observed.of(
-            coded([o.topic for o in reports]),
-            int64([o.partition for o in reports]),
-            coded([o.executor for o in reports]),
-            *measures,
-        ),
-        snapshot.parallelism,
-        snapshot.allocation,
-    )
-
-
-def int64(values: Sequence[int]) -> Ints:
-    """Make an array; `OptionError` when one does not fit into 64 bits."""
-    try:
-        return np.array(values, np.int64)
-    except OverflowError:
-        worst = f"{max(values, key=abs)} is no offset or partition"
-        raise OptionError(f"{worst}: it needs more than 64 bits") from None
 
 
 def lay_out(  # noqa: PLR0917

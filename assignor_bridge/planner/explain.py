@@ -9,7 +9,6 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assignor_bridge.model import Plan, Task
     from assignor_bridge.planner.batch import Batch, Flags, Ints
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.demand import Demand
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 
 #: Below this share of hits the user is told about `spark.locality.wait`.
 GOOD_HIT_RATE = 0.8
-#: Names that a line lists at most; and tasks, and ranges a task, of a plan that is described.
-_LISTED, _TASKS, _RANGES = 3, 40, 4
+#: Names that a line lists at most.
+_LISTED = 3
 
 
 class _Moves(NamedTuple):
@@ -175,23 +174,3 @@ def _amount(value: float, weights: Weights) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def describe(plan: Plan) -> str:
-    """Return in words why the plan is so, and what each task reads."""
-    where = [
-        f"{'anywhere' if task.executor is None else f'executor {task.executor}'} slot {task.slot}"
-        for task in plan.tasks[:_TASKS]
-    ]
-    width = max(map(len, where), default=0)
-    lines = [f"  {w:{width}}  {_read(task)}" for w, task in zip(where, plan.tasks, strict=False)]
-    if len(plan.tasks) > _TASKS:
-        lines.append(f"  and {len(plan.tasks) - _TASKS} more tasks")
-    return "\n".join([*plan.reasons, *lines])
-
-
-def _read(task: Task) -> str:
-    listed = " ".join(str(r) for r in task.ranges[:_RANGES])
-    more = f" and {len(task.ranges) - _RANGES} more" if len(task.ranges) > _RANGES else ""
-    standbys = f", then executor {', '.join(task.standbys)}" if task.standbys else ""
-    return f"{task.size:>12,} offsets: {listed}{more}{standbys}"

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.assignors.own import configured
 from assignor_bridge.assignors.registry import Choice, choose, lookup
-from assignor_bridge.model import OffsetRange, Plan, Task
 from assignor_bridge.options import FLAGSHIP
-from assignor_bridge.planner.batch import from_snapshot
 from assignor_bridge.planner.check import check
 from assignor_bridge.planner.costs import predict
 from assignor_bridge.planner.demand import demand
@@ -20,13 +18,12 @@ from assignor_bridge.planner.learn import learn
 from assignor_bridge.planner.pack import Tasks, pack
 from assignor_bridge.planner.remember import HOLD_PLACE_BATCHES, remember
 from assignor_bridge.planner.table import load
-from checkpoints.sticky_state import StateError, StickyState, decode, encode
+from checkpoints.sticky_state import StateError, StickyState, decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from assignor_bridge.assignors.protocol import Assignor
-    from assignor_bridge.model import Snapshot
     from assignor_bridge.options import PlannerOptions
     from assignor_bridge.planner.batch import Batch, Ints
     from assignor_bridge.planner.costs import Weights
@@ -54,7 +51,9 @@ class Outcome:
     reasons: tuple[str, ...]
 
 
-def plan(snapshot: Snapshot, find: Callable[[str], Assignor] = lookup) -> Plan:
+def plan_batch(
+    batch: Batch, state_text: str | None, find: Callable[[str], Assignor] = lookup
+) -> Outcome:
     """Plan one micro-batch: which executor slot reads which offsets.
 
     Raises
@@ -66,21 +65,16 @@ def plan(snapshot: Snapshot, find: Callable[[str], Assignor] = lookup) -> Plan:
 
     Examples
     --------
-    >>> from assignor_bridge.model import Executor, OffsetRange, Snapshot
-    >>> executors = (Executor("1", "host-a"), Executor("2", "host-b"))
-    >>> asked = (OffsetRange("orders", 0, 0, 700), OffsetRange("orders", 1, 0, 100))
-    >>> for task in plan(Snapshot(executors, asked)).tasks:
-    ...     print(task.executor, *task.ranges)
-    1 orders-0[300,700)
-    2 orders-0[0,300) orders-1[0,100)
+    >>> from assignor_bridge.protocol.snapshots import read_snapshot, write_plan
+    >>> executors = [{"id": "1", "host": "host-a"}, {"id": "2", "host": "host-b"}]
+    >>> lags = {0: 700, 1: 100}
+    >>> ranges = [{"topic": "t", "partition": p, "start": 0, "end": n} for p, n in lags.items()]
+    >>> batch, state = read_snapshot({"executors": executors, "ranges": ranges})
+    >>> for task in write_plan(plan_batch(batch, state))["tasks"]:
+    ...     print(task["executor"], *(list(r.values())[1:] for r in task["ranges"]))
+    1 [0, 300, 700]
+    2 [0, 0, 300] [1, 0, 100]
     """
-    return as_plan(plan_batch(from_snapshot(snapshot), snapshot.state, find))
-
-
-def plan_batch(
-    batch: Batch, state_text: str | None, find: Callable[[str], Assignor] = lookup
-) -> Outcome:
-    """Plan columns, for the worker: see `plan`."""
     try:
         state, warning = (decode(state_text) if state_text else StickyState.empty()), None
     except StateError as error:
@@ -94,7 +88,7 @@ def plan_step(
     find: Callable[[str], Assignor] = lookup,
     state_warning: str | None = None,
 ) -> Outcome:
-    """Plan columns with a state that is decoded already, for the simulator: see `plan`."""
+    """Plan with a state that is decoded already, for the simulator: see `plan_batch`."""
     names = batch.settings.assignors
     table = load(state, batch, None if _OURS.issuperset(names) else HOLD_PLACE_BATCHES)
     learned, prediction_error = learn(table, batch)
@@ -142,28 +136,3 @@ def _place(
 def check_names(options: PlannerOptions, find: Callable[[str], Assignor] = lookup) -> None:
     """Refuse assignors that nobody knows, and what they refuse, before the first batch."""
     configured(options.assignors, options.own, find)
-
-
-def as_plan(outcome: Outcome) -> Plan:
-    """Turn columns into the objects of `model`."""
-    batch, tasks = outcome.batch, outcome.tasks
-    ranges: list[list[OffsetRange]] = [[] for _ in range(len(tasks))]
-    pieces = tasks.pieces
-    for task, row, start, end in zip(
-        tasks.task.tolist(), pieces.row.tolist(), pieces.start.tolist(), pieces.end.tolist(),
-        strict=True,
-    ):  # fmt: skip
-        topic = batch.topics[batch.topic[row]]
-        ranges[task].append(OffsetRange(topic, int(batch.partition[row]), start, end))
-    executor = [None if e < 0 else batch.executors[e].id for e in outcome.place.tolist()]
-    numbered = enumerate(zip(executor, tasks.number.tolist(), ranges, strict=True))
-    return Plan(
-        outcome.assignor,
-        tuple(
-            Task(executor, number, tuple(read), outcome.standbys.get(i, ()))
-            for i, (executor, number, read) in numbered
-        ),
-        encode(outcome.state),
-        outcome.metrics,
-        outcome.reasons,
-    )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assignor_bridge.planner.batch import ANONYMOUS
-from checkpoints.sticky_state import Reader, StickyState
+from checkpoints.sticky_state import KnownExecutor, StickyState
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -94,7 +94,7 @@ def load(state: StickyState, batch: Batch, forget_after: int | None = None) -> P
     known[place] = True
     extended = replace(
         state,
-        readers=tuple(Reader(e.id, e.host, e.slots) for e in batch.executors),
+        readers=tuple(KnownExecutor(e.id, e.host, e.slots) for e in batch.executors),
         paces=paces,
         topics=topics,
         topic=key >> 32,

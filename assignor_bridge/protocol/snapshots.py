@@ -83,6 +83,13 @@ _PARTS: dict[str, type[Message]] = {
 #: The same where columns stand in place of a list.
 _COLUMNS: dict[str, type[Message]] = {"ranges": Ranges, "observed": Reports}
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
+_EXPECTED = re.compile(r"Expected `(.+?)`(?: (>=|<=) (-?\d+))?")
+#: The types of msgspec and its bounds, in words.
+_WORDS = {
+    "int": "a whole number", "float": "a number", "str": "a string", "bool": "true or false",
+    "object": "an object", "array": "a list", "bytes": "base64", ">=": "of at least",
+    "<=": "of at most",
+}  # fmt: skip
 
 
 def read_logged(line: Any) -> LoggedBatch:
@@ -182,6 +189,12 @@ def _explained(text: str, value: Any) -> str:
         part = _PARTS[name] if in_list else _COLUMNS.get(name, _PARTS[name])
         known = ", ".join(part.__struct_encode_fields__)
         return f"{where} has an unknown key {quoted[1]!r}: known are {known}"
+    if expected := _EXPECTED.match(problem):
+        kinds = [kind for kind in expected[1].split(" | ") if kind != "null"]
+        kinds = [kind for kind in kinds if kind != "int" or "float" not in kinds]
+        words = " or ".join(_WORDS.get(kind, kind) for kind in kinds)
+        bound = f" {_WORDS[expected[2]]} {expected[3]}" if expected[2] else ""
+        problem = f"{words}{bound} is expected"
     return f"{where} is {short(value)}: {problem}"
 
 

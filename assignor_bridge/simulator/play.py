@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from assignor_bridge.assignors.protocol import Assignor
+    from assignor_bridge.model import Partition
 
 #: Names of Spark's own mappings; the last two may be followed by `=NUMBER`.
 SPARK_MAPPINGS = ("spark", "minPartitions", "maxRecordsPerPartition")
@@ -65,7 +66,7 @@ class Player:
     state: StickyState = field(default_factory=StickyState.empty)
     observed: Observed = field(default_factory=Observed.none)
     #: Executor that read each partition last, by what really ran.
-    at: dict[tuple[str, int], str] = field(default_factory=dict)
+    at: dict[Partition, str] = field(default_factory=dict)
     #: Why the planner planned the last batch as it did, the summary first; none for Spark's.
     reasons: tuple[str, ...] = ()
 
@@ -75,15 +76,14 @@ class Player:
         tasks = self.plan(step)
         rng = np.random.default_rng((self.scenario.seed, step.number))
         luck = np.exp(rng.normal(0, self.scenario.service_noise, len(step.records)))
-        keys = [(tp.topic, tp.partition) for tp in step.partitions]
-        cost = dict(zip(keys, (step.cost * luck).tolist(), strict=True))
-        first = dict(zip(keys, step.start.tolist(), strict=True))
+        cost = dict(zip(step.partitions, (step.cost * luck).tolist(), strict=True))
+        first = dict(zip(step.partitions, step.start.tolist(), strict=True))
 
         def seconds(task: int, executor: str) -> float:
             slow = step.slowness.get(executor, 1.0)
             work, cold = 0.0, 0
             for r in tasks[task].ranges:
-                key = (r.topic, r.partition)
+                key = r.tp
                 work += r.size * cost[key]
                 cold += r.start != first[key] or self.at.get(key) != executor
             beside = self.scenario.task_seconds + self.scenario.cold_seconds * cold
@@ -98,7 +98,7 @@ class Player:
         if kind not in SPARK_MAPPINGS:
             return self._planned(step)
         ranges = [
-            OffsetRange(tp.topic, tp.partition, start, start + size)
+            OffsetRange(*tp, start, start + size)
             for tp, start, size in zip(
                 step.partitions, step.start.tolist(), step.records.tolist(), strict=True
             )
@@ -116,7 +116,7 @@ class Player:
     def _planned(self, step: Step) -> list[Placed]:
         batch = lay_out(
             coded([tp.topic for tp in step.partitions]),
-            np.array([tp.partition for tp in step.partitions], np.int64),
+            np.array([tp.number for tp in step.partitions], np.int64),
             step.start,
             step.start + step.records,
             step.executors,
@@ -148,18 +148,18 @@ class Player:
         step: Step,
         tasks: Sequence[Placed],
         runs: Sequence[Run],
-        cost: Mapping[tuple[str, int], float],
-        first: Mapping[tuple[str, int], int],
+        cost: Mapping[Partition, float],
+        first: Mapping[Partition, int],
     ) -> Played:
         """Account for a batch, and keep its read reports for the next plan."""
         busy = {e.id: 0.0 for e in step.executors}
-        head: dict[tuple[str, int], str] = {}
-        tail: dict[tuple[str, int], tuple[int, str]] = {}
-        reports: list[tuple[tuple[str, int], str, int, float]] = []
+        head: dict[Partition, str] = {}
+        tail: dict[Partition, tuple[int, str]] = {}
+        reports: list[tuple[Partition, str, int, float]] = []
         for run in runs:
             slow = step.slowness.get(run.executor, 1.0)
             for r in tasks[run.task].ranges:
-                key = (r.topic, r.partition)
+                key = r.tp
                 spent = r.size * cost[key] * slow
                 busy[run.executor] += spent
                 reports.append((key, run.executor, r.size, spent))
@@ -171,9 +171,9 @@ class Player:
         self.at.update({key: e for key, (_, e) in tail.items()})
         size = np.array([r[2] for r in reports], np.float64)
         self.observed = Observed.of(
-            coded([r[0][0] for r in reports]),
-            np.array([r[0][1] for r in reports], np.int64),
-            coded([r[1] for r in reports]),
+            coded([tp.topic for tp, _, _, _ in reports]),
+            np.array([tp.number for tp, _, _, _ in reports], np.int64),
+            coded([executor for _, executor, _, _ in reports]),
             size,
             size * 100,
             np.array([r[3] for r in reports], np.float64),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from assignor_bridge.model import Executor, TopicPartition
+from assignor_bridge.model import Executor, Partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -68,7 +68,7 @@ class Step:
     number: int
     executors: tuple[Executor, ...]
     #: Each partition; the columns below have a cell for each.
-    partitions: Sequence[TopicPartition]
+    partitions: Sequence[Partition]
     #: First offset, number of records and seconds a record, by partition.
     start: NDArray[np.int64]
     records: NDArray[np.int64]
@@ -85,7 +85,7 @@ def steps(scenario: Scenario) -> Iterator[Step]:
         np.log(scenario.cost_skew) * rng.permutation(np.linspace(0, 1, scenario.partitions))
     )
     start = np.zeros(scenario.partitions, np.int64)
-    partitions = tuple(TopicPartition("events", number) for number in range(scenario.partitions))
+    partitions = tuple(Partition("events", number) for number in range(scenario.partitions))
     everybody = scenario.topology
     slowness = {everybody[i].id: factor for i, factor in sorted(scenario.slow.items())}
     for number in range(scenario.batches):

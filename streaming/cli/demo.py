@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from streaming.cli.arguments import check_servers
 from streaming.cli.output import print_checks, print_table
 from streaming.demo import flights
 from streaming.demo.run import Demo, run_demo
@@ -48,6 +49,8 @@ def demo(
     once, prints what was measured, and writes a report that opens offline. Exit code 1 if a check
     fails.
     """
+    if bootstrap_servers is not None:
+        check_servers("--bootstrap-servers", bootstrap_servers)
     settings = Demo(workers, rows, batches, work_us, bootstrap_servers, master, data)
     outcome = run_demo(settings, report, Console(stderr=True))
     names = [run.name for run in outcome.runs]

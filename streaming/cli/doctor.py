@@ -42,6 +42,7 @@ def doctor(
     --delta-table, whether Delta is ahead of the checkpoint.
     """
     check_not_empty("--checkpoint", checkpoint)
+    check_not_empty("--delta-table", delta_table)
     if checkpoint is not None:
         checks = _of_checkpoint(checkpoint, bootstrap_servers, command_config, delta_table)
     elif delta_table is not None:

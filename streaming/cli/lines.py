@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from assignor_bridge.errors import AssignorError, OptionError
 from assignor_bridge.protocol.messages import failed
-from streaming.cli.output import note, printable
+from streaming.cli.output import note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -64,7 +64,7 @@ def write_json(value: dict[str, object]) -> None:
 
 def note_on(number: int, text: str) -> None:
     """Say something about a line, on stderr."""
-    note(f"line {number}: {printable(text)}")
+    note(f"line {number}: {text}")
 
 
 def _complain(error: Exception, number: int, as_json: bool) -> None:

@@ -12,7 +12,8 @@ import typer
 from typer.exceptions import TyperException
 
 from assignor_bridge import __version__
-from assignor_bridge.errors import AssignorError
+from assignor_bridge.errors import AssignorError, expectation
+from streaming.redaction import redacted
 
 #: Commands under the headings of the help, each a function of its name in its module of
 #: `streaming.cli`.
@@ -60,7 +61,7 @@ def options(
     """Share Spark's Kafka reading evenly over executor slots.
 
     Results go to stdout, progress and errors to stderr. An error is one line. Exit codes: 0 for
-    success, 1 for a failure or a failed check, 2 for misuse, 130 when interrupted.
+    success, 1 for a failure or a failed check, 2 for misuse, 130 or 143 after Ctrl-C or SIGTERM.
     """
 
 
@@ -91,12 +92,19 @@ def run(arguments: Sequence[str] | None = None) -> int:
             return 2
         context = getattr(error, "ctx", None)
         hint = f" (see {context.command_path} --help)" if context else ""
-        return _fail(f"{error.format_message()}{hint}", 2)
+        return _fail(f"{_misuse(error)}{hint}", 2)
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except OSError as error:
         return _fail(_of_system(error), 1)
     return result if isinstance(result, int) else 0
+
+
+def _misuse(error: TyperException) -> str:
+    """Say what is wrong with an argument, in our words where typer has those of pydantic."""
+    if problems := getattr(error.__cause__, "errors", None):
+        error.message = expectation(problems()[0])
+    return error.format_message()
 
 
 def _of_system(error: OSError) -> str:
@@ -112,7 +120,7 @@ def _fail(message: str, code: int) -> int:
     if not line:
         return code
     with contextlib.suppress(OSError):  # stderr on a full disk: the exit code remains
-        typer.echo(f"assignor: {line}", err=True)
+        typer.echo(f"assignor: {redacted(line)}", err=True)
     return code
 
 

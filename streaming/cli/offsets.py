@@ -5,11 +5,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from assignor_bridge.errors import AssignorError, OptionError
+from assignor_bridge.errors import AssignorError, OptionError, elided
 from streaming.cli import kafka_options
 from streaming.cli.output import note
 from streaming.lag.positions import EARLIEST, LATEST, starting_offsets
-from streaming.observe.words import elided
 
 
 def offsets(  # noqa: PLR0917

@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from streaming.redaction import redacted
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
@@ -18,11 +20,12 @@ if TYPE_CHECKING:
 
 def note(text: str) -> None:
     """Say something on stderr that is no result."""
-    typer.echo(f"assignor: {text}", err=True)
+    typer.echo(f"assignor: {printable(text)}", err=True)
 
 
 def printable(text: str) -> str:
-    """Return a text that a terminal shows and does not obey; what it cannot show is escaped."""
+    """Return a text without secrets that a terminal shows and does not obey."""
+    text = redacted(text)
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
@@ -55,7 +58,7 @@ def print_checks(checks: Iterable[Check]) -> None:
     for check in checks:
         style = "green" if check.holds else "bold red"
         stdout.print(f"[{style}]{check.outcome:6}[/]", end=" ")
-        stdout.print(f"{check.what}: {check.found}", markup=False)
+        stdout.print(printable(f"{check.what}: {check.details}"), markup=False)
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """`assignor plan`: which executor slot would read which offsets, with no Spark and no broker."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -7,18 +8,19 @@ import orjson
 import typer
 from msgspec import to_builtins
 
-from assignor_bridge.errors import OptionError
+from assignor_bridge.errors import OptionError, elided
 from assignor_bridge.json_values import parse
 from assignor_bridge.planner.batch import Batch
-from assignor_bridge.planner.explain import describe
-from assignor_bridge.planner.plan import Outcome, as_plan, plan_batch
+from assignor_bridge.planner.plan import Outcome, plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
 from assignor_bridge.protocol.snapshots import read_logged, read_snapshot, write_plan
-from checkpoints.sticky_state import encode
 from streaming.cli import assignors
 from streaming.cli.arguments import AsJson
 from streaming.cli.lines import answer_lines, note_on, write_json
 from streaming.cli.output import print_lines
+
+#: Tasks of a plan, and ranges of a task, that are printed at most.
+_TASKS, _RANGES = 40, 4
 
 
 @dataclass(frozen=True)
@@ -74,14 +76,15 @@ def plan(
         nonlocal state
         before = state if chain and not request.state else request.state
         outcome = plan_batch(request.batch, before, find)
-        state = encode(outcome.state)
+        made = write_plan(outcome)
+        state = made["state"]
         if as_json:
             label = {} if request.number is None else {"batchId": request.number}
-            write_json({**label, **write_plan(outcome)})
+            write_json({**label, **made})
         else:
             title = [] if request.number is None else [f"batch {request.number}"]
-            print_lines([*title, *describe(as_plan(outcome)).splitlines()])
-        difference = _difference(request, outcome)
+            print_lines([*title, *made["reasons"], *_tasks(made["tasks"])])
+        difference = _difference(request, outcome, made["tasks"])
         if difference:
             note_on(line, difference)
 
@@ -101,7 +104,28 @@ def _read(text: bytes) -> PlanRequest:
     return PlanRequest(*read_snapshot(line.snapshot), line.batch_id, logged)
 
 
-def _difference(request: PlanRequest, outcome: Outcome) -> str | None:
+def _tasks(tasks: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Write where the first tasks run, and what each of them reads."""
+    rows = []
+    for task in tasks[:_TASKS]:
+        executor, ranges = task["executor"], task["ranges"]
+        place = "anywhere" if executor is None else f"executor {executor}"
+        size = sum(r["end"] - r["start"] for r in ranges)
+        listed = [f"{r['topic']}-{r['partition']}[{r['start']},{r['end']})" for r in ranges]
+        reads = f"{size:>12,} offsets: {elided(listed, _RANGES, ' ')}"
+        if "standbys" in task:
+            reads += f", then executor {', '.join(task['standbys'])}"
+        rows.append((f"{place} slot {task['slot']}", reads))
+    width = max((len(where) for where, _ in rows), default=0)
+    lines = [f"  {where:{width}}  {reads}" for where, reads in rows]
+    if len(tasks) > _TASKS:
+        lines.append(f"  and {len(tasks) - _TASKS} more tasks")
+    return lines
+
+
+def _difference(
+    request: PlanRequest, outcome: Outcome, made: Sequence[Mapping[str, Any]]
+) -> str | None:
     """Say when the query itself had another answer: another version, or an assignor with moods."""
     then = request.logged
     if then is None:
@@ -109,11 +133,8 @@ def _difference(request: PlanRequest, outcome: Outcome) -> str | None:
     if "error" in then:
         return f"batch {request.number} was not planned then: {then['error']}"
     tasks = then.get("tasks")
-    now: Any
-    if isinstance(tasks, dict):
-        now = to_builtins(pack_tasks(outcome), str_keys=True)
-    else:  # a log of version 0.1 has an object for each task
-        now = write_plan(outcome)["tasks"]
+    # A log of version 0.1 has an object for each task.
+    now = to_builtins(pack_tasks(outcome), str_keys=True) if isinstance(tasks, dict) else made
     if tasks != now:
         reasons = "; ".join(map(str, then.get("reasons") or ("no reasons are recorded",)))
         return f"batch {request.number} was planned differently then: {reasons}"

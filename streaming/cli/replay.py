@@ -49,12 +49,12 @@ def replay(  # noqa: PLR0917
     cost_us: Annotated[
         float | None,
         typer.Option(
-            "--cost-us", min=0.001, metavar="MICROSECONDS",
+            "--cost-us", min=0.001, max=1_000_000_000, metavar="MICROSECONDS",
             help="What a record costs; by default estimated from the time that batches took.",
         ),
     ] = None,
     locality_wait: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="spark.locality.wait.")
+        float, typer.Option(min=0, max=1_000_000, metavar="SECONDS", help="spark.locality.wait.")
     ] = 3.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one per source.")] = False,
     output: Annotated[
@@ -89,9 +89,8 @@ def replay(  # noqa: PLR0917
             executors=executors, slots=slots, hosts=hosts, cost_us=cost_us,
             locality_wait_s=locality_wait,
         )  # fmt: skip
-        title = f"{log.name}, source {index}" if len(log.sources) > 1 else log.name
         with stderr.status(f"playing {len(played)} batches through {len(names)} mappings"):
-            replays.append(player.replay(title, played, cluster, names, find=find))
+            replays.append(player.replay(log.title(index), played, cluster, names, find=find))
     for one in replays:
         if as_json:
             typer.echo(json.dumps(one.as_json()))

@@ -33,7 +33,7 @@ def top(
     ],
     query: Query = None,
     interval: Annotated[
-        float, typer.Option(min=0.2, metavar="SECONDS", help="Time between two frames.")
+        float, typer.Option(min=0.2, max=3600, metavar="SECONDS", help="Time between two frames.")
     ] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Print one frame and exit.")] = False,
 ) -> None:

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from streaming.observe.figures import RunFigures
 
 
-def table_checks(mode: str, expected: Expected, found: Mapping[str, Any]) -> list[Check]:
+def table_checks(mode: str, expected: Expected, table: Mapping[str, Any]) -> list[Check]:
     """Compare what a Delta table holds with what was written to the topic."""
     rows = sum(expected.flights.values())
-    count, distinct, first, last = found["ids"]
+    count, distinct, first, last = table["ids"]
     wrong = sorted(
         carrier
-        for carrier in {*expected.flights, *found["flights"]}
-        if expected.flights.get(carrier) != found["flights"].get(carrier)
-        or expected.delay_min.get(carrier) != found["delay_min"].get(carrier)
+        for carrier in {*expected.flights, *table["flights"]}
+        if expected.flights.get(carrier) != table["flights"].get(carrier)
+        or expected.delay_min.get(carrier) != table["delay_min"].get(carrier)
     )
     return [
         Check(

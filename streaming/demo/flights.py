@@ -72,7 +72,7 @@ def data_file() -> Path:
 
 
 def read_flights(limit: int = TOTAL) -> Iterator[Flight]:
-    """Give the first `limit` flights, each with its row number as `id`."""
+    """Yield the first `limit` flights, each with its row number as `id`."""
     with zipfile.ZipFile(data_file()) as archive, archive.open("flights.csv") as raw:
         rows = csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
         for number, row in zip(range(limit), rows, strict=False):
@@ -128,10 +128,10 @@ def produce(
         if number % 5_000 == 0:
             producer.poll(0)
             on_progress(number)
-    left = producer.flush(60)
-    if left or failures:
+    missing = producer.flush(60)
+    if missing or failures:
         raise FlightsError(
-            f"{left + len(failures)} flights were not written to topic {topic!r}: "
+            f"{missing + len(failures)} flights were not written to topic {topic!r}: "
             + (failures[0] if failures else "no answer within 60 s")
         )
     on_progress(sum(expected.flights.values()))

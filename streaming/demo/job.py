@@ -1,4 +1,7 @@
-"""The demo's Spark: started with its executors in a process group of its own, used, and ended."""
+"""The demo's Spark: started with its executors in a process group of its own, used, and ended.
+
+What ran is measured by Spark's UI and the progress, so alike for any mapping, ours or Spark's own.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -15,21 +19,29 @@ import orjson
 from assignor_bridge import ivy
 from assignor_bridge.errors import AssignorError
 from streaming.demo.flights import SCHEMA
-from streaming.demo.measure import executors
-from streaming.demo.spark_home import linked_spark_home
+from streaming.observe.query_progress import read_progress
+from streaming.observe.spark_ui import SparkUi, choose_query
+from streaming.observe.web import Address
 from streaming.pipeline.errors import first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from streaming.observe.figures import BatchFigures
+    from streaming.observe.query_progress import BatchProgress
 
 #: The log of Spark, in the demo's folder.
 LOG = "spark.log"
 _EXECUTORS_LIMIT_S = 90.0
 _QUERY_LIMIT_S = 900.0
 _END_LIMIT_S = 20.0
+#: Of the environment, what would change the demo's Spark.
+_NOT_OURS = (
+    "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_PUBLIC_DNS",
+)  # fmt: skip
 
 
 class DemoError(AssignorError):
@@ -60,8 +72,9 @@ def start(folder: Path, workers: int, master: str | None) -> SparkSession:
 
     ivy.java_tool("java")  # says in one line that a JDK is missing
     logging.basicConfig(filename=folder / LOG)  # what py4j complains of
-    for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR"):
+    for name in _NOT_OURS:
         os.environ.pop(name, None)
+    os.environ["no_proxy"] = "*"  # the UI is asked by HTTP
     os.environ["SPARK_HOME"] = str(linked_spark_home(folder))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = (
@@ -70,7 +83,7 @@ def start(folder: Path, workers: int, master: str | None) -> SparkSession:
         .config("spark.cores.max", str(workers))
         .config("spark.executor.cores", "1")
         .config("spark.executor.memory", "1g")
-        .config("spark.ui.enabled", "false")
+        .config("spark.ui.port", "0")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
@@ -92,12 +105,31 @@ def start(folder: Path, workers: int, master: str | None) -> SparkSession:
         SparkContext(conf=conf, gateway=gateway)
     signal.signal(signal.SIGINT, on_interrupt)  # pyspark's calls the JVM in the midst of a call
     spark = builder.getOrCreate()
-    deadline = time.monotonic() + _EXECUTORS_LIMIT_S
-    while len(present := executors(spark)) < workers:
+    ui, deadline = _ui_of(spark), time.monotonic() + _EXECUTORS_LIMIT_S
+    while len(present := [e for e in ui.executors() if e.is_worker]) < workers:
         if time.monotonic() > deadline:
             raise DemoError(f"{len(present)} of {workers} executors came within 90 s")
         time.sleep(0.1)
     return spark
+
+
+def linked_spark_home(folder: Path) -> Path:
+    """Make a SPARK_HOME in `folder` that links to all of the installed pyspark but its `work`.
+
+    `local-cluster` copies all jars for each executor to `$SPARK_HOME/work`. For a pyspark from PyPI
+    that lies inside site-packages, grows by half a gigabyte a session and is never emptied.
+    """
+    home = folder / "spark-home"
+    home.mkdir(parents=True)
+    for entry in sorted(ivy.pyspark_home().iterdir()):
+        if entry.name != "work":
+            (home / entry.name).symlink_to(entry, target_is_directory=entry.is_dir())
+    return home
+
+
+def _ui_of(spark: SparkSession) -> SparkUi:
+    """Return the UI of a session of this process."""
+    return SparkUi(Address.parse(str(spark.sparkContext.uiWebUrl)))
 
 
 def end() -> bool:
@@ -158,8 +190,8 @@ def run(
     )
     if not query.awaitTermination(int(_QUERY_LIMIT_S)):
         raise DemoError(f"the query {name!r} did not end within {_QUERY_LIMIT_S:g} s")
-    found = [orjson.loads(progress.json) for progress in query.recentProgress]
-    return [progress for progress in found if progress["numInputRows"] > 0]
+    progresses = [orjson.loads(progress.json) for progress in query.recentProgress]
+    return [progress for progress in progresses if progress["numInputRows"] > 0]
 
 
 def _delays(batch: DataFrame, work_us: int) -> DataFrame:
@@ -196,6 +228,27 @@ def table_figures(spark: SparkSession, table: Path) -> dict[str, Any]:
         "flights": {row[0]: row[1] for row in by_carrier},
         "delay_min": {row[0]: row[2] or 0 for row in by_carrier},
     }
+
+
+def measure(
+    spark: SparkSession, progresses: Sequence[Mapping[str, Any]]
+) -> tuple[BatchFigures, ...]:
+    """Join the progresses of one query, as dicts, with the tasks that read their records."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    ui = _ui_of(spark)
+    batches = {progress.batch: progress for progress in map(read_progress, progresses)}
+    query = next(progress.query_id for progress in batches.values())
+    ran = [b for b in choose_query(ui.batches(), query, ui.address) if b.batch in batches]
+    run = ui.run(ran, {number: progress.rows for number, progress in batches.items()})
+    return tuple(_joined(figures, batches[figures.batch]) for figures in run.batches)
+
+
+def _joined(figures: BatchFigures, progress: BatchProgress) -> BatchFigures:
+    source = progress.sources[0]
+    lag = {str(tp): count for tp, count in sorted(source.waiting.items())}
+    return replace(
+        figures, seconds=progress.seconds, records=progress.rows, lag=lag, metrics=source.metrics
+    )
 
 
 def _last_words(folder: Path) -> str:

@@ -20,7 +20,6 @@ from rich.progress import TimeElapsedColumn as Elapsed
 from assignor_bridge.errors import AssignorError, OptionError
 from streaming.demo import flights, job
 from streaming.demo.checks import run_checks, table_checks
-from streaming.demo.measure import executors, measure_batch
 from streaming.kafka.embedded import EmbeddedBroker
 from streaming.kafka.topics import create_topic, delete_topics
 from streaming.observe.check import Check
@@ -136,7 +135,6 @@ def _measured(
     starting = progress.add_task("Spark starts (the first time it fetches packages)", total=1)
     spark = job.start(folder, demo.workers, demo.master)
     progress.update(starting, description="Spark", completed=1)
-    slots = tuple(f"{name}/0" for name in executors(spark))
     warm_up = progress.add_task("warm-up, both modes", total=len(_MODES))
     for mode, options in _MODES.items():
         warming = {**source, **options, "subscribe": topics[1]}
@@ -146,9 +144,9 @@ def _measured(
         step, table = progress.add_task(mode, total=demo.batches), folder / mode
         reading = {**source, **options, "subscribe": topics[0]}
         batches = job.run(spark, reading, mode, table, demo.work_us)
-        figures = tuple(measure_batch(spark, batch) for batch in batches)
+        figures = job.measure(spark, batches)
         progress.update(step, completed=len(figures), total=len(figures))
-        yield RunFigures(mode, slots, figures, warm_up=1), job.table_figures(spark, table)
+        yield RunFigures(mode, figures, warm_up=1), job.table_figures(spark, table)
     spark.stop()
 
 

@@ -9,11 +9,12 @@ import datetime
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from assignor_bridge.errors import elided
+from assignor_bridge.model import Partition
 from streaming.delta.transactions import NEVER, read_log
-from streaming.kafka.brokers import Partition, by_partition
+from streaming.kafka.brokers import by_partition
 from streaming.lag.first_unread import first_unread
 from streaming.observe.check import Check
-from streaming.observe.words import elided
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping

@@ -10,7 +10,7 @@ import concurrent.futures
 import time
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -26,9 +26,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from assignor_bridge.errors import AssignorError, OptionError
+from assignor_bridge.errors import AssignorError, OptionError, elided
+from assignor_bridge.model import Partition
 from streaming.kafka.settings import client_settings
-from streaming.observe.words import elided
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -57,16 +57,6 @@ _FINAL = (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION)
 
 class BrokerUnreachableError(AssignorError):
     """No broker answers, or it refuses the login."""
-
-
-class Partition(NamedTuple):
-    """A partition, written as `topic-number`."""
-
-    topic: str
-    number: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.number}"
 
 
 def by_partition(offsets: Mapping[str, Mapping[int, int]]) -> dict[Partition, int]:

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 
 from assignor_bridge.errors import AssignorError
-from streaming.kafka.brokers import DESCRIBE, Partition, in_requests
+from assignor_bridge.model import Partition
+from streaming.kafka.brokers import DESCRIBE, in_requests
 
 if TYPE_CHECKING:
     from collections.abc import Callable

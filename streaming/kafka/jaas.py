@@ -74,17 +74,17 @@ def read_jaas(text: str) -> LoginModule:
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
     at = 0
     while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
+        match = _TOKEN.match(text, at)
+        if match is None:
             raise JaasError(f"a quote or a comment that opens at character {at + 1} does not end")
-        at = found.end()
-        kind = found.lastgroup
+        at = match.end()
+        kind = match.lastgroup
         if kind == "quoted":
-            yield "quoted", _ESCAPE.sub(_unescaped, found[0][1:-1])
+            yield "quoted", _ESCAPE.sub(_unescaped, match[0][1:-1])
         elif kind in ("word", "sign"):
-            yield kind, found[0]
+            yield kind, match[0]
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    said = found[1]
-    return chr(int(said, 8)) if said[0] in "01234567" else _ESCAPED.get(said, said)
+def _unescaped(match: re.Match[str]) -> str:
+    code = match[1]
+    return chr(int(code, 8)) if code[0] in "01234567" else _ESCAPED.get(code, code)

@@ -15,13 +15,13 @@ _BLANK = " \t\f"
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """Give the properties; of a key that is there twice, the last value."""
-    found = {}
+    """Return the properties; of a key that is there twice, the last value."""
+    properties = {}
     for line in _logical_lines(text):
         key = _KEY.match(line)
         assert key is not None  # noqa: S101  (it matches nothing, too)
-        found[_unescape(key[1])] = _unescape(line[key.end() :])
-    return found
+        properties[_unescape(key[1])] = _unescape(line[key.end() :])
+    return properties
 
 
 def _logical_lines(text: str) -> list[str]:
@@ -44,8 +44,8 @@ def _unescape(text: str) -> str:
     return _ESCAPE.sub(_unescaped, text)
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    said = found[1]
-    if len(said) > 1:
-        return chr(int(said[1:], 16))
-    return _ESCAPED.get(said, said)
+def _unescaped(match: re.Match[str]) -> str:
+    code = match[1]
+    if len(code) > 1:
+        return chr(int(code[1:], 16))
+    return _ESCAPED.get(code, code)

@@ -56,7 +56,7 @@ class ClientSettings:
         return f"ClientSettings({', '.join(sorted(self._values))})"
 
     def for_client(self, **more: Any) -> dict[str, Any]:
-        """Give the settings with secrets, to be handed to a client at once; `_` stands for `.`."""
+        """Return the settings with secrets, for a client to get at once; `_` stands for `.`."""
         # librdkafka writes to stderr, about its settings too: what matters comes as an exception.
         added = {name.replace("_", "."): value for name, value in more.items()}
         return {"log_level": 0, **self._values, **added}
@@ -163,10 +163,10 @@ def _own_certificate(given: Mapping[str, str]) -> dict[str, str]:
 def _wrapped(pem: str) -> str:
     """Break PEM that is written in one line, as Java's client allows, into OpenSSL's lines."""
 
-    def block(found: re.Match[str]) -> str:
-        body = re.sub(r"\s+", "", found[2])
+    def block(match: re.Match[str]) -> str:
+        body = re.sub(r"\s+", "", match[2])
         lines = [body[i : i + 64] for i in range(0, len(body), 64)]
-        return "\n".join((f"-----BEGIN {found[1]}-----", *lines, f"-----END {found[1]}-----", ""))
+        return "\n".join((f"-----BEGIN {match[1]}-----", *lines, f"-----END {match[1]}-----", ""))
 
     return re.sub(r"-+BEGIN ([A-Z0-9 ]+?)-+(.*?)-+END \1-+\s*", block, pem, flags=re.DOTALL)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, TopicPartition
 
-from streaming.kafka.brokers import Partition
+from assignor_bridge.model import Partition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import OptionError
-from streaming.kafka.brokers import Partition, by_partition
+from assignor_bridge.model import Partition
+from streaming.kafka.brokers import by_partition
 from streaming.kafka.groups import GroupError, committed, members
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from checkpoints.offset_log import Checkpoint
-    from checkpoints.sticky_state import Reader, StickyState
     from streaming.kafka.brokers import Brokers
 
 #: What Spark takes for a partition in place of an offset.
@@ -73,7 +73,8 @@ def of_checkpoint(checkpoint: Checkpoint, source: str | None = None) -> list[Pos
     """Return where a query, or one source of it, stands after its last completed batch."""
     positions = []
     for name in checkpoint.sources if source is None else (source,):
-        readers = _readers(checkpoint.states.get(name))
+        state = checkpoint.states.get(name)
+        readers = state.last_executors() if state else {}
         ends = by_partition(checkpoint.ends_of(name, checkpoint.last_committed))
         planned = by_partition(checkpoint.ends_of(name, checkpoint.last_planned))
         for tp in sorted({*ends, *planned}):
@@ -82,19 +83,6 @@ def of_checkpoint(checkpoint: Checkpoint, source: str | None = None) -> list[Pos
             position = Position(f"sources/{name}", *tp, ends.get(tp), host=host, executor=executor)
             positions.append(position)
     return positions
-
-
-def _readers(state: StickyState | None) -> dict[Partition, Reader]:
-    """Return who read each partition last; local mode has no executor with a name."""
-    if state is None:
-        return {}
-    of_member = [reader for reader in state.readers for _ in range(reader.slots)]
-    columns = (state.topic.tolist(), state.partition.tolist(), state.member.tolist())
-    return {
-        Partition(state.topics[topic], number): of_member[member]
-        for topic, number, member in zip(*columns, strict=True)
-        if member >= 0 and of_member[member].executor
-    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from streaming.metrics.names import METRICS, OURS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from assignor_bridge.model import Partition
     from streaming.observe.query_progress import BatchProgress, SourceProgress
 
-    _Partition = tuple[str, int]
     #: Name, values of the labels, value.
     _Sample = tuple[str, tuple[str, ...], float]
     _Family: TypeAlias = GaugeMetricFamily | CounterMetricFamily
@@ -87,7 +87,7 @@ class _Query:
     counters: dict[tuple[str, int], float] = field(default_factory=lambda: defaultdict(float))
     #: Where the counters of the run itself stood, alike.
     of_run: dict[tuple[str, int], float] = field(default_factory=dict)
-    ends: dict[tuple[int, _Partition], LogEnds] = field(default_factory=dict)
+    ends: dict[tuple[int, Partition], LogEnds] = field(default_factory=dict)
 
     def update(self, progress: BatchProgress) -> bool:
         """Take in a progress; whether it is of a batch with data for the first time."""
@@ -124,9 +124,9 @@ class _Query:
                     self.counters[key] += max(0.0, value - self.of_run.get(key, 0.0))
                     self.of_run[key] = value
 
-    def lag_seconds(self) -> dict[_Partition, float | None]:
+    def lag_seconds(self) -> dict[Partition, float | None]:
         """Estimate each partition's lag in seconds; of several sources, the one furthest behind."""
-        lags: dict[_Partition, float | None] = {}
+        lags: dict[Partition, float | None] = {}
         for source in self.last.sources:
             for tp, offset in source.end.items():
                 ends = self.ends.get((source.index, tp))
@@ -190,7 +190,7 @@ class Board(Collector):
             self._queries.pop(query_id, None)
             return bool(self._queries)
 
-    def lag_seconds(self, query_id: str) -> dict[_Partition, float | None]:
+    def lag_seconds(self, query_id: str) -> dict[Partition, float | None]:
         """Estimate the lag of each partition of a query in seconds; None where it is unknown."""
         with self._lock:
             query = self._queries.get(query_id)
@@ -221,8 +221,8 @@ class Board(Collector):
 
         Of a partition that several sources read the offset is that of the one furthest behind.
         """
-        groups: dict[str, dict[_Partition, tuple[int, int, float | None]]] = defaultdict(dict)
-        latest: dict[_Partition, int] = {}
+        groups: dict[str, dict[Partition, tuple[int, int, float | None]]] = defaultdict(dict)
+        latest: dict[Partition, int] = {}
         for query in self._queries.values():
             seconds = query.lag_seconds()
             for source in query.last.sources:
@@ -241,7 +241,7 @@ class Board(Collector):
 
 
 def _of_group(
-    labels: tuple[str, str], group: dict[_Partition, tuple[int, int, float | None]]
+    labels: tuple[str, str], group: dict[Partition, tuple[int, int, float | None]]
 ) -> Iterator[_Sample]:
     """Return the samples of a group, from offset, lag and seconds behind of its partitions."""
     prefix = "kafka_consumergroup_group_"

@@ -1,6 +1,4 @@
-"""The table of all metrics: name, kind, labels, meaning. `docs/metrics.md` is made from it.
-
-    python -m streaming.metrics.names
+"""The table of all metrics: name, kind, labels, meaning. `docs/metrics.md` has it, too.
 
 Names and labels of the first group are kafka-lag-exporter's, so that its dashboards and alerts fit.
 Those of the second follow Spark's `MetricsReporter`, in base units. Counters end in `_total`.
@@ -111,16 +109,3 @@ OURS = (
 )  # fmt: skip
 
 METRICS = {metric.name: metric for metric in (*KAFKA, *SPARK, *OURS)}
-
-
-def markdown() -> str:
-    """Write the table for the docs."""
-    rows = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
-    rows += [
-        f"| `{m.name}` | {m.kind} | {', '.join(m.labels)} | {m.help} |" for m in METRICS.values()
-    ]
-    return "\n".join(rows) + "\n"
-
-
-if __name__ == "__main__":
-    print(markdown(), end="")

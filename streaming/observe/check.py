@@ -11,8 +11,8 @@ class Check:
 
     what: str
     holds: bool
-    #: What was found, in figures.
-    found: str
+    #: What was seen, in figures; of one that does not hold, what to do.
+    details: str
 
     @property
     def outcome(self) -> str:

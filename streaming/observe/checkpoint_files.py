@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from assignor_bridge.errors import OptionError
 from checkpoints import offset_log
 from checkpoints.folders import CheckpointError, Folder, NoCheckpointError, open_folder
+from streaming.redaction import redacted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,6 +103,6 @@ def read_checkpoint(location: str, spark: SparkSession | None = None) -> offset_
         folder: Folder = open_folder(location) if spark is None else HadoopFolder(location, spark)
         return offset_log.read_checkpoint(folder)
     except NoCheckpointError as error:
-        raise OptionError(str(error)) from error
+        raise OptionError(redacted(str(error))) from None
     except CheckpointError as error:
-        raise DamagedCheckpointError(str(error)) from error
+        raise DamagedCheckpointError(redacted(str(error))) from None

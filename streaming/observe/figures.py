@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from assignor_bridge.model import Executor
 
 _Number = TypeVar("_Number", int, float)
 
@@ -28,41 +30,55 @@ class TaskFigures:
 
 @dataclass(frozen=True, slots=True)
 class BatchFigures:
-    """One micro-batch."""
+    """One micro-batch, by Spark's UI, by its progress, or by both."""
 
     batch: int
-    #: From trigger to commit, by the progress.
+    #: From trigger to commit by the progress, from the first job to the last one by Spark's UI.
     seconds: float
-    records: int
-    tasks: tuple[TaskFigures, ...]
+    records: int = 0
+    tasks: tuple[TaskFigures, ...] = ()
+    #: The slots there were when it began, by executor.
+    slots: tuple[str, ...] = ()
     #: Records not yet read when the batch began, by partition name.
-    lag: Mapping[str, int]
+    lag: Mapping[str, int] = field(default_factory=dict)
     #: The source's metrics of the progress.
     metrics: Mapping[str, str] = field(default_factory=dict)
+    is_running: bool = False
 
-    def slot_records(self, slots: tuple[str, ...]) -> dict[str, int]:
+    def slot_records(self) -> dict[str, int]:
         """Return the records that each slot read, 0 for an idle one."""
-        return _sums(slots, ((task.slot, task.records) for task in self.tasks))
+        return _sums(self.slots, ((task.slot, task.records) for task in self.tasks))
 
-    def slot_seconds(self, slots: tuple[str, ...]) -> dict[str, float]:
+    def slot_seconds(self) -> dict[str, float]:
         """Return the seconds that each slot worked, 0 for an idle one."""
-        return _sums(slots, ((task.slot, task.seconds) for task in self.tasks))
+        return _sums(self.slots, ((task.slot, task.seconds) for task in self.tasks))
 
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """All micro-batches of one run of the job."""
+    """The micro-batches of one query, or of one run of a job."""
 
     name: str
-    slots: tuple[str, ...]
     batches: tuple[BatchFigures, ...]
     #: The first batches, this many, warm caches and consumers, and are left out of the sums.
     warm_up: int = 0
+    #: Those there were when the last batch began, as far as they are known.
+    executors: tuple[Executor, ...] = ()
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """All slots that were there in some batch, by executor."""
+        return tuple(sorted({slot for b in self.batches for slot in b.slots}, key=_by_executor))
 
     @property
     def measured(self) -> tuple[BatchFigures, ...]:
         """The batches that count, all of them when there are too few."""
         return self.batches[self.warm_up :] or self.batches
+
+    @property
+    def measured_tasks(self) -> Iterator[TaskFigures]:
+        """The tasks of these."""
+        return (task for batch in self.measured for task in batch.tasks)
 
     @property
     def batch_seconds(self) -> float:
@@ -78,12 +94,12 @@ class RunFigures:
     @property
     def imbalance(self) -> float:
         """Busiest slot over mean slot, by records: mean over the batches, 1.0 is even."""
-        return _mean([over_mean(b.slot_records(self.slots)) for b in self.measured])
+        return _mean([over_mean(b.slot_records()) for b in self.measured])
 
     @property
     def imbalance_of_time(self) -> float:
         """Busiest slot over mean slot, by seconds of work: mean over the batches, 1.0 is even."""
-        return _mean([over_mean(b.slot_seconds(self.slots)) for b in self.measured])
+        return _mean([over_mean(b.slot_seconds()) for b in self.measured])
 
     @property
     def tasks(self) -> float:
@@ -93,7 +109,7 @@ class RunFigures:
     @property
     def hit_rate(self) -> float | None:
         """Share of read tasks that ran where they were planned; None without tasks."""
-        local = [task.local for batch in self.measured for task in batch.tasks]
+        local = [task.local for task in self.measured_tasks]
         return sum(local) / len(local) if local else None
 
     def metric_sum(self, name: str) -> int | None:
@@ -101,16 +117,24 @@ class RunFigures:
         values = [b.metrics[name] for b in self.measured if name in b.metrics]
         return sum(int(float(value)) for value in values) if values else None
 
-    def slot_totals(self) -> dict[str, int]:
+    def slot_records(self) -> dict[str, int]:
         """Return the records that each slot read over all measured batches."""
-        tasks = (task for batch in self.measured for task in batch.tasks)
-        return _sums(self.slots, ((task.slot, task.records) for task in tasks))
+        return _sums(self.slots, ((task.slot, task.records) for task in self.measured_tasks))
+
+    def slot_seconds(self) -> dict[str, float]:
+        """Return the seconds that each slot worked over all measured batches."""
+        return _sums(self.slots, ((task.slot, task.seconds) for task in self.measured_tasks))
 
 
 def over_mean(load: Mapping[str, int] | Mapping[str, float]) -> float:
     """Return the largest load over the mean; 1.0 without any."""
     mean = sum(load.values()) / len(load) if load else 0
     return max(load.values()) / mean if mean else 1.0
+
+
+def _by_executor(slot: str) -> tuple[int, str, int]:
+    executor, _, number = slot.rpartition("/")
+    return len(executor), executor, int(number)
 
 
 def _sums(names: Iterable[str], values: Iterable[tuple[str, _Number]]) -> dict[str, _Number]:

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from assignor_bridge.model import Partition
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     #: Offset by topic and partition.
-    Offsets = Mapping[tuple[str, int], int]
+    Offsets = Mapping[Partition, int]
 
 #: Of the names of our reader's and planner's metrics.
 PREFIX = "assignor."
@@ -35,18 +37,18 @@ class SourceProgress:
     metrics: Mapping[str, str]
 
     @property
-    def lag(self) -> dict[tuple[str, int], int]:
+    def lag(self) -> dict[Partition, int]:
         """Offsets that were left when the batch had been read, by partition."""
         return {tp: max(0, self.latest.get(tp, end) - end) for tp, end in self.end.items()}
 
     @property
-    def waiting(self) -> dict[tuple[str, int], int]:
+    def waiting(self) -> dict[Partition, int]:
         """Offsets that were unread when the batch began, by partition."""
         latest = self.latest or self.end
         return {tp: max(0, end - self.start.get(tp, 0)) for tp, end in latest.items()}
 
     @property
-    def read(self) -> dict[tuple[str, int], int]:
+    def read(self) -> dict[Partition, int]:
         """Offsets that the batch read, by partition."""
         return {tp: end - self.start.get(tp, 0) for tp, end in self.end.items()}
 
@@ -138,12 +140,12 @@ def _source(index: int, data: Mapping[str, Any]) -> SourceProgress | None:
     )
 
 
-def _offsets(value: Any) -> dict[tuple[str, int], int] | None:
+def _offsets(value: Any) -> dict[Partition, int] | None:
     """Flatten `{topic: {partition: offset}}`, which may be JSON text; None for anything else."""
     try:
         topics = json.loads(value) if isinstance(value, str) else value
         return {
-            (str(topic), int(number)): int(offset)
+            Partition(str(topic), int(number)): int(offset)
             for topic, offsets in topics.items()
             for number, offset in offsets.items()
         }

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from prometheus_client.parser import text_string_to_metric_families
 
 from assignor_bridge.errors import OptionError
+from assignor_bridge.model import Partition
 from streaming.observe.which_query import one_query
 
 _LAG = "kafka_consumergroup_group_lag"
@@ -26,8 +27,8 @@ class QueryMetrics:
     #: The assignor of the last batch, by source.
     strategies: dict[str, str] = field(default_factory=dict)
     #: Offsets and seconds behind, by topic and partition; seconds only where they are known.
-    lag: dict[tuple[str, int], int] = field(default_factory=dict)
-    lag_seconds: dict[tuple[str, int], float] = field(default_factory=dict)
+    lag: dict[Partition, int] = field(default_factory=dict)
+    lag_seconds: dict[Partition, float] = field(default_factory=dict)
 
 
 def read_endpoint(text: str, query: str | None, where: object) -> QueryMetrics | None:
@@ -59,7 +60,7 @@ def read_endpoint(text: str, query: str | None, where: object) -> QueryMetrics |
             elif "phase" not in labels:
                 metrics.values[sample.name] = sample.value
         elif labels.get("group") == group and "partition" in labels:
-            key = labels["topic"], int(labels["partition"])
+            key = Partition(labels["topic"], int(labels["partition"]))
             if sample.name == _LAG:
                 metrics.lag[key] = int(sample.value)
             elif sample.name == f"{_LAG}_seconds":

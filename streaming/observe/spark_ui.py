@@ -17,7 +17,8 @@ from urllib.parse import quote
 import orjson
 
 from assignor_bridge.errors import OptionError
-from streaming.observe.figures import BatchFigures, TaskFigures
+from assignor_bridge.model import Executor
+from streaming.observe.figures import BatchFigures, RunFigures, TaskFigures
 from streaming.observe.web import Address, WebError
 from streaming.observe.which_query import one_query
 
@@ -52,6 +53,11 @@ class UiExecutor:
     #: None while it is there.
     end_s: float | None = None
 
+    @property
+    def is_worker(self) -> bool:
+        """Whether it is there, and is not the driver."""
+        return self.executor != "driver" and self.end_s is None
+
     def was_there(self, time_s: float) -> bool:
         """Whether it was there at a moment, in seconds since 1970."""
         return self.start_s <= time_s and (self.end_s is None or time_s < self.end_s)
@@ -75,34 +81,6 @@ class UiBatch:
     def label(self) -> str:
         """The name that people know the query by."""
         return self.name or self.query_id
-
-
-@dataclass(frozen=True, slots=True)
-class UiRun:
-    """Batches of one query with their tasks, and the executors there were."""
-
-    #: Of the UI, and of the application: its name, id and Spark's version.
-    where: str
-    application: str
-    batches: tuple[UiBatch, ...]
-    #: As many; the tasks that read records.
-    figures: tuple[BatchFigures, ...]
-    executors: tuple[UiExecutor, ...]
-
-    @property
-    def slots(self) -> tuple[str, ...]:
-        """All slots that were there in some batch, by executor."""
-        return self.slots_in(*self.batches)
-
-    def slots_in(self, *batches: UiBatch) -> tuple[str, ...]:
-        """Return the slots that were there when one of the batches began."""
-        starts = [batch.start_s for batch in batches]
-        return tuple(
-            f"{e.executor}/{slot}"
-            for e in sorted(self.executors, key=lambda e: (len(e.executor), e.executor))
-            if any(e.was_there(start) for start in starts)
-            for slot in range(e.slots)
-        )
 
 
 class SparkUi:
@@ -169,20 +147,36 @@ class SparkUi:
         ]  # fmt: skip
         return sorted(batches, key=lambda batch: (batch.start_s, batch.batch))
 
-    def run(self, batches: Sequence[UiBatch]) -> UiRun:
-        """Return batches with their tasks that read records, ended or running."""
-        executors = self.executors()
+    def run(
+        self, batches: Sequence[UiBatch], records: Mapping[int, int] | None = None
+    ) -> RunFigures:
+        """Return batches with their tasks that read records, ended or running.
+
+        With `records`, by batch, those of the stage alone that read so many: others read tables.
+        """
+        executors = sorted(self.executors(), key=lambda e: (len(e.executor), e.executor))
         slots = {e.executor: e.slots for e in executors}
+        present: list[UiExecutor] = []
         figures = []
         for batch in batches:
-            tasks = _figures([t for stage in batch.stages for t in self._tasks(stage)], slots)
-            records = sum(task.records for task in tasks)
-            figures.append(BatchFigures(batch.batch, batch.seconds or 0.0, records, tasks, {}))
+            stages = [self._tasks(stage) for stage in batch.stages]
+            if records is not None:
+                read = records[batch.batch]
+                stages = [tasks for tasks in stages if sum(map(_records, tasks)) == read][:1]
+            tasks = _figures([task for tasks in stages for task in tasks], slots)
+            present = [e for e in executors if e.was_there(batch.start_s)]
+            figures.append(
+                BatchFigures(
+                    batch.batch, batch.seconds or 0.0, sum(task.records for task in tasks), tasks,
+                    tuple(f"{e.executor}/{slot}" for e in present for slot in range(e.slots)),
+                    is_running=batch.seconds is None,
+                )
+            )  # fmt: skip
         spark = f"Spark {self.spark_version}" if self.spark_version else "unknown version"
-        application = f"{self.name} ({self.application}, {spark})"
-        return UiRun(
-            str(self.address), application, tuple(batches), tuple(figures), tuple(executors)
-        )
+        return RunFigures(
+            f"{self.name} ({self.application}, {spark})", tuple(figures),
+            executors=tuple(Executor(e.executor, e.host, e.slots) for e in present),
+        )  # fmt: skip
 
     def _tasks(self, stage: int) -> list[Mapping[str, Any]]:
         """Return the tasks of a stage that reads records; those of one that has ended are kept."""
@@ -267,14 +261,18 @@ def _figures(
         ends = free.setdefault(executor, [0.0] * slots.get(executor, 1))
         slot = ends.index(min(ends))
         ends[slot] = start + seconds
-        read = (task.get("taskMetrics") or {}).get("inputMetrics") or {}
         figures.append(
             TaskFigures(
                 slot=f"{executor}/{slot}",
                 start_s=start,
                 seconds=seconds,
-                records=int(read.get("recordsRead") or 0),
+                records=_records(task),
                 local=task.get("taskLocality") == "PROCESS_LOCAL",
             )
         )
     return tuple(figures)
+
+
+def _records(task: Mapping[str, Any]) -> int:
+    read = (task.get("taskMetrics") or {}).get("inputMetrics") or {}
+    return int(read.get("recordsRead") or 0)

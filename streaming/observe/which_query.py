@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def one_query(labels: Mapping[str, str], wanted: str | None, where: str) -> str:
+def one_query(labels: Mapping[str, str], name: str | None, where: str) -> str:
     """Return the id of a query by its name or id; None where there is one.
 
     `labels` are the names of the queries by id, the id where there is no name. Raises OptionError
     when the choice is not clear.
     """
-    fitting = [query for query, label in labels.items() if wanted in (None, query, label)]
+    fitting = [query for query, label in labels.items() if name in (None, query, label)]
     if len(fitting) == 1:
         return fitting[0]
     names = list(labels.values())
@@ -24,8 +24,8 @@ def one_query(labels: Mapping[str, str], wanted: str | None, where: str) -> str:
         label if names.count(label) == 1 else f"{label} ({query})"
         for query, label in labels.items()
     )
-    has = f"no query {wanted!r}" if wanted and not fitting else f"{len(fitting)} queries"
-    alike = f" named {wanted!r}" if wanted and fitting else ""
+    has = f"no query {name!r}" if name and not fitting else f"{len(fitting)} queries"
+    alike = f" named {name!r}" if name and fitting else ""
     raise OptionError(
         f"{where} has {has}{alike}: choose one by name or id with --query, of {', '.join(listed)}"
     )

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 def counted(number: int, one: str, many: str = "") -> str:
     """Write a number of things.
@@ -43,13 +38,3 @@ def seconds_text(seconds: float) -> str:
             value = seconds * factor
             return f"{value:.0f} {unit}" if value >= 10 else f"{value:.2g} {unit}"
     return "∞"
-
-
-def elided(names: Sequence[str], shown: int = 3) -> str:
-    """List the first names, and how many more there are.
-
-    >>> elided(["a", "b", "c", "d", "e"]), elided(["a", "b"])
-    ('a, b, c and 2 more', 'a, b')
-    """
-    more = f" and {len(names) - shown:,} more" if len(names) > shown else ""
-    return ", ".join(names[:shown]) + more

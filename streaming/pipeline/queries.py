@@ -131,7 +131,9 @@ def _as_kafka_takes_it(field: StructField) -> Column:
     kind = field.dataType
     if field.name == "headers":
         if kind.simpleString() != _HEADERS:
-            raise TableError(f"the column 'headers' is {kind.simpleString()}, {_HEADERS} is needed")
+            raise TableError(
+                f"the column 'headers' is {kind.simpleString()}, {_HEADERS} is expected"
+            )
         return column
     if isinstance(kind, (BinaryType, StringType)):
         return column

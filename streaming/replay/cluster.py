@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from streaming.replay.log import CheckpointLog, ReplayBatch
 
 _DEFAULT_EXECUTORS = 4
+#: Slots of a host: from 1 to 9,999.
+_SLOTS = re.compile(r"0*[1-9][0-9]{0,3}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ def _executors(
             raise OptionError("--hosts and --executors cannot be used together: give one of them")
         return _by_host(hosts, slots or 1), "as given"
     if executors is None and slots is None:
-        known = executors_in(log.states.get(source))
+        known = executors_in(log.checkpoint.states.get(source))
         if known:
             return known, "those of the last batch, from the state in the checkpoint"
     count = executors or _DEFAULT_EXECUTORS
@@ -82,7 +85,7 @@ def _by_host(text: str, slots: int) -> tuple[Executor, ...]:
     executors = []
     for number, part in enumerate(filter(None, (p.strip() for p in text.split(","))), 1):
         host, equals, count = part.partition("=")
-        if not host or (equals and not count.isdigit()) or (equals and int(count) < 1):
+        if not host or (equals and not _SLOTS.fullmatch(count)):
             raise OptionError(
                 f"--hosts is {text!r}: hosts with their slots are expected, such as h1=4,h2=4"
             )

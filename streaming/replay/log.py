@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,30 +36,25 @@ class ReplayBatch:
 class CheckpointLog:
     """What a checkpoint knows of its query's Kafka sources."""
 
-    name: str
-    query_id: str | None
+    checkpoint: Checkpoint
     #: By source: its batches, as far as their first offsets are known.
     sources: Mapping[str, Sequence[ReplayBatch]]
     #: By batch: from its plan to its commit, where the files' times can be trusted.
     seconds: Mapping[int, float]
-    #: All of the planner's states that are kept, by source, the oldest first.
-    kept_states: Mapping[str, Sequence[StickyState]] = field(default_factory=dict)
 
-    @property
-    def states(self) -> dict[str, StickyState]:
-        """The planner's newest state, by source."""
-        return {source: kept[-1] for source, kept in self.kept_states.items()}
+    def title(self, source: str) -> str:
+        """Name one source for people."""
+        name = self.checkpoint.name
+        return f"{name}, source {source}" if len(self.sources) > 1 else name
 
 
 def read_log(location: str) -> CheckpointLog:
     """Read a checkpoint of any query with a Kafka source; raises OptionError when it cannot be."""
     checkpoint = read_checkpoint(location)
     return CheckpointLog(
-        checkpoint.name,
-        checkpoint.query_id,
+        checkpoint,
         {source: _batches(checkpoint, source) for source in checkpoint.sources},
         _seconds(checkpoint, Path(checkpoint.name, "commits")),
-        checkpoint.kept_states,
     )
 
 

@@ -105,7 +105,7 @@ def _thin_cells(
 
 def slot_bars(run: RunFigures, css: str, scale: float | None = None) -> str:
     """Draw the records that each slot read, and a line at the mean."""
-    totals = run.slot_totals()
+    totals = run.slot_records()
     mean = sum(totals.values()) / len(totals) if totals else 0.0
     title = f"records read by each executor slot, {run.name}"
     return value_bars(
@@ -153,12 +153,12 @@ def value_bars(
     return picture(bottom + 4, title, shapes)
 
 
-def timeline(batch: BatchFigures, slots: tuple[str, ...], css: str, scale_s: float) -> str:
+def timeline(batch: BatchFigures, css: str, scale_s: float) -> str:
     """Draw when each slot worked in one batch, one box a task."""
-    row, width, top = _row_height(len(slots)), WIDTH - _LABEL - 8, 4.0
-    bottom, scale_s = top + len(slots) * row, scale_s or 1.0
-    shapes = _labels(slots, _LABEL, top, row, row - 3)
-    for index, slot in enumerate(slots):
+    row, width, top = _row_height(len(batch.slots)), WIDTH - _LABEL - 8, 4.0
+    bottom, scale_s = top + len(batch.slots) * row, scale_s or 1.0
+    shapes = _labels(batch.slots, _LABEL, top, row, row - 3)
+    for index, slot in enumerate(batch.slots):
         y = top + index * row
         shapes.append(rect(_LABEL, y, width, row - 3, "track"))
         for task in batch.tasks:

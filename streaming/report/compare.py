@@ -36,7 +36,7 @@ def comparison_page(
     facts: Sequence[tuple[str, str]],
 ) -> str:  # fmt: skip
     """Write the whole page for two runs, Spark's own mapping first."""
-    most = max((max(run.slot_totals().values(), default=0) for run in runs), default=0) or 1
+    most = max((max(run.slot_records().values(), default=0) for run in runs), default=0) or 1
     middle = [run.measured[len(run.measured) // 2] for run in runs]
     scale_s = max((t.start_s + t.seconds for batch in middle for t in batch.tasks), default=1.0)
     by_run = list(zip(runs, middle, _CSS, strict=False))
@@ -50,7 +50,7 @@ def comparison_page(
     ]  # fmt: skip
     timelines = [
         page.figure(
-            f"{run.name}, batch {batch.batch}", charts.timeline(batch, run.slots, css, scale_s),
+            f"{run.name}, batch {batch.batch}", charts.timeline(batch, css, scale_s),
             f"{len(batch.tasks)} tasks, one box each; an empty track is an idle slot.", css,
         )
         for run, batch, css in by_run

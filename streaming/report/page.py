@@ -68,11 +68,11 @@ def side_by_side(figures: Sequence[str]) -> str:
     return f'<div class="pair">{"".join(figures)}</div>'
 
 
-def checks(found: Sequence[Check]) -> str:
+def checks(listed: Sequence[Check]) -> str:
     """List checks, each with its outcome as a word and a colour."""
     items = (
         f'<li><span class="{"yes" if c.holds else "no"}">{c.outcome}</span> '
-        f"{escape(c.what)}: {escape(c.found)}</li>"
-        for c in found
+        f"{escape(c.what)}: {escape(c.details)}</li>"
+        for c in listed
     )
     return f'<ul class="checks">{"".join(items)}</ul>'

@@ -13,14 +13,14 @@ from streaming.report import charts, page
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streaming.observe.spark_ui import UiRun
+    from streaming.observe.figures import RunFigures
     from streaming.report.query_facts import QueryFacts
 
 
 def section(facts: QueryFacts) -> list[str]:
     """Write the section."""
     figures, rows = [], []
-    states = facts.log.states if facts.log else {}
+    states = facts.log.checkpoint.states if facts.log else {}
     for source, state in states.items():
         costs = costs_in(state)
         if costs is None:
@@ -44,7 +44,7 @@ def section(facts: QueryFacts) -> list[str]:
     if facts.ui and by_executor:
         rows += _extremes("executors", by_executor)
         caption = "Seconds of tasks over records read, of {} batches in Spark's UI."
-        figures.append(_figure("executor", by_executor, caption.format(len(facts.ui.figures))))
+        figures.append(_figure("executor", by_executor, caption.format(len(facts.ui.batches))))
     if not rows:
         return [
             page.note(
@@ -70,10 +70,10 @@ def _extremes(what: str, costs: Mapping[str, float]) -> list[list[str]]:
     ]
 
 
-def _by_executor(ui: UiRun) -> dict[str, float]:
+def _by_executor(run: RunFigures) -> dict[str, float]:
     seconds: dict[str, float] = {}
     records: Counter[str] = Counter()
-    for task in (task for batch in ui.figures for task in batch.tasks):
+    for task in run.measured_tasks:
         executor = task.slot.rpartition("/")[0]
         seconds[executor] = seconds.get(executor, 0.0) + task.seconds
         records[executor] += task.records

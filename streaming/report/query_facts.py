@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import OptionError
-from assignor_bridge.model import Executor
 from assignor_bridge.options import FLAGSHIP
 from assignor_bridge.simulator.play import SPARK_MAPPINGS
 from streaming.observe.progress_log import read_batches
@@ -26,8 +25,8 @@ from streaming.replay.player import replay
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streaming.observe.figures import RunFigures
     from streaming.observe.query_progress import BatchProgress
-    from streaming.observe.spark_ui import UiRun
     from streaming.replay.log import ReplayBatch
     from streaming.replay.player import Replay
 
@@ -47,7 +46,7 @@ class QueryFacts:
     log: CheckpointLog | None = None
     #: Batches with data, in order.
     progress: Sequence[BatchProgress] = ()
-    ui: UiRun | None = None
+    ui: RunFigures | None = None
     #: One for each Kafka source of the checkpoint.
     replays: Sequence[Replay] = ()
     #: What was looked at: kind and place.
@@ -81,8 +80,11 @@ def gather(
     log, replays, label = None, [], None
     if "checkpoint" in by_kind:
         log = _last_of(read_log(by_kind["checkpoint"]), batches)
-        origins.append(("checkpoint", f"{log.name}, query {log.query_id or 'of unknown id'}"))
-        query = query or log.query_id
+        of_query = log.checkpoint.query_id
+        origins.append(
+            ("checkpoint", f"{log.checkpoint.name}, query {of_query or 'of unknown id'}")
+        )
+        query = query or of_query
     progress: Sequence[BatchProgress] = ()
     if "log" in by_kind:
         progress = _of_query(by_kind["log"], query)[-(batches or 0) :]
@@ -95,10 +97,10 @@ def gather(
         label = mine[-1].label
         ended = [batch for batch in mine if batch.seconds is not None]
         ui = spark.run(ended[-(batches or _UI_BATCHES) :])
-        origins.append(("Spark's UI", f"{ui.where}, {ui.application}"))
+        origins.append(("Spark's UI", f"{spark.address}, {ui.name}"))
     if log is not None:
         replays = [_replay(log, source, ui) for source in log.sources]
-    title = f"Query {label}" if label else f"Query of {log.name if log else ''}"
+    title = f"Query {label}" if label else f"Query of {log.checkpoint.name if log else ''}"
     return QueryFacts(title, log, progress, ui, replays, origins)
 
 
@@ -118,11 +120,11 @@ def _by_kind(places: Sequence[str]) -> dict[str, str]:
 
 
 def _last_of(log: CheckpointLog, batches: int | None) -> CheckpointLog:
-    last = {source: found[-(batches or 0) :] for source, found in log.sources.items()}
+    last = {source: logged[-(batches or 0) :] for source, logged in log.sources.items()}
     return replace(log, sources=last)
 
 
-def _replay(log: CheckpointLog, source: str, ui: UiRun | None) -> Replay:
+def _replay(log: CheckpointLog, source: str, ui: RunFigures | None) -> Replay:
     played: list[ReplayBatch] = []
     ranges = 0
     for batch in reversed(log.sources[source]):
@@ -132,20 +134,16 @@ def _replay(log: CheckpointLog, source: str, ui: UiRun | None) -> Replay:
         played.insert(0, batch)
     cluster = cluster_for(log, source, played)
     if ui is not None and ui.batches:
-        start_s = ui.batches[-1].start_s
-        present = [e for e in ui.executors if e.was_there(start_s)]
-        members = tuple(Executor(e.executor, e.host, e.slots) for e in present)
-        tasks = [task for batch in ui.figures for task in batch.tasks]
+        tasks = list(ui.measured_tasks)
         records = sum(task.records for task in tasks)
         cost_s = sum(task.seconds for task in tasks) / records if records else cluster.cost_s
         origins = dict.fromkeys(("executors", "cost"), "by Spark's UI")
-        executors = members or cluster.executors
+        executors = ui.executors or cluster.executors
         cluster = Cluster(executors, cost_s, cluster.locality_wait_s, origins)
     elif cluster.origins["executors"].startswith("assumed"):
         assumed = "assumed: also give the address of Spark's UI"
         cluster = replace(cluster, origins={**cluster.origins, "executors": assumed})
-    name = f"{log.name}, source {source}" if len(log.sources) > 1 else log.name
-    return replay(name, played, cluster, (*SPARK_MAPPINGS, FLAGSHIP))
+    return replay(log.title(source), played, cluster, (*SPARK_MAPPINGS, FLAGSHIP))
 
 
 def _of_query(path: str, query: str | None) -> list[BatchProgress]:

@@ -11,6 +11,7 @@ from streaming.report import charts, page
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from assignor_bridge.model import Partition
     from streaming.observe.query_progress import SourceProgress
     from streaming.replay.log import ReplayBatch
     from streaming.report.query_facts import QueryFacts
@@ -42,8 +43,8 @@ def section(facts: QueryFacts) -> list[str]:
             )
         )
     logged = facts.log.sources if facts.log else {}
-    for source, found in logged.items():
-        parts += _of_log(found, f", source {source}" if len(logged) > 1 else "")
+    for source, replayed in logged.items():
+        parts += _of_log(replayed, f", source {source}" if len(logged) > 1 else "")
     return parts
 
 
@@ -111,8 +112,8 @@ def _pair(
     return page.side_by_side([figure, table])
 
 
-def _named(offsets: Mapping[tuple[str, int], int]) -> dict[str, int]:
-    return {f"{topic}-{partition}": count for (topic, partition), count in offsets.items()}
+def _named(offsets: Mapping[Partition, int]) -> dict[str, int]:
+    return {str(tp): count for tp, count in offsets.items()}
 
 
 def _by_name(batches: Iterable[Mapping[str, int]]) -> dict[str, list[int]]:

@@ -10,6 +10,7 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from assignor_bridge.errors import elided
 from streaming.report import page
 
 if TYPE_CHECKING:
@@ -33,8 +34,9 @@ def section(facts: QueryFacts) -> list[str]:
     """Write the section."""
     parts = _of_progress(facts.progress)
     if facts.log is not None:
-        for source, states in facts.log.kept_states.items():
-            name = f" of source {source}" if len(facts.log.kept_states) > 1 else ""
+        kept = facts.log.checkpoint.kept_states
+        for source, states in kept.items():
+            name = f" of source {source}" if len(kept) > 1 else ""
             parts += _of_states(states, name)
     if parts:
         return parts
@@ -55,10 +57,10 @@ def _listed(words: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> l
     return [page.paragraph(words), *listed]
 
 
-def _of_progress(found: Sequence[BatchProgress]) -> list[str]:
+def _of_progress(logged: Sequence[BatchProgress]) -> list[str]:
     rows, moved, batches = [], 0, 0
     before: dict[int, SourceProgress] = {}
-    for progress in found:
+    for progress in logged:
         for source in progress.sources:
             if "assignor.strategy" not in source.metrics or not source.has_data:
                 continue
@@ -116,12 +118,8 @@ def _of_states(states: Sequence[StickyState], name: str) -> list[str]:
         changes = [f"executor {r.executor} ({r.host}) left" for r in gone[:_NAMES]]
         changes += [f"executor {r.executor} ({r.host}) came" for r in new[:_NAMES]]
         for way, partitions in sorted(_moves(before, after).items()):
-            more = len(partitions) - _NAMES
-            which = ", ".join(partitions[:_NAMES]) + (f" and {more:,} more" if more > 0 else "")
-            why = "; ".join(changes) or _LOAD
-            rows.append(
-                [f"{after.batches}", " → ".join(way), f"{len(partitions):,}", f"{which}: {why}"]
-            )
+            what = f"{elided(partitions, _NAMES)}: {'; '.join(changes) or _LOAD}"
+            rows.append([f"{after.batches}", " → ".join(way), f"{len(partitions):,}", what])
     if not states:
         return []
     kept = f"the last {len(states)} plans" if len(states) > 1 else "the last plan"
@@ -135,23 +133,11 @@ def _of_states(states: Sequence[StickyState], name: str) -> list[str]:
 
 def _moves(before: StickyState, after: StickyState) -> dict[tuple[str, str], list[str]]:
     """Return the partitions that went from one executor to another, by both."""
-    old, moves = _owners(before), defaultdict(list)
-    for partition, executor in _owners(after).items():
-        if old.get(partition, executor) != executor:
-            moves[old[partition], executor].append(partition)
+    old, moves = before.last_executors(), defaultdict(list)
+    for tp, executor in after.last_executors().items():
+        if old.get(tp, executor).executor != executor.executor:
+            moves[old[tp].executor, executor.executor].append("{}-{}".format(*tp))
     return moves
-
-
-def _owners(state: StickyState) -> dict[str, str]:
-    """Return the executor that read each partition last."""
-    executors = [reader.executor for reader in state.readers for _ in range(reader.slots)]
-    return {
-        f"{state.topics[topic]}-{partition}": executors[member]
-        for topic, partition, member in zip(
-            state.topic.tolist(), state.partition.tolist(), state.member.tolist(), strict=True
-        )
-        if member >= 0
-    }
 
 
 def _of_replay(replay: Replay) -> list[str]:

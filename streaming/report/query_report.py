@@ -18,7 +18,6 @@ from streaming.report import charts, page, query_costs, query_lag, query_moves, 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streaming.observe.spark_ui import UiRun
     from streaming.replay.player import Replay, Replayed
     from streaming.report.query_facts import QueryFacts
 
@@ -68,7 +67,7 @@ def _seconds(facts: QueryFacts) -> tuple[Mapping[int, float], str]:
     if facts.progress:
         return {p.batch: p.seconds for p in facts.progress}, "from trigger to commit"
     if facts.ui and facts.ui.batches:
-        known = {b.batch: b.seconds for b in facts.ui.batches if b.seconds is not None}
+        known = {b.batch: b.seconds for b in facts.ui.batches}
         return known, "from the first job's start to the last one's end"
     return facts.log.seconds if facts.log else {}, "from plan to commit, by the checkpoint's files"
 
@@ -84,9 +83,9 @@ def _batches(facts: QueryFacts) -> list[str]:
             )
         ]
     shown = sorted(seconds)[-_SHOWN_BATCHES:]
-    columns = tuple(BatchFigures(n, seconds[n], 0, (), {}) for n in shown)
+    columns = tuple(BatchFigures(n, seconds[n]) for n in shown)
     longest = max(shown, key=lambda n: seconds[n])
-    picture = charts.batch_columns([RunFigures("this query", (), columns)], ["b"])
+    picture = charts.batch_columns([RunFigures("this query", columns)], ["b"])
     rows = [
         ["median", f"{median(seconds[n] for n in shown):.2f} s"],
         ["longest", f"{seconds[longest]:.2f} s (batch {longest})"],
@@ -96,34 +95,29 @@ def _batches(facts: QueryFacts) -> list[str]:
     return [page.side_by_side([figure, page.table(["batches", f"{len(shown):,}"], rows)])]
 
 
-def _loads(ui: UiRun | None) -> list[str]:
-    if ui is None:
+def _loads(run: RunFigures | None) -> list[str]:
+    if run is None:
         return [
             page.note(
                 "Which slot ran what is unknown: only Spark's UI has it. Also give its address, "
                 "such as http://localhost:4040, or a history server's."
             )
         ]
-    batches = [
-        (figures, ui.slots_in(batch))
-        for batch, figures in zip(ui.batches, ui.figures, strict=True)
-        if figures.tasks
-    ]
+    batches = [batch for batch in run.batches if batch.tasks]
     if not batches:
         return [page.note("No task of a finished batch read a record.")]
-    uneven = fmean(over_mean(figures.slot_seconds(slots)) for figures, slots in batches)
+    uneven = fmean(over_mean(batch.slot_seconds()) for batch in batches)
     last = batches[-_GANTTS:]
-    scale_s = max(t.start_s + t.seconds for figures, _ in last for t in figures.tasks)
+    scale_s = max(t.start_s + t.seconds for batch in last for t in batch.tasks)
     timelines = [
         page.figure(
-            f"When each slot worked, batch {figures.batch}",
-            charts.timeline(figures, slots, "b", scale_s),
-            f"{len(figures.tasks)} reading tasks, one box each; an empty track is an idle slot.",
+            f"When each slot worked, batch {batch.batch}",
+            charts.timeline(batch, "b", scale_s),
+            f"{len(batch.tasks)} reading tasks, one box each; an empty track is an idle slot.",
         )
-        for figures, slots in reversed(last)
+        for batch in reversed(last)
     ]
-    run = RunFigures("last batches", ui.slots, ui.figures)
-    many = f"the last {counted(len(ui.figures), 'batch', 'batches')}"
+    many = f"the last {counted(len(run.batches), 'batch', 'batches')}"
     bars = page.figure("Records read by each slot", charts.slot_bars(run, "b"), f"Of {many}.")
     return [
         page.paragraph(
@@ -137,11 +131,8 @@ def _loads(ui: UiRun | None) -> list[str]:
 
 
 def _slot_table(run: RunFigures) -> str:
-    seconds = dict.fromkeys(run.slots, 0.0)
-    tasks = Counter(task.slot for batch in run.batches for task in batch.tasks)
-    for task in (task for batch in run.batches for task in batch.tasks):
-        seconds[task.slot] = seconds.get(task.slot, 0.0) + task.seconds
-    records, mean = run.slot_totals(), fmean(seconds.values())
+    records, seconds = run.slot_records(), run.slot_seconds()
+    tasks, mean = Counter(task.slot for task in run.measured_tasks), fmean(seconds.values())
     ranked = sorted(seconds, key=lambda slot: -seconds[slot])
     between = len(ranked) - _SLOT_ROWS
     if between > 0:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from streaming.observe.spark_ui import UiRun
+    from streaming.observe.figures import RunFigures
 
 #: Batches that the load of the slots is summed over.
 _BATCHES = 10
@@ -39,7 +39,7 @@ class Snapshot:
     """What is known at one moment; None for a part that no address has."""
 
     query: str
-    run: UiRun | None = None
+    run: RunFigures | None = None
     metrics: QueryMetrics | None = None
 
 
@@ -71,6 +71,7 @@ class Watch:
             When it knows no such query.
         """
         metrics = run = None
+        label = ""
         if self._endpoint is not None:
             text = self._endpoint.get("").decode("utf-8", "replace")
             metrics = read_endpoint(text, self._query, self._endpoint)
@@ -81,9 +82,9 @@ class Watch:
         if self._ui is not None:
             query = self._query or (metrics.query_id if metrics else None)
             batches = choose_query(self._ui.batches(), query, self._ui.address)
+            label = batches[-1].label
             run = self._ui.run(batches[-_BATCHES:])
-        label = metrics.label if metrics else run.batches[-1].label if run else ""
-        return Snapshot(label, run, metrics)
+        return Snapshot(metrics.label if metrics else label, run, metrics)
 
 
 def _endpoint(address: Address) -> Address | None:
@@ -126,8 +127,8 @@ def _head(snapshot: Snapshot) -> Text:
     query, run = (snapshot.query, "bold"), snapshot.run
     if run and run.batches:
         last = run.batches[-1]
-        running = " running" if last.seconds is None else ""
-        return _line(query, f"  batch {last.batch}{running}", (f"  {run.application}", "dim"))
+        running = " running" if last.is_running else ""
+        return _line(query, f"  batch {last.batch}{running}", (f"  {run.name}", "dim"))
     if snapshot.metrics is None:
         return _line(query)
     number = snapshot.metrics.values.get("spark_streaming_batch_id", 0)
@@ -155,11 +156,10 @@ def _lags(snapshot: Snapshot, rows: int) -> RenderableType:
     total, behind = sum(metrics.lag.values()), sum(n > 0 for n in metrics.lag.values())
     table = _table("partition, worst first", "lag", "behind")
     ranked = sorted(metrics.lag, key=lambda tp: (-metrics.lag[tp], tp))
-    for topic, partition in ranked[:rows]:
-        lag = metrics.lag[topic, partition]
-        seconds = metrics.lag_seconds.get((topic, partition))
+    for tp in ranked[:rows]:
+        lag, seconds = metrics.lag[tp], metrics.lag_seconds.get(tp)
         table.add_row(
-            f"{topic}-{partition}",
+            str(tp),
             Text(f"{lag:,}", _HOT if lag and lag > 2 * total / len(metrics.lag) else ""),
             "" if seconds is None else f"{seconds:,.0f} s",
         )
@@ -168,16 +168,11 @@ def _lags(snapshot: Snapshot, rows: int) -> RenderableType:
     return Group(Text(f"{head}, {topics:,} topics" if topics > 1 else head, "bold"), table)
 
 
-def _slots(run: UiRun | None, rows: int) -> RenderableType:
+def _slots(run: RunFigures | None, rows: int) -> RenderableType:
     if run is None:
         return Text("slots: also give the address of Spark's UI (http://driver:4040)", "dim")
-    names = run.slots_in(run.batches[-1])
-    seconds, records = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0)
-    for batch in run.figures:
-        for task in batch.tasks:
-            if task.slot in seconds:  # of an executor that has not left
-                seconds[task.slot] += task.seconds
-                records[task.slot] += task.records
+    worked, records = run.slot_seconds(), run.slot_records()
+    seconds = {slot: worked[slot] for slot in run.batches[-1].slots}  # of those still present
     most = max(seconds.values(), default=0.0) or 1.0
     mean = sum(seconds.values()) / max(1, len(seconds))
     table = _table("slot", "load", "worked", "records")
@@ -189,7 +184,7 @@ def _slots(run: UiRun | None, rows: int) -> RenderableType:
         bar.append(_EMPTY * (_BAR - full), "dim")
         table.add_row(slot, bar, seconds_text(seconds[slot]), f"{records[slot]:,}")
     ratio = f", busiest {most / mean:.2f} x mean" if mean else ""
-    over = counted(len(run.figures), "batch", "batches")
+    over = counted(len(run.batches), "batch", "batches")
     head = f"{counted(len(seconds), 'slot')}, {over}{ratio}"
     return Group(Text(head, "bold"), table)
 
@@ -206,14 +201,14 @@ def _batches(snapshot: Snapshot) -> Table:
                 f"{values['spark_streaming_latency_seconds']:.2f}",
             )
         return table
-    for batch, figures in list(zip(run.batches, run.figures, strict=True))[:-6:-1]:
-        local = [task.local for task in figures.tasks]
+    for batch in run.batches[:-6:-1]:
+        local = [task.local for task in batch.tasks]
         table.add_row(
             f"{batch.batch}",
-            "running" if batch.seconds is None else f"{batch.seconds:.2f}",
-            short(figures.records),
-            f"{len(figures.tasks)}",
-            f"{over_mean(figures.slot_seconds(run.slots_in(batch))):.2f}" if local else "",
+            "running" if batch.is_running else f"{batch.seconds:.2f}",
+            short(batch.records),
+            f"{len(batch.tasks)}",
+            f"{over_mean(batch.slot_seconds()):.2f}" if local else "",
             f"{sum(local) / len(local):.0%}" if local else "",
         )
     return table

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streaming.demo.spark_home import linked_spark_home
+from streaming.demo.job import linked_spark_home
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -34,7 +34,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Two executors of one slot each on the Spark of this environment, jars by path."""
     from pyspark.sql import SparkSession
 
-    from streaming.demo.spark_home import linked_spark_home
+    from streaming.demo.job import linked_spark_home
 
     folder = tmp_path_factory.mktemp("spark")
     os.environ["SPARK_HOME"] = str(linked_spark_home(folder))

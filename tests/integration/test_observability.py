@@ -92,7 +92,7 @@ def test_a_query_is_measured_while_it_runs(
     assert mine[0]["progress"]["sources"][0]["numInputRows"] == mine[0]["rows"]
     # The checkpoint alone tells what each batch read.
     log = read_log(checkpoint)
-    assert log.query_id == str(query.id)
+    assert log.checkpoint.query_id == str(query.id)
     assert [sum(r.size for r in batch.ranges) for batch in log.sources["0"]] == [60, 60]
     assert main.run(["replay", "--checkpoint", checkpoint, "--json"]) == 0
     found_by_replay = json.loads(capsys.readouterr().out)

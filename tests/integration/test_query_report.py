@@ -62,9 +62,9 @@ def test_report_and_top_of_a_running_query(
     ui = SparkUi(Address.parse(url))
     run = ui.run(choose_query(ui.batches(), str(query.id), url))
     told = {p["batchId"]: p["numInputRows"] for p in map(as_dict, query.recentProgress)}
-    assert {f.batch: f.records for f in run.figures} == {0: 45, 1: 45}
+    assert {f.batch: f.records for f in run.batches} == {0: 45, 1: 45}
     assert {batch: told[batch] for batch in (0, 1)} == {0: 45, 1: 45}
-    assert {task.slot for f in run.figures for task in f.tasks} == set(run.slots_in(run.batches[0]))
+    assert {task.slot for f in run.batches for task in f.tasks} == set(run.slots)
     states = Path(checkpoint, "sources", "0", "assignments")
     wait_until(lambda: list(states.glob("*.v*")), "the planner's state beside the checkpoint")
     words = a_report(tmp_path, checkpoint, url, log)

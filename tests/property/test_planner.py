@@ -12,11 +12,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from assignor_bridge.assignors.registry import ASSIGNORS
-from assignor_bridge.model import Observation, OffsetRange, Snapshot
+from assignor_bridge.model import OffsetRange
 from assignor_bridge.planner.batch import sorting
-from assignor_bridge.planner.plan import plan
 from checkpoints.sorting import stable_order
 from tests.strategies_snapshots import executors, offsets_read, ranges, snapshots
+from tests.support.planning import Observation, Snapshot, plan
 
 
 def assert_exact(snapshot: Snapshot, made) -> None:

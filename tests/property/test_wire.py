@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assignor_bridge.errors import AssignorError
-from assignor_bridge.planner.batch import from_snapshot
-from assignor_bridge.planner.plan import as_plan, plan_batch
+from assignor_bridge.planner.plan import plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
 from assignor_bridge.protocol.snapshots import read_snapshot, write_plan
 from tests.packed import packed, packed_tasks, tasks_of
 from tests.strategies_snapshots import snapshots
+from tests.support.planning import as_plan, batch_of
 
 
 def planned(snapshot) -> dict:
@@ -61,7 +61,7 @@ def test_rows_and_packed_columns_give_the_same_plan(snapshot, names, data):
 @given(snapshots(), st.data())
 def test_tasks_are_packed_as_they_are(snapshot, data):
     """Also with offsets of all lengths, names that JSON escapes, and standbys for some tasks."""
-    outcome = plan_batch(from_snapshot(snapshot), None)
+    outcome = plan_batch(batch_of(snapshot), None)
     names = st.lists(st.sampled_from(["1", "\u65e5", 'qu"ote']), min_size=1, max_size=3).map(tuple)
     numbers = st.integers(0, max(0, len(outcome.tasks) - 1))
     standbys = data.draw(st.dictionaries(numbers, names, max_size=3)) if len(outcome.tasks) else {}

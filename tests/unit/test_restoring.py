@@ -8,10 +8,10 @@ import re
 
 import pytest
 
-from assignor_bridge.model import Executor, OffsetRange, Snapshot
-from assignor_bridge.planner.plan import plan
+from assignor_bridge.model import Executor, OffsetRange
 from checkpoints.sticky_state import decode
 from tests.planner_process import ask
+from tests.support.planning import Snapshot, plan
 
 HOSTS = {"0": "h1", "1": "h2", "2": "h3"}
 RANGES = tuple(OffsetRange("t", p, 0, 10 + p % 3) for p in range(30))

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assignor_bridge.model import Executor, Observation, OffsetRange, Snapshot
-from assignor_bridge.planner.plan import plan
+from assignor_bridge.model import Executor, OffsetRange
 from checkpoints import sticky_state
 from checkpoints.sticky_state import VERSION, StateError, StickyState, decode, encode
 from checkpoints.user_data import decode_claim, encode_claim
+from tests.support.planning import Observation, Snapshot, plan
 
 
 def some_state() -> str:

@@ -5,7 +5,6 @@ pydantic's own text shows the input, which may be a secret; only its words are u
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -20,6 +19,8 @@ from pydantic import (
     model_validator,
 )
 
+from assignor_bridge.errors import elided, expectation, unknown_name
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 SERVERS = "kafka.bootstrap.servers"
 _COMMON = (SERVERS, "kafka.security.protocol", "kafka.sasl.mechanism")
-_MOST_SHOWN = 3
 
 _LENGTH = r"\d+(?:\.\d+)?\s*(?:millisecond|second|minute|hour|day)s?"
 _TRIGGER = rf"availableNow|(?:processingTime\s*)?({_LENGTH})"
@@ -66,7 +66,7 @@ class Section(BaseModel):
                 read[key] = value
             elif key not in cls.OPTIONS and not key.startswith(tuple(cls.PREFIXES)):
                 kafka = _COMMON if cls.PREFIXES else ()
-                raise ValueError(unknown_key(key, [*fields, *cls.OPTIONS, *kafka]))
+                raise ValueError(unknown_name("key", key, [*fields, *cls.OPTIONS, *kafka]))
             elif isinstance(value, bool):
                 read[key] = str(value).lower()
             elif isinstance(value, (str, int, float)):
@@ -106,35 +106,15 @@ def require_one(parts: Mapping[str, object]) -> None:
         raise ValueError(f"exactly one of {', '.join(names)} and {last} is expected")
 
 
-def unknown_key(key: str, allowed: Iterable[str]) -> str:
-    """Complain about a key, with the nearest known one.
-
-    >>> unknown_key("checkpont", ["name", "checkpoint"])
-    "unknown key 'checkpont'; did you mean 'checkpoint'?"
-    """
-    names = list(allowed)
-    lowered = {name.lower(): name for name in names}
-    near = difflib.get_close_matches(key.lower(), lowered, n=1, cutoff=0.6)
-    if near:
-        return f"unknown key {key!r}; did you mean {lowered[near[0]]!r}?"
-    return f"unknown key {key!r}. Allowed are {', '.join(names)}"
-
-
 def complaints(error: ValidationError, data: Any) -> str:
     """Put a validation error into words, on one line and without any input value."""
     lines = []
-    for problem in error.errors(include_url=False, include_context=False, include_input=False):
+    for problem in error.errors(include_url=False, include_input=False):
         is_missing = problem["type"] == "missing"
         path = _path_in(data, problem["loc"][:-1] if is_missing else problem["loc"])
-        if is_missing:
-            words = f"{problem['loc'][-1]!r} is missing"
-        else:
-            words = problem["msg"].removeprefix("Value error, ")
-            if words.startswith(("Input ", "String ")):
-                words = words[0].lower() + words[1:].replace("tuple", "list")
+        words = f"{problem['loc'][-1]!r} is missing" if is_missing else expectation(problem)
         lines.append(": ".join(part for part in (".".join(path), words) if part))
-    more = f"; and {len(lines) - _MOST_SHOWN} more" if len(lines) > _MOST_SHOWN else ""
-    return "; ".join(lines[:_MOST_SHOWN]) + more
+    return elided(lines, between="; ")
 
 
 def _path_in(data: Any, location: Iterable[str | int]) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from checkpoints.offset_log import Standing, read_standing
+from checkpoints.offset_log import LastBatches, read_last_batches
 from streaming.delta.transactions import NEVER, read_log
 from streaming.observe.checkpoint_files import HadoopFolder
 from streaming.pipeline.errors import TableError
@@ -32,7 +32,7 @@ def check_continuity(
 
     `checkpoint` is the query's own; `delta` has checked the table, None is another sink.
     """
-    standing = read_standing(HadoopFolder(checkpoint, spark))
+    standing = read_last_batches(HadoopFolder(checkpoint, spark))
     check_topics_kept(job, checkpoint, standing)
     if delta is None:
         return
@@ -46,7 +46,7 @@ def check_continuity(
         )
 
 
-def check_topics_kept(job: Job, checkpoint: str, standing: Standing) -> None:
+def check_topics_kept(job: Job, checkpoint: str, standing: LastBatches) -> None:
     """Check that topics of the last batch are still read; Spark would end without their names."""
     if standing.planned is None:
         return
@@ -69,7 +69,7 @@ def check_topics_kept(job: Job, checkpoint: str, standing: Standing) -> None:
 
 
 def _check_table(
-    spark: SparkSession, delta: DeltaWriter, checkpoint: str, standing: Standing
+    spark: SparkSession, delta: DeltaWriter, checkpoint: str, standing: LastBatches
 ) -> None:
     where = delta.table.where
     # A merge of the same records again changes nothing.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
-from streaming.observe.words import elided
+from assignor_bridge.errors import elided
 from streaming.pipeline.errors import TableError, first_line
 from streaming.pipeline.spark.columns import quoted
 from streaming.pipeline.spark.folders import absolute

@@ -149,10 +149,10 @@ def test_steps_that_cannot_be_played(assigned: Any, step: Any, text: str) -> Non
         pytest.param({"topics": {"t0": -1}}, "topics.t0 is -1: a whole number from 0", id="count"),
         pytest.param({"topics": {"t0": 1e99}}, "topics.t0 is 1e[+]99", id="float count"),
         pytest.param({"topics": {"a": 9**7, "b": 9**7, "c": 9**7}}, "more than", id="too many"),
-        pytest.param({"topics": []}, r"topics is \[\]: an object is needed", id="list"),
+        pytest.param({"topics": []}, r"topics is \[\]: an object is expected", id="list"),
         pytest.param({"members": {"C": {}}}, "members.C has no 'topics'", id="no topics"),
-        pytest.param({"members": {"C": {"topics": "t0"}}}, "a list is needed", id="a string"),
-        pytest.param({"members": {"C": {"topics": [3]}}}, "a string is needed", id="a number"),
+        pytest.param({"members": {"C": {"topics": "t0"}}}, "a list is expected", id="a string"),
+        pytest.param({"members": {"C": {"topics": [3]}}}, "a string is expected", id="a number"),
         pytest.param(
             {"members": {"C": {"topics": [], "generations": 3}}},
             "members.C has an unknown key 'generations': known are topics, owned",

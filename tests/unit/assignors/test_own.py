@@ -14,10 +14,10 @@ from assignor_bridge.assignors.check import assign_checked
 from assignor_bridge.assignors.loading import Finder, find
 from assignor_bridge.assignors.own import Own, configured
 from assignor_bridge.errors import AssignorError, OptionError, PlanError
-from assignor_bridge.model import Executor, OffsetRange, Snapshot
+from assignor_bridge.model import Executor, OffsetRange
 from assignor_bridge.options import BUILT_IN
-from assignor_bridge.planner.plan import plan
 from tests.support.consumer_group import InMemoryGroup, members_of, settle
+from tests.support.planning import Snapshot, plan
 
 T = frozenset({"t"})
 GROUP = Group((Member("A", T), Member("B", T)), {"t": 4})

@@ -11,7 +11,7 @@ import pytest
 
 from checkpoints.folders import CheckpointError, LocalFolder, open_folder
 from checkpoints.offset_log import kafka_offsets, read_checkpoint
-from checkpoints.sticky_state import Reader, StickyState, encode
+from checkpoints.sticky_state import KnownExecutor, StickyState, encode
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ def a_state() -> StickyState:
     one, off = np.array([0]), np.array([20])
     empty = np.array([np.nan])
     return replace(
-        StickyState.empty(), generation=3, batches=1, readers=(Reader("7", "h", 1),),
+        StickyState.empty(), generation=3, batches=1, readers=(KnownExecutor("7", "h", 1),),
         topics=("t",), topic=one, partition=one, member=one, position=off, seen=one,
         cost=empty, last_cost=empty,
             evidence=empty, bytes=empty, density=empty,
@@ -107,7 +107,7 @@ def test_the_newest_good_state_is_taken_and_others_are_told(tmp_path):
     )
     (place / "12.v1").mkdir()
     found = read_checkpoint(LocalFolder(tmp_path))
-    assert found.states["0"].readers == (Reader("7", "h", 1),)
+    assert found.states["0"].readers == (KnownExecutor("7", "h", 1),)
     assert [w.partition(":")[0].rpartition("/")[2] for w in found.warnings] == [
         "12.v1", "11.v1", "10.v1", "2.v1",
     ]  # fmt: skip

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from checkpoints.sticky_state import Reader, StickyState, encode
+from checkpoints.sticky_state import KnownExecutor, StickyState, encode
 from streaming.cli import main
 from tests.unit.lag.checkpoint_files import QUERY, write_query
 
@@ -22,7 +22,7 @@ def state(topic: str = "t", position: int = 9) -> str:
     one, empty = np.array([0]), np.array([np.nan])
     return encode(
         replace(
-            StickyState.empty(), generation=3, batches=1, readers=(Reader("7", "h", 1),),
+            StickyState.empty(), generation=3, batches=1, readers=(KnownExecutor("7", "h", 1),),
             topics=(topic,), topic=one, partition=one, member=one, position=np.array([position]),
             seen=one, cost=empty, last_cost=empty,
             evidence=empty, bytes=empty, density=empty,

@@ -17,9 +17,10 @@ from pydantic import ValidationError
 from assignor_bridge.errors import OptionError
 from streaming.metrics.attach import Exporter
 from streaming.metrics.config import MetricsConfig
-from streaming.metrics.names import METRICS, markdown
+from streaming.metrics.names import METRICS
 from streaming.metrics.outlets import MetricsError
 from streaming.redaction import Redactor
+from tests.support.metric_reference import markdown
 from tests.unit.metrics.samples import QUERY, RUN, flush, text
 
 ROOT = Path(__file__).parents[3]
@@ -207,7 +208,7 @@ def test_a_wrong_config_is_refused(given, message):
 
 
 def test_the_docs_have_the_table_of_all_metrics():
-    """Write it anew with `python -m streaming.metrics.names`."""
+    """Write it anew with `python -m tests.support.metric_reference`."""
     assert markdown() in (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 
 

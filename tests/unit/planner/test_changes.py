@@ -7,9 +7,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from assignor_bridge.model import Executor, OffsetRange, Plan, Snapshot
-from assignor_bridge.planner.plan import plan
+from assignor_bridge.model import Executor, OffsetRange
 from tests.strategies_snapshots import head_and_tail, lags, loads
+from tests.support.planning import Plan, Snapshot, plan
 
 
 def cluster(executors: int, slots: int = 1, first: int = 0) -> tuple[Executor, ...]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from assignor_bridge.model import Executor, Observation, OffsetRange, Snapshot
-from assignor_bridge.planner.plan import plan
+from assignor_bridge.model import Executor, OffsetRange
 from checkpoints.sticky_state import decode
 from tests.closed_loop import Loop, slots, zipf
+from tests.support.planning import Observation, Snapshot, plan
 
 SEEDS = pytest.mark.parametrize("seed", range(1, 4))
 

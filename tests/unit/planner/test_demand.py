@@ -14,9 +14,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from assignor_bridge.model import Allocation, Executor, Observation, OffsetRange, Plan, Snapshot
+from assignor_bridge.model import Allocation, Executor, OffsetRange
 from assignor_bridge.planner.demand import CALM_BATCHES
-from assignor_bridge.planner.plan import plan
+from tests.support.planning import Observation, Plan, Snapshot, plan
 
 COST_S = 0.001
 UNLIMITED = 2**31 - 1

@@ -8,10 +8,9 @@ import pytest
 
 from assignor_bridge.assignors.registry import lookup
 from assignor_bridge.errors import OptionError
-from assignor_bridge.model import Executor, Observation, OffsetRange, Snapshot
-from assignor_bridge.planner.explain import describe
-from assignor_bridge.planner.plan import plan
+from assignor_bridge.model import Executor, OffsetRange
 from tests.strategies_snapshots import head_and_tail, lags, loads
+from tests.support.planning import Observation, Snapshot, plan
 
 
 def executors(*slots: int, first: int = 0, hosts: int | None = None) -> tuple[Executor, ...]:
@@ -346,15 +345,6 @@ def test_adjacent_ranges_of_a_partition_are_one():
     asked = (OffsetRange("t", 0, 50, 100), OffsetRange("t", 0, 0, 50))
     made = plan(Snapshot((), asked))
     assert [task.ranges for task in made.tasks] == [(OffsetRange("t", 0, 0, 100),)]
-
-
-def test_a_plan_describes_itself():
-    text = describe(plan(batch([300, 10], executors(1, 1))))
-    assert text.startswith(
-        "lag-aware-sticky: 310 offsets of 2 partitions in 2 tasks on 2 executors"
-    )
-    assert "split 1 partition (t-0) into 2 pieces" in text
-    assert "executor e0 slot 0" in text
 
 
 def test_a_slot_that_is_no_longer_there_falls_to_one_that_is():

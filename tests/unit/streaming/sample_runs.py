@@ -13,12 +13,12 @@ def skewed_run(partitions: int = 12, batches: int = 6) -> RunFigures:
     """Loads of 4,000, 1,000, 1,000 and 0 records a batch, in one task a slot."""
     return RunFigures(
         "Spark's mapping",
-        SLOTS,
         tuple(
             BatchFigures(
                 batch=number,
                 seconds=3.0 + number % 3 * 0.25,
                 records=6_000,
+                slots=SLOTS,
                 tasks=(
                     TaskFigures("0/0", 0.0, 2.0, 3_000, local=True),
                     TaskFigures("0/0", 2.0, 0.5, 1_000, local=False),
@@ -37,12 +37,12 @@ def even_run(partitions: int = 12, batches: int = 6) -> RunFigures:
     """1,500 records a slot and batch, planned by us."""
     return RunFigures(
         "lag-aware-sticky",
-        SLOTS,
         tuple(
             BatchFigures(
                 batch=number,
                 seconds=1.5 if number else 4.0,
                 records=6_000,
+                slots=SLOTS,
                 tasks=tuple(TaskFigures(slot, 0.0, 0.75, 1_500, local=True) for slot in SLOTS),
                 lag=_lag(partitions, batches - number),
                 metrics=OURS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from typer.main import get_command
 
 from assignor_bridge import __version__
 from assignor_bridge.errors import AssignorError, OptionError
-from streaming.cli import doctor, jars, main
+from streaming.cli import doctor, jars, main, output
 from streaming.cli.all import app
 from streaming.observe.check import Check
 from tests.unit.lag.checkpoint_files import write_query
@@ -64,6 +65,79 @@ def test_misuse_is_one_line_and_exit_code_2(arguments, message, capsys):
     assert len(err.splitlines()) == 1
 
 
+LOGIN = "s3a://AKIAKEY:S3/CR@ET+@bucket/path"
+HIDDEN = re.compile(r"AKIAKEY|S3/CR|ET\+")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *([command, "--checkpoint", LOGIN] for command in ("lag", "offsets", "doctor", "replay")),
+        ["report", LOGIN],
+        ["report", LOGIN, LOGIN],
+        ["report", "/", "--output", LOGIN],
+        ["top", LOGIN],
+        ["top", "http://AKIAKEY:S3@localhost:1"],
+        ["run", LOGIN],
+        ["jars", "--job", LOGIN],
+        ["assign", LOGIN],
+        ["plan", LOGIN],
+        ["init", LOGIN],
+        ["doctor", "--delta-table", LOGIN],
+        ["lag", "--group", "g", "--bootstrap-servers", LOGIN],
+        ["lag", "--group", "g", "--bootstrap-servers", "AKIAKEY:S3/CR@host:9092"],
+        ["lag", "--group", "g", "--command-config", LOGIN],
+        ["simulate", "--html", LOGIN],
+        ["replay", "--checkpoint", "/", "--output", f"{LOGIN}.svg"],
+        ["demo", "--data", LOGIN],
+        ["demo", "--report", LOGIN],
+        ["broker", "--data", "/dev/null", LOGIN],
+    ],
+    ids=" ".join,
+)
+def test_the_login_in_an_address_is_in_no_message(arguments, capsys):
+    assert main.run(arguments) in (1, 2)
+    out, err = capsys.readouterr()
+    assert err.startswith("assignor: ")
+    assert HIDDEN.search(out + err) is None
+
+
+def test_the_login_in_the_address_of_a_table_is_in_no_check(tmp_path, capsys):
+    query = write_query(tmp_path / "q", {"t": {0: 9}})
+    assert main.run(["doctor", "--checkpoint", query, "--delta-table", LOGIN]) == 2
+    output.print_checks([Check(f"Delta table {LOGIN}", False, f"no {LOGIN}")])
+    output.note(f"no {LOGIN}")
+    out, err = capsys.readouterr()
+    assert out == "FAILED Delta table s3a://***@bucket/path: no s3a://***@bucket/path\n"
+    assert HIDDEN.search(err) is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["simulate", "--lags", "x"], "'--lags': 'x' is not one of 'uniform', 'zipf'"),
+        (["simulate", "--batches", "x"], "'--batches': a whole number is expected (see"),
+        (["simulate", "--noise", "x"], "'--noise': a number is expected"),
+        (["simulate", "--partitions", "0"], "'--partitions': at least 1 is expected"),
+        (["broker", "--port", "70000"], "'--port': at most 65535 is expected"),
+        (["simulate", "--seed", "-1"], "'--seed': at least 0 is expected"),
+        (["simulate", "--cost-ms", "inf"], "'--cost-ms': at most 1000000 is expected"),
+        (["replay", "--checkpoint", "q", "--cost-us", "inf"], "'--cost-us': at most 1000000000"),
+        (["top", "h:1", "--interval", "inf"], "'--interval': at most 3600 is expected"),
+        (["lag", "--group", "g", "--sort", "x"], "'--sort': 'x' is not one of"),
+    ],
+)
+def test_a_wrong_value_is_told_in_our_words(arguments, message, capsys):
+    assert main.run(arguments) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"assignor: Invalid value for {message}")
+
+
+def test_the_help_names_the_exit_codes_of_both_signals(capsys):
+    assert main.run(["--help"]) == 0
+    assert "130 or 143 ended by Ctrl-C or SIGTERM" in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.parametrize(
     ("error", "code", "line"),
     [
@@ -90,6 +164,9 @@ def test_errors_become_exit_codes(error, code, line, monkeypatch, capsys):
         pytest.param(["doctor", "--checkpoint", ""], "--checkpoint is empty", id="of the doctor"),
         pytest.param(["replay", "--checkpoint", ""], "--checkpoint is empty", id="of a replay"),
         pytest.param(["report", ""], "CHECKPOINT|URL|LOG is empty", id="of a report"),
+        pytest.param(["doctor", "--delta-table", ""], "--delta-table is empty", id="table"),
+        pytest.param(["demo", "--bootstrap-servers", ""], "--bootstrap-servers '': host:port",
+                     id="of the demo"),
         pytest.param(["lag", "--group", "g", "--topic", ""], "--topic is empty", id="topic"),
         pytest.param(["offsets", "--group", "g", "--topic", ""], "--topic is empty", id="a topic"),
         pytest.param(["doctor", "--bootstrap-servers", ""], "--bootstrap-servers '': host:port",

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 )
 
 from checkpoints.folders import LocalFolder
-from checkpoints.offset_log import LoggedBatch, Standing
+from checkpoints.offset_log import LastBatches, LoggedBatch
 from streaming.delta.transactions import read_log
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.config.sinks import DeltaSink
@@ -279,7 +279,7 @@ def test_an_older_table_whose_properties_cannot_be_written_is_written_to(monkeyp
 
 def test_topics_that_a_transform_in_python_reads_itself_are_not_missed():
     """They stand in the checkpoint, beside those of the job's own sources."""
-    standing = Standing(
+    standing = LastBatches(
         QUERY, LoggedBatch(0, {"0": {"t": {0: 1}}, "1": {"own": {0: 1}}}, True, 1, 1), 0
     )
     job = load_job(changed("source/subscribe", "t"), environment={}).job

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from checkpoints.sticky_state import Common, Reader, StickyState, decode, encode
+from checkpoints.sticky_state import Common, KnownExecutor, StickyState, decode, encode
 from streaming.cli import main
 from tests.unit.metrics import samples
 from tests.unit.streaming.checkpoints import write_checkpoint
@@ -77,7 +77,7 @@ def state(owners: list[int], executors: list[str], batches: int, cost: float = 0
     return encode(
         replace(
             StickyState.empty(), generation=2, batches=batches, topics=("t",),
-            readers=tuple(Reader(e, f"h{e}", 1) for e in executors),
+            readers=tuple(KnownExecutor(e, f"h{e}", 1) for e in executors),
             topic=np.zeros(count, np.int64), partition=numbers, member=np.array(owners),
             position=numbers, seen=numbers, cost=over, last_cost=over, evidence=over * 0 + 4,
             bytes=nothing, density=nothing,

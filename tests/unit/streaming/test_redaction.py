@@ -38,6 +38,11 @@ def test_other_values_are_shown(key):
     ("text", "shown"),
     [
         pytest.param("s3a://AKIA:S3/SEC+RET@bucket/t", "s3a://***@bucket/t", id="S3"),
+        pytest.param("s3a:/AKIA:S3/RET@bucket/t", "s3a:/***@bucket/t", id="S3 as a path"),
+        pytest.param("ftp://ann:p@ss@h/a@v1,x", "ftp://***@h/a@v1,x", id="an @ in a password"),
+        pytest.param(
+            "SASL://a:b@h:1,SASL://c:d@i:2", "SASL://***@h:1,SASL://***@i:2", id="several"
+        ),
         pytest.param("see https://ghp_x1y2@git.test/a", "see https://***@git.test/a", id="token"),
         pytest.param("abfss://box@acme.dfs.test/a", "abfss://box@acme.dfs.test/a", id="container"),
         pytest.param("http://broker:9092/a", "http://broker:9092/a", id="a port"),

@@ -10,7 +10,8 @@ from xml.etree import ElementTree
 import pytest
 
 from assignor_bridge.model import Executor
-from checkpoints.sticky_state import Reader, StickyState
+from checkpoints.offset_log import Checkpoint
+from checkpoints.sticky_state import KnownExecutor, StickyState
 from streaming.cli import main
 from streaming.replay.cluster import cluster_for
 from streaming.replay.log import CheckpointLog, executors_in, read_log
@@ -72,10 +73,11 @@ def test_executors_are_those_of_the_state_where_there_is_one():
     empty = StickyState.empty()
     state = StickyState(**{
         **{name: getattr(empty, name) for name in StickyState.__dataclass_fields__},
-        "readers": (Reader("1", "h1", 4), Reader("2", "h2", 4)),
+        "readers": (KnownExecutor("1", "h1", 4), KnownExecutor("2", "h2", 4)),
     })  # fmt: skip
     assert executors_in(state) == (Executor("1", "h1", 4), Executor("2", "h2", 4))
-    log = CheckpointLog("c", None, {"0": []}, {}, {"0": (state,)})
+    checkpoint = Checkpoint("c", None, (), {}, {"0": (state,)})
+    log = CheckpointLog(checkpoint, {"0": []}, {})
     assert cluster_for(log, "0", []).slots == 8
     assert cluster_for(log, "0", [], executors=3).slots == 3
 
@@ -109,6 +111,8 @@ def test_json_and_pictures(checkpoint, tmp_path, capsys):
         pytest.param(["--checkpoint", "s3a://b/c"], "not on a local file system", id="elsewhere"),
         pytest.param(["--source", "7"], "Kafka sources are 0", id="no such source"),
         pytest.param(["--hosts", "a=x"], "--hosts is 'a=x'", id="bad hosts"),
+        pytest.param(["--hosts", "a=²"], "--hosts is 'a=²'", id="no digit of int"),
+        pytest.param(["--hosts", "a=1,b=10000"], "--hosts is 'a=1,b=10000'", id="too many slots"),
         pytest.param(["--hosts", "a", "--executors", "2"], "cannot be used together", id="both"),
         pytest.param(["--assignors", ","], "at least one name", id="no assignor"),
         pytest.param(["--assignors", "minPartitions=x"], "a whole number from 1", id="no number"),

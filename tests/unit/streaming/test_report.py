@@ -12,9 +12,9 @@ from streaming.observe.figures import RunFigures
 from streaming.observe.words import short
 from streaming.report import charts
 from streaming.report.compare import comparison, comparison_page
-from tests.unit.streaming.sample_runs import SLOTS, even_run, skewed_run
+from tests.unit.streaming.sample_runs import even_run, skewed_run
 
-NO_RUN = RunFigures("nothing", (), ())
+NO_RUN = RunFigures("nothing", ())
 
 
 def test_the_table_says_what_was_measured_without_the_warm_up():
@@ -32,7 +32,7 @@ def test_the_table_says_what_was_measured_without_the_warm_up():
 
 
 def test_an_idle_slot_counts_in_the_mean():
-    assert skewed_run().batches[0].slot_records(SLOTS)["3/0"] == 0
+    assert skewed_run().batches[0].slot_records()["3/0"] == 0
 
 
 def test_a_run_without_batches_is_drawn_as_nothing():
@@ -47,7 +47,7 @@ def test_pictures_are_well_formed_and_stay_inside_their_frame(partitions):
         charts.lag_heat_map(run),
         charts.value_bars("records", run.batches[0].lag, short),
         charts.slot_bars(run, "a"),
-        charts.timeline(run.batches[0], run.slots, "a", 2.5),
+        charts.timeline(run.batches[0], "a", 2.5),
         charts.batch_columns([run, even_run()], ["a", "b"]),
     ]
     for picture in pictures:

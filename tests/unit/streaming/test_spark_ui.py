@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming.cli import main
-from streaming.observe.spark_ui import SparkUi, UiRun
+from streaming.observe.spark_ui import SparkUi
 from streaming.observe.web import Address, WebError
 from tests.unit.streaming.checkpoints import write_checkpoint
 from tests.unit.streaming.served import APP, ELSE, QUERY_ID, RECORDED, serve, with_jobs
@@ -18,12 +18,14 @@ from tests.unit.streaming.test_query_report import HOT, a_report
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from streaming.observe.figures import RunFigures
+
 API = f"/api/v1/applications/{APP}"
 NO_QUERY = {"/api/v1/applications": RECORDED["/api/v1/applications"], f"{API}/jobs": [
     {"jobId": 0, "description": "count at notebook", "stageIds": [0]}, {"jobId": 1}]}  # fmt: skip
 
 
-def a_run() -> UiRun:
+def a_run() -> RunFigures:
     with serve(RECORDED) as served:
         ui = SparkUi(Address.parse(served.url))
         return ui.run(ui.batches())
@@ -32,13 +34,12 @@ def a_run() -> UiRun:
 def test_batches_are_found_by_the_descriptions_of_their_jobs():
     run = a_run()
     assert [batch.batch for batch in run.batches] == [4, 12, 13]
-    assert {batch.label for batch in run.batches} == {"orders"}
     assert [batch.seconds for batch in run.batches] == pytest.approx([1.313, 10.797, 0.795])
-    assert [figures.records for figures in run.figures] == [3999, 3998, 3998]
+    assert [batch.records for batch in run.batches] == [3999, 3998, 3998]
 
 
 def test_tasks_are_laid_into_the_slots_of_their_executor():
-    first = a_run().figures[0]
+    first = a_run().batches[0]
     on_0 = [(t.slot, t.start_s, t.seconds, t.records) for t in first.tasks if t.slot[0] == "0"]
     assert on_0 == [
         ("0/0", 0.0, 0.43, 15),
@@ -51,14 +52,14 @@ def test_tasks_are_laid_into_the_slots_of_their_executor():
         ),  # free first, if 11 ms too late by the clocks
         ("0/1", pytest.approx(0.431, abs=1e-3), 0.62, 960),
     ]
-    assert [t.local for t in a_run().figures[1].tasks] == [True] * 4 + [False] * 2
+    assert [t.local for t in a_run().batches[1].tasks] == [True] * 4 + [False] * 2
 
 
 def test_an_executor_that_has_left_has_no_slot_any_more():
     run = a_run()
     gone = ("0/0", "0/1")
     here = ("1/0", "1/1", "2/0", "2/1")
-    assert [run.slots_in(batch) for batch in run.batches] == [gone + here, gone + here, here]
+    assert [batch.slots for batch in run.batches] == [gone + here, gone + here, here]
     assert run.slots == gone + here
 
 
@@ -83,7 +84,7 @@ def test_descriptions_of_jobs(description):
     with serve(with_jobs(description, "some other job")) as served:
         ui = SparkUi(Address.parse(served.url))
         (batch,) = ui.batches()
-        assert ui.run([batch]).figures[0].tasks == ()  # the UI has forgotten the stage
+        assert ui.run([batch]).batches[0].tasks == ()  # the UI has forgotten the stage
     assert (batch.query_id, batch.batch) == ("a-1", 7)
     assert batch.label == ("a < b" if "&lt;" in description else "a-1")
 
@@ -223,3 +224,12 @@ def test_queries_of_one_name_are_chosen_by_id(tmp_path, capsys):
         "has 2 queries named 'orders': choose one by name or id with --query, of orders (a-1), "
         "orders (b-2)" in capsys.readouterr().err
     )
+
+
+def test_of_a_batch_whose_records_are_known_the_stage_that_read_them_counts():
+    with serve(RECORDED) as served:
+        ui = SparkUi(Address.parse(served.url))
+        last = ui.batches()[-1]
+        right, wrong = (ui.run([last], {last.batch: count}) for count in (3_998, 3_997))
+    assert right.batches[0].records == 3_998
+    assert wrong.batches[0].tasks == ()

@@ -1,0 +1,117 @@
+"""Snapshots and plans as objects, for tests: what `assignor plan` reads and prints as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from assignor_bridge.assignors.registry import lookup
+from assignor_bridge.model import Allocation, Executor, OffsetRange
+from assignor_bridge.options import parse_options
+from assignor_bridge.planner.batch import Batch, Observed, coded, lay_out
+from assignor_bridge.planner.plan import Outcome, plan_batch
+from assignor_bridge.protocol.snapshots import write_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from assignor_bridge.assignors.protocol import Assignor
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Observation:
+    """What reading one range cost; None for offsets that the reader did not tell."""
+
+    topic: str
+    partition: int
+    executor: str
+    records: int
+    bytes: int
+    seconds: float
+    offsets: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that is known when a micro-batch is planned."""
+
+    executors: tuple[Executor, ...]
+    ranges: tuple[OffsetRange, ...]
+    options: Mapping[str, str] = field(default_factory=dict)
+    observed: tuple[Observation, ...] = ()
+    state: str | None = None
+    parallelism: int = 1
+    allocation: Allocation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """The ranges that one Spark task reads; no executor stands for anywhere."""
+
+    executor: str | None
+    slot: int
+    ranges: tuple[OffsetRange, ...]
+    standbys: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Number of offsets over all ranges."""
+        return sum(r.size for r in self.ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Who reads what in one micro-batch, the state to hand back next time, and why."""
+
+    assignor: str
+    tasks: tuple[Task, ...]
+    state: str | None
+    metrics: Mapping[str, str | int | float]
+    reasons: tuple[str, ...] = ()
+
+
+def batch_of(snapshot: Snapshot) -> Batch:
+    """Lay a snapshot out as arrays."""
+    ranges, reports = snapshot.ranges, snapshot.observed
+    measures = (
+        np.array([getattr(report, name) for report in reports], np.float64)
+        for name in ("records", "bytes", "seconds", "offsets")
+    )
+    return lay_out(
+        coded([r.topic for r in ranges]),
+        np.array([r.partition for r in ranges], np.int64),
+        np.array([r.start for r in ranges], np.int64),
+        np.array([r.end for r in ranges], np.int64),
+        snapshot.executors,
+        parse_options(snapshot.options),
+        Observed.of(
+            coded([o.topic for o in reports]),
+            np.array([o.partition for o in reports], np.int64),
+            coded([o.executor for o in reports]),
+            *measures,
+        ),
+        snapshot.parallelism,
+        snapshot.allocation,
+    )
+
+
+def plan(snapshot: Snapshot, find: Callable[[str], Assignor] = lookup) -> Plan:
+    """Plan one micro-batch: which executor slot reads which offsets."""
+    return as_plan(plan_batch(batch_of(snapshot), snapshot.state, find))
+
+
+def as_plan(outcome: Outcome) -> Plan:
+    """Return a plan's columns as objects."""
+    answer = write_plan(outcome)
+    tasks = tuple(
+        Task(
+            task["executor"],
+            task["slot"],
+            tuple(OffsetRange(**r) for r in task["ranges"]),
+            tuple(task.get("standbys", ())),
+        )
+        for task in answer["tasks"]
+    )
+    return Plan(answer["assignor"], tasks, answer["state"], outcome.metrics, outcome.reasons)
