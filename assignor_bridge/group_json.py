@@ -76,7 +76,7 @@ def _own_options(options: dict[str, str]) -> dict[str, str]:
                 f"'{PREFIX}<name>.<key>'"
             )
         if name.lower() in seen:
-            raise ValueError(f"has {name[:40]!r} twice: case makes no difference")
+            raise ValueError(f"has {name[:40]!r} twice: names are compared without case")
         seen.add(name.lower())
     return {name[len(PREFIX) :]: value for name, value in options.items()}
 
@@ -188,7 +188,7 @@ class Request(JsonObject):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What people should know about the input, one line a fact."""
+        """What people should know about the input, one line per fact."""
         reset = self.offset_reset
         if self.offsets is None or reset in ("latest", "earliest"):
             return ()
@@ -284,10 +284,10 @@ def _stepped(group: Group, step: Step, where: str) -> Group:
     members = {m.id: m for m in group.members}
     for member_id in step.leave:
         if members.pop(member_id, None) is None:
-            raise OptionError(f"{where}: {member_id!r} cannot leave, it is not in the group")
+            raise OptionError(f"{where}: {member_id!r} cannot leave: it is not in the group")
     for member in _members(step.join):
         if member.id in members:
-            raise OptionError(f"{where}: {member.id!r} cannot join, it is in the group already")
+            raise OptionError(f"{where}: {member.id!r} cannot join: it is already in the group")
         members[member.id] = member
     topics = {**group.topics, **step.topics} if step.topics else group.topics
     return replace(group, members=tuple(members.values()), topics=topics)

@@ -171,7 +171,7 @@ def _fetch_whole(
         pattern = f"{folder}/[artifact]-[revision](-[classifier]).[ext]"
         run_ivy([*arguments, "-retrieve", pattern], coordinate, on_line)
         if not any(folder.glob("*.jar")):
-            raise JarError(f"{coordinate} could not be fetched: it holds no jar")
+            raise JarError(f"{coordinate} could not be fetched: it has no jar")
 
 
 def run_ivy(arguments: list[str], what: str, on_line: Callable[[str], None] | None = None) -> None:
@@ -221,7 +221,7 @@ def resolution_error(output: str, what: str, advice: str) -> JarError:
     troubles |= {_host(url): reason for url, reason in _NO_ACCESS.findall(output)}
     troubles |= {_host(url): reason for reason, url in _REFUSED.findall(output)}
     if broken := _BROKEN.search(output):
-        troubles[""] = f"a download broke off: {broken[1]}"
+        troubles[""] = f"a download failed: {broken[1]}"
     if not missing and not troubles:
         last = " | ".join(line for line in output.splitlines()[-5:] if line.strip())
         return JarError(f"{what} could not be fetched: {last or 'Ivy gave no reason'}")

@@ -50,7 +50,7 @@ def untried_spark() -> str | None:
     version = importlib.metadata.version("pyspark")
     if version in TRIED_SPARKS:
         return None
-    return f"assignor-bridge was not tried on pyspark {version}"
+    return f"assignor-bridge was not tested on pyspark {version}"
 
 
 def built_jar() -> Path:

@@ -46,7 +46,7 @@ def parse(text: bytes | str, what: str) -> Any:
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise InputError(
-            f"{what} is not JSON: a string holds half of a character (a surrogate without its pair)"
+            f"{what} is not JSON: a string has half of a character (an unpaired surrogate)"
         ) from None
     except UnicodeDecodeError as error:
         raise InputError(f"{what} is not UTF-8: byte {error.start + 1} cannot be read") from None
@@ -72,7 +72,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _constant(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def short(value: Any) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-#: Kafka's limits: a partition is an INT32, and a topic's name has so many characters at most.
+#: Kafka's limits: a partition is an INT32, and the most characters of a topic's name.
 MOST_PARTITION = 2**31 - 1
 LONGEST_TOPIC = 249
 

@@ -117,43 +117,44 @@ class PlannerOptions:
     #: Assignors in order of preference.
     assignors: tuple[str, ...] = (LAG_AWARE_STICKY,)
     split: bool = _option("assignor.split", True, _BOOLEAN,
-        "whether a partition may be read by several tasks in one batch")
+        "whether several tasks may read one partition in the same batch")
     max_imbalance: float = _option("assignor.maxImbalance", 0.05, _SHARE,
-        "how much longer than the ideal the busiest slot may take (0.05 is 5%)")
+        "how far above an even share the busiest slot may be planned (0.05 is 5%)")
     min_records_per_task: int | None = _option("assignor.minRecordsPerTask", None, _COUNT,
-        "no task with fewer records, as long as there is another to join it to")
+        "fewest records of a task, as long as there is another task to join it with")
     #: A partition that may not be split excepted.
     max_records_per_task: int | None = _option("assignor.maxRecordsPerTask", None, _COUNT,
-        "no task with more records; makes more tasks than assignor.tasksPerSlot when it must")
+        "most records of a task; makes more tasks than assignor.tasksPerSlot where it must")
     tasks_per_slot: int = _option("assignor.tasksPerSlot", 1, _TASKS,
         "tasks that a slot's share may be cut into, longest first")
     on_error: Literal["fallback", "fail"] = _option("assignor.onError", "fallback",
         _one_of("fallback", "fail"),
-        "when planning fails: Spark's own mapping for that batch, or fail the query")
+        "when planning fails: use Spark's own mapping for that batch, or fail the query")
     reader: Literal["shared", "spark"] = _option("assignor.reader", "shared",
         _one_of("shared", "spark"),
-        "one consumer a slot, or Spark's own reader, one consumer a partition")
+        "shared: one consumer per slot; spark: Spark's own reader, one consumer per partition")
     #: First match first.
     priorities: tuple[tuple[str, int], ...] = _option("assignor.priorities", (), _PRIORITIES,
-        "for failover: the best class of executors that is present reads everything")
+        "for failover: the executors with the highest number present read everything")
     standby_replicas: int = _option("assignor.standbyReplicas", 0, _STANDBYS,
-        "for streams: further executors that a task is told to prefer, after its own")
+        "for streams: how many further executors a task prefers after its own")
     plan_timeout_ms: int = _option("assignor.planTimeoutMs", 10_000, _MILLISECONDS,
         "how long the driver waits for a plan before assignor.onError applies")
     commit_group: str | None = _option("assignor.commitGroup", None, _GROUP,
-        "commit each completed batch's end offsets to it, for Kafka's own tools to see")
+        "group to which the end offsets of completed batches are committed, for Kafka's own "
+        "tools")
     plan_log: str | None = _option("assignor.planLog", None, _LOCAL_FILE,
-        "append each batch's snapshot and plan to this file of the driver's machine, for "
+        "file on the driver to which each batch's snapshot and plan are appended, for "
         "`assignor plan`; at 64 MB it becomes FILE.1")
     min_partitions: int | None = _option("minPartitions", None, _COUNT,
-        "Spark's own: a floor for the number of tasks")
+        "Spark's own: the least number of tasks")
     max_records_per_partition: int | None = _option("maxRecordsPerPartition", None, _COUNT,
-        "Spark's own: a cap of records per task")
+        "Spark's own: the most records of a task")
     #: For the user's own assignors: what is none of ours, without the prefix, as it was written.
     own: tuple[tuple[str, str], ...] = ()
 
     def with_tasks(self, least: int | None) -> PlannerOptions:
-        """Return these, with `minPartitions` of at least so many; None asks for nothing."""
+        """Return these, with `minPartitions` at least this high; None asks for nothing."""
         if least is None:
             return self
         return replace(self, min_partitions=max(least, self.min_partitions or 0))

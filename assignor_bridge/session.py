@@ -1,4 +1,4 @@
-"""`configure_spark`: put the bridge into a `SparkSession.builder`, beside what the user put there.
+"""`configure_spark`: add the bridge to a `SparkSession.builder`, next to what the user set there.
 
 Spark fetches packages when its JVM starts, so this must happen before the first session. Under
 `spark-submit` the JVM is there already: the flags that `assignor jars` prints do it then. Here
@@ -26,7 +26,7 @@ _REPOSITORIES = "spark.jars.repositories"
 _PYTHON = "spark.assignor.python"
 _ENTRY_POINT = "io.assignorbridge.AssignorExtensions"
 _ADVICE = (
-    f"pyspark {', '.join(TRIED_SPARKS)} were tried; spark.jars.repositories can name a mirror, "
+    f"pyspark {', '.join(TRIED_SPARKS)} were tested; spark.jars.repositories can name a mirror, "
     "spark.jars.packages another version of the connector"
 )
 

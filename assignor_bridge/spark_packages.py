@@ -41,7 +41,7 @@ def resolve(settings: Mapping[str, str], advice: str) -> bool:
     answered; also when there is no Java to start Spark with.
     """
     if not Path(os.environ.get("SPARK_CONF_DIR") or _spark_home() / "conf", _ENV).is_file():
-        ivy.java_tool("java")  # else that file may name one; its absence is told better here
+        ivy.java_tool("java")  # else that file may name one; its absence is a better message here
     chosen = {key: settings[key] for key in SETTINGS if settings.get(key)}
     spark = str(_spark_home().resolve())
     key = hashlib.sha256(json.dumps([spark, sorted(chosen.items())]).encode()).hexdigest()[:24]
@@ -90,7 +90,7 @@ def _resolve_now(chosen: Mapping[str, str], note: Path, advice: str) -> None:
 
 
 def _file_name(coordinate: str) -> str:
-    """Return the name under which Spark keeps a package's jar beside its Ivy cache.
+    """Return the name under which Spark keeps a package's jar next to its Ivy cache.
 
     >>> _file_name(" io.delta:delta-spark_4.0_2.13:4.4.0")
     'io.delta_delta-spark_4.0_2.13-4.4.0.jar'

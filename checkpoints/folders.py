@@ -1,4 +1,4 @@
-"""Folders that a checkpoint may lie in: of this machine, or anything that lists and reads alike."""
+"""Folders that may hold a checkpoint: of this machine, or anything that lists and reads alike."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
-#: Checkpoints are looked for in a job's folder, or the one above it, beside its tables.
+#: Checkpoints are looked for in a job's folder, or the one above it, next to its tables.
 _DEPTH = 2
 #: So many folders are looked into: a table beside the checkpoints may have many.
 _MOST_FOLDERS = 500
@@ -15,11 +15,11 @@ _SHOWN = 5
 
 
 class CheckpointError(ValueError):
-    """A folder that is no checkpoint, or one that cannot be read; in one line."""
+    """A folder that is not a checkpoint, or one that cannot be read; in one line."""
 
 
 class NoCheckpointError(CheckpointError):
-    """A folder that is no checkpoint of a query with a Kafka source, or is out of reach."""
+    """A folder that is not the checkpoint of a query with a Kafka source, or is out of reach."""
 
 
 class Folder(Protocol):
@@ -79,7 +79,7 @@ def open_folder(location: str) -> LocalFolder:
         if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
             raise NoCheckpointError(
                 f"checkpoint {location!r} is not on a local file system: "
-                f"{parts.scheme}: is read through Spark's file systems only"
+                f"{parts.scheme}: is read only through Spark's file systems"
             )
         return LocalFolder(Path(unquote(parts.path)))
     return LocalFolder(Path(location))
@@ -105,7 +105,7 @@ def checkpoints_below(folder: Folder) -> tuple[list[str], bool]:
 
 
 def not_a_checkpoint(folder: Folder) -> str:
-    """Say that a folder is no checkpoint, and which ones lie in it."""
+    """Say that a folder is not a checkpoint, and which ones are in it."""
     problem = f"{folder.name!r} is not a streaming checkpoint"
     paths, _ = checkpoints_below(folder)
     if not paths:

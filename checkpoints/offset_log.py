@@ -167,7 +167,7 @@ def _query_id(folder: Folder) -> str | None:
         return None
     metadata = _json(raw)
     if not isinstance(metadata, dict) or not isinstance(metadata.get("id"), str):
-        raise CheckpointError(f"checkpoint {folder.name!r}: 'metadata' holds no query id")
+        raise CheckpointError(f"checkpoint {folder.name!r}: 'metadata' has no query id")
     return str(metadata["id"])
 
 
@@ -185,7 +185,7 @@ def _batch(folder: Folder, number: int, committed: bool) -> LoggedBatch | None:
     lines = raw.decode("utf-8", "replace").splitlines()
     version = _version(lines[0] if lines else "", OFFSETS_VERSION, where)
     if len(lines) < 2:
-        raise CheckpointError(f"{where} is cut off: restore it from a copy of the checkpoint")
+        raise CheckpointError(f"{where} is truncated: restore it from a copy of the checkpoint")
     metadata = _json(lines[1]) if lines[1].strip() else {}
     if not isinstance(metadata, dict):
         raise CheckpointError(f"{where} has no JSON in its second line")
@@ -197,7 +197,7 @@ def _batch(folder: Folder, number: int, committed: bool) -> LoggedBatch | None:
         damaged = f"{where} is damaged in line {index + 3}"
         value = _json(text)  # "-" stands for a source without an offset
         if value is None and text.startswith("{"):
-            raise CheckpointError(f"{damaged}: it is cut off")
+            raise CheckpointError(f"{damaged}: it is truncated")
         offsets = _offsets(value, damaged)
         if offsets is not None:
             ends[source] = offsets
@@ -206,7 +206,7 @@ def _batch(folder: Folder, number: int, committed: bool) -> LoggedBatch | None:
 
 
 def _begin(folder: Folder, source: str) -> KafkaOffsets | None:
-    """Where a source began; None when it is no Kafka source."""
+    """Where a source began; None when it is not a Kafka source."""
     raw = folder.read(f"sources/{source}/0")
     if raw is None:
         return None
@@ -220,7 +220,7 @@ def _begin(folder: Folder, source: str) -> KafkaOffsets | None:
 
 
 def _states(folder: Folder, source: str, warnings: list[str]) -> tuple[StickyState, ...]:
-    """Read the good states that the planner left beside a source, the oldest first."""
+    """Read the good states that the planner left for a source, the oldest first."""
     path = f"sources/{source}/assignments"
     names = [name for name in folder.names(path) if _is_number(name.partition(".")[0])]
     states = []
@@ -267,7 +267,7 @@ def _version(line: str, newest: int, where: str) -> int:
     if len(digits) > _DIGITS or not 1 <= int(digits) <= newest:
         raise CheckpointError(
             f"{where} has version {digits[:_DIGITS]}, {newest} is the newest known: "
-            "a newer Spark wrote it, look for a newer assignor-bridge"
+            "a newer Spark wrote it; look for a newer assignor-bridge"
         )
     return int(digits)
 

@@ -10,7 +10,7 @@ claims as Kafka's sticky user data (KIP-341, version 1), and one column a field 
 100,000 of them must be read and written within a fraction of a second.
 
 Version 1 had other columns of costs. It is read as well: owners and positions stay, and costs are
-learned anew.
+learned again.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Common(NamedTuple):
 
     #: Logarithm of the seconds a record; not a number while no seconds were reported.
     level: float = math.nan
-    #: What a range costs beside its records, expressed in records.
+    #: What a range costs in addition to its records, expressed in records.
     fixed: float = 0.0
     #: Whether costs of their own foresaw the partitions' reports better than one cost for all did.
     own: bool = False
@@ -136,7 +136,7 @@ class StickyState:
     seen: NDArray[np.int64]
     #: Logarithm of the partition's cost over the common one, smoothed; not a number when unknown.
     cost: NDArray[np.float64]
-    #: The same, as observed last: tells an outlier from a change.
+    #: The same, as observed last: distinguishes an outlier from a change.
     last_cost: NDArray[np.float64]
     #: How many good reports `cost` rests on.
     evidence: NDArray[np.float64]
@@ -251,7 +251,7 @@ def _unwrap(text: str) -> tuple[int, bytes]:
     try:
         raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as exc:
-        raise StateError("the state is no base64 text") from exc
+        raise StateError("the state is not base64 text") from exc
     if len(raw) < _ENVELOPE.size:
         raise StateError(f"the state is truncated: {len(raw)} bytes")
     magic, version, checksum = _ENVELOPE.unpack_from(raw)
@@ -336,7 +336,7 @@ def _numbers(header: dict[str, Any]) -> dict[str, int]:
     numbers["hold"] = int(header.get("hold", LEAST_HOLD))
     for name, number in numbers.items():
         if not (-MOST_INT32 if name == "calm" else 0) <= number <= MOST_INT32:
-            raise StateError(f"the state is corrupt: {name} is {number}, which cannot be")
+            raise StateError(f"the state is corrupt: {name} is {number}, which is impossible")
     return numbers
 
 
@@ -403,8 +403,10 @@ def _decode_claims(
     """Owner of each listed partition, from the members' user data."""
     code = {_kafka_string(name): i << 32 for i, name in enumerate(topics)}
     integer = int.from_bytes
-    blocks = [np.empty(0, np.int64)]  # topic and partition, packed as in `table`
-    owners, counts = [-1], [0]
+    blocks: list[bytes] = []  # the partitions of one topic of one member
+    codes: list[int] = []
+    owners: list[int] = []
+    counts: list[int] = []
     offset = 0
     for member, length in enumerate(lengths):
         end = offset + length - 4
@@ -413,23 +415,23 @@ def _decode_claims(
         for _ in range(count):
             name_end = offset + 2 + integer(data[offset : offset + 2], "big")
             many = integer(data[name_end : name_end + 4], "big")
-            numbers = np.frombuffer(data, ">i4", many, name_end + 4)
-            blocks.append(numbers + np.int64(code[data[offset:name_end]]))
+            codes.append(code[data[offset:name_end]])
             owners.append(member)
             counts.append(many)
             offset = name_end + 4 + 4 * many
+            blocks.append(data[name_end + 4 : offset])
             if offset > end:
                 raise StateError("the state is corrupt: a claim is longer than it says")
         if offset != end:
             raise StateError("the state is corrupt: a claim does not end where it should")
         offset += 4
     owner = np.full(len(topic), -1, np.int64)
-    if not len(topic):
+    if not len(topic) or not blocks:
         return owner
     table = (topic << 32) + partition
-    if len(blocks) > 1 and (np.diff(table) <= 0).any():
+    if (np.diff(table) <= 0).any():
         raise StateError("the state is corrupt: its partitions are not in order")
-    claimed = np.concatenate(blocks)
+    claimed = np.frombuffer(b"".join(blocks), ">i4") + np.repeat(codes, counts)
     place = np.minimum(np.searchsorted(table, claimed), len(table) - 1)
     known = table[place] == claimed
     owner[place[known]] = np.repeat(owners, counts)[known]

@@ -4,7 +4,7 @@ All integers are big-endian. Version 0 is an array of topics (INT32 count, each 
 UTF-8 bytes and an array of INT32 partitions); version 1 adds the generation, an INT32. Bytes come
 from other processes, so nothing in them is believed: a count is checked against the bytes that are
 left before anything is allocated, reading takes time in proportion to the bytes (and a sort), and
-what does not parse is no claim, never an error.
+what does not parse is not a claim, and never an error.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def encode_claim(owned: Mapping[str, Iterable[int]], generation: int | None) -> 
 
     Topics and partitions are sorted: equal claims give equal bytes.
 
-    Raises UserDataError for a topic name over 32,767 bytes or a number that is no INT32.
+    Raises UserDataError for a topic name over 32,767 bytes or a number that is not an INT32.
     """
     topics = {topic: sorted(partitions) for topic, partitions in owned.items()}
     parts = [struct.pack(">i", len(topics))]
@@ -59,7 +59,7 @@ def encode_claim(owned: Mapping[str, Iterable[int]], generation: int | None) -> 
         if partitions and not 0 <= partitions[0] <= partitions[-1] <= _INT32_MAX:
             raise UserDataError(
                 f"topic {topic!r} has partitions {partitions[0]} to {partitions[-1]}: "
-                f"they lie between 0 and {_INT32_MAX}"
+                f"they must be from 0 to {_INT32_MAX}"
             )
         parts.append(struct.pack(f">{len(partitions)}i", *partitions))
     if generation is not None:
@@ -100,7 +100,7 @@ def decode_priority(data: bytes | None) -> int | None:
 
 def _int32(what: str, value: int) -> bytes:
     if not _INT32_MIN <= value <= _INT32_MAX:
-        raise UserDataError(f"{what} is {value}: it must lie in {_INT32_MIN} to {_INT32_MAX}")
+        raise UserDataError(f"{what} is {value}: it must be from {_INT32_MIN} to {_INT32_MAX}")
     return struct.pack(">i", value)
 
 

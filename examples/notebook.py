@@ -1,7 +1,7 @@
 # %%
 """From a topic to a Delta table, cell by cell.
 
-A broker on this machine, a topic with orders, a job as a dict, and what it wrote.
+Start a local broker, fill a topic with orders, run a job given as a dict, look at its table.
 """
 
 # %%
@@ -18,7 +18,7 @@ broker = EmbeddedBroker()
 broker.start()
 spark = configure_spark(configure_delta(SparkSession.builder.appName("notebook"))).getOrCreate()
 
-# %% A topic of your own, with 1,000 orders; every fourth by customer 7.
+# %% A topic of your own, with 1,000 orders; every fourth one from customer 7.
 broker.create_topic("notebook-orders", partitions=4)
 producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
 for number in range(1_000):
@@ -27,7 +27,7 @@ for number in range(1_000):
     producer.produce("notebook-orders", order, key=str(customer))
 producer.flush()
 
-# %% The job: the same keys as in YAML.
+# %% The job, with the same keys as in YAML.
 folder = Path(tempfile.mkdtemp(prefix="assignor-notebook-"))
 job = {
     "name": "notebook-orders",
@@ -41,11 +41,11 @@ job = {
 }
 done = run_job(spark, job)
 
-# %% What came out, and how the read was spread.
+# %% The result, and which assignor planned the last batch.
 orders = spark.read.format("delta").load(str(folder / "orders"))
 orders.groupBy("customer").count().orderBy("count", ascending=False).show(3)
 print(orders.count(), "rows in", folder / "orders")
 print(done.queries[0].lastProgress["sources"][0]["metrics"]["assignor.strategy"])
 
-# %% At the end. The session stays, for the next cells.
+# %% The end. The session stays open for further cells.
 broker.close()

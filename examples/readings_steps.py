@@ -1,4 +1,4 @@
-"""The step of readings.yaml that is Python."""
+"""The Python step of readings.yaml."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f

@@ -44,6 +44,7 @@ def main() -> None:
 
     all_three = planned_for(0)
     # Busy, so that it stays for a while: an idle one is gone at once.
+    # The sleep is the task itself: it ends with the jobs that are cancelled below.
     hold = threading.Thread(
         target=lambda: context.parallelize([0], 1).foreach(lambda _: time.sleep(60)), daemon=True
     )

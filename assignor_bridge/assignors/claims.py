@@ -103,7 +103,7 @@ def claim_bytes(member: Member) -> bytes | None:
 
 
 def generation_bytes(member: Member) -> bytes:
-    """Return those of Kafka's cooperative one: what the member owns travels beside them."""
+    """Return those of Kafka's cooperative one: what the member owns is sent with them."""
     return encode_generation(member.generation)
 
 

@@ -22,7 +22,7 @@ def failover(group: Group) -> Assignment:
     others. (The article's default is the largest number: who lacks the setting takes everything.)
     Balance, lags and owners are not looked at.
 
-    Source: the article on assignment strategies (its `FailoverAssignor`).
+    Source: `FailoverAssignor` of "Understanding Kafka partition assignment strategies".
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> members = (Member("C0", {"t0"}), Member("C1", {"t0"}, priority=2))

@@ -58,7 +58,7 @@ class Member:
         if not 0 < self.capacity < math.inf:
             raise OptionError(
                 f"member {self.id!r} has the capacity {self.capacity!r}: "
-                "a finite number above 0 is needed"
+                "a finite number above 0 is expected"
             )
 
     def owning(self, owned: Mapping[str, Sequence[int]], generation: int) -> Member:
@@ -80,7 +80,7 @@ class Group:
     lags: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     #: Racks that hold a replica, by topic and partition.
     partition_racks: Mapping[str, Mapping[int, frozenset[str]]] = field(default_factory=dict)
-    #: For `streams`: copies of each task beside the active one.
+    #: For `streams`: copies of each task in addition to the active one.
     standby_replicas: int = 0
 
     def __post_init__(self) -> None:
@@ -89,7 +89,7 @@ class Group:
             if one.id == other.id:
                 raise OptionError(f"member {one.id!r} is in the group twice: ids must differ")
         if self.standby_replicas < 0:
-            raise OptionError(f"standby_replicas is {self.standby_replicas}: 0 or more are needed")
+            raise OptionError(f"standby_replicas is {self.standby_replicas}: it must be 0 or more")
         object.__setattr__(self, "members", members)
         if not isinstance(self.topics, Catalog):
             object.__setattr__(self, "topics", Catalog(self.topics))
@@ -168,7 +168,7 @@ class Group:
             for partition, lag in enumerate(lags):
                 if not math.isfinite(lag):
                     raise OptionError(
-                        f"the lag of {catalog.name(partition)} is {lag}: a finite number is needed"
+                        f"the lag of {catalog.name(partition)} is {lag}: it must be finite"
                     )
         return lags
 

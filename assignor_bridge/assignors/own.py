@@ -138,8 +138,8 @@ class Own:
 
     def _wrong(self, method: str, answer: Any, expected: str) -> PlanError:
         return PlanError(
-            f"assignor {self.name!r} answered a {type(answer).__name__} in {method}: "
-            f"{expected} expected"
+            f"assignor {self.name!r} returned {type(answer).__name__} from {method}: "
+            f"{expected} is expected"
         )
 
     def _checked_name(self) -> str:
@@ -153,7 +153,7 @@ class Own:
             )
         if name in ASSIGNORS or name.lower() == NONE:
             raise OptionError(
-                f"assignor {self._written!r} calls itself {name!r}, which means one of ours: "
+                f"assignor {self._written!r} calls itself {name!r}, which is one of our names: "
                 "give it another name"
             )
         return str.__str__(name)  # of a subclass only the text: an answer to Java holds no other
@@ -196,8 +196,8 @@ def configured(
         if name is None:
             listed = ", ".join(repr(a.name) for a in own.values()) or "none"
             raise OptionError(
-                f"unknown option '{PREFIX}{option}': it begins with the name of no assignor of "
-                f"yours that is in use (there is {listed})"
+                f"unknown option '{PREFIX}{option}': it does not begin with the name of an "
+                f"assignor of yours that is in use ({listed})"
             )
         options_of[name][option[len(name) + 1 :]] = value
     return {

@@ -43,7 +43,7 @@ class Catalog(Mapping[str, int]):
         if len(self.counts) and self.counts.min() < 0:
             worst = self.names[int(self.counts.argmin())]
             raise ValueError(
-                f"topic {worst!r} has {topics[worst]} partitions: 0 or more are needed"
+                f"topic {worst!r} has {topics[worst]} partitions: the number must be 0 or more"
             )
         #: Number of the first partition of each topic, and the total at the end.
         self.starts: Ids = np.concatenate(([0], np.cumsum(self.counts)))

@@ -76,7 +76,7 @@ def lookup(name: str) -> Assignor:
     names = ", ".join(sorted(ASSIGNORS))
     if name.lower() == NONE:
         raise OptionError(
-            f"{name!r} is no assignor: as a stream's only one it leaves the stream to Spark's own "
+            f"{name!r} is not an assignor: alone, it leaves a stream to Spark's own "
             f"mapping. Here, choose one of {names}"
         )
     raise OptionError(

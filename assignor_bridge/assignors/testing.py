@@ -69,7 +69,7 @@ def rebalance(assignor: Assignor, group: Group, generation: int = 0) -> list[Rou
         # With eager assignors all members have given up everything before they join.
         if len(taken) and "COOPERATIVE" in assignor.protocols:
             names = ", ".join(group.catalog.name(int(i)) for i in taken[:5])
-            raise PlanError(f"partitions were given away under their owner: {names}")
+            raise PlanError(f"partitions were given away while their owner held them: {names}")
         group = group.after(assignment, number, assignor.on_assignment)
         rounds.append(Round(number, assignment, int(np.count_nonzero(left)), group))
         if not assignment.transferring.count:

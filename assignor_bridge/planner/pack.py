@@ -20,6 +20,8 @@ from assignor_bridge.planner.pieces import Pieces
 from checkpoints.sorting import stable_order
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from assignor_bridge.options import PlannerOptions
     from assignor_bridge.planner.batch import Batch, Ints
     from assignor_bridge.planner.costs import Weights
@@ -67,12 +69,12 @@ def pack(
         pieces = _topped_up(pieces, batch.slots, least)
     parts, notes = _tasks_of_slots(pieces, batch.slots, options)
     number = np.zeros(len(pieces), np.int64)
-    if (parts > 1).any() or least:
+    if len(pieces) and (least or (parts > 1).any()):
         tasks = _divided(_by_slot(pieces), parts, options)
         if least:
             _join_small(tasks, least, batch.slot_executor)
-        rows = sorted((*piece, *task) for task, group in tasks.items() for piece in group)
-        *columns, number = np.array(rows, np.int64).reshape(-1, 5).T
+        rows = [(*piece, *task) for task, group in tasks.items() for piece in group]
+        *columns, number = _in_order(rows)
         pieces = Pieces(*columns)
     most = int(number.max(initial=0)) + 1
     key = pieces.slot * most + number
@@ -138,6 +140,12 @@ def _by_slot(pieces: Pieces) -> dict[int, list[Piece]]:
     return of_slot
 
 
+def _in_order(rows: Sequence[tuple[int, ...]]) -> Ints:
+    """Return rows that begin with a piece as columns, by range and offset."""
+    columns = np.array(rows, np.int64).T
+    return np.asarray(columns[:, np.lexsort(columns[1::-1])])
+
+
 def _divided(
     of_slot: dict[int, list[Piece]], parts: Ints, options: PlannerOptions
 ) -> dict[Task, list[Piece]]:
@@ -192,8 +200,8 @@ def _topped_up(pieces: Pieces, slots: int, least: int) -> Pieces:
         return pieces
     of_slot = _by_slot(pieces)
     _top_up(of_slot, least)
-    rows = sorted((*piece, slot) for slot, group in of_slot.items() for piece in group)
-    return Pieces(*np.array(rows, np.int64).T)
+    rows = [(*piece, slot) for slot, group in of_slot.items() for piece in group]
+    return Pieces(*_in_order(rows))
 
 
 def _top_up(of_slot: dict[int, list[Piece]], least: int) -> None:

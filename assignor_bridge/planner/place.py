@@ -4,18 +4,16 @@ Promises, in order, with `fair` for the work that each slot would do in the idea
 
 1. No slot gets more than `(1 + max_imbalance) * fair` (rounding to whole offsets apart), whoever
    read what before, and however many executors have come or gone.
-2. Ranges stay with the slot that read them last. Inside the limit nothing moves, so noise is not
-   chased. A slot beyond it gives away the tail of one range if that is enough (its own consumer
-   goes on with the head, and the reader of the tail holds what comes next), else of a few, else its
-   largest ranges as well; to slots of its own executor first.
+2. Ranges stay with the slot that read them last: inside the limit nothing moves. A slot beyond it
+   gives away the tail of one range if that is enough (its own consumer goes on with the head), else
+   of a few, else its largest ranges as well; to slots of its own executor first.
 3. Few pieces: not more than one a range and two a slot.
 
-Ties go to the lower slot and the earlier range. Racks are not looked at.
+Ties go to the lower slot and the earlier range.
 
-`_release` brings each overloaded slot down. What it gives, and what nobody read before, goes to the
-slot with most room if it fits whole, largest first (`_fit`). The rest is laid end to end, and so is
-the room of the slots below `fair`, which is as long: where the ends of the one fall into the other,
-ranges are cut (`_wrap`, McNaughton's wrap-around rule).
+`_release` brings each overloaded slot down. What it gives, and what is new, goes to the slot with
+most room if it fits whole, largest first (`_fit`). The rest is laid end to end beside the room
+below `fair`, which is as long, and cut where a slot's room ends (`_wrap`, McNaughton's rule).
 
 Two slots with a fair share of 6 each; the first read both ranges, 8 and 4, before:
 
@@ -43,13 +41,12 @@ if TYPE_CHECKING:
 
 #: Share of the allowance that placement uses up; the rest is for rounding to whole offsets.
 _USED_ALLOWANCE = 0.9
-#: Least share of a slot's time that is cut off or left: less is not worth a cold consumer. And the
-#: same for a batch where nothing was read before: every piece is a cold read anyway.
+#: Least share of a slot's time that is cut off or left: less is not worth a cold consumer; and the
+#: same where nothing was read before, so that all are cold.
 _GRAIN, _FRESH_GRAIN = 0.02, 0.001
 #: Cuts that a slot which gives work away may make at most; two if all slots do.
 _MOST_CUTS = 4
-#: What sums of floats may be off by.
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  # what sums of floats may be off by
 
 
 def place(  # noqa: PLR0917
@@ -156,7 +153,8 @@ def _fit(waits: Floats, group: Ints, room: Floats, slot_group: Ints) -> Shares:
     free, groups = room.tolist(), slot_group.tolist()
     for slot in np.argsort(-room, kind="stable").tolist():
         heaps.setdefault(groups[slot], []).append((-free[slot], slot))
-    row = _largest_first(waits)
+    row = np.flatnonzero(waits)
+    row = row[np.argsort(-waits[row], kind="stable")]
     taken = [-1] * len(row)
     for i, (of, size) in enumerate(zip(group[row].tolist(), waits[row].tolist(), strict=True)):
         negative, slot = heaps[of][0]
@@ -173,10 +171,10 @@ def _wrap(waits: Floats, group: Ints, room: Floats, slot_group: Ints, grain: Flo
     A group's free room counts as one more range, and what it has no room for is left. Where room
     ends within a grain of the end of a range, it ends there: nothing is cut.
     """
-    row = _largest_first(waits)
+    row = np.flatnonzero(waits)
     if not len(row):
         return Shares(row, row, waits[row])
-    row = row[np.argsort(group[row], kind="stable")]
+    row = row[np.lexsort((-waits[row], group[row]))]
     room = np.maximum(room, 0.0)
     supply, needed = np.bincount(slot_group, room), np.bincount(group[row], waits[row])
     through = np.cumsum(waits[row]) - (np.cumsum(needed) - needed)[group[row]]
@@ -200,8 +198,3 @@ def _wrap(waits: Floats, group: Ints, room: Floats, slot_group: Ints, grain: Flo
     row, ends = np.append(row, row[np.searchsorted(range_ends, cuts)])[order], ends[order]
     slot, amount = slots[np.searchsorted(slot_ends, ends)], np.diff(ends, prepend=0.0)
     return Shares(row[row >= 0], slot[row >= 0], amount[row >= 0])
-
-
-def _largest_first(waits: Floats) -> Ints:
-    row = np.flatnonzero(waits)
-    return np.asarray(row[np.argsort(-waits[row], kind="stable")])

@@ -1,4 +1,4 @@
-"""The messages between Java and the planner process: one JSON object a line, told apart by `type`.
+"""The messages between Java and the planner process: one JSON object per line, by `type`.
 
 The Java side of each is a record of the same name in `Messages.java`. Numbers of ranges, reports
 and tasks travel as packed columns: each is the base64 of little-endian numbers, `int32` for

@@ -47,7 +47,7 @@ def spark_default(ranges: Sequence[OffsetRange], executors: Sequence[Executor]) 
 
 
 def spark_max_records(ranges: Sequence[OffsetRange], max_records: int) -> list[Placed]:
-    """Tasks of at most so many offsets, anywhere."""
+    """Tasks of at most this many offsets, anywhere."""
     return [
         Placed(None, (part,))
         for r in ranges
@@ -59,7 +59,7 @@ def spark_max_records(ranges: Sequence[OffsetRange], max_records: int) -> list[P
 def spark_min_partitions(
     ranges: Sequence[OffsetRange], executors: Sequence[Executor], min_partitions: int
 ) -> list[Placed]:
-    """About so many tasks, large partitions divided in proportion, anywhere."""
+    """About this many tasks, large partitions divided in proportion, anywhere."""
     full = [r for r in ranges if r.size > 0]
     if len(full) >= min_partitions:
         return spark_default(full, executors)

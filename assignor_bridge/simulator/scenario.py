@@ -38,15 +38,15 @@ class Scenario:
     noise: float = 0.1
     #: Seconds a record.
     cost: float = 0.0005
-    #: The costliest partitions cost so many times as much as the cheapest.
+    #: How many times as much the most expensive partitions cost as the cheapest.
     cost_skew: float = 1.0
     #: How many times slower single executors are, by number.
     slow: Mapping[int, float] = field(default_factory=dict)
     #: Noise of service times that nobody can predict.
     service_noise: float = 0.05
-    #: Every so many batches an executor is lost, and comes back half as many later; 0 for never.
+    #: An executor is lost every N batches, and comes back N/2 batches later; 0 for never.
     churn_every: int = 0
-    #: Seconds that each task costs beside its records.
+    #: Seconds that each task costs in addition to its records.
     task_seconds: float = 0.004
     #: Seconds that a piece costs whose records another executor's consumer was positioned at.
     cold_seconds: float = 0.02

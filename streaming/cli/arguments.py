@@ -15,7 +15,7 @@ _PORTS = range(1, 65_536)
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one line for each answer.")]
 Query = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Which query, by name or id, where there are several."),
+    typer.Option(metavar="NAME", help="Which query, by name or id, if there are several."),
 ]
 
 

@@ -22,14 +22,14 @@ from streaming.cli.output import print_lines, print_table
 def assign(
     groups: Annotated[
         typer.FileBinaryRead,
-        typer.Argument(metavar="FILE|-", help="Groups as JSON, one a line; - reads stdin."),
+        typer.Argument(metavar="FILE|-", help="Groups as JSON, one per line; - reads stdin."),
     ],
     as_json: AsJson = False,
     chain: Annotated[
         bool,
         typer.Option(
             "--chain",
-            help="Play each group's `steps`: prints its first assignment and one after each step.",
+            help="Play each group's `steps`: print the first assignment, and one after each step.",
         ),
     ] = False,
 ) -> None:
@@ -75,7 +75,7 @@ def _print(answered: Answer, step: int) -> None:
     lines = [f"{answered.moved:,} partitions moved"]
     if assignment.transferring.count:
         withheld = _ranges(assignment.transferring)
-        lines.append(f"withheld until their owners gave them up: {withheld}")
+        lines.append(f"withheld until their owners give them up: {withheld}")
     print_lines([*lines, *answered.notes])
 
 

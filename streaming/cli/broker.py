@@ -15,7 +15,7 @@ from streaming.kafka.embedded import EmbeddedBroker
 def broker(
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder for the data, kept. By default temporary.", file_okay=False),
+        typer.Option(help="Folder for the data; by default a temporary one.", file_okay=False),
     ] = None,
     port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="Port to listen on; by default a free one.")
@@ -23,7 +23,7 @@ def broker(
 ) -> None:
     """Run a real Kafka broker on this machine until Ctrl-C.
 
-    Its address is printed on stdout when it is ready. Kafka is fetched once (43 MB).
+    Prints its address to stdout when it is ready. Kafka is fetched once (43 MB).
     """
     with StopSignals(), contextlib.ExitStack() as cleanup:
         server = started_broker(cleanup, data, port)

@@ -1,4 +1,4 @@
-"""`assignor demo`: the main job on real flights, Spark's mapping beside ours."""
+"""`assignor demo`: the main job on real flights, with Spark's mapping and with ours."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,20 +16,20 @@ from streaming.report.compare import comparison
 def demo(
     *,
     workers: Annotated[
-        int, typer.Option(min=1, max=64, help="Executors with one slot each (1 GB of memory each).")
+        int, typer.Option(min=1, max=64, help="Executors, with one slot and 1 GB of memory each.")
     ] = 4,
     report: Annotated[
-        Path, typer.Option(help="Where the HTML report is written.", dir_okay=False)
+        Path, typer.Option(help="Where to write the HTML report.", dir_okay=False)
     ] = Path("assignor-demo.html"),
     rows: Annotated[
-        int, typer.Option(min=1, max=flights.TOTAL, help="Read only the first so many flights.")
+        int, typer.Option(min=1, max=flights.TOTAL, help="Read only the first N flights.")
     ] = flights.TOTAL,
     batches: Annotated[int, typer.Option(min=2, max=100, help="Micro-batches of each run.")] = 6,
     work_us: Annotated[
         int,
         typer.Option(
             "--work-us", min=0, max=1_000_000, metavar="MICROSECONDS",
-            help="Make each record cost so much more (by sleeping), as a look-up would.",
+            help="Make each record cost this much more (by sleeping), as a look-up would.",
         ),
     ] = 0,
     bootstrap_servers: Annotated[
@@ -40,12 +40,12 @@ def demo(
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder for tables that all executors see.", file_okay=False),
+        typer.Option(help="Folder for tables that all executors can access.", file_okay=False),
     ] = None,
 ) -> None:  # fmt: skip
-    """Run one job on 336,776 real flights twice: with Spark's mapping, then with ours.
+    """Run one job on 336,776 real flights twice: with Spark's mapping, then with the option.
 
-    Starts a broker and Spark on this machine, checks in Delta that each flight is there exactly
+    Starts a broker and Spark on this machine, checks that Delta holds each flight exactly
     once, prints what was measured, and writes a report that opens offline. Exit code 1 if a check
     fails.
     """

@@ -1,4 +1,4 @@
-"""`assignor doctor`: is everything here that the bridge needs, or that a query needs to go on."""
+"""`assignor doctor`: what the bridge needs on this machine, or a query needs to continue."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,13 +20,13 @@ _LIMIT_S = 10.0
 
 def doctor(
     bootstrap_servers: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Look for brokers there, too.")
+        str | None, typer.Option(metavar="HOST:PORT", help="Also check these brokers.")
     ] = None,
     checkpoint: Annotated[
         str | None,
         typer.Option(
             metavar="DIR",
-            help="Look at this checkpoint in place of the machine: could its query go on?",
+            help="Check this checkpoint instead of the machine: can its query continue?",
         ),
     ] = None,
     command_config: kafka_options.CommandConfig = None,
@@ -37,8 +37,8 @@ def doctor(
 ) -> None:
     """Check Python, JDK, pyspark, jar and connector; exit code 1 when something is wrong.
 
-    With --checkpoint: check the planner's state, and with the brokers, whether topics were made
-    again or are gone, have fewer partitions, or do not hold the checkpoint's offsets; with
+    With --checkpoint: check the planner's state; given the brokers, whether topics were
+    re-created or are gone, have fewer partitions, or lack the checkpoint's offsets; given
     --delta-table, whether Delta is ahead of the checkpoint.
     """
     check_not_empty("--checkpoint", checkpoint)
@@ -63,7 +63,7 @@ def _of_checkpoint(
         return [Check("checkpoint", False, str(error))]
     brokers = kafka_options.brokers_of(servers, command_config, _LIMIT_S)
     checks = examine_checkpoint(checkpoint, brokers, delta_table)
-    for text in brokers.notes if brokers else ["topics are checked with --bootstrap-servers"]:
+    for text in brokers.notes if brokers else ["topics are checked only with --bootstrap-servers"]:
         note(text)
     return checks
 

@@ -18,17 +18,17 @@ _TEMPLATE = Path(__file__).with_name("job.yaml.template")
 
 
 def init(
-    file: Annotated[
-        Path, typer.Argument(metavar="JOB.yaml", help="The file that is written.")
-    ] = Path("job.yaml"),
+    file: Annotated[Path, typer.Argument(metavar="JOB.yaml", help="The file to write.")] = Path(
+        "job.yaml"
+    ),
     topic: Annotated[str, typer.Option(help="Your topic.")] = "orders",
     broker: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Your broker.")
     ] = "localhost:9092",
 ) -> None:
-    """Write the YAML of a job that copies a topic into a Delta table, to begin with.
+    """Write a first job: YAML that copies a topic into a Delta table.
 
-    It runs as it is with any topic; comments show the next steps. A file is never overwritten.
+    It runs unchanged with any topic; comments show the next steps. No file is overwritten.
     """
     if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
         raise OptionError(

@@ -24,12 +24,12 @@ Checkpoint = Annotated[
     str | None, typer.Option(metavar="DIR", help="Checkpoint of a query with a Kafka source.")
 ]
 Group = Annotated[
-    str | None, typer.Option(metavar="GROUP", help="Consumer group, in place of a checkpoint.")
+    str | None, typer.Option(metavar="GROUP", help="Consumer group, instead of a checkpoint.")
 ]
 BootstrapServers = Annotated[
     str | None,
     typer.Option(
-        metavar="HOST:PORT,…", help="Brokers; else bootstrap.servers of --command-config."
+        metavar="HOST:PORT,…", help="Brokers; by default bootstrap.servers of --command-config."
     ),
 ]
 CommandConfig = Annotated[
@@ -39,7 +39,7 @@ CommandConfig = Annotated[
 Timeout = Annotated[
     float,
     typer.Option(
-        min=0.1, max=600, metavar="SECONDS", help="How long each request to the brokers may take."
+        min=0.1, max=600, metavar="SECONDS", help="Time limit of each request to the brokers."
     ),
 ]
 
@@ -72,7 +72,7 @@ def check_query_or_group(
 ) -> None:
     """Require exactly one of query and group, and no empty name, as of a variable not set."""
     if (checkpoint is None) == (group is None):
-        raise OptionError("give either --checkpoint or --group: one of them, not both")
+        raise OptionError("give either --checkpoint or --group, not both")
     check_not_empty("--checkpoint", checkpoint)
     check_not_empty("--group", group)
     for topic in topics or []:

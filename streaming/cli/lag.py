@@ -30,13 +30,13 @@ def lag(  # noqa: PLR0917
     ] = False,
     sort: Annotated[
         Literal["partition", "lag", "seconds", "loss"],
-        typer.Option(help="Order of the rows, worst first, unknown figures last."),
+        typer.Option(help="Order of the rows: worst first, unknown last."),
     ] = "partition",
     seconds_limit: Annotated[
         float,
         typer.Option(
             min=0, max=600, metavar="SECONDS",
-            help="Time for reading one record a lagging partition, for SECONDS-BEHIND; 0: none.",
+            help="Limit for reading one record per lagging partition, for SECONDS-BEHIND; 0: none.",
         ),
     ] = 2.0,
     timeout: kafka_options.Timeout = 10.0,
@@ -44,10 +44,10 @@ def lag(  # noqa: PLR0917
 ) -> None:  # fmt: skip
     """Show how far a query or a consumer group is behind.
 
-    Columns of kafka-consumer-groups.sh, and behind them: the executor that read the partition
-    last, seconds behind, the time until retention deletes unread records. Unknown is -, in JSON
-    null. Exit code 1, with a line on stderr, where somebody must look: a topic is gone, a position
-    is beyond its log's end, records were deleted unread, a lag cannot be told.
+    The columns of kafka-consumer-groups.sh, then: the executor that read the partition
+    last, seconds behind, and the time until retention deletes unread records. Unknown is -, in JSON
+    null. Exit code 1, with a line on stderr, when somebody should look: a topic is gone, a position
+    is beyond its log's end, records were deleted unread, or a lag cannot be determined.
     """
     kafka_options.check_query_or_group(checkpoint, group, topic)
     brokers = kafka_options.brokers_of(bootstrap_servers, command_config, timeout)
@@ -62,7 +62,7 @@ def lag(  # noqa: PLR0917
         shown = select(rows, only_with_lag=only_with_lag, order=sort)
         typer.echo(json.dumps(rows_as_json(shown)) if as_json else as_text(shown))
     if brokers is None:
-        note("without --bootstrap-servers only the checkpoint's own offsets are known")
+        note("without --bootstrap-servers, only the checkpoint's own offsets are known")
         return
     wrong = alarms(rows, brokers.gone)
     for line in [*brokers.notes, *wrong]:
@@ -87,5 +87,5 @@ def _of_topics(topics: list[str], positions: list[Position]) -> list[Position]:
     known = sorted({position.topic for position in positions})
     unknown = sorted(set(topics) - set(known))
     if unknown:
-        raise OptionError(f"--topic {unknown[0]}: it is none of those read: {', '.join(known)}")
+        raise OptionError(f"--topic {unknown[0]}: it is not one of those read: {', '.join(known)}")
     return [position for position in positions if not topics or position.topic in topics]

@@ -58,10 +58,10 @@ def options(
         ),
     ] = False,
 ) -> None:
-    """Spread Kafka reads of Spark over executor slots: jobs, plans, demo, broker and jars.
+    """Share Spark's Kafka reading evenly over executor slots.
 
-    Results go to stdout, progress and errors to stderr. An error is one line. Exit codes: 0 done,
-    1 failed or a check does not hold, 2 misused, 130 or 143 ended by Ctrl-C or SIGTERM.
+    Results go to stdout, progress and errors to stderr. An error is one line. Exit codes: 0 for
+    success, 1 for a failure or a failed check, 2 for misuse, 130 or 143 after Ctrl-C or SIGTERM.
     """
 
 

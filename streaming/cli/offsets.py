@@ -23,7 +23,7 @@ def offsets(  # noqa: PLR0917
         list[str] | None,
         typer.Option(
             metavar="TOPIC",
-            help="Only this topic, with offsets or without; may be repeated. Default: all with.",
+            help="Only this topic; may be repeated. By default, all topics with offsets.",
         ),
     ] = None,
     missing: Annotated[
@@ -34,31 +34,31 @@ def offsets(  # noqa: PLR0917
 ) -> None:
     """Print the offsets of a consumer group or a query as JSON for Spark's `startingOffsets`.
 
-    Spark wants every partition of the topics in it, so those without an offset are added as
-    earliest (-2) or latest (-1), and stderr says how many. A query's are those of its last
-    completed batch; without the brokers only its own partitions are known.
+    Spark requires every partition of the topics, so those without an offset are added as
+    earliest (-2) or latest (-1), and stderr says how many. A query's offsets are those of its last
+    completed batch; without the brokers, only its own partitions are known.
     """
     kafka_options.check_query_or_group(checkpoint, group, topic)
     if source is not None and checkpoint is None:
-        raise OptionError("--source is for --checkpoint: a group has none")
+        raise OptionError("--source is for --checkpoint: a group has no sources")
     brokers = kafka_options.brokers_of(bootstrap_servers, command_config, timeout)
     positions = kafka_options.positions_of(checkpoint, group, brokers, source)
     topics = set(topic or ()) or {position.topic for position in positions}
     positions = [position for position in positions if position.topic in topics]
     partitions = None if brokers is None else brokers.partitions(topics)
     if brokers is not None and brokers.notes:
-        raise AssignorError(f"the partitions are not known: {brokers.notes[0]}")
+        raise AssignorError(f"the partitions are unknown: {brokers.notes[0]}")
     known = {p.topic for p in positions} if partitions is None else set(partitions)
     if topic and topics - known:
-        raise OptionError(f"--topic {min(topics - known)}: there is no such topic")
+        raise OptionError(f"--topic {min(topics - known)}: the topic does not exist")
     begin = starting_offsets(positions, partitions, EARLIEST if missing == "earliest" else LATEST)
     if not begin.offsets:
-        raise AssignorError(f"{group or checkpoint!r} has no offset of a topic that is there")
+        raise AssignorError(f"{group or checkpoint!r} has no offset of a topic that exists")
     count = sum(map(len, begin.offsets.values()))
-    _note(begin.filled, count, f"without an offset will begin at the {missing}")
-    _note(begin.left_out, len(positions), "with an offset are not on the brokers and left out")
+    _note(begin.filled, count, f"without an offset begin at {missing}")
+    _note(begin.left_out, len(positions), "with an offset are not on the brokers, and are left out")
     if brokers is None:
-        note("without --bootstrap-servers new partitions are not known")
+        note("without --bootstrap-servers, new partitions are unknown")
     typer.echo(json.dumps(begin.offsets, separators=(",", ":")))
 
 

@@ -1,4 +1,4 @@
-"""What commands print: tables, checks, notes on stderr, a spinner while something slow goes on."""
+"""What commands print: tables, checks, notes on stderr, a spinner while something slow runs."""
 
 from __future__ import annotations
 

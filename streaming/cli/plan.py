@@ -39,7 +39,7 @@ def plan(
         typer.FileBinaryRead,
         typer.Argument(
             metavar="FILE|-",
-            help="Snapshots as JSON, one a line, or what `assignor.planLog` wrote; - reads stdin.",
+            help="Snapshots as JSON, one per line, or a file of `assignor.planLog`; - reads stdin.",
         ),
     ],
     as_json: AsJson = False,
@@ -49,9 +49,7 @@ def plan(
     ] = False,
     only: Annotated[
         int | None,
-        typer.Option(
-            "--batch", min=0, metavar="NUMBER", help="Of an `assignor.planLog`, this batch only."
-        ),
+        typer.Option("--batch", min=0, metavar="NUMBER", help="Only this batch of a plan log."),
     ] = None,
 ) -> None:
     """Show which executor slot would read which offsets, and why.
@@ -139,5 +137,5 @@ def _difference(
     now = to_builtins(pack_tasks(outcome), str_keys=True) if isinstance(tasks, dict) else made
     if tasks != now:
         reasons = "; ".join(map(str, then.get("reasons") or ("no reasons are recorded",)))
-        return f"batch {request.number} was planned otherwise then: {reasons}"
+        return f"batch {request.number} was planned differently then: {reasons}"
     return None

@@ -23,21 +23,21 @@ def replay(  # noqa: PLR0917
         str, typer.Option(metavar="DIR", help="Checkpoint of a query with a Kafka source.")
     ],
     executors: Annotated[
-        int | None, typer.Option(min=1, max=10_000, help="Executors, of --slots slots each.")
+        int | None, typer.Option(min=1, max=10_000, help="Executors, with --slots slots each.")
     ] = None,
     slots: Annotated[
         int | None, typer.Option(min=1, max=1_000, help="Task slots of each executor.")
     ] = None,
     hosts: Annotated[
         str | None,
-        typer.Option(metavar="HOST[=SLOTS],…", help="Executors by host, in place of a number."),
+        typer.Option(metavar="HOST[=SLOTS],…", help="Executors by host, instead of a number."),
     ] = None,
     source: Annotated[
         str | None,
         typer.Option(metavar="NUMBER", help="Only this source of the query; by default all."),
     ] = None,
     batches: Annotated[
-        int | None, typer.Option(min=1, help="Only the last so many batches of the log.")
+        int | None, typer.Option(min=1, help="Only the last N batches of the log.")
     ] = None,
     assignors: Annotated[
         str,
@@ -50,13 +50,13 @@ def replay(  # noqa: PLR0917
         float | None,
         typer.Option(
             "--cost-us", min=0.001, max=1_000_000_000, metavar="MICROSECONDS",
-            help="What a record costs; by default from the time that the batches took.",
+            help="What a record costs; by default estimated from the time that batches took.",
         ),
     ] = None,
     locality_wait: Annotated[
         float, typer.Option(min=0, max=1_000_000, metavar="SECONDS", help="spark.locality.wait.")
     ] = 3.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one line a source.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one per source.")] = False,
     output: Annotated[
         Path | None,
         typer.Option(dir_okay=False, metavar="FILE", help="Draw it, as FILE.svg or FILE.html."),
@@ -64,7 +64,7 @@ def replay(  # noqa: PLR0917
 ) -> None:  # fmt: skip
     """Play a query's batches again through every assignor and Spark's mappings.
 
-    Reads the offset log of a checkpoint, of any query with a Kafka source, made with this package
+    Reads the offset log in the checkpoint of any query with a Kafka source, with this package
     or without; changes nothing and starts nothing. Says first whether there is anything to gain.
     """
     check_not_empty("--checkpoint", checkpoint)

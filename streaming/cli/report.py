@@ -17,7 +17,7 @@ def report(
         typer.Argument(
             metavar="CHECKPOINT|URL|LOG...",
             help="A query's checkpoint, the address of Spark's UI or history server (http://…), "
-            "or a file of metrics.log_file; several of the same query tell more.",
+            "or a file of metrics.log_file; several of the same query show more.",
         ),
     ],
     output: Annotated[
@@ -27,15 +27,15 @@ def report(
     batches: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Only the last so many batches; by default 20 of a UI, all of the others."
+            min=1, help="Only the last N batches; by default 20 from a UI, all from the others."
         ),
     ] = None,
 ) -> None:
     """Write a page about a query: lag, load of the slots, moves, costs, before and after.
 
-    One HTML file that opens offline. A checkpoint tells what was read and what Spark's mapping and
-    ours would make of it, Spark's UI which slot worked when, the log of metrics the lag and what
-    moved. What is not known from what is given is said on the page. Nothing is changed.
+    One HTML file that opens offline. A checkpoint has what was read, and how Spark's mapping and
+    ours would read it; Spark's UI has which slot worked when; the log of metrics has lag and
+    moves. The page says what is unknown, and which input has it. Nothing is changed.
     """
     for place in places:
         check_not_empty("CHECKPOINT|URL|LOG", place)

@@ -30,7 +30,7 @@ def run(
     *,
     sets: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY.PATH=VALUE", help="Change a value; may be repeated."),
+        typer.Option("--set", metavar="KEY.PATH=VALUE", help="Override a value; may be repeated."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check, print the effective config, start nothing.")
@@ -39,21 +39,21 @@ def run(
         bool,
         typer.Option(
             "--with-broker",
-            help="Start a broker on this machine for it, with the job's topics, filled by `seed:`.",
+            help="Start a broker on this machine, with the job's topics, filled by `seed:`.",
         ),
     ] = False,
     log: Annotated[
         Path | None,
         typer.Option(
             dir_okay=False, metavar="FILE",
-            help="Append what Spark logs there; by default to the user's folder of logs, anew.",
+            help="Append Spark's log to this file; by default, a new one in your log folder.",
         ),
     ] = None,
 ) -> None:  # fmt: skip
     """Run a job: read topics, transform, write Delta tables; docs/pipelines.md has the keys.
 
-    Ctrl-C or SIGTERM stops it (exit code 130 or 143), and the next run goes on from there. The last
-    line names the file that has what Spark logged (with spark-submit: where that puts it).
+    Ctrl-C or SIGTERM stops it (exit code 130 or 143), and the next run continues from there. The
+    last line names the file with Spark's log (not under spark-submit, which has its own).
     """
     from streaming.pipeline.brokers import seed_topics  # the models take a while to import
     from streaming.pipeline.config.files import check_files, read_seeds
@@ -72,12 +72,12 @@ def run(
             loaded = loaded.at_broker(address)
             typer.echo(f"broker: {address}", err=True)
             for topic, count in seed_topics(loaded, seeds, address).items():
-                typer.echo(f"topic {topic}: made, {count:,} records", err=True)
+                typer.echo(f"topic {topic}: created, {count:,} records", err=True)
         written = _run(loaded, signals, cleanup, log)
     if signals.number is not None:
         name = signal.Signals(signals.number).name
         where = f" ({written})" if written else ""
-        note(f"stopped by {name}; the next run goes on from here{where}")
+        note(f"stopped by {name}; the next run continues from here{where}")
         raise typer.Exit(128 + signals.number)
     if written:
         typer.echo(written, err=True)

@@ -1,4 +1,4 @@
-"""What `assignor run` tells of its queries: a line now and then, and how much each has read."""
+"""What `assignor run` prints about its queries: a line now and then, and how much each has read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RunProgress(StreamingQueryListener):
     onQueryIdle = onQueryTerminated = onQueryStarted  # noqa: N815
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        """Count a batch; Spark tells the last one again while a query is idle."""
+        """Count a batch; Spark reports the last one again while a query is idle."""
         progress = event.progress
         count = self._counts.setdefault(str(progress.id), _Count())
         if progress.numInputRows == 0 or progress.batchId <= count.last_batch:

@@ -24,12 +24,12 @@ def simulate(  # noqa: PLR0917
         int, typer.Option(min=1, max=1_000_000, help="Partitions of the topic.")
     ] = 64,
     executors: Annotated[int, typer.Option(min=1, max=MOST_SLOTS, help="Executors.")] = 8,
-    slots: Annotated[str, typer.Option(help="Slots of an executor; 1,4,16 takes turns.")] = "1",
+    slots: Annotated[str, typer.Option(help="Slots of each executor; 1,4,16 alternates.")] = "1",
     batches: Annotated[int, typer.Option(min=1, help="Micro-batches to play.")] = 50,
     records: Annotated[
         int, typer.Option(min=0, max=10**12, help="Records that arrive per batch.")
     ] = 160_000,
-    lags: Annotated[Lags, typer.Option(help="How lags are spread.")] = "zipf",
+    lags: Annotated[Lags, typer.Option(help="Distribution of the lags.")] = "zipf",
     skew: Annotated[
         float, typer.Option(min=0, max=50, help="Exponent of zipf, sigma of lognormal.")
     ] = 1.2,
@@ -37,17 +37,15 @@ def simulate(  # noqa: PLR0917
         float, typer.Option(min=0, max=10, help="Noise of each partition's records.")
     ] = 0.1,
     cost_ms: Annotated[
-        float, typer.Option(min=0, max=1_000_000, help="Milliseconds a record.")
+        float, typer.Option(min=0, max=1_000_000, help="Milliseconds per record.")
     ] = 0.5,
     cost_skew: Annotated[
         float,
-        typer.Option(
-            min=1, max=1_000_000, help="The costliest partition, in times of the cheapest."
-        ),
+        typer.Option(min=1, max=1_000_000, help="Cost of the dearest partition over the cheapest."),
     ] = 1.0,
     slow: Annotated[str, typer.Option(help="Slow executors by number, such as 3=2.5,7=1.5.")] = "",
     churn: Annotated[
-        int, typer.Option(min=0, help="Every so many batches an executor is lost; 0 for never.")
+        int, typer.Option(min=0, help="Lose an executor every N batches; 0: never.")
     ] = 0,
     locality_wait: Annotated[
         float, typer.Option(min=0, max=1_000_000, help="spark.locality.wait, in seconds.")
@@ -59,8 +57,8 @@ def simulate(  # noqa: PLR0917
             "with =NUMBER)."
         ),
     ] = _DEFAULT,
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same batches.")] = 1,
-    html: Annotated[Path | None, typer.Option(help="Write the picture there, as a page.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same batches.")] = 1,
+    html: Annotated[Path | None, typer.Option(help="Write the picture to this HTML file.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare Spark's mappings and assignors on the same batches, without a cluster."""

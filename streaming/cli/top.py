@@ -28,18 +28,18 @@ def top(
         typer.Argument(
             metavar="URL...",
             help="Spark's UI (http://driver:4040), the endpoint of metrics.port "
-            "(http://driver:9404), or both: each knows what the other does not.",
+            "(http://driver:9404), or both: each has what the other lacks.",
         ),
     ],
     query: Query = None,
     interval: Annotated[
-        float, typer.Option(min=0.2, max=3600, metavar="SECONDS", help="Time between two looks.")
+        float, typer.Option(min=0.2, max=3600, metavar="SECONDS", help="Time between two frames.")
     ] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Print one frame and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print one frame and exit.")] = False,
 ) -> None:
-    """Watch a query: lag worst first, load of the slots, last batches, what the planner says.
+    """Watch a query live: lag, worst first; load of the slots; last batches; the planner.
 
-    Ends with q or Ctrl-C.
+    Press q or Ctrl-C to end.
     """
     watch = Watch(urls, query)
     snapshot = watch.look()

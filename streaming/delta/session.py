@@ -1,4 +1,4 @@
-"""Delta beside the bridge: the coordinate that fits the installed pyspark, and the settings."""
+"""Delta and the bridge: the coordinate that fits the installed pyspark, and the settings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def delta_coordinate(pyspark_version: str | None = None) -> str:
     line = ".".join(version.split(".")[:2])
     if line not in _LINES:
         raise OptionError(
-            f"no Delta is known for pyspark {version}: install one of {', '.join(_LINES)}"
+            f"no Delta version is known for pyspark {version}: install one of {', '.join(_LINES)}"
         )
     return f"io.delta:delta-spark_{line}_2.13:{_DELTA_VERSION}"
 

@@ -1,4 +1,4 @@
-"""What a Delta table's log tells of the queries that write it, read from its JSON commits.
+"""What a Delta table's log knows of the queries that write it, read from its JSON commits.
 
 A query notes each batch in the same commit as its rows: a `txn` action with the writer's name as
 `appId` and the batch's number as `version`; Delta skips a batch of that number or a lower one. The
@@ -40,9 +40,9 @@ def writer_name(query_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TableLog:
-    """What a table's log tells of one query."""
+    """What a table's log knows of one query."""
 
-    #: The newest batch of the query; `NEVER` for none, None when that cannot be told.
+    #: The newest batch of the query; `NEVER` for none, None when that is unknown.
     batch: int | None
     #: The `RESTORE` that took that batch away; None when none did, or a later one undid it.
     restored: Restore | None = None
@@ -51,7 +51,7 @@ class TableLog:
 
 
 def read_log(table: str | Folder, query_id: str | None) -> TableLog:
-    """Read what a table's log tells of a query; None stands for one that has no id yet.
+    """Read what a table's log knows of a query; None stands for one that has no id yet.
 
     Raises
     ------

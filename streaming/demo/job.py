@@ -167,7 +167,7 @@ def run(
 ) -> list[dict[str, Any]]:
     """Run the job until the topic is read; return the progress of each batch with records.
 
-    `topic` is the options of the source. The checkpoint lies beside the table.
+    `topic` is the options of the source. The checkpoint is next to the table.
     """
     source = spark.readStream.format("kafka").options(startingOffsets="earliest", **topic).load()
 

@@ -68,7 +68,7 @@ class Outcome:
 def run_demo(demo: Demo, report: Path, stderr: Console) -> Outcome:
     """Run the demo and write its report.
 
-    Raises AssignorError when a part could not be run; Spark's log is then kept beside the report.
+    Raises AssignorError when a part could not be run; Spark's log is then kept next to the report.
     """
     if not report.parent.is_dir():
         raise OptionError(f"the folder of the report does not exist: {str(report.parent)!r}")
@@ -179,7 +179,7 @@ def _topics(bootstrap_servers: str) -> Iterator[tuple[str, str]]:
 def _page(demo: Demo, outcome: Outcome) -> str:
     sparks, ours = outcome.runs
     cost = (
-        f" Each record is made to cost {demo.work_us} µs, as a look-up in a service would."
+        f" Each record costs {demo.work_us} µs more, as a look-up in a service would."
         if demo.work_us
         else ""
     )
@@ -193,7 +193,7 @@ def _page(demo: Demo, outcome: Outcome) -> str:
     ]
     if not demo.work_us:
         lead.append(
-            "The job is light, so much of a batch is Delta's commit and Spark's scheduling, which "
+            "The job is light: much of a batch is Delta's commit and Spark's scheduling, which "
             f"no mapping changes, and {demo.workers} slots share {os.cpu_count()} cores here. "
             "Balance shows in the time where records cost more or slots have cores of their own: "
             "try --work-us 200."

@@ -1,4 +1,4 @@
-"""Whether a query could go on from its checkpoint: topics, offsets, the planner's state, Delta.
+"""Whether a query could continue from its checkpoint: topics, offsets, the planner's state, Delta.
 
 Each check is one line that says what to do. Nothing is changed.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _CLOCKS_S = 60.0
 _READ_LIMIT_S = 3.0
 _NEW_CHECKPOINT = "give the query a new checkpoint, with startingOffsets that fit"
-_MADE_AGAIN = "it was deleted and made again"
+_RE_CREATED = "it was deleted and re-created"
 _HARMLESS = "partitions may change executors, no data is affected"
 
 
@@ -40,7 +40,7 @@ def examine_checkpoint(
     made_again = _topics_made_again(checkpoint)
     checks = [_batches(checkpoint), *_states(checkpoint, {topic for _, topic in made_again})]
     checks += [
-        Check(_name(source, topic), False, f"{_MADE_AGAIN}: {how}; {_NEW_CHECKPOINT}")
+        Check(_name(source, topic), False, f"{_RE_CREATED}: {how}; {_NEW_CHECKPOINT}")
         for (source, topic), how in made_again.items()
     ]
     if brokers is not None:
@@ -96,7 +96,7 @@ def _topics_made_again(checkpoint: Checkpoint) -> dict[tuple[str, str], str]:
 def _states(checkpoint: Checkpoint, made_again: set[str]) -> Iterator[Check]:
     """Check that the planner's states can be used, and are of this query.
 
-    Of a topic that was made again the state is ahead for that reason, not for a copy.
+    A topic that was re-created leaves the state ahead, too; this is no sign of a copy.
     """
     for warning in checkpoint.warnings:
         path, _, why = warning.partition(": ")
@@ -145,7 +145,7 @@ class _Logs:
 def _topics(
     checkpoint: Checkpoint, brokers: Brokers, made_again: Container[tuple[str, str]]
 ) -> Iterator[Check]:
-    """Check each topic of each source, but those that were made again by the checkpoint's log."""
+    """Check each topic of each source, except those that its own log says were re-created."""
     starts = {s: checkpoint.ends_of(s, checkpoint.last_committed) for s in checkpoint.sources}
     ends = {s: checkpoint.ends_of(s, checkpoint.last_planned) for s in checkpoint.sources}
     existing = brokers.partitions({topic for offsets in ends.values() for topic in offsets})
@@ -160,16 +160,16 @@ def _topics(
             holds = False
             if topic in brokers.gone:
                 lines = [
-                    "it is not on the brokers: make it again or take it out of the subscription; "
-                    "by failOnDataLoss the query stops at what it cannot read"
+                    "it is not on the brokers: create it, or remove it from the subscription; "
+                    "with failOnDataLoss the query stops at what it cannot read"
                 ]
             elif topic not in existing:
-                lines = ["the brokers do not tell: see the note on stderr"]
+                lines = ["the brokers do not report its offsets: see the note on stderr"]
             else:
                 start = by_partition({topic: starts[source].get(topic, {})})
                 lines = _faults(topic, start, by_partition({topic: ends[source][topic]}), logs)
                 holds = not lines
-            lines = lines or [f"{len(existing[topic])} partitions, offsets are there"]
+            lines = lines or [f"{len(existing[topic])} partitions hold the offsets"]
             yield from (Check(_name(source, topic), holds, line) for line in lines)
 
 
@@ -183,7 +183,7 @@ def _faults(
     if fewer:
         faults.append(
             f"it has {len(existing)} partitions, the checkpoint also knows {_listed(fewer)}: the "
-            f"topic was deleted and made again with fewer; {_NEW_CHECKPOINT}"
+            f"topic was deleted and re-created with fewer; {_NEW_CHECKPOINT}"
         )
     ahead = [tp for tp, at in end.items() if at > logs.ends.get(tp, at)]
     ends_at = _places(ahead, end, "ends at", logs.ends)
@@ -191,25 +191,25 @@ def _faults(
     if newer:
         first = datetime.datetime.fromtimestamp(logs.anew[newer[0]], datetime.timezone.utc)
         faults.append(
-            f"{_MADE_AGAIN}: {_listed(newer)} begins with records of {first:%Y-%m-%d %H:%M:%SZ}, "
+            f"{_RE_CREATED}: {_listed(newer)} begins with records of {first:%Y-%m-%d %H:%M:%SZ}, "
             f"written after the last batch had read past them; {_NEW_CHECKPOINT}"
         )
     elif ahead and len(ahead) == sum(at > 0 for tp, at in end.items() if tp.number in existing):
         faults.append(
-            f"{_MADE_AGAIN}: the checkpoint is ahead of the log end in all its partitions that "
+            f"{_RE_CREATED}: the checkpoint is ahead of the log end in all its partitions that "
             f"were read, {ends_at}; {_NEW_CHECKPOINT}"
         )
     elif ahead:
         faults.append(
             f"the checkpoint is ahead of the log end: {ends_at}; the brokers lost records or the "
-            f"topic was made again; {_NEW_CHECKPOINT}"
+            f"topic was re-created; {_NEW_CHECKPOINT}"
         )
     behind = [tp for tp, at in start.items() if at < logs.begins.get(tp, at)]
     if behind:
         faults.append(
             "records were deleted before they were read: "
             f"{_places(behind, start, 'begins at', logs.begins)}; raise retention.ms or read "
-            "faster, and start once with failOnDataLoss=false to go on without them"
+            "faster, and start once with failOnDataLoss=false to continue without them"
         )
     return faults
 
@@ -223,7 +223,7 @@ def _written_after(
 ) -> dict[Partition, float]:
     """Return partitions whose first record, read by the checkpoint's account, is younger than that.
 
-    A topic that was made again and has grown beyond the old offsets looks sound by its offsets.
+    A topic that was re-created and has grown beyond the old offsets looks sound by its offsets.
     """
     planned = checkpoint.last_planned
     if planned is None or planned.timestamp_ms is None:
@@ -265,8 +265,8 @@ def _delta(checkpoint: Checkpoint, table: str) -> tuple[bool, str]:
         held_batch = f"batch {held}" if held > NEVER else "no batch"
         return False, (
             f"it holds {held_batch} of this query, but the checkpoint has completed batch "
-            f"{completed}: it is another table, was made again or was put back from a copy, and "
-            "rows that were read are not in it; name the query's table, or give the query a new "
+            f"{completed}: it is another table, was re-created or restored from a copy, and rows "
+            "that were read are not in it; name the query's table, or give the query a new "
             "checkpoint"
         )
     if held == NEVER:

@@ -54,7 +54,7 @@ def _jdk() -> Check:
     text = (answer.stdout or answer.stderr).strip()
     version = re.search(r"javac (\d+)", text)
     fits = version is not None and version[1] in _JDKS
-    return Check(what, fits, f"{text or 'javac says nothing'}, {javac}")
+    return Check(what, fits, f"{text or 'javac prints nothing'}, {javac}")
 
 
 def _pyspark() -> Check:
@@ -83,7 +83,7 @@ def _package(what: str, coordinate_of: Callable[[], str]) -> Check:
             {"spark.jars.packages": coordinate}, "spark.jars.repositories can name a mirror"
         )
     except importlib.metadata.PackageNotFoundError:
-        return Check(what, False, "no pyspark to fit it to")
+        return Check(what, False, "unknown without pyspark")
     except AssignorError as error:
         return Check(what, False, str(error))
     return Check(what, True, f"{coordinate}, {'in the cache' if was_there else 'fetched now'}")

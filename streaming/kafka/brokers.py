@@ -217,7 +217,7 @@ class Brokers:
                 reason = "it closes the connection"
             raise BrokerUnreachableError(
                 f"no broker answers at {self._address!r} ({reason}): is the address right, the "
-                "broker running and the login what it asks for?"
+                "broker running, and the login correct?"
             ) from error
         return admin
 

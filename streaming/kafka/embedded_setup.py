@@ -30,7 +30,7 @@ _PORTS = range(20_000, 32_000)
 
 
 class BrokerError(AssignorError):
-    """The embedded broker did not start, ended by itself or did not do as it was told."""
+    """The embedded broker did not start, ended by itself, or did not obey."""
 
 
 def jars(on_line: Callable[[str], None] | None = None) -> list[Path]:
@@ -86,7 +86,7 @@ def _compiled_launcher(jars: list[Path]) -> Path:
         javac = subprocess.run(command, capture_output=True, text=True, check=False)
         if javac.returncode != 0:
             reason = " | ".join(javac.stderr.strip().splitlines()[-3:])
-            raise BrokerError(f"the embedded broker needs a JDK 17 or 21, javac said: {reason}")
+            raise BrokerError(f"the embedded broker needs a JDK 17 or 21; javac said: {reason}")
     return target
 
 
@@ -114,7 +114,7 @@ def free_ports(given: int | None) -> tuple[int, int]:
         if len(chosen) == 2:
             return chosen[0], chosen[1]
     raise BrokerError(
-        f"no two free ports were found on {HOST} in {_PORTS.start} to {_PORTS.stop - 1}"
+        f"no two free ports were found on {HOST} from {_PORTS.start} to {_PORTS.stop - 1}"
     )
 
 

@@ -50,7 +50,7 @@ def read_jaas(text: str) -> LoginModule:
     if len(words) < 2 or any(kind == "sign" for kind, _ in tokens[:2]):
         raise JaasError("it does not begin with a login module and a control flag")
     if tokens[1][1].lower() not in _FLAGS:
-        raise JaasError(f"its control flag is none of {', '.join(_FLAGS)}")
+        raise JaasError(f"its control flag is not one of {', '.join(_FLAGS)}")
     if ("sign", ";") not in tokens:
         raise JaasError("it does not end with a semicolon")
     end = tokens.index(("sign", ";"))

@@ -1,7 +1,7 @@
 """Read a Java properties file, such as the `--command-config` of Kafka's tools.
 
 By the rules of `java.util.Properties.load`: comments, `=`, `:` or a blank between key and value,
-lines that go on after a backslash, escapes. Values are never part of an error: they hold secrets.
+lines that continue after a backslash, escapes. No value is part of an error: they hold secrets.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def read_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> list[str]:
-    """Join lines that go on; leave out blank ones and comments."""
+    """Join continued lines; leave out blank ones and comments."""
     lines: list[str] = []
     begun = ""
     for raw in re.split(r"\r\n|\n|\r", text):

@@ -40,11 +40,11 @@ _KEY_PASSWORD = ("ssl.key.password",)
 
 
 class SettingsError(ValueError):
-    """A setting of the Java client that has no counterpart here; tells names, no values."""
+    """A setting of the Java client without a counterpart here; named without its value."""
 
 
 class ClientSettings:
-    """What a librdkafka client is made with; its `repr` tells the names only."""
+    """What a librdkafka client is made with; its `repr` has the names only."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = dict(values)
@@ -108,7 +108,7 @@ def _tls(given: Mapping[str, str]) -> dict[str, str]:
     if given.get("ssl.cipher.suites"):
         raise SettingsError(
             "setting 'ssl.cipher.suites' has Java's names of ciphers, which OpenSSL does not know: "
-            "leave it out, the broker's own list holds"
+            "leave it out, and the broker's own list applies"
         )
     values = _trusted(given, "ssl.ca.location", "ssl.ca.pem") | _own_certificate(given)
     algorithm = given.get("ssl.endpoint.identification.algorithm", "https").lower()
@@ -138,8 +138,7 @@ def _own_certificate(given: Mapping[str, str]) -> dict[str, str]:
     if given.get("ssl.keystore.key"):
         if not given.get("ssl.keystore.certificate.chain"):
             raise SettingsError(
-                "setting 'ssl.keystore.certificate.chain' is missing: "
-                "'ssl.keystore.key' is nothing without it"
+                "setting 'ssl.keystore.certificate.chain' is missing: 'ssl.keystore.key' needs it"
             )
         chain = _wrapped(given["ssl.keystore.certificate.chain"])
         key = _wrapped(given["ssl.keystore.key"])

@@ -2,5 +2,5 @@
 
 - `positions`: up to where a query or a group has read, also as Spark's `startingOffsets`
 - `first_unread`: when the first unread records were written
-- `rows`: positions beside the log; `table`: rows as text and JSON, and what a monitor must know
+- `rows`: positions and the log; `table`: rows as text and JSON, and what a monitor must know
 """

@@ -59,7 +59,7 @@ def of_group(brokers: Brokers, group: str) -> list[Position]:
         raise GroupError(
             f"group {group!r} has no offset of any topic that may be seen"
             + (f", and its {len(consumers)} consumers have no partition" if consumers else "")
-            + ": its topics were deleted (and made again), or the user lacks Describe on each Topic"
+            + ": its topics were deleted (and re-created), or the user lacks Describe on each Topic"
         )
     return [
         Position(group, *tp, offsets.get(tp), owner.consumer_id, owner.host, owner.client_id)

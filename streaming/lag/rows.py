@@ -1,4 +1,4 @@
-"""Positions beside the log: how far behind in records and seconds, and when records are lost."""
+"""Positions and the log: how far behind in records and seconds, and when records are lost."""
 
 from __future__ import annotations
 

@@ -106,14 +106,14 @@ def alarms(rows: Sequence[Row], gone_topics: set[str]) -> list[str]:
     lines = []
     if ahead := those("ahead", " at {0}, its log ends at {2}"):
         lines.append(
-            f"beyond the log's end: {ahead}; was the topic made again? Its reader will fail or "
-            "begin anew"
+            f"beyond the log's end: {ahead}; was the topic re-created? Its reader will fail or "
+            "start over"
         )
     if lost := those("lost", " at {0}, its log begins at {1}"):
         lines.append(f"records were deleted unread: {lost}; raise retention.ms or read faster")
     if gone := those("gone"):
-        lines.append(f"not there: {gone}; was the topic made again with fewer partitions?")
-    return lines + [f"topic {name!r} is not there: was it deleted?" for name in sorted(gone_topics)]
+        lines.append(f"missing: {gone}; was the topic re-created with fewer partitions?")
+    return lines + [f"topic {name!r} is gone: was it deleted?" for name in sorted(gone_topics)]
 
 
 def duration(seconds: float) -> str:

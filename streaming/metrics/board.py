@@ -1,6 +1,6 @@
 """The last figures of each query, and their exposition.
 
-A collector, not a set of gauges: each scrape tells what is known now, so a partition, topic or
+A collector, not a set of gauges: each scrape shows what is known now, so a partition, topic or
 query that has gone is gone from the next scrape.
 """
 
@@ -42,7 +42,7 @@ class LogEnds:
         self._points: deque[tuple[float, int]] = deque(maxlen=_POINTS)
 
     def add(self, time_s: float, end: int) -> None:
-        """Note where the log ends now; a log that is shorter than before was made anew."""
+        """Note where the log ends now; a log that is shorter than before was re-created."""
         points = self._points
         if points and end < points[-1][1]:
             points.clear()
@@ -76,7 +76,7 @@ class LogEnds:
 
 @dataclass(slots=True)
 class _Query:
-    """The figures of one query; counters go on over its restarts in this process."""
+    """The figures of one query; counters survive its restarts in this process."""
 
     last: BatchProgress
     batches: int = 0

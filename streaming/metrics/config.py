@@ -9,12 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 
 class MetricsConfig(BaseModel):
-    """Where a job's figures go; without any of it, nowhere."""
+    """Where a job's metrics go; by default, nowhere."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     port: int | None = Field(
-        None, ge=0, le=65535, description="Serve Prometheus metrics on this port; 0 takes any."
+        None, ge=0, le=65535, description="Serve Prometheus metrics on this port; 0: any free one."
     )
     address: str = Field(
         "127.0.0.1",
@@ -26,15 +26,15 @@ class MetricsConfig(BaseModel):
     )
     cluster_name: str = Field("kafka", description="Label `cluster_name` of Kafka's metrics.")
     log: Literal["json"] | None = Field(
-        None, description="Write a line of JSON a batch to stderr, or to `log_file`."
+        None, description="Write one line of JSON per batch to stderr, or to `log_file`."
     )
     log_file: Path | None = Field(
-        None, description="Append the log there, with each batch's whole progress."
+        None, description="Append the log to this file, with each batch's whole progress."
     )
 
     readable_by: Literal["owner", "group", "all"] = Field(
         "owner",
-        description="Who may read the files that are made here: mode 0600, 0640 or 0644.",
+        description="Who may read new files: mode 0600, 0640 or 0644.",
     )
 
     @field_validator("textfile")

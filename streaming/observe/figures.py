@@ -60,7 +60,7 @@ class RunFigures:
 
     name: str
     batches: tuple[BatchFigures, ...]
-    #: The first so many batches warm caches and consumers, and are left out of the sums.
+    #: The first batches, this many, warm caches and consumers, and are left out of the sums.
     warm_up: int = 0
     #: Those there were when the last batch began, as far as they are known.
     executors: tuple[Executor, ...] = ()

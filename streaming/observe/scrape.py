@@ -1,4 +1,4 @@
-"""Reads back what the metrics endpoint tells, for `assignor top`."""
+"""Reads back the metrics endpoint, for `assignor top`."""
 
 from __future__ import annotations
 

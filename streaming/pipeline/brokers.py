@@ -68,7 +68,7 @@ def check_topics(spark: SparkSession, loaded: LoadedJob) -> None:
                 known[identity] = _topics_of(spark, client)
         for topic in topics:
             if topic not in known[identity]:
-                what = f"topic {topic!r} is not there: create it, or correct its name"
+                what = f"topic {topic!r} does not exist: create it, or correct its name"
                 raise loaded.error(place, what, JobError)
 
 

@@ -173,7 +173,7 @@ def _lock(spark: SparkSession, loaded: LoadedJob) -> JobLock | None:
         return lock_checkpoint(where)
     except BlockingIOError:
         words = (
-            f"process {holder(where)} runs this job in {checkpoint!r}: wait for its end, or give "
+            f"process {holder(where)} runs this job in {checkpoint!r}: wait until it ends, or give "
             "this run a checkpoint and tables of its own"
         )
         raise loaded.error("checkpoint", words, JobError) from None

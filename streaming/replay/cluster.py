@@ -50,7 +50,7 @@ def cluster_for(
     cost_us: float | None = None,
     locality_wait_s: float = 3.0,
 ) -> Cluster:
-    """Return the cluster of the options, or else of what the checkpoint tells."""
+    """Return the cluster of the options, or else that of the checkpoint."""
     members, origin = _executors(log, source, executors, slots, hosts)
     if cost_us is not None:
         cost_s, cost_origin = cost_us / 1e6, "as given"
@@ -66,12 +66,12 @@ def _executors(
 ) -> tuple[tuple[Executor, ...], str]:
     if hosts is not None:
         if executors is not None:
-            raise OptionError("--hosts and --executors exclude each other: give one of them")
+            raise OptionError("--hosts and --executors cannot be used together: give one of them")
         return _by_host(hosts, slots or 1), "as given"
     if executors is None and slots is None:
         known = executors_in(log.checkpoint.states.get(source))
         if known:
-            return known, "those of the last batch, from the state beside the checkpoint"
+            return known, "those of the last batch, from the state in the checkpoint"
     count = executors or _DEFAULT_EXECUTORS
     width = len(str(count))
     numbered = tuple(

@@ -34,7 +34,7 @@ class ReplayBatch:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointLog:
-    """What a checkpoint tells of its query's Kafka sources."""
+    """What a checkpoint knows of its query's Kafka sources."""
 
     checkpoint: Checkpoint
     #: By source: its batches, as far as their first offsets are known.
@@ -111,7 +111,7 @@ class Costs:
 
     #: A record of a usual partition.
     record: float
-    #: A range, beside its records.
+    #: A range, without its records.
     range: float
     #: A record, by name of the partitions that differ from the usual.
     unusual: Mapping[str, float]

@@ -108,7 +108,7 @@ def replay(
     """
     full = [batch for batch in batches if batch.records]
     steps = [_step(batch, cluster) for batch in full]
-    # Only records count: what tasks and cold consumers cost beside is not in the log.
+    # Only records count: what tasks and cold consumers cost in addition is not in the log.
     plain = Scenario(service_noise=0, task_seconds=0, cold_seconds=0)
     players = [Player(n, plain, options or {}, find, cluster.locality_wait_s) for n in names]
     return Replay(title, cluster, full, [_play(player, steps) for player in players])
@@ -156,9 +156,9 @@ def answer(replayed: Replay) -> str:
             return f"{facts}: it would lose {ratio - 1:.0%} here. Keep Spark's mapping"
         close = spark.times_ideal < 1 + 2 * WORTH_IT
         why = "Spark's mapping is even enough" if close else "the batches leave it no room"
-        return f"{facts}: nothing would be gained in time here, {why}"
+        return f"{facts}: no time would be gained here, because {why}"
     return (
-        f"{facts}: the reading of a batch would take {ratio:.0%} of the time, with "
+        f"{facts}: reading a batch would take {ratio:.0%} of the time, with "
         f"{_moves(ours)} (Spark's mapping: {spark.moved_share:.0%}){_alternative(replayed, ours)}"
     )
 
@@ -172,12 +172,12 @@ def _alternative(replayed: Replay, ours: Result) -> str:
     best = min(good, key=lambda m: m.seconds)
     return (
         f". Spark's own {best.name} would reach {best.times_ideal:.2f} times with "
-        f"{best.tasks:.0f} tasks a batch and {_moves(best)}"
+        f"{best.tasks:.0f} tasks per batch and {_moves(best)}"
     )
 
 
 def _moves(mapping: Result) -> str:
-    return f"{mapping.moved_share:.0%} of partitions changing executor a batch"
+    return f"{mapping.moved_share:.0%} of partitions changing executor per batch"
 
 
 def assumptions(replayed: Replay) -> tuple[str, ...]:
@@ -191,12 +191,12 @@ def assumptions(replayed: Replay) -> tuple[str, ...]:
     shapes = sorted({e.slots for e in cluster.executors})
     slots = "1 slot" if shapes == [1] else f"{'/'.join(map(str, shapes))} slots"
     return (
-        f"{count} of {slots}, there in every batch{executors}",
+        f"{count} with {slots}, the same in every batch{executors}",
         f"each record costs the same, {_micros(cluster.cost_s)}{cost}, and only "
-        "records count: a task's start, a consumer's, and what follows the reading do not",
-        "each batch has the offsets that it had, and all slots for itself; a task waits up to "
+        "records count: starting a task or a consumer, and what follows the reading, do not",
+        "each batch has its own offsets and all slots to itself; a task waits up to "
         f"{cluster.locality_wait_s:g} s for its executor (spark.locality.wait)",
-        "minPartitions is 4 tasks a slot, at least 2 a partition; maxRecordsPerPartition a "
+        "minPartitions is 4 tasks per slot, at least 2 per partition; maxRecordsPerPartition a "
         "quarter of a slot's even share",
     )
 

@@ -104,7 +104,7 @@ def _thin_cells(
 
 
 def slot_bars(run: RunFigures, css: str, scale: float | None = None) -> str:
-    """Draw the records that each slot read, beside the line of the mean."""
+    """Draw the records that each slot read, and a line at the mean."""
     totals = run.slot_records()
     mean = sum(totals.values()) / len(totals) if totals else 0.0
     title = f"records read by each executor slot, {run.name}"

@@ -24,7 +24,7 @@ def comparison(runs: Sequence[RunFigures]) -> list[tuple[str, list[str]]]:
         ("reading seconds, median", [f"{run.read_seconds:.2f}" for run in runs]),
         ("busiest slot / mean, records", [f"{run.imbalance:.2f}" for run in runs]),
         ("busiest slot / mean, seconds", [f"{run.imbalance_of_time:.2f}" for run in runs]),
-        ("tasks a batch", [f"{run.tasks:.1f}" for run in runs]),
+        ("tasks per batch", [f"{run.tasks:.1f}" for run in runs]),
         ("partitions split", [_count(run, "assignor.splitPartitions") for run in runs]),
         ("partitions moved", [_count(run, "assignor.movedPartitions") for run in runs]),
         ("locality hits", [_percent(run.hit_rate) for run in runs]),
@@ -58,7 +58,7 @@ def comparison_page(
     lags = [
         page.figure(
             run.name, charts.lag_heat_map(run),
-            "Lag of each partition (rows) when a batch (columns) began, stronger for more.", css,
+            "Lag of each partition (rows) when a batch (columns) began, darker for more.", css,
         )
         for run, _, css in by_run
     ]  # fmt: skip
@@ -97,9 +97,9 @@ def _how_measured(runs: Sequence[RunFigures]) -> str:
     first = "first batch" if warm_up == 1 else f"first {warm_up} batches"
     excluded = f" The {first} of each run: left out, as warm-up." if warm_up else ""
     return (
-        "Records, seconds and places are those of the tasks that ran, as Spark's status store "
-        "tells them; splits and moves are what the planner reports, and Spark's own mapping "
-        "reports none. Our planner evens out the seconds that it learned to expect, so the "
+        "Records, seconds and slots are those of the tasks that ran, from Spark's status store. "
+        "Splits and moves are what the planner reports; Spark's own mapping "
+        "reports none. Our planner evens out the seconds that it has learned to expect, so the "
         "records of its slots may differ. Batch seconds include planning, writing and "
         f"committing.{excluded}"
     )

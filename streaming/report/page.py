@@ -64,7 +64,7 @@ def figure(title: str, svg: str, caption: str = "", key: str = "") -> str:
 
 
 def side_by_side(figures: Sequence[str]) -> str:
-    """Lay figures out beside each other, below each other on a phone."""
+    """Lay figures out side by side, on a phone one below the other."""
     return f'<div class="pair">{"".join(figures)}</div>'
 
 

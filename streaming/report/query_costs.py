@@ -28,16 +28,16 @@ def section(facts: QueryFacts) -> list[str]:
         name = f", source {source}" if len(states) > 1 else ""
         rows += [
             [f"a record of a usual partition{name}", seconds_text(costs.record)],
-            [f"a range, beside its records{name}", seconds_text(costs.range)],
+            [f"a range, without its records{name}", seconds_text(costs.range)],
         ]
         if costs.unusual:
             rows += _extremes("unusual partitions", costs.unusual)
             figures.append(
                 _figure(
                     f"partition{name}", {"usual": costs.record, **costs.unusual},
-                    "As the planner learned it on a usual executor, with what follows the reading "
+                    "As the planner learned it on a usual executor, including what follows reading "
                     "in the same task. All partitions that are not shown count as usual. From the "
-                    "state beside the checkpoint.",
+                    "state in the checkpoint.",
                 )
             )  # fmt: skip
     by_executor = _by_executor(facts.ui) if facts.ui else {}
@@ -48,9 +48,9 @@ def section(facts: QueryFacts) -> list[str]:
     if not rows:
         return [
             page.note(
-                "What a record of each partition costs is not known: there is no state of the "
-                "planner beside the checkpoint (a query without the option assignor has none). "
-                "Spark's UI tells it by executor: give its address too."
+                "What a record of each partition costs is unknown: there is no state of the "
+                "planner in the checkpoint (a query without the option assignor has none). "
+                "Spark's UI has it by executor: also give its address."
             )
         ]
     return [page.side_by_side([*figures, page.table(["", "takes"], rows)])]
@@ -66,7 +66,7 @@ def _extremes(what: str, costs: Mapping[str, float]) -> list[list[str]]:
     return [
         [f"a record of the {what} ({len(costs):,}), median", seconds_text(median(costs.values()))],
         [f"the cheapest, {least}", seconds_text(costs[least])],
-        [f"the dearest, {most}", seconds_text(costs[most])],
+        [f"the most expensive, {most}", seconds_text(costs[most])],
     ]
 
 

@@ -66,7 +66,7 @@ def gather(
     query
         Name or id, where a place knows several.
     batches
-        Only the last so many.
+        Only the last N.
 
     Raises
     ------
@@ -141,7 +141,7 @@ def _replay(log: CheckpointLog, source: str, ui: RunFigures | None) -> Replay:
         executors = ui.executors or cluster.executors
         cluster = Cluster(executors, cost_s, cluster.locality_wait_s, origins)
     elif cluster.origins["executors"].startswith("assumed"):
-        assumed = "assumed: give the address of Spark's UI too"
+        assumed = "assumed: also give the address of Spark's UI"
         cluster = replace(cluster, origins={**cluster.origins, "executors": assumed})
     return replay(log.title(source), played, cluster, (*SPARK_MAPPINGS, LAG_AWARE_STICKY))
 

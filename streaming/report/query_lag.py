@@ -26,8 +26,8 @@ def section(facts: QueryFacts) -> list[str]:
     if not facts.progress and facts.log is None:
         return [
             page.note(
-                "Lag and offsets are not known: Spark's UI does not tell them. Give the "
-                "checkpoint's folder too, or the log of metrics (metrics.log_file)."
+                "Lag and offsets are unknown: Spark's UI does not have them. Also give the "
+                "checkpoint's folder, or the log of metrics (metrics.log_file)."
             )
         ]
     parts: list[str] = []
@@ -38,8 +38,8 @@ def section(facts: QueryFacts) -> list[str]:
     if not facts.progress:
         parts.append(
             page.note(
-                "A checkpoint says what was read; what was left unread is not known from it. "
-                "Give the log of metrics too (metrics.log_file)."
+                "A checkpoint says what was read, but not what was left unread. "
+                "Also give the log of metrics (metrics.log_file)."
             )
         )
     logged = facts.log.sources if facts.log else {}
@@ -66,9 +66,9 @@ def _of_progress(progress: Sequence[tuple[int, SourceProgress]], name: str) -> l
         ),
         _pair(
             f"Lag when a batch began{name}", batches,
-            "Records not yet read in each partition (rows) when a batch (columns) began, stronger "
+            "Records not yet read in each partition (rows) when a batch (columns) began, darker "
             "for more.",
-            page.table(["partition, worst first", "left now", "lag at most", "read"], rows),
+            page.table(["partition, worst first", "lag now", "highest lag", "read"], rows),
         ),
     ]  # fmt: skip
 
@@ -94,9 +94,9 @@ def _of_log(logged: Sequence[ReplayBatch], name: str) -> list[str]:
         ),
         _pair(
             f"Records read by each batch{name}", batches,
-            "Offsets of each partition (rows) that a batch (columns) read, stronger for more. "
+            "Offsets of each partition (rows) that a batch (columns) read, darker for more. "
             "Without a limit such as maxOffsetsPerTrigger this is the lag when it began.",
-            page.table(["partition, heaviest first", "read", "share", "in a batch at most"], rows),
+            page.table(["partition, largest first", "read", "share", "most in a batch"], rows),
         ),
     ]  # fmt: skip
 

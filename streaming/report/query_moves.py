@@ -1,6 +1,6 @@
 """The report's section on moves: which partitions changed executor, and why.
 
-The log of metrics tells it of every batch, the planner's kept states of the last few; where there
+The log of metrics has it for every batch, the planner's kept states for the last few; where there
 is neither, the replay says what would move.
 """
 
@@ -44,11 +44,11 @@ def section(facts: QueryFacts) -> list[str]:
         why = "no batch in the log was planned by an assignor."
     else:
         why = (
-            "neither Spark's UI nor its offset log tells it. The log of metrics (metrics.log_file) "
-            "does, and the state that the planner keeps beside a checkpoint."
+            "neither Spark's UI nor its offset log has it. The log of metrics (metrics.log_file) "
+            "has it, and the state that the planner keeps in a checkpoint."
         )
     replayed = [part for replay in facts.replays for part in _of_replay(replay)]
-    return [page.note(f"What moved is not known: {why}"), *replayed]
+    return [page.note(f"What moved is unknown: {why}"), *replayed]
 
 
 def _listed(words: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -124,7 +124,7 @@ def _of_states(states: Sequence[StickyState], name: str) -> list[str]:
         return []
     kept = f"the last {len(states)} plans" if len(states) > 1 else "the last plan"
     return _listed(
-        f"The planner's states beside the checkpoint{name} tell of {kept} "
+        f"The planner's states in the checkpoint{name} cover {kept} "
         f"({states[-1].batches:,} batches planned in all, generation {states[-1].generation}): "
         + ("partitions that changed executor:" if rows else "no partition changed executor."),
         ("plan", "executors", "moved", "which, and why"), rows,

@@ -40,12 +40,12 @@ def report_page(facts: QueryFacts) -> str:
         ("Batches", _batches(facts)),
     ):
         parts += [page.heading(title), *section]
-    parts.append(page.heading("Where it is from"))
+    parts.append(page.heading("Sources"))
     parts.append(page.table(["", ""], facts.origins, ends_in_words=True))
     parts.append(
         page.note(
             "Colours: orange for Spark's mapping, blue for ours, of Okabe and Ito's palette, which "
-            "colour-blind readers tell apart; heat maps are shades of one blue."
+            "colour-blind readers can distinguish; heat maps are shades of one blue."
         )
     )
     return page.page(facts.title, parts)
@@ -79,8 +79,8 @@ def _batches(facts: QueryFacts) -> list[str]:
         why = ": the times of this checkpoint's files are those of a copy" if facts.log else ""
         return [
             page.note(
-                f"How long batches took is not known{why}. Give the address of Spark's UI or the "
-                "log of metrics too."
+                f"How long batches took is unknown{why}. Give the address of Spark's UI or the "
+                "log of metrics, too."
             )
         ]
     shown = sorted(seconds)[-_SHOWN_BATCHES:]
@@ -100,7 +100,7 @@ def _loads(run: RunFigures | None) -> list[str]:
     if run is None:
         return [
             page.note(
-                "Which slot ran what is not known: only Spark's UI tells. Give its address too, "
+                "Which slot ran what is unknown: only Spark's UI has it. Also give its address, "
                 "such as http://localhost:4040, or a history server's."
             )
         ]
@@ -144,7 +144,7 @@ def _slot_table(run: RunFigures) -> str:
         for slot in ranked
     ]  # fmt: skip
     table = page.table(["slot, busiest first", "tasks", "records", "worked", "times mean"], rows)
-    more = page.note(f"{between} slots between are left out.") if between > 0 else ""
+    more = page.note(f"{between} slots in between are left out.") if between > 0 else ""
     return f"<div>{table}{more}</div>"
 
 
@@ -152,8 +152,8 @@ def _before_and_after(facts: QueryFacts) -> list[str]:
     if facts.log is None:
         return [
             page.note(
-                "What Spark's mapping and ours would make of these batches is not known: the "
-                "offsets are in the checkpoint. Give its folder too."
+                "How Spark's mapping and ours would read these batches is unknown: the "
+                "offsets are in the checkpoint. Also give its folder."
             )
         ]
     parts: list[str] = []

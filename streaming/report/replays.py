@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from streaming.replay.player import Replay
 
-HEAD = ("mapping", "times the ideal", "worst batch", "tasks", "moved a batch", "time vs Spark's")
+HEAD = ("mapping", "times the ideal", "worst batch", "tasks", "moved per batch", "time vs Spark's")
 _CSS = {SPARK: "a", LAG_AWARE_STICKY: "b"}
 _NAMES_WIDTH = 188.0
 #: The axis of times of the ideal reaches this far at least.
@@ -75,13 +75,13 @@ def _figures(replay: Replay) -> list[tuple[str, str, str]]:
     both = [m for m in played if m.name in _CSS]
     times = mapping_bars({m.name: m.times_ideal for m in played})
     by_batch = charts.batch_lines(
-        "time of each batch in times of its ideal",
+        "time of each batch, relative to its ideal",
         {m.name: [1 + p.over for p in m.played] for m in both},
         {name: f"l{css}" for name, css in _CSS.items()},
         [p.batch for m in both[:1] for p in m.played], _LEAST_TIMES,
     )  # fmt: skip
     return [
-        ("Reading time, in times of the ideal", times,
+        ("Reading time, relative to the ideal", times,
          "Over all batches; at the dashed line all slots end at once."),
         ("The same, batch by batch", by_batch,
          f"Orange: Spark's mapping. Blue: {LAG_AWARE_STICKY}."),
@@ -89,8 +89,8 @@ def _figures(replay: Replay) -> list[tuple[str, str, str]]:
 
 
 def mapping_bars(times_ideal: Mapping[str, float]) -> str:
-    """Draw a bar for each mapping's time in times of the ideal, and the ideal as a line."""
+    """Draw a bar for each mapping's time relative to the ideal, and the ideal as a line."""
     return charts.value_bars(
-        "reading time of each mapping in times of the ideal", times_ideal, "{:.2f}".format,
+        "reading time of each mapping, relative to the ideal", times_ideal, "{:.2f}".format,
         css=[_CSS.get(name, "m") for name in times_ideal], mark=(1.0, "ideal"), label=_NAMES_WIDTH,
     )  # fmt: skip

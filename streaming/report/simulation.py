@@ -36,7 +36,7 @@ def simulation_page(scenario: Scenario, rows: Sequence[Result]) -> str:
         f"{scenario.seed}"
     )
     times = page.figure(
-        "Time of a batch, in times of the ideal",
+        "Time of a batch, relative to the ideal",
         mapping_bars({r.name: 1 + r.mean_over for r in rows}),
         "Mean over the batches; at the dashed line all work is spread evenly over the slots by "
         "their speed.",

@@ -52,7 +52,7 @@ def picture(height: float, title: str, shapes: list[str]) -> str:
 
 
 def standalone(title: str, panels: Sequence[tuple[str, str]], columns: int = 2) -> str:
-    """Lay pictures out beside each other in one file, each under its heading."""
+    """Lay pictures out side by side in one file, each under its heading."""
     gap, head = 24.0, 22.0
     shapes, tops = ['<rect width="100%" height="100%" class="paper"/>'], [6.0] * columns
     for index, (heading, svg) in enumerate(panels):

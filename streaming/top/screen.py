@@ -36,7 +36,7 @@ _FULL, _EMPTY = "█", "░"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is known at one moment; None for a part that no address tells."""
+    """What is known at one moment; None for a part that no address has."""
 
     query: str
     run: RunFigures | None = None
@@ -72,7 +72,7 @@ class Watch:
             metrics = read_endpoint(text, self._query, self._endpoint)
             if metrics is None and self._ui is None:
                 raise OptionError(
-                    f"{self._endpoint} tells of no streaming query: none has finished a batch yet"
+                    f"{self._endpoint} has no streaming query: none has finished a batch yet"
                 )
         if self._ui is not None:
             query = self._query or (metrics.query_id if metrics else None)
@@ -144,7 +144,7 @@ def _lags(snapshot: Snapshot, rows: int) -> RenderableType:
     metrics = snapshot.metrics
     if metrics is None:
         return Text(
-            "lag: not known (yet). Spark's UI does not tell it; the endpoint of metrics.port "
+            "lag: unknown (yet). Spark's UI does not have it; the endpoint of metrics.port "
             "does after a batch (http://driver:9404)",
             "dim",
         )
@@ -165,9 +165,9 @@ def _lags(snapshot: Snapshot, rows: int) -> RenderableType:
 
 def _slots(run: RunFigures | None, rows: int) -> RenderableType:
     if run is None:
-        return Text("slots: give the address of Spark's UI too (http://driver:4040)", "dim")
+        return Text("slots: also give the address of Spark's UI (http://driver:4040)", "dim")
     worked, records = run.slot_seconds(), run.slot_records()
-    seconds = {slot: worked[slot] for slot in run.batches[-1].slots}  # of those that are there
+    seconds = {slot: worked[slot] for slot in run.batches[-1].slots}  # of those still present
     most = max(seconds.values(), default=0.0) or 1.0
     mean = sum(seconds.values()) / max(1, len(seconds))
     table = _table("slot", "load", "worked", "records")

@@ -105,6 +105,7 @@ def busy(spark: SparkSession) -> Any:
     def hold() -> None:
         context.setJobGroup(group, "holds one slot", interruptOnCancel=True)
         try:
+            # The sleep is the task that holds the slot, until its group is cancelled.
             context.parallelize([0], 1).foreach(lambda _: time.sleep(60))
         except Exception as ended:  # noqa: BLE001  (cancelled, as planned)
             assert "cancel" in str(ended), ended  # noqa: PT017

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,19 +19,12 @@ from assignor_bridge.ivy import JarError
 from streaming.kafka import embedded_setup
 from streaming.kafka.embedded import BrokerError, EmbeddedBroker
 from streaming.kafka.topics import TopicError
+from tests.spark_tools import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 pytestmark = [pytest.mark.integration, pytest.mark.drivers]
-
-
-def wait_until(condition: Callable[[], bool], what: str, limit_s: float = 30.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail(f"not after {limit_s:g} s: {what}")
-        time.sleep(0.05)
 
 
 def is_running(pid: int) -> bool:
@@ -130,13 +122,13 @@ def test_a_missing_jdk_is_one_clear_line(monkeypatch, tmp_path):
 
 
 STARTER = """
-import sys, time
+import sys
 from pathlib import Path
 from streaming.kafka.embedded import EmbeddedBroker
 broker = EmbeddedBroker(data=Path(sys.argv[1]) if len(sys.argv) > 1 else None)
 broker.start()
 print(broker.pid, broker.folder, flush=True)
-time.sleep(600)
+sys.stdin.read()
 """
 
 
@@ -163,7 +155,10 @@ def orphaned_broker(
 ) -> tuple[int, Path]:
     """Start a broker in another process and kill that one; the broker's id and folder."""
     with subprocess.Popen(
-        [sys.executable, "-c", STARTER, *arguments], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", STARTER, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as starter:
         assert starter.stdout is not None
         pid, folder = starter.stdout.readline().split()

@@ -57,7 +57,7 @@ def test_topics_that_are_as_the_query_left_them(
     query = write_query(tmp_path / "c", {topic.name: {0: 5, 1: 3}}, age_s=3600)
     code, lines = doctor(capsys, broker, query)
     assert code == 0
-    assert lines == [f"ok     topic {topic.name!r} (sources/0): 2 partitions, offsets are there"]
+    assert lines == [f"ok     topic {topic.name!r} (sources/0): 2 partitions hold the offsets"]
 
 
 def test_a_topic_that_is_gone(broker: EmbeddedBroker, topic: Topic, tmp_path: Path, capsys):
@@ -90,7 +90,7 @@ def test_a_topic_that_was_made_again_and_is_shorter(
     code, lines = doctor(capsys, broker, query)
     assert code == 1
     assert len(lines) == 1
-    assert "it was deleted and made again: the checkpoint is ahead of the log end" in lines[0]
+    assert "it was deleted and re-created: the checkpoint is ahead of the log end" in lines[0]
     assert f"{topic.name}-0 is read up to 5 and its log ends at 2" in lines[0]
 
 
@@ -103,7 +103,7 @@ def test_a_topic_that_was_made_again_and_has_grown_beyond(
     code, lines = doctor(capsys, broker, query)
     assert code == 1
     assert len(lines) == 1
-    assert f"it was deleted and made again: {topic.name}-0 begins with records of 20" in lines[0]
+    assert f"it was deleted and re-created: {topic.name}-0 begins with records of 20" in lines[0]
 
 
 def test_offsets_that_the_log_does_not_hold(

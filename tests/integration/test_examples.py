@@ -121,7 +121,7 @@ def test_readings_by_the_command_with_its_own_broker_until_sigterm(spark, tmp_pa
         process.kill()
     errors = (tmp_path / "err").read_text()
     assert process.returncode == 128 + signal.SIGTERM, errors[-3000:]
-    assert errors.splitlines()[-1].startswith("assignor: stopped by SIGTERM; the next run goes on")
+    assert errors.splitlines()[-1].startswith("assignor: stopped by SIGTERM; the next run")
     told = errors.splitlines()
     log = Path(told[-1].partition("(Spark's log: ")[2].rstrip(")"))
     assert log == tmp_path / "logs/assignor-bridge/log/readings.log"
@@ -141,7 +141,7 @@ def test_readings_by_the_command_with_its_own_broker_until_sigterm(spark, tmp_pa
 def test_ctrl_c_before_spark_is_up_ends_with_130_and_no_broker(tmp_path):
     process = start(tmp_path)
     try:
-        wait_until(lambda: "topic readings: made, 21" in (tmp_path / "err").read_text()
+        wait_until(lambda: "topic readings: created, 21" in (tmp_path / "err").read_text()
                    or process.poll(), "a seeded topic", 180)  # fmt: skip
         process.send_signal(signal.SIGINT)
         process.wait(120)

@@ -139,7 +139,7 @@ def test_a_group_with_a_live_member_is_not_taken_from_it(
         wait_until(lambda: member.poll(0.1) is not None, "a record for the member")
         member.commit(offsets=[TopicPartition(topic.name, 0, 2)], asynchronous=False)
         assert driver.run(group, kafka, {topic.name: {"0": 5}}) == (0, 1)
-        [warning] = log.lines(f"could not commit to group '{group}' (the query goes on)")
+        [warning] = log.lines(f"could not commit to group '{group}' (the query continues)")
         assert "the group has live members" in warning
         assert committed(topic.bootstrap_servers, group) == {(topic.name, 0): 2}
     finally:

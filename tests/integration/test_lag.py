@@ -184,8 +184,7 @@ def test_spark_begins_where_a_group_stands(
     out, err = capsys.readouterr()
     assert json.loads(out) == {topic.name: {"0": 4, "1": -2, "2": 10}}
     assert err == (
-        "assignor: 1 of 3 partitions without an offset will begin at the earliest: "
-        f"{topic.name}-1\n"
+        f"assignor: 1 of 3 partitions without an offset begin at earliest: {topic.name}-1\n"
     )
     options = {"kafka.bootstrap.servers": address, "subscribe": topic.name}
     read = spark.read.format("kafka").options(**options, startingOffsets=out).load()
@@ -270,7 +269,7 @@ def test_a_topic_that_was_made_again_wakes_a_monitor(
     assert out == ""
     assert err == (
         f"assignor: group {forgot!r} has no offset of any topic that may be seen: its topics were "
-        "deleted (and made again), or the user lacks Describe on each Topic\n"
+        "deleted (and re-created), or the user lacks Describe on each Topic\n"
     )
     topic.create(1).fill([1])
     topic.commit(ahead, {0: 100})
@@ -283,7 +282,7 @@ def test_a_topic_that_was_made_again_wakes_a_monitor(
         assert rows_of(out)[0][-1] == "ahead"
         assert err == (
             f"assignor: beyond the log's end: {topic.name}-0 at {at}, its log ends at 1; was the "
-            "topic made again? Its reader will fail or begin anew\n"
+            "topic re-created? Its reader will fail or start over\n"
         )
 
 
@@ -299,8 +298,8 @@ def test_what_the_broker_does_not_know_is_unknown_and_told(
         [topic.name, "1", "-", "3", "-"], [topic.name, "7", "5", "-", "-"],
     ])  # fmt: skip
     assert err == (
-        f"assignor: not there: {topic.name}-7; was the topic made again with fewer partitions?\n"
-        "assignor: topic 'gone' is not there: was it deleted?\n"
+        f"assignor: missing: {topic.name}-7; was the topic re-created with fewer partitions?\n"
+        "assignor: topic 'gone' is gone: was it deleted?\n"
     )
     assert main.run(["lag", "--checkpoint", checkpoint, "--topic", "gone"]) == 0
     out, err = capsys.readouterr()
@@ -323,7 +322,7 @@ def test_many_topics_are_asked_for_at_once(
         [topic.name, "0", "1", "3", "2"]
     ]
     assert err.splitlines() == [
-        f"assignor: topic {name!r} is not there: was it deleted?" for name in sorted(gone)
+        f"assignor: topic {name!r} is gone: was it deleted?" for name in sorted(gone)
     ]
 
 

@@ -183,7 +183,7 @@ def test_lag_names_the_right_that_is_missing_from_nothing_allowed_to_all_that_is
     settled((1, ["-", "-"], [f"assignor: topic {name!r}: {of_topic}"]), *query)
     _, _, many = said("--checkpoint", "many")
     assert f"assignor: topic {name!r}: {of_topic}" in many
-    assert f"assignor: topic {name!r} is not there: was it deleted?" not in many
+    assert f"assignor: topic {name!r} is gone: was it deleted?" not in many
 
     allow(broker, ResourceType.GROUP, name, "DESCRIBE")
     nothing = f"assignor: group {name!r} has no offset of any topic that may be seen: its topics "
@@ -226,6 +226,6 @@ def test_a_job_that_may_see_a_topic_but_not_read_it_says_which_right_it_needs(
         assert len(str(raised.value).splitlines()) == 1
         return str(raised.value)
 
-    told = wait_until(lambda: None if "is not there" in (line := said()) else line, "rights", 60)
+    told = wait_until(lambda: None if "does not exist" in (line := said()) else line, "rights", 60)
     assert "Not authorized to access topics: [" in told
     assert "; the user needs Describe and Read on each Topic of a source" in told

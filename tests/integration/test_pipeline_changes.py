@@ -350,7 +350,7 @@ def test_names_of_columns_that_are_ours_are_refused(spark, topic, tmp_path):
     ):
         config = job(topic, tmp_path, **sink)
         config["source"]["records"]["schema"] += f", {name} STRING"
-        refused(spark, config, f"the column '{name}' has a name that is ours: use another")
+        refused(spark, config, f"the column '{name}' has a reserved name: use another")
     config = job(topic, tmp_path) | {"transform": {"sql": "SELECT id, 1 AS _kafka FROM records"}}
     refused(spark, config, "config: sink: the column '_kafka' has a name that is ours")
     assert list(tmp_path.iterdir()) == []

@@ -222,7 +222,7 @@ def test_what_does_not_fit_is_told_before_anything_is_written(spark, topic, tmp_
     spark.range(3).createOrReplaceTempView("records")
     for config, code, message in (
         (wrong_column, 2, r"config: transform.sql: .*`nmae` cannot be resolved"),
-        (wrong_topic, 1, "config: source: topic 'no-such-topic' is not there"),
+        (wrong_topic, 1, "config: source: topic 'no-such-topic' does not exist"),
         (wrong_schema, 2, "config: source.records: the schema cannot be read: .*BIGGINT"),
         (wrong_time, 2, "config: source: .*TIMESTAMP"),
         (job(topic, tmp_path, mode="upsert", keys="ident"), 2, "sink: keys: 'ident' is no column"),

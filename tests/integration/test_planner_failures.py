@@ -43,10 +43,10 @@ FAILURES = [
     pytest.param("garbage", "is not JSON: this is not JSON", id="the answer is no JSON"),
     pytest.param("late", "did not answer within 2000 ms", id="the answer comes too late"),
     pytest.param("raises", "boom", id="the planner raises"),
-    pytest.param("drops", "does not tile the batch", id="the plan drops an offset"),
+    pytest.param("drops", "does not cover the batch", id="the plan drops an offset"),
     pytest.param("doubles", "reads offsets twice", id="the plan reads offsets twice"),
     pytest.param("invents", "it should read nothing", id="the plan reads what nobody asked for"),
-    pytest.param("stranger", "names executor 'no-such-executor'", id="an executor that is gone"),
+    pytest.param("stranger", "unknown executor 'no-such-executor'", id="an executor that is gone"),
     pytest.param("no-ranges", "a task without ranges", id="the plan holds an empty task"),
     pytest.param("lacks", "does not follow the contract (Missing", id="the plan lacks a column"),
     pytest.param("short", "columns of the plan do not fit together", id="a column is too short"),
@@ -85,7 +85,7 @@ def test_one_batch_falls_back_to_sparks_mapping_and_says_so_once(
     [
         pytest.param("die", "the planner fell over", id="the process dies"),
         pytest.param("raises", "Traceback: in the planner", id="the planner raises"),
-        pytest.param("drops", "does not tile the batch", id="the plan drops an offset"),
+        pytest.param("drops", "does not cover the batch", id="the plan drops an offset"),
     ],
 )
 def test_on_error_fail_stops_the_query_and_a_restart_goes_on_exactly(

@@ -71,11 +71,11 @@ def test_report_and_top_of_a_running_query(
     assert f"Query {topic.name}" in words
     assert f"90 records of 3 partitions of {topic.name} in 2 batches" in words
     assert "0 records were left in 0 of 4 partitions" in words
-    assert "2 executors of 1 slot, there in every batch (by Spark's UI)" in words
+    assert "2 executors with 1 slot, the same in every batch (by Spark's UI)" in words
     assert "When each slot worked, batch 1 " in words
     assert "The planner's states beside the checkpoint tell of" in words
     assert "a record of a usual partition" in words
-    assert "is not known" not in words
+    assert "is unknown" not in words
 
 
 def _rows(query: StreamingQuery) -> int:

@@ -107,7 +107,7 @@ def test_a_restart_goes_on_with_the_state_of_the_last_completed_batch(
     assert future.exists()
     assert len(files(checkpoint)) == 4
     assert not leftover.exists()
-    assert not driver_log.lines("could not keep its state")
+    assert not driver_log.lines("could not save its state")
     assert_each_row_once(spark, table, [120, 120, 120])
 
 
@@ -141,7 +141,7 @@ def test_bad_state_files_are_passed_over_with_one_warning(
     assert f"with the older {good.name}" in warning
     assert all(f"assignments/{path.name}: " in warning for path in bad)
     assert not driver_log.lines("could not plan")
-    assert not driver_log.lines("could not keep its state")
+    assert not driver_log.lines("could not save its state")
     assert_each_row_once(spark, table, [120, 120, 120])
 
 
@@ -187,7 +187,7 @@ def test_a_folder_that_cannot_be_written_is_told_once_and_the_query_runs(
     assert {p["sources"][0]["metrics"]["assignor.strategy"] for p in progresses} == {
         "lag-aware-sticky"
     }
-    [warning] = driver_log.lines("could not keep its state")
+    [warning] = driver_log.lines("could not save its state")
     assert "/assignments/" in warning
 
 
@@ -210,6 +210,6 @@ def test_a_disk_that_takes_nothing_is_told_once_and_the_query_runs(
 
     assert rows == sum(COUNTS)
     assert {p["sources"][0]["metrics"]["assignor.fallbacks"] for p in progresses} == {"0"}
-    [warning] = driver_log.lines("could not keep its state")
+    [warning] = driver_log.lines("could not save its state")
     assert {"full": "No space left", "read-only": "Read-only"}[trouble] in warning
     assert {path.name for path in small_disk.iterdir()} <= {"filler"}

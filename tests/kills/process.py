@@ -63,7 +63,7 @@ class Driver:
         while not condition():
             assert self.process.poll() is None, f"{what}: the driver ended: {self.said()}"
             assert time.monotonic() < deadline, f"{what}: not within {_LIMIT_S} s"
-            time.sleep(0.01)
+            time.sleep(0.01)  # polled finely: the moment of a kill depends on it
 
     def wait(self) -> None:
         """Wait until it has ended by itself, and well."""

@@ -82,6 +82,7 @@ class Killer:
         driver, query = self._running(), self._place.query(name)
         before = moment.seen(query, driver)
         driver.wait_for(lambda: moment.seen(query, driver) > before, moment.name)
+        # No wait for a condition: a kill at a random time of the batch is what is tested.
         time.sleep(self._rng.uniform(moment.least_s, moment.most_s))
         hits = {}
         if moment.executor:

@@ -48,7 +48,7 @@ CASES = [
     ),
     pytest.param(
         "    [FAILED     ] org.foo#bar;1.0!bar.jar: Downloaded file size differs (31ms)",
-        {"": "a download broke off: Downloaded file size differs"},
+        {"": "a download failed: Downloaded file size differs"},
         id="cut off",
     ),
 ]

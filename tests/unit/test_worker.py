@@ -119,7 +119,7 @@ def test_a_stream_is_planned_with_the_options_that_were_validated_last():
             {"type": "validate", "options": [1, 2]},
             "got `array` - at `$.options`",
         ),
-        ({"type": "validate", "options": {"assignor": "none"}}, "'none' is no assignor"),
+        ({"type": "validate", "options": {"assignor": "none"}}, "'none' is not an assignor"),
         ({"type": "restore", "state": "x", "topics": [{}]}, "at `$.topics[0]`"),
         ({"type": "plan", "executors": []}, "missing required field `ranges`"),
     ],

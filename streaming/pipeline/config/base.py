@@ -36,7 +36,7 @@ SIZE = r"off|(?=[\d.]*[1-9])(\d+(?:\.\d+)?)\s*(KB|MB|GB)"
 
 
 class Section(BaseModel):
-    """A mapping of the config, some with options of Kafka or Spark beside their own keys, as text.
+    """A mapping of the config, some with options of Kafka or Spark next to their own keys, as text.
 
     A key that is not known is an error that names the nearest one.
     """

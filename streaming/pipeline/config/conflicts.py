@@ -62,7 +62,7 @@ def check_apart(job: Job, locations: Mapping[str, str] | None = None) -> None:
         if other != where and not (is_shared and table.shared):
             raise ValueError(
                 f"{where}: the table {table.path or table.table!r} is that of {other}: "
-                "each needs its own (for rows of one kind join them in a transform by UNION "
+                "each needs its own (for rows of the same kind, join them in a transform by UNION "
                 "ALL, or set 'shared: true' for both)"
             )
         if path is not None and other == where:
@@ -80,7 +80,7 @@ def check_apart(job: Job, locations: Mapping[str, str] | None = None) -> None:
         for above in outer:
             if folder.where != above.where and _lies_in(folder.steps, above.steps):
                 raise ValueError(
-                    f"{folder.where}: the folder {folder.path!r} lies in {above.path!r}, that of "
+                    f"{folder.where}: the folder {folder.path!r} is in {above.path!r}, that of "
                     f"{above.where}: VACUUM deletes what a table does not know; use folders side "
                     "by side"
                 )
@@ -130,5 +130,5 @@ def check_no_loops(job: Job) -> None:
                 itself = f"the source reads the topic {sink.topic!r} itself, so each bad record"
                 other = f"source {name!r} reads the topic {sink.topic!r}, so each record"
                 raise ValueError(
-                    f"{place}: {itself if source else other} would come again for ever: use another"
+                    f"{place}: {itself if source else other} would come again forever: use another"
                 )

@@ -1,4 +1,4 @@
-"""The files that a job names, looked for beside its YAML: schemas, functions in Python, seeds."""
+"""The files that a job names, looked for next to its YAML: schemas, functions in Python, seeds."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class _Line(Section):
     @model_validator(mode="after")
     def _one_value(self) -> Self:
         if self.value is not None and self.bytes_ is not None:
-            raise ValueError("'value' and 'base64' exclude each other")
+            raise ValueError("'value' and 'base64' cannot be used together")
         return self
 
     def record(self) -> Record:

@@ -51,7 +51,7 @@ class Transform(Section):
 
 
 class Metrics(MetricsConfig, Section):
-    """Where a job's figures go; without any of it, nowhere."""
+    """Where a job's metrics go; by default, nowhere."""
 
 
 class Seed(Section):
@@ -59,7 +59,7 @@ class Seed(Section):
 
     file: str
     """JSON lines with `key`, `value` (text, an object for JSON, null for a tombstone) or `base64`,
-    beside the job's YAML."""
+    next to the job's YAML."""
     partitions: PositiveInt = 4
     """Partitions of the topic."""
 
@@ -76,7 +76,7 @@ class Output(NamedTuple):
 
 
 class Job(Section):
-    """A job: from Kafka to Delta. `kafka.*` keys here hold for all its sources and sinks."""
+    """A job: from Kafka to Delta. `kafka.*` keys here apply to all its sources and sinks."""
 
     name: str = Field("job", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
     """Name of the queries; by default that of the YAML file."""
@@ -93,12 +93,12 @@ class Job(Section):
     sinks: dict[ViewName, Sink] = Field({})
     """Several sinks by name."""
     trigger: Trigger = "availableNow"
-    """`availableNow` reads what is there and ends; `processingTime 10 seconds` goes on."""
+    """`availableNow` processes what is there and exits; `processingTime 10 seconds` runs on."""
     checkpoint: str | None = None
-    """Folder or URL of the checkpoints: progress, and the identity of exactly-once writes. Only a
-    job that just prints goes without."""
+    """Folder or URL of the checkpoints: progress, and the identity of exactly-once writes. A
+    job that only prints needs none."""
     metrics: Metrics | None = None
-    """Where figures go: Prometheus, a textfile, a log (docs/metrics.md)."""
+    """Where metrics go: Prometheus, a textfile, a log (docs/metrics.md)."""
     spark: dict[str, str] = Field({})
     """Settings of the Spark that `assignor run` starts (`spark.master`, …)."""
     seed: dict[str, Seed] = Field({})
@@ -187,7 +187,7 @@ class Job(Section):
     def _fits_together(self) -> Self:
         for one in ("source", "sink", "transform"):
             if getattr(self, one) is not None and getattr(self, f"{one}s"):
-                raise ValueError(f"'{one}' and '{one}s' exclude each other")
+                raise ValueError(f"'{one}' and '{one}s' cannot be used together")
         for what, parts in (("source", self.all_sources), ("sink", self.all_sinks)):
             if not parts:
                 raise ValueError(f"{what!r} is missing: what is read, and where it goes")
@@ -215,7 +215,7 @@ def _check_from(where: str, name: str | None, views: list[str], is_open: bool) -
     if name is None and is_open and len(views) > 1:
         raise ValueError(f"{where}: 'from' is missing: one of {', '.join(views)}")
     if name is not None and name not in views:
-        raise ValueError(f"{where}.from: {name!r} is not known; there are {', '.join(views)}")
+        raise ValueError(f"{where}.from: {name!r} is unknown; there are {', '.join(views)}")
 
 
 def json_schema() -> dict[str, Any]:

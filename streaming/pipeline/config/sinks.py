@@ -31,8 +31,8 @@ class _Table(Section):
     table: str | None = None
     """Name of the Delta table in the catalog, instead of `path`."""
     shared: bool = False
-    """Whether other queries append to the table, too: another job, or this one with an earlier
-    checkpoint. Else that is an error."""
+    """Whether other queries also append to the table: another job, or this one with an earlier
+    checkpoint. Otherwise, that is an error."""
 
 
 class DeadLetter(_Table):
@@ -71,21 +71,21 @@ class DeltaSink(_Table):
     """For upsert: columns that say which of two rows is newer, compared in order. By default
     Kafka's timestamp; ties go to the higher partition and offset."""
     delete_when: str | None = None
-    """For upsert: SQL condition of rows that delete, beside tombstones."""
+    """For upsert: SQL condition of rows that delete, as tombstones do."""
     deletes: Literal["remove", "mark"] = "remove"
     """`remove` takes the row out of the table; `mark` keeps it with `_deleted = true`, so that
-    older records which come later cannot bring it back."""
+    older records that arrive later cannot bring it back."""
     partition_by: Columns = ()
     """Columns that a new table is partitioned by."""
     cluster_by: Columns = ()
     """Columns that a new table is clustered by."""
     schema_evolution: bool = False
-    """Whether new columns are added to the table; else they are an error."""
+    """Whether new columns are added to the table; otherwise, they are an error."""
     target_file_size: Size = "128MB"
-    """Files are written about this large, a small batch as one file; `off` leaves it to Spark: a
-    file a task."""
+    """Files are about this large, and a small batch is one file; `off` leaves it to Spark: one
+    file per task."""
     compact_every: PositiveInt | None = None
-    """Compact the table after every so many batches."""
+    """Compact the table after every Nth batch."""
 
     @property
     def target_file_bytes(self) -> int | None:
@@ -110,7 +110,7 @@ class DeltaSink(_Table):
 
 
 class ConsoleSink(Section):
-    """Rows are printed, for looking at a job."""
+    """Print rows, to look at a job."""
 
     type: Literal["console"]
     """`console`."""
@@ -135,7 +135,7 @@ class KafkaSink(Section):
     """The topic that is written to; it must exist."""
     key: str | None = None
     """SQL expression of the key; by default a column `key`, else none. Bytes and text stay, structs
-    and lists become JSON, all else its text; the value's, too."""
+    and lists become JSON, anything else its text. The same holds for the value."""
     value: str | None = None
     """SQL expression of the value; by default a column `value`, else all columns as JSON."""
     output_mode: Literal["append", "update", "complete"] = "append"

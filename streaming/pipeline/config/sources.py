@@ -26,13 +26,13 @@ _SPARK_OPTIONS = {
     "startingOffsetsByTimestamp": "Begin at times by partition, as JSON.",
     "startingOffsetsByTimestampStrategy": "`error` or `latest`, when no offset matches.",
     "failOnDataLoss": "Whether lost offsets fail the query.",
-    "maxOffsetsPerTrigger": "Records a batch at most.",
-    "minOffsetsPerTrigger": "Records a batch at least, or wait.",
-    "maxTriggerDelay": "How long to wait for those.",
-    "minPartitions": "A floor for the number of tasks.",
-    "maxRecordsPerPartition": "Records a task at most.",
+    "maxOffsetsPerTrigger": "Most records of a batch.",
+    "minOffsetsPerTrigger": "Fewest records of a batch; it waits for them.",
+    "maxTriggerDelay": "How long to wait for them at most.",
+    "minPartitions": "Least number of tasks.",
+    "maxRecordsPerPartition": "Most records of a task.",
     "includeHeaders": "Whether a column `headers` is read.",
-    "groupIdPrefix": "Begin of the consumer group's name.",
+    "groupIdPrefix": "Prefix of the consumer group's name.",
     "kafkaConsumer.pollTimeoutMs": "How long executors poll.",
     "fetchOffset.numRetries": "Retries of the offset look-up.",
     "fetchOffset.retryIntervalMs": "Pause between them.",
@@ -47,7 +47,7 @@ class Records(Section):
     """`raw` leaves Kafka's columns as they are."""
     schema_: str | None = Field(None, alias="schema")
     """Columns as DDL (`id BIGINT, name STRING`), or a file with them (.ddl, .json: Spark's JSON,
-    .avsc: Avro). A file is looked for beside the job's YAML."""
+    .avsc: Avro). A file is looked for next to the job's YAML."""
     key: str | None = None
     """Columns of Kafka's key as DDL: the key's text for one, a JSON object for several. They fill
     the rows of tombstones, and are added where the schema lacks them. By default the text of
@@ -59,7 +59,7 @@ class Records(Section):
     confluent: bool = True
     """For Avro: whether values begin with Confluent's five bytes."""
     schema_id: PositiveInt | None = None
-    """For Avro: the schema's number; a record with another one is bad."""
+    """For Avro: the schema's id; a record with another id is bad."""
     reader_options: dict[str, str] = Field({}, alias="options")
     """Options of Spark's JSON, CSV or Avro reader, such as `sep`."""
 
@@ -81,12 +81,12 @@ class Records(Section):
 
 
 class Watermark(Section):
-    """How late rows may come."""
+    """How late rows may arrive."""
 
     column: str
     """Column with the time of the event."""
     delay: Interval = "10 minutes"
-    """How late a row may come."""
+    """How late a row may arrive."""
 
 
 class Source(Section):
@@ -95,9 +95,9 @@ class Source(Section):
     records: Records = Records()
     """How its records are read."""
     watermark: Watermark | None = None
-    """How late rows may come."""
+    """How late rows may arrive."""
     dedupe: Columns = ()
-    """Drop rows that repeat these columns: within the watermark, or for ever without one (the state
+    """Drop rows that repeat these columns: within the watermark, or forever without one (the state
     then grows)."""
     assignor: str = "lag-aware-sticky"
     """The assignor, or several in order of preference; `none` for Spark's mapping, whatever the

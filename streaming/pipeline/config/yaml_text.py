@@ -68,7 +68,7 @@ class _Loader(yaml.SafeLoader):
         except (ValueError, KeyError, TypeError, OverflowError):
             kind = node.tag.rpartition(":")[2]
             raise _error(
-                node, f"a value that looks like {kind!r} is none: put it in quotes if it is text"
+                node, f"a value that looks like {kind!r} is not one: put it in quotes if it is text"
             ) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -81,7 +81,7 @@ class _Loader(yaml.SafeLoader):
                 which = f"the key {key_node.value!r}" if is_word else "a key"
                 raise _error(key_node, f"{which} is not text: put it in quotes")
             if key in seen and key != "<<":
-                raise _error(key_node, f"the key {key!r} is twice")
+                raise _error(key_node, f"duplicate key {key!r}")
             seen.add(key)
         return super().construct_mapping(node, deep)
 
@@ -94,7 +94,7 @@ def _size(node: yaml.Node, sizes: dict[int, int | None]) -> int:
     """Count the values below a node as if each alias were written out."""
     known = sizes.get(id(node), 0)
     if known is None:
-        raise _error(node, "an alias stands within what it names")
+        raise _error(node, "an alias refers to a value that contains it")
     if known:
         return known
     sizes[id(node)] = None
@@ -105,7 +105,7 @@ def _size(node: yaml.Node, sizes: dict[int, int | None]) -> int:
         below = node.value
     size = 1 + sum(_size(part, sizes) for part in below)
     if size > _MOST_VALUES:
-        raise _error(node, f"more than {_MOST_VALUES:,} values, with what the aliases stand for")
+        raise _error(node, f"more than {_MOST_VALUES:,} values, with aliases written out")
     sizes[id(node)] = size
     return size
 
@@ -169,7 +169,7 @@ def _put(section: dict[str, Any], path: str, value: Any) -> None:
         rest = "'spark'." + (path[len(_SECTION) :] if path.startswith(2 * _SECTION) else path)
     while True:
         if rest.startswith(".") or rest.endswith("."):
-            raise ConfigError(f"--set {path!r}: a key is missing beside a dot")
+            raise ConfigError(f"--set {path!r}: a key is missing next to a dot")
         known = [key for key in section if rest == key or rest.startswith(f"{key}.")]
         if known:
             key = max(known, key=len)
@@ -187,7 +187,7 @@ def _put(section: dict[str, Any], path: str, value: Any) -> None:
             section[key] = {}
         section = section[key]
         if not isinstance(section, dict):
-            raise ConfigError(f"--set {path!r}: {key!r} is a value, it has no keys below it")
+            raise ConfigError(f"--set {path!r}: {key!r} is a value and has no keys below it")
 
 
 def fill_in(
@@ -211,7 +211,7 @@ def fill_in(
         name, default = match[1], match[2]
         if name is None:
             raise ConfigError(
-                f"{where}: '${{' begins no ${{NAME}}: write '$${{' for the plain text"
+                f"{where}: '${{' does not begin a ${{NAME}}: write '$${{' for the plain text"
             )
         if name in environment:
             redact.learn_variable(name, environment[name])

@@ -53,8 +53,8 @@ def check_free(names: Iterable[str], ours: Iterable[str], fold: Callable[[str], 
 
     >>> check_free(["id", "_Kafka"], ["_kafka"], str.lower)
     Traceback (most recent call last):
-    ValueError: the column '_Kafka' has a name that is ours: use another
+    ValueError: the column '_Kafka' has a reserved name: use another
     """
     for name in names:
         if fold(name) in map(fold, ours):
-            raise ValueError(f"the column {name!r} has a name that is ours: use another")
+            raise ValueError(f"the column {name!r} has a reserved name: use another")

@@ -136,7 +136,7 @@ def _transformed(
         words = f"{transform.python} raised {type(error).__name__}: {first_line(error)}"
         raise loaded.error(place, words) from error
     if not hasattr(made, "writeStream"):
-        words = f"{transform.python} gave {type(made).__name__}, a DataFrame is expected"
+        words = f"{transform.python} returned {type(made).__name__}, a DataFrame is expected"
         raise loaded.error(place, words)
     frame: DataFrame = made
     return frame

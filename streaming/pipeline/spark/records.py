@@ -3,7 +3,7 @@
 A parsed view has the schema's columns and one struct `_kafka` with topic, partition, offset,
 timestamp, key and `tombstone`. A record is bad when Spark's function cannot read it, whole, with
 the schema, or when a column declared NOT NULL is missing: Spark's JSON reader stops after the first
-object, its CSV reader closes an open quote at the end, and neither tells. A null value is a
+object, its CSV reader closes an open quote at the end, and neither says so. A null value is a
 tombstone (for JSON the text `null` too); that is bad only when an upsert needs its key and cannot
 read it.
 """
@@ -141,7 +141,7 @@ def _failing(name: str, records: Records) -> Column:
     ).otherwise(f.lit(f" cannot be read as {records.format} with the schema"))
     words = f.concat(
         f.lit(f"source '{name}': the record at "), place_of("topic", "partition", "offset"), why,
-        f.lit("; to go on without such records set bad_records: drop or dead_letter"),
+        f.lit("; to continue without such records set bad_records: drop or dead_letter"),
     )  # fmt: skip
     return f.when(f.col(_BAD), f.raise_error(words).cast("boolean")).otherwise(True)
 
@@ -185,14 +185,14 @@ def _reader(records: Records, schema: str) -> _Reader:
         return _avro(records, schema)
     kind = columns(schema)
     if _CORRUPT in (name.lower() for name in kind.fieldNames()):
-        raise ValueError(f"the column {_CORRUPT!r} has a name that is needed here: use another")
+        raise ValueError(f"the column {_CORRUPT!r} has a reserved name: use another")
     return _json(records, kind) if records.format == "json" else _csv(records, kind)
 
 
 def _json(records: Records, kind: StructType) -> _Reader:
     """Read the value as a field of an object: what stands behind it then breaks that object.
 
-    Only what closes that object, or goes on with a next field, does not; as the element of a list
+    Only what closes that object, or adds another field, does not; as the element of a list
     both do. The list is only read when a brace before the end says that it can be so.
     """
     lenient = {**records.reader_options, "mode": "PERMISSIVE"}

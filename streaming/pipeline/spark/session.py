@@ -42,7 +42,7 @@ def avro_coordinate() -> str:
 
 
 def job_packages(job: Job) -> list[str]:
-    """Name the packages that a job needs beside the bridge's own."""
+    """Name the packages that a job needs in addition to the bridge's own."""
     has_avro = any(source.records.format == "avro" for source in job.all_sources.values())
     return [delta_coordinate(), *([avro_coordinate()] if has_avro else [])]
 

@@ -227,8 +227,8 @@ def test_malformed_groups(assigned: Any, change: dict[str, Any], text: str) -> N
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        pytest.param('{"lags": {"t": {"0": NaN}}}', "NaN is no number of JSON", id="NaN"),
-        pytest.param('{"lags": {"t": {"0": -Infinity}}}', "-Infinity is no number", id="infinity"),
+        pytest.param('{"lags": {"t": {"0": NaN}}}', "NaN is not a JSON number", id="NaN"),
+        pytest.param('{"lags": {"t": {"0": -Infinity}}}', "-Infinity is not a JSON", id="infinity"),
         pytest.param(
             '{"lags": {"t": {"0": 1e999}}, "topics": {}, "members": {}}', "Infinity", id="9"
         ),
@@ -316,7 +316,7 @@ def test_an_own_assignor_has_its_options_and_is_told_between_steps(assigned: Any
 def test_none_is_no_assignor_of_a_group(assigned: Any) -> None:
     code, [answered], _ = assigned({**GROUP, "steps": [], "assignor": "none"})
     assert code == 1
-    assert "'none' is no assignor: as a stream's only one it leaves the stream" in answered["error"]
+    assert "'none' is not an assignor: alone, it leaves a stream" in answered["error"]
 
 
 def test_kafkas_words_for_no_commit_are_none() -> None:

@@ -138,14 +138,14 @@ def test_misplayed_groups(what: str) -> None:
 @pytest.mark.parametrize("capacity", [0, -1, float("inf"), float("nan")])
 def test_a_capacity_that_divides_nothing_is_refused(capacity: float) -> None:
     """0 was a ZeroDivisionError, and -1 gave that member everything."""
-    with pytest.raises(OptionError, match=r"member 'A' has the capacity .* above 0 is needed"):
+    with pytest.raises(OptionError, match=r"member 'A' has the capacity .* above 0 is expected"):
         Member("A", T, capacity=capacity)
 
 
 @pytest.mark.parametrize("lag", [float("inf"), float("nan")])
 def test_a_lag_that_is_no_number_is_refused(lag: float) -> None:
     group = Group((Member("A", T), Member("B", T)), {"t": 2}, lags={"t": {1: lag}})
-    with pytest.raises(OptionError, match=f"the lag of t-1 is {lag}: a finite number"):
+    with pytest.raises(OptionError, match=f"the lag of t-1 is {lag}: it must be finite"):
         choose("lag-aware-sticky", group).assignor.assign(group)
 
 

@@ -107,10 +107,10 @@ def test_whatever_it_raises_names_it(method: str, error: BaseException, words: s
 @pytest.mark.parametrize(
     ("method", "answer", "words"),
     [
-        pytest.param("refusal", 3, "answered a int in refusal: a line of text", id="refusal"),
-        pytest.param("reservation", b"", "answered a bytes in reservation", id="reservation"),
-        pytest.param("user_data", "x", "answered a str in user_data: bytes or None", id="bytes"),
-        pytest.param("on_assignment", 3, "answered a int in on_assignment: the member", id="told"),
+        pytest.param("refusal", 3, "returned int from refusal: a line of text", id="refusal"),
+        pytest.param("reservation", b"", "returned bytes from reservation", id="reservation"),
+        pytest.param("user_data", "x", "returned str from user_data: bytes or None", id="bytes"),
+        pytest.param("on_assignment", 3, "returned int from on_assignment: the member", id="told"),
         pytest.param("assign", 3, "answered a int, not members", id="assign"),
     ],
 )
@@ -139,7 +139,7 @@ def test_whatever_it_answers_names_it(method: str, answer: Any, words: str) -> N
         pytest.param({"name": ""}, "name that cannot be used", id="empty"),
         pytest.param({"name": "a,b"}, "name that cannot be used", id="comma"),
         pytest.param(
-            {"name": "sticky"}, "calls itself 'sticky', which means one of ours", id="ours"
+            {"name": "sticky"}, "calls itself 'sticky', which is one of our names", id="ours"
         ),
         pytest.param({"name": "None"}, "calls itself 'None'", id="none"),
         pytest.param({"protocols": None}, r"protocols that cannot be used \(a NoneType\)", id="no"),
@@ -234,7 +234,7 @@ def test_an_assignor_that_has_no_name_has_options_by_what_was_written() -> None:
         ),
         pytest.param(
             {"assignor": "theirs:Diary,sticky", "assignor.sticky.x": "1"},
-            r"unknown option 'assignor.sticky.x': it begins .* \(there is 'diary'\)",
+            r"unknown option 'assignor.sticky.x': it does not begin .* \('diary'\)",
             id="nor beside one of theirs",
         ),
         pytest.param(

@@ -125,7 +125,7 @@ def test_a_topic_named_again_and_again_is_read_in_linear_time() -> None:
     ("owned", "generation", "text"),
     [
         pytest.param({"t" * 32_768: [0]}, 1, "at most 32767", id="long name"),
-        pytest.param({"t": [-1]}, 1, "lie between 0 and", id="negative partition"),
+        pytest.param({"t": [-1]}, 1, "must be from 0 to", id="negative partition"),
         pytest.param({"t": [0]}, 2**31, "generation is 2147483648", id="large generation"),
     ],
 )

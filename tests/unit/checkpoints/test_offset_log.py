@@ -87,7 +87,7 @@ def test_a_uri_of_this_machine(tmp_path):
     place = a_checkpoint(tmp_path / "with space")
     assert read_checkpoint(open_folder(place.as_uri())).query_id == "q-1"
     assert read_checkpoint(open_folder(f"file:{place}")).query_id == "q-1"
-    with pytest.raises(CheckpointError, match="s3a: is read through Spark's file systems"):
+    with pytest.raises(CheckpointError, match="s3a: is read only through Spark's file systems"):
         open_folder("s3a://bucket/checkpoint")
 
 
@@ -118,14 +118,14 @@ def test_the_newest_good_state_is_taken_and_others_are_told(tmp_path):
     ("files", "message"),
     [
         pytest.param({}, "is not a streaming checkpoint", id="empty folder"),
-        pytest.param({"metadata": "{}"}, "holds no query id", id="metadata of something else"),
+        pytest.param({"metadata": "{}"}, "has no query id", id="metadata of something else"),
         pytest.param({"metadata": '{"id":"q"}'}, "no Kafka source", id="nothing planned yet"),
         pytest.param({"offsets/0": f"v1\n{META % 1}\n5\n-"}, "no Kafka source", id="rate source"),
         pytest.param({"offsets/0": f"v3\n{META % 1}\n{ENDS % 1}"}, "has version 3, 2 is the newest",
                      id="newer Spark"),
         pytest.param({"offsets/0": "{}"}, "does not begin with a version", id="no version"),
         pytest.param({"offsets/0": ""}, "does not begin with a version", id="emptied"),
-        pytest.param({"offsets/0": "v1"}, "is cut off", id="one line"),
+        pytest.param({"offsets/0": "v1"}, "is truncated", id="one line"),
         pytest.param({"offsets/0": f"v1\nx\n{ENDS % 1}"}, "no JSON in its second", id="metadata"),
         pytest.param({"offsets/0": f'v1\n{META % 1}\n{{"t":{{"0":1'}, "damaged in line 3",
                      id="cut in an offset"),

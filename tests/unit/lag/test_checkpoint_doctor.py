@@ -127,7 +127,7 @@ def test_a_batch_that_goes_back_says_that_the_topic_was_made_again(
     wrong = [line for line in lines if line.startswith("FAILED")]
     assert code == len(wrong) == (message is not None)
     if message is not None:
-        assert wrong[0].startswith("FAILED topic 't' (sources/0): it was deleted and made again: ")
+        assert wrong[0].startswith("FAILED topic 't' (sources/0): it was deleted and re-created: ")
         assert message in wrong[0]
 
 
@@ -184,7 +184,7 @@ def test_a_damaged_checkpoint_is_a_finding(tmp_path, capsys):
     code, lines = doctor(capsys, "--checkpoint", query)
     assert code == 1
     assert len(lines) == 1
-    assert "'offsets/0' is cut off" in lines[0]
+    assert "'offsets/0' is truncated" in lines[0]
 
 
 @pytest.mark.parametrize(

@@ -59,12 +59,12 @@ def test_figures_of_a_partition(found, lag, lost, at_risk, to_loss):
         pytest.param(row(offset=None), "never read", "-", None, id="never read"),
         pytest.param(row(end=None), "unknown", "-", None, id="unknown"),
         pytest.param(row(offset=100, end=1), "ahead", "ahead",
-                     "beyond the log's end: t-0 at 100, its log ends at 1; was the topic made",
+                     "beyond the log's end: t-0 at 100, its log ends at 1; was the topic ",
                      id="beyond the end"),
         pytest.param(row(begin=12), "lost", "lost",
                      "records were deleted unread: t-0 at 10, its log begins at 12; ", id="lost"),
         pytest.param(row(end=None, gone=True), "gone", "gone",
-                     "not there: t-0; was the topic made again with fewer partitions?", id="gone"),
+                     "missing: t-0; was the topic re-created with fewer partitions?", id="gone"),
     ],
 )  # fmt: skip
 def test_each_state_has_its_word_and_some_wake_a_monitor(found, state, to_loss, alarm):
@@ -81,7 +81,7 @@ def test_alarms_name_a_few_partitions_and_each_topic_once():
     ahead, topic = alarms(rows, {"t"})
     assert ahead.count("its log ends at 30") == 3
     assert "and 2 more; was" in ahead
-    assert topic == "topic 't' is not there: was it deleted?"
+    assert topic == "topic 't' is gone: was it deleted?"
     assert "5 beyond the log's end" not in summary(rows)
     assert "5 partitions beyond the log's end" in summary(rows)
 

@@ -46,20 +46,20 @@ def test_a_querys_offsets_without_a_broker(tmp_path, capsys):
     assert main.run(["offsets", "--checkpoint", query]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out) == {"t": {"0": 9, "1": 4}}
-    assert "new partitions are not known" in err
+    assert "new partitions are unknown" in err
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         pytest.param([], "either --checkpoint or --group", id="neither"),
-        pytest.param(["--group", "g", "--checkpoint", "c"], "one of them, not both", id="both"),
+        pytest.param(["--group", "g", "--checkpoint", "c"], "--group, not both", id="both"),
         pytest.param(["--group", "g"], "needs the brokers", id="no broker"),
         pytest.param(
             ["--group", "g", "--source", "0"], "--source is for --checkpoint", id="source"
         ),
         pytest.param(["--checkpoint", "c", "--source", "7"], "Kafka sources are 0", id="no source"),
-        pytest.param(["--checkpoint", "c", "--topic", "u"], "there is no such topic", id="topic"),
+        pytest.param(["--checkpoint", "c", "--topic", "u"], "the topic does not exist", id="topic"),
         pytest.param(["--checkpoint", "x"], "is not a streaming checkpoint", id="none"),
     ],
 )

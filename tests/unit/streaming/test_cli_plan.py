@@ -98,7 +98,7 @@ def test_a_plan_that_came_out_otherwise_then_is_said(snapshots, capfd):
     path = snapshots(logged(3, GOOD, then), logged(4, GOOD, {"error": "no luck"}))
     assert run(["plan", path]) == 0
     assert capfd.readouterr().err.splitlines() == [
-        "assignor: line 1: batch 3 was planned otherwise then: as it was",
+        "assignor: line 1: batch 3 was planned differently then: as it was",
         "assignor: line 2: batch 4 was not planned then: no luck",
     ]
 

@@ -70,12 +70,12 @@ REFUSED = {
     ),
     "a table in a query's own folder of the checkpoint": (
         job(sink={"path": "/checkpoints/orders/sink"}),
-        "sink: the folder '/checkpoints/orders/sink' lies in "
+        "sink: the folder '/checkpoints/orders/sink' is in "
         "'/checkpoints/orders/sink', that of the checkpoint of 'sink'",
     ),
     "a checkpoint in the table": (
         job(checkpoint="/tables/orders/checkpoint"),
-        "checkpoint: the folder '/tables/orders/checkpoint' lies in '/tables/orders', that of sink",
+        "checkpoint: the folder '/tables/orders/checkpoint' is in '/tables/orders', that of sink",
     ),
     "a checkpoint in Delta's own folder": (
         job(checkpoint="/tables/orders/_delta_log/checkpoint"),
@@ -83,7 +83,7 @@ REFUSED = {
     ),
     "a table in a table": (
         job(sinks={"a": {"path": "s3a://Bucket/t"}, "b": {"path": "s3a://bucket/t/u"}}),
-        "sinks.b: the folder 's3a://bucket/t/u' lies in 's3a://Bucket/t'",
+        "sinks.b: the folder 's3a://bucket/t/u' is in 's3a://Bucket/t'",
     ),
     "a dead letter to the source's topic": (
         job(source=letters({"topic": "orders"}, subscribe="other, orders")),
@@ -171,7 +171,7 @@ def test_parts_that_stand_beside_each_other_are_taken(data):
         ),
         pytest.param(
             "file:/tables/b/c",
-            "sinks.a: the folder 'file:/tables/b/c' lies in '/tables/b'",
+            "sinks.a: the folder 'file:/tables/b/c' is in '/tables/b'",
             id="in",
         ),
         pytest.param("file:/tables/a", None, id="apart"),
@@ -195,7 +195,7 @@ def test_a_path_without_its_file_system_is_the_table_that_a_name_stands_for():
 
 
 def test_an_empty_name_of_a_topic_is_not_what_a_source_without_a_pattern_reads():
-    """It was refused as a loop; that there is no such topic is said when the broker is asked."""
+    """It was refused as a loop; that the topic does not exist is said when the broker is asked."""
     sink = {"type": "kafka", "topic": ""}
     load_job(job(source={"subscribe": "orders"}, sink=sink), environment={})
 

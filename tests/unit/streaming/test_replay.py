@@ -52,14 +52,14 @@ def test_where_nothing_is_gained_it_says_so():
     even = log({0: 500, 1: 500}, {0: 500, 1: 500})
     done = replay("c", even, TWO)
     assert done.find("spark").times_ideal == pytest.approx(1.0)
-    assert "nothing would be gained" in answer(done)
+    assert "no time would be gained" in answer(done)
     assert "even enough" in answer(done)
 
 
 def test_a_loss_is_called_one():
     lone = log({0: 1000})
     done = replay("c", lone, TWO, options={"assignor.split": "false"})
-    assert "nothing would be gained" in answer(done)
+    assert "no time would be gained" in answer(done)
     assert "leave it no room" in answer(done)
 
 
@@ -105,7 +105,7 @@ def test_waiting_for_its_executor_ends_with_the_locality_wait():
 def test_assumptions_name_their_source():
     given = replace(TWO, origins={"executors": "as given"})
     done = replay("c", log({0: 1}), given, ["spark"])
-    assert assumptions(done)[0] == "2 executors of 1 slot, there in every batch (as given)"
+    assert assumptions(done)[0] == "2 executors with 1 slot, the same in every batch (as given)"
 
 
 @pytest.mark.parametrize("partitions", [1, 12, 300])

@@ -86,7 +86,7 @@ def test_it_prints_the_answer_first(checkpoint, capsys):
     assert main.run(["replay", "--checkpoint", str(checkpoint), "--executors", "2"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert out.startswith("Over 3 batches, Spark's mapping would take 1.98 times the ideal")
-    for words in ("constrained-cooperative-sticky", "2 executors of 1 slot", "(as given)"):
+    for words in ("constrained-cooperative-sticky", "2 executors with 1 slot", "(as given)"):
         assert words in out
 
 
@@ -113,7 +113,7 @@ def test_json_and_pictures(checkpoint, tmp_path, capsys):
         pytest.param(["--hosts", "a=x"], "--hosts is 'a=x'", id="bad hosts"),
         pytest.param(["--hosts", "a=²"], "--hosts is 'a=²'", id="no digit of int"),
         pytest.param(["--hosts", "a=1,b=10000"], "--hosts is 'a=1,b=10000'", id="too many slots"),
-        pytest.param(["--hosts", "a", "--executors", "2"], "exclude each other", id="both"),
+        pytest.param(["--hosts", "a", "--executors", "2"], "cannot be used together", id="both"),
         pytest.param(["--assignors", ","], "at least one name", id="no assignor"),
         pytest.param(["--assignors", "minPartitions=x"], "a whole number from 1", id="no number"),
         pytest.param(["--output", "r.png"], "ends in .svg or .html", id="neither svg nor html"),

@@ -24,7 +24,7 @@ def test_the_table_says_what_was_measured_without_the_warm_up():
         "reading seconds, median": ["2.50", "0.75"],
         "busiest slot / mean, records": ["2.67", "1.00"],  # 4,000 of 6,000 on one of four slots
         "busiest slot / mean, seconds": ["2.86", "1.00"],  # 2.5 of 3.5 s
-        "tasks a batch": ["4.0", "4.0"],
+        "tasks per batch": ["4.0", "4.0"],
         "partitions split": ["\N{EN DASH}", "10"],
         "partitions moved": ["\N{EN DASH}", "5"],
         "locality hits": ["75%", "100%"],

@@ -77,7 +77,7 @@ def test_both_addresses_make_a_whole_frame(capsys):
 def test_the_ui_alone_knows_no_lag(capsys):
     with serve(RECORDED) as ui:
         out = top(capsys, ui.url)
-    assert "lag: not known (yet)" in out
+    assert "lag: unknown (yet)" in out
     assert "4 slots" in out
 
 
@@ -85,7 +85,7 @@ def test_the_endpoint_alone_knows_no_slots(capsys):
     with serve({ELSE: exposition("orders", "other")}) as endpoint:
         out = top(capsys, f"{endpoint.url}/metrics", "--query", "other")
     assert out.startswith("other | batch 13")
-    assert "slots: give the address of Spark's UI" in out
+    assert "slots: also give the address of Spark's" in out
     assert "13 | 0.75" in out
 
 
@@ -112,7 +112,7 @@ def test_lag_of_a_group_that_is_named_otherwise_is_found():
 @pytest.mark.parametrize(
     ("answers", "message"),
     [
-        pytest.param([{ELSE: ""}], "tells of no streaming query", id="before the first batch"),
+        pytest.param([{ELSE: ""}], "has no streaming query", id="before the first batch"),
         pytest.param([{ELSE: "# HELP x\nbad{"}], "serves no metrics", id="broken"),
         pytest.param([{ELSE: exposition("orders", "b")}], "has 2 queries: choose one by name",
                      id="two queries"),

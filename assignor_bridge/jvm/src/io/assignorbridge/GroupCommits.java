@@ -127,7 +127,8 @@ final class GroupCommits implements AutoCloseable {
     why = PlannerException.shortened(why, MOST_OF_ERROR) + advice(Errors.forException(error));
     String reason = why.replaceAll("\\d+", "#"); // Kafka tells when it gave up, and after how many tries
     if (warnings.size() < MOST_WARNINGS && warnings.add(reason)) {
-      LOG.warn("assignor-bridge could not commit to group '{}' (the query goes on): {}", group, why);
+      LOG.warn(
+          "assignor-bridge could not commit to group '{}' (the query continues): {}", group, why);
     }
   }
 

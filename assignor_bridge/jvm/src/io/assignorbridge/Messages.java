@@ -125,7 +125,7 @@ final class Messages {
           null);
     }
     if (!expected.isInstance(answer)) {
-      throw new PlannerException("the planner answered something else: " + answer);
+      throw new PlannerException("the planner gave an unexpected answer: " + answer);
     }
     return expected.cast(answer);
   }

@@ -35,7 +35,7 @@ final class PlanLog {
     } catch (IOException | RuntimeException e) { // the latter for a name that is no path here
       if (!failing) {
         LOG.warn(
-            "assignor-bridge could not write its plan log {} (the query goes on): {}",
+            "assignor-bridge could not write its plan log {} (the query continues): {}",
             file,
             e.toString());
       }

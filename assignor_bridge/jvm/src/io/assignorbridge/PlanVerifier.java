@@ -48,7 +48,7 @@ final class PlanVerifier {
             .min(BY_OFFSET)
             .orElseThrow();
     throw new PlannerException(
-        "the plan does not tile the batch: it should read "
+        "the plan does not cover the batch: it should read "
             + ofPartition(first, expected)
             + " and reads "
             + ofPartition(first, actual)

@@ -23,9 +23,9 @@ final class PlannerException extends Exception {
   /** What was not expected: a fault of ours, or a Spark that lacks what we use of it. */
   static PlannerException unexpected(Throwable e, String sparkVersion) {
     return new PlannerException(
-        "assignor-bridge, made for Spark 4.0 to 4.2, does not fit Spark "
+        "assignor-bridge, built for Spark 4.0 to 4.2, does not fit Spark "
             + sparkVersion
-            + " or has a fault: "
+            + " or has a bug: "
             + e,
         e);
   }

@@ -60,7 +60,8 @@ final class PlannerProcess implements AutoCloseable {
       throw new PlannerException(
           "the planner did not answer within " + timeoutMs + " ms (assignor.planTimeoutMs)", e);
     } catch (ExecutionException e) {
-      throw new PlannerException("the planner process broke off" + howItEnded(), e.getCause());
+      throw new PlannerException(
+          "the connection to the planner process broke" + howItEnded(), e.getCause());
     }
   }
 

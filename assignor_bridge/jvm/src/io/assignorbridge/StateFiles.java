@@ -86,7 +86,7 @@ final class StateFiles {
       LOG.warn(
           "assignor-bridge cannot use its stored state and plans {} (partitions may change"
               + " executors; no data is affected): {}",
-          used == null ? "without" : "with the older " + used,
+          used == null ? "without it" : "with the older " + used,
           String.join("; ", unusable));
     }
     return used == null ? null : lastSaved;
@@ -149,7 +149,7 @@ final class StateFiles {
     } catch (IOException | RuntimeException e) {
       if (!failing) {
         LOG.warn(
-            "assignor-bridge could not keep its state in {}/{} (after a restart partitions may"
+            "assignor-bridge could not save its state in {}/{} (after a restart, partitions may"
                 + " change executors; no data is affected): {}",
             folder,
             name,

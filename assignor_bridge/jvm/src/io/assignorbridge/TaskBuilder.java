@@ -42,7 +42,7 @@ final class TaskBuilder {
     for (int i = 0; i < partitions.length; i++) {
       Columns.Task task = tasks.get(i);
       if (task.ranges().isEmpty()) {
-        throw new PlannerException("the plan holds a task without ranges (number " + i + ")");
+        throw new PlannerException("the plan has a task without ranges (number " + i + ")");
       }
       partitions[i] =
           new AssignedInputPartition(
@@ -66,7 +66,10 @@ final class TaskBuilder {
     for (String executor : executors) {
       if (!locations.containsKey(executor)) {
         throw new PlannerException(
-            "the plan names executor '" + executor + "', there are: " + locations.keySet());
+            "the plan names the unknown executor '"
+                + executor
+                + "'; known are "
+                + locations.keySet());
       }
     }
     return executors.stream().map(locations::get).toArray(String[]::new);

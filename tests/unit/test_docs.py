@@ -1,0 +1,122 @@
+"""What the docs name exists, and what exists is in the docs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assignor_bridge.options import OPTIONS, PlannerOptions
+from streaming.metrics.names import OURS
+from tests.planner_process import plan
+from tests.unit.test_worker import SNAPSHOT
+
+ROOT = Path(__file__).parents[2]
+JAVA = ROOT / "assignor_bridge" / "jvm" / "src" / "io" / "assignorbridge"
+#: Settings of a session, and of a table that a job writes, which are no options of a stream.
+SETTINGS = {"strategy", "python", "env"}
+TABLE_PROPERTIES = {"mode", "keys", "deletes", "sequenceBy", "acceptedRestore"}
+#: The user's own, `assignor.<name>.<key>`, and the file that locks a checkpoint.
+OTHERS = {"mine", "lock"}
+
+
+def pages() -> list[Path]:
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def text_of(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+def rows_of_options() -> list[str]:
+    defaults = {
+        field.metadata["option"].name: field.default
+        for field in dataclasses.fields(PlannerOptions)
+        if field.metadata
+    }
+    rows = []
+    for option in OPTIONS:
+        default = defaults[option.name]
+        shown = "" if default in (None, ()) else f"`{default}`"
+        shown = shown.lower() if isinstance(default, bool) else shown
+        rows.append(f"| `{option.name}` | {shown} | {option.kind.allowed} | {option.meaning} |")
+    return rows
+
+
+def metrics_in_code() -> set[str]:
+    """Names in the planner's answer, and those that Java's classes put beside them."""
+    explain = (ROOT / "assignor_bridge" / "planner" / "explain.py").read_text(encoding="utf-8")
+    found = set(re.findall(r'metrics\["(\w+)"\] =', explain)) | set(plan(SNAPSHOT)["metrics"])
+    java = "\n".join(
+        (JAVA / f"{name}.java").read_text(encoding="utf-8")
+        for name in ("PlanFigures", "GroupCommits")
+    )
+    counted = re.findall(r'"assignor\.(\w+)"|latest\.put\("(\w+)"', java)
+    return found | {first or second for first, second in counted}
+
+
+def test_the_docs_have_the_table_of_all_options():
+    section = text_of("planner.md").partition("## Options\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `.*\|$", section, flags=re.MULTILINE) == rows_of_options()
+
+
+def test_the_docs_have_all_metrics_of_the_progress():
+    section = text_of("design.md").partition("## Progress metrics\n")[2]
+    documented = {
+        name
+        for row in re.findall(r"^\| (`assignor\..*?) \|", section, flags=re.MULTILINE)
+        for name in re.findall(r"`assignor\.(\w+)`", row)
+    }
+    assert documented == metrics_in_code()
+    assert {metric.key for metric in OURS if metric.key} <= documented
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_what_a_page_names_exists(page: Path):
+    known = {option.name.removeprefix("assignor.") for option in OPTIONS} | metrics_in_code()
+    named = set(re.findall(r"\bassignor\.([A-Za-z]+)\b", page.read_text(encoding="utf-8")))
+    assert named - known - SETTINGS - TABLE_PROPERTIES - OTHERS == set()
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_its_links_lead_somewhere(page: Path):
+    text = page.read_text(encoding="utf-8")
+    for link, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)]*))?\)", text):
+        target = page.parent / link if link else page
+        assert target.exists(), link
+        if anchor:
+            heads = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), flags=re.MULTILINE)
+            slugs = {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+            assert anchor in slugs, f"{link}#{anchor}"
+
+
+def measured(name: str) -> list[dict[str, Any]]:
+    text = (ROOT / "docs" / "benchmarks" / f"{name}.json").read_text(encoding="utf-8")
+    rows: list[dict[str, Any]] = json.loads(text)["rows"]
+    return rows
+
+
+def test_the_figures_of_the_readme_are_those_of_the_benchmarks():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    batch = {row["mapping"]: row["batch_s_median"] for row in measured("end_to_end")}
+    ours, default = batch.pop("lag-aware-sticky"), batch.pop("Spark: default")
+    assert f"| {ours:.1f} | {default:.1f} | {min(batch.values()):.1f} |" in readme
+    many, one = ("1,000 partitions", "one partition, a million")
+    reader = {
+        (start, row["reader"]): row["median"]
+        for row in measured("reader")
+        for start in (many, one)
+        if row["workload"].startswith(start)
+    }
+    shared, best = reader[many, "shared reader"], reader[many, "Spark, best setting"]
+    assert f"| {shared:.2f} | {reader[many, 'Spark, default']:.0f} | {best:.1f} |" in readme
+    rates = [round(reader[one, name], -3) for name in ("shared reader", "Spark, default")]
+    assert f"| {rates[0]:,.0f} | {rates[1]:,.0f} |" in readme
+    plans = measured("plan_latency")
+    medians = sorted(row["plan_ms_median"] for row in plans)
+    assert f"[{medians[0]:.0f} to {medians[-1]:.0f} ms](" in readme
+    assert f"slowest plan {max(row['plan_ms_max'] for row in plans)} ms" in " ".join(readme.split())
