@@ -200,7 +200,9 @@ def test_what_fails_in_a_batch_is_raised_as_ever(spark, tmp_path):
     driver = Driver(spark, tmp_path / "table")
     driver.write(0)
     with pytest.raises(Exception, match="no such luck"):
-        driver.write(1, driver.frame(1).selectExpr("raise_error('no such luck') AS id"))
+        driver.write(
+            1, driver.frame(1).selectExpr("CAST(raise_error('no such luck') AS BIGINT) AS id")
+        )
     with pytest.raises(Exception, match=r"(?i)schema"):
         driver.write(1, driver.frame(1).selectExpr("id", "id AS other"))
     assert driver.asks_checksums
