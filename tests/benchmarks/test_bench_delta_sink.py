@@ -86,7 +86,7 @@ def make_tables(spark: SparkSession, folder: Path) -> dict[str, Path]:
 
 def keyed(values: DataFrame, version: int | None = None) -> DataFrame:
     """Rows of a table that an upsert may have made: a key, a payload, and the sequence."""
-    seq = "value" if version is None else f"{version}L"
+    seq = "value" if version is None else f"nullif({version}L, 0L)"  # may be null, as a stream's
     return values.selectExpr(
         f"value * 7919 % {KEYS} AS id",
         "concat('payload of ', value) AS payload",

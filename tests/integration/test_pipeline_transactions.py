@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delta.tables import DeltaTable
 
+from streaming import run_job
 from streaming.delta.transactions import read_log
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.delta.append import Appender
 from streaming.pipeline.delta.writer import DeltaWriter
-from tests.pipeline_tools import rows
+from tests.pipeline_tools import forget_last_commit, job, rows, send
 from tests.spark_tools import wait_until
 
 if TYPE_CHECKING:
@@ -79,6 +80,21 @@ def test_only_a_runs_first_batch_reads_the_tables_log(spark, tmp_path, by_name):
     assert again.write(CHECKPOINT - 2) == later[0]
     table = spark.read.format("delta").load(folder)
     assert sorted(row.id for row in table.collect()) == list(range(CHECKPOINT - 1))
+
+
+def test_a_later_batch_of_a_killed_run_is_skipped_by_the_next(spark, topic, tmp_path):
+    """Killed behind the table's commit, and before the checkpoint's."""
+    topic.create(1)
+    send(topic, [(str(n), f'{{"id": {n}, "seq": 1}}') for n in range(40)])
+    config = job(topic, tmp_path)
+    config["source"]["maxOffsetsPerTrigger"] = 10
+    run_job(spark, config)
+    forget_last_commit(tmp_path / "checkpoint" / "sink")
+    send(topic, [(str(n), f'{{"id": {n}, "seq": 1}}') for n in range(40, 60)])
+    run_job(spark, config)
+    assert rows(spark, tmp_path / "table", "id") == [(n,) for n in range(60)]
+    commits = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path / 'table'}`").collect()
+    assert [row.operation for row in commits].count("WRITE") == 6
 
 
 def test_what_another_driver_wrote_meanwhile_is_skipped(spark, tmp_path):
