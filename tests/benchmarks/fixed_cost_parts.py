@@ -43,6 +43,6 @@ def parts_of(batch: dict[str, Any], stages: Sequence[StageRun]) -> dict[str, flo
     parts["reading stage, longest task"] = longest["duration"]
     parts["longest task, deserialising"] = longest["deserialize"]
     parts["longest task, running"] = longest["run"]
-    metrics = batch["sources"][0]["metrics"]
+    metrics = batch["sources"][0].get("metrics") or {}
     parts["our plan (assignor.planMillis)"] = float(metrics.get("assignor.planMillis", 0))
     return parts

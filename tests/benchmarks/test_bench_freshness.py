@@ -30,7 +30,7 @@ from tests.benchmarks.report import write_report
 from tests.spark_tools import start_spark
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -47,7 +47,7 @@ WAYS = {
     DEFAULT: {},
     BEST: {"kafka.fetch.max.wait.ms": "10"},
 }
-CELLS = [
+CELLS: list[tuple[Cell, Iterable[str]]] = [
     (Cell("append", 24, ZIPF, 5_000, measured_s=30), WAYS),
     (Cell("append", 24, 0, 5_000), WAYS),
     (Cell("append", 24, ZIPF, 1_000), WAYS),
@@ -103,7 +103,7 @@ def warm() -> set[str]:
 @pytest.mark.parametrize(("cell", "ways"), CELLS, ids=[cell.name for cell, _ in CELLS])
 def test_freshness(
     spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path, warm: set[str],
-    results: dict[str, list[dict[str, Any]]], cell: Cell, ways: tuple[str, ...],
+    results: dict[str, list[dict[str, Any]]], cell: Cell, ways: Iterable[str],
 ) -> None:  # fmt: skip
     servers = broker.bootstrap_servers
     if cell.sink not in warm:
