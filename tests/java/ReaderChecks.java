@@ -48,7 +48,7 @@ public final class ReaderChecks {
 
             @Override
             public InternalRow get() {
-              return new GenericInternalRow(new Object[] {row});
+              return new GenericInternalRow(new Object[] {row, null, null, null, null, 1000L});
             }
 
             @Override
