@@ -183,10 +183,13 @@ def test_progress_of_a_real_run_is_read():
     assert found["assignor_info"].popitem()[0][-1] == "lag-aware-sticky"
     assert found["assignor_reader_bytes_total"].popitem()[1] > 10_000
     # No watermark, no commits, and a topic that was filled before: its end never moved. The plans
-    # are of a version that did not say how many offsets moved, nor how far off it was.
+    # are of a version that did not say how many offsets moved, how far off it was, how fresh rows
+    # were.
     unused = {
         "assignor_moved_offsets_ratio",
         "assignor_prediction_error_ratio",
+        "assignor_freshness_seconds",
+        "assignor_freshness_max_seconds",
         "spark_streaming_event_time_watermark_timestamp_seconds",
         "assignor_commit_failures_total",
         "kafka_consumergroup_group_lag_seconds",
