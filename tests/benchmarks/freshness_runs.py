@@ -89,7 +89,8 @@ def run(
     rows = spark.read.format("delta").load(str(table)).count()
     assert rows == (KEYS if cell.sink == "upsert" else written["records"])
     ages = _ages(batches, _commits(table), _stamps(topic, cell.partitions), from_s)
-    AdminClient({"bootstrap.servers": servers}).delete_topics([topic.name])[topic.name].result(30)
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.delete_topics([topic.name])[topic.name].result(30)
     p50, p95, p99 = (float(p) for p in np.percentile(ages, (50, 95, 99)))
     seconds = [batch["durationMs"]["triggerExecution"] / 1000 for batch in batches]
     return {
