@@ -45,7 +45,7 @@ class Cell:
     #: Records a second.
     rate: int
     warm_up_s: float = 4.0
-    measured_s: float = 12.0
+    measured_s: float = 10.0
 
     @property
     def name(self) -> str:
