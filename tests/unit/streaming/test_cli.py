@@ -143,7 +143,7 @@ def test_a_wrong_value_is_told_in_our_words(arguments, message, capsys):
 
 def test_the_help_names_the_exit_codes_of_both_signals(capsys):
     assert main.run(["--help"]) == 0
-    assert "130 or 143 ended by Ctrl-C or SIGTERM" in " ".join(capsys.readouterr().out.split())
+    assert "130 or 143 after Ctrl-C or SIGTERM" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(
