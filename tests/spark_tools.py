@@ -231,6 +231,42 @@ def tasks_since(spark: SparkSession, stage: int) -> list[TaskRun]:
     return sorted(runs, key=lambda run: (run.stage, run.index))
 
 
+@dataclass(frozen=True)
+class StageRun:
+    """When a stage ran, in milliseconds since 1970, and how long its tasks took."""
+
+    stage: int
+    submitted_ms: int
+    launched_ms: int
+    completed_ms: int
+    records: int
+    #: Milliseconds of each task by part.
+    tasks: list[dict[str, float]]
+
+
+def stages_since(spark: SparkSession, stage: int) -> list[StageRun]:
+    """Return the times of all stages after this one that are complete."""
+    store = spark.sparkContext._jsc.sc().statusStore()
+    runs = []
+    for data in _stages(spark):
+        if data.stageId() <= stage or str(data.status()) != "COMPLETE":
+            continue
+        tasks = [
+            {
+                "duration": float(task.duration().get()),
+                "deserialize": float(task.taskMetrics().get().executorDeserializeTime()),
+                "run": float(task.taskMetrics().get().executorRunTime()),
+            }
+            for task in _seq(store.taskList(data.stageId(), data.attemptId(), 100_000))
+            if task.status() == "SUCCESS"
+        ]
+        times = (data.submissionTime(), data.firstTaskLaunchedTime(), data.completionTime())
+        submitted, launched, completed = (int(time.get().getTime()) for time in times)
+        records = int(data.inputRecords())
+        runs.append(StageRun(int(data.stageId()), submitted, launched, completed, records, tasks))
+    return runs
+
+
 def last_stage(spark: SparkSession) -> int:
     """Return the number of the newest stage, failed and skipped ones too; -1 before the first."""
     return max((int(data.stageId()) for data in _stages(spark)), default=-1)

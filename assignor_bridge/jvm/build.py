@@ -1,8 +1,8 @@
 """Build the jar that runs inside Spark: `python -m assignor_bridge.jvm.build`, or `make jar`.
 
-`javac --release 17` against the installed pyspark's jars and Spark's Kafka connector; no build tool
-to install. The version ends with a hash of the sources, so that Ivy, which caches by version, never
-serves a stale jar. The zip's time stamps are fixed: same sources, same bytes.
+`javac --release 17` against the installed pyspark's jars, Spark's Kafka connector and Delta; no
+build tool to install. The version ends with a hash of the sources, so that Ivy, which caches by
+version, never serves a stale jar. The zip's time stamps are fixed: same sources, same bytes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from assignor_bridge.jars import JARS_FOLDER, connector_coordinate
 
 SOURCES = Path(__file__).parent / "src"
 RESOURCES = Path(__file__).parent / "resources"
+#: What DeltaAppend.java is compiled against; Spark brings it, or nothing asks for that class.
+_DELTA = ("io.delta:delta-spark_4.0_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
 
 
 def source_version() -> str:
@@ -36,6 +38,8 @@ def build() -> Path:
         return jar
     class_path = [str(ivy.pyspark_home() / "jars" / "*")]
     class_path += [str(path) for path in ivy.fetch(connector_coordinate())]
+    for coordinate in _DELTA:
+        class_path += [str(path) for path in ivy.fetch(coordinate, transitive=False)]
     with tempfile.TemporaryDirectory() as scratch:
         command = [
             ivy.java_tool("javac"), "--release", "17",

@@ -92,6 +92,12 @@ def _batches(facts: QueryFacts) -> list[str]:
         ["longest", f"{seconds[longest]:.2f} s (batch {longest})"],
         ["last", f"{seconds[shown[-1]]:.2f} s (batch {shown[-1]})"],
     ]
+    for record, key in (("newest", "freshnessSeconds"), ("oldest", "freshnessSecondsMax")):
+        told = (source.number(key) for p in facts.progress for source in p.sources)
+        ages = [age for age in told if age is not None]
+        if ages:
+            age = f"{median(ages):,.2f} s, at most {max(ages):,.2f} s"
+            rows.append([f"age of the {record} record when it was done", age])
     figure = page.figure("Seconds of each batch", picture, f"{what.capitalize()}.")
     return [page.side_by_side([figure, page.table(["batches", f"{len(shown):,}"], rows)])]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _BATCHES = 10
 #: Rows that the two tables side by side may have at least, and those around them.
 _LEAST_ROWS = 4
-_AROUND = 9
+_AROUND = 10
 _BAR = 12
 _HOT = "dark_orange"
 _NOT_FOUND = 404
@@ -219,9 +219,17 @@ def _planner(metrics: QueryMetrics | None) -> list[RenderableType]:
         figures = [words.format(values[key]) for key, words in _REPORTED if key in values]
         planner = " · ".join([metrics.strategies.get(source, ""), *figures])
         lines.append(_line((name, "dim"), planner))
+        ages = [words.format(values[key]) for key, words in _AGES if key in values]
+        if ages:
+            told = ", ".join(ages)
+            lines.append(_line(("freshness: ", "dim"), told, (" at the last batch's end", "dim")))
     return lines
 
 
+_AGES = (
+    ("assignor_freshness_seconds", "newest record {:,.1f} s old"),
+    ("assignor_freshness_max_seconds", "oldest {:,.1f} s"),
+)
 _REPORTED = (
     ("assignor_tasks", "{:.0f} tasks"),
     ("assignor_split_partitions", "{:.0f} split"),

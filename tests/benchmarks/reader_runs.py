@@ -19,6 +19,7 @@ from tests.spark_tools import as_dict, assert_planned, read_topic, wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming import StreamingQuery
 
     from tests.kafka_topics import Topic
@@ -70,7 +71,13 @@ class Reader:
 
     @classmethod
     def start(
-        cls, spark: SparkSession, name: str, topic: Topic, load: Load, options: Mapping[str, str]
+        cls,
+        spark: SparkSession,
+        name: str,
+        topic: Topic,
+        load: Load,
+        options: Mapping[str, str],
+        table: str | None = None,
     ) -> Reader:
         """Start the query; a batch begins only when all records of a round are there.
 
@@ -80,17 +87,12 @@ class Reader:
         whole = {"minOffsetsPerTrigger": str(load.records), "maxTriggerDelay": "5h"}
         load.write(topic)
         frame = read_topic(spark, topic, {**whole, **options})
-        query = (
-            frame.writeStream.format("noop")
-            .option("checkpointLocation", tempfile.mkdtemp(prefix="bench-reader-"))
-            .trigger(processingTime="500 milliseconds")
-            .start()
-        )
+        query = started(frame, table)
         reader = cls(name, query, topic, load, "assignor" in options)
         wait_until(reader._batches, f"the first batch of {name}", 600)
         return reader
 
-    def round(self, *, measured: bool = True, limit_s: float = 600) -> None:
+    def round(self, *, measured: bool = True, limit_s: float = 600) -> dict[str, Any]:
         """Write one batch's records, wait until they were read as one batch, note its time."""
         last = max((batch["batchId"] for batch in self._batches()), default=-1)
         self.load.write(self.topic)
@@ -107,6 +109,7 @@ class Reader:
         if measured:
             self.seconds.append(batch["durationMs"]["triggerExecution"] / 1000)
             self.add_batch_seconds.append(batch["durationMs"]["addBatch"] / 1000)
+        return dict(batch)
 
     def stop(self) -> None:
         """End the query and wait until it is gone."""
@@ -114,6 +117,13 @@ class Reader:
 
     def _batches(self) -> list[dict[str, Any]]:
         return [as_dict(p) for p in self.query.recentProgress if p.numInputRows]
+
+
+def started(frame: DataFrame, table: str | None = None) -> StreamingQuery:
+    """Start a query into a Delta table, or into nothing."""
+    writer = frame.writeStream.format("delta" if table else "noop")
+    writer = writer.option("checkpointLocation", tempfile.mkdtemp(prefix="bench-reader-"))
+    return writer.trigger(processingTime="500 milliseconds").start(table)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 The requests and answers of the planner's benchmark (steady batches: with state and a report for
 each piece, packed), in a warm JVM without Spark running. `planner_ms` is the planner itself on the
-same request; the JVM may take no longer than the limit that issue 6 sets for the planner.
+same request; the JVM may take no longer than the limit of the planner.
 `state_write_ms` is the writing of the state file and the deleting of an old one on this machine's
 disk, after the batch and on a thread of its own; it is no part of `jvm_ms`. `spark_log_ms` is the
 same text given to Spark's own writer, as for a file of its offset log, in turns with ours: what

@@ -3,7 +3,7 @@
 The whole command as a process of its own, from the start of Python (with its compiled files, as
 after a first start) to its end, beside its broker on one machine. `with_seconds` counts the rows
 whose SECONDS-BEHIND is known: one record of each partition is read for it. `cpu_seconds` are those
-of the command alone, without the broker. Issue 7 allows 5 s.
+of the command alone, without the broker. The limit is 5 s.
 """
 
 from __future__ import annotations

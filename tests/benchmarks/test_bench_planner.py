@@ -49,7 +49,7 @@ from tests.strategies_snapshots import lags
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1200)]
 
-#: Partitions, executors, and the milliseconds that issue 6 allows.
+#: Partitions, executors, and the limit in milliseconds.
 GRID = [(1_000, 50, 10), (10_000, 500, 80), (100_000, 2_000, 1_500)]
 SLOTS = 4
 TOPICS = 10

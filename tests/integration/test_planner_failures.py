@@ -75,6 +75,7 @@ def test_one_batch_falls_back_to_sparks_mapping_and_says_so_once(
     assert strategies[:3] == ["lag-aware-sticky", "spark", "lag-aware-sticky"]
     assert metrics[1]["assignor.tasks"] == "3"
     assert [m["assignor.fallbacks"] for m in metrics[:3]] == ["0", "1", "1"]
+    assert ["assignor.freshnessSeconds" in m for m in metrics[:3]] == [True, False, True]
     warnings = driver_log.lines("could not plan a micro-batch")
     assert len(warnings) == 1
     assert said in warnings[0] + str(driver_log.lines(said))

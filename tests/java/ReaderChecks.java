@@ -48,7 +48,7 @@ public final class ReaderChecks {
 
             @Override
             public InternalRow get() {
-              return new GenericInternalRow(new Object[] {row});
+              return new GenericInternalRow(new Object[] {row, null, null, null, null, 1000L});
             }
 
             @Override
@@ -309,8 +309,19 @@ public final class ReaderChecks {
       ReadReport report = reports.get(range);
       check(report.partition() == range && report.records() == 3, report.toString());
       check(report.bytes() == 0 && report.nanos() > 0 && report.offsets() == 5, report.toString());
+      check(report.oldest() == 1 && report.newest() == 1, report.toString());
     }
     reader.close();
+  }
+
+  void aRecordWithoutATimestampHasNoAge() {
+    RangeCursor range = range(0, 0, 5);
+    range.stamp(-1);
+    check(range.oldest > range.newest, "an age of nothing");
+    range.stamp(7);
+    range.stamp(-1);
+    range.stamp(5);
+    check(range.oldest == 5 && range.newest == 7, range.oldest + " to " + range.newest);
   }
 
   void countersAreJsonInAnyLocale() {

@@ -120,3 +120,13 @@ def test_the_figures_of_the_readme_are_those_of_the_benchmarks():
     medians = sorted(row["plan_ms_median"] for row in plans)
     assert f"[{medians[0]:.0f} to {medians[-1]:.0f} ms](" in readme
     assert f"slowest plan {max(row['plan_ms_max'] for row in plans)} ms" in " ".join(readme.split())
+
+
+def test_the_recorded_log_has_the_metrics_of_today():
+    """Recorded again when it has not: a real query, `log_file`, three batches."""
+    [shown] = re.findall(r"```json\n(.*?)```", text_of("metrics.md"), flags=re.DOTALL)
+    documented = {key.removeprefix("assignor.") for key in json.loads(shown)["sources"][0]}
+    planned = {*plan(SNAPSHOT)["metrics"], *(metric.key for metric in OURS if metric.key)}
+    # No commits in that query, and nothing was predicted before the snapshot's plan.
+    assert planned - documented == {"commitFailures"}
+    assert documented - {"source"} <= metrics_in_code()

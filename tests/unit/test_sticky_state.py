@@ -161,7 +161,7 @@ def test_forged_bodies_raise_nothing_else(data):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param("ü", "no base64", id="no base64"),
+        pytest.param("ü", "not base64", id="no base64"),
         pytest.param("AAAA", "truncated", id="short"),
         pytest.param("UEsDBAAAAAAAAAAA", "not written by", id="foreign"),
         pytest.param("QUJzCQAAAAAAAAAA", "version 9, newer", id="future"),

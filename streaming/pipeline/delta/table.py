@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from delta.tables import DeltaTable
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType
 
     from streaming.pipeline.config.sinks import DeltaSink
@@ -42,16 +42,6 @@ class Table(NamedTuple):
         if self.path is not None:
             return DeltaTable.forPath(spark, self.path)
         return DeltaTable.forName(spark, self.name or "")
-
-    def append(self, rows: DataFrame, *, grows: bool) -> None:
-        """Append a batch, adding columns where the table may grow."""
-        writer = rows.write.format("delta").mode("append")
-        if grows:
-            writer = writer.option("mergeSchema", "true")
-        if self.path is not None:
-            writer.save(self.path)
-        else:
-            writer.saveAsTable(self.name or "")
 
     def location(self, spark: SparkSession) -> str:
         """Return the folder of a table that is there."""

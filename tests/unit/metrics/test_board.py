@@ -21,6 +21,7 @@ PLAN = {
     "splitPartitions": "1", "generation": "3", "imbalance": "0.02", "localityHitRate": "0.75",
     "planMillis": "30", "movedPartitions": "2", "fallbacks": "1", "readBytes": "1000",
     "commitFailures": "0", "movedOffsets": "0.25",
+    "freshnessSeconds": "0.8", "freshnessSecondsMax": "2.5",
 }  # fmt: skip
 
 
@@ -76,11 +77,21 @@ def test_sparks_and_our_figures_are_in_base_units():
     assert found["spark_streaming_states_used_bytes"][query] == 900
     assert "spark_streaming_event_time_watermark_timestamp_seconds" not in found
     assert found["assignor_plan_seconds"][source] == 0.03
+    assert found["assignor_freshness_seconds"][source] == 0.8
+    assert found["assignor_freshness_max_seconds"][source] == 2.5
     assert found["assignor_imbalance_ratio"][source] == 0.02
     assert found["assignor_moved_offsets_ratio"][source] == 0.25
     assert found["assignor_locality_hit_ratio"][source] == 0.75
     assert found["assignor_info"] == {(*source, "lag-aware-sticky"): 1}
     assert set(found) <= set(METRICS)
+
+
+def test_an_idle_query_has_no_freshness_left():
+    first = progress(1, start={"0": 0}, end={"0": 10}, **PLAN)
+    without = {key: value for key, value in PLAN.items() if not key.startswith("freshness")}
+    idle = progress(1, start={"0": 10}, end={"0": 10}, **without)
+    assert "assignor_freshness_seconds" in exposed(board(first))
+    assert "assignor_freshness_seconds" not in exposed(board(first, idle))
 
 
 def test_counters_count_a_batch_once_and_go_on_over_a_restart():
@@ -163,7 +174,7 @@ def test_lag_in_seconds_is_exposed():
 
 
 def test_progress_of_a_real_run_is_read():
-    """Recorded with Spark 4.0.4 and Kafka 4.1.0: 12 partitions, 1,500 records a batch."""
+    """Recorded with Spark 4.0.4 and Kafka 4.1.0: 12 partitions, 1,500 records per batch."""
     lines = RECORDED.read_text(encoding="utf-8").splitlines()
     found = exposed(board(*map(json.loads, lines)))
     assert len(found["kafka_consumergroup_group_lag"]) == 12
@@ -171,11 +182,11 @@ def test_progress_of_a_real_run_is_read():
     assert list(found["kafka_consumergroup_group_sum_lag"].values()) == [11_615 - 3 * 1_495]
     assert found["assignor_info"].popitem()[0][-1] == "lag-aware-sticky"
     assert found["assignor_reader_bytes_total"].popitem()[1] > 10_000
-    # No watermark, no commits, and a topic that was filled before: its end never moved. The plans
-    # are of a version that did not say how many offsets moved, nor how far off it was.
+    # No watermark, no commits, a topic that was filled before (its end never moved); and the run
+    # was recorded before there was freshness.
     unused = {
-        "assignor_moved_offsets_ratio",
-        "assignor_prediction_error_ratio",
+        "assignor_freshness_seconds",
+        "assignor_freshness_max_seconds",
         "spark_streaming_event_time_watermark_timestamp_seconds",
         "assignor_commit_failures_total",
         "kafka_consumergroup_group_lag_seconds",

@@ -29,7 +29,8 @@ fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 from streaming.cli.main import main
 main(sys.argv[1:])
 """
-OURS = {"strategy": "lag-aware-sticky", "tasks": "4", "movedPartitions": "3", "imbalance": "0.027"}
+OURS = {"strategy": "lag-aware-sticky", "tasks": "4", "movedPartitions": "3", "imbalance": "0.027",
+        "freshnessSeconds": "0.84", "freshnessSecondsMax": "2.5"}  # fmt: skip
 
 
 def exposition(*names: str, commit_group: str | None = None) -> str:
@@ -69,6 +70,7 @@ def test_both_addresses_make_a_whole_frame(capsys):
         "13 | 0.79 | 4.0k | 4 | 1.27 | 100%",
         "12 | 10.80 | 4.0k | 6 | 2.06 | 67%",
         "assignor: lag-aware-sticky · 4 tasks · 6 moved · 2.7% over ideal",
+        "freshness: newest record 0.8 s old, oldest 2.5 s at the last batch's end",
     ):  # fmt: skip
         assert words in out
     assert "0/0" not in out  # of the executor that has left

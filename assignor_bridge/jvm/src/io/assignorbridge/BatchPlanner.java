@@ -82,7 +82,7 @@ final class BatchPlanner implements AutoCloseable {
 
   synchronized Map<String, String> metrics() {
     figures.read(reports.drain());
-    Map<String, String> all = figures.metrics();
+    Map<String, String> all = figures.metrics(System.currentTimeMillis());
     if (commits != null) {
       all.putAll(commits.metrics());
     }

@@ -19,6 +19,8 @@ final class PlanFigures {
   private long plan;
   private long fallbacks;
   private long readBytes;
+  private long oldest = Long.MAX_VALUE; // timestamps of what the plan read; none while above newest
+  private long newest = Long.MIN_VALUE;
   private String lastFailure;
 
   void planned(Messages.Planned answer, long number, int tasks, long millis) {
@@ -48,8 +50,12 @@ final class PlanFigures {
     for (ReadReport r : reports) {
       readBytes += r.bytes();
       unread.put(new Range(r.plan(), r.task(), r.topic(), r.partition(), r.offsets()), r);
-      if (r.plan() == plan && r.plannedExecutor() != null) {
-        hits.put(r.task(), r.plannedExecutor().equals(r.executor()));
+      if (r.plan() == plan) {
+        oldest = Math.min(oldest, r.oldest());
+        newest = Math.max(newest, r.newest());
+        if (r.plannedExecutor() != null) {
+          hits.put(r.task(), r.plannedExecutor().equals(r.executor()));
+        }
       }
     }
   }
@@ -61,7 +67,8 @@ final class PlanFigures {
     return observed;
   }
 
-  Map<String, String> metrics() {
+  /** To be asked once a batch, at its end, and when idle: how old a batch is, is told once. */
+  Map<String, String> metrics(long nowMillis) {
     Map<String, String> all = new TreeMap<>();
     latest.forEach((name, value) -> all.put("assignor." + name, value));
     all.put("assignor.fallbacks", Long.toString(fallbacks));
@@ -70,11 +77,27 @@ final class PlanFigures {
       double rate = hits.values().stream().filter(hit -> hit).count() / (double) hits.size();
       all.put("assignor.localityHitRate", String.format(Locale.ROOT, "%.4f", rate));
     }
+    if (oldest <= newest) {
+      all.put("assignor.freshnessSeconds", seconds(nowMillis - newest));
+      all.put("assignor.freshnessSecondsMax", seconds(nowMillis - oldest));
+      forgetAges();
+    }
     return all;
+  }
+
+  /** A producer's clock may be ahead of this one. */
+  private static String seconds(long millis) {
+    return String.format(Locale.ROOT, "%.3f", Math.max(0, millis) / 1000.0);
+  }
+
+  private void forgetAges() {
+    oldest = Long.MAX_VALUE;
+    newest = Long.MIN_VALUE;
   }
 
   private void begin(String strategy, int tasks) {
     hits.clear();
+    forgetAges();
     latest.clear();
     latest.put("strategy", strategy);
     latest.put("tasks", Integer.toString(tasks));

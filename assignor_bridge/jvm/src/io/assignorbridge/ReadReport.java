@@ -13,6 +13,9 @@ import java.io.Serializable;
  * @param bytes serialised key and value bytes of those records
  * @param nanos time spent on the range, the work downstream of the reader included
  * @param offsets offsets that the range covered
+ * @param oldest Kafka's timestamp of the oldest record, in milliseconds; above the newest one's when
+ *     no record had one
+ * @param newest that of the newest record
  */
 public record ReadReport(
     long plan,
@@ -24,7 +27,9 @@ public record ReadReport(
     long records,
     long bytes,
     long nanos,
-    long offsets)
+    long offsets,
+    long oldest,
+    long newest)
     implements Serializable {
 
   double seconds() {

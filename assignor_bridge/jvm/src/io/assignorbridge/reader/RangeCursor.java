@@ -24,6 +24,11 @@ final class RangeCursor {
   long bytes;
   long nanos;
 
+  /** Kafka's timestamps, in milliseconds, of the oldest and the newest record that was read. */
+  long oldest = Long.MAX_VALUE;
+
+  long newest = Long.MIN_VALUE;
+
   RangeCursor(KafkaBatchInputPartition range) {
     this.range = range;
     KafkaOffsetRange offsets = range.offsetRange();
@@ -31,6 +36,14 @@ final class RangeCursor {
     this.start = offsets.fromOffset();
     this.until = offsets.untilOffset();
     this.rest = start;
+  }
+
+  /** Takes a record's timestamp in; Kafka says -1 where there is none. */
+  void stamp(long timestamp) {
+    if (timestamp >= 0) {
+      oldest = Math.min(oldest, timestamp);
+      newest = Math.max(newest, timestamp);
+    }
   }
 
   /** Spark's own partition for what is left of the range. */

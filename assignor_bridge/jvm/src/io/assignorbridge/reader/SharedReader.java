@@ -44,6 +44,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   private static final Duration POLL_LIMIT = Duration.ofMillis(100); // a killed task waits so long
   private static final long SHORT_TIMEOUT_MILLIS = 10_000; // up to it a range gets all of its time
   private static final long MOMENT_NANOS = 2_000_000_000L;
+  private static final int TIMESTAMP = 5; // its place in a row of Spark's Kafka source
 
   private final AssignedInputPartition task;
   private final PartitionReaderFactory sparksReaders;
@@ -115,6 +116,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
         if (spark.next()) {
           sparksRange.records++;
           row = spark.get();
+          sparksRange.stamp(Math.floorDiv(row.getLong(TIMESTAMP), 1000)); // Spark has microseconds
           return true;
         }
         charge(null);
@@ -191,15 +193,17 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   }
 
   private void show(Chunk chunk) {
-    charge(chunk.cursor());
+    RangeCursor cursor = chunk.cursor();
+    charge(cursor);
     records = chunk.records();
     nextRecord = 0;
     long bytes = 0;
     for (ConsumerRecord<byte[], byte[]> one : records) {
       bytes += PartitionPosition.size(one);
+      cursor.stamp(one.timestamp());
     }
-    chunk.cursor().records += records.size();
-    chunk.cursor().bytes += bytes;
+    cursor.records += records.size();
+    cursor.bytes += bytes;
     ReaderCounters.RECORDS.add(records.size());
     ReaderCounters.RECORD_BYTES.add(bytes);
   }
@@ -316,7 +320,9 @@ public final class SharedReader implements PartitionReader<InternalRow> {
             range.records,
             range.bytes,
             range.nanos,
-            range.until - range.start));
+            range.until - range.start,
+            range.oldest,
+            range.newest));
   }
 
   /**

@@ -1,0 +1,162 @@
+"""A producer process at a steady rate: small JSON records, stamped when made (CreateTime).
+
+    python -m tests.benchmarks.freshness_load '{"servers": …}'
+
+It first writes what a query starts with, as fast as it can, and says so with a line. A line on its
+stdin begins the steady rate, the next one ends it; then it says what it has written.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import Producer
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+KEYS = 100_000
+_ROOT = Path(__file__).parents[2]
+_SLICE_S = 0.02
+_DRAWN = 65_536
+_END_LIMIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is written: `first` records at once, then `rate` a second."""
+
+    servers: str
+    topic: str
+    partitions: int
+    #: Exponent of Zipf's law over the partitions; 0 for equal ones.
+    zipf: float
+    rate: int
+    first: int
+
+
+class LoadProcess:
+    """The process, from its start to the last record; ended with the block."""
+
+    def __init__(self, load: Load) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.benchmarks.freshness_load", json.dumps(asdict(load))],
+            cwd=_ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._read()  # the first records are there
+
+    def begin(self) -> None:
+        """Write at the rate from now on."""
+        self._say()
+
+    def end(self) -> dict[str, Any]:
+        """Write no more; give what was written once the broker has it."""
+        self._say()
+        written: dict[str, Any] = json.loads(self._read())
+        return written
+
+    def __enter__(self) -> LoadProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self._process.kill()
+        self._process.communicate()
+
+    def _say(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+
+    def _read(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"the producer has ended with {self._process.wait(_END_LIMIT_S)}"
+        return line
+
+
+class _Writer:
+    """Writes numbered records; partitions and keys are drawn by a seed."""
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+        self._producer = Producer(
+            {
+                "bootstrap.servers": load.servers,
+                "linger.ms": 5,
+                "queue.buffering.max.messages": 1_000_000,
+                "log_level": 3,
+            }
+        )
+        self._draw = random.Random(8)
+        weights = [1 / rank**load.zipf for rank in range(1, load.partitions + 1)]
+        # The heavy ones are spread over the numbers, as hashes of keys would.
+        self._draw.shuffle(weights)
+        self._partitions = self._draw.choices(range(load.partitions), weights, k=_DRAWN)
+        self.written = 0
+
+    def write_to(self, count: int) -> None:
+        """Write records up to a number."""
+        for number in range(self.written, count):
+            key = number if number < KEYS else int(self._draw.random() * KEYS)
+            self._producer.produce(
+                self._load.topic,
+                f'{{"key": {key}, "id": {number}}}',
+                partition=self._partitions[number % _DRAWN],
+            )
+            if number % 1000 == 0:
+                self._producer.poll(0)
+        self.written = max(self.written, count)
+        self._producer.poll(0)
+
+    def flush(self) -> None:
+        """Wait until the broker has all."""
+        left = self._producer.flush(_END_LIMIT_S)
+        assert left == 0, f"{left} records were not delivered"
+
+
+def _set_at_next_line(event: threading.Event) -> None:
+    sys.stdin.readline()
+    event.set()
+
+
+def main() -> None:
+    """Write as the first argument says."""
+    load = Load(**json.loads(sys.argv[1]))
+    writer = _Writer(load)
+    writer.write_to(load.first)
+    writer.flush()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    ended = threading.Event()
+    threading.Thread(target=_set_at_next_line, args=(ended,), daemon=True).start()
+    began, cpu_s, most_behind = time.monotonic(), time.process_time(), 0
+    while not ended.wait(_SLICE_S):
+        owed = load.first + int((time.monotonic() - began) * load.rate)
+        most_behind = max(most_behind, owed - writer.written)
+        writer.write_to(owed)
+    lasted = time.monotonic() - began
+    writer.flush()
+    told = {
+        "records": writer.written,
+        "most_behind_s": most_behind / load.rate,
+        "cores": (time.process_time() - cpu_s) / lasted,
+    }
+    print(json.dumps(told), flush=True)
+
+
+if __name__ == "__main__":
+    main()

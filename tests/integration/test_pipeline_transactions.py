@@ -1,0 +1,226 @@
+"""Which batch a query wrote last: asked of the table's log once a run, then of checksums.
+
+Two writers of one query's id stand for two drivers of which one was thought dead.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delta.tables import DeltaTable
+
+from streaming import run_job
+from streaming.delta.transactions import read_log
+from streaming.pipeline.config.sinks import DeltaSink
+from streaming.pipeline.delta.append import Appender
+from streaming.pipeline.delta.writer import DeltaWriter
+from tests.pipeline_tools import forget_last_commit, job, rows, send
+from tests.spark_tools import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.integration
+
+QUERY = "00000000-0000-0000-0000-00000000000a"
+#: Delta writes a checkpoint of its log, which it reads for that.
+CHECKPOINT = 10
+
+
+class Driver:
+    """A run of one query that appends a row a batch: the batch's number."""
+
+    def __init__(self, spark: SparkSession, path: Path | None, name: str | None = None) -> None:
+        self.session = spark.newSession()
+        self.session.conf.set("spark.sql.shuffle.partitions", "2")
+        sink = DeltaSink(path=str(path) if path else None, table=name)
+        self.writer = DeltaWriter(sink, "sink")
+        self.writer.started(QUERY)
+        frame = self.frame(0)
+        self.writer.check(self.session, frame)
+        self.writer.prepare(self.session, frame)
+
+    def frame(self, number: int) -> DataFrame:
+        return self.session.range(number, number + 1)
+
+    def write(self, number: int, frame: DataFrame | None = None) -> int:
+        """Write a batch; give the number of Spark jobs that it took."""
+        before = job_count(self.session)
+        self.writer(self.frame(number) if frame is None else frame, number)
+        return job_count(self.session) - before
+
+    @property
+    def asks_checksums(self) -> bool:
+        return self.writer.appender.misfit is None
+
+
+def job_count(spark: SparkSession) -> int:
+    count: int = spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
+    return count
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_only_a_runs_first_batch_reads_the_tables_log(spark, tmp_path, by_name):
+    where = (None, f"t_{tmp_path.name}") if by_name else (tmp_path / "table", None)
+    driver = Driver(spark, *where)
+    first, *later = [driver.write(number) for number in range(CHECKPOINT - 2)]
+    assert driver.asks_checksums
+    assert set(later) == {min(later)}
+    assert first > later[0]
+    folder = driver.writer.table.location(spark)
+    assert read_log(folder, QUERY).batch == CHECKPOINT - 3
+    again = Driver(spark, *where)
+    assert again.write(CHECKPOINT - 3) > 0
+    assert again.write(CHECKPOINT - 2) == later[0]
+    table = spark.read.format("delta").load(folder)
+    assert sorted(row.id for row in table.collect()) == list(range(CHECKPOINT - 1))
+
+
+def test_a_later_batch_of_a_killed_run_is_skipped_by_the_next(spark, topic, tmp_path):
+    """Killed behind the table's commit, and before the checkpoint's."""
+    topic.create(1)
+    send(topic, [(str(n), f'{{"id": {n}, "seq": 1}}') for n in range(40)])
+    config = job(topic, tmp_path)
+    config["source"]["maxOffsetsPerTrigger"] = 10
+    run_job(spark, config)
+    forget_last_commit(tmp_path / "checkpoint" / "sink")
+    send(topic, [(str(n), f'{{"id": {n}, "seq": 1}}') for n in range(40, 60)])
+    run_job(spark, config)
+    assert rows(spark, tmp_path / "table", "id") == [(n,) for n in range(60)]
+    commits = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path / 'table'}`").collect()
+    assert [row.operation for row in commits].count("WRITE") == 6
+
+
+def test_what_another_driver_wrote_meanwhile_is_skipped(spark, tmp_path):
+    """Though it is not the first batch of this run."""
+    table = tmp_path / "table"
+    one, two = Driver(spark, table), Driver(spark, table)
+    one.write(0)
+    for number in (0, 1, 2):
+        two.write(number)
+    one.write(1)
+    one.write(2)
+    one.write(3)
+    two.write(3)
+    assert one.asks_checksums
+    assert two.asks_checksums
+    assert rows(spark, table, "id") == [(0,), (1,), (2,), (3,)]
+
+
+def test_two_drivers_that_write_a_batch_at_once_write_it_once(spark, tmp_path):
+    """The first has read the table, and waits in a task, while the second commits."""
+    table, gate, reached = tmp_path / "table", tmp_path / "gate", tmp_path / "reached"
+    one, two = Driver(spark, table), Driver(spark, table)
+    for driver in (one, two):
+        driver.write(0)
+
+    def wait(parts: Any) -> Any:
+        reached.touch()
+        for _ in range(1200):
+            if gate.exists():
+                break
+            time.sleep(0.05)
+        yield from parts
+
+    schema = one.frame(1).schema
+    slow = one.session.createDataFrame(one.frame(1).rdd.mapPartitions(wait), schema)
+    failures: list[Exception] = []
+
+    def write() -> None:
+        try:
+            one.write(1, slow)
+        except Exception as error:  # noqa: BLE001
+            failures.append(error)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    wait_until(reached.exists, "the first driver's task", 60)
+    two.write(1)
+    gate.touch()
+    thread.join(60)
+    assert "ConcurrentTransaction" in str(failures) or "CONCURRENT_TRANSACTION" in str(failures)
+    assert rows(spark, table, "id") == [(0,), (1,)]
+
+
+def test_without_a_checksum_the_log_is_asked(spark, tmp_path):
+    """As where another engine committed, or the property forgets ids by their age."""
+    table = tmp_path / "table"
+    driver = Driver(spark, table)
+    jobs = [driver.write(number) for number in range(3)]
+    for file in table.glob("_delta_log/*.crc"):
+        file.unlink()
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    assert driver.write(2) > 0
+    assert rows(spark, table, "id") == [(0,), (1,), (2,)]
+    driver.write(3)
+    driver.write(4)
+    properties = "'delta.setTransactionRetentionDuration' = 'interval 5 days'"
+    spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ({properties})")
+    assert driver.write(5) > jobs[-1]
+    driver.write(5)
+    assert rows(spark, table, "id") == [(n,) for n in range(6)]
+
+
+def test_a_table_that_was_set_back_or_made_anew_meanwhile_is_written_as_by_delta_itself(
+    spark, tmp_path
+):
+    """A batch that was taken away counts as Delta counts it; the run goes on behind it."""
+    found = []
+    for name in ("by the log", "by checksums"):
+        table = tmp_path / name
+        driver = Driver(spark, table)
+        if name == "by the log":
+            driver.writer.appender.misfit = "of this test"
+        for number in range(4):
+            driver.write(number)
+        DeltaTable.forPath(spark, str(table)).restoreToVersion(2)
+        driver.write(3)
+        driver.write(4)
+        spark.sql(f"CREATE OR REPLACE TABLE delta.`{table}` (id BIGINT) USING delta")
+        driver.write(4)
+        driver.write(5)
+        found.append(rows(spark, table, "id"))
+    assert found[0] == found[1]
+
+
+def test_where_delta_is_another_one_all_batches_go_its_way(spark, tmp_path, monkeypatch, caplog):
+    """At worst what fits no more is found behind the commit."""
+    table = tmp_path / "table"
+    driver = Driver(spark, table)
+    append = Appender._append_by_checksum
+    asked = []
+
+    def misfits(self: Appender, writer: Any) -> str:
+        asked.append(append(self, writer))
+        return "java.lang.NoSuchMethodError: x"
+
+    monkeypatch.setattr(Appender, "_append_by_checksum", misfits)
+    with caplog.at_level(logging.WARNING):
+        for number in range(4):
+            driver.write(number)
+    assert asked == [None]
+    assert [r.getMessage() for r in caplog.records if "NoSuchMethodError" in r.getMessage()] == [
+        "sink: each batch reads the table's log, as this Delta is another one "
+        "(java.lang.NoSuchMethodError: x)"
+    ]
+    assert rows(spark, table, "id") == [(0,), (1,), (2,), (3,)]
+
+
+def test_what_fails_in_a_batch_is_raised_as_ever(spark, tmp_path):
+    driver = Driver(spark, tmp_path / "table")
+    driver.write(0)
+    with pytest.raises(Exception, match="no such luck"):
+        driver.write(
+            1, driver.frame(1).selectExpr("CAST(raise_error('no such luck') AS BIGINT) AS id")
+        )
+    with pytest.raises(Exception, match=r"(?i)schema"):
+        driver.write(1, driver.frame(1).selectExpr("id", "id AS other"))
+    assert driver.asks_checksums
+    driver.write(1)
+    assert rows(spark, tmp_path / "table", "id") == [(0,), (1,)]
