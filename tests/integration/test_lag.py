@@ -362,7 +362,7 @@ SECRET = "hunter2-never-shown"  # noqa: S105
         pytest.param(["--checkpoint", "s3a://b/c"], None, 2, "not on a local file system",
                      id="elsewhere"),
         pytest.param(["--checkpoint", "corrupt"], None, 2, "is damaged in line 3", id="corrupt"),
-        pytest.param(["--checkpoint", "good", "--topic", "u"], None, 2, "none of those read: t",
+        pytest.param(["--checkpoint", "good", "--topic", "u"], None, 2, "not one of those read: t",
                      id="no such topic"),
         pytest.param(["--group", "g", "--command-config", "no-file"], None, 2,
                      "cannot be read (No such file", id="no config"),
