@@ -73,7 +73,7 @@ def test_report_and_top_of_a_running_query(
     assert "0 records were left in 0 of 4 partitions" in words
     assert "2 executors with 1 slot, the same in every batch (by Spark's UI)" in words
     assert "When each slot worked, batch 1 " in words
-    assert "The planner's states beside the checkpoint tell of" in words
+    assert "The planner's states in the checkpoint cover" in words
     assert "a record of a usual partition" in words
     assert "is unknown" not in words
 
