@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from assignor_bridge.admission.admit import admit, completed
 from assignor_bridge.admission.lag import BatchTime, Lag, Limits
 from assignor_bridge.planner.batch import lay_out
-from assignor_bridge.planner.forecast import forecast
+from assignor_bridge.planner.forecast import ASSUMED_SECONDS, forecast
 from assignor_bridge.protocol import messages
 from assignor_bridge.protocol.columns import pack_ranges, unpack_ranges, unpack_reports
 
@@ -31,12 +32,12 @@ def admit_batch(
     )
     costs = forecast(batch, request.state)
     if request.last is not None:
-        reading = float(batch.observed.seconds.sum()) / costs.slots
-        time = BatchTime(request.last.records, reading or math.nan, request.last.seconds)
+        reading = float(np.nansum(batch.observed.seconds)) or request.last.records * ASSUMED_SECONDS
+        time = BatchTime(request.last.records, reading / costs.slots, request.last.seconds)
         memory = completed(memory, time)
     lag = Lag(
         batch.topics, batch.topic, batch.partition, batch.start, batch.end,
-        costs.work, costs.fixed, costs.in_seconds, costs.bytes, costs.slots,
+        costs.work, costs.fixed, costs.bytes, costs.slots,
     )  # fmt: skip
     limits = Limits(
         request.most_records,

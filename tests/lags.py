@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 def lag_of(
     waiting: dict[str, Sequence[int]],
     *,
-    work: float | Sequence[float] = 1.0,
+    work: float | Sequence[float] = 1e-5,
     fixed: float = 0.0,
-    in_seconds: bool = False,
     size: float | Sequence[float] = np.nan,
     slots: float = 1.0,
 ) -> Lag:
@@ -31,6 +30,6 @@ def lag_of(
         return np.broadcast_to(np.array(value, np.float64), len(rows)).copy()
 
     return Lag(
-        topics, topic, partition, start, start + count, column(work), column(fixed), in_seconds,
+        topics, topic, partition, start, start + count, column(work), column(fixed),
         column(size), slots,
     )  # fmt: skip

@@ -71,11 +71,9 @@ def _budgets(lag: Lag, limits: Limits, times: Sequence[BatchTime]) -> list[Budge
         else:
             budgets.append(Budget("bytes", lag.bytes, float(limits.bytes)))
     if limits.seconds is not None:
-        cost, amount = ones, fitting(times, limits.seconds, by_reading=lag.seconds_known)
-        if lag.seconds_known:
-            cost = lag.work / lag.slots
-            amount = max(amount - float(lag.fixed.sum()) / lag.slots, amount / 2)
-        budgets.append(Budget("seconds", cost, amount))
+        amount = fitting(times, limits.seconds)
+        amount = max(amount - float(lag.fixed.sum()) / lag.slots, amount / 2)
+        budgets.append(Budget("seconds", lag.work / lag.slots, amount))
         budgets.append(Budget("growth", ones, most_records(times, lag.slots)))
     return budgets
 

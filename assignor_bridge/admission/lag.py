@@ -28,11 +28,9 @@ class Lag:
     partition: Ints
     start: Ints
     latest: Ints
-    #: Learned work of an offset, and of a range beside its offsets: seconds of one slot, if
-    #: `seconds_known`, else anything that grows with them.
+    #: Seconds of a slot that an offset takes, and a range beside its offsets.
     work: Floats
     fixed: Floats
-    seconds_known: bool
     #: Learned bytes an offset; not a number where no partition is known.
     bytes: Floats
     #: Slots, each counted by the speed of its executor.
@@ -55,7 +53,7 @@ class BatchTime(NamedTuple):
 
     #: Offsets that were admitted.
     records: float
-    #: Seconds that readers reported, by slot; not a number where they did not report.
+    #: Seconds of reading, divided by the slots.
     reading: float
     #: Seconds from its admission to its completion, the sink's included.
     seconds: float

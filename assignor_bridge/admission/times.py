@@ -1,16 +1,16 @@
 """How much fits into a target time: a line through what batches took so far.
 
-    seconds of a batch = a + b x (reading by slot, or records while no seconds of reading are known)
+    seconds of a batch = a + b x seconds of its reading (by slot)
 
-`a` is what a batch costs whatever it reads: scheduling, the sink's commit. Points that lie close
-together say little of a line; it leans towards one with `a = 0` then, which is the safe side:
-scaling the last batches by target / seconds approaches the target from either side, batch by batch.
-The slope is that of all batches that are remembered, the level that of the newest.
+`a` is what a batch costs whatever it reads: scheduling, the sink's commit. Until batches of
+different sizes say otherwise, `b` is 1. What they say
+counts as far as it stands out from noise, and a stall counts nothing. The other way round, with all
+of the time charged to the records, a batch whose fixed cost is beyond the target would be made
+smaller and smaller, and be no faster for it.
 """
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,19 +18,19 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assignor_bridge.admission.lag import BatchTime
+    from assignor_bridge.admission.lag import BatchTime, Floats
 
-#: Batches that are remembered; for the level, one counts this much of the next one.
+#: Batches that are remembered; for `a`, one counts this much of the next one.
 KEPT, _FADING = 16, 0.8
 #: Records a slot that are admitted before anything is known; a batch grows so many times at most.
 FIRST_RECORDS, _GROWTH = 1000, 4
-#: A spread of this share of the mean is as good as what is known without it.
-_LEAN = 0.1
-#: Least part of what a batch's time is to its records that grows with them.
-_LEAST_SLOPE = 0.1
-#: Part of the target that is spent on records even if the rest of the batch takes all of it:
-#: smaller batches would be no faster, and the lag would grow without end.
-_LEAST_SHARE = 0.25
+#: What `b` may be at least, and how far from 1 it is thought to be (a standard deviation).
+_LEAST_SLOPE, _SLOPE_SPREAD = 0.1, 30.0
+#: Standard deviation of the seconds of a batch at least, as a share; and for a median distance.
+_LEAST_NOISE, _OF_DISTANCE = 0.05, 1.48
+#: Part of the target that records get even if the rest of the batch takes all of it; batches that
+#: take too long grow up to that so many times.
+_LEAST_SHARE, _SLOW_GROWTH = 0.25, 1.5
 #: Part of the target that reading may take while it is not known what else a batch costs.
 _FIRST_SHARE = 0.5
 
@@ -45,22 +45,34 @@ def most_records(times: Sequence[BatchTime], slots: float) -> int:
     return int(max(FIRST_RECORDS * max(slots, 1.0), _GROWTH * largest))
 
 
-def fitting(times: Sequence[BatchTime], target: float, *, by_reading: bool) -> float:
-    """Return how much may be read so that a batch takes `target` seconds.
+def fitting(times: Sequence[BatchTime], target: float) -> float:
+    """Return for how many seconds each slot may read, so that a batch takes `target` seconds."""
+    if not times:
+        return _FIRST_SHARE * target
+    x, y = np.array([time.reading for time in times]), np.array([time.seconds for time in times])
+    newest = _FADING ** np.arange(len(x))[::-1]
+    slope = _slope(x, y)
+    fixed = max(_median(y - slope * x, newest), 0.0)
+    least = min(_LEAST_SHARE * target / slope, _SLOW_GROWTH * _median(x, newest))
+    return max((target - fixed) / slope, least)
 
-    In seconds of reading by slot with `by_reading`, else in records; infinite while nobody knows.
-    """
-    pairs = [(time.reading if by_reading else time.records, time.seconds) for time in times]
-    known = [pair for pair in pairs if math.isfinite(pair[0]) and min(pair) > 0]
-    if not known:
-        return _FIRST_SHARE * target if by_reading else math.inf
-    x, y = np.array(known).T
-    newest = _FADING ** np.arange(len(known))[::-1]
-    now_x, now_y = np.average(x, weights=newest), np.average(y, weights=newest)
-    whole = now_y / now_x  # the slope if nothing were fixed
-    lean = (_LEAN * x.mean()) ** 2
-    covariance = np.mean((x - x.mean()) * (y - y.mean()))
-    slope = (covariance + lean * whole) / (x.var() + lean)
-    slope = float(np.clip(slope, _LEAST_SLOPE * whole, whole))
-    fixed = float(now_y) - slope * float(now_x)
-    return max(target - fixed, _LEAST_SHARE * target) / slope
+
+def _slope(x: Floats, y: Floats) -> float:
+    """Return `b`: the median slope of pairs (Theil, Sen), as far as it stands out from noise."""
+    i, j = np.triu_indices(len(x), 1)
+    run = np.abs(x[j] - x[i])
+    apart = run > 0
+    if not apart.any():
+        return 1.0
+    slope = _median(((y[j] - y[i]) / np.where(apart, x[j] - x[i], 1.0))[apart], run[apart])
+    rest = y - slope * x
+    off = float(np.median(np.abs(rest - np.median(rest))))
+    noise = max(_OF_DISTANCE * off, _LEAST_NOISE * float(np.median(y)))
+    known, lean = float(((x - x.mean()) ** 2).sum()), (noise / _SLOPE_SPREAD) ** 2
+    return max((known * slope + lean) / (known + lean), _LEAST_SLOPE)
+
+
+def _median(values: Floats, weights: Floats) -> float:
+    order = np.argsort(values, kind="stable")
+    half = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
+    return float(values[order][half])

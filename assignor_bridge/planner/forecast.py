@@ -19,14 +19,17 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Batch, Floats
 
 
+#: Seconds that a record is thought to take while nobody has reported any.
+ASSUMED_SECONDS = 1e-5
+
+
 @dataclass(frozen=True, eq=False)
 class Forecast:
     """Columns with a cell a range of the batch."""
 
-    #: Work of an offset, and of the range beside its offsets; in seconds of a slot or not.
+    #: Seconds of a slot that an offset takes, and the range beside its offsets.
     work: Floats
     fixed: Floats
-    in_seconds: bool
     #: Bytes an offset; not a number where nobody has reported any.
     bytes: Floats
     #: Slots, each counted by the speed of its executor.
@@ -44,10 +47,11 @@ def forecast(batch: Batch, state_text: str | None) -> Forecast:
     weights = predict(learned, table.line, batch)
     size = np.exp(filled(learned.bytes, learned.topic, np.nan))
     density = np.clip(filled(learned.density, learned.topic, 1.0), LEAST_DENSITY, 1.0)
+    known = weights.basis == "seconds"
+    seconds = (weights.work - weights.fixed) / batch.size
     return Forecast(
-        (weights.work - weights.fixed) / batch.size,
-        weights.fixed,
-        weights.basis == "seconds",
+        seconds if known else np.full(batch.ranges, ASSUMED_SECONDS),
+        weights.fixed if known else np.zeros(batch.ranges),
         (size * density)[table.line],
         float((batch.executor_slots / weights.slowness).sum()),
     )

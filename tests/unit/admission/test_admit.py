@@ -118,7 +118,7 @@ def test_the_first_batch_is_small_and_batches_grow_by_a_factor():
 def test_seconds_are_those_of_the_slots_with_the_fixed_cost_of_ranges():
     """A second for records in two slots: 2 s, of which three ranges cost 0.1 s each."""
     memory = Memory(times=(BatchTime(10**6, 1.0, 2.0), BatchTime(10**6, 2.0, 3.0)) * 8)
-    lag = lag_of({"t": [10**5] * 3}, work=1e-4, fixed=0.1, in_seconds=True, slots=2.0)
+    lag = lag_of({"t": [10**5] * 3}, work=1e-4, fixed=0.1, slots=2.0)
     counts, held_by = taken(lag, Limits(seconds=2.0, fairness="even"), memory)
     assert held_by == "seconds"
     assert sum(counts) == pytest.approx(1.7e4, rel=0.05)
@@ -126,6 +126,6 @@ def test_seconds_are_those_of_the_slots_with_the_fixed_cost_of_ranges():
 
 def test_floors_stand_when_time_is_short():
     memory = Memory(times=(BatchTime(1000, 1.0, 5.0),))
-    lag = lag_of({"a": [10**6], "b": [10**6]}, work=1e-3, in_seconds=True)
+    lag = lag_of({"a": [10**6], "b": [10**6]}, work=1e-3)
     counts, _ = taken(lag, Limits(seconds=1.0, fairness="even", floors={"a": 5000}), memory)
     assert counts == [5000, 0]
