@@ -50,7 +50,7 @@ def fitting(times: Sequence[BatchTime], target: float) -> float:
     if not times:
         return _FIRST_SHARE * target
     x, y = np.array([time.reading for time in times]), np.array([time.seconds for time in times])
-    newest = _FADING ** np.arange(len(x))[::-1]
+    newest = np.power(_FADING, np.arange(len(x))[::-1], dtype=np.float64)
     slope = _slope(x, y)
     fixed = max(_median(y - slope * x, newest), 0.0)
     least = min(_LEAST_SHARE * target / slope, _SLOW_GROWTH * _median(x, newest))
