@@ -7,11 +7,13 @@ lower-cases option names, so names are compared without case.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from assignor_bridge.errors import OptionError, unknown_name
+from assignor_bridge.errors import OptionError, elided, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -60,6 +62,16 @@ def _whole(least: int, most: int = 2**63 - 1) -> Callable[[str], int]:
     return read
 
 
+def _positive(most: float) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        value = float(text)
+        if not 0 < value <= most:
+            raise ValueError
+        return value
+
+    return read
+
+
 def _one_of(*allowed: str) -> _Kind:
     choices = {choice: choice for choice in allowed}
     return _Kind(lambda text: choices[text.strip().lower()], " or ".join(allowed))
@@ -88,6 +100,8 @@ _COUNT = _Kind(_whole(1), "a whole number from 1")
 _TASKS = _Kind(_whole(1, 64), "a whole number from 1 to 64")
 _STANDBYS = _Kind(_whole(0, 16), "a whole number from 0 to 16")
 _MILLISECONDS = _Kind(_whole(1, 86_400_000), "a whole number of milliseconds from 1")
+_SECONDS = _Kind(_positive(86_400), "a number of seconds above 0, at most 86400,")
+_WEIGHT = _Kind(_positive(1000), "a number above 0, at most 1000,")
 _PRIORITIES = _Kind(_priorities, "host patterns with whole numbers, such as ondemand-*=10,spot-*=1")
 _GROUP = _Kind(_text(lambda name: len(name) <= 255), "the name of a consumer group")
 _LOCAL_FILE = _Kind(
@@ -146,12 +160,29 @@ class PlannerOptions:
     plan_log: str | None = _option("assignor.planLog", None, _LOCAL_FILE,
         "file on the driver to which each batch's snapshot and plan are appended, for "
         "`assignor plan`; at 64 MB it becomes FILE.1")
+    target_batch_seconds: float | None = _option("assignor.targetBatchSeconds", None, _SECONDS,
+        "limit a batch to about this many seconds, estimated from the batches before it")
+    max_bytes_per_trigger: int | None = _option("assignor.maxBytesPerTrigger", None, _COUNT,
+        "limit a batch to about this many bytes of keys and values")
+    fairness: Literal["proportional", "even"] = _option("assignor.fairness", "proportional",
+        _one_of("proportional", "even"),
+        "how a limited batch is shared: in proportion to lag, as Spark does, or evenly")
+    #: By topic, whose names are lower-cased: Spark compares names of options without case.
+    weights: tuple[tuple[str, float], ...] = ()
+    floors: tuple[tuple[str, int], ...] = ()
     min_partitions: int | None = _option("minPartitions", None, _COUNT,
         "Spark's own: the least number of tasks")
     max_records_per_partition: int | None = _option("maxRecordsPerPartition", None, _COUNT,
         "Spark's own: the most records of a task")
     #: For the user's own assignors: what is none of ours, without the prefix, as it was written.
     own: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def limits_batches(self) -> bool:
+        """Whether the planner says how far a batch goes; else Spark alone does."""
+        return bool(
+            self.target_batch_seconds or self.max_bytes_per_trigger or self.weights or self.floors
+        ) or self.fairness != "proportional"
 
     def with_tasks(self, least: int | None) -> PlannerOptions:
         """Return these, with `minPartitions` at least this high; None asks for nothing."""
@@ -174,6 +205,14 @@ _BY_FIELD: dict[str, Option] = {
 _BY_LOWER_NAME = {option.name.lower(): (name, option) for name, option in _BY_FIELD.items()}
 #: Our options, by their documented names.
 OPTIONS = tuple(option for option in _BY_FIELD.values() if option.name.startswith(PREFIX))
+#: Those that name a topic behind the last dot, by field of `PlannerOptions`.
+_BY_TOPIC: dict[str, Option] = {
+    "weights": Option("assignor.weight.<topic>", _WEIGHT,
+        "what a partition of the topic counts in a limited batch, where others count 1"),
+    "floors": Option("assignor.floor.<topic>", _COUNT,
+        "so many records of the topic are in each limited batch, if it has them"),
+}  # fmt: skip
+PER_TOPIC = tuple(_BY_TOPIC.values())
 
 
 def parse_options(given: Mapping[str, str]) -> PlannerOptions:
@@ -190,6 +229,7 @@ def parse_options(given: Mapping[str, str]) -> PlannerOptions:
         For an unknown `assignor.*` name, a value out of range, or two that contradict.
     """
     values: dict[str, object] = {}
+    per_topic: dict[str, dict[str, object]] = {name: {} for name in _BY_TOPIC}
     unknown: list[str] = []
     spelled: dict[str, str] = {}
     for key in sorted(given):
@@ -202,19 +242,18 @@ def parse_options(given: Mapping[str, str]) -> PlannerOptions:
             continue
         if lowered in _BY_LOWER_NAME:
             name, option = _BY_LOWER_NAME[lowered]
-            try:
-                values[name] = option.kind.read(text)
-            except (ValueError, KeyError):
-                raise OptionError(
-                    f"option {option.name!r} is {text!r}: {option.kind.allowed} is expected"
-                ) from None
+            values[name] = _read(option.kind, option.name, text)
+        elif (named := _topic_of(lowered)) is not None:
+            name, topic = named
+            per_topic[name][topic] = _read(_BY_TOPIC[name].kind, key, text)
         elif lowered.startswith(PREFIX):
             unknown.append(key)
+    values |= {name: tuple(by_topic.items()) for name, by_topic in per_topic.items()}
     options = PlannerOptions(**values)  # type: ignore[arg-type]  # the table maps names to types
     brings_own = not (BUILT_IN | {NONE}).issuperset(options.assignors)
     for key in unknown:
         if not brings_own or "." not in key[len(PREFIX) :].strip("."):
-            names = [option.name for option in OPTIONS]
+            names = [option.name for option in (*OPTIONS, *PER_TOPIC)]
             raise OptionError(unknown_name("option", key, names, PREFIX))
     if unknown:
         own = tuple((key[len(PREFIX) :], str(given[key])) for key in unknown)
@@ -225,6 +264,8 @@ def parse_options(given: Mapping[str, str]) -> PlannerOptions:
             f"option 'assignor.minRecordsPerTask' is {least}, more than the {most} records that a "
             "task may have at most: lower it"
         )
+    if options.limits_batches:
+        _check_limits(options, {key.lower(): str(value) for key, value in given.items()})
     return options
 
 
@@ -236,8 +277,60 @@ def effective(options: PlannerOptions) -> dict[str, object]:
         if name == "priorities":
             value = ",".join(f"{pattern}={number}" for pattern, number in value) or None
         shown[option.name] = value
+    for name, option in _BY_TOPIC.items():
+        begin = option.name.removesuffix("<topic>")
+        shown.update((begin + topic, value) for topic, value in getattr(options, name))
     shown.update((PREFIX + name, value) for name, value in options.own)
     return shown
+
+
+def _read(kind: _Kind, name: str, text: str) -> object:
+    try:
+        return kind.read(text)
+    except (ValueError, KeyError):
+        raise OptionError(f"option {name!r} is {text!r}: {kind.allowed} is expected") from None
+
+
+def _topic_of(lowered: str) -> tuple[str, str] | None:
+    """Return the field and the topic of an option that names one."""
+    for name, option in _BY_TOPIC.items():
+        begin = option.name.removesuffix("<topic>")
+        if lowered.startswith(begin) and lowered != begin:
+            return name, lowered.removeprefix(begin)
+    return None
+
+
+def _check_limits(options: PlannerOptions, source: Mapping[str, str]) -> None:
+    """Compare the options of limited batches with the limit and the topics of the source."""
+    most = source.get("maxoffsetspertrigger")
+    if not (most or options.target_batch_seconds or options.max_bytes_per_trigger):
+        raise OptionError(
+            "option 'assignor.fairness', a weight or a floor is set, and nothing limits a batch: "
+            "set maxOffsetsPerTrigger, assignor.targetBatchSeconds or assignor.maxBytesPerTrigger"
+        )
+    topics = _topics(source)
+    for name, option in _BY_TOPIC.items():
+        for topic, _ in getattr(options, name):
+            if topics and topic not in topics:
+                raise OptionError(
+                    f"option {option.name.replace('<topic>', topic)!r} names a topic that is not "
+                    f"read: topics are {elided(sorted(topics))}"
+                )
+    floors = sum(floor for _, floor in options.floors)
+    if most and most.strip().isdecimal() and 0 < int(most) <= floors:
+        raise OptionError(
+            f"the floors of topics (assignor.floor.<topic>) are {floors} records in all and leave "
+            f"nothing of maxOffsetsPerTrigger={most} to others: lower them"
+        )
+
+
+def _topics(source: Mapping[str, str]) -> set[str]:
+    """Return the topics that a source names, in lower case; none where it has a pattern."""
+    named = [topic.strip() for topic in source.get("subscribe", "").split(",")]
+    with contextlib.suppress(ValueError):  # Spark says what is wrong with it
+        assigned = json.loads(source.get("assign", "{}"))
+        named += assigned if isinstance(assigned, dict) else ()
+    return {topic.lower() for topic in named if topic}
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -14,14 +14,23 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+from assignor_bridge.admission.lag import Memory
 from assignor_bridge.assignors.loading import Finder
 from assignor_bridge.errors import OptionError, elided
+from assignor_bridge.limited_batches import admit_batch
 from assignor_bridge.options import effective, parse_options
 from assignor_bridge.planner.batch import lay_out
 from assignor_bridge.planner.plan import check_names, plan_batch
 from assignor_bridge.protocol import messages
 from assignor_bridge.protocol.columns import pack_tasks, unpack_ranges, unpack_reports
-from assignor_bridge.protocol.messages import Answer, PlanBatch, Planned, Restore, Validate
+from assignor_bridge.protocol.messages import (
+    AdmitBatch,
+    Answer,
+    PlanBatch,
+    Planned,
+    Restore,
+    Validate,
+)
 from checkpoints.sticky_state import VERSION, StateError, decode, encode
 
 if TYPE_CHECKING:
@@ -36,6 +45,7 @@ class Worker:
     def __init__(self) -> None:
         self._options: PlannerOptions | None = None
         self._find = Finder()  # the user's own assignors live as long as a run of the stream
+        self._memory = Memory()
 
     def answer(self, line: bytes) -> Answer:
         """Answer one request, whatever happens."""
@@ -50,19 +60,25 @@ class Worker:
                 options = parse_options(given)
                 check_names(options, self._find)
                 self._options = options
-                return messages.Validated(effective(options), VERSION)
+                return messages.Validated(effective(options), VERSION, options.limits_batches)
             case Restore(state=state, topics=topics):
                 return messages.Restored(_why_not(state, topics))
             case PlanBatch():
                 return self._plan(request)
+            case AdmitBatch():
+                admitted, self._memory = admit_batch(request, self._validated(), self._memory)
+                return admitted
 
-    def _plan(self, request: PlanBatch) -> Planned:
+    def _validated(self) -> PlannerOptions:
         if self._options is None:
             raise OptionError("a plan was asked for before the options were validated")
+        return self._options
+
+    def _plan(self, request: PlanBatch) -> Planned:
         batch = lay_out(
             *unpack_ranges(request.ranges),
             messages.executors(request.executors),
-            self._options,
+            self._validated(),
             unpack_reports(request.observed),
             request.parallelism,
             messages.allocation(request.allocation),

@@ -2,7 +2,7 @@
 
 Usage: planner_proxy.py MODE RECORD_FILE [arguments of Spark, ignored]. Requests and answers are
 appended to the record file; the second snapshot that the file sees is answered wrongly, the others
-honestly.
+honestly. With a mode that begins with `admit-`, it is the second question how far a batch goes.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ import os
 import subprocess
 import sys
 import threading
+from base64 import b64decode, b64encode
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tests.packed import packed_tasks, rows_of, tasks_of
 
@@ -26,7 +29,9 @@ def spoilt(mode: str, plan: dict[str, Any]) -> str:
         traceback = "Traceback: in the planner"
         answer = {"type": "failed", "error": "boom", "misuse": False, "traceback": traceback}
         return json.dumps(answer)
-    if mode == "lacks":
+    if "tasks" not in plan:
+        spoil_ends(mode, plan["ranges"])
+    elif mode == "lacks":
         del plan["tasks"]["slot"]
     elif mode == "short":
         plan["tasks"]["end"] = ""
@@ -53,9 +58,25 @@ def spoil(mode: str, tasks: list[dict[str, Any]]) -> None:
         tasks.append({"executor": None, "slot": 0, "ranges": []})
 
 
+def spoil_ends(mode: str, ranges: dict[str, Any]) -> None:
+    """Change how far a batch goes as the mode says."""
+    start, end = (np.frombuffer(b64decode(ranges[name]), "<i8").copy() for name in ("start", "end"))
+    if mode == "beyond":
+        end += 1000
+    elif mode == "backwards":
+        end[0] = start[0] - 1
+    elif mode == "nothing":
+        end = start
+    elif mode == "short":
+        end = end[1:]
+    ranges["end"] = b64encode(end.tobytes()).decode()
+
+
 def main() -> None:
     """Relay until standard input ends."""
     mode, record = sys.argv[1], Path(sys.argv[2])
+    kind = "admit" if mode.startswith("admit-") else "plan"
+    mode = mode.removeprefix("admit-")
     worker = subprocess.Popen(
         [sys.executable, "-m", "assignor_bridge.worker"],
         stdin=subprocess.PIPE,
@@ -66,7 +87,7 @@ def main() -> None:
     assert worker.stdout
     for line in sys.stdin:
         note(record, {"pid": os.getpid(), "request": json.loads(line)})
-        wrong = len(requests(record)) == 2 and "ranges" in json.loads(line)
+        wrong = json.loads(line)["type"] == kind and len(requests(record, kind)) == 2
         if wrong and mode == "die":
             sys.exit("the planner fell over")
         if wrong and mode == "late":
@@ -91,10 +112,10 @@ def entries(record: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
 
 
-def requests(record: Path) -> list[dict[str, Any]]:
-    """Give the requests for plans, as they were sent."""
+def requests(record: Path, kind: str = "plan") -> list[dict[str, Any]]:
+    """Give the requests for plans, or of another kind, as they were sent."""
     every = [e["request"] for e in entries(record) if "request" in e]
-    return [request for request in every if request["type"] == "plan"]
+    return [request for request in every if request["type"] == kind]
 
 
 def answers(record: Path) -> list[dict[str, Any]]:

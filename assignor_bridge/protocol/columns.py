@@ -58,6 +58,19 @@ def pack_tasks(outcome: Outcome) -> Tasks:
     )
 
 
+def pack_ranges(
+    topics: tuple[str, ...], topic: Ints, partition: Ints, start: Ints, end: Ints
+) -> Ranges:
+    """Return ranges."""
+    return Ranges(
+        [*topics],
+        _packed(topic, "<i4"),
+        _packed(partition, "<i4"),
+        _packed(start, "<i8"),
+        _packed(end, "<i8"),
+    )
+
+
 def _packed(numbers: Ints, dtype: str) -> bytes:
     return numbers.astype(dtype).tobytes()
 

@@ -116,11 +116,35 @@ class PlanBatch(Message, frozen=True, tag="plan"):
     allocation: Allocation | None = None
 
 
+class CompletedBatch(Message, frozen=True):
+    """What the last admitted batch took, from its admission to its completion."""
+
+    records: float
+    seconds: float
+
+
+class AdmitBatch(Message, frozen=True, tag="admit"):
+    """How far may the next batch go? `ranges` end where the records do that Spark may read."""
+
+    executors: list[Executor]
+    ranges: Ranges
+    observed: Reports
+    state: str | None = None
+    parallelism: Int64 = 1
+    #: Spark's limit; None for none.
+    most_records: Positive | None = None
+    #: Whether the query ends when it has reached the ends of the ranges.
+    fixed_end: bool = False
+    last: CompletedBatch | None = None
+
+
 class Validated(Message, frozen=True, tag="validated"):
     """The options as they are understood, and the version of states that can be used."""
 
     options: dict[str, Any]
     state_version: int
+    #: Whether the planner is asked how far batches go.
+    admits: bool = False
 
 
 class Restored(Message, frozen=True, tag="restored"):
@@ -139,6 +163,13 @@ class Planned(Message, frozen=True, tag="planned"):
     reasons: tuple[str, ...]
 
 
+class Admitted(Message, frozen=True, tag="admitted"):
+    """How far the batch goes: the ranges that were asked for, some of them cut."""
+
+    ranges: Ranges
+    metrics: dict[str, str | int | float]
+
+
 class Failed(Message, frozen=True, tag="failed"):
     """Why there is no answer, in one line, and whether it is the user who must act."""
 
@@ -147,8 +178,8 @@ class Failed(Message, frozen=True, tag="failed"):
     traceback: str = ""
 
 
-Request = Validate | Restore | PlanBatch
-Answer = Validated | Restored | Planned | Failed
+Request = Validate | Restore | PlanBatch | AdmitBatch
+Answer = Validated | Restored | Planned | Admitted | Failed
 
 _request: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 _answer = msgspec.json.Encoder(enc_hook=lambda number: number.item())  # numpy's

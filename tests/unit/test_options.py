@@ -42,6 +42,22 @@ def test_options_of_others_are_left_alone():
         ({"assignor.split": "true", "ASSIGNOR.split": "false"}, "'assignor.split' is given twice"),
         ({"assignor.mine.x": "1"}, "unknown option 'assignor.mine.x'"),
         ({"assignor": "mine", "assignor.mine": "1"}, "unknown option 'assignor.mine'"),
+        ({"assignor.targetBatchSeconds": "0"}, "a number of seconds above 0"),
+        ({"assignor.targetBatchSeconds": "nan"}, "a number of seconds above 0"),
+        ({"assignor.maxBytesPerTrigger": "-5"}, "a whole number from 1"),
+        ({"assignor.fairness": "odd"}, "proportional or even"),
+        ({"assignor.fairness": "even"}, "nothing limits a batch: set maxOffsetsPerTrigger"),
+        ({"assignor.floor.t": "5"}, "nothing limits a batch: set maxOffsetsPerTrigger"),
+        ({"assignor.weight.t": "0", "maxOffsetsPerTrigger": "9"}, "a number above 0"),
+        ({"assignor.weight.": "2"}, "unknown option 'assignor.weight.'"),
+        (
+            {"assignor.weight.x": "2", "maxOffsetsPerTrigger": "9", "subscribe": "a, b"},
+            "'assignor.weight.x' names a topic that is not read: topics are a, b",
+        ),
+        (
+            {"assignor.floor.a": "5", "assignor.floor.b": "4", "maxoffsetspertrigger": "9"},
+            "floors of topics .* are 9 records in all",
+        ),
         ({"assignor.minRecordsPerTask": "9", "maxRecordsPerPartition": "5"}, "more than the 5"),
     ],
 )
@@ -69,3 +85,24 @@ def test_effective_values_are_named_as_documented():
     assert shown["assignor.priorities"] == "a*=1,b=-2"
     assert shown["assignor.planTimeoutMs"] == 10_000
     assert {option.name for option in OPTIONS} < set(shown)
+
+
+LIMITED = {
+    "assignor.targetBatchSeconds": "1.5", "assignor.maxBytesPerTrigger": "1000",
+    "assignor.fairness": "Even", "assignor.weight.Orders": "2.5", "assignor.floor.my.topic": "10",
+}  # fmt: skip
+
+
+def test_options_of_limited_batches():
+    options = parse_options({**LIMITED, "assign": '{"orders": [0], "my.topic": [1]}'})
+    assert options.limits_batches
+    assert (options.target_batch_seconds, options.max_bytes_per_trigger) == (1.5, 1000)
+    assert (options.fairness, options.weights, options.floors) == (
+        "even", (("orders", 2.5),), (("my.topic", 10),),
+    )  # fmt: skip
+    assert effective(options)["assignor.weight.orders"] == 2.5
+
+
+def test_without_them_batches_are_sparks():
+    assert not parse_options({"maxOffsetsPerTrigger": "5"}).limits_batches
+    assert not parse_options({"assignor.fairness": "proportional"}).limits_batches

@@ -15,7 +15,7 @@ from assignor_bridge.protocol.messages import Planned, Restored, write_answer
 from assignor_bridge.protocol.snapshots import read_snapshot
 from assignor_bridge.worker import Worker, prepare
 from checkpoints import sticky_state
-from tests.packed import tasks_of
+from tests.packed import packed, rows_of, tasks_of
 from tests.planner_process import ask, line_of, plan
 
 SNAPSHOT = {
@@ -337,3 +337,36 @@ def test_no_kafka_client_is_imported():
     """It takes as long as a plan."""
     code = "import sys, assignor_bridge.worker; sys.exit('confluent_kafka' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def admission(worker: Worker, **more: object) -> dict:
+    request = {"type": "admit", **packed(SNAPSHOT), **more}
+    answer = ask({key: value for key, value in request.items() if key != "options"}, worker)
+    if answer["type"] == "admitted":
+        answer["ranges"] = rows_of(answer["ranges"])
+    return answer
+
+
+def test_a_batch_is_admitted_by_the_options_that_were_validated():
+    worker = Worker()
+    options = {"assignor.fairness": "even", "maxOffsetsPerTrigger": "60"}
+    assert ask({"type": "validate", "options": options}, worker)["admits"]
+    answer = admission(worker, mostRecords=60)
+    assert [r["end"] for r in answer["ranges"]] == [30, 30]
+    assert answer["metrics"] == {
+        "admittedRecords": 60, "heldBackRecords": 90, "heldBackBy": "records",
+    }  # fmt: skip
+
+
+def test_what_batches_took_is_remembered_from_one_admission_to_the_next():
+    worker = Worker()
+    ask({"type": "validate", "options": {"assignor.targetBatchSeconds": "2"}}, worker)
+    assert admission(worker)["metrics"]["heldBackBy"] == "nothing"
+    slow = admission(worker, last={"records": 150, "seconds": 40.0})
+    assert slow["metrics"] == {
+        "admittedRecords": 30, "heldBackRecords": 120, "heldBackBy": "seconds",
+    }  # fmt: skip
+
+
+def test_no_admission_before_the_options_are_known():
+    assert "before the options were validated" in admission(Worker())["error"]

@@ -11,6 +11,7 @@ import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.ReadAllAvailable;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 import org.apache.spark.sql.kafka010.KafkaMicroBatchStream;
 import org.apache.spark.sql.kafka010.KafkaOffsetRangeLimit;
@@ -27,8 +28,11 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   private static final Logger LOG = LoggerFactory.getLogger(AssignedMicroBatchStream.class);
 
   private final BatchPlanner planner;
+  private final KafkaOffsetReader offsets;
+  private final boolean limitsBatches;
   private final Set<String> warned = new HashSet<>();
   private boolean knowsLatest;
+  private boolean hasFixedEnd;
 
   /** Made of what Spark's scan gave its own stream; the private fields are the same in 4.0 to 4.2. */
   @SuppressWarnings("unchecked") // the field is a java.util.Map<String, Object>
@@ -45,6 +49,8 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
         (KafkaOffsetRangeLimit) field(base, "startingOffsets"),
         (Boolean) field(base, "failOnDataLoss"));
     planner = new BatchPlanner(session, ours, (String) field(base, "metadataPath"));
+    offsets = (KafkaOffsetReader) field(base, "kafkaOffsetReader");
+    limitsBatches = ours.limitBatches();
   }
 
   private static Object field(MicroBatchStream base, String name) {
@@ -100,10 +106,35 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   }
 
   @Override
+  public void prepareForTriggerAvailableNow() {
+    super.prepareForTriggerAvailableNow();
+    hasFixedEnd = true;
+  }
+
+  @Override
+  public ReadLimit getDefaultReadLimit() {
+    ReadLimit limit = super.getDefaultReadLimit();
+    return limitsBatches ? LimitedBatch.Limits.withRows(limit) : limit;
+  }
+
+  @Override
   public Offset latestOffset(Offset start, ReadLimit limit) {
-    Offset latest = super.latestOffset(start, limit);
+    boolean ours = !(limit instanceof ReadAllAvailable) && planner.admits();
+    Offset latest = ours ? admitted(start, limit) : super.latestOffset(start, limit);
     knowsLatest = true;
     return latest;
+  }
+
+  /** Spark says whether there is a batch and how far it could go, the planner how far it goes. */
+  private Offset admitted(Offset start, ReadLimit limit) {
+    LimitedBatch.Limits limits = LimitedBatch.Limits.of(limit);
+    Offset latest = super.latestOffset(start, limits.least());
+    if (latest == null || latest.equals(start)) {
+      return latest;
+    }
+    LimitedBatch batch = new LimitedBatch(start, latest, offsets);
+    Offset end = planner.admit(batch, latest, limits.mostRecords(), hasFixedEnd);
+    return end == null ? super.latestOffset(start, limits.most()) : end;
   }
 
   /**

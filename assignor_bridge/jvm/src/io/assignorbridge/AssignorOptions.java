@@ -1,5 +1,6 @@
 package io.assignorbridge;
 
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
@@ -21,6 +22,11 @@ record AssignorOptions(
   private static final String KAFKA_PREFIX = "kafka.";
   private static final String SESSION_NAME = SESSION_PREFIX + "strategy";
   private static final List<String> OF_SPARK = List.of("minPartitions", "maxRecordsPerPartition");
+
+  /** With one of these, the planner says how far a batch goes, and must know of these of Spark's. */
+  private static final List<String> LIMITING =
+      List.of("targetbatchseconds", "maxbytespertrigger", "fairness", "weight.", "floor.");
+  private static final List<String> OF_LIMITS = List.of("maxOffsetsPerTrigger", "subscribe", "assign");
 
   /** In place of an assignor's name: leave this stream to Spark. */
   private static final String NONE = "none";
@@ -58,17 +64,29 @@ record AssignorOptions(
                 values.put(key, value);
               }
             });
-    for (String key : OF_SPARK) {
+    List<String> known = new ArrayList<>(OF_SPARK);
+    AssignorOptions options = new AssignorOptions(values, kafka, Interpreter.of(session));
+    if (options.limitBatches()) {
+      known.addAll(OF_LIMITS);
+    }
+    for (String key : known) {
       if (source.containsKey(key)) {
         values.put(key, source.get(key));
       }
     }
-    return new AssignorOptions(values, kafka, Interpreter.of(session));
+    return options;
   }
 
   @Override
   public String toString() {
     return "AssignorOptions" + values; // without secrets
+  }
+
+  /** Whether any option of limited batches is there, good or bad. */
+  boolean limitBatches() {
+    return values.keySet().stream()
+        .map(key -> key.toLowerCase(Locale.ROOT))
+        .anyMatch(key -> LIMITING.stream().anyMatch(name -> key.startsWith(PREFIX + name)));
   }
 
   /** Needed when no planner can be asked; whatever else is written here, the planner refuses it. */

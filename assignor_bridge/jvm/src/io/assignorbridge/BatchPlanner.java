@@ -8,6 +8,7 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.kafka010.KafkaSourceOffset;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -22,6 +23,38 @@ final class BatchPlanner implements AutoCloseable {
   private static final int LONGEST_PAUSE_BATCHES = 64;
 
   private record Batch(Offset start, Offset end) {}
+
+  private record AdmittedBatch(Offset end, long records, long startedNanos) {}
+
+  /** Failures in a row: after each, twice as many batches pass until the planner is asked again. */
+  private static final class Pauses {
+    private int failures;
+    private int batches;
+    private String last;
+
+    boolean pause() {
+      return batches > 0 && batches-- > 0;
+    }
+
+    void succeeded() {
+      failures = 0;
+      last = null;
+    }
+
+    /** Whether it is another failure than the last one: the same is not told twice in a row. */
+    boolean failed(String why) {
+      failures++;
+      batches = Math.min(LONGEST_PAUSE_BATCHES, 1 << Math.min(20, failures - 1)) - 1;
+      boolean news = !why.equals(last);
+      last = why;
+      return news;
+    }
+
+    @Override
+    public String toString() {
+      return "paused after " + failures + " failures in a row";
+    }
+  }
 
   private final SparkContext context;
   private final AssignorOptions written;
@@ -41,8 +74,11 @@ final class BatchPlanner implements AutoCloseable {
   private boolean stateIsRead;
   private long plans;
   private long lastPlanNanos;
-  private int failuresInARow;
-  private int pausedBatches;
+  private final Pauses plansPaused = new Pauses();
+  private final Pauses admissionsPaused = new Pauses();
+  private boolean admits;
+  private AdmittedBatch admitted;
+  private Messages.CompletedBatch lastCompleted;
 
   BatchPlanner(SparkSession session, AssignorOptions options, String metadataPath) {
     context = session.sparkContext();
@@ -60,7 +96,7 @@ final class BatchPlanner implements AutoCloseable {
       if (failure.misuse) {
         throw new IllegalArgumentException(failure.getMessage(), failure);
       }
-      fallBack(failure);
+      fallBack(failure, plansPaused, "plan", "mapping is used");
     }
   }
 
@@ -91,12 +127,73 @@ final class BatchPlanner implements AutoCloseable {
 
   /** All batches so far are completed, and these are their end offsets; idle triggers say so too. */
   synchronized void completed(Offset end) {
+    if (admitted != null && admitted.end().equals(KafkaSourceOffset.apply(end))) {
+      double seconds = (System.nanoTime() - admitted.startedNanos()) / 1e9;
+      lastCompleted = new Messages.CompletedBatch(admitted.records(), seconds);
+      admitted = null;
+    }
     if (options != null) {
       files.save(state, stateVersion);
     }
     if (commits != null) {
       commits.completed(end);
     }
+  }
+
+  /** Whether the planner says how far batches go; not before it has read the options. */
+  synchronized boolean admits() {
+    return admits;
+  }
+
+  /** The end of a batch that could reach up to `latest`; null when it is left to Spark's limits. */
+  synchronized Offset admit(LimitedBatch batch, Offset latest, long mostRecords, boolean fixedEnd) {
+    List<PlanVerifier.Range> waiting = batch.waiting();
+    if (waiting.isEmpty()) {
+      return latest;
+    }
+    if (admissionsPaused.pause()) {
+      figures.notAdmitted(admissionsPaused.toString());
+      return null;
+    }
+    try {
+      readState(latest);
+      Offset end = ask(batch, waiting, mostRecords, fixedEnd);
+      admissionsPaused.succeeded();
+      return end;
+    } catch (Exception | LinkageError e) {
+      PlannerException failure = failure(e);
+      fallBack(failure, admissionsPaused, "limit", "limits hold");
+      figures.notAdmitted(failure.getMessage());
+      return null;
+    }
+  }
+
+  private Offset ask(
+      LimitedBatch batch, List<PlanVerifier.Range> waiting, long mostRecords, boolean fixedEnd)
+      throws PlannerException, InterruptedException {
+    long startedNanos = System.nanoTime();
+    figures.read(reports.drain());
+    PlannerProcess planner = running();
+    Messages.AdmitBatch request =
+        new Messages.AdmitBatch(
+            ExecutorList.parallelism(context),
+            ExecutorList.of(context),
+            Columns.Ranges.of(waiting),
+            Columns.Reports.of(figures.observed()),
+            state,
+            mostRecords == Long.MAX_VALUE ? null : mostRecords,
+            fixedEnd,
+            lastCompleted);
+    admitted = null;
+    lastCompleted = null;
+    String text = planner.ask(Messages.write(request), options.planTimeoutMs());
+    Messages.Admitted answer = Messages.read(text, Messages.Admitted.class);
+    List<PlanVerifier.Range> ranges = answer.ranges().unpack();
+    Offset end = batch.end(ranges, mostRecords);
+    long records = ranges.stream().mapToLong(range -> range.end() - range.start()).sum();
+    admitted = new AdmittedBatch(end, records, startedNanos);
+    figures.admitted(answer.metrics());
+    return end;
   }
 
   @Override
@@ -110,19 +207,18 @@ final class BatchPlanner implements AutoCloseable {
   }
 
   private InputPartition[] planOrFallBack(Offset end, InputPartition[] ranges) {
-    if (pausedBatches > 0) {
-      pausedBatches--;
-      figures.fellBack("paused after " + failuresInARow + " failures in a row", ranges.length);
+    if (plansPaused.pause()) {
+      figures.fellBack(plansPaused.toString(), ranges.length);
       return ranges;
     }
     try {
       readState(end);
       InputPartition[] tasks = plan(ranges);
-      failuresInARow = 0;
+      plansPaused.succeeded();
       return tasks;
     } catch (Exception | LinkageError e) { // Scala's methods throw checked exceptions unannounced
       PlannerException failure = failure(e);
-      fallBack(failure);
+      fallBack(failure, plansPaused, "plan", "mapping is used");
       figures.fellBack(failure.getMessage(), ranges.length);
       return ranges;
     }
@@ -198,6 +294,7 @@ final class BatchPlanner implements AutoCloseable {
       }
       options = valid.options();
       stateVersion = valid.stateVersion();
+      admits = valid.admits();
     }
     return process;
   }
@@ -221,19 +318,19 @@ final class BatchPlanner implements AutoCloseable {
   }
 
   /** Fails the query if the user wants that; else warns once and goes on. */
-  private void fallBack(PlannerException e) {
+  private void fallBack(PlannerException e, Pauses pauses, String what, String instead) {
     String who = "query " + context.getLocalProperty("sql.streaming.queryId");
     if (options == null ? written.failOnError() : options.onError().equals("fail")) {
       throw new IllegalStateException(
-          "assignor-bridge could not plan a micro-batch of " + who + ": " + e.getMessage(), e);
+          "assignor-bridge could not " + what + " a micro-batch of " + who + ": " + e.getMessage(), e);
     }
-    failuresInARow++;
-    pausedBatches = Math.min(LONGEST_PAUSE_BATCHES, 1 << Math.min(20, failuresInARow - 1)) - 1;
-    if (figures.isNews(e.getMessage())) {
+    if (pauses.failed(e.getMessage())) {
       LOG.warn(
-          "assignor-bridge could not plan a micro-batch of {}, Spark's own mapping is used instead"
+          "assignor-bridge could not {} a micro-batch of {}, Spark's own {} instead"
               + " (assignor.onError=fail would stop the query): {}",
+          what,
           who,
+          instead,
           e.getMessage());
       LOG.debug("where it failed", e);
     }

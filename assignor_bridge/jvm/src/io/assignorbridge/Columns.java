@@ -27,6 +27,27 @@ final class Columns {
           longs(rows, PlanVerifier.Range::start),
           longs(rows, PlanVerifier.Range::end));
     }
+
+    List<PlanVerifier.Range> unpack() throws PlannerException {
+      ByteBuffer topicPlaces = buffer(topic);
+      ByteBuffer partitions = buffer(partition);
+      ByteBuffer starts = buffer(start);
+      ByteBuffer ends = buffer(end);
+      List<PlanVerifier.Range> rows = new ArrayList<>();
+      try {
+        while (topicPlaces.hasRemaining()) {
+          rows.add(
+              new PlanVerifier.Range(
+                  topics.get(topicPlaces.getInt()),
+                  partitions.getInt(),
+                  starts.getLong(),
+                  ends.getLong()));
+        }
+      } catch (RuntimeException e) { // a column ends too early, or names what is not listed
+        throw new PlannerException("the columns of ranges do not fit together: " + e, e);
+      }
+      return rows;
+    }
   }
 
   /** What finished readers observed. */

@@ -56,17 +56,34 @@ final class Messages {
     }
   }
 
+  /** How far may the batch go? Null where there is no limit of Spark's, or no batch before. */
+  @JsonTypeName("admit")
+  record AdmitBatch(
+      int parallelism,
+      List<ExecutorList.Executor> executors,
+      Columns.Ranges ranges,
+      Columns.Reports observed,
+      String state,
+      Long mostRecords,
+      boolean fixedEnd,
+      CompletedBatch last)
+      implements Request {}
+
+  /** What an admitted batch took until it was completed. */
+  record CompletedBatch(long records, double seconds) {}
+
   @JsonTypeInfo(use = JsonTypeInfo.Id.NAME, property = "type")
   @JsonSubTypes({
     @JsonSubTypes.Type(Validated.class),
     @JsonSubTypes.Type(Restored.class),
     @JsonSubTypes.Type(Planned.class),
+    @JsonSubTypes.Type(Admitted.class),
     @JsonSubTypes.Type(Failed.class)
   })
   sealed interface Answer {}
 
   @JsonTypeName("validated")
-  record Validated(EffectiveOptions options, int stateVersion) implements Answer {}
+  record Validated(EffectiveOptions options, int stateVersion, boolean admits) implements Answer {}
 
   /** Those of the effective options that this side heeds; null where one is not set. */
   record EffectiveOptions(
@@ -88,6 +105,9 @@ final class Messages {
       Map<String, String> metrics,
       List<String> reasons)
       implements Answer {}
+
+  @JsonTypeName("admitted")
+  record Admitted(Columns.Ranges ranges, Map<String, String> metrics) implements Answer {}
 
   @JsonTypeName("failed")
   record Failed(String error, boolean misuse, String traceback) implements Answer {}

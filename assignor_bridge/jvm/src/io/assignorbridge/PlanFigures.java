@@ -16,16 +16,15 @@ final class PlanFigures {
   private final Map<String, String> latest = new TreeMap<>();
   private final Map<Range, ReadReport> unread = new HashMap<>();
   private final Map<Integer, Boolean> hits = new HashMap<>();
+  private final Map<String, String> admission = new TreeMap<>();
   private long plan;
   private long fallbacks;
   private long readBytes;
   private long oldest = Long.MAX_VALUE; // timestamps of what the plan read; none while above newest
   private long newest = Long.MIN_VALUE;
-  private String lastFailure;
 
   void planned(Messages.Planned answer, long number, int tasks, long millis) {
     plan = number;
-    lastFailure = null;
     begin(answer.assignor(), tasks);
     latest.putAll(answer.metrics());
     latest.put("planMillis", Long.toString(millis));
@@ -34,15 +33,21 @@ final class PlanFigures {
   void fellBack(String why, int tasks) {
     fallbacks++;
     begin("spark", tasks);
-    String first = why.lines().findFirst().orElse("");
-    latest.put("fallbackReason", PlannerException.shortened(first, MOST_OF_REASON));
+    latest.put("fallbackReason", reason(why));
   }
 
-  /** Whether this failure differs from the last one: the same is not told twice in a row. */
-  boolean isNews(String failure) {
-    boolean news = !failure.equals(lastFailure);
-    lastFailure = failure;
-    return news;
+  private static String reason(String why) {
+    return PlannerException.shortened(why.lines().findFirst().orElse(""), MOST_OF_REASON);
+  }
+
+  void admitted(Map<String, String> metrics) {
+    admission.clear();
+    admission.putAll(metrics);
+  }
+
+  void notAdmitted(String why) {
+    fallbacks++;
+    admitted(Map.of("heldBackBy", "spark", "fallbackReason", reason(why)));
   }
 
   /** Takes in what finished readers sent; a range read twice (a stage run again) counts once. */
@@ -61,8 +66,13 @@ final class PlanFigures {
   }
 
   /** What was observed since the last plan. */
+  List<ReadReport> observed() {
+    return new ArrayList<>(unread.values());
+  }
+
+  /** The same, for a plan: the next one begins anew. */
   List<ReadReport> takeObserved() {
-    List<ReadReport> observed = new ArrayList<>(unread.values());
+    List<ReadReport> observed = observed();
     unread.clear();
     return observed;
   }
@@ -70,6 +80,7 @@ final class PlanFigures {
   /** To be asked once a batch, at its end, and when idle: how old a batch is, is told once. */
   Map<String, String> metrics(long nowMillis) {
     Map<String, String> all = new TreeMap<>();
+    admission.forEach((name, value) -> all.put("assignor." + name, value));
     latest.forEach((name, value) -> all.put("assignor." + name, value));
     all.put("assignor.fallbacks", Long.toString(fallbacks));
     all.put("assignor.readBytes", Long.toString(readBytes));

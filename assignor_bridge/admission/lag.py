@@ -1,0 +1,102 @@
+"""What admission works on: columns with a cell a partition, the limits, and what is remembered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+
+Fairness = Literal["proportional", "even"]
+
+
+@dataclass(frozen=True, eq=False)
+class Lag:
+    """What waits: a cell a partition, each with `start < latest`, by topic and number."""
+
+    topics: tuple[str, ...]
+    #: Index in `topics`.
+    topic: Ints
+    partition: Ints
+    start: Ints
+    latest: Ints
+    #: Seconds of a slot that an offset takes, and a range beside its offsets.
+    work: Floats
+    fixed: Floats
+    #: Learned bytes an offset; not a number where no partition is known.
+    bytes: Floats
+    #: Slots, each counted by the speed of its executor.
+    slots: float
+
+    @cached_property
+    def size(self) -> Ints:
+        """Offsets that wait in each partition."""
+        return self.latest - self.start
+
+    @property
+    def names(self) -> list[tuple[str, int]]:
+        """Topic and number of each partition."""
+        topics = [self.topics[t] for t in self.topic.tolist()]
+        return list(zip(topics, self.partition.tolist(), strict=True))
+
+
+class BatchTime(NamedTuple):
+    """What a completed batch took."""
+
+    #: Offsets that were admitted.
+    records: float
+    #: Seconds of reading, divided by the slots.
+    reading: float
+    #: Seconds from its admission to its completion, the sink's included.
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What one admission leaves for the next; it is lost with the process and built up again."""
+
+    #: Batches in a row that admitted nothing of a partition in which records waited.
+    waiting: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    #: The newest last.
+    times: tuple[BatchTime, ...] = ()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What limits a batch, and who gets how much of it."""
+
+    #: Spark's `maxOffsetsPerTrigger`, or its rate limit for this source.
+    records: int | None = None
+    bytes: int | None = None
+    seconds: float | None = None
+    fairness: Fairness = "proportional"
+    #: By topic in lower case.
+    weights: Mapping[str, float] = field(default_factory=dict)
+    floors: Mapping[str, int] = field(default_factory=dict)
+    #: Whether there is a fixed end (`availableNow`), to be reached in batches of one size.
+    fixed_end: bool = False
+
+
+class Budget(NamedTuple):
+    """So much of something may be used, of which an offset of each partition needs `cost`."""
+
+    name: str
+    cost: Floats
+    amount: float
+
+
+@dataclass(frozen=True, eq=False)
+class Admitted:
+    """End offset of each partition, what held the rest back (None: nothing), what to remember."""
+
+    end: Ints
+    held_by: str | None
+    memory: Memory

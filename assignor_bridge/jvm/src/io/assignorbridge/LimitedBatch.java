@@ -1,0 +1,119 @@
+package io.assignorbridge;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.spark.sql.connector.read.streaming.CompositeReadLimit;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.ReadMaxRows;
+import org.apache.spark.sql.connector.read.streaming.ReadMinRows;
+import org.apache.spark.sql.kafka010.KafkaOffsetReader;
+import org.apache.spark.sql.kafka010.KafkaSourceOffset;
+import scala.jdk.javaapi.CollectionConverters;
+
+/** What a batch could read, and the end that is given to Spark once it is verified. */
+final class LimitedBatch {
+
+  /** Spark's limits, apart: it says whether there is a batch, we say how far one goes. */
+  record Limits(ReadLimit least, ReadLimit most, long mostRecords) {
+    static Limits of(ReadLimit limit) {
+      ReadLimit least = ReadLimit.allAvailable();
+      long mostRecords = Long.MAX_VALUE;
+      for (ReadLimit each : parts(limit)) {
+        if (each instanceof ReadMaxRows rows) {
+          mostRecords = rows.maxRows();
+        } else if (each instanceof ReadMinRows) {
+          least = each;
+        }
+      }
+      return new Limits(least, ReadLimit.maxRows(mostRecords), mostRecords);
+    }
+
+    /** With a limit of rows in any case: without one, Spark wants everything (`Trigger.Once`). */
+    static ReadLimit withRows(ReadLimit limit) {
+      Limits limits = of(limit);
+      return limits.least instanceof ReadMinRows
+          ? ReadLimit.compositeLimit(new ReadLimit[] {limits.least, limits.most})
+          : limits.most;
+    }
+
+    private static ReadLimit[] parts(ReadLimit limit) {
+      return limit instanceof CompositeReadLimit all
+          ? all.getReadLimits()
+          : new ReadLimit[] {limit};
+    }
+  }
+
+  private final Map<TopicPartition, Long> ends;
+  private final Map<TopicPartition, PlanVerifier.Range> waiting = new HashMap<>();
+
+  LimitedBatch(Offset start, Offset latest, KafkaOffsetReader reader) {
+    Map<TopicPartition, Long> starts = offsets(start);
+    ends = offsets(latest);
+    List<TopicPartition> added = new ArrayList<>(ends.keySet());
+    added.removeAll(starts.keySet());
+    if (!added.isEmpty()) { // Spark reads new partitions from their beginning
+      starts.putAll(
+          typed(reader.fetchEarliestOffsets(CollectionConverters.asScala(added).toSeq())));
+    }
+    ends.forEach(
+        (p, end) -> {
+          Long from = starts.get(p);
+          if (from != null && from < end) { // else what is wrong is Spark's to say
+            waiting.put(p, new PlanVerifier.Range(p.topic(), p.partition(), from, end));
+          }
+        });
+  }
+
+  /** From where reading goes on to where it may go; partitions without records are left out. */
+  List<PlanVerifier.Range> waiting() {
+    return List.copyOf(waiting.values());
+  }
+
+  /** The end of the batch: within what waits, not empty, and no more records than Spark allows. */
+  Offset end(List<PlanVerifier.Range> admitted, long mostRecords) throws PlannerException {
+    Map<TopicPartition, Long> cut = new HashMap<>(ends);
+    Set<TopicPartition> named = new HashSet<>();
+    long records = 0;
+    for (PlanVerifier.Range range : admitted) {
+      TopicPartition p = new TopicPartition(range.topic(), range.partition());
+      PlanVerifier.Range asked = waiting.get(p);
+      if (asked == null
+          || !named.add(p)
+          || range.start() != asked.start()
+          || range.end() < asked.start()
+          || range.end() > asked.end()) {
+        throw new PlannerException("the planner admits " + range + ", asked was for " + asked);
+      }
+      records = Math.addExact(records, range.end() - range.start());
+      cut.put(p, range.end());
+    }
+    if (named.size() < waiting.size() || records < 1 || records > mostRecords) {
+      throw new PlannerException(
+          "the planner admits %d records of %d partitions: from 1 to %d records of %d are expected"
+              .formatted(records, named.size(), mostRecords, waiting.size()));
+    }
+    return new KafkaSourceOffset(
+        scala.collection.immutable.HashMap.from(CollectionConverters.asScala(untyped(cut))));
+  }
+
+  private static Map<TopicPartition, Long> offsets(Offset offset) {
+    return typed(KafkaSourceOffset.apply(offset).partitionToOffsets());
+  }
+
+  private static Map<TopicPartition, Long> typed(
+      scala.collection.immutable.Map<TopicPartition, Object> offsets) {
+    Map<TopicPartition, Long> typed = new HashMap<>();
+    CollectionConverters.asJava(offsets).forEach((p, offset) -> typed.put(p, (Long) offset));
+    return typed;
+  }
+
+  private static Map<TopicPartition, Object> untyped(Map<TopicPartition, Long> offsets) {
+    return new HashMap<>(offsets);
+  }
+}

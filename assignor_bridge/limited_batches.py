@@ -1,0 +1,59 @@
+"""Between the messages and `admission`: how far a batch goes, by what the planner has learned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from assignor_bridge.admission.admit import admit, completed
+from assignor_bridge.admission.lag import BatchTime, Lag, Limits
+from assignor_bridge.planner.batch import lay_out
+from assignor_bridge.planner.forecast import ASSUMED_SECONDS, forecast
+from assignor_bridge.protocol import messages
+from assignor_bridge.protocol.columns import pack_ranges, unpack_ranges, unpack_reports
+
+if TYPE_CHECKING:
+    from assignor_bridge.admission.lag import Memory
+    from assignor_bridge.options import PlannerOptions
+    from assignor_bridge.protocol.messages import AdmitBatch
+
+
+def admit_batch(
+    request: AdmitBatch, options: PlannerOptions, memory: Memory
+) -> tuple[messages.Admitted, Memory]:
+    """Answer a request, and return what to remember until the next one."""
+    batch = lay_out(
+        *unpack_ranges(request.ranges),
+        messages.executors(request.executors),
+        options,
+        unpack_reports(request.observed),
+        request.parallelism,
+    )
+    costs = forecast(batch, request.state)
+    if request.last is not None:
+        reading = float(np.nansum(batch.observed.seconds)) or request.last.records * ASSUMED_SECONDS
+        time = BatchTime(request.last.records, reading / costs.slots, request.last.seconds)
+        memory = completed(memory, time)
+    lag = Lag(
+        batch.topics, batch.topic, batch.partition, batch.start, batch.end,
+        costs.work, costs.fixed, costs.bytes, costs.slots,
+    )  # fmt: skip
+    limits = Limits(
+        request.most_records,
+        options.max_bytes_per_trigger,
+        options.target_batch_seconds,
+        options.fairness,
+        dict(options.weights),
+        dict(options.floors),
+        request.fixed_end,
+    )
+    admitted = admit(lag, limits, memory)
+    records = int((admitted.end - batch.start).sum())
+    metrics: dict[str, str | int | float] = {
+        "admittedRecords": records,
+        "heldBackRecords": sum((batch.end - admitted.end).tolist()),
+        "heldBackBy": admitted.held_by or "nothing",
+    }
+    ranges = pack_ranges(batch.topics, batch.topic, batch.partition, batch.start, admitted.end)
+    return messages.Admitted(ranges, metrics), admitted.memory

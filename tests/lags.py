@@ -1,0 +1,35 @@
+"""Lags as tests write them: records that wait by topic and partition, and what they cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from assignor_bridge.admission.lag import Lag
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def lag_of(
+    waiting: dict[str, Sequence[int]],
+    *,
+    work: float | Sequence[float] = 1e-5,
+    fixed: float = 0.0,
+    size: float | Sequence[float] = np.nan,
+    slots: float = 1.0,
+) -> Lag:
+    """Partitions of each topic, numbered from 0, that all begin at offset 10."""
+    topics = tuple(sorted(waiting))
+    rows = [(t, p, n) for t, name in enumerate(topics) for p, n in enumerate(waiting[name])]
+    topic, partition, count = np.array(rows, np.int64).reshape(-1, 3).T
+    start = np.full(len(rows), 10, np.int64)
+
+    def column(value: Any) -> Any:
+        return np.broadcast_to(np.array(value, np.float64), len(rows)).copy()
+
+    return Lag(
+        topics, topic, partition, start, start + count, column(work), column(fixed),
+        column(size), slots,
+    )  # fmt: skip

@@ -1,0 +1,131 @@
+"""Who gets how much of a limited batch: small cases, worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from assignor_bridge.admission.admit import admit, completed
+from assignor_bridge.admission.lag import BatchTime, Limits, Memory
+from tests.lags import lag_of
+
+
+def taken(lag, limits, memory=None):
+    admitted = admit(lag, limits, memory or Memory())
+    return (admitted.end - lag.start).tolist(), admitted.held_by
+
+
+BACKLOG = {"big": [1000], "live": [3, 2, 1]}
+
+
+@pytest.mark.parametrize(
+    ("waiting", "limits", "expected", "held_by"),
+    [
+        pytest.param(
+            BACKLOG, Limits(5000, fairness="even"), [1000, 3, 2, 1], None, id="all of it fits"
+        ),
+        pytest.param(
+            BACKLOG, Limits(1006, fairness="even"), [1000, 3, 2, 1], None, id="just fits"
+        ),
+        pytest.param(
+            BACKLOG, Limits(100, fairness="even"), [94, 3, 2, 1], "records",
+            id="even: the small ones whole, the backlog gets the rest",
+        ),
+        pytest.param(
+            {"t": [50, 50, 50]}, Limits(100, fairness="even"), [34, 33, 33], "records",
+            id="even: what is left over goes to the first",
+        ),
+        pytest.param(
+            {"t": [50, 50, 50]}, Limits(2, fairness="even"), [1, 1, 0], "records",
+            id="even: fewer records than partitions",
+        ),
+        pytest.param(
+            {"t": [100, 300]}, Limits(100), [25, 75], "records", id="proportional: by what waits"
+        ),
+        pytest.param(
+            {"t": [1, 1, 998]}, Limits(10), [1, 0, 9], "records",
+            id="proportional: a small one gets what rounding leaves",
+        ),
+        pytest.param(
+            {"a": [500], "b": [500]},
+            Limits(100, fairness="even", weights={"a": 3.0}), [75, 25], "records",
+            id="a weight of 3",
+        ),
+        pytest.param(
+            {"a": [500], "b": [500]},
+            Limits(100, weights={"b": 4.0}), [20, 80], "records", id="weights, proportional",
+        ),
+        pytest.param(
+            {"A": [30, 40], "b": [10_000]}, Limits(100, floors={"a": 60}), [30, 30, 40], "records",
+            id="a floor is shared by the topic's partitions",
+        ),
+        pytest.param(
+            {"a": [7], "b": [10_000]}, Limits(100, floors={"a": 60}), [7, 93], "records",
+            id="a floor that the topic cannot fill goes to the others",
+        ),
+        pytest.param(
+            {"t": [10**18, 10**18]}, Limits(2**62, fairness="even"), [2**51, 2**51], "records",
+            id="no batch has more records than a float can count",
+        ),
+    ],
+)  # fmt: skip
+def test_records(waiting, limits, expected, held_by):
+    assert taken(lag_of(waiting), limits) == (expected, held_by)
+
+
+def test_bytes_and_records_hold_at_the_same_time():
+    lag = lag_of({"t": [100, 100]}, size=[10, 90])
+    assert taken(lag, Limits(bytes=1000, fairness="even")) == ([10, 10], "bytes")
+    assert taken(lag, Limits(records=8, bytes=1000, fairness="even")) == ([4, 4], "records")
+    assert taken(lag, Limits(bytes=19_000, fairness="even")) == ([100, 100], None)
+
+
+def test_while_no_bytes_are_known_a_batch_is_small():
+    lag = lag_of({"t": [10**6]}, slots=2.0)
+    assert taken(lag, Limits(bytes=10**9)) == ([2000], "growth")
+
+
+def test_one_record_alone_may_be_more_than_fits():
+    assert taken(lag_of({"t": [5, 5]}, size=100), Limits(bytes=7)) == ([1, 0], "bytes")
+
+
+def test_those_that_wait_come_first_and_are_forgotten_when_they_were_read():
+    lag, limits = lag_of({"t": [9, 9, 9]}), Limits(1, fairness="even")
+    memory, order = Memory(), []
+    for _ in range(4):
+        admitted = admit(lag, limits, memory)
+        memory = admitted.memory
+        order.append((admitted.end - lag.start).tolist().index(1))
+    assert order == [0, 1, 2, 0]
+    assert memory.waiting == {("t", 1): 2, ("t", 2): 1}
+
+
+def test_availablenow_is_cut_into_batches_of_one_size():
+    left, sizes = 1010, []
+    while left:
+        [now], _ = taken(lag_of({"t": [left]}), Limits(300, fixed_end=True, fairness="even"))
+        sizes.append(now)
+        left -= now
+    assert sizes == [252, 252, 253, 253]
+
+
+def test_the_first_batch_is_small_and_batches_grow_by_a_factor():
+    lag, limits = lag_of({"t": [10**6]}, slots=2.0), Limits(seconds=10.0)
+    assert taken(lag, limits) == ([2000], "growth")
+    memory = completed(Memory(), BatchTime(2000, 0.01, 0.5))
+    assert taken(lag, limits, memory) == ([8000], "growth")
+
+
+def test_seconds_are_those_of_the_slots_with_the_fixed_cost_of_ranges():
+    """A second for records in two slots: 2 s, of which three ranges cost 0.1 s each."""
+    memory = Memory(times=(BatchTime(10**6, 1.0, 2.0), BatchTime(10**6, 2.0, 3.0)) * 8)
+    lag = lag_of({"t": [10**5] * 3}, work=1e-4, fixed=0.1, slots=2.0)
+    counts, held_by = taken(lag, Limits(seconds=2.0, fairness="even"), memory)
+    assert held_by == "seconds"
+    assert sum(counts) == pytest.approx(1.7e4, rel=0.05)
+
+
+def test_floors_stand_when_time_is_short():
+    memory = Memory(times=(BatchTime(1000, 1.0, 5.0),))
+    lag = lag_of({"a": [10**6], "b": [10**6]}, work=1e-3)
+    counts, _ = taken(lag, Limits(seconds=1.0, fairness="even", floors={"a": 5000}), memory)
+    assert counts == [5000, 0]
