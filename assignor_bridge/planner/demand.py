@@ -3,8 +3,9 @@
 With a task a slot nothing ever waits, and with tasks on all executors none is ever idle, so a plan
 for executors that come and go says with its tasks what it wants: see docs/design.md. Gathered
 partitions leave those kept with twice as much, far from both ends, so the decision does not swing.
-An executor is in use when it owns a partition: the sticky state says so, nothing else is kept but
-for how many batches in a row things have been so.
+An executor is in use when it owns a partition, as the sticky state says, or has read a piece of one
+in the last batch, as the reports say. Nothing else is kept but for how many batches in a row things
+have been so.
 """
 
 from __future__ import annotations
@@ -108,7 +109,8 @@ def _kept(
     executors, seconds = len(batch.executors), float(weights.work.sum())
     speed = batch.executor_slots / weights.slowness
     lines = np.bincount(batch.slot_executor[table.owner[table.owner >= 0]], minlength=executors)
-    used = lines > 0
+    # The owner of a range that was cut is the reader of its tail: others read pieces and own nothing.
+    used = (lines > 0) | np.isin([e.id for e in batch.executors], batch.observed.executors)
     if not used.any() or seconds > BUSY_S * float(speed[used].sum()):
         return np.ones(executors, np.bool_), 0
     owned = table.range_owner >= 0

@@ -212,6 +212,9 @@ def test_large_and_tiny_batches_in_turn_move_nothing():
 @example(
     rate=1501, overhead_s=0.3, trigger_s=20.0, slots=4, start=1
 )  # tails of large ranges gather
+@example(
+    rate=6146, overhead_s=3.0, trigger_s=0.0, slots=4, start=1
+)  # some executors read pieces only
 @given(
     rate=st.floats(10, 7_000),
     overhead_s=st.sampled_from([0.1, 0.3, 1.0, 3.0]),
