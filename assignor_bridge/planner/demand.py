@@ -109,7 +109,7 @@ def _kept(
     executors, seconds = len(batch.executors), float(weights.work.sum())
     speed = batch.executor_slots / weights.slowness
     lines = np.bincount(batch.slot_executor[table.owner[table.owner >= 0]], minlength=executors)
-    # The owner of a range that was cut is the reader of its tail: others read pieces and own nothing.
+    # Who reads the tail of a cut range owns it; the readers of its other pieces own nothing.
     used = (lines > 0) | np.isin([e.id for e in batch.executors], batch.observed.executors)
     if not used.any() or seconds > BUSY_S * float(speed[used].sum()):
         return np.ones(executors, np.bool_), 0

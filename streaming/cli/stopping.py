@@ -50,8 +50,11 @@ class StopSignals:
             signal.signal(number, self._note)
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
-        self.number = number
+        is_second = self.number is not None  # it was pending while the first was being noted
+        self.number = self.number or number
         for each in _STOPPING:
             signal.signal(each, self._next)
+        if is_second:
+            signal.raise_signal(number)
         if self._raises:
             raise _StopAskedError

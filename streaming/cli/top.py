@@ -18,6 +18,8 @@ from streaming.cli.stopping import StopSignals
 from streaming.top.screen import Snapshot, Watch, frame
 
 _QUIT = b"qQ\x04"
+#: How long a signal may go unnoticed while the program waits.
+_LOOK_S = 0.2
 #: Lines of a frame that goes elsewhere than to a terminal.
 _LINES = 40
 
@@ -60,7 +62,7 @@ def _live(watch: Watch, snapshot: Snapshot, console: Console, interval_s: float)
         signals.notes_only()  # raised wherever the program is, it is lost in a destructor
         while True:
             live.update(frame(snapshot, console.height, note), refresh=True)
-            if _is_quit_pressed(interval_s):
+            if _is_quit_pressed(interval_s, signals):
                 return
             if signals.number is not None:
                 raise typer.Exit(128 + signals.number)
@@ -87,10 +89,11 @@ def _keys() -> Iterator[None]:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
-def _is_quit_pressed(limit_s: float) -> bool:
-    """Wait this long, or until a key is pressed."""
-    if not sys.stdin.isatty():
-        time.sleep(limit_s)
-        return False
-    ready, _, _ = select.select([sys.stdin], [], [], limit_s)
-    return bool(ready) and bool(set(os.read(sys.stdin.fileno(), 64)) & set(_QUIT))
+def _is_quit_pressed(limit_s: float, signals: StopSignals) -> bool:
+    """Wait this long, or until a key or a signal comes: Python goes on waiting after a signal."""
+    deadline = time.monotonic() + limit_s
+    keys = [sys.stdin] if sys.stdin.isatty() else []
+    while signals.number is None and (rest := deadline - time.monotonic()) > 0:
+        if select.select(keys, [], [], min(rest, _LOOK_S))[0]:
+            return bool(set(os.read(sys.stdin.fileno(), 64)) & set(_QUIT))
+    return False

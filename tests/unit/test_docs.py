@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assignor_bridge.options import OPTIONS, PlannerOptions
+from assignor_bridge.options import OPTIONS, PER_TOPIC, PlannerOptions
 from streaming.metrics.names import OURS
 from tests.planner_process import plan
 from tests.unit.test_worker import SNAPSHOT
@@ -39,8 +39,8 @@ def rows_of_options() -> list[str]:
         if field.metadata
     }
     rows = []
-    for option in OPTIONS:
-        default = defaults[option.name]
+    for option in (*OPTIONS, *PER_TOPIC):
+        default = defaults.get(option.name)
         shown = "" if default in (None, ()) else f"`{default}`"
         shown = shown.lower() if isinstance(default, bool) else shown
         rows.append(f"| `{option.name}` | {shown} | {option.kind.allowed} | {option.meaning} |")
@@ -51,6 +51,8 @@ def metrics_in_code() -> set[str]:
     """Names in the planner's answer, and those that Java's classes put beside them."""
     explain = (ROOT / "assignor_bridge" / "planner" / "explain.py").read_text(encoding="utf-8")
     found = set(re.findall(r'metrics\["(\w+)"\] =', explain)) | set(plan(SNAPSHOT)["metrics"])
+    admitted = (ROOT / "assignor_bridge" / "limited_batches.py").read_text(encoding="utf-8")
+    found |= set(re.findall(r'^ +"(\w+)": ', admitted, flags=re.MULTILINE))
     java = "\n".join(
         (JAVA / f"{name}.java").read_text(encoding="utf-8")
         for name in ("PlanFigures", "GroupCommits")
@@ -77,7 +79,8 @@ def test_the_docs_have_all_metrics_of_the_progress():
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
 def test_what_a_page_names_exists(page: Path):
-    known = {option.name.removeprefix("assignor.") for option in OPTIONS} | metrics_in_code()
+    options = {option.name.split(".")[1] for option in (*OPTIONS, *PER_TOPIC) if "." in option.name}
+    known = options | metrics_in_code()
     named = set(re.findall(r"\bassignor\.([A-Za-z]+)\b", page.read_text(encoding="utf-8")))
     assert named - known - SETTINGS - TABLE_PROPERTIES - OTHERS == set()
 
