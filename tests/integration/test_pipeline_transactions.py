@@ -129,7 +129,8 @@ def test_two_drivers_that_write_a_batch_at_once_write_it_once(spark, tmp_path):
         yield from parts
 
     schema = one.frame(1).schema
-    slow = one.session.createDataFrame(one.frame(1).rdd.mapPartitions(wait), schema)
+    single = one.frame(1).rdd.coalesce(1)  # the other driver needs a slot, too
+    slow = one.session.createDataFrame(single.mapPartitions(wait), schema)
     failures: list[Exception] = []
 
     def write() -> None:
