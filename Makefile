@@ -52,7 +52,7 @@ unit: jar  ## The tests that need neither broker nor Spark
 	@$(BIN)/python -m pytest -m $(UNIT)
 
 # Percent of lines and branches that the unit tests reach, by folder: just below what was measured.
-FLOORS := assignor_bridge/planner=97 assignor_bridge/assignors=97 assignor_bridge/protocol=99 \
+FLOORS := assignor_bridge/planner=97 assignor_bridge/assignors=97 assignor_bridge/protocol=98 assignor_bridge/admission=95 \
   assignor_bridge/simulator=97 checkpoints=95 streaming/pipeline/config=94 streaming/metrics=93 \
   streaming/observe=92 streaming/replay=92 streaming/report=96 streaming/top=97
 
@@ -62,7 +62,7 @@ coverage: jar  ## The unit tests with their branch coverage, and a floor for eac
 	@failed=0; for floor in $(FLOORS); do \
 	  total=$$($(BIN)/python -m coverage report --format=total --precision=1 --fail-under=0 --include="$${floor%=*}/*"); \
 	  echo "$${floor%=*}: $$total% (floor $${floor#*=}%)"; \
-	  awk "BEGIN {exit !($$total < $${floor#*=})}" && failed=1; \
+	  awk "BEGIN {exit !($$total >= $${floor#*=})}" || failed=1; \
 	done; exit $$failed
 
 integration: jar  ## The tests with a real broker and a real Spark

@@ -75,7 +75,7 @@ def unknown_name(what: str, name: str, known: Sequence[str], prefix: str = "") -
     "unknown key 'checkpont'; did you mean 'checkpoint'?"
     """
     lowered = {each.lower().removeprefix(prefix): each for each in known}
-    near = difflib.get_close_matches(name.lower().removeprefix(prefix), lowered, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name.lower().removeprefix(prefix), lowered, n=1, cutoff=0.6)
     if near:
         return f"unknown {what} {name!r}; did you mean {lowered[near[0]]!r}?"
     return f"unknown {what} {name!r}. Allowed are {', '.join(known)}"

@@ -57,3 +57,9 @@ def admit_batch(
     }
     ranges = pack_ranges(batch.topics, batch.topic, batch.partition, batch.start, admitted.end)
     return messages.Admitted(ranges, metrics), admitted.memory
+
+
+def backlog(admitted: messages.Admitted) -> float:
+    """Return the offsets that wait over those of the batch."""
+    taken, held = (admitted.metrics[name] for name in ("admittedRecords", "heldBackRecords"))
+    return 1.0 + float(held) / float(taken)

@@ -62,10 +62,10 @@ def _whole(least: int, most: int = 2**63 - 1) -> Callable[[str], int]:
     return read
 
 
-def _positive(most: float) -> Callable[[str], float]:
+def _within(least: float, most: float) -> Callable[[str], float]:
     def read(text: str) -> float:
         value = float(text)
-        if not 0 < value <= most:
+        if not least <= value <= most:
             raise ValueError
         return value
 
@@ -100,8 +100,8 @@ _COUNT = _Kind(_whole(1), "a whole number from 1")
 _TASKS = _Kind(_whole(1, 64), "a whole number from 1 to 64")
 _STANDBYS = _Kind(_whole(0, 16), "a whole number from 0 to 16")
 _MILLISECONDS = _Kind(_whole(1, 86_400_000), "a whole number of milliseconds from 1")
-_SECONDS = _Kind(_positive(86_400), "a number of seconds above 0, at most 86400,")
-_WEIGHT = _Kind(_positive(1000), "a number above 0, at most 1000,")
+_SECONDS = _Kind(_within(0.001, 86_400), "a number of seconds from 0.001 to 86400")
+_WEIGHT = _Kind(_within(0.001, 1000), "a number from 0.001 to 1000")
 _PRIORITIES = _Kind(_priorities, "host patterns with whole numbers, such as ondemand-*=10,spot-*=1")
 _GROUP = _Kind(_text(lambda name: len(name) <= 255), "the name of a consumer group")
 _LOCAL_FILE = _Kind(
@@ -208,9 +208,9 @@ OPTIONS = tuple(option for option in _BY_FIELD.values() if option.name.startswit
 #: Those that name a topic behind the last dot, by field of `PlannerOptions`.
 _BY_TOPIC: dict[str, Option] = {
     "weights": Option("assignor.weight.<topic>", _WEIGHT,
-        "what a partition of the topic counts in a limited batch, where others count 1"),
+        "share of a partition of this topic in a limited batch, where others count 1"),
     "floors": Option("assignor.floor.<topic>", _COUNT,
-        "so many records of the topic are in each limited batch, if it has them"),
+        "least records of this topic in each limited batch, as long as it has them"),
 }  # fmt: skip
 PER_TOPIC = tuple(_BY_TOPIC.values())
 
@@ -307,6 +307,11 @@ def _check_limits(options: PlannerOptions, source: Mapping[str, str]) -> None:
         raise OptionError(
             "option 'assignor.fairness', a weight or a floor is set, and nothing limits a batch: "
             "set maxOffsetsPerTrigger, assignor.targetBatchSeconds or assignor.maxBytesPerTrigger"
+        )
+    if options.max_bytes_per_trigger and options.reader == "spark":
+        raise OptionError(
+            "option 'assignor.maxBytesPerTrigger' needs assignor.reader=shared: Spark's own reader "
+            "does not report bytes; leave one of the two out"
         )
     topics = _topics(source)
     for name, option in _BY_TOPIC.items():

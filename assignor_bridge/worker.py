@@ -12,12 +12,13 @@ import gc
 import os
 import signal
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from assignor_bridge.admission.lag import Memory
 from assignor_bridge.assignors.loading import Finder
 from assignor_bridge.errors import OptionError, elided
-from assignor_bridge.limited_batches import admit_batch
+from assignor_bridge.limited_batches import admit_batch, backlog
 from assignor_bridge.options import effective, parse_options
 from assignor_bridge.planner.batch import lay_out
 from assignor_bridge.planner.plan import check_names, plan_batch
@@ -46,6 +47,7 @@ class Worker:
         self._options: PlannerOptions | None = None
         self._find = Finder()  # the user's own assignors live as long as a run of the stream
         self._memory = Memory()
+        self._backlog = 1.0  # of the batch that was admitted last, until it is planned
 
     def answer(self, line: bytes) -> Answer:
         """Answer one request, whatever happens."""
@@ -67,6 +69,7 @@ class Worker:
                 return self._plan(request)
             case AdmitBatch():
                 admitted, self._memory = admit_batch(request, self._validated(), self._memory)
+                self._backlog = backlog(admitted)
                 return admitted
 
     def _validated(self) -> PlannerOptions:
@@ -83,6 +86,7 @@ class Worker:
             request.parallelism,
             messages.allocation(request.allocation),
         )
+        batch, self._backlog = replace(batch, backlog=self._backlog), 1.0
         outcome = plan_batch(batch, request.state, self._find)
         return Planned(
             outcome.assignor,

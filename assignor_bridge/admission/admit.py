@@ -22,7 +22,7 @@ import numpy as np
 
 from assignor_bridge.admission.fill import fill
 from assignor_bridge.admission.lag import Admitted, Budget, Memory
-from assignor_bridge.admission.times import FIRST_RECORDS, KEPT, fitting, most_records
+from assignor_bridge.admission.times import FIRST_RECORDS, KEPT, LEAST_SHARE, fitting, most_records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,12 +67,15 @@ def _budgets(lag: Lag, limits: Limits, times: Sequence[BatchTime]) -> list[Budge
         budgets.append(Budget("records", ones, float(min(limits.records, _MOST_RECORDS))))
     if limits.bytes is not None:
         if np.isnan(lag.bytes).any():  # nobody has reported any
-            budgets.append(Budget("growth", ones, FIRST_RECORDS * lag.slots))
+            budgets.append(Budget("growth", ones, most_records(times, lag.slots)))
         else:
             budgets.append(Budget("bytes", lag.bytes, float(limits.bytes)))
     if limits.seconds is not None:
         amount = fitting(times, limits.seconds)
         amount = max(amount - float(lag.fixed.sum()) / lag.slots, amount / 2)
+        # Quiet batches before a backlog must not leave it a record at a time.
+        start = FIRST_RECORDS * float(lag.work.mean())
+        amount = max(amount, min(LEAST_SHARE * limits.seconds, start))
         budgets.append(Budget("seconds", lag.work / lag.slots, amount))
         budgets.append(Budget("growth", ones, most_records(times, lag.slots)))
     return budgets

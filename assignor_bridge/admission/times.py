@@ -3,10 +3,9 @@
     seconds of a batch = a + b x seconds of its reading (by slot)
 
 `a` is what a batch costs whatever it reads: scheduling, the sink's commit. Until batches of
-different sizes say otherwise, `b` is 1. What they say
-counts as far as it stands out from noise, and a stall counts nothing. The other way round, with all
-of the time charged to the records, a batch whose fixed cost is beyond the target would be made
-smaller and smaller, and be no faster for it.
+different sizes say otherwise, `b` is 1. What they say counts as far as it stands out from noise,
+and a stall counts nothing. If all of the time were charged to the records, a batch whose fixed cost
+is beyond the target would be made smaller and smaller, and be no faster for it.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _LEAST_SLOPE, _SLOPE_SPREAD = 0.1, 30.0
 _LEAST_NOISE, _OF_DISTANCE = 0.05, 1.48
 #: Part of the target that records get even if the rest of the batch takes all of it; batches that
 #: take too long grow up to that so many times.
-_LEAST_SHARE, _SLOW_GROWTH = 0.25, 1.5
+LEAST_SHARE, _SLOW_GROWTH = 0.25, 1.5
 #: Part of the target that reading may take while it is not known what else a batch costs.
 _FIRST_SHARE = 0.5
 
@@ -53,7 +52,7 @@ def fitting(times: Sequence[BatchTime], target: float) -> float:
     newest = np.power(_FADING, np.arange(len(x))[::-1], dtype=np.float64)
     slope = _slope(x, y)
     fixed = max(_median(y - slope * x, newest), 0.0)
-    least = min(_LEAST_SHARE * target / slope, _SLOW_GROWTH * _median(x, newest))
+    least = min(LEAST_SHARE * target / slope, _SLOW_GROWTH * _median(x, newest))
     return max((target - fixed) / slope, least)
 
 

@@ -106,6 +106,8 @@ class Batch:
     observed: Observed
     #: Where executors come and go with the tasks.
     allocation: Allocation | None = None
+    #: Offsets that wait over those of the batch: more than 1 where admission holds some back.
+    backlog: float = 1.0
 
     @property
     def ranges(self) -> int:

@@ -90,7 +90,7 @@ def _tasks_to_ask_with(
 ) -> int | None:
     """Count the tasks that are worth their executor; None when the slots are enough."""
     present, slots = (0, 0) if batch.anonymous else (len(batch.executors), batch.slots)
-    worth, seconds = batch.ranges, float(weights.work.sum())
+    worth, seconds = batch.ranges, batch.backlog * float(weights.work.sum())
     if weights.basis == "seconds":
         if present and seconds <= BUSY_S * speed:
             return None
@@ -106,7 +106,7 @@ def _kept(
     batch: Batch, allocation: Allocation, table: PartitionTable, weights: Weights
 ) -> tuple[Flags, int]:
     """Choose the executors that go on, and count calm batches."""
-    executors, seconds = len(batch.executors), float(weights.work.sum())
+    executors, seconds = len(batch.executors), batch.backlog * float(weights.work.sum())
     speed = batch.executor_slots / weights.slowness
     lines = np.bincount(batch.slot_executor[table.owner[table.owner >= 0]], minlength=executors)
     # Who reads the tail of a cut range owns it; the readers of its other pieces own nothing.

@@ -13,7 +13,7 @@ from assignor_bridge.simulator.play import SPARK_MAPPINGS, Result, compare
 from assignor_bridge.simulator.scenario import Lags, Scenario
 from streaming.cli import assignors as own
 from streaming.cli.arguments import AsJson, check_writable, write
-from streaming.cli.output import print_table
+from streaming.cli.output import print_table, printable
 from streaming.report.simulation import HEAD, simulation_page, table_rows
 
 _DEFAULT = "spark,minPartitions,maxRecordsPerPartition,range,sticky,lag-aware,lag-aware-sticky"
@@ -82,7 +82,7 @@ def simulate(  # noqa: PLR0917
         check_writable("--html", html)
     rows, find = [], own.finder()
     for name in names:
-        typer.echo(f"playing {name} …", err=True)
+        typer.echo(f"playing {printable(name)} …", err=True)
         rows += compare(scenario, [name], find=find, locality_wait=locality_wait)
     if as_json:
         for row in rows:

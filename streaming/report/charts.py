@@ -37,7 +37,7 @@ _PARTS = (0.0, 0.5, 1.0)
 
 
 def lag_heat_map(run: RunFigures) -> str:
-    """Draw the lag of each partition at the start of each batch, darker for more."""
+    """Draw the lag of each partition at the start of each batch, stronger for more."""
     return heat_map(
         f"lag per partition, {run.name}",
         list(run.batches[0].lag) if run.batches else [],
@@ -48,7 +48,7 @@ def lag_heat_map(run: RunFigures) -> str:
 def heat_map(
     title: str, partitions: Sequence[str], batches: Sequence[tuple[int, Mapping[str, int]]]
 ) -> str:
-    """Draw a number of records by partition (rows) and batch (columns), darker for more."""
+    """Draw a number of records by partition (rows) and batch (columns), stronger for more."""
     top, most = 18.0, max((n for _, lag in batches for n in lag.values()), default=0)
     row, step = _row_height(len(partitions)), (WIDTH - _LABEL - 4) / max(1, len(batches))
     shapes = _batch_axis([number for number, _ in batches], _LABEL, step, 12)

@@ -58,7 +58,7 @@ def comparison_page(
     lags = [
         page.figure(
             run.name, charts.lag_heat_map(run),
-            "Lag of each partition (rows) when a batch (columns) began, darker for more.", css,
+            "Lag of each partition (rows) when a batch (columns) began, stronger for more.", css,
         )
         for run, _, css in by_run
     ]  # fmt: skip

@@ -66,7 +66,7 @@ def _of_progress(progress: Sequence[tuple[int, SourceProgress]], name: str) -> l
         ),
         _pair(
             f"Lag when a batch began{name}", batches,
-            "Records not yet read in each partition (rows) when a batch (columns) began, darker "
+            "Records not yet read in each partition (rows) when a batch (columns) began, stronger "
             "for more.",
             page.table(["partition, worst first", "lag now", "highest lag", "read"], rows),
         ),
@@ -94,7 +94,7 @@ def _of_log(logged: Sequence[ReplayBatch], name: str) -> list[str]:
         ),
         _pair(
             f"Records read by each batch{name}", batches,
-            "Offsets of each partition (rows) that a batch (columns) read, darker for more. "
+            "Offsets of each partition (rows) that a batch (columns) read, stronger for more. "
             "Without a limit such as maxOffsetsPerTrigger this is the lag when it began.",
             page.table(["partition, largest first", "read", "share", "most in a batch"], rows),
         ),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticUndefined
 
+from assignor_bridge.options import PER_TOPIC
 from streaming.pipeline.config.job import Job, Metrics, Seed, Transform
 from streaming.pipeline.config.sinks import ConsoleSink, DeadLetter, DeltaSink, KafkaSink
 from streaming.pipeline.config.sources import Records, Source, Watermark
@@ -48,6 +49,8 @@ def _table(title: str, model: type[Section]) -> str:
         for name, field in model.model_fields.items()
     ]
     rows += [f"| `{name}` | | {_cell(words)} |" for name, words in model.OPTIONS.items()]
+    if model is Source:
+        rows += [f"| `{option.name}` | | {_cell(option.meaning)} |" for option in PER_TOPIC]
     if model.PREFIXES:
         rows.append("| `kafka.*` | | Options of Kafka's client, by Kafka's names. |")
     meaning = " ".join((model.__doc__ or "").split())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -97,9 +97,12 @@ def batch_of(snapshot: Snapshot) -> Batch:
     )
 
 
-def plan(snapshot: Snapshot, find: Callable[[str], Assignor] = lookup) -> Plan:
+def plan(
+    snapshot: Snapshot, find: Callable[[str], Assignor] = lookup, backlog: float = 1.0
+) -> Plan:
     """Plan one micro-batch: which executor slot reads which offsets."""
-    return as_plan(plan_batch(batch_of(snapshot), snapshot.state, find))
+    batch = replace(batch_of(snapshot), backlog=backlog)
+    return as_plan(plan_batch(batch, snapshot.state, find))
 
 
 def as_plan(outcome: Outcome) -> Plan:

@@ -339,8 +339,8 @@ def test_no_kafka_client_is_imported():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def admission(worker: Worker, **more: object) -> dict:
-    request = {"type": "admit", **packed(SNAPSHOT), **more}
+def admission(worker: Worker, snapshot: dict = SNAPSHOT, **more: object) -> dict:
+    request = {"type": "admit", **packed(snapshot), **more}
     answer = ask({key: value for key, value in request.items() if key != "options"}, worker)
     if answer["type"] == "admitted":
         answer["ranges"] = rows_of(answer["ranges"])
@@ -362,9 +362,10 @@ def test_what_batches_took_is_remembered_from_one_admission_to_the_next():
     worker = Worker()
     ask({"type": "validate", "options": {"assignor.targetBatchSeconds": "2"}}, worker)
     assert admission(worker)["metrics"]["heldBackBy"] == "nothing"
-    slow = admission(worker, last={"records": 150, "seconds": 40.0})
+    backlog = {**SNAPSHOT, "ranges": [{**r, "end": 10**9} for r in SNAPSHOT["ranges"]]}
+    slow = admission(worker, backlog, last={"records": 150, "seconds": 40.0})
     assert slow["metrics"] == {
-        "admittedRecords": 30, "heldBackRecords": 120, "heldBackBy": "seconds",
+        "admittedRecords": 100, "heldBackRecords": 1_999_999_900, "heldBackBy": "seconds",
     }  # fmt: skip
 
 

@@ -129,3 +129,28 @@ def test_floors_stand_when_time_is_short():
     lag = lag_of({"a": [10**6], "b": [10**6]}, work=1e-3)
     counts, _ = taken(lag, Limits(seconds=1.0, fairness="even", floors={"a": 5000}), memory)
     assert counts == [5000, 0]
+
+
+def test_a_backlog_after_quiet_batches_is_not_left_a_record_at_a_time():
+    """A sink beyond the target, and batches of one record before: it stayed at one for ever."""
+    memory, limits = Memory(), Limits(None, seconds=2.0, fairness="even")
+    for _ in range(60):
+        memory = completed(memory, BatchTime(1, 0.003, 4.0))
+    records = []
+    for _ in range(30):
+        lag = lag_of({"t": [10_000_000]}, work=1e-5)
+        admitted = admit(lag, limits, memory)
+        records.append(int((admitted.end - lag.start).sum()))
+        reading = 0.003 + 1e-5 * records[-1]
+        memory = completed(admitted.memory, BatchTime(records[-1], reading, 4.0))
+    assert records[0] >= 1000
+    assert min(records) >= 1000
+
+
+def test_unknown_bytes_do_not_hold_batches_at_their_first_size():
+    memory, limits = Memory(), Limits(None, bytes=10**9)
+    lag = lag_of({"t": [10_000_000]})
+    first = admit(lag, limits, memory)
+    records = int((first.end - lag.start).sum())
+    second = admit(lag, limits, completed(first.memory, BatchTime(records, 0.1, 1.0)))
+    assert int((second.end - lag.start).sum()) == 4 * records

@@ -41,6 +41,8 @@ class Cluster:
     observed: tuple[Observation, ...] = ()
     since_s: float | None = None
     begin: int = 0
+    #: What waits over what is in the batch, where admission holds records back.
+    backlog: float = 1.0
 
     def __post_init__(self) -> None:
         self.add(self.least)
@@ -63,7 +65,8 @@ class Cluster:
             Snapshot(
                 there, ranges, {"assignor": self.strategy}, self.observed, self.state,
                 parallelism=2, allocation=allocation,
-            )
+            ),
+            backlog=self.backlog,
         )  # fmt: skip
         self.state = made.state
         self.run(made)
@@ -198,6 +201,23 @@ def test_all_are_used_again_at_once_when_the_load_is_back():
     cluster.number_of_executors(40, 24)
     assert len(executors_used(cluster.batch(24))) == 1
     assert len(executors_used(cluster.batch(9_000))) == 4
+
+
+def test_what_admission_holds_back_is_work_to_come():
+    """Batches that were kept small looked calm: executors left while a backlog waited."""
+    cluster = Cluster(least=1, most=4)
+    cluster.number_of_executors(4, 9_000)
+    cluster.backlog = 400.0
+    assert set(cluster.number_of_executors(40, 24)) == {4}
+    assert len(executors_used(cluster.batch(24))) == 4
+
+
+def test_what_admission_holds_back_asks_for_executors():
+    cluster = Cluster(least=1, most=4)
+    cluster.number_of_executors(3, 24)
+    assert len(cluster.batch(240).tasks) == 1
+    cluster.backlog = 400.0
+    assert len(cluster.batch(240).tasks) > 4
 
 
 def test_large_and_tiny_batches_in_turn_move_nothing():

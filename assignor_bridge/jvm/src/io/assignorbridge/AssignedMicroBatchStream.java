@@ -119,7 +119,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
 
   @Override
   public Offset latestOffset(Offset start, ReadLimit limit) {
-    boolean ours = !(limit instanceof ReadAllAvailable) && planner.admits();
+    boolean ours = limitsBatches && !(limit instanceof ReadAllAvailable);
     Offset latest = ours ? admitted(start, limit) : super.latestOffset(start, limit);
     knowsLatest = true;
     return latest;
@@ -128,12 +128,19 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   /** Spark says whether there is a batch and how far it could go, the planner how far it goes. */
   private Offset admitted(Offset start, ReadLimit limit) {
     LimitedBatch.Limits limits = LimitedBatch.Limits.of(limit);
+    if (limits.mostRecords() < 1) {
+      return super.latestOffset(start, limit);
+    }
     Offset latest = super.latestOffset(start, limits.least());
     if (latest == null || latest.equals(start)) {
       return latest;
     }
-    LimitedBatch batch = new LimitedBatch(start, latest, offsets);
-    Offset end = planner.admit(batch, latest, limits.mostRecords(), hasFixedEnd);
+    Offset end =
+        planner.admit(
+            () -> new LimitedBatch(start, latest, offsets),
+            latest,
+            limits.mostRecords(),
+            hasFixedEnd);
     return end == null ? super.latestOffset(start, limits.most()) : end;
   }
 

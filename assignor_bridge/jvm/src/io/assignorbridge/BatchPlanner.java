@@ -3,6 +3,7 @@ package io.assignorbridge;
 import java.util.Collection;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Supplier;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.connector.read.InputPartition;
@@ -140,24 +141,24 @@ final class BatchPlanner implements AutoCloseable {
     }
   }
 
-  /** Whether the planner says how far batches go; not before it has read the options. */
-  synchronized boolean admits() {
-    return admits;
-  }
-
   /** The end of a batch that could reach up to `latest`; null when it is left to Spark's limits. */
-  synchronized Offset admit(LimitedBatch batch, Offset latest, long mostRecords, boolean fixedEnd) {
-    List<PlanVerifier.Range> waiting = batch.waiting();
-    if (waiting.isEmpty()) {
-      return latest;
-    }
+  synchronized Offset admit(
+      Supplier<LimitedBatch> candidate, Offset latest, long mostRecords, boolean fixedEnd) {
     if (admissionsPaused.pause()) {
       figures.notAdmitted(admissionsPaused.toString());
       return null;
     }
     try {
+      LimitedBatch batch = candidate.get();
+      if (batch.waiting().isEmpty()) {
+        return latest;
+      }
+      running();
+      if (!admits) { // the options that seem to limit batches limit none
+        return null;
+      }
       readState(latest);
-      Offset end = ask(batch, waiting, mostRecords, fixedEnd);
+      Offset end = ask(batch, mostRecords, fixedEnd);
       admissionsPaused.succeeded();
       return end;
     } catch (Exception | LinkageError e) {
@@ -168,8 +169,7 @@ final class BatchPlanner implements AutoCloseable {
     }
   }
 
-  private Offset ask(
-      LimitedBatch batch, List<PlanVerifier.Range> waiting, long mostRecords, boolean fixedEnd)
+  private Offset ask(LimitedBatch batch, long mostRecords, boolean fixedEnd)
       throws PlannerException, InterruptedException {
     long startedNanos = System.nanoTime();
     figures.read(reports.drain());
@@ -178,7 +178,7 @@ final class BatchPlanner implements AutoCloseable {
         new Messages.AdmitBatch(
             ExecutorList.parallelism(context),
             ExecutorList.of(context),
-            Columns.Ranges.of(waiting),
+            Columns.Ranges.of(batch.waiting()),
             Columns.Reports.of(figures.observed()),
             state,
             mostRecords == Long.MAX_VALUE ? null : mostRecords,
