@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     from tests.spark_tools import DriverLog
 
-pytestmark = pytest.mark.integration
+# Among the drivers, so that both halves of `make test` take about as long.
+pytestmark = [pytest.mark.integration, pytest.mark.drivers]
 
 EVEN = {"assignor": "lag-aware-sticky", "assignor.fairness": "even"}
 

@@ -204,7 +204,7 @@ def test_an_append_under_another_name_or_checkpoint_is_not_written_twice(
     refused(spark, renamed, f"has read topic {topic.name!r}, which no source reads any more")
 
     going = start_job(spark, config | {"trigger": "processingTime 1 hour"})
-    refused(spark, config, "config: checkpoint: process ", "runs this job", "wait for its end")
+    refused(spark, config, "config: checkpoint: process ", "runs this job", "wait until it ends")
     for query in going.queries:  # as a user of a notebook may stop them
         query.stop()
     send(topic, [record(4)])
@@ -352,5 +352,5 @@ def test_names_of_columns_that_are_ours_are_refused(spark, topic, tmp_path):
         config["source"]["records"]["schema"] += f", {name} STRING"
         refused(spark, config, f"the column '{name}' has a reserved name: use another")
     config = job(topic, tmp_path) | {"transform": {"sql": "SELECT id, 1 AS _kafka FROM records"}}
-    refused(spark, config, "config: sink: the column '_kafka' has a name that is ours")
+    refused(spark, config, "config: sink: the column '_kafka' has a reserved name: use another")
     assert list(tmp_path.iterdir()) == []
