@@ -8,10 +8,9 @@ import numpy as np
 
 from assignor_bridge.admission.admit import admit, completed
 from assignor_bridge.admission.lag import BatchTime, Lag, Limits
-from assignor_bridge.planner.batch import lay_out
 from assignor_bridge.planner.forecast import ASSUMED_SECONDS, forecast
 from assignor_bridge.protocol import messages
-from assignor_bridge.protocol.columns import pack_ranges, unpack_ranges, unpack_reports
+from assignor_bridge.protocol.columns import batch_of, pack_ranges
 
 if TYPE_CHECKING:
     from assignor_bridge.admission.lag import Memory
@@ -23,13 +22,7 @@ def admit_batch(
     request: AdmitBatch, options: PlannerOptions, memory: Memory
 ) -> tuple[messages.Admitted, Memory]:
     """Answer a request, and return what to remember until the next one."""
-    batch = lay_out(
-        *unpack_ranges(request.ranges),
-        messages.executors(request.executors),
-        options,
-        unpack_reports(request.observed),
-        request.parallelism,
-    )
+    batch = batch_of(request, options)
     costs = forecast(batch, request.state)
     if request.last is not None:
         reading = float(np.nansum(batch.observed.seconds)) or request.last.records * ASSUMED_SECONDS

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -45,26 +44,11 @@ def _boolean(text: str) -> bool:
     return {"true": True, "false": False}[text.strip().lower()]
 
 
-def _share(text: str) -> float:
-    value = float(text)
-    if not (math.isfinite(value) and 0 <= value <= 10):
-        raise ValueError
-    return value
-
-
-def _whole(least: int, most: int = 2**63 - 1) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        value = int(text)
-        if not least <= value <= most:
-            raise ValueError
-        return value
-
-    return read
-
-
-def _within(least: float, most: float) -> Callable[[str], float]:
+def _between(
+    number: Callable[[str], float], least: float, most: float = 2**63 - 1
+) -> Callable[[str], float]:
     def read(text: str) -> float:
-        value = float(text)
+        value = number(text)
         if not least <= value <= most:
             raise ValueError
         return value
@@ -95,13 +79,13 @@ def _text(good: Callable[[str], bool]) -> Callable[[str], str]:
 
 
 _BOOLEAN = _Kind(_boolean, "true or false")
-_SHARE = _Kind(_share, "a number from 0 to 10")
-_COUNT = _Kind(_whole(1), "a whole number from 1")
-_TASKS = _Kind(_whole(1, 64), "a whole number from 1 to 64")
-_STANDBYS = _Kind(_whole(0, 16), "a whole number from 0 to 16")
-_MILLISECONDS = _Kind(_whole(1, 86_400_000), "a whole number of milliseconds from 1")
-_SECONDS = _Kind(_within(0.001, 86_400), "a number of seconds from 0.001 to 86400")
-_WEIGHT = _Kind(_within(0.001, 1000), "a number from 0.001 to 1000")
+_SHARE = _Kind(_between(float, 0, 10), "a number from 0 to 10")
+_COUNT = _Kind(_between(int, 1), "a whole number from 1")
+_TASKS = _Kind(_between(int, 1, 64), "a whole number from 1 to 64")
+_STANDBYS = _Kind(_between(int, 0, 16), "a whole number from 0 to 16")
+_MILLISECONDS = _Kind(_between(int, 1, 86_400_000), "a whole number of milliseconds from 1")
+_SECONDS = _Kind(_between(float, 0.001, 86_400), "a number of seconds from 0.001 to 86400")
+_WEIGHT = _Kind(_between(float, 0.001, 1000), "a number from 0.001 to 1000")
 _PRIORITIES = _Kind(_priorities, "host patterns with whole numbers, such as ondemand-*=10,spot-*=1")
 _GROUP = _Kind(_text(lambda name: len(name) <= 255), "the name of a consumer group")
 _LOCAL_FILE = _Kind(

@@ -20,10 +20,9 @@ from assignor_bridge.assignors.loading import Finder
 from assignor_bridge.errors import OptionError, elided
 from assignor_bridge.limited_batches import admit_batch, backlog
 from assignor_bridge.options import effective, parse_options
-from assignor_bridge.planner.batch import lay_out
 from assignor_bridge.planner.plan import check_names, plan_batch
 from assignor_bridge.protocol import messages
-from assignor_bridge.protocol.columns import pack_tasks, unpack_ranges, unpack_reports
+from assignor_bridge.protocol.columns import batch_of, pack_tasks
 from assignor_bridge.protocol.messages import (
     AdmitBatch,
     Answer,
@@ -78,14 +77,7 @@ class Worker:
         return self._options
 
     def _plan(self, request: PlanBatch) -> Planned:
-        batch = lay_out(
-            *unpack_ranges(request.ranges),
-            messages.executors(request.executors),
-            self._validated(),
-            unpack_reports(request.observed),
-            request.parallelism,
-            messages.allocation(request.allocation),
-        )
+        batch = batch_of(request, self._validated())
         batch, self._backlog = replace(batch, backlog=self._backlog), 1.0
         outcome = plan_batch(batch, request.state, self._find)
         return Planned(

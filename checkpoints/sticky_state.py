@@ -247,6 +247,14 @@ def decode(text: str) -> StickyState:
         raise StateError(f"the state is corrupt ({type(exc).__name__}: {exc})") from exc
 
 
+def decode_or_empty(text: str | None) -> tuple[StickyState, str | None]:
+    """Return a state, an empty one where there is none that can be used, and why not."""
+    try:
+        return (decode(text) if text else StickyState.empty()), None
+    except StateError as error:
+        return StickyState.empty(), str(error)
+
+
 def _unwrap(text: str) -> tuple[int, bytes]:
     try:
         raw = base64.b64decode(text, validate=True)

@@ -13,7 +13,7 @@ import numpy as np
 from assignor_bridge.planner.costs import LEAST_DENSITY, filled, predict
 from assignor_bridge.planner.learn import learn
 from assignor_bridge.planner.table import load
-from checkpoints.sticky_state import StateError, StickyState, decode
+from checkpoints.sticky_state import decode_or_empty
 
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Batch, Floats
@@ -38,10 +38,7 @@ class Forecast:
 
 def forecast(batch: Batch, state_text: str | None) -> Forecast:
     """Return what reading each range would cost; a state that cannot be used knows nothing."""
-    try:
-        state = decode(state_text) if state_text else StickyState.empty()
-    except StateError:
-        state = StickyState.empty()
+    state, _ = decode_or_empty(state_text)
     table = load(state, batch)
     learned, _ = learn(table, batch)
     weights = predict(learned, table.line, batch)

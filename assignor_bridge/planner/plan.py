@@ -18,7 +18,7 @@ from assignor_bridge.planner.learn import learn
 from assignor_bridge.planner.pack import Tasks, pack
 from assignor_bridge.planner.remember import HOLD_PLACE_BATCHES, remember
 from assignor_bridge.planner.table import load
-from checkpoints.sticky_state import StateError, StickyState, decode
+from checkpoints.sticky_state import StickyState, decode_or_empty
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -75,10 +75,7 @@ def plan_batch(
     1 [0, 300, 700]
     2 [0, 0, 300] [1, 0, 100]
     """
-    try:
-        state, warning = (decode(state_text) if state_text else StickyState.empty()), None
-    except StateError as error:
-        state, warning = StickyState.empty(), str(error)
+    state, warning = decode_or_empty(state_text)
     return plan_step(batch, state, find, warning)
 
 

@@ -7,12 +7,27 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.errors import OptionError
-from assignor_bridge.planner.batch import Observed, coded
-from assignor_bridge.protocol.messages import Ranges, Reports, Tasks
+from assignor_bridge.planner.batch import Observed, coded, lay_out
+from assignor_bridge.protocol import messages
+from assignor_bridge.protocol.messages import PlanBatch, Ranges, Reports, Tasks
 
 if TYPE_CHECKING:
-    from assignor_bridge.planner.batch import Floats, Ints, Names
+    from assignor_bridge.options import PlannerOptions
+    from assignor_bridge.planner.batch import Batch, Floats, Ints, Names
     from assignor_bridge.planner.plan import Outcome
+    from assignor_bridge.protocol.messages import BatchFacts
+
+
+def batch_of(facts: BatchFacts, options: PlannerOptions) -> Batch:
+    """Return the batch of a request; raises `OptionError` for facts that cannot be."""
+    return lay_out(
+        *unpack_ranges(facts.ranges),
+        messages.executors(facts.executors),
+        options,
+        unpack_reports(facts.observed),
+        facts.parallelism,
+        messages.allocation(facts.allocation) if isinstance(facts, PlanBatch) else None,
+    )
 
 
 def unpack_ranges(ranges: Ranges) -> tuple[Names, Ints, Ints, Ints]:

@@ -105,14 +105,19 @@ class Restore(Message, frozen=True, tag="restore"):
     topics: list[str]
 
 
-class PlanBatch(Message, frozen=True, tag="plan"):
-    """Everything that is known when a micro-batch is planned, but for the options."""
+class BatchFacts(Message, frozen=True):
+    """What is known of a micro-batch that is to be limited or planned, but for the options."""
 
     executors: list[Executor]
     ranges: Ranges
     observed: Reports
     state: str | None = None
     parallelism: Int64 = 1
+
+
+class PlanBatch(BatchFacts, frozen=True, tag="plan"):
+    """Ask who reads what."""
+
     allocation: Allocation | None = None
 
 
@@ -123,14 +128,9 @@ class CompletedBatch(Message, frozen=True):
     seconds: float
 
 
-class AdmitBatch(Message, frozen=True, tag="admit"):
-    """How far may the next batch go? `ranges` end where the records do that Spark may read."""
+class AdmitBatch(BatchFacts, frozen=True, tag="admit"):
+    """Ask how far the next batch may go; `ranges` end where the records do that Spark may read."""
 
-    executors: list[Executor]
-    ranges: Ranges
-    observed: Reports
-    state: str | None = None
-    parallelism: Int64 = 1
     #: Spark's limit; None for none.
     most_records: Positive | None = None
     #: Whether the query ends when it has reached the ends of the ranges.
