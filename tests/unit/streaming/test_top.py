@@ -187,8 +187,9 @@ def test_ctrl_c_ends_it_between_two_frames():
         os.close(theirs)
         screen = _Screen(ours)
         screen.shows("last batches")
+        screen.rests()
         os.write(ours, b"\x03")
-        screen.drain(process)
+        screen.shows("\x1b[?1049l")
         assert process.wait(20) == 130
     os.close(ours)
 
@@ -204,6 +205,13 @@ class _Screen:
         deadline = time.monotonic() + limit_s
         while words not in self._seen:
             assert time.monotonic() < deadline, f"{words!r} is not in {self._seen[-2000:]!r}"
+            self._read(0.5)
+
+    def rests(self) -> None:
+        """Wait until nothing more is drawn."""
+        seen = None
+        while seen != self._seen:
+            seen = self._seen
             self._read(0.5)
 
     def drain(self, process: subprocess.Popen[bytes]) -> None:
