@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PARTITIONS = 8
 MOST = 3
+WRITING = threading.Lock()
 
 
 def main() -> None:
@@ -148,8 +149,9 @@ def keep_filling(topic: Topic, partitions: int, first: int, enough: threading.Ev
 
 
 def say(**what: Any) -> None:
-    """One JSON a line."""
-    print(json.dumps(what), flush=True)
+    """One JSON a line, whole: the watching thread and the main one both write."""
+    with WRITING:
+        print(json.dumps(what), flush=True)
 
 
 if __name__ == "__main__":
