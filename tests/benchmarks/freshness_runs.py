@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _SCHEMA = "key BIGINT, id BIGINT"
 _LIMIT_S = 400.0
+#: What `assignor run` sets where Spark runs on one machine, and a session for all ways cannot have.
+_LOCAL_FILES = ("fs.AbstractFileSystem.file.impl", "io.assignorbridge.LocalFiles")
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,12 @@ def _start(
         "checkpoint": checkpoint,
         "trigger": "processingTime 0 seconds",
     }
-    running = start_job(spark, job)
+    if "assignor" in options:
+        spark.conf.set(*_LOCAL_FILES)
+    try:
+        running = start_job(spark, job)
+    finally:
+        spark.conf.unset(_LOCAL_FILES[0])
     [query] = running.queries
     return query, running.stop
 

@@ -24,7 +24,7 @@ from assignor_bridge.jars import built_jar, connector_coordinate
 from streaming import start_job
 from tests.kafka_topics import Topic
 from tests.kills.feed import GONE
-from tests.kills.places import APPEND, UPSERT, Place, Query, in_table
+from tests.kills.places import APPEND, LOCAL, UPSERT, Place, Query, in_table
 from tests.kills.process import task_from_the_test
 from tests.pipeline_tools import job
 from tests.spark_tools import assert_each_row_once, read_topic, spark_builder
@@ -85,6 +85,9 @@ def start_spark(master: str, folder: Path) -> SparkSession:
     as long as a batch, and there are many starts.
     """
     jars = os.pathsep.join(map(str, class_path()))
+    # In local mode as `assignor run` has it.
+    ours, hadoops = "io.assignorbridge.LocalFiles", "org.apache.hadoop.fs.local.LocalFs"
+    local_files = ours if master == LOCAL else hadoops
     return spark_builder(
         master,
         folder,
@@ -96,6 +99,7 @@ def start_spark(master: str, folder: Path) -> SparkSession:
         spark_sql_codegen_wholeStage="false",
         spark_sql_codegen_factoryMode="NO_CODEGEN",
         spark_locality_wait="1s",
+        spark_hadoop_fs_AbstractFileSystem_file_impl=local_files,
     ).getOrCreate()
 
 
