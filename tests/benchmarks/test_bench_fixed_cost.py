@@ -2,7 +2,7 @@
 
 77 records a batch in two tasks, into nothing and into a Delta table: from Spark's rate source
 (`rate-micro-batch`), and from 77 of a topic's 200 partitions, a record each, with the option and
-with Spark's best setting (fetch.max.wait.ms=10, a consumer cache for all). With LocalFiles, the logs
+with Spark's best setting (fetch.max.wait.ms=10, a consumer cache for all). With LocalFiles, logs
 of Spark and Delta are written without processes, as by `assignor run`. Each query runs twice, one
 after the other: the first time warms the JVMs up. Records are written between batches, and a batch
 begins when all are there, so that nothing waits. Medians of a batch's milliseconds; the parts of
