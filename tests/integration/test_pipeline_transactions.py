@@ -5,6 +5,7 @@ Two writers of one query's id stand for two drivers of which one was thought dea
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
@@ -86,6 +87,27 @@ def test_only_a_runs_first_batch_reads_the_tables_log(spark, tmp_path, by_name):
     assert again.write(CHECKPOINT - 2) == later[0]
     table = spark.read.format("delta").load(folder)
     assert sorted(row.id for row in table.collect()) == list(range(CHECKPOINT - 1))
+
+
+def test_checkpoints_of_the_log_are_written_beside_the_batches(spark, tmp_path):
+    """By a thread of the jar, which names its jobs; the run's end waits for it."""
+    table = tmp_path / "table"
+    driver = Driver(spark, table)
+    for number in range(CHECKPOINT + 3):
+        driver.write(number)
+    driver.writer.finish()
+    checkpoint = json.loads((table / "_delta_log" / "_last_checkpoint").read_text("utf-8"))
+    assert checkpoint["version"] == CHECKPOINT
+    jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+    named = [str(jobs.apply(i).description()) for i in range(jobs.size())]
+    assert [name for name in named if "beside the batches" in name and "Delta: " not in name]
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # by the checkpoint, then
+    assert rows(spark, table, "id") == [(n,) for n in range(CHECKPOINT + 3)]
+    again = Driver(spark, table)
+    again.write(CHECKPOINT + 2)
+    again.write(CHECKPOINT + 3)
+    again.writer.finish()
+    assert rows(spark, table, "id") == [(n,) for n in range(CHECKPOINT + 4)]
 
 
 def test_a_later_batch_of_a_killed_run_is_skipped_by_the_next(spark, topic, tmp_path):

@@ -3,11 +3,13 @@
 To skip a batch that is in the table, Delta up to 4.4 runs a job over the table's log in each batch.
 Only the first batch of a run was perhaps written before; it goes that way. For later ones the
 bridge's jar lets Delta look into the checksum of the newest commit, in which another driver of this
-query (one that was thought dead) would show as well. Where that cannot be, all go Delta's way.
+query (one that was thought dead) would show as well. It also writes the checkpoints of the table's
+log beside the batches. Where that cannot be, all go Delta's way.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +35,8 @@ class OnceWriter:
         self._has_written = False
         #: Why checksums cannot be asked here.
         self.misfit: str | None = None
+        #: The jar's part, from the second batch on.
+        self._writes: Any = None
 
     def append(self, rows: DataFrame, *, grows: bool) -> None:
         """Append a batch, adding columns where the table may grow."""
@@ -67,7 +71,16 @@ class OnceWriter:
 
     def _by_checksum(self, jvm: Any, write: Callable[[Any], str | None]) -> str | None:
         """Write, and return None; or return what the jar or this Delta lacks."""
-        bridge = jvm.io.assignorbridge.DeltaWrites
-        if isinstance(bridge, JavaPackage):
-            return "the session's jar has no DeltaWrites"
-        return write(bridge)
+        if self._writes is None:
+            bridge = jvm.io.assignorbridge.DeltaWrites
+            if isinstance(bridge, JavaPackage):
+                return "the session's jar has no DeltaWrites"
+            self._writes = bridge()
+        return write(self._writes)
+
+    def finish(self) -> None:
+        """Wait for what is still written beside the batches: a checkpoint of the table's log."""
+        if self._writes is not None:
+            with contextlib.suppress(Exception):  # Spark is gone, and the thread with it
+                self._writes.finish()
+            self._writes = None

@@ -133,6 +133,10 @@ class DeltaWriter:
             self.error = error
             raise
 
+    def finish(self) -> None:
+        """The query has ended: wait for what is written beside its batches."""
+        self.once.finish()
+
     def _write(self, batch: DataFrame, number: int) -> None:
         if not self._started.wait(_START_LIMIT_S):
             raise JobError(f"{self._place}: the query has no id")
