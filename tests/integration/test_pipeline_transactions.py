@@ -16,8 +16,7 @@ from delta.tables import DeltaTable
 from streaming import run_job
 from streaming.delta.transactions import read_log
 from streaming.pipeline.config.sinks import DeltaSink
-from streaming.pipeline.delta import upsert
-from streaming.pipeline.delta.once import OnceWriter
+from streaming.pipeline.delta.append import Appender
 from streaming.pipeline.delta.writer import DeltaWriter
 from tests.pipeline_tools import forget_last_commit, job, rows, send
 from tests.spark_tools import wait_until
@@ -35,14 +34,12 @@ CHECKPOINT = 10
 
 
 class Driver:
-    """A run of one query that writes a row a batch: the batch's number, or two keys' newest."""
+    """A run of one query that appends a row a batch: the batch's number."""
 
-    def __init__(
-        self, spark: SparkSession, path: Path | None, name: str | None = None, **more: Any
-    ) -> None:
+    def __init__(self, spark: SparkSession, path: Path | None, name: str | None = None) -> None:
         self.session = spark.newSession()
         self.session.conf.set("spark.sql.shuffle.partitions", "2")
-        sink = DeltaSink(path=str(path) if path else None, table=name, **more)
+        sink = DeltaSink(path=str(path) if path else None, table=name)
         self.writer = DeltaWriter(sink, "sink")
         self.writer.started(QUERY)
         frame = self.frame(0)
@@ -50,10 +47,7 @@ class Driver:
         self.writer.prepare(self.session, frame)
 
     def frame(self, number: int) -> DataFrame:
-        rows, sink = self.session.range(number, number + 1), self.writer.sink
-        if sink.mode == "append":
-            return rows
-        return upsert.prepare(rows.selectExpr("id % 2 AS id", "id AS seq"), sink)
+        return self.session.range(number, number + 1)
 
     def write(self, number: int, frame: DataFrame | None = None) -> int:
         """Write a batch; give the number of Spark jobs that it took."""
@@ -63,7 +57,7 @@ class Driver:
 
     @property
     def asks_checksums(self) -> bool:
-        return self.writer.once.misfit is None
+        return self.writer.appender.misfit is None
 
 
 def job_count(spark: SparkSession) -> int:
@@ -101,27 +95,6 @@ def test_a_later_batch_of_a_killed_run_is_skipped_by_the_next(spark, topic, tmp_
     assert rows(spark, tmp_path / "table", "id") == [(n,) for n in range(60)]
     commits = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path / 'table'}`").collect()
     assert [row.operation for row in commits].count("WRITE") == 6
-
-
-def test_an_upsert_asks_checksums_as_an_append_does(spark, tmp_path):
-    """One job less; a batch that another driver merged meanwhile is skipped, whatever is in it."""
-    merges = {"mode": "upsert", "keys": "id", "sequence_by": "seq"}
-    jobs = {}
-    for name in ("by the log", "by checksums"):
-        driver = Driver(spark, tmp_path / name, **merges)
-        if name == "by the log":
-            driver.writer.once.misfit = "of this test"
-        jobs[name] = [driver.write(number) for number in range(CHECKPOINT - 2)]
-    assert driver.asks_checksums
-    assert [by_log - 1 for by_log in jobs["by the log"][1:]] == jobs["by checksums"][1:]
-    table, number = tmp_path / "by checksums", CHECKPOINT - 2
-    Driver(spark, table, **merges).write(number)
-    driver.write(number, driver.frame(number + 2))
-    assert rows(spark, table, "id", "seq") == [(0, number), (1, number - 1)]
-    driver.write(number + 1, driver.frame(number - 2))  # older than what is there
-    driver.write(number + 2, driver.frame(number + 1))
-    assert rows(spark, table, "id", "seq") == [(0, number), (1, number + 1)]
-    assert driver.asks_checksums
 
 
 def test_what_another_driver_wrote_meanwhile_is_skipped(spark, tmp_path):
@@ -204,7 +177,7 @@ def test_a_table_that_was_set_back_or_made_anew_meanwhile_is_written_as_by_delta
         table = tmp_path / name
         driver = Driver(spark, table)
         if name == "by the log":
-            driver.writer.once.misfit = "of this test"
+            driver.writer.appender.misfit = "of this test"
         for number in range(4):
             driver.write(number)
         DeltaTable.forPath(spark, str(table)).restoreToVersion(2)
@@ -221,14 +194,14 @@ def test_where_delta_is_another_one_all_batches_go_its_way(spark, tmp_path, monk
     """At worst what fits no more is found behind the commit."""
     table = tmp_path / "table"
     driver = Driver(spark, table)
-    by_checksum = OnceWriter._by_checksum
+    append = Appender._append_by_checksum
     asked = []
 
-    def misfits(self: OnceWriter, jvm: Any, write: Any) -> str:
-        asked.append(by_checksum(self, jvm, write))
+    def misfits(self: Appender, writer: Any) -> str:
+        asked.append(append(self, writer))
         return "java.lang.NoSuchMethodError: x"
 
-    monkeypatch.setattr(OnceWriter, "_by_checksum", misfits)
+    monkeypatch.setattr(Appender, "_append_by_checksum", misfits)
     with caplog.at_level(logging.WARNING):
         for number in range(4):
             driver.write(number)

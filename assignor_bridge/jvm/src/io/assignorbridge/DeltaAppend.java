@@ -1,6 +1,5 @@
 package io.assignorbridge;
 
-import io.delta.tables.DeltaMergeBuilder;
 import org.apache.spark.sql.DataFrameWriter;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.delta.DeltaLog;
@@ -16,37 +15,28 @@ import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 
 /**
- * Writes a batch to a Delta table as Delta does, but for one question: which batch did this query
+ * Appends a batch to a Delta table as Delta does, but for one question: which batch did this query
  * write last? Delta (up to 4.4) answers it by a Spark job over the table's log in each batch. Here the
  * checksum answers, which Delta writes beside each commit and which holds the transaction ids, too.
  * To skip, to note the id, to find conflicts and to commit stay Delta's own.
  *
- * <p>This is not Delta's public interface. Where a class has another shape, each method says so, and
- * its caller writes once more as everyone does; Delta then skips what is in the table already.
+ * <p>This is not Delta's public interface. Where a class has another shape, `save` says so, and its
+ * caller writes once more as everyone does; Delta then skips what is in the table already.
  */
-public final class DeltaWrites {
-  private DeltaWrites() {}
+public final class DeltaAppend {
+  private DeltaAppend() {}
 
   /** Returns null once the rows are in the table, else what this Delta lacks. */
-  public static String append(DataFrameWriter<?> writer, String path, String table) {
-    return write(
-        () -> {
-          if (path != null) {
-            writer.save(path);
-          } else {
-            writer.saveAsTable(table);
-          }
-        });
-  }
-
-  /** The same for a merge. */
-  public static String merge(DeltaMergeBuilder merge) {
-    return write(merge::execute);
-  }
-
-  private static String write(Runnable rows) {
+  public static String save(DataFrameWriter<?> writer, String path, String table) {
     try {
-      FirstTransaction.observe(rows);
+      FirstTransaction.observe(
+          () -> {
+            if (path != null) {
+              writer.save(path);
+            } else {
+              writer.saveAsTable(table);
+            }
+          });
       return null;
     } catch (LinkageError error) {
       return error.toString();

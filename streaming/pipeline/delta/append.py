@@ -1,4 +1,4 @@
-"""Write each batch once, and ask the table's log which it has at most once a run.
+"""Append batches, and read the table's log at most once a run.
 
 To skip a batch that is in the table, Delta up to 4.4 runs a job over the table's log in each batch.
 Only the first batch of a run was perhaps written before; it goes that way. For later ones the
@@ -14,9 +14,6 @@ from typing import TYPE_CHECKING, Any
 from py4j.java_gateway import JavaPackage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from delta.tables import DeltaMergeBuilder
     from pyspark.sql import DataFrame
 
     from streaming.pipeline.delta.table import Table
@@ -24,8 +21,8 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 
-class OnceWriter:
-    """Writes the batches of one run; the session's settings hold the transaction id."""
+class Appender:
+    """Appends the batches of one run; the session's settings hold the transaction id."""
 
     def __init__(self, table: Table, place: str) -> None:
         self._table = table
@@ -39,35 +36,25 @@ class OnceWriter:
         writer: Any = rows.write.format("delta").mode("append")
         if grows:
             writer = writer.option("mergeSchema", "true")
-        path, name = self._table.path, self._table.name or ""
-        self._write(
-            writer._spark,
-            lambda: writer.save(path) if path is not None else writer.saveAsTable(name),
-            lambda bridge: bridge.append(writer._jwrite, path, name),
-        )
-
-    def merge(self, merge: DeltaMergeBuilder) -> None:
-        """Merge a batch."""
-        builder: Any = merge
-        self._write(builder._spark, builder.execute, lambda bridge: bridge.merge(builder._jbuilder))
-
-    def _write(
-        self, spark: Any, plain: Callable[[], Any], by_checksum: Callable[[Any], str | None]
-    ) -> None:
         if self._has_written and self.misfit is None:
-            self.misfit = self._by_checksum(spark._jvm, by_checksum)
+            self.misfit = self._append_by_checksum(writer)
             if self.misfit is None:
                 return
             _LOG.warning(
                 "%s: each batch reads the table's log, as this Delta is another one (%s)",
                 self._place, self.misfit,
             )  # fmt: skip
-        plain()  # what was perhaps written just now is skipped
+        # What was perhaps written just now is skipped.
+        if self._table.path is not None:
+            writer.save(self._table.path)
+        else:
+            writer.saveAsTable(self._table.name or "")
         self._has_written = True
 
-    def _by_checksum(self, jvm: Any, write: Callable[[Any], str | None]) -> str | None:
-        """Write, and return None; or return what the jar or this Delta lacks."""
-        bridge = jvm.io.assignorbridge.DeltaWrites
+    def _append_by_checksum(self, writer: Any) -> str | None:
+        """Append, and return None; or return what the jar or this Delta lacks."""
+        bridge = writer._spark._jvm.io.assignorbridge.DeltaAppend
         if isinstance(bridge, JavaPackage):
-            return "the session's jar has no DeltaWrites"
-        return write(bridge)
+            return "the session's jar has no DeltaAppend"
+        misfit: str | None = bridge.save(writer._jwrite, self._table.path, self._table.name)
+        return misfit
