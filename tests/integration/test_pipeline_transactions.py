@@ -16,6 +16,7 @@ from delta.tables import DeltaTable
 from streaming import run_job
 from streaming.delta.transactions import read_log
 from streaming.pipeline.config.sinks import DeltaSink
+from streaming.pipeline.delta import upsert
 from streaming.pipeline.delta.append import Appender
 from streaming.pipeline.delta.writer import DeltaWriter
 from tests.pipeline_tools import forget_last_commit, job, rows, send
@@ -95,6 +96,29 @@ def test_a_later_batch_of_a_killed_run_is_skipped_by_the_next(spark, topic, tmp_
     assert rows(spark, tmp_path / "table", "id") == [(n,) for n in range(60)]
     commits = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path / 'table'}`").collect()
     assert [row.operation for row in commits].count("WRITE") == 6
+
+
+def test_an_appends_new_table_has_few_checkpoints_unless_the_session_says_otherwise(
+    spark, tmp_path
+):
+    """A merge reads the log in each batch, and is better off with Delta's own ten."""
+    interval = "delta.checkpointInterval"
+    table = tmp_path / "table"
+    driver = Driver(spark, table)
+    assert driver.writer.table.properties(spark)[interval] == "100"
+    for number in range(CHECKPOINT + 2):
+        driver.write(number)
+    assert not list(table.glob("_delta_log/*checkpoint*"))
+    assert rows(spark, table, "id") == [(n,) for n in range(CHECKPOINT + 2)]
+    session = spark.newSession()
+    session.conf.set(f"spark.databricks.delta.properties.defaults.{interval[6:]}", "20")
+    upserts = {"mode": "upsert", "keys": "id", "sequence_by": "id"}
+    for of, more, expected in ((session, {}, "20"), (spark.newSession(), upserts, None)):
+        sink = DeltaSink(path=str(tmp_path / f"interval {expected}"), **more)
+        writer = DeltaWriter(sink, "sink")
+        frame = of.range(1)
+        writer.prepare(of, upsert.prepare(frame, sink) if more else frame)
+        assert writer.table.properties(spark).get(interval) == expected
 
 
 def test_what_another_driver_wrote_meanwhile_is_skipped(spark, tmp_path):

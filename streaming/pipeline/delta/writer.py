@@ -38,6 +38,11 @@ _SHUFFLE_PARTITIONS = "spark.databricks.delta.optimizeWrite.maxShufflePartitions
 #: Delta measures rows as they are shuffled; in Parquet they take about a quarter of that.
 _SHUFFLED_PER_WRITTEN = 4
 _MOST_SHUFFLE_PARTITIONS = 200
+_INTERVAL = "delta.checkpointInterval"
+_INTERVAL_OF_SESSION = "spark.databricks.delta.properties.defaults.checkpointInterval"
+#: Commits between two checkpoints of an append's log. By Delta's default, 10, they take a good part of
+#: the time of small batches; an append needs none.
+_FEW_CHECKPOINTS = "100"
 #: So many shuffle partitions are run as they are.
 _FEW_PARTITIONS = 8
 _START_LIMIT_S = 300.0
@@ -102,6 +107,8 @@ class DeltaWriter:
             self._remember(spark, properties)
         else:
             schema = upsert.table_columns(rows, self.sink).schema
+            if self.sink.mode == "append" and spark.conf.get(_INTERVAL_OF_SESSION, None) is None:
+                properties[_INTERVAL] = _FEW_CHECKPOINTS
             self.table.create(spark, self.sink, schema, properties)
 
     def _remember(self, spark: SparkSession, properties: dict[str, str]) -> None:
