@@ -1,6 +1,5 @@
 package io.assignorbridge;
 
-import java.io.Serializable;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.util.ArrayList;
@@ -18,8 +17,7 @@ import java.util.function.ToLongFunction;
 final class Columns {
 
   /** What a batch must read. */
-  record Ranges(List<String> topics, byte[] topic, byte[] partition, byte[] start, byte[] end)
-      implements Serializable {
+  record Ranges(List<String> topics, byte[] topic, byte[] partition, byte[] start, byte[] end) {
     static Ranges of(List<PlanVerifier.Range> rows) {
       Names topics = new Names();
       return new Ranges(

@@ -8,6 +8,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
 import org.apache.spark.sql.kafka010.KafkaOffsetRange;
+import scala.Option;
 
 /** Builds the tasks of a plan out of Spark's own partitions, once the plan is verified. */
 final class TaskBuilder {
@@ -78,7 +79,12 @@ final class TaskBuilder {
   private KafkaBatchInputPartition part(PlanVerifier.Range range) {
     KafkaBatchInputPartition template =
         templates.get(new TopicPartition(range.topic(), range.partition()));
-    return AssignedInputPartition.of(
-        template, template.offsetRange().topicPartition(), range.start(), range.end());
+    return template.copy(
+        new KafkaOffsetRange(
+            template.offsetRange().topicPartition(), range.start(), range.end(), Option.empty()),
+        template.executorKafkaParams(),
+        template.pollTimeoutMs(),
+        template.failOnDataLoss(),
+        template.includeHeaders());
   }
 }

@@ -1,11 +1,11 @@
 package io.assignorbridge.reader;
 
-import io.assignorbridge.AssignedInputPartition;
 import java.util.List;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
 import org.apache.spark.sql.kafka010.KafkaOffsetRange;
+import scala.Option;
 
 /** One range of a task while it is read: what it must deliver and what it has cost so far. */
 final class RangeCursor {
@@ -51,7 +51,12 @@ final class RangeCursor {
     if (rest == start) {
       return range;
     }
-    return AssignedInputPartition.of(range, partition, rest, until);
+    return range.copy(
+        new KafkaOffsetRange(partition, rest, until, Option.empty()),
+        range.executorKafkaParams(),
+        range.pollTimeoutMs(),
+        range.failOnDataLoss(),
+        range.includeHeaders());
   }
 
   @Override
