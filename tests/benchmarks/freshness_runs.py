@@ -126,7 +126,7 @@ def job_started(
     spark: SparkSession, servers: str, topics: str, options: Mapping[str, str], table: Path,
     *, sql: str | None = None, **sink: str,
 ) -> RunningJob:  # fmt: skip
-    """Start a job as of `assignor run`, over Spark's mapping unless the options name an assignor."""
+    """Start a job as of `assignor run`; over Spark's mapping if options name no assignor."""
     source = {
         "kafka.bootstrap.servers": servers,
         "subscribe": topics,
@@ -151,6 +151,7 @@ def batches_of(query: StreamingQuery) -> list[dict[str, Any]]:
 
 def wait_for(query: StreamingQuery, rows: int) -> None:
     """Wait until a query has read so many rows."""
+
     def read() -> bool:
         return sum(batch["numInputRows"] for batch in batches_of(query)) >= rows
 

@@ -65,8 +65,10 @@ PARTITIONS, STEADY, BURST, FIRST = 8, 2_000, 20_000, 20
 TARGET_S = 2
 #: A batch that brought less than this many seconds of the steady rate was not behind.
 NORMAL_S = 3
-COST = "CASE WHEN id % 100 = 0 THEN java_method('java.lang.Thread', 'sleep', 10L) END"
-SQL = f"SELECT key, id, {COST} AS slept FROM records"
+#: What a record costs: 10 ms for every hundredth.
+SQL = """
+SELECT key, id, CASE WHEN id % 100 = 0 THEN java_method('java.lang.Thread', 'sleep', 10L) END slept
+FROM records"""
 TARGET = OURS | {"assignor.targetBatchSeconds": str(TARGET_S)}
 
 

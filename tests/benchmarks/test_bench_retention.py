@@ -58,6 +58,7 @@ PROPERTIES = {
     "log.initial.task.delay.ms": "0",
 }
 
+
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = two_executors(tmp_path_factory.mktemp("spark"))

@@ -67,7 +67,7 @@ def test_tables_are_right_after_a_kill_at_each_moment(
 @pytest.mark.kills
 @pytest.mark.timeout(1200)
 def test_tables_are_right_after_kills_of_limited_batches(topic: Topic, tmp_path: Path) -> None:
-    """The planner says how far batches go, and holds records back: each is there once all the same."""
+    """The planner says how far batches go, and holds records back; each is read once even so."""
     chosen = [(moment, query) for moment, query in ROUND if (moment.name, query) in _LIMITED]
     report = kill_often(place(topic, tmp_path, TWO_EXECUTORS, limited=True), topic, chosen, seed=7)
     print(report)
