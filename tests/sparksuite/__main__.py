@@ -148,7 +148,7 @@ def main() -> int:
     asked = parser.parse_args()
     alone = asked.strategy == ALONE
     settings = asked.settings + [ADMISSION] * asked.admission
-    expected = {} if alone else expected_failures()
+    expected = {} if alone else expected_failures(admission=asked.admission)
     wrong = []
     for name in asked.suites or ([LIMITED] if asked.admission else SUITES):
         print(f"== {name}", flush=True)
