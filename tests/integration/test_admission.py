@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,18 +52,38 @@ def metrics_of(progresses: list[dict[str, Any]]) -> list[dict[str, str]]:
     return [p["sources"][0]["metrics"] for p in progresses if p["numInputRows"]]
 
 
-def test_without_the_options_the_offset_log_is_sparks(
-    spark: SparkSession, topic: Topic, tmp_path: Path, planner: Callable[[str], None], record: Path
-) -> None:
+def logs(checkpoint: Path) -> dict[str, bytes]:
+    """Each file of the offset log and the commit log, without the time at which a batch began."""
+    files = [file for log in ("offsets", "commits") for file in (checkpoint / log).glob("[0-9]*")]
+    return {
+        f"{file.parent.name}/{file.name}": re.sub(
+            rb'"batchTimestampMs":\d+', b"", file.read_bytes()
+        )
+        for file in files
+    }
+
+
+@pytest.mark.parametrize(
+    ("limits", "batches"),
+    [
+        pytest.param({"maxOffsetsPerTrigger": "50", "minOffsetsPerTrigger": "10"}, 7, id="limited"),
+        pytest.param({"maxOffsetsPerTrigger": "1000000"}, 1, id="all at once"),
+        pytest.param({"assignor.maxImbalance": "0.2", "minPartitions": "9"}, 9, id="other options"),
+    ],
+)
+def test_without_the_options_the_logs_are_sparks_byte_by_byte(
+    spark: SparkSession, topic: Topic, tmp_path: Path, planner: Callable[[str], None], record: Path,
+    limits: dict[str, str], batches: int,
+) -> None:  # fmt: skip
     topic.create(4).fill([300, 20, 7, 0])
     planner("record")
-    limits = {"maxOffsetsPerTrigger": "50", "minOffsetsPerTrigger": "10"}
 
     for name in ("none", "lag-aware-sticky"):
         run_in_batches(spark, topic, str(tmp_path / name), assignor=name, **limits)
 
-    assert offsets(str(tmp_path / "lag-aware-sticky")) == offsets(str(tmp_path / "none"))
-    assert len(offsets(str(tmp_path / "none"))) > 5
+    of_spark = logs(tmp_path / "none")
+    assert logs(tmp_path / "lag-aware-sticky") == of_spark
+    assert len(of_spark) == 2 * batches
     asked = [e["request"] for e in planner_proxy.entries(record) if "request" in e]
     assert {request["type"] for request in asked} == {"validate", "plan"}
     assert not any("subscribe" in request.get("options", {}) for request in asked)

@@ -193,6 +193,7 @@ final class BatchPlanner implements AutoCloseable {
     long records = ranges.stream().mapToLong(range -> range.end() - range.start()).sum();
     admitted = new AdmittedBatch(end, records, startedNanos);
     figures.admitted(answer.metrics());
+    LOG.info("a batch is admitted: {}", answer.metrics());
     return end;
   }
 
