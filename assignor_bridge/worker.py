@@ -25,6 +25,7 @@ from assignor_bridge.protocol import messages
 from assignor_bridge.protocol.columns import batch_of, pack_tasks
 from assignor_bridge.protocol.messages import (
     AdmitBatch,
+    Admitted,
     Answer,
     PlanBatch,
     Planned,
@@ -61,15 +62,17 @@ class Worker:
                 options = parse_options(given)
                 check_names(options, self._find)
                 self._options = options
-                return messages.Validated(effective(options), VERSION, options.limits_batches)
+                limits, times = options.limits_batches, options.needs_times
+                return messages.Validated(effective(options), VERSION, limits, times)
             case Restore(state=state, topics=topics):
                 return messages.Restored(_why_not(state, topics))
             case PlanBatch():
                 return self._plan(request)
             case AdmitBatch():
-                admitted, self._memory = admit_batch(request, self._validated(), self._memory)
-                self._backlog = backlog(admitted)
-                return admitted
+                answer, self._memory = admit_batch(request, self._validated(), self._memory)
+                if isinstance(answer, Admitted):
+                    self._backlog = backlog(answer)
+                return answer
 
     def _validated(self) -> PlannerOptions:
         if self._options is None:

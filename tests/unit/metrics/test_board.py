@@ -186,6 +186,7 @@ def test_progress_of_a_real_run_is_read():
     unused = {
         "spark_streaming_event_time_watermark_timestamp_seconds",
         "assignor_commit_failures_total",
+        "assignor_event_time_spread_seconds",
         "kafka_consumergroup_group_lag_seconds",
         "kafka_consumergroup_group_max_lag_seconds",
     }

@@ -56,7 +56,10 @@ final class Messages {
     }
   }
 
-  /** How far may the batch go? Null where there is no limit of Spark's, or no batch before. */
+  /**
+   * How far may the batch go? Null where there is no limit of Spark's, or no batch before, or the
+   * planner needs no times.
+   */
   @JsonTypeName("admit")
   record AdmitBatch(
       int parallelism,
@@ -66,8 +69,15 @@ final class Messages {
       String state,
       Long mostRecords,
       boolean fixedEnd,
-      CompletedBatch last)
-      implements Request {}
+      CompletedBatch last,
+      Columns.Times times)
+      implements Request {
+    /** The same question, with what Kafka answered. */
+    AdmitBatch with(Columns.Times answered) {
+      return new AdmitBatch(
+          parallelism, executors, ranges, observed, state, mostRecords, fixedEnd, last, answered);
+    }
+  }
 
   /** What an admitted batch took until it was completed. */
   record CompletedBatch(long records, double seconds) {}
@@ -78,12 +88,15 @@ final class Messages {
     @JsonSubTypes.Type(Restored.class),
     @JsonSubTypes.Type(Planned.class),
     @JsonSubTypes.Type(Admitted.class),
+    @JsonSubTypes.Type(LookUp.class),
     @JsonSubTypes.Type(Failed.class)
   })
   sealed interface Answer {}
 
   @JsonTypeName("validated")
-  record Validated(EffectiveOptions options, int stateVersion, boolean admits) implements Answer {}
+  record Validated(
+      EffectiveOptions options, int stateVersion, boolean admits, boolean needsTimes)
+      implements Answer {}
 
   /** Those of the effective options that this side heeds; null where one is not set. */
   record EffectiveOptions(
@@ -108,6 +121,10 @@ final class Messages {
 
   @JsonTypeName("admitted")
   record Admitted(Columns.Ranges ranges, Map<String, String> metrics) implements Answer {}
+
+  /** Before it can say how far: where is each range's first record at or after this time? */
+  @JsonTypeName("lookUp")
+  record LookUp(long timeMs) implements Answer {}
 
   @JsonTypeName("failed")
   record Failed(String error, boolean misuse, String traceback) implements Answer {}
