@@ -134,7 +134,7 @@ class DeltaWriter:
             raise
 
     def finish(self) -> None:
-        """The query has ended: wait for what is written beside its batches."""
+        """Wait for what is still written beside the batches; the query has ended."""
         self.once.finish()
 
     def _write(self, batch: DataFrame, number: int) -> None:
