@@ -40,8 +40,8 @@ _SHUFFLED_PER_WRITTEN = 4
 _MOST_SHUFFLE_PARTITIONS = 200
 _INTERVAL = "delta.checkpointInterval"
 _INTERVAL_OF_SESSION = "spark.databricks.delta.properties.defaults.checkpointInterval"
-#: Commits between two checkpoints of an append's log. By Delta's default, 10, they take a good part of
-#: the time of small batches; an append needs none.
+#: Commits between two checkpoints of an append's log. By Delta's default, 10, they take a good
+#: part of the time of small batches; an append needs none.
 _FEW_CHECKPOINTS = "100"
 #: So many shuffle partitions are run as they are.
 _FEW_PARTITIONS = 8
