@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from confluent_kafka.admin import AdminClient
 
 from tests.spark_tools import assert_planned, start_spark
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from tests.kafka_topics import Topic
 
 #: Of Spark's own source; its default waits half a second for each partition that has no more.
 BEST = {"kafka.fetch.max.wait.ms": "10"}
@@ -62,6 +65,13 @@ def began(batch: Mapping[str, Any]) -> float:
 def seconds_of(batches: Sequence[Mapping[str, Any]]) -> list[float]:
     """Give what each batch took."""
     return [batch["durationMs"]["triggerExecution"] / 1000 for batch in batches]
+
+
+def delete(*topics: Topic) -> None:
+    """Delete topics, so that the broker is as it was before the next way."""
+    admin = AdminClient({"bootstrap.servers": topics[0].bootstrap_servers})
+    for deleted in admin.delete_topics([topic.name for topic in topics]).values():
+        deleted.result(30)
 
 
 def percentiles(values: Any) -> tuple[float, float]:

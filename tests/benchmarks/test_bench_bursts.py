@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from tests.benchmarks.freshness_load import Load, LoadProcess
 from tests.benchmarks.freshness_runs import batches_of, job_started, wait_for
@@ -41,6 +40,7 @@ from tests.benchmarks.limited_runs import (
     OURS,
     assert_limited,
     began,
+    delete,
     percentiles,
     seconds_of,
     two_executors,
@@ -148,7 +148,7 @@ def run(
     assert sum(batch["numInputRows"] for batch in batches) == written["records"]
     assert spark.read.format("delta").load(str(table)).count() == written["records"]
     made, age = ages(batches, commit_times(table), {topic.name: timestamps(topic, PARTITIONS)})
-    AdminClient({"bootstrap.servers": servers}).delete_topics([topic.name])[topic.name].result(30)
+    delete(topic)
 
     before = age[(from_s - times.before <= made) & (made < from_s)]
     in_burst = (from_s <= made) & (made < to_s)

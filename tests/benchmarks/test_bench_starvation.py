@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from tests.benchmarks.freshness_load import Load, LoadProcess
 from tests.benchmarks.freshness_runs import batches_of, job_started, wait_for
@@ -37,6 +36,7 @@ from tests.benchmarks.limited_runs import (
     OURS,
     assert_limited,
     began,
+    delete,
     percentiles,
     seconds_of,
     two_executors,
@@ -135,7 +135,7 @@ def run(spark: SparkSession, backlog: Topic, size: int, way: str, folder: Path) 
     assert spark.read.format("delta").load(str(table)).count() == size + written["records"]
     stamps = {topic.name: timestamps(topic, LIVE_PARTITIONS) for topic in live}
     made, age = ages(batches, commit_times(table), stamps)
-    AdminClient({"bootstrap.servers": servers}).delete_topics(names)
+    delete(*live)
 
     beside = sum(read_of(batch, backlog) < size for batch in batches) + 1
     waited = [most for name in names for most in batches_waited(batches, name)[:beside]]
