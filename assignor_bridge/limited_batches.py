@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from assignor_bridge.admission.admit import admit, completed
+from assignor_bridge.admission.deadline import seconds_left
 from assignor_bridge.admission.lag import BatchTime, Lag, Limits
 from assignor_bridge.planner.forecast import ASSUMED_SECONDS, forecast
 from assignor_bridge.protocol import messages
@@ -18,19 +19,30 @@ if TYPE_CHECKING:
     from assignor_bridge.protocol.messages import AdmitBatch
 
 
-def admit_batch(
-    request: AdmitBatch, options: PlannerOptions, memory: Memory
-) -> tuple[messages.Admitted, Memory]:
-    """Answer a request, and return what to remember until the next one."""
+class LimitedBatch(NamedTuple):
+    """The answer to a request, and what it leaves."""
+
+    answer: messages.Admitted
+    #: For the next request.
+    memory: Memory
+    #: For the plan of the batch: offsets that wait over those that it reads.
+    backlog: float
+
+
+def limit_batch(request: AdmitBatch, options: PlannerOptions, memory: Memory) -> LimitedBatch:
+    """Say how far a batch goes."""
     batch = batch_of(request, options)
     costs = forecast(batch, request.state)
     if request.last is not None:
         reading = float(np.nansum(batch.observed.seconds)) or request.last.records * ASSUMED_SECONDS
         time = BatchTime(request.last.records, reading / costs.slots, request.last.seconds)
         memory = completed(memory, time)
+    kept_ms = request.retention_ms or {}
+    retention = np.array([kept_ms.get(topic, np.inf) for topic in batch.topics])[batch.topic] / 1000
+    left = seconds_left(np.full(batch.ranges, -1), retention, 0)
     lag = Lag(
         batch.topics, batch.topic, batch.partition, batch.start, batch.end,
-        costs.work, costs.fixed, costs.bytes, costs.slots,
+        costs.work, costs.fixed, costs.bytes, costs.slots, left, retention,
     )  # fmt: skip
     limits = Limits(
         request.most_records,
@@ -43,16 +55,13 @@ def admit_batch(
     )
     admitted = admit(lag, limits, memory)
     records = int((admitted.end - batch.start).sum())
+    held = sum((batch.end - admitted.end).tolist())
     metrics: dict[str, str | int | float] = {
         "admittedRecords": records,
-        "heldBackRecords": sum((batch.end - admitted.end).tolist()),
+        "heldBackRecords": held,
         "heldBackBy": admitted.held_by or "nothing",
     }
+    if np.isfinite(left).any():
+        metrics["secondsToLoss"] = round(max(0.0, float(left.min())), 3)
     ranges = pack_ranges(batch.topics, batch.topic, batch.partition, batch.start, admitted.end)
-    return messages.Admitted(ranges, metrics), admitted.memory
-
-
-def backlog(admitted: messages.Admitted) -> float:
-    """Return the offsets that wait over those of the batch."""
-    taken, held = (admitted.metrics[name] for name in ("admittedRecords", "heldBackRecords"))
-    return 1.0 + float(held) / float(taken)
+    return LimitedBatch(messages.Admitted(ranges, metrics), admitted.memory, 1.0 + held / records)

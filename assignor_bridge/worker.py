@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from assignor_bridge.admission.lag import Memory
 from assignor_bridge.assignors.loading import Finder
 from assignor_bridge.errors import OptionError, elided
-from assignor_bridge.limited_batches import admit_batch, backlog
+from assignor_bridge.limited_batches import limit_batch
 from assignor_bridge.options import effective, parse_options
 from assignor_bridge.planner.plan import check_names, plan_batch
 from assignor_bridge.protocol import messages
@@ -67,9 +67,9 @@ class Worker:
             case PlanBatch():
                 return self._plan(request)
             case AdmitBatch():
-                admitted, self._memory = admit_batch(request, self._validated(), self._memory)
-                self._backlog = backlog(admitted)
-                return admitted
+                limited = limit_batch(request, self._validated(), self._memory)
+                self._memory, self._backlog = limited.memory, limited.backlog
+                return limited.answer
 
     def _validated(self) -> PlannerOptions:
         if self._options is None:

@@ -136,6 +136,8 @@ class AdmitBatch(BatchFacts, frozen=True, tag="admit"):
     #: Whether the query ends when it has reached the ends of the ranges.
     fixed_end: bool = False
     last: CompletedBatch | None = None
+    #: By topic, for how long Kafka keeps records, where it deletes them and that is known.
+    retention_ms: dict[str, Natural] | None = None
 
 
 class Validated(Message, frozen=True, tag="validated"):

@@ -56,7 +56,10 @@ final class Messages {
     }
   }
 
-  /** How far may the batch go? Null where there is no limit of Spark's, or no batch before. */
+  /**
+   * How far may the batch go? Null where there is no limit of Spark's, no batch before, or no need to
+   * know how long topics keep records.
+   */
   @JsonTypeName("admit")
   record AdmitBatch(
       int parallelism,
@@ -66,8 +69,15 @@ final class Messages {
       String state,
       Long mostRecords,
       boolean fixedEnd,
-      CompletedBatch last)
-      implements Request {}
+      CompletedBatch last,
+      Map<String, Long> retentionMs)
+      implements Request {
+    /** Without what the plan of the batch was asked with, too. */
+    AdmitBatch forLog() {
+      return new AdmitBatch(
+          parallelism, null, ranges, null, null, mostRecords, fixedEnd, last, retentionMs);
+    }
+  }
 
   /** What an admitted batch took until it was completed. */
   record CompletedBatch(long records, double seconds) {}
@@ -91,7 +101,8 @@ final class Messages {
       @JsonProperty("assignor.reader") String reader,
       @JsonProperty("assignor.planTimeoutMs") long planTimeoutMs,
       @JsonProperty("assignor.commitGroup") String commitGroup,
-      @JsonProperty("assignor.planLog") String planLog) {}
+      @JsonProperty("assignor.planLog") String planLog,
+      @JsonProperty("assignor.fairness") String fairness) {}
 
   /** Why a stored state cannot be used; null when it can. */
   @JsonTypeName("restored")
