@@ -111,9 +111,7 @@ def _admitted(logged: Any) -> list[str]:
     match logged:
         case {
             "answer": {
-                "metrics": {
-                    "admittedRecords": admitted, "heldBackRecords": held, "heldBackBy": by
-                }
+                "metrics": {"admittedRecords": admitted, "heldBackRecords": held, "heldBackBy": by}
             }
         }:
             return [f"limited to {admitted} offsets, {held} are held back (by: {by})"]

@@ -232,9 +232,7 @@ def _admission(values: Mapping[str, float], held_by: str) -> str:
     """Write how far the last batch went, and why no further."""
     if "assignor_admitted_records" not in values:
         return "failed, Spark's own limits hold"
-    admitted, held = (
-        values[f"assignor_{name}_records"] for name in ("admitted", "held_back")
-    )
+    admitted, held = (values[f"assignor_{name}_records"] for name in ("admitted", "held_back"))
     waits = f"{held:,.0f} held back by {held_by}" if held else "nothing held back"
     return f"{admitted:,.0f} records in the last batch, {waits}"
 
