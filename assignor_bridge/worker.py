@@ -61,7 +61,8 @@ class Worker:
                 options = parse_options(given)
                 check_names(options, self._find)
                 self._options = options
-                return messages.Validated(effective(options), VERSION, options.limits_batches)
+                limits, times = options.limits_batches, options.needs_times
+                return messages.Validated(effective(options), VERSION, limits, times)
             case Restore(state=state, topics=topics):
                 return messages.Restored(_why_not(state, topics))
             case PlanBatch():

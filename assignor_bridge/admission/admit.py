@@ -37,7 +37,9 @@ _MOST_RECORDS = 2**52
 
 def admit(lag: Lag, limits: Limits, memory: Memory) -> Admitted:
     """Say how far each partition goes in this batch."""
-    waiting = np.array([memory.waiting.get(name, 0) for name in lag.names], np.int64)
+    waiting = np.zeros(len(lag.start), np.int64)
+    if memory.waiting:
+        waiting[:] = [memory.waiting.get(name, 0) for name in lag.names]
     order = np.argsort(-waiting, kind="stable")
     most = np.minimum(lag.size, _MOST_RECORDS)
     budgets = _budgets(lag, limits, memory.times)

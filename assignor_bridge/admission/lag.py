@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
+    Flags = NDArray[np.bool_]
 
 Fairness = Literal["proportional", "even", "deadline"]
 
@@ -51,6 +53,31 @@ class Lag:
         topics = [self.topics[t] for t in self.topic.tolist()]
         return list(zip(topics, self.partition.tolist(), strict=True))
 
+    def only(self, rows: Flags) -> Lag:
+        """Return the lag of these partitions alone."""
+        columns: dict[str, Any] = {
+            name: column[rows]
+            for name, column in vars(self).items()
+            if isinstance(column, np.ndarray) and name != "size"
+        }
+        return replace(self, **columns)
+
+
+class Times(NamedTuple):
+    """When records of the waiting partitions were written: Kafka's timestamps, in milliseconds."""
+
+    #: The driver's clock.
+    now: int
+    #: Of the first unread record; -1: unknown. After a batch it is that of the newest record that
+    #: was read: the next one is as new where records are in order.
+    stamp: Ints
+    #: How often Kafka was asked for this batch.
+    look_ups: int = 0
+    #: The time it was asked for last, and the offset of the partition's first record at or after
+    #: it, which may have been read already; -1: there is none.
+    asked: int | None = None
+    at: Ints | None = None
+
 
 class BatchTime(NamedTuple):
     """What a completed batch took."""
@@ -71,6 +98,8 @@ class Memory:
     waiting: Mapping[tuple[str, int], int] = field(default_factory=dict)
     #: The newest last.
     times: tuple[BatchTime, ...] = ()
+    #: How many records a partition whose times say nothing may go (`align`).
+    steps: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

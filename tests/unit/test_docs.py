@@ -132,6 +132,6 @@ def test_the_recorded_log_has_the_metrics_of_today():
     documented = {key.removeprefix("assignor.") for key in json.loads(shown)["sources"][0]}
     planned = {*plan(SNAPSHOT)["metrics"], *(metric.key for metric in OURS if metric.key)}
     # No commits and no limits in that query, and nothing was predicted before the snapshot's plan.
-    limits = {"admittedRecords", "heldBackRecords", "secondsToLoss"}
+    limits = {"admittedRecords", "heldBackRecords", "secondsToLoss", "eventTimeSpreadSeconds"}
     assert planned - documented == {"commitFailures", *limits}
     assert documented - {"source"} <= metrics_in_code()

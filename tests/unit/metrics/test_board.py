@@ -194,6 +194,7 @@ def test_progress_of_a_real_run_is_read():
         "assignor_time_to_loss_seconds",
         "spark_streaming_event_time_watermark_timestamp_seconds",
         "assignor_commit_failures_total",
+        "assignor_event_time_spread_seconds",
         "kafka_consumergroup_group_lag_seconds",
         "kafka_consumergroup_group_max_lag_seconds",
     }

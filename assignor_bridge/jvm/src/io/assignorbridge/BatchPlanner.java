@@ -22,6 +22,7 @@ final class BatchPlanner implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(BatchPlanner.class);
   private static final long START_TIMEOUT_MS = 60_000;
   private static final int LONGEST_PAUSE_BATCHES = 64;
+  private static final int MOST_LOOK_UPS = 3; // of a batch; two are enough for the planner
 
   private record Batch(Offset start, Offset end) {}
 
@@ -70,6 +71,7 @@ final class BatchPlanner implements AutoCloseable {
   private int stateVersion;
   private GroupCommits commits; // null without assignor.commitGroup
   private Retentions retentions; // null without assignor.fairness=deadline
+  private RecordTimes times; // null where the planner needs none
   private PlanLog log; // null without assignor.planLog
   private Batch lastBatch;
   private InputPartition[] lastTasks;
@@ -120,7 +122,7 @@ final class BatchPlanner implements AutoCloseable {
   }
 
   synchronized Map<String, String> metrics() {
-    figures.read(reports.drain());
+    readReports();
     Map<String, String> all = figures.metrics(System.currentTimeMillis());
     if (commits != null) {
       all.putAll(commits.metrics());
@@ -174,23 +176,33 @@ final class BatchPlanner implements AutoCloseable {
   private Offset ask(LimitedBatch batch, long mostRecords, boolean fixedEnd)
       throws PlannerException, InterruptedException {
     long startedNanos = System.nanoTime();
-    figures.read(reports.drain());
+    readReports();
     PlannerProcess planner = running();
-    Columns.Ranges waiting = Columns.Ranges.of(batch.waiting());
+    List<PlanVerifier.Range> waiting = batch.waiting();
+    Columns.Ranges asked = Columns.Ranges.of(waiting);
+    long limitMs = options.planTimeoutMs();
     Messages.AdmitBatch request =
         new Messages.AdmitBatch(
             ExecutorList.parallelism(context),
             ExecutorList.of(context),
-            waiting,
+            asked,
             Columns.Reports.of(figures.observed()),
             state,
             mostRecords == Long.MAX_VALUE ? null : mostRecords,
             fixedEnd,
             lastCompleted,
-            retentions == null ? null : retentions.of(waiting.topics()));
+            times == null ? null : times.of(waiting, limitMs),
+            retentions == null ? null : retentions.of(asked.topics()));
     admitted = null;
     lastCompleted = null;
-    String text = planner.ask(Messages.write(request), options.planTimeoutMs());
+    String text = planner.ask(Messages.write(request), limitMs);
+    for (int i = 0;
+        i < MOST_LOOK_UPS
+            && Messages.read(text, Messages.Answer.class) instanceof Messages.LookUp lookUp;
+        i++) {
+      request = request.with(times.lookUp(i + 1, lookUp.timeMs(), waiting, limitMs));
+      text = planner.ask(Messages.write(request), limitMs);
+    }
     Messages.Admitted answer = Messages.read(text, Messages.Admitted.class);
     List<PlanVerifier.Range> ranges = answer.ranges().unpack();
     Offset end = batch.end(ranges, mostRecords);
@@ -201,6 +213,15 @@ final class BatchPlanner implements AutoCloseable {
     return end;
   }
 
+  /** Takes in what finished readers sent. */
+  private void readReports() {
+    List<ReadReport> read = reports.drain();
+    figures.read(read);
+    if (times != null) {
+      times.read(read);
+    }
+  }
+
   @Override
   public synchronized void close() {
     if (commits != null) {
@@ -208,6 +229,9 @@ final class BatchPlanner implements AutoCloseable {
     }
     if (retentions != null) {
       retentions.close();
+    }
+    if (times != null) {
+      times.close();
     }
     files.close();
     stream.end();
@@ -235,7 +259,7 @@ final class BatchPlanner implements AutoCloseable {
   private InputPartition[] plan(Offset end, InputPartition[] partitions)
       throws PlannerException, InterruptedException {
     long startedNanos = System.nanoTime();
-    figures.read(reports.drain());
+    readReports();
     TaskBuilder builder = new TaskBuilder(partitions);
     List<ExecutorList.Executor> executors = ExecutorList.of(context);
     PlannerProcess planner = running();
@@ -301,6 +325,9 @@ final class BatchPlanner implements AutoCloseable {
       Messages.Validated valid = Messages.read(answer, Messages.Validated.class);
       if (options == null && valid.options().commitGroup() != null) {
         commits = new GroupCommits(valid.options().commitGroup(), written.kafka());
+      }
+      if (options == null && valid.needsTimes()) {
+        times = new RecordTimes(written.kafka());
       }
       if (options == null && valid.options().planLog() != null) {
         log = new PlanLog(valid.options().planLog());

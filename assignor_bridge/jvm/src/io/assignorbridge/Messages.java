@@ -57,8 +57,8 @@ final class Messages {
   }
 
   /**
-   * How far may the batch go? Null where there is no limit of Spark's, no batch before, or no need to
-   * know how long topics keep records.
+   * How far may the batch go? Null where there is no limit of Spark's, no batch before, or the
+   * planner needs no times, or not to know for how long topics keep records.
    */
   @JsonTypeName("admit")
   record AdmitBatch(
@@ -70,12 +70,28 @@ final class Messages {
       Long mostRecords,
       boolean fixedEnd,
       CompletedBatch last,
+      Columns.Times times,
       Map<String, Long> retentionMs)
       implements Request {
-    /** Without what the plan of the batch was asked with, too. */
+    /** The same question, with what Kafka answered. */
+    AdmitBatch with(Columns.Times answered) {
+      return new AdmitBatch(
+          parallelism,
+          executors,
+          ranges,
+          observed,
+          state,
+          mostRecords,
+          fixedEnd,
+          last,
+          answered,
+          retentionMs);
+    }
+
+    /** Without what the plan of the batch is asked with, too. */
     AdmitBatch forLog() {
       return new AdmitBatch(
-          parallelism, null, ranges, null, null, mostRecords, fixedEnd, last, retentionMs);
+          parallelism, null, ranges, null, null, mostRecords, fixedEnd, last, times, retentionMs);
     }
   }
 
@@ -88,12 +104,15 @@ final class Messages {
     @JsonSubTypes.Type(Restored.class),
     @JsonSubTypes.Type(Planned.class),
     @JsonSubTypes.Type(Admitted.class),
+    @JsonSubTypes.Type(LookUp.class),
     @JsonSubTypes.Type(Failed.class)
   })
   sealed interface Answer {}
 
   @JsonTypeName("validated")
-  record Validated(EffectiveOptions options, int stateVersion, boolean admits) implements Answer {}
+  record Validated(
+      EffectiveOptions options, int stateVersion, boolean admits, boolean needsTimes)
+      implements Answer {}
 
   /** Those of the effective options that this side heeds; null where one is not set. */
   record EffectiveOptions(
@@ -119,6 +138,10 @@ final class Messages {
 
   @JsonTypeName("admitted")
   record Admitted(Columns.Ranges ranges, Map<String, String> metrics) implements Answer {}
+
+  /** Before it can say how far: where is each range's first record at or after this time? */
+  @JsonTypeName("lookUp")
+  record LookUp(long timeMs) implements Answer {}
 
   @JsonTypeName("failed")
   record Failed(String error, boolean misuse, String traceback) implements Answer {}
