@@ -396,7 +396,7 @@ def write_old(topic: Topic, counts: list[int], age_s: float) -> None:
     millis = int((time.time() - age_s) * 1000)
     for partition, count in enumerate(counts):
         for _ in range(count):
-            producer.produce(topic.name, b"x", partition=partition, timestamp=millis)
+            producer.produce(topic.name, b"x", b"key", partition, timestamp=millis)
     assert producer.flush(60) == 0
 
 
@@ -407,13 +407,14 @@ def test_what_retention_deletes_soon_is_read_before_a_backlog_with_time_left(
     planner: Callable[[str], None],
     record: Path,
 ) -> None:
-    """A minute of an hour is left to one topic, and 1,000 of its records wait beside 10,000."""
+    """Three minutes of an hour are left to one topic, whose 1,000 records wait beside 3,000."""
     old = Topic(topic.bootstrap_servers, f"{topic.name}-old")
     forever = Topic(topic.bootstrap_servers, f"{topic.name}-kept")
-    topic.create(1).fill([10_000])
+    topic.create(1).fill([3000])
     old.create(1, {"retention.ms": "3600000"})
-    write_old(old, [1000], 3540)
-    forever.create(1, {"cleanup.policy": "compact", "retention.ms": "1000"}).fill([5])
+    write_old(old, [1000], 3400)
+    forever.create(1, {"cleanup.policy": "compact", "retention.ms": "1000"})
+    write_old(forever, [5], 3400)
     planner("record")
 
     progresses, rows = run_in_batches(
@@ -421,7 +422,7 @@ def test_what_retention_deletes_soon_is_read_before_a_backlog_with_time_left(
         maxOffsetsPerTrigger="100", assignor_fairness="deadline",
     )  # fmt: skip
 
-    assert rows == 11_005
+    assert rows == 4005
     assert_planned(progresses)
     asked = planner_proxy.requests(record, "admit")
     known = next(i for i, request in enumerate(asked) if request.get("retentionMs"))
@@ -430,10 +431,10 @@ def test_what_retention_deletes_soon_is_read_before_a_backlog_with_time_left(
     read = [0, *(json.loads(line)[old.name]["0"] for line in offsets(checkpoint))]
     sizes = [after - before for before, after in pairwise(read)]
     whole = [size for size in sizes[known:] if size > 0][:-1]
-    assert min(whole) >= 95, "the rest is of those that had waited"
     assert len(whole) > 2, sizes
+    assert min(whole) >= 90, f"a batch has 97 records, and under `even` 48 of them: {sizes}"
     left = float(metrics_of(progresses)[known]["assignor.secondsToLoss"])
-    assert 0 < left <= 60
+    assert 0 < left <= 200
 
 
 def test_who_may_not_see_the_retention_is_told_once_and_goes_on(

@@ -131,7 +131,7 @@ def that_can_be_saved(draw):
     return Broker(list(zip(rates, waiting, strict=True)), retention=retention)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(that_can_be_saved())
 def test_a_deadline_that_can_be_kept_is_kept(broker):
-    assert lost(broker, Limits(100, fairness="deadline"), batches=200) == 0
+    assert lost(broker, Limits(100, fairness="deadline"), batches=130) == 0
