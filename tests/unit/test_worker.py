@@ -428,9 +428,7 @@ def test_a_deadline_is_that_of_the_partition_in_whatever_order_they_come(turned)
     snapshot = {**SNAPSHOT, "ranges": SNAPSHOT["ranges"][::step]}
     stamps = times(3_600_000, [3_600_000, 9_000][::step])
 
-    answer = admission(
-        worker, snapshot, mostRecords=60, times=stamps, retentionMs={"t": 3_600_000}
-    )
+    answer = admission(worker, snapshot, mostRecords=60, times=stamps, retentionMs={"t": 3_600_000})
 
     assert [(r["partition"], r["end"]) for r in answer["ranges"]] == [(0, 10), (1, 50)]
     assert answer["metrics"]["secondsToLoss"] == 9.0
