@@ -356,6 +356,9 @@ def test_a_batch_is_admitted_by_the_options_that_were_validated():
     assert answer["metrics"] == {
         "admittedRecords": 60, "heldBackRecords": 90, "heldBackBy": "records",
     }  # fmt: skip
+    assert worker._backlog == 150 / 60
+    ask(line_of(SNAPSHOT), worker)
+    assert worker._backlog == 1.0, "it is that of one batch"
 
 
 def test_what_batches_took_is_remembered_from_one_admission_to_the_next():
