@@ -170,9 +170,10 @@ class PlannerOptions:
         "limit a batch to about this many seconds, estimated from the batches before it")
     max_bytes_per_trigger: int | None = _option("assignor.maxBytesPerTrigger", None, _COUNT,
         "limit a batch to about this many bytes of keys and values")
-    fairness: Literal["proportional", "even"] = _option("assignor.fairness", "proportional",
-        _one_of("proportional", "even"),
-        "how a limited batch is shared: in proportion to lag, as Spark does, or evenly")
+    fairness: Literal["proportional", "even", "deadline"] = _option(
+        "assignor.fairness", "proportional", _one_of("proportional", "even", "deadline"),
+        "how a limited batch is shared: in proportion to lag, as Spark does; evenly; or first to "
+        "what retention deletes soon, then evenly")
     #: By topic, whose names are lower-cased: Spark compares names of options without case.
     weights: tuple[tuple[str, float], ...] = ()
     floors: tuple[tuple[str, int], ...] = ()
@@ -197,7 +198,7 @@ class PlannerOptions:
     @property
     def needs_times(self) -> bool:
         """Whether admission needs Kafka's timestamps of the records at which reading goes on."""
-        return self.align_event_time is not None
+        return self.align_event_time is not None or self.fairness == "deadline"
 
     def with_tasks(self, least: int | None) -> PlannerOptions:
         """Return these, with `minPartitions` at least this high; None asks for nothing."""

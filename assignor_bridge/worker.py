@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING
 from assignor_bridge.admission.lag import Memory
 from assignor_bridge.assignors.loading import Finder
 from assignor_bridge.errors import OptionError, elided
-from assignor_bridge.limited_batches import admit_batch, backlog
+from assignor_bridge.limited_batches import limit_batch
 from assignor_bridge.options import effective, parse_options
 from assignor_bridge.planner.plan import check_names, plan_batch
 from assignor_bridge.protocol import messages
 from assignor_bridge.protocol.columns import batch_of, pack_tasks
 from assignor_bridge.protocol.messages import (
     AdmitBatch,
-    Admitted,
     Answer,
     PlanBatch,
     Planned,
@@ -69,10 +68,9 @@ class Worker:
             case PlanBatch():
                 return self._plan(request)
             case AdmitBatch():
-                answer, self._memory = admit_batch(request, self._validated(), self._memory)
-                if isinstance(answer, Admitted):
-                    self._backlog = backlog(answer)
-                return answer
+                limited = limit_batch(request, self._validated(), self._memory)
+                self._memory, self._backlog = limited.memory, limited.backlog
+                return limited.answer
 
     def _validated(self) -> PlannerOptions:
         if self._options is None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Flags = NDArray[np.bool_]
 
-Fairness = Literal["proportional", "even"]
+Fairness = Literal["proportional", "even", "deadline"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +37,10 @@ class Lag:
     bytes: Floats
     #: Slots, each counted by the speed of its executor.
     slots: float
+    #: Least seconds until retention deletes the first unread record, and those that it keeps one;
+    #: infinite where it does not, or nobody knows.
+    left: Floats
+    retention: Floats
 
     @cached_property
     def size(self) -> Ints:

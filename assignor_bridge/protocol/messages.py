@@ -153,6 +153,8 @@ class AdmitBatch(BatchFacts, frozen=True, tag="admit"):
     last: CompletedBatch | None = None
     #: Only where the planner needs them (`Validated.needs_times`).
     times: Times | None = None
+    #: By topic, for how long Kafka keeps records, where it deletes them and that is known.
+    retention_ms: dict[str, Natural] | None = None
 
 
 class Validated(Message, frozen=True, tag="validated"):

@@ -213,6 +213,41 @@ def test_a_stamp_of_the_future_neither_holds_up_nor_pulls_ahead(
     assert max(batch[1] for batch in slow) < 5, "Kafka cannot see past the stray: a few records"
 
 
+def test_gaps_of_transactions_neither_hold_up_nor_stall(
+    spark: SparkSession, topic: Topic, checkpoint: str
+) -> None:
+    """One partition begins with aborted records, another has nothing else."""
+    first, then = records(60, every=20), records(20, every=20)
+    write(topic.create(3), [first])
+    producer = Producer(
+        {"bootstrap.servers": topic.bootstrap_servers, "transactional.id": topic.name}
+    )
+    producer.init_transactions(60)
+    for stamps, partitions, end in (
+        (records(50, 40, every=20), (1, 2), producer.abort_transaction),
+        (then, (1,), producer.commit_transaction),
+    ):
+        producer.begin_transaction()
+        for stamp in stamps:
+            for partition in partitions:
+                millis = round(stamp * 1000)
+                producer.produce(topic.name, b"x", partition=partition, timestamp=millis)
+        producer.flush(30)
+        end(30)
+
+    progresses, rows = run_in_batches(
+        spark, topic, checkpoint, **ALIGNED,
+        **{"maxOffsetsPerTrigger": "1000", "kafka.isolation.level": "read_committed"},
+    )  # fmt: skip
+
+    assert rows == len(first) + len(then)
+    assert_planned(progresses)
+    aborted = len(records(50, 40, every=20)) + 1
+    assert ends(checkpoint, topic.name)[-1] == {
+        0: len(first), 1: aborted + len(then) + 1, 2: aborted,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("stamped_by", ["CreateTime", "LogAppendTime"])
 def test_nothing_is_asked_when_nothing_lags(
     spark: SparkSession,

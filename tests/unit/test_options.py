@@ -117,6 +117,8 @@ def test_options_of_limited_batches():
         "even", (("orders", 2.5),), (("my.topic", 10),),
     )  # fmt: skip
     assert effective(options)["assignor.weight.orders"] == 2.5
+    deadline = {"assignor.fairness": " Deadline", "maxOffsetsPerTrigger": "5"}
+    assert parse_options(deadline).fairness == "deadline"
 
 
 def test_without_them_batches_are_sparks():

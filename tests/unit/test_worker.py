@@ -356,6 +356,9 @@ def test_a_batch_is_admitted_by_the_options_that_were_validated():
     assert answer["metrics"] == {
         "admittedRecords": 60, "heldBackRecords": 90, "heldBackBy": "records",
     }  # fmt: skip
+    assert worker._backlog == 150 / 60
+    ask(line_of(SNAPSHOT), worker)
+    assert worker._backlog == 1.0, "it is that of one batch"
 
 
 def test_what_batches_took_is_remembered_from_one_admission_to_the_next():
@@ -416,3 +419,22 @@ def test_a_time_is_asked_for_before_a_batch_is_aligned(turned: bool):
 )
 def test_times_that_do_not_fit_the_ranges(given: dict | None, said: str):
     assert said in admission(aligned_worker(), times=given)["error"]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_deadline_is_that_of_the_partition_in_whatever_order_they_come(turned):
+    """The second partition's record lives for 9 s yet, the first one's for an hour."""
+    worker = Worker()
+    options = {"assignor.fairness": "deadline", "maxOffsetsPerTrigger": "60"}
+    assert ask({"type": "validate", "options": options}, worker)["needsTimes"]
+    step = -1 if turned else 1
+    snapshot = {**SNAPSHOT, "ranges": SNAPSHOT["ranges"][::step]}
+    stamps = times(3_600_000, [3_600_000, 9_000][::step])
+
+    answer = admission(worker, snapshot, mostRecords=60, times=stamps, retentionMs={"t": 3_600_000})
+
+    assert [(r["partition"], r["end"]) for r in answer["ranges"]] == [(0, 10), (1, 50)]
+    assert answer["metrics"]["secondsToLoss"] == 9.0
+    unknown = admission(worker, snapshot, mostRecords=60, times=stamps)
+    assert [r["end"] for r in unknown["ranges"]] == [30, 30]
+    assert "secondsToLoss" not in unknown["metrics"]

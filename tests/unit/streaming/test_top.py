@@ -30,7 +30,8 @@ from streaming.cli.main import main
 main(sys.argv[1:])
 """
 OURS = {"strategy": "lag-aware-sticky", "tasks": "4", "movedPartitions": "3", "imbalance": "0.027",
-        "freshnessSeconds": "0.84", "freshnessSecondsMax": "2.5"}  # fmt: skip
+        "freshnessSeconds": "0.84", "freshnessSecondsMax": "2.5",
+        "admittedRecords": "1234", "heldBackRecords": "56789", "heldBackBy": "seconds"}  # fmt: skip
 
 
 def exposition(*names: str, commit_group: str | None = None) -> str:
@@ -71,6 +72,7 @@ def test_both_addresses_make_a_whole_frame(capsys):
         "12 | 10.80 | 4.0k | 6 | 2.06 | 67%",
         "assignor: lag-aware-sticky · 4 tasks · 6 moved · 2.7% over ideal",
         "freshness: newest record 0.8 s old, oldest 2.5 s at the last batch's end",
+        "admission: 1,234 records in the last batch, 56,789 held back by seconds",
     ):  # fmt: skip
         assert words in out
     assert "0/0" not in out  # of the executor that has left

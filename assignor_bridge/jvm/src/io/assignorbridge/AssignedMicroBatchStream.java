@@ -114,7 +114,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   @Override
   public ReadLimit getDefaultReadLimit() {
     ReadLimit limit = super.getDefaultReadLimit();
-    return limitsBatches ? LimitedBatch.Limits.withRows(limit) : limit;
+    return limitsBatches ? LimitedBatch.Limits.withOurs(limit) : limit;
   }
 
   @Override

@@ -26,7 +26,8 @@ final class BatchPlanner implements AutoCloseable {
 
   private record Batch(Offset start, Offset end) {}
 
-  private record AdmittedBatch(Offset end, long records, long startedNanos) {}
+  /** With what the plan log has to say of it; null without a log. */
+  private record AdmittedBatch(Offset end, long records, long startedNanos, String logged) {}
 
   /** Failures in a row: after each, twice as many batches pass until the planner is asked again. */
   private static final class Pauses {
@@ -69,6 +70,7 @@ final class BatchPlanner implements AutoCloseable {
   private Messages.EffectiveOptions options; // null until a planner has validated them
   private int stateVersion;
   private GroupCommits commits; // null without assignor.commitGroup
+  private Retentions retentions; // null without assignor.fairness=deadline
   private RecordTimes times; // null where the planner needs none
   private PlanLog log; // null without assignor.planLog
   private Batch lastBatch;
@@ -177,18 +179,20 @@ final class BatchPlanner implements AutoCloseable {
     readReports();
     PlannerProcess planner = running();
     List<PlanVerifier.Range> waiting = batch.waiting();
+    Columns.Ranges asked = Columns.Ranges.of(waiting);
     long limitMs = options.planTimeoutMs();
     Messages.AdmitBatch request =
         new Messages.AdmitBatch(
             ExecutorList.parallelism(context),
             ExecutorList.of(context),
-            Columns.Ranges.of(waiting),
+            asked,
             Columns.Reports.of(figures.observed()),
             state,
             mostRecords == Long.MAX_VALUE ? null : mostRecords,
             fixedEnd,
             lastCompleted,
-            times == null ? null : times.of(waiting, limitMs));
+            times == null ? null : times.of(waiting, limitMs),
+            retentions == null ? null : retentions.of(asked.topics()));
     admitted = null;
     lastCompleted = null;
     String text = planner.ask(Messages.write(request), limitMs);
@@ -203,7 +207,8 @@ final class BatchPlanner implements AutoCloseable {
     List<PlanVerifier.Range> ranges = answer.ranges().unpack();
     Offset end = batch.end(ranges, mostRecords);
     long records = ranges.stream().mapToLong(range -> range.end() - range.start()).sum();
-    admitted = new AdmittedBatch(end, records, startedNanos);
+    String logged = log == null ? null : PlanLog.admission(Messages.write(request.forLog()), text);
+    admitted = new AdmittedBatch(end, records, startedNanos, logged);
     figures.admitted(answer.metrics());
     LOG.info("a batch is admitted: {}", answer.metrics());
     return end;
@@ -223,6 +228,9 @@ final class BatchPlanner implements AutoCloseable {
     if (commits != null) {
       commits.close();
     }
+    if (retentions != null) {
+      retentions.close();
+    }
     if (times != null) {
       times.close();
     }
@@ -238,7 +246,7 @@ final class BatchPlanner implements AutoCloseable {
     }
     try {
       readState(end);
-      InputPartition[] tasks = plan(ranges);
+      InputPartition[] tasks = plan(end, ranges);
       plansPaused.succeeded();
       return tasks;
     } catch (Exception | LinkageError e) { // Scala's methods throw checked exceptions unannounced
@@ -249,7 +257,7 @@ final class BatchPlanner implements AutoCloseable {
     }
   }
 
-  private InputPartition[] plan(InputPartition[] partitions)
+  private InputPartition[] plan(Offset end, InputPartition[] partitions)
       throws PlannerException, InterruptedException {
     long startedNanos = System.nanoTime();
     readReports();
@@ -273,7 +281,12 @@ final class BatchPlanner implements AutoCloseable {
         builder.build(plan.tasks().unpack(), executors, stream.of(builder.requested()), plans + 1);
     if (log != null) {
       String batch = context.getLocalProperty("streaming.sql.batchId");
-      log.append(batch, Messages.write(request.with(written.values())), answer);
+      boolean limited = admitted != null && admitted.end().equals(KafkaSourceOffset.apply(end));
+      log.append(
+          batch,
+          Messages.write(request.with(written.values())),
+          answer,
+          limited ? admitted.logged() : "");
     }
     state = plan.state();
     plans++;
@@ -319,6 +332,9 @@ final class BatchPlanner implements AutoCloseable {
       }
       if (options == null && valid.options().planLog() != null) {
         log = new PlanLog(valid.options().planLog());
+      }
+      if (options == null && "deadline".equals(valid.options().fairness())) {
+        retentions = new Retentions(written.kafka());
       }
       options = valid.options();
       stateVersion = valid.stateVersion();

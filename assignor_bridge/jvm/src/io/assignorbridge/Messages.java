@@ -57,8 +57,8 @@ final class Messages {
   }
 
   /**
-   * How far may the batch go? Null where there is no limit of Spark's, or no batch before, or the
-   * planner needs no times.
+   * How far may the batch go? Null where there is no limit of Spark's, no batch before, or the
+   * planner needs no times, or not to know for how long topics keep records.
    */
   @JsonTypeName("admit")
   record AdmitBatch(
@@ -70,12 +70,28 @@ final class Messages {
       Long mostRecords,
       boolean fixedEnd,
       CompletedBatch last,
-      Columns.Times times)
+      Columns.Times times,
+      Map<String, Long> retentionMs)
       implements Request {
     /** The same question, with what Kafka answered. */
     AdmitBatch with(Columns.Times answered) {
       return new AdmitBatch(
-          parallelism, executors, ranges, observed, state, mostRecords, fixedEnd, last, answered);
+          parallelism,
+          executors,
+          ranges,
+          observed,
+          state,
+          mostRecords,
+          fixedEnd,
+          last,
+          answered,
+          retentionMs);
+    }
+
+    /** Without what the plan of the batch is asked with, too. */
+    AdmitBatch forLog() {
+      return new AdmitBatch(
+          parallelism, null, ranges, null, null, mostRecords, fixedEnd, last, times, retentionMs);
     }
   }
 
@@ -104,7 +120,8 @@ final class Messages {
       @JsonProperty("assignor.reader") String reader,
       @JsonProperty("assignor.planTimeoutMs") long planTimeoutMs,
       @JsonProperty("assignor.commitGroup") String commitGroup,
-      @JsonProperty("assignor.planLog") String planLog) {}
+      @JsonProperty("assignor.planLog") String planLog,
+      @JsonProperty("assignor.fairness") String fairness) {}
 
   /** Why a stored state cannot be used; null when it can. */
   @JsonTypeName("restored")
