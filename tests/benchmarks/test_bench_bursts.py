@@ -51,12 +51,13 @@ from tests.kafka_topics import Topic
 from tests.spark_tools import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from streaming.kafka.embedded import EmbeddedBroker
+    from tests.benchmarks.row_ages import Floats
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 
@@ -149,15 +150,25 @@ def run(
     assert spark.read.format("delta").load(str(table)).count() == written["records"]
     made, age = ages(batches, commit_times(table), {topic.name: timestamps(topic, PARTITIONS)})
     delete(topic)
+    return {
+        **figures(batches, made, age, from_s - times.before, from_s, to_s),
+        "producer behind s": float(written["most_behind_s"]),
+    }
 
-    before = age[(from_s - times.before <= made) & (made < from_s)]
+
+def figures(
+    batches: Sequence[dict[str, Any]], made: Floats, age: Floats, steady_s: float, from_s: float,
+    to_s: float,
+) -> dict[str, Any]:  # fmt: skip
+    """Sum up the batches and rows of a burst between two times, and of the steady time before."""
+    before = age[(steady_s <= made) & (made < from_s)]
     in_burst = (from_s <= made) & (made < to_s)
     is_late = (age > 2 * percentiles(before)[1]) & (made >= from_s)
     read_s = float((made + age)[in_burst].max())
     fresh_s = float((made + age)[is_late].max(initial=to_s))
     of_burst = [batch for batch in batches if from_s <= began(batch) < read_s]
     p50, p99 = percentiles(seconds_of(of_burst))
-    figures: dict[str, Any] = {
+    found: dict[str, Any] = {
         "batches in the burst": len(of_burst),
         "records a batch, p50": median(batch["numInputRows"] for batch in of_burst),
         "batch s p50": p50,
@@ -166,9 +177,8 @@ def run(
     }
     for when, rows in (("before", before), ("in the burst", age[in_burst])):
         for name, value in zip(("p50", "p99"), percentiles(rows), strict=True):
-            figures[f"age s {when}, {name}"] = value
-    return figures | {
+            found[f"age s {when}, {name}"] = value
+    return found | {
         "burst read after s": read_s - to_s,
         "fresh again after s": max(fresh_s, read_s) - to_s,
-        "producer behind s": float(written["most_behind_s"]),
     }
