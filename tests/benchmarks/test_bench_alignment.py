@@ -1,16 +1,16 @@
 """A backfill with a watermark: what is dropped, and how large the state becomes.
 
-24 partitions are behind by four hours down to ten minutes, all up to the same time, with 6.25
+24 partitions are behind by three hours down to ten minutes, all up to the same time, with 6.25
 records a second each. A count by minute and 1,000 keys reads them, at most 100,000 in a batch.
 Three ways take turns, three times: Spark's own order with a watermark of ten minutes; the same with
-`assignor.alignEventTime=10 minutes`; and Spark's own order with a watermark of four hours, which is
-what it takes there to drop nothing. `records_lost` are those in no window of the result,
+`assignor.alignEventTime=10 minutes`; and Spark's own order with a watermark of three hours, as it
+takes there to drop nothing. `records_lost` are those in no window of the result,
 `rows_dropped` is Spark's numRowsDroppedByWatermark, `peak_state_rows` the largest numRowsTotal. The
 seconds are those of all triggers, the medians of three runs after one that warms the JVMs up.
 Aligned batches are shorter than Spark's wherever the limit would let them reach further than ten
 minutes, so there are more of them.
 
-`ASSIGNOR_BENCH_SCALE=0.1` has a tenth of the records, and writes nothing.
+`ASSIGNOR_BENCH_SCALE=0.1` has a tenth of the records, in one run each, and writes nothing.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 
 SCALE = float(os.environ.get("ASSIGNOR_BENCH_SCALE", "1"))  # below 1: does it run? writes nothing
-PARTITIONS, KEYS, REPEATS = 24, 1000, 3
-LONGEST_S, SHORTEST_S = 4 * 3600, 600
-A_SECOND = 6.25 * SCALE  # records of a partition: 1.1 million in all
+PARTITIONS, KEYS, REPEATS = 24, 1000, 3 if SCALE == 1 else 1
+LONGEST_S, SHORTEST_S = 3 * 3600, 600
+A_SECOND = 6.25 * SCALE  # records of a partition: 860,000 in all
 LIMIT = round(100_000 * SCALE)
-SPARK, ALIGNED, PATIENT = "Spark", "aligned", "Spark, watermark of 4 hours"
+SPARK, ALIGNED, PATIENT = "Spark", "aligned", "Spark, watermark of 3 hours"
 WAYS = {
     SPARK: ({}, "10 minutes"),
     ALIGNED: (
@@ -51,7 +51,7 @@ WAYS = {
         },
         "10 minutes",
     ),
-    PATIENT: ({}, "4 hours"),
+    PATIENT: ({}, "3 hours"),
 }  # fmt: skip
 
 
