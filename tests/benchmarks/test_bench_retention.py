@@ -59,7 +59,7 @@ DUE = ((10, 4 * LIMIT), (20, 8 * LIMIT))
 BACKLOG = (30 * LIMIT, 30 * LIMIT)
 VALUE = b"x" * 2048
 SPARK = "Spark"
-WAYS = (SPARK, "even")
+WAYS = (SPARK, "even", "deadline")
 #: With these, all is read that could be.
 SAVING = ("deadline",)
 PROPERTIES = {

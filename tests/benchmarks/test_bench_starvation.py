@@ -60,7 +60,7 @@ SCALE = float(os.environ.get("ASSIGNOR_BENCH_SCALE", "1"))  # below 1: does it r
 BACKLOG, BACKLOG_PARTITIONS, LIMIT = int(1_000_000 * SCALE), 8, 20_000
 LIVE, LIVE_PARTITIONS, RATE = 9, 2, 50
 SPARK = "Spark"
-WAYS = (SPARK, "proportional", "even")
+WAYS = (SPARK, "proportional", "even", "deadline")
 
 
 @pytest.fixture(scope="module")
