@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from assignor_bridge.admission.lag import BatchTime, Floats, Ints, Lag
 
-#: The margin: for clocks that differ and bursts behind a first record, and for so many batches,
-#: but at most this part of the retention.
-_MARGIN_S, _BATCHES, _MOST_OF_RETENTION = 300.0, 10, 0.5
+#: The margin: for clocks that differ and bursts behind a first record, for so many batches, and for
+#: what waits, read with this part of each batch; but at most this part of the retention.
+_MARGIN_S, _BATCHES, _OF_BATCH, _MOST_OF_RETENTION = 300.0, 10, 0.5, 0.5
 _LEAST_MARGIN_S = 0.001
 #: Time left is told apart by halves of the margin, so many times.
 _HALVES = 10
@@ -53,7 +53,9 @@ def seconds_left(stamp_ms: Ints, retention_s: Floats, now_ms: int) -> Floats:
 def of_margin(lag: Lag, times: Sequence[BatchTime]) -> Floats:
     """Return the time left as a share of the margin: less than 1 is a hurry."""
     batch = float(np.median([time.seconds for time in times] or [0.0]))
-    margin = np.minimum(_MARGIN_S + _BATCHES * batch, _MOST_OF_RETENTION * lag.retention)
+    offset = float(np.median([time.seconds / max(time.records, 1.0) for time in times] or [0.0]))
+    needed = _MARGIN_S + _BATCHES * batch + lag.size * offset / _OF_BATCH
+    margin = np.minimum(needed, _MOST_OF_RETENTION * lag.retention)
     return np.asarray(lag.left / np.maximum(margin, _LEAST_MARGIN_S))
 
 

@@ -19,6 +19,7 @@ from tests.spark_tools import (
     read_topic,
     run_in_batches,
     run_to_delta,
+    wait_until,
 )
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from tests.kafka_topics import Topic
     from tests.spark_tools import DriverLog
@@ -292,6 +294,39 @@ def test_kafka_is_asked_once_a_batch(
     assert_planned(progresses)
     look_ups = [r["times"]["lookUps"] for r in planner_proxy.requests(record, "admit")]
     assert look_ups == [0, 1] * len(progresses)
+
+
+def test_after_pauses_of_many_lengths_a_burst_is_read_at_once(
+    spark: SparkSession, topic: Topic, checkpoint: str
+) -> None:
+    """What was read last says little about the next record: it was read one a batch."""
+    write(topic.create(8), [[END - 30 * MINUTE * ago] for ago in range(8)])
+    query = (
+        read_topic(spark, topic, {**ALIGNED, "assignor.onError": "fail"})
+        .writeStream.format("noop")
+        .option("checkpointLocation", checkpoint)
+        .start()
+    )
+    try:
+        wait_until(lambda: rows_of(query) == 8, "the old records", 120)
+        before = batches_of(query)
+        write(topic, [[time.time()]] * 8)
+        wait_until(lambda: rows_of(query) == 16, "the burst", 120)
+        assert len(batches_of(query)) - len(before) <= 3
+        assert_planned(batches_of(query))
+    finally:
+        query.stop()
+
+
+def batches_of(query: StreamingQuery) -> list[dict[str, Any]]:
+    """Give the progresses with records; a failure of the query is raised."""
+    assert query.exception() is None, str(query.exception())
+    return [as_dict(p) for p in query.recentProgress if p.numInputRows]
+
+
+def rows_of(query: StreamingQuery) -> int:
+    """Give the number of records that were read."""
+    return sum(progress["numInputRows"] for progress in batches_of(query))
 
 
 @pytest.mark.falls_back

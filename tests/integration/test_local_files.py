@@ -39,6 +39,7 @@ def test_they_are_hadoops_but_for_the_processes(tmp_path: Path) -> None:
     classes, by_hadoop, by_us = (tmp_path / name for name in ("classes", "hadoop", "us"))
     for folder in (classes, by_hadoop, by_us):
         folder.mkdir()
+        folder.chmod(0o2775)  # of a group: what is made below shall be the group's, too
     subprocess.run(
         [ivy.java_tool("javac"), "-cp", class_path, "-d", str(classes), str(PROGRAM)], check=True
     )
@@ -57,7 +58,8 @@ def test_they_are_hadoops_but_for_the_processes(tmp_path: Path) -> None:
     assert ours[:-1] == hadoops[:-1]
     assert files(by_us) == files(by_hadoop)
     assert ".0.crc" in {Path(name).name for name in files(by_us)}
-    # A sticky bit is left to `chmod`, a link to `readlink`.
+    assert files(by_us)["a/b"][0] == "0o42750"
+    # A link is left to `readlink`.
     assert int(ours[-1].split()[1]) < 10 <= int(hadoops[-1].split()[1])
 
 

@@ -44,11 +44,25 @@ def test_floors_and_those_that_waited_come_before_a_hurry():
     assert (admit(lag, HURRY, waited).end - lag.start).tolist() == [99, 0, 1]
 
 
-def test_the_margin_is_ten_batches_beyond_five_minutes_and_half_of_the_retention_at_most():
+def test_the_margin_is_five_minutes_ten_batches_and_what_waits_but_at_most_half_of_the_retention():
     lag = lag_of({"t": [1, 1, 1]}, left=700.0, retention=[DAY, 1000.0, np.inf])
     assert of_margin(lag, ()).tolist() == pytest.approx([700 / 300, 700 / 300, 700 / 300])
-    slow = completed(Memory(), BatchTime(1, 1.0, 110.0)).times
-    assert of_margin(lag, slow).tolist() == pytest.approx([0.5, 1.4, 0.5])
+    slow = completed(Memory(), BatchTime(1000, 1.0, 110.0)).times
+    assert of_margin(lag, slow).tolist() == pytest.approx([0.5, 1.4, 0.5], rel=1e-3)
+    long = lag_of({"t": [10_000]}, left=700.0, retention=DAY)
+    assert of_margin(long, slow).tolist() == pytest.approx([700 / (300 + 1100 + 2200)])
+
+
+@pytest.mark.parametrize(
+    ("retention", "due_in", "others"), [(1200, 600, 5), (3600, 1200, 5), (7200, 2000, 19)]
+)
+def test_a_hurry_begins_early_enough_for_a_long_backlog(retention, due_in, others):
+    """Two fifths of each batch are enough; a margin of minutes began after it was too late."""
+    urgent = 40 * due_in
+    beside = (0.0, [(retention, (40 * retention - urgent) // others)])
+    broker = Broker([(0.0, [(due_in, urgent)]), *[beside] * others], retention=retention)
+    limits = Limits(100, fairness="deadline")
+    assert lost(broker, limits, batches=due_in + 5) == 0
 
 
 def test_without_retention_nothing_is_divided_by_nothing():

@@ -352,7 +352,9 @@ final class BatchPlanner implements AutoCloseable {
 
   /** Ends the process, for a late answer must not be taken for the next; says why there is none. */
   private PlannerException failure(Throwable e) {
-    stopProcess(); // a new one starts with the next batch
+    if (!(e instanceof RecordTimes.NoTimesException)) {
+      stopProcess(); // a new one starts with the next batch
+    }
     if (e instanceof InterruptedException) { // Spark takes it as the query's end, if it is as it is
       throw BatchPlanner.<RuntimeException>sneaky(e);
     }

@@ -78,13 +78,20 @@ public final class DeltaWrites {
 
     @Override
     public void runPostCommitHook(PostCommitHook hook, CommittedTransaction committed) {
-      MaintenanceOperation due = committed.maintenanceOperation();
-      if (hook == CheckpointHook$.MODULE$
-          && due.shouldCheckpoint()
-          && due.amtTriggerModeOpt().isEmpty()) { // else the checkpoint is a commit
+      if (hook == CheckpointHook$.MODULE$ && mayWait(committed)) {
         checkpoints.write(() -> super.runPostCommitHook(hook, committed));
       } else {
         super.runPostCommitHook(hook, committed);
+      }
+    }
+
+    /** Behind the commit nothing may throw: a Delta before 4.4 tells otherwise what is due. */
+    private static boolean mayWait(CommittedTransaction committed) {
+      try {
+        MaintenanceOperation due = committed.maintenanceOperation();
+        return due.shouldCheckpoint() && due.amtTriggerModeOpt().isEmpty(); // else it is a commit
+      } catch (LinkageError e) {
+        return false;
       }
     }
 

@@ -4,7 +4,6 @@ import java.io.IOException;
 import java.net.URI;
 import java.net.URISyntaxException;
 import java.nio.file.Files;
-import java.nio.file.attribute.PosixFilePermissions;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.ChecksumFs;
 import org.apache.hadoop.fs.DelegateToFileSystem;
@@ -60,12 +59,19 @@ public final class LocalFiles extends ChecksumFs {
   }
 
   private static final class WithoutProcesses extends RawLocalFileSystem {
+    private static final String MODE = "unix:mode";
+    private static final int SET_IDS = 06000;
+
     @Override
     public void setPermission(Path path, FsPermission permission) throws IOException {
       try {
-        Files.setPosixFilePermissions(
-            pathToFile(path).toPath(), PosixFilePermissions.fromString(permission.toString()));
-      } catch (UnsupportedOperationException | IllegalArgumentException e) { // Windows; sticky bits
+        java.nio.file.Path file = pathToFile(path).toPath();
+        int kept = 0; // as chmod does: a folder hands its group on, if its parent made it so
+        if (Files.isDirectory(file)) {
+          kept = (Integer) Files.getAttribute(file, MODE) & SET_IDS;
+        }
+        Files.setAttribute(file, MODE, permission.toShort() | kept);
+      } catch (UnsupportedOperationException | IllegalArgumentException e) { // Windows
         super.setPermission(path, permission);
       }
     }

@@ -19,6 +19,8 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.InterruptException;
 import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * Kafka's timestamps of the records at which reading goes on, where the planner needs them. After a
@@ -28,16 +30,30 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
  * stream's thread, without a group.
  */
 final class RecordTimes implements AutoCloseable {
+  /** Kafka's failure: the planner was not asked meanwhile, and is as it was. */
+  static final class NoTimesException extends PlannerException {
+    private static final long serialVersionUID = 1L;
+
+    NoTimesException(String message) {
+      super(message);
+    }
+  }
+
+  private static final Logger LOG = LoggerFactory.getLogger(RecordTimes.class);
   private static final int FETCH_BYTES = 8 * 1024 * 1024;
   private static final int PARTITION_BYTES = 64 * 1024; // most first batches fit
+  private static final int POLL_RECORDS = 1_000_000; // all partitions of a response at once
   private static final long POLL_MS = 100;
   private static final int MOST_OF_ERROR = 500; // Kafka names all partitions
   private static final long NONE = -1;
 
   private final Map<String, Object> kafka;
 
+  /** A timestamp; of the record itself, or only of the newest that was read before it. */
+  private record Stamp(long millis, boolean isOfRecord) {}
+
   /** By partition and offset, from where reading goes on; those that were passed are dropped. */
-  private final Map<TopicPartition, TreeMap<Long, Long>> stamps = new HashMap<>();
+  private final Map<TopicPartition, TreeMap<Long, Stamp>> stamps = new HashMap<>();
 
   private Consumer<byte[], byte[]> consumer; // null until it is needed, and after a failure
   private SecuredParams params; // of the consumer
@@ -51,7 +67,8 @@ final class RecordTimes implements AutoCloseable {
   void read(List<ReadReport> reports) {
     for (ReadReport r : reports) {
       if (r.oldest() <= r.newest()) {
-        of(new TopicPartition(r.topic(), r.partition())).putIfAbsent(r.until(), r.newest());
+        of(new TopicPartition(r.topic(), r.partition()))
+            .putIfAbsent(r.until(), new Stamp(r.newest(), false));
       }
     }
   }
@@ -62,7 +79,7 @@ final class RecordTimes implements AutoCloseable {
     long now = System.currentTimeMillis();
     Map<TopicPartition, PlanVerifier.Range> unknown = new HashMap<>();
     for (PlanVerifier.Range range : waiting) {
-      TreeMap<Long, Long> known = of(partition(range));
+      TreeMap<Long, Stamp> known = of(partition(range));
       known.headMap(range.start()).clear();
       if (!known.containsKey(range.start())) {
         unknown.put(partition(range), range);
@@ -75,7 +92,7 @@ final class RecordTimes implements AutoCloseable {
             return null;
           });
     }
-    return Columns.Times.of(now, waiting, range -> of(partition(range)).get(range.start()));
+    return Columns.Times.of(now, waiting, range -> first(range).millis());
   }
 
   /** The same, and the offset of the first record at or after a time: the look-up of this number. */
@@ -86,12 +103,28 @@ final class RecordTimes implements AutoCloseable {
         waiting.stream().collect(Collectors.toMap(RecordTimes::partition, range -> millis));
     Map<TopicPartition, OffsetAndTimestamp> found =
         ask(kafka -> kafka.offsetsForTimes(asked, Duration.ofMillis(timeoutMs)));
+    boolean afterPause = false;
     for (PlanVerifier.Range range : waiting) {
       OffsetAndTimestamp first = found.get(partition(range));
       if (first != null && first.offset() >= range.start()) {
-        TreeMap<Long, Long> known = of(partition(range));
+        TreeMap<Long, Stamp> known = of(partition(range));
         known.tailMap(range.start(), false).clear(); // answers to earlier times
-        known.put(first.offset(), first.timestamp());
+        known.put(first.offset(), new Stamp(first.timestamp(), true));
+        afterPause |= first.offset() == range.start();
+      }
+    }
+    if (afterPause) { // others may be later than thought, too: of the oldest, the record is read
+      long oldest =
+          waiting.stream()
+              .map(this::first)
+              .filter(stamp -> stamp.isOfRecord && stamp.millis >= 0)
+              .mapToLong(Stamp::millis)
+              .min()
+              .orElse(Long.MAX_VALUE);
+      for (PlanVerifier.Range range : waiting) {
+        if (!first(range).isOfRecord && first(range).millis < oldest) {
+          of(partition(range)).remove(range.start());
+        }
       }
     }
     return of(waiting, timeoutMs)
@@ -107,9 +140,14 @@ final class RecordTimes implements AutoCloseable {
 
   @Override
   public void close() {
-    if (consumer != null) {
-      consumer.close(Duration.ofMillis(1));
-      consumer = null;
+    Consumer<byte[], byte[]> open = consumer;
+    consumer = null;
+    if (open != null) {
+      try {
+        open.close(Duration.ofMillis(1));
+      } catch (KafkaException e) { // an interrupt stays set
+        LOG.debug("a consumer was not closed well", e);
+      }
     }
   }
 
@@ -132,21 +170,26 @@ final class RecordTimes implements AutoCloseable {
       for (TopicPartition partition : records.partitions()) {
         ConsumerRecord<byte[], byte[]> first = records.records(partition).get(0);
         PlanVerifier.Range range = ranges.get(partition);
-        of(partition).put(range.start(), first.offset() < range.end() ? first.timestamp() : NONE);
+        long millis = first.offset() < range.end() ? first.timestamp() : NONE;
+        of(partition).put(range.start(), new Stamp(millis, true));
       }
       kafka.pause(records.partitions());
       left.keySet().removeAll(records.partitions());
-      left.values().removeIf(range -> isWithoutRecords(kafka, range));
+      if (records.isEmpty()) {
+        var rest = Duration.ofMillis(restMs);
+        left.values().removeIf(range -> isWithoutRecords(kafka, range, rest));
+      }
     }
     kafka.unsubscribe();
   }
 
   /** Whether the consumer came past the range and gave no record: gaps, marks of transactions. */
-  private boolean isWithoutRecords(Consumer<byte[], byte[]> kafka, PlanVerifier.Range range) {
-    if (kafka.position(partition(range)) < range.end()) {
+  private boolean isWithoutRecords(
+      Consumer<byte[], byte[]> kafka, PlanVerifier.Range range, Duration limit) {
+    if (kafka.position(partition(range), limit) < range.end()) {
       return false;
     }
-    of(partition(range)).put(range.start(), NONE);
+    of(partition(range)).put(range.start(), new Stamp(NONE, true));
     return true;
   }
 
@@ -165,7 +208,7 @@ final class RecordTimes implements AutoCloseable {
       }
       why = (params == null ? why : params.redact(why)).replaceAll("\\s+", " ");
       close();
-      throw new PlannerException(
+      throw new NoTimesException(
           "Kafka did not tell the times of records: "
               + PlannerException.shortened(why, MOST_OF_ERROR));
     }
@@ -185,6 +228,7 @@ final class RecordTimes implements AutoCloseable {
       settings.put(ConsumerConfig.ALLOW_AUTO_CREATE_TOPICS_CONFIG, false);
       settings.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest"); // what is lost, Spark says
       settings.put(ConsumerConfig.FETCH_MIN_BYTES_CONFIG, 1);
+      settings.put(ConsumerConfig.MAX_POLL_RECORDS_CONFIG, POLL_RECORDS);
       settings.put(ConsumerConfig.FETCH_MAX_BYTES_CONFIG, FETCH_BYTES);
       settings.put(ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG, PARTITION_BYTES);
       var bytes = new ByteArrayDeserializer();
@@ -193,7 +237,11 @@ final class RecordTimes implements AutoCloseable {
     return consumer;
   }
 
-  private TreeMap<Long, Long> of(TopicPartition partition) {
+  private Stamp first(PlanVerifier.Range range) {
+    return of(partition(range)).get(range.start());
+  }
+
+  private TreeMap<Long, Stamp> of(TopicPartition partition) {
     return stamps.computeIfAbsent(partition, added -> new TreeMap<>());
   }
 
