@@ -300,7 +300,7 @@ def test_after_pauses_of_many_lengths_a_burst_is_read_at_once(
     spark: SparkSession, topic: Topic, checkpoint: str
 ) -> None:
     """What was read last says little about the next record: it was read one a batch."""
-    write(topic.create(8), [[END - 30 * MINUTE * ago] for ago in range(8)])
+    write(topic.create(14), [[END - 20 * MINUTE * ago] for ago in range(14)])
     query = (
         read_topic(spark, topic, {**ALIGNED, "assignor.onError": "fail"})
         .writeStream.format("noop")
@@ -308,10 +308,10 @@ def test_after_pauses_of_many_lengths_a_burst_is_read_at_once(
         .start()
     )
     try:
-        wait_until(lambda: rows_of(query) == 8, "the old records", 120)
+        wait_until(lambda: rows_of(query) == 14, "the old records", 120)
         before = batches_of(query)
-        write(topic, [[time.time()]] * 8)
-        wait_until(lambda: rows_of(query) == 16, "the burst", 120)
+        write(topic, [[time.time()]] * 14)
+        wait_until(lambda: rows_of(query) == 28, "the burst", 120)
         assert len(batches_of(query)) - len(before) <= 3
         assert_planned(batches_of(query))
     finally:
