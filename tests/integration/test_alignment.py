@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from tests.kafka_topics import Topic
     from tests.spark_tools import DriverLog
 
-# Among the drivers, so that both halves of `make test` take about as long.
-pytestmark = [pytest.mark.integration, pytest.mark.drivers]
+pytestmark = pytest.mark.integration
 
 MINUTE = 60
 SPAN_S = 10 * MINUTE
