@@ -18,6 +18,7 @@ from streaming.cli import main
 from streaming.metrics.board import Board
 from streaming.observe.query_progress import read_progress
 from streaming.observe.scrape import read_endpoint
+from streaming.top import screen as top_screen
 from tests.unit.metrics.samples import progress
 from tests.unit.streaming.served import ELSE, QUERY_ID, RECORDED, serve, with_jobs
 
@@ -228,3 +229,11 @@ class _Screen:
         except OSError:  # the other end is closed
             return False
         return True
+
+
+def test_a_failed_admission_and_one_of_everything_are_told():
+    everything = {"assignor_admitted_records": 1200.0, "assignor_held_back_records": 0.0}
+    assert top_screen._admission({}, "spark") == "failed, Spark's own limits hold"
+    assert top_screen._admission(everything, "nothing") == (
+        "1,200 records in the last batch, nothing held back"
+    )
