@@ -11,8 +11,6 @@ import org.apache.kafka.clients.admin.Admin;
  * by one thread, closed by any.
  */
 final class KafkaAdmin implements AutoCloseable {
-  private static final int MOST_OF_ERROR = 500; // Kafka names all partitions
-
   private final Map<String, Object> kafka;
   private final AtomicReference<Admin> admin = new AtomicReference<>();
   private volatile boolean ended;
@@ -51,12 +49,7 @@ final class KafkaAdmin implements AutoCloseable {
 
   /** An error with its causes, in one line without secrets. */
   String inWords(Throwable error) {
-    String why = error.toString();
-    for (Throwable e = error.getCause(); e != null; e = e.getCause()) {
-      why += ": " + e;
-    }
-    why = (params == null ? why : params.redact(why)).replaceAll("\\s+", " ");
-    return PlannerException.shortened(why, MOST_OF_ERROR);
+    return SecuredParams.inWords(error, params);
   }
 
   private void closeClient() {

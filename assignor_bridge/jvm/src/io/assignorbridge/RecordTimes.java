@@ -44,7 +44,6 @@ final class RecordTimes implements AutoCloseable {
   private static final int PARTITION_BYTES = 64 * 1024; // most first batches fit
   private static final int POLL_RECORDS = 1_000_000; // all partitions of a response at once
   private static final long POLL_MS = 100;
-  private static final int MOST_OF_ERROR = 500; // Kafka names all partitions
   private static final long NONE = -1;
 
   private final Map<String, Object> kafka;
@@ -202,15 +201,9 @@ final class RecordTimes implements AutoCloseable {
       close();
       throw new InterruptedException();
     } catch (KafkaException e) {
-      String why = e.toString();
-      for (Throwable cause = e.getCause(); cause != null; cause = cause.getCause()) {
-        why += ": " + cause;
-      }
-      why = (params == null ? why : params.redact(why)).replaceAll("\\s+", " ");
       close();
       throw new NoTimesException(
-          "Kafka did not tell the times of records: "
-              + PlannerException.shortened(why, MOST_OF_ERROR));
+          "Kafka did not tell the times of records: " + SecuredParams.inWords(e, params));
     }
   }
 
