@@ -89,6 +89,7 @@ def fill(topic: Topic) -> int:
         {
             "bootstrap.servers": topic.bootstrap_servers, "linger.ms": 50,
             "queue.buffering.max.messages": 2_000_000,
+            "enable.idempotence": True,  # a batch that is sent again keeps its place
         }
     )  # fmt: skip
     end = time.time() // 60 * 60 - 3600

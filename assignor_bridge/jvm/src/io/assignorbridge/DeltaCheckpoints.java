@@ -18,6 +18,12 @@ final class DeltaCheckpoints {
 
   private final LatestOnlyExecutor<Runnable> newest =
       new LatestOnlyExecutor<>("assignor-bridge-delta-checkpoints", Runnable::run);
+  private volatile boolean canWrite = true;
+
+  /** False where Delta has another shape: it shall write them itself then. */
+  boolean canWrite() {
+    return canWrite;
+  }
 
   /** Writes it soon, unless a newer one is asked for before. */
   void write(Runnable checkpoint) {
@@ -30,7 +36,10 @@ final class DeltaCheckpoints {
             context.setJobDescription(DESCRIPTION);
             SparkSession.setActiveSession(session);
             checkpoint.run();
-          } catch (Exception | LinkageError e) {
+          } catch (LinkageError e) {
+            canWrite = false;
+            LOG.warn("checkpoints of a Delta table's log hold up batches with this Delta", e);
+          } catch (Exception e) {
             LOG.warn("a checkpoint of a Delta table's log was not written", e);
           }
         });

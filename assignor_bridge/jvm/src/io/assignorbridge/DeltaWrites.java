@@ -5,7 +5,6 @@ import org.apache.spark.sql.DataFrameWriter;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.delta.CommittedTransaction;
 import org.apache.spark.sql.delta.DeltaLog;
-import org.apache.spark.sql.delta.MaintenanceOperation;
 import org.apache.spark.sql.delta.OptimisticTransaction;
 import org.apache.spark.sql.delta.Snapshot;
 import org.apache.spark.sql.delta.TransactionExecutionObserver;
@@ -66,6 +65,7 @@ public final class DeltaWrites {
   /** Asks the checksum of its snapshot, if that knows the query. */
   private static final class ChecksumTransaction extends OptimisticTransaction {
     private final DeltaCheckpoints checkpoints;
+    private boolean isCheckpointDue;
 
     ChecksumTransaction(
         DeltaLog log,
@@ -76,22 +76,24 @@ public final class DeltaWrites {
       this.checkpoints = checkpoints;
     }
 
+    /** Due ones are written beside: Delta reads the log in such a commit, for its statistics. */
     @Override
-    public void runPostCommitHook(PostCommitHook hook, CommittedTransaction committed) {
-      if (hook == CheckpointHook$.MODULE$ && mayWait(committed)) {
-        checkpoints.write(() -> super.runPostCommitHook(hook, committed));
-      } else {
-        super.runPostCommitHook(hook, committed);
-      }
+    public boolean isCheckpointNeeded(long version, Snapshot committed) {
+      boolean isNeeded = super.isCheckpointNeeded(version, committed);
+      isCheckpointDue = isNeeded && checkpoints.canWrite();
+      return isNeeded && !isCheckpointDue;
     }
 
-    /** Behind the commit nothing may throw: a Delta before 4.4 tells otherwise what is due. */
-    private static boolean mayWait(CommittedTransaction committed) {
-      try {
-        MaintenanceOperation due = committed.maintenanceOperation();
-        return due.shouldCheckpoint() && due.amtTriggerModeOpt().isEmpty(); // else it is a commit
-      } catch (LinkageError e) {
-        return false;
+    @Override
+    public void runPostCommitHook(PostCommitHook hook, CommittedTransaction committed) {
+      if (hook == CheckpointHook$.MODULE$ && isCheckpointDue) {
+        checkpoints.write(
+            () ->
+                committed
+                    .deltaLog()
+                    .checkpoint(committed.postCommitSnapshot(), committed.catalogTable()));
+      } else {
+        super.runPostCommitHook(hook, committed);
       }
     }
 
