@@ -13,11 +13,13 @@ of the source differ. Both ways with Spark's mapping have its best setting,
 in the same burst, which nobody knows beforehand, and which holds for this cost of a record only.
 
 Batches of the burst are those that began in it, or after it while its records were not all in the
-table. A row's age is the time of its commit minus its record's CreateTime. "Burst read after" is
-when the last record of the burst was in the table, in seconds after its end. "Fresh again after" is
-the last commit with a row older than twice the 99th percentile before the burst. More than the
-slots can read must wait, whatever the batches are like: how old rows of the burst get is told by
-how fast a way reads, and short batches pay the fixed cost of a batch more often.
+table. A row's age is the time of its commit minus its record's CreateTime. In seconds after the end
+of the burst: "burst read after" is when its last record was in the table, "backlog gone after" the
+end of the last batch that began with more than three seconds of the steady rate (what was written
+during the backlog is a backlog, too), and "fresh again after" the last commit with a row older than
+twice the 99th percentile before the burst. More than the slots can read must wait, whatever the
+batches are like: how old rows of the burst get is told by how fast a way reads, and short batches
+pay the fixed cost of a batch more often.
 
 `ASSIGNOR_BENCH_SCALE=0.1` tries it with a shorter burst, and writes nothing.
 """
@@ -167,6 +169,8 @@ def figures(
     read_s = float((made + age)[in_burst].max())
     fresh_s = float((made + age)[is_late].max(initial=to_s))
     of_burst = [batch for batch in batches if from_s <= began(batch) < read_s]
+    behind = [batch for batch in batches if batch["numInputRows"] > NORMAL_S * STEADY]
+    gone_s = max(began(batch) + batch["durationMs"]["triggerExecution"] / 1000 for batch in behind)
     p50, p99 = percentiles(seconds_of(of_burst))
     found: dict[str, Any] = {
         "batches in the burst": len(of_burst),
@@ -180,5 +184,6 @@ def figures(
             found[f"age s {when}, {name}"] = value
     return found | {
         "burst read after s": read_s - to_s,
+        "backlog gone after s": gone_s - to_s,
         "fresh again after s": max(fresh_s, read_s) - to_s,
     }
