@@ -12,7 +12,7 @@ UNIT   := "not integration and not benchmark and not chaos and not compat"
 UNIT_TESTS ?= unit
 
 .DEFAULT_GOAL := help
-.PHONY: help check demo test unit coverage integration fresh bench chaos spark-suite compat lint format jar wheel lock clean
+.PHONY: help check demo test unit coverage integration long fresh bench chaos spark-suite compat lint format jar wheel lock clean
 
 help:  ## This list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,10 +43,10 @@ test: jar  ## All tests: those that start drivers follow lint and unit, beside t
 .PHONY: unit-then-drivers one-session
 unit-then-drivers: lint
 	@$(MAKE) --no-print-directory $(UNIT_TESTS)
-	@$(BIN)/python -m pytest -m "integration and (kills or drivers)"
+	@$(BIN)/python -m pytest -m "integration and not long and (kills or drivers)"
 
 one-session:
-	@$(BIN)/python -m pytest -m "integration and not (kills or drivers)"
+	@$(BIN)/python -m pytest -m "integration and not long and not (kills or drivers)"
 
 unit: jar  ## The tests that need neither broker nor Spark
 	@$(BIN)/python -m pytest -m $(UNIT)
@@ -65,8 +65,11 @@ coverage: jar  ## The unit tests with their branch coverage, and a floor for eac
 	  awk "BEGIN {exit !($$total >= $${floor#*=})}" || failed=1; \
 	done; exit $$failed
 
-integration: jar  ## The tests with a real broker and a real Spark
+integration: jar  ## The tests with a real broker and a real Spark, the long ones too
 	@$(BIN)/python -m pytest -m integration
+
+long: jar  ## The tests with a real broker and a real Spark that `make test` has no time for
+	@$(BIN)/python -m pytest -m "integration and long"
 
 fresh: check  ## demo and test as on a new machine: a clone, HOME and caches in an empty folder
 	@PYTHON=$(PYTHON) .ci/fresh

@@ -27,9 +27,13 @@ if TYPE_CHECKING:
 #: Each line is a finished run of `make chaos`.
 _RUNS = Path(__file__).parents[2] / "build" / "kills"
 _MASTERS = pytest.mark.parametrize(
-    "master", [pytest.param(TWO_EXECUTORS, id="executors"), pytest.param(LOCAL, id="local")]
+    "master",
+    [
+        pytest.param(TWO_EXECUTORS, id="executors"),
+        pytest.param(LOCAL, id="local", marks=pytest.mark.long),
+    ],
 )
-#: In `make test` these have executors; the others a driver alone, which starts in half the time.
+#: These have executors; the others (`make long`) a driver alone, which starts in half the time.
 _WITH_EXECUTORS = {
     ("state and group", APPEND), ("commit log", UPSERT), ("executor", APPEND), ("executor", UPSERT),
 }  # fmt: skip
