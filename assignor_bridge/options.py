@@ -86,6 +86,7 @@ _STANDBYS = _Kind(_between(int, 0, 16), "a whole number from 0 to 16")
 _MILLISECONDS = _Kind(_between(int, 1, 86_400_000), "a whole number of milliseconds from 1")
 _SECONDS = _Kind(_between(float, 0.001, 86_400), "a number of seconds from 0.001 to 86400")
 _WEIGHT = _Kind(_between(float, 0.001, 1000), "a number from 0.001 to 1000")
+_PRICE = _Kind(_between(float, 0, 1000), "a number from 0 to 1000")
 _PRIORITIES = _Kind(_priorities, "host patterns with whole numbers, such as ondemand-*=10,spot-*=1")
 _GROUP = _Kind(_text(lambda name: len(name) <= 255), "the name of a consumer group")
 _LOCAL_FILE = _Kind(
@@ -154,6 +155,8 @@ class PlannerOptions:
     #: By topic, whose names are lower-cased: Spark compares names of options without case.
     weights: tuple[tuple[str, float], ...] = ()
     floors: tuple[tuple[str, int], ...] = ()
+    zone_price_per_gb: float = _option("assignor.zonePricePerGb", 0.02, _PRICE,
+        "what a GB costs that is read in another zone than its replicas; 0: zones do not count")
     min_partitions: int | None = _option("minPartitions", None, _COUNT,
         "Spark's own: the least number of tasks")
     max_records_per_partition: int | None = _option("maxRecordsPerPartition", None, _COUNT,

@@ -11,6 +11,7 @@ import numpy as np
 
 from assignor_bridge.assignors.claims import weigh_claims
 from assignor_bridge.assignors.group import Assignment
+from assignor_bridge.assignors.racks import racks_of
 from assignor_bridge.assignors.sticky import even, spread
 from assignor_bridge.errors import OptionError
 
@@ -54,9 +55,9 @@ def constrained_cooperative_sticky(group: Group) -> Assignment:
     """Divide the partitions evenly, in linear time, withholding those that change owner.
 
     Promises, in order: (1) what another living member owns is withheld until it was given up, as
-    in `cooperative_sticky`; (2) counts differ by at most one; (3) nothing moves when nothing
-    changed, and never more than balance needs. Claims of members that are not of the newest
-    generation are dropped whole. Free partitions are given in the order t0p0, t1p0, t2p0, t0p1, …
+    in `cooperative_sticky`; (2) counts differ by at most one; (3) racks as in `sticky`; (4) nothing
+    moves when nothing changed, and never more than balance and racks need. Claims of members that
+    are not of the newest generation are dropped whole. Free partitions are given in the order t0p0, t1p0, t2p0, t0p1, …
     to the members below the floor, by id, each its share in a row, then one each. The
     proposal's step of taking back from members at the ceiling never comes up here: no more than
     P mod N members keep one above the floor, so free partitions suffice (see `even`).
@@ -87,7 +88,8 @@ def constrained_cooperative_sticky(group: Group) -> Assignment:
     if not group.subscribed.all():
         ids = ids[group.subscribed[ids]]
     if len(ids):
-        even(group.catalog, owner, ids, np.arange(len(group.members)), "blocks")
+        members = np.arange(len(group.members))
+        even(group.catalog, owner, ids, members, "blocks", racks_of(group))
     return _withhold(group, claims, owner)
 
 

@@ -11,7 +11,7 @@ Promises, in order, with `fair` for the work that each slot would do in the idea
 
 Ties go to the lower slot and the earlier range.
 
-`_release` brings each overloaded slot down. What it gives, and what is new, goes to the slot with
+`release` brings each overloaded slot down. What it gives, and what is new, goes to the slot with
 most room if it fits whole, largest first (`_fit`). The rest is laid end to end beside the room
 below `fair`, which is as long, and cut where a slot's room ends (`_wrap`, McNaughton's rule).
 
@@ -80,7 +80,7 @@ def place(  # noqa: PLR0917
     load = np.asarray(np.bincount(owner[owned], work[owned], len(fair)), np.float64)
     overloaded = load > limit
     giver = np.where(owned & overloaded[owner], owner, -1)
-    released = _release(work, giver, load - fair * (1 + allowance / 2), grain)
+    released = release(work, giver, load - fair * (1 + allowance / 2), grain)
     load -= np.bincount(np.maximum(giver, 0), released, len(fair))
     waits, kept = np.where(owned, released, work), np.where(owned, work - released, 0.0)
     given: list[Shares] = []
@@ -111,7 +111,7 @@ def place(  # noqa: PLR0917
     )
 
 
-def _release(work: Floats, giver: Ints, excess: Floats, grain: Floats) -> Floats:
+def release(work: Floats, giver: Ints, excess: Floats, grain: Floats) -> Floats:
     """Return how much of each range its slot gives away, to be rid of its excess within a grain.
 
     `giver` is its slot, -1 where that is not overloaded. The largest go whole until a few cuts are
