@@ -57,8 +57,9 @@ def constrained_cooperative_sticky(group: Group) -> Assignment:
     Promises, in order: (1) what another living member owns is withheld until it was given up, as
     in `cooperative_sticky`; (2) counts differ by at most one; (3) racks as in `sticky`; (4) nothing
     moves when nothing changed, and never more than balance and racks need. Claims of members that
-    are not of the newest generation are dropped whole. Free partitions are given in the order t0p0, t1p0, t2p0, t0p1, …
-    to the members below the floor, by id, each its share in a row, then one each. The
+    are not of the newest generation are dropped whole. Free partitions are given in the order t0p0,
+    t1p0, t2p0, t0p1, … to the members below the floor, by id, each its share in a row, then one
+    each. With racks they are given as in `sticky`, in that order. The
     proposal's step of taking back from members at the ceiling never comes up here: no more than
     P mod N members keep one above the floor, so free partitions suffice (see `even`).
 

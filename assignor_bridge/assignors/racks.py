@@ -30,7 +30,7 @@ class Racks:
     #: Number of members in the racks of each set.
     members: Ids
 
-    def far(self, partition: Ids, member: Ids) -> NDArray[np.bool_]:
+    def far(self, partition: Ids, member: NDArray[np.integer]) -> NDArray[np.bool_]:
         """Return whether each partition has no replica in the rack of its member."""
         return np.asarray(~self.near[self.kind[partition], self.of_member[member]])
 
@@ -75,15 +75,14 @@ def give_free_in_racks(
     """Give what nobody holds to members with room, near ones first, in place.
 
     As Kafka's constrained assignor: partitions that fewest members are near to come first, each to
-    the next member in turn that is near; then the others in turn. Here misplaced partitions come
-    last among their like, and where no near member has room they stay. Members get the floor of the mean before any gets one more.
+    the next member in turn that is near; then the others in turn. Here misplaced partitions
+    stay where no near member has room. Members get the floor of the mean before any gets one more.
     """
     free = ids[owner[ids] < 0]
     places = _Places(owner, ids, members, racks.of_member.tolist())
     near = [[*flags, False] for flags in racks.near[:, :-1].tolist()]  # without a rack: not first
     left = []
-    misplaced = (claimed[free] >= 0) & racks.far(free, claimed[free])
-    for partition in free[np.lexsort((misplaced, racks.members[racks.kind[free]]))].tolist():
+    for partition in free[np.argsort(racks.members[racks.kind[free]], kind="stable")].tolist():
         member = places.take_near(near[racks.kind[partition]])
         if member < 0:
             left.append(partition)

@@ -86,7 +86,7 @@ def spread(
     """
     catalog, racks = group.catalog, racks_of(group) if heeds_racks else None
     for classes in _components(group):
-        if len(classes) == 1:
+        if len(classes) == 1 and (racks is None or len(group.subscriptions) == 1):
             topics, members = classes[0]
             even(catalog, owner, catalog.all_of(topics), np.asarray(members), fill, racks)
         else:

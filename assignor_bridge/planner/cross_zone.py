@@ -54,7 +54,7 @@ def _reasons(
     batch: Batch, zones: Zones, replicas: Replicas, weights: Weights, share: float
 ) -> Iterator[str]:
     code = replicas.code
-    of_set = np.bincount(code, weights.work, len(replicas.racks))
+    of_set = np.asarray(np.bincount(code, weights.work, len(replicas.racks)), np.float64)
     total = max(float(of_set.sum()), 1e-300)
     unknown = float(sum(of_set[i] for i, held in enumerate(replicas.racks) if not held)) / total
     named, where = len(set(zones.names) - {None}), ""
@@ -69,10 +69,8 @@ def _reasons(
     strangers = sorted({r for r in zones.names if r} - frozenset().union(*replicas.racks))
     if strangers:
         yield f"no partition has a replica in {_listed(strangers)}, where executors are"
-    speed = np.bincount(
-        zones.of_executor, batch.executor_slots / weights.slowness, len(zones.names)
-    )
-    speed /= speed.sum()
+    slots = batch.executor_slots / weights.slowness
+    speed = np.bincount(zones.of_executor, slots, len(zones.names)) / slots.sum()
     if len(zones.names) > MOST_ZONES:
         yield f"zones do not count: placement looks at {MOST_ZONES} racks with executors at most"
     elif share > _LITTLE:

@@ -57,10 +57,12 @@ def allot(groups: Groups, room: Room) -> Floats:
     """
     count, zones = groups.near.shape
     nothing = max(float(groups.work.sum()) * _NOTHING, 1e-300)
-    crosses = (~groups.near & groups.near.any(axis=1)[:, None]).astype(np.float64)
-    moves = (groups.home[:, None] >= 0) & (groups.home[:, None] != np.arange(zones))
-    cost = crosses + _MOVE * moves
-    at_home, row = groups.home >= 0, np.arange(count)
+    reachable = np.any(groups.near, axis=1, keepdims=True)
+    crosses = np.asarray(~groups.near & reachable, np.float64)
+    at_home: Flags = np.asarray(groups.home >= 0, np.bool_)
+    row = np.arange(count)
+    elsewhere = groups.home[:, None] != np.arange(zones)
+    cost = crosses + _MOVE * np.logical_and(at_home.reshape(-1, 1), elsewhere)
     stays = cost.copy()
     stays[row[at_home], groups.home[at_home]] = 0.0
     flow = np.zeros((count, zones + 1))  # the last column: what no zone has yet

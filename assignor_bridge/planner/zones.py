@@ -151,9 +151,11 @@ def _divide(  # noqa: PLR0917
     group = place[keys]
     one = np.empty(len(used), np.int64)
     one[group] = np.arange(len(work))  # any range of each group
-    groups = Groups(np.bincount(group, work), home[one], zones.near[one], zones.pays[one])
-    share = np.bincount(zones.slot_zone, fair, count)
-    room = Room(share, *(share * (1 + part * max_imbalance) for part in (_FILLED, _KEPT)))
+    amount_of = np.asarray(np.bincount(group, work), np.float64)
+    groups = Groups(amount_of, home[one], zones.near[one], zones.pays[one])
+    share = np.asarray(np.bincount(zones.slot_zone, fair, count), np.float64)
+    filled, kept_most = share * (1 + _FILLED * max_imbalance), share * (1 + _KEPT * max_imbalance)
+    room = Room(share, filled, kept_most)
     flow = allot(groups, room)
     numbers = np.arange(len(one))
     stays = np.where(groups.home >= 0, flow[numbers, groups.home], 0.0)
