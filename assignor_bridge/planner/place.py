@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Floats, Ints
 
 #: Share of the allowance that placement uses up; the rest is for rounding to whole offsets.
-_USED_ALLOWANCE = 0.9
+USED_ALLOWANCE = 0.9
 #: Least share of a slot's time that is cut off or left: less is not worth a cold consumer; and the
 #: same where nothing was read before, so that all are cold.
 _GRAIN, _FRESH_GRAIN = 0.02, 0.001
@@ -72,7 +72,7 @@ def place(  # noqa: PLR0917
     """
     owned = owner >= 0
     fresh = not owned.any()  # nothing to keep: then the ideal itself
-    allowance = 0.0 if fresh else _USED_ALLOWANCE * max_imbalance
+    allowance = 0.0 if fresh else USED_ALLOWANCE * max_imbalance
     # `_wrap` may give a slot a grain too much at both ends: that is within the limit still.
     grain = np.maximum(fair * (_FRESH_GRAIN if fresh else min(_GRAIN, allowance / 2)), least)
     fair = fair * (1 + _ROUNDING)

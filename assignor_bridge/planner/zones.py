@@ -22,7 +22,7 @@ import numpy as np
 
 from assignor_bridge.assignors.whole import place_whole
 from assignor_bridge.planner.pieces import Shares
-from assignor_bridge.planner.place import place, release
+from assignor_bridge.planner.place import USED_ALLOWANCE, place, release
 from assignor_bridge.planner.transport import Groups, Room, allot
 from checkpoints.sorting import stable_order
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: More zones are not looked at: the number of sets of them, and so of groups, would explode.
 MOST_ZONES = 8
 #: Shares of the allowance: to what zones are filled with what is near to them, and what they keep.
-_FILLED, _KEPT = 0.75, 0.9
+_FILLED, _KEPT = 0.7, 0.85
 #: Share of a slot's time to which the work of zones is rounded, to cut less.
 _GRAIN = 0.002
 #: What a move costs, in the money of `zonePricePerGb`: a slot waits 20 ms for a cold consumer, at
@@ -96,7 +96,7 @@ def place_in_zones(  # noqa: PLR0917
         here, slots = np.flatnonzero(zone == number), np.flatnonzero(zones.slot_zone == number)
         rows, share = row[here], fair[slots]
         level = float(amount[here].sum() / share.sum())
-        most = max(0.0, (1 + max_imbalance) / level - 1)
+        most = max(0.0, (1 + USED_ALLOWANCE * max_imbalance) / level - 1) / USED_ALLOWANCE
         local[slots] = np.arange(len(slots))
         placed = place(
             amount[here], local[owner[rows]], share * level, slot_executor[slots], most, least
