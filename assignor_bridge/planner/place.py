@@ -54,8 +54,9 @@ def place(  # noqa: PLR0917
     owner: Ints,
     fair: Floats,
     slot_executor: Ints,
-    max_imbalance: float,
+    max_imbalance: float | Floats,
     least: float = 0.0,
+    zones: tuple[Ints, Ints] | None = None,
 ) -> Shares:
     """Give each range, whole or cut, to slots.
 
@@ -66,15 +67,18 @@ def place(  # noqa: PLR0917
     fair, slot_executor
         Fair share of each slot (its part of all work, by speed), and its executor.
     max_imbalance
-        How far beyond its fair share a slot may go, as a share of it.
+        How far beyond its fair share a slot may go, as a share of it; perhaps of each.
     least
         Less work than this is not cut off or left; where it is much, it outranks the promises.
+    zones
+        Zone of each range and of each slot: no other reads it. Fair shares add up to a zone's work.
     """
     owned = owner >= 0
     fresh = not owned.any()  # nothing to keep: then the ideal itself
     allowance = 0.0 if fresh else USED_ALLOWANCE * max_imbalance
     # `_wrap` may give a slot a grain too much at both ends: that is within the limit still.
-    grain = np.maximum(fair * (_FRESH_GRAIN if fresh else min(_GRAIN, allowance / 2)), least)
+    share = _FRESH_GRAIN if fresh else np.minimum(_GRAIN, np.divide(allowance, 2))
+    grain = np.maximum(fair * share, least)
     fair = fair * (1 + _ROUNDING)
     limit = fair * (1 + allowance)
     load = np.asarray(np.bincount(owner[owned], work[owned], len(fair)), np.float64)
@@ -96,7 +100,7 @@ def place(  # noqa: PLR0917
     home = slot_executor[owner]
     give(_fit(waits * owned, home, room(), slot_executor))
     give(_wrap(waits * owned, home, fair - load, slot_executor, grain))
-    home, slot_executor = np.zeros_like(home), np.zeros_like(slot_executor)  # now anywhere
+    home, slot_executor = zones or (home * 0, slot_executor * 0)  # now anywhere
     give(_wrap(waits * (waits > room().max()), home, fair - load, slot_executor, grain))
     give(_fit(waits, home, room(), slot_executor))
     give(_wrap(waits, home, fair - load, slot_executor, grain))

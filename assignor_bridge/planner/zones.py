@@ -91,19 +91,12 @@ def place_in_zones(  # noqa: PLR0917
 ) -> Shares:
     """Give each range, whole or cut, to slots; see `place` for what the others are."""
     row, zone, amount = _divide(work, owner, fair, max_imbalance, least, zones)
-    local, given = np.full(len(fair) + 1, -1, np.int64), list[Shares]()
-    for number in np.unique(zone).tolist():
-        here, slots = np.flatnonzero(zone == number), np.flatnonzero(zones.slot_zone == number)
-        rows, share = row[here], fair[slots]
-        level = float(amount[here].sum() / share.sum())
-        most = max(0.0, (1 + USED_ALLOWANCE * max_imbalance) / level - 1) / USED_ALLOWANCE
-        local[slots] = np.arange(len(slots))
-        placed = place(
-            amount[here], local[owner[rows]], share * level, slot_executor[slots], most, least
-        )
-        local[slots] = -1
-        given.append(Shares(rows[placed.row], slots[placed.slot], placed.amount))
-    return _in_order(Shares(*(np.concatenate(c) for c in zip(*given, strict=True))), owner)
+    share = np.bincount(zones.slot_zone, fair)
+    level = np.maximum(np.bincount(zone, amount, len(share)) / share, 1e-300)[zones.slot_zone]
+    most = np.maximum(0.0, (1 + USED_ALLOWANCE * max_imbalance) / level - 1) / USED_ALLOWANCE
+    at = np.where(np.append(zones.slot_zone, -1)[owner[row]] == zone, owner[row], -1)
+    placed = place(amount, at, fair * level, slot_executor, most, least, (zone, zones.slot_zone))
+    return _in_order(Shares(row[placed.row], placed.slot, placed.amount), owner)
 
 
 def place_whole_in_zones(  # noqa: PLR0917
