@@ -75,9 +75,8 @@ def give_free_in_racks(
     """Give what nobody holds to members with room, near ones first, in place.
 
     As Kafka's constrained assignor: partitions that fewest members are near to come first, each to
-    the next member in turn that is near; then the others in turn. Here misplaced partitions go
-    to members without a rack, or stay, where no near member has room. Members get the floor of the
-    mean before any gets one more.
+    the next member in turn that is near; then the others in turn. Here misplaced partitions
+    stay where no near member has room. Members get the floor of the mean before any gets one more.
     """
     free = ids[owner[ids] < 0]
     places = _Places(owner, ids, members, racks.of_member.tolist())
@@ -89,12 +88,10 @@ def give_free_in_racks(
             left.append(partition)
         else:
             owner[partition] = member
-    homeless, anywhere = [], [*[False] * (racks.near.shape[1] - 1), True]
+    homeless = []
     for partition in left:
         member = int(claimed[partition])
-        if member >= 0 and (other := places.take_near(anywhere)) >= 0:
-            owner[partition] = other
-        elif member >= 0 and places.take(member):
+        if member >= 0 and places.take(member):
             owner[partition] = member
         else:
             homeless.append(partition)

@@ -36,6 +36,8 @@ MOST_ZONES = 8
 _FILLED, _KEPT = 0.7, 0.85
 #: Share of a slot's time to which the work of zones is rounded, to cut less.
 _GRAIN = 0.002
+#: Share of a range that is none.
+_ROUNDING = 1e-9
 #: What a move costs, in the money of `zonePricePerGb`: a slot waits 20 ms for a cold consumer, at
 #: 0.05 an hour.
 _PRICE_OF_MOVE = 0.02 * 0.05 / 3600
@@ -96,7 +98,9 @@ def place_in_zones(  # noqa: PLR0917
     most = np.maximum(0.0, (1 + USED_ALLOWANCE * max_imbalance) / level - 1) / USED_ALLOWANCE
     at = np.where(np.append(zones.slot_zone, -1)[owner[row]] == zone, owner[row], -1)
     placed = place(amount, at, fair * level, slot_executor, most, least, (zone, zones.slot_zone))
-    return _in_order(Shares(row[placed.row], placed.slot, placed.amount), owner)
+    row = row[placed.row]
+    real = np.flatnonzero(placed.amount > _ROUNDING * work[row])  # else where two zones' sums meet
+    return _in_order(Shares(row[real], placed.slot[real], placed.amount[real]), owner)
 
 
 def place_whole_in_zones(  # noqa: PLR0917
