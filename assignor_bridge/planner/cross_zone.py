@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from assignor_bridge.planner.transport import Groups, Room, allot
 from assignor_bridge.planner.zones import MOST_ZONES
 
 if TYPE_CHECKING:
@@ -88,34 +87,29 @@ def _what_to_change(
             f"{lost:.1%} of the work has replicas only in {_listed(racks)}, where no executor is: "
             "executors there, or replicas in racks with executors, would help"
         )
-    full = speed * (1 + batch.settings.max_imbalance)
-    home = np.full(len(work), -1)
-    flow = allot(
-        Groups(work, home, zones.near, np.ones(len(work), np.bool_)), Room(speed, full, full)
-    )
-    far = flow * ~zones.near
-    far[nowhere] = 0.0
-    if (least := float(far.sum())) <= _LITTLE:
+    full, least = _full_zones(work, zones.near, speed * (1 + batch.settings.max_imbalance))
+    if least <= _LITTLE:
         return
-    short = _short_of_executors(zones.near, flow, far)
-    names = [name for name, is_short in zip(zones.names, short, strict=True) if is_short and name]
-    only = ~zones.near[:, ~short].any(axis=1) & ~nowhere
+    names = [name for name, is_full in zip(zones.names, full, strict=True) if is_full and name]
+    only = ~zones.near[:, ~full].any(axis=1) & ~nowhere
     yield (
         f"at least {least + lost:.1%} must cross: {work[only].sum():.0%} of the work has replicas "
-        f"only in {_listed(names)}, and executors there are {speed[short].sum():.0%} of all: more "
+        f"only in {_listed(names)}, and executors there are {speed[full].sum():.0%} of all: more "
         "executors there, or replicas of these partitions elsewhere, would help"
     )
 
 
-def _short_of_executors(near: Flags, flow: Floats, far: Floats) -> Flags:
-    """Return the zones that are full of work which has replicas in them alone."""
-    short = near[far.sum(axis=1) > 0].any(axis=0)
-    while True:
-        stuck = (flow * near)[:, short].sum(axis=1) > 0
-        more = short | near[stuck].any(axis=0)
-        if (more == short).all():
-            return np.asarray(short)
-        short = more
+def _full_zones(work: Floats, near: Flags, most: Floats) -> tuple[Flags, float]:
+    """Return the zones that are full of work which has replicas only there, and what crosses.
+
+    The least cut: for each set of zones, these read their most, and all else is read elsewhere.
+    """
+    zones = near.shape[1]
+    full = np.asarray(np.arange(1 << zones)[:, None] >> np.arange(zones) & 1, np.bool_)
+    elsewhere = (near & ~full[:, None, :]).any(axis=2)
+    read = full @ most + elsewhere @ work
+    best = int(read.argmin())
+    return full[best], float(work[near.any(axis=1)].sum() - read[best])
 
 
 def _listed(racks: list[str]) -> str:
