@@ -99,7 +99,8 @@ def place_in_zones(  # noqa: PLR0917
     at = np.where(np.append(zones.slot_zone, -1)[owner[row]] == zone, owner[row], -1)
     placed = place(amount, at, fair * level, slot_executor, most, least, (zone, zones.slot_zone))
     row = row[placed.row]
-    real = np.flatnonzero(placed.amount > _ROUNDING * work[row])  # else where two zones' sums meet
+    real = placed.amount > _ROUNDING * work[row]  # else where the sums of two zones meet
+    real |= (np.bincount(row, real) == 0)[row]
     return _in_order(Shares(row[real], placed.slot[real], placed.amount[real]), owner)
 
 
