@@ -98,6 +98,12 @@ def place_in_zones(  # noqa: PLR0917
     most = np.maximum(0.0, (1 + USED_ALLOWANCE * max_imbalance) / level - 1) / USED_ALLOWANCE
     at = np.where(np.append(zones.slot_zone, -1)[owner[row]] == zone, owner[row], -1)
     placed = place(amount, at, fair * level, slot_executor, most, least, (zone, zones.slot_zone))
+    # Beside a range that is 10^16 times as large one may be lost: any slot of its zone will do.
+    lost = np.flatnonzero(np.bincount(placed.row, minlength=len(row)) == 0)
+    by_zone = np.argsort(zones.slot_zone, kind="stable")
+    slot = by_zone[np.searchsorted(zones.slot_zone[by_zone], zone[lost])]
+    more = (lost, slot, amount[lost])
+    placed = Shares(*(np.append(*both) for both in zip(placed, more, strict=True)))
     row = row[placed.row]
     real = placed.amount > _ROUNDING * work[row]  # else where the sums of two zones meet
     real |= (np.bincount(row, real) == 0)[row]
