@@ -116,15 +116,20 @@ def test_histories_with_racks_never_cross_more(kafka: Oracle, assignor: str, sam
     """Over joins, leaves, zombies and new partitions; moves count only where all else is alike.
 
     Where members subscribe alike, the order of Kafka's hash map says who keeps one more; so single
-    steps may differ, and sums are compared.
+    steps may differ, and sums are compared. Kafka's answers that break its own rules do not count.
     """
     rng = random.Random(925)
-    crossed, moved = [0, 0], [0, 0]
+    crossed, moved, broken = [0, 0], [0, 0], 0
     for _ in range(HISTORIES // 4):
         group = random_group(rng, same=same, racks=True)
         for generation in range(1, STEPS + 1):
             before = weigh_claims(group).owner
-            ours, theirs = _settled(assignor, group), _settled(assignor, group, kafka)
+            ours = _settled(assignor, group)
+            theirs = _settled_in_rules(assignor, group, kafka)
+            if theirs is None:
+                broken += 1
+                group = disturbed(rng, group.after(ours, generation), same=same)
+                continue
             balance = _loads(ours.as_dict()), _loads(theirs.as_dict())
             assert balance[0] <= balance[1], group
             if balance[0] == balance[1]:
@@ -136,9 +141,13 @@ def test_histories_with_racks_never_cross_more(kafka: Oracle, assignor: str, sam
                     both = _moved(before, ours), _moved(before, theirs)
                     moved = [a + b for a, b in zip(moved, both, strict=True)]
             group = disturbed(rng, group.after(ours, generation), same=same)
-    print(f"{assignor}: across racks {crossed}, moves {moved} (ours, Kafka's)")
+    print(
+        f"{assignor}: across racks {crossed}, moves {moved} (ours, Kafka's); "
+        f"{broken} of Kafka's are none"
+    )
     assert crossed[0] <= 1.01 * crossed[1]
     assert moved[0] <= moved[1]
+    assert broken <= 0.1 * STEPS * HISTORIES // 4
 
 
 def test_a_cooperative_round_withholds_what_kafkas_does(kafka: Oracle) -> None:
@@ -235,6 +244,20 @@ def _settled(assignor: str, group: Group, kafka: Oracle | None = None) -> Assign
             return answer
         group = group.after(answer, generation)
     raise AssertionError(f"{assignor} did not come to rest: {group}")
+
+
+def _settled_in_rules(assignor: str, group: Group, kafka: Oracle) -> Assignment | None:
+    """Kafka's, unless it does not come to rest, or gives a member what it does not subscribe to.
+
+    Its general path may give a partition back to an older owner, whatever that subscribes to now,
+    and misplaced partitions up in each round.
+    """
+    try:
+        answer = _settled(assignor, group, kafka)
+    except AssertionError:
+        return None
+    follows = all(set(part) <= group.members[i].topics for i, part in enumerate(answer.values()))
+    return answer if follows else None
 
 
 def _as_given(group: Group, given: dict[str, dict[str, list[int]]]) -> Assignment:
