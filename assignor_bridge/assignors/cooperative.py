@@ -30,7 +30,8 @@ def cooperative_sticky(group: Group) -> Assignment:
     one subscriber; (3) once the withheld partitions were given up, the next round gives them out
     and moves nothing else: each to the member named in `withheld` if all subscribe alike, and
     nearly always else, since that round is a new choice among assignments that are as good; (4)
-    over both rounds all of `sticky`.
+    over both rounds all of `sticky`. With racks the second round may, rarely, find a better swap,
+    which takes a third.
 
     Source: KIP-429, Kafka 4.1.0 `CooperativeStickyAssignor`.
 
