@@ -74,12 +74,12 @@ fresh: check  ## demo and test as on a new machine: a clone, HOME and caches in 
 bench: jar  ## Measure, beside Spark and Kafka in the same run; writes docs/benchmarks/
 	@$(BIN)/python -m pytest -m benchmark -p no:randomly -s tests/benchmarks
 
-chaos: jar  ## Kill -9 drivers and executors 240 times (KILLS=n with executors, n in local mode; SEED=n; LIMIT_S=n)
+chaos: jar  ## Kill -9 drivers and executors 240 times (KILLS=n with executors, in local mode, with limited batches; SEED=n; LIMIT_S=n)
 	@KILLS=$(KILLS) SEED=$(SEED) LIMIT_S=$(LIMIT_S) $(BIN)/python -m pytest -m chaos -p no:randomly -s \
 	  tests/integration/test_kills.py
 
-spark-suite: jar  ## Spark's own suites of its Kafka source, with the bridge on
-	@$(BIN)/python -m tests.sparksuite
+spark-suite: jar  ## Spark's own suites of its Kafka source, with the bridge on (ADMISSION=1: with limited batches)
+	@$(BIN)/python -m tests.sparksuite $(if $(ADMISSION),--admission)
 
 compat: jar  ## The same jar on Spark 4.1 and 4.2 (fetches each once, 450 MB)
 	@$(BIN)/python -m tests.compat

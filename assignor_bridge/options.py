@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -78,6 +79,20 @@ def _text(good: Callable[[str], bool]) -> Callable[[str], str]:
     return read
 
 
+#: In seconds.
+_UNITS = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86_400.0}
+_PART = re.compile(rf"(\d{{1,12}})\s*({'|'.join(_UNITS)})s?\b")
+_LONGEST_S = 36_500 * _UNITS["day"]
+
+
+def _duration(text: str) -> float:
+    lowered = text.lower()
+    seconds = sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(lowered))
+    if _PART.sub("", lowered).strip() or not 0 < seconds <= _LONGEST_S:
+        raise ValueError
+    return seconds
+
+
 _BOOLEAN = _Kind(_boolean, "true or false")
 _SHARE = _Kind(_between(float, 0, 10), "a number from 0 to 10")
 _COUNT = _Kind(_between(int, 1), "a whole number from 1")
@@ -85,6 +100,8 @@ _TASKS = _Kind(_between(int, 1, 64), "a whole number from 1 to 64")
 _STANDBYS = _Kind(_between(int, 0, 16), "a whole number from 0 to 16")
 _MILLISECONDS = _Kind(_between(int, 1, 86_400_000), "a whole number of milliseconds from 1")
 _SECONDS = _Kind(_between(float, 0.001, 86_400), "a number of seconds from 0.001 to 86400")
+_AHEAD = _Kind(_between(float, 0, 86_400), "a number of seconds from 0 to 86400")
+_DURATION = _Kind(_duration, "a duration with its unit, such as 30 seconds, 10 minutes or 1 hour")
 _WEIGHT = _Kind(_between(float, 0.001, 1000), "a number from 0.001 to 1000")
 _PRICE = _Kind(_between(float, 0, 1000), "a number from 0 to 1000")
 _PRIORITIES = _Kind(_priorities, "host patterns with whole numbers, such as ondemand-*=10,spot-*=1")
@@ -145,13 +162,19 @@ class PlannerOptions:
     plan_log: str | None = _option("assignor.planLog", None, _LOCAL_FILE,
         "file on the driver to which each batch's snapshot and plan are appended, for "
         "`assignor plan`; at 64 MB it becomes FILE.1")
+    #: In seconds.
+    align_event_time: float | None = _option("assignor.alignEventTime", None, _DURATION,
+        "how far beyond the slowest partition others may be read, by Kafka's timestamps")
+    max_future_seconds: float = _option("assignor.maxFutureSeconds", 60.0, _AHEAD,
+        "timestamps further ahead of the driver's clock do not count for assignor.alignEventTime")
     target_batch_seconds: float | None = _option("assignor.targetBatchSeconds", None, _SECONDS,
         "limit a batch to about this many seconds, estimated from the batches before it")
     max_bytes_per_trigger: int | None = _option("assignor.maxBytesPerTrigger", None, _COUNT,
         "limit a batch to about this many bytes of keys and values")
-    fairness: Literal["proportional", "even"] = _option("assignor.fairness", "proportional",
-        _one_of("proportional", "even"),
-        "how a limited batch is shared: in proportion to lag, as Spark does, or evenly")
+    fairness: Literal["proportional", "even", "deadline"] = _option(
+        "assignor.fairness", "proportional", _one_of("proportional", "even", "deadline"),
+        "how a limited batch is shared: in proportion to lag, as Spark does; evenly; or first to "
+        "what retention deletes soon, then evenly")
     #: By topic, whose names are lower-cased: Spark compares names of options without case.
     weights: tuple[tuple[str, float], ...] = ()
     floors: tuple[tuple[str, int], ...] = ()
@@ -167,9 +190,18 @@ class PlannerOptions:
     @property
     def limits_batches(self) -> bool:
         """Whether the planner says how far a batch goes; else Spark alone does."""
-        return bool(
-            self.target_batch_seconds or self.max_bytes_per_trigger or self.weights or self.floors
-        ) or self.fairness != "proportional"
+        limits = (self.target_batch_seconds, self.max_bytes_per_trigger, self.align_event_time)
+        return any(limits) or self.shares_batches
+
+    @property
+    def shares_batches(self) -> bool:
+        """Whether the user says how a limited batch is shared."""
+        return bool(self.weights or self.floors) or self.fairness != "proportional"
+
+    @property
+    def needs_times(self) -> bool:
+        """Whether admission needs Kafka's timestamps of the records at which reading goes on."""
+        return self.align_event_time is not None or self.fairness == "deadline"
 
     def with_tasks(self, least: int | None) -> PlannerOptions:
         """Return these, with `minPartitions` at least this high; None asks for nothing."""
@@ -290,7 +322,8 @@ def _topic_of(lowered: str) -> tuple[str, str] | None:
 def _check_limits(options: PlannerOptions, source: Mapping[str, str]) -> None:
     """Compare the options of limited batches with the limit and the topics of the source."""
     most = source.get("maxoffsetspertrigger")
-    if not (most or options.target_batch_seconds or options.max_bytes_per_trigger):
+    limited = most or options.target_batch_seconds or options.max_bytes_per_trigger
+    if options.shares_batches and not limited:
         raise OptionError(
             "option 'assignor.fairness', a weight or a floor is set, and nothing limits a batch: "
             "set maxOffsetsPerTrigger, assignor.targetBatchSeconds or assignor.maxBytesPerTrigger"

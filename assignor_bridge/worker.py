@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from assignor_bridge.admission.lag import Memory
 from assignor_bridge.assignors.loading import Finder
 from assignor_bridge.errors import OptionError, elided
-from assignor_bridge.limited_batches import admit_batch, backlog
+from assignor_bridge.limited_batches import limit_batch
 from assignor_bridge.options import effective, parse_options
 from assignor_bridge.planner.plan import check_names, plan_batch
 from assignor_bridge.protocol import messages
@@ -61,15 +61,16 @@ class Worker:
                 options = parse_options(given)
                 check_names(options, self._find)
                 self._options = options
-                return messages.Validated(effective(options), VERSION, options.limits_batches)
+                limits, times = options.limits_batches, options.needs_times
+                return messages.Validated(effective(options), VERSION, limits, times)
             case Restore(state=state, topics=topics):
                 return messages.Restored(_why_not(state, topics))
             case PlanBatch():
                 return self._plan(request)
             case AdmitBatch():
-                admitted, self._memory = admit_batch(request, self._validated(), self._memory)
-                self._backlog = backlog(admitted)
-                return admitted
+                limited = limit_batch(request, self._validated(), self._memory)
+                self._memory, self._backlog = limited.memory, limited.backlog
+                return limited.answer
 
     def _validated(self) -> PlannerOptions:
         if self._options is None:

@@ -19,6 +19,8 @@ def lag_of(
     fixed: float = 0.0,
     size: float | Sequence[float] = np.nan,
     slots: float = 1.0,
+    left: float | Sequence[float] = np.inf,
+    retention: float | Sequence[float] = np.inf,
 ) -> Lag:
     """Partitions of each topic, numbered from 0, that all begin at offset 10."""
     topics = tuple(sorted(waiting))
@@ -31,5 +33,5 @@ def lag_of(
 
     return Lag(
         topics, topic, partition, start, start + count, column(work), column(fixed),
-        column(size), slots,
+        column(size), slots, column(left), column(retention),
     )  # fmt: skip

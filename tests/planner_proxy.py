@@ -2,7 +2,8 @@
 
 Usage: planner_proxy.py MODE RECORD_FILE [arguments of Spark, ignored]. Requests and answers are
 appended to the record file; the second snapshot that the file sees is answered wrongly, the others
-honestly. With a mode that begins with `admit-`, it is the second question how far a batch goes.
+honestly. With a mode that begins with `admit-`, it is the second question how far a batch goes;
+with `both-`, the second of either kind.
 """
 
 from __future__ import annotations
@@ -75,8 +76,8 @@ def spoil_ends(mode: str, ranges: dict[str, Any]) -> None:
 def main() -> None:
     """Relay until standard input ends."""
     mode, record = sys.argv[1], Path(sys.argv[2])
-    kind = "admit" if mode.startswith("admit-") else "plan"
-    mode = mode.removeprefix("admit-")
+    kinds = {"admit": ("admit",), "both": ("admit", "plan")}.get(mode.partition("-")[0], ("plan",))
+    mode = mode.removeprefix("admit-").removeprefix("both-")
     worker = subprocess.Popen(
         [sys.executable, "-m", "assignor_bridge.worker"],
         stdin=subprocess.PIPE,
@@ -87,7 +88,8 @@ def main() -> None:
     assert worker.stdout
     for line in sys.stdin:
         note(record, {"pid": os.getpid(), "request": json.loads(line)})
-        wrong = json.loads(line)["type"] == kind and len(requests(record, kind)) == 2
+        kind = json.loads(line)["type"]
+        wrong = kind in kinds and len(requests(record, kind)) == 2
         if wrong and mode == "die":
             sys.exit("the planner fell over")
         if wrong and mode == "late":

@@ -8,8 +8,9 @@ What it promises, in order:
 4. Nobody starves: of those that got nothing, the ones that wait longest get a record each, from
    half of what floors leave (the reserve, one record at least). So each partition is admitted
    within 1 + partitions / reserve batches.
-5. The rest by weight: alike for all (`even`) or by what waits (`proportional`), up to the target
-   time and the bytes.
+5. With `deadline`, what retention deletes soon.
+6. The rest by weight: by what waits (`proportional`), else alike for all, up to the target time and
+   the bytes.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from assignor_bridge.admission.deadline import hurried, of_margin
 from assignor_bridge.admission.fill import fill
 from assignor_bridge.admission.lag import Admitted, Budget, Memory
 from assignor_bridge.admission.times import FIRST_RECORDS, KEPT, LEAST_SHARE, fitting, most_records
@@ -35,7 +37,9 @@ _MOST_RECORDS = 2**52
 
 def admit(lag: Lag, limits: Limits, memory: Memory) -> Admitted:
     """Say how far each partition goes in this batch."""
-    waiting = np.array([memory.waiting.get(name, 0) for name in lag.names], np.int64)
+    waiting = np.zeros(len(lag.start), np.int64)
+    if memory.waiting:
+        waiting[:] = [memory.waiting.get(name, 0) for name in lag.names]
     order = np.argsort(-waiting, kind="stable")
     most = np.minimum(lag.size, _MOST_RECORDS)
     budgets = _budgets(lag, limits, memory.times)
@@ -45,7 +49,12 @@ def admit(lag: Lag, limits: Limits, memory: Memory) -> Admitted:
     oldest = order[waiting[order] > 0]
     oldest = oldest[: _reserve(oldest, least, budgets)]
     least[oldest] = np.maximum(least[oldest], 1)
-    taken, held_by = fill(least, most, _weights(lag, limits), budgets, order)
+    weight = _weights(lag, limits)
+    if limits.fairness == "deadline":
+        share = of_margin(lag, memory.times)
+        soon = hurried(least, most, weight, budgets, order, share)
+        least = _within(soon, least, limits.records)
+    taken, held_by = fill(least, most, weight, budgets, order)
     taken = _within(taken, least, limits.records)
     if not taken.any():  # one record alone is more than fits
         taken[order[0]] = 1
@@ -120,7 +129,7 @@ def _floors(lag: Lag, limits: Limits, most: Ints, order: Ints) -> Ints:
 def _weights(lag: Lag, limits: Limits) -> Floats:
     of_topic = np.array([limits.weights.get(topic.lower(), 1.0) for topic in lag.topics])
     weight = of_topic[lag.topic]
-    return weight if limits.fairness == "even" else weight * lag.size
+    return weight * lag.size if limits.fairness == "proportional" else weight
 
 
 def _within(taken: Ints, least: Ints, records: int | None) -> Ints:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
+    Flags = NDArray[np.bool_]
 
-Fairness = Literal["proportional", "even"]
+Fairness = Literal["proportional", "even", "deadline"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +37,10 @@ class Lag:
     bytes: Floats
     #: Slots, each counted by the speed of its executor.
     slots: float
+    #: Least seconds until retention deletes the first unread record, and those that it keeps one;
+    #: infinite where it does not, or nobody knows.
+    left: Floats
+    retention: Floats
 
     @cached_property
     def size(self) -> Ints:
@@ -46,6 +52,31 @@ class Lag:
         """Topic and number of each partition."""
         topics = [self.topics[t] for t in self.topic.tolist()]
         return list(zip(topics, self.partition.tolist(), strict=True))
+
+    def only(self, rows: Flags) -> Lag:
+        """Return the lag of these partitions alone."""
+        columns: dict[str, Any] = {
+            name: column[rows]
+            for name, column in vars(self).items()
+            if isinstance(column, np.ndarray) and name != "size"
+        }
+        return replace(self, **columns)
+
+
+class Times(NamedTuple):
+    """When records of the waiting partitions were written: Kafka's timestamps, in milliseconds."""
+
+    #: The driver's clock.
+    now: int
+    #: Of the first unread record; -1: unknown. After a batch it is that of the newest record that
+    #: was read: the next one is as new where records are in order.
+    stamp: Ints
+    #: How often Kafka was asked for this batch.
+    look_ups: int = 0
+    #: The time it was asked for last, and the offset of the partition's first record at or after
+    #: it, which may have been read already; -1: there is none.
+    asked: int | None = None
+    at: Ints | None = None
 
 
 class BatchTime(NamedTuple):
@@ -67,6 +98,8 @@ class Memory:
     waiting: Mapping[tuple[str, int], int] = field(default_factory=dict)
     #: The newest last.
     times: tuple[BatchTime, ...] = ()
+    #: How many records a partition whose times say nothing may go (`align`).
+    steps: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from assignor_bridge.jars import JARS_FOLDER, connector_coordinate
 
 SOURCES = Path(__file__).parent / "src"
 RESOURCES = Path(__file__).parent / "resources"
-#: What DeltaAppend.java is compiled against; Spark brings it, or nothing asks for that class.
+#: What DeltaWrites.java is compiled against; Spark brings it, or nothing asks for that class.
 _DELTA = ("io.delta:delta-spark_4.0_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
 
 

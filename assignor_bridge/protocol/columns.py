@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from assignor_bridge.admission.lag import Times
 from assignor_bridge.errors import OptionError
 from assignor_bridge.planner.batch import Observed, coded, lay_out
 from assignor_bridge.planner.racks import Replicas
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from assignor_bridge.options import PlannerOptions
     from assignor_bridge.planner.batch import Batch, Floats, Ints, Names
     from assignor_bridge.planner.plan import Outcome
-    from assignor_bridge.protocol.messages import BatchFacts
+    from assignor_bridge.protocol.messages import AdmitBatch, BatchFacts
 
 
 def batch_of(facts: BatchFacts, options: PlannerOptions) -> Batch:
@@ -70,6 +71,24 @@ def unpack_reports(reports: Reports) -> Observed:
     )
 
 
+def unpack_times(request: AdmitBatch) -> Times:
+    """Return the times of a request's ranges, in the order of its batch: by topic and partition.
+
+    Raises OptionError when there are none, or the columns do not fit the ranges.
+    """
+    given = request.times
+    if given is None:
+        raise OptionError("the request has no times of records, which the options need")
+    (_, topic), partition, _, _ = unpack_ranges(request.ranges)
+    order = np.lexsort((partition, topic))
+    columns = _Columns(given, "times", len(order))
+    stamp = columns.ints("stamp", 8)[order]
+    if given.at is None:
+        return Times(given.now_ms, stamp)
+    at = columns.ints("at", 8)[order]
+    return Times(given.now_ms, stamp, given.look_ups, given.asked_ms, at)
+
+
 def pack_tasks(outcome: Outcome) -> Tasks:
     """Return the tasks of a plan."""
     batch, tasks = outcome.batch, outcome.tasks
@@ -109,7 +128,10 @@ class _Columns:
     """Reads columns, which must be of one length."""
 
     def __init__(
-        self, columns: Ranges | Reports | Racks, where: str, rows: int | None = None
+        self,
+        columns: Ranges | Reports | Racks | messages.Times,
+        where: str,
+        rows: int | None = None,
     ) -> None:
         self._columns = columns
         self._where = where

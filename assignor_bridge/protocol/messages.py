@@ -136,6 +136,21 @@ class CompletedBatch(Message, frozen=True):
     seconds: float
 
 
+class Times(Message, frozen=True):
+    """When the records of the ranges were written, by Kafka's timestamps in milliseconds."""
+
+    #: The driver's clock.
+    now_ms: Int64
+    #: Of the first record of each range; -1: unknown.
+    stamp: Column
+    #: How often Kafka was asked for this batch.
+    look_ups: Natural = 0
+    #: The time it was asked for last, and the offset of the first record at or after it in each
+    #: range's partition; -1: there is none.
+    asked_ms: Int64 | None = None
+    at: Column | None = None
+
+
 class AdmitBatch(BatchFacts, frozen=True, tag="admit"):
     """Ask how far the next batch may go; `ranges` end where the records do that Spark may read."""
 
@@ -144,6 +159,10 @@ class AdmitBatch(BatchFacts, frozen=True, tag="admit"):
     #: Whether the query ends when it has reached the ends of the ranges.
     fixed_end: bool = False
     last: CompletedBatch | None = None
+    #: Only where the planner needs them (`Validated.needs_times`).
+    times: Times | None = None
+    #: By topic, for how long Kafka keeps records, where it deletes them and that is known.
+    retention_ms: dict[str, Natural] | None = None
 
 
 class Validated(Message, frozen=True, tag="validated"):
@@ -153,6 +172,8 @@ class Validated(Message, frozen=True, tag="validated"):
     state_version: int
     #: Whether the planner is asked how far batches go.
     admits: bool = False
+    #: Whether it has to be told when records were written.
+    needs_times: bool = False
 
 
 class Restored(Message, frozen=True, tag="restored"):
@@ -178,6 +199,12 @@ class Admitted(Message, frozen=True, tag="admitted"):
     metrics: dict[str, str | int | float]
 
 
+class LookUp(Message, frozen=True, tag="lookUp"):
+    """To be asked again, with the offset of each partition's first record at or after this time."""
+
+    time_ms: int
+
+
 class Failed(Message, frozen=True, tag="failed"):
     """Why there is no answer, in one line, and whether it is the user who must act."""
 
@@ -187,7 +214,7 @@ class Failed(Message, frozen=True, tag="failed"):
 
 
 Request = Validate | Restore | PlanBatch | AdmitBatch
-Answer = Validated | Restored | Planned | Admitted | Failed
+Answer = Validated | Restored | Planned | Admitted | LookUp | Failed
 
 _request: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 _answer = msgspec.json.Encoder(enc_hook=lambda number: number.item())  # numpy's

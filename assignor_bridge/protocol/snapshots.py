@@ -77,6 +77,8 @@ class LoggedBatch(Message, frozen=True, forbid_unknown_fields=False):
     snapshot: dict[str, Any]
     batch_id: Int64 | None = None
     plan: Any = None
+    #: How far the batch was asked to go, and goes, where our options limit it.
+    admission: Any = None
 
 
 _Kind = TypeVar("_Kind", bound=Message)

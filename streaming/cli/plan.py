@@ -32,6 +32,7 @@ class PlanRequest:
     #: Of a line that `assignor.planLog` wrote: the number of the batch, and what was answered.
     number: int | None = None
     logged: dict[str, Any] | None = None
+    admission: Any = None
 
 
 def plan(
@@ -83,7 +84,8 @@ def plan(
             write_json({**label, **made})
         else:
             title = [] if request.number is None else [f"batch {request.number}"]
-            print_lines([*title, *made["reasons"], *_tasks(made["tasks"])])
+            limited = _admitted(request.admission)
+            print_lines([*title, *limited, *made["reasons"], *_tasks(made["tasks"])])
         difference = _difference(request, outcome, made["tasks"])
         if difference:
             note_on(line, difference)
@@ -101,7 +103,20 @@ def _read(text: bytes) -> PlanRequest:
         return PlanRequest(*read_snapshot(value))
     line = read_logged(value)
     logged = line.plan if isinstance(line.plan, dict) else None
-    return PlanRequest(*read_snapshot(line.snapshot), line.batch_id, logged)
+    return PlanRequest(*read_snapshot(line.snapshot), line.batch_id, logged, line.admission)
+
+
+def _admitted(logged: Any) -> list[str]:
+    """Write how far the batch was limited, if it was."""
+    match logged:
+        case {
+            "answer": {
+                "metrics": {"admittedRecords": admitted, "heldBackRecords": held, "heldBackBy": by}
+            }
+        }:
+            return [f"limited to {admitted} offsets, {held} are held back (by: {by})"]
+        case _:
+            return []
 
 
 def _tasks(tasks: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -162,6 +162,9 @@ class _Query:
             strategy = source.metrics.get("assignor.strategy")
             if strategy is not None:
                 yield "assignor_info", (*of_source, strategy), 1
+            held_by = source.metrics.get("assignor.heldBackBy")
+            if held_by is not None:
+                yield "assignor_held_back_info", (*of_source, held_by), 1
             for metric in OURS:
                 if metric.kind == "gauge" and metric.key:
                     number = source.number(metric.key)

@@ -26,6 +26,8 @@ class QueryMetrics:
     sources: dict[str, dict[str, float]] = field(default_factory=dict)
     #: The assignor of the last batch, by source.
     strategies: dict[str, str] = field(default_factory=dict)
+    #: What held the last batch back, by source; only where our options limit batches.
+    held_by: dict[str, str] = field(default_factory=dict)
     #: Offsets and seconds behind, by topic and partition; seconds only where they are known.
     lag: dict[Partition, int] = field(default_factory=dict)
     lag_seconds: dict[Partition, float] = field(default_factory=dict)
@@ -55,6 +57,8 @@ def read_endpoint(text: str, query: str | None, where: object) -> QueryMetrics |
         if labels.get("query_id") == metrics.query_id:
             if "strategy" in labels:
                 metrics.strategies[labels["source"]] = labels["strategy"]
+            elif "by" in labels:
+                metrics.held_by[labels["source"]] = labels["by"]
             elif "source" in labels:
                 metrics.sources.setdefault(labels["source"], {})[sample.name] = sample.value
             elif "phase" not in labels:

@@ -88,6 +88,9 @@ class RunningJob:
             if query.isActive:
                 with contextlib.suppress(Exception):
                     query.stop()
+        for each in self._queries:
+            if each.delta is not None:
+                each.delta.finish()
         if self.metrics is not None:
             self.metrics.close()
             self.metrics = None

@@ -98,8 +98,24 @@ def _batches(facts: QueryFacts) -> list[str]:
         if ages:
             age = f"{median(ages):,.2f} s, at most {max(ages):,.2f} s"
             rows.append([f"age of the {record} record when it was done", age])
+    rows += _admission(facts)
     figure = page.figure("Seconds of each batch", picture, f"{what.capitalize()}.")
     return [page.side_by_side([figure, page.table(["batches", f"{len(shown):,}"], rows)])]
+
+
+def _admission(facts: QueryFacts) -> list[list[str]]:
+    """Say what held batches back, where our options limit them."""
+    sources = [source for p in facts.progress if p.has_data for source in p.sources]
+    reasons = Counter(source.metrics.get("assignor.heldBackBy") for source in sources)
+    reasons.pop(None, None)
+    if not reasons:
+        return []
+    words = ", ".join(f"{reason} {count:,}" for reason, count in reasons.most_common())
+    left = [held for s in sources if (held := s.number("heldBackRecords")) is not None]
+    rows = [["held back by (batches)", words]]
+    if left:
+        rows.append(["records held back", f"{median(left):,.0f}, at most {max(left):,.0f}"])
+    return rows
 
 
 def _loads(run: RunFigures | None) -> list[str]:

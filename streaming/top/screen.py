@@ -17,7 +17,7 @@ from streaming.observe.web import Address, WebError
 from streaming.observe.words import counted, seconds_text, short
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rich.console import RenderableType
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _BATCHES = 10
 #: Rows that the two tables side by side may have at least, and those around them.
 _LEAST_ROWS = 4
-_AROUND = 10
+_AROUND = 11
 _BAR = 12
 _HOT = "dark_orange"
 _NOT_FOUND = 404
@@ -223,7 +223,18 @@ def _planner(metrics: QueryMetrics | None) -> list[RenderableType]:
         if ages:
             told = ", ".join(ages)
             lines.append(_line(("freshness: ", "dim"), told, (" at the last batch's end", "dim")))
+        if source in metrics.held_by:
+            lines.append(_line(("admission: ", "dim"), _admission(values, metrics.held_by[source])))
     return lines
+
+
+def _admission(values: Mapping[str, float], held_by: str) -> str:
+    """Write how far the last batch went, and why no further."""
+    if "assignor_admitted_records" not in values:
+        return "failed, Spark's own limits hold"
+    admitted, held = (values[f"assignor_{name}_records"] for name in ("admitted", "held_back"))
+    waits = f"{held:,.0f} held back by {held_by}" if held else "nothing held back"
+    return f"{admitted:,.0f} records in the last batch, {waits}"
 
 
 _AGES = (

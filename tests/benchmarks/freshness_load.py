@@ -2,8 +2,9 @@
 
     python -m tests.benchmarks.freshness_load '{"servers": …}'
 
-It first writes what a query starts with, as fast as it can, and says so with a line. A line on its
-stdin begins the steady rate, the next one ends it; then it says what it has written.
+It first writes what a query starts with, as fast as it can, and says so with a line. Each line on
+its stdin is a rate from then on, in records a second; `end` is the last one. Then it says what it
+has written.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Producer
@@ -28,18 +30,19 @@ _ROOT = Path(__file__).parents[2]
 _SLICE_S = 0.02
 _DRAWN = 65_536
 _END_LIMIT_S = 60.0
+_END = "end"
 
 
 @dataclass(frozen=True)
 class Load:
-    """What is written: `first` records at once, then `rate` a second."""
+    """What is written: `first` records at once, the others at a rate."""
 
     servers: str
+    #: Or several, separated by commas: records go to them in turn.
     topic: str
     partitions: int
     #: Exponent of Zipf's law over the partitions; 0 for equal ones.
     zipf: float
-    rate: int
     first: int
 
 
@@ -56,13 +59,13 @@ class LoadProcess:
         )
         self._read()  # the first records are there
 
-    def begin(self) -> None:
-        """Write at the rate from now on."""
-        self._say()
+    def write_at(self, rate: int) -> None:
+        """Write so many records a second from now on."""
+        self._say(str(rate))
 
     def end(self) -> dict[str, Any]:
         """Write no more; give what was written once the broker has it."""
-        self._say()
+        self._say(_END)
         written: dict[str, Any] = json.loads(self._read())
         return written
 
@@ -76,9 +79,9 @@ class LoadProcess:
         self._process.kill()
         self._process.communicate()
 
-    def _say(self) -> None:
+    def _say(self, line: str) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write("\n")
+        self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
 
     def _read(self) -> str:
@@ -92,7 +95,7 @@ class _Writer:
     """Writes numbered records; partitions and keys are drawn by a seed."""
 
     def __init__(self, load: Load) -> None:
-        self._load = load
+        self._topics = load.topic.split(",")
         self._producer = Producer(
             {
                 "bootstrap.servers": load.servers,
@@ -113,7 +116,7 @@ class _Writer:
         for number in range(self.written, count):
             key = number if number < KEYS else int(self._draw.random() * KEYS)
             self._producer.produce(
-                self._load.topic,
+                self._topics[number % len(self._topics)],
                 f'{{"key": {key}, "id": {number}}}',
                 partition=self._partitions[number % _DRAWN],
             )
@@ -128,9 +131,11 @@ class _Writer:
         assert left == 0, f"{left} records were not delivered"
 
 
-def _set_at_next_line(event: threading.Event) -> None:
-    sys.stdin.readline()
-    event.set()
+def _take(lines: SimpleQueue[str]) -> None:
+    """Hand lines on, up to the end: of the run, or of the benchmark itself."""
+    while (line := sys.stdin.readline().strip() or _END) != _END:
+        lines.put(line)
+    lines.put(_END)
 
 
 def main() -> None:
@@ -140,19 +145,26 @@ def main() -> None:
     writer.write_to(load.first)
     writer.flush()
     print("ready", flush=True)
-    sys.stdin.readline()
-    ended = threading.Event()
-    threading.Thread(target=_set_at_next_line, args=(ended,), daemon=True).start()
-    began, cpu_s, most_behind = time.monotonic(), time.process_time(), 0
-    while not ended.wait(_SLICE_S):
-        owed = load.first + int((time.monotonic() - began) * load.rate)
-        most_behind = max(most_behind, owed - writer.written)
-        writer.write_to(owed)
+    lines: SimpleQueue[str] = SimpleQueue()
+    threading.Thread(target=_take, args=(lines,), daemon=True).start()
+    line = lines.get()
+    began, cpu_s, most_behind_s = time.monotonic(), time.process_time(), 0.0
+    owed, until, rate = float(load.first), began, 0.0
+    while line != _END:
+        rate = float(line or rate)
+        try:
+            line = lines.get(timeout=_SLICE_S)
+        except Empty:
+            line = ""
+        now = time.monotonic()
+        owed, until = owed + (now - until) * rate, now
+        most_behind_s = max(most_behind_s, (owed - writer.written) / rate)
+        writer.write_to(int(owed))
     lasted = time.monotonic() - began
     writer.flush()
     told = {
         "records": writer.written,
-        "most_behind_s": most_behind / load.rate,
+        "most_behind_s": most_behind_s,
         "cores": (time.process_time() - cpu_s) / lasted,
     }
     print(json.dumps(told), flush=True)

@@ -1,37 +1,34 @@
-"""One run of the freshness benchmark: a query, a producer at a steady rate, the age of each row.
-
-A row's age is the time of the commit that brought it into the table, which is the modification time
-of Delta's log file (what DESCRIBE HISTORY tells), minus Kafka's timestamp of its record. Which rows
-a commit brought is known from its batch's number, which Delta notes, and from the batch's offsets.
-"""
+"""One run of the freshness benchmark: a query, a producer at a steady rate, the age of each row."""
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import numpy as np
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from streaming.pipeline.run import start_job
 from tests.benchmarks.freshness_load import KEYS, Load, LoadProcess
+from tests.benchmarks.row_ages import ages, commit_times, timestamps
 from tests.kafka_topics import Topic
 from tests.spark_tools import as_dict, assert_planned, read_topic, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from numpy.typing import NDArray
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from streaming.pipeline.run import RunningJob
+
 _SCHEMA = "key BIGINT, id BIGINT"
 _LIMIT_S = 400.0
+#: What `assignor run` sets where Spark runs on one machine, and a session for all ways cannot have.
+_LOCAL_FILES = ("fs.AbstractFileSystem.file.impl", "io.assignorbridge.LocalFiles")
 
 
 @dataclass(frozen=True)
@@ -69,18 +66,18 @@ def run(
     """Run a query over the load of a cell; give the percentiles of its rows' ages."""
     topic = Topic(servers, f"fresh-{uuid4().hex[:8]}")
     topic.create(cell.partitions, {"segment.index.bytes": "65536"})
-    load = Load(servers, topic.name, cell.partitions, cell.zipf, cell.rate, cell.first)
+    load = Load(servers, topic.name, cell.partitions, cell.zipf, cell.first)
     table = folder / topic.name / "table"
     with LoadProcess(load) as producer:
         query, stop = _start(spark, topic, cell, options, table)
         try:
-            _wait_for(query, cell.first)
-            producer.begin()
+            wait_for(query, cell.first)
+            producer.write_at(cell.rate)
             from_s = time.time() + cell.warm_up_s
             time.sleep(cell.warm_up_s + cell.measured_s)
             written = producer.end()
-            _wait_for(query, written["records"])
-            batches = _batches(query)
+            wait_for(query, written["records"])
+            batches = batches_of(query)
         finally:
             stop()
     if "assignor" in options:
@@ -88,17 +85,19 @@ def run(
     assert sum(batch["numInputRows"] for batch in batches) == written["records"]
     rows = spark.read.format("delta").load(str(table)).count()
     assert rows == (KEYS if cell.sink == "upsert" else written["records"])
-    ages = _ages(batches, _commits(table), _stamps(topic, cell.partitions), from_s)
+    stamps = {topic.name: timestamps(topic, cell.partitions)}
+    made, old = ages(batches, commit_times(table), stamps)
+    since = old[made >= from_s]
     admin = AdminClient({"bootstrap.servers": servers})
     admin.delete_topics([topic.name])[topic.name].result(30)
-    p50, p95, p99 = (float(p) for p in np.percentile(ages, (50, 95, 99)))
+    p50, p95, p99 = (float(p) for p in np.percentile(since, (50, 95, 99)))
     seconds = [batch["durationMs"]["triggerExecution"] / 1000 for batch in batches]
     return {
         "p50_s": p50,
         "p95_s": p95,
         "p99_s": p99,
-        "max_s": float(ages.max()),
-        "rows": len(ages),
+        "max_s": float(since.max()),
+        "rows": len(since),
         "batches": len(batches),
         "batch_s_median": float(np.median(seconds)),
         "producer_behind_s": float(written["most_behind_s"]),
@@ -109,96 +108,58 @@ def _start(
     spark: SparkSession, topic: Topic, cell: Cell, options: Mapping[str, str], table: Path
 ) -> tuple[StreamingQuery, Callable[[], None]]:
     """Start the query: a job as of `assignor run`, or for Spark's append Delta's own sink."""
-    checkpoint = str(table.parent / "checkpoint")
     if cell.sink == "append" and "assignor" not in options:
         query = (
             read_topic(spark, topic, options)
             .selectExpr(f"from_json(CAST(value AS STRING), '{_SCHEMA}') AS row")
             .select("row.*")
             .writeStream.format("delta")
-            .option("checkpointLocation", checkpoint)
+            .option("checkpointLocation", str(table.parent / "checkpoint"))
             .start(str(table))
         )
         return query, query.stop
-    source = {
-        "kafka.bootstrap.servers": topic.bootstrap_servers,
-        "subscribe": topic.name,
-        "records": {"format": "json", "schema": _SCHEMA},
-        "assignor": "none",
-    }
     keys = {"mode": "upsert", "keys": "key"} if cell.sink == "upsert" else {}
-    job = {
-        "name": topic.name,
-        "source": source | dict(options),
-        "sink": {"path": str(table), **keys},
-        "checkpoint": checkpoint,
-        "trigger": "processingTime 0 seconds",
-    }
-    running = start_job(spark, job)
+    if "assignor" in options:
+        spark.conf.set(*_LOCAL_FILES)
+    try:
+        running = job_started(spark, topic.bootstrap_servers, topic.name, options, table, **keys)
+    finally:
+        spark.conf.unset(_LOCAL_FILES[0])
     [query] = running.queries
     return query, running.stop
 
 
-def _batches(query: StreamingQuery) -> list[dict[str, Any]]:
+def job_started(
+    spark: SparkSession, servers: str, topics: str, options: Mapping[str, str], table: Path,
+    *, sql: str | None = None, **sink: str,
+) -> RunningJob:  # fmt: skip
+    """Start a job as of `assignor run`; over Spark's mapping if options name no assignor."""
+    source = {
+        "kafka.bootstrap.servers": servers,
+        "subscribe": topics,
+        "records": {"format": "json", "schema": _SCHEMA},
+        "assignor": "none",
+    }
+    job = {
+        "name": table.parent.name,
+        "source": source | dict(options),
+        "sink": {"path": str(table), **sink},
+        "checkpoint": str(table.parent / "checkpoint"),
+        "trigger": "processingTime 0 seconds",
+    }
+    return start_job(spark, job | ({"transform": {"sql": sql}} if sql else {}))
+
+
+def batches_of(query: StreamingQuery) -> list[dict[str, Any]]:
+    """Give the progresses of batches with records."""
     assert query.exception() is None, str(query.exception())
     return [as_dict(p) for p in query.recentProgress if p.numInputRows]
 
 
-def _wait_for(query: StreamingQuery, rows: int) -> None:
+def wait_for(query: StreamingQuery, rows: int) -> None:
+    """Wait until a query has read so many rows."""
+
     def read() -> bool:
-        return sum(batch["numInputRows"] for batch in _batches(query)) >= rows
+        return sum(batch["numInputRows"] for batch in batches_of(query)) >= rows
 
     wait_until(read, f"{rows} rows", _LIMIT_S)
-
-
-def _commits(table: Path) -> dict[int, float]:
-    """Give the time of each batch's commit, in seconds since 1970."""
-    found = {}
-    for file in (table / "_delta_log").glob("*.json"):
-        for line in file.read_text(encoding="utf-8").splitlines():
-            if "txn" in (action := json.loads(line)):
-                found[int(action["txn"]["version"])] = file.stat().st_mtime
-    return found
-
-
-def _stamps(topic: Topic, partitions: int) -> list[NDArray[np.float64]]:
-    """Give Kafka's timestamps of all records by partition and offset, in seconds."""
-    consumer = Consumer({"bootstrap.servers": topic.bootstrap_servers, "group.id": "stamps"})
-    found: list[list[int]] = [[] for _ in range(partitions)]
-    try:
-        each = [TopicPartition(topic.name, p, OFFSET_BEGINNING) for p in range(partitions)]
-        left = sum(consumer.get_watermark_offsets(tp, timeout=30)[1] for tp in each)
-        consumer.assign(each)
-        deadline = time.monotonic() + _LIMIT_S
-        while left and time.monotonic() < deadline:
-            for message in consumer.consume(10_000, timeout=1):
-                assert message.error() is None, message.error()
-                found[message.partition() or 0].append(message.timestamp()[1])
-                left -= 1
-        assert left == 0, f"{left} records could not be read"
-    finally:
-        consumer.close()
-    return [np.array(stamps, dtype=np.float64) / 1000 for stamps in found]
-
-
-def _ages(
-    batches: Sequence[dict[str, Any]],
-    commits: Mapping[int, float],
-    stamps: Sequence[NDArray[np.float64]],
-    from_s: float,
-) -> NDArray[np.float64]:
-    """Give the ages of all rows whose records were made after a time."""
-    found = []
-    for batch in batches:
-        [source] = batch["sources"]
-        [ends] = source["endOffset"].values()
-        [starts] = (source["startOffset"] or {"": {}}).values()
-        committed = commits[batch["batchId"]]
-        made = np.concatenate([stamps[int(p)][starts.get(p, 0) : end] for p, end in ends.items()])
-        found.append(committed - made[made >= from_s])
-        told = source["metrics"].get("assignor.freshnessSecondsMax")
-        if told is not None:  # a batch is complete after its commit, and that is what it tells
-            assert committed - made.min() <= float(told) + 0.01
-    ages = np.concatenate(found)
-    assert ages.min() >= 0
-    return ages

@@ -195,7 +195,7 @@ def ours(
     rows: DataFrame, sink: DeltaSink, checkpoint: str, misfit: str | None = None
 ) -> StreamingQuery:
     writer = DeltaWriter(sink, "sink")
-    writer.appender.misfit = misfit
+    writer.once.misfit = misfit
     query = started(rows.writeStream.foreachBatch(writer), checkpoint)
     writer.started(query.id)
     return query

@@ -2,8 +2,9 @@
 
 77 records a batch in two tasks, into nothing and into a Delta table: from Spark's rate source
 (`rate-micro-batch`), and from 77 of a topic's 200 partitions, a record each, with the option and
-with Spark's best setting (fetch.max.wait.ms=10, a consumer cache for all). The queries run one
-after the other, warm, the rate source's last; records are written between batches, and a batch
+with Spark's best setting (fetch.max.wait.ms=10, a consumer cache for all). With LocalFiles, logs
+of Spark and Delta are written without processes, as by `assignor run`. Each query runs twice, one
+after the other: the first time warms the JVMs up. Records are written between batches, and a batch
 begins when all are there, so that nothing waits. Medians of a batch's milliseconds; the parts of
 addBatch are by Spark's own records of its stages and tasks.
 
@@ -38,12 +39,17 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 
 SCALE = float(os.environ.get("ASSIGNOR_BENCH_SCALE", "1"))  # below 1: does it run? writes nothing
 RECORDS, PARTITIONS = 77, 200
-WARM_UP, ROUNDS = int(30 * SCALE), int(30 * SCALE)
-FLOOR = "rate source"
+WARM_UP, FIRST, ROUNDS = int(12 * SCALE), 2, int(15 * SCALE)
+FEW = max(1, int(5 * SCALE))  # of the way whose batches take seconds
+OURS, LOCAL_FILES = "lag-aware-sticky", "lag-aware-sticky, LocalFiles"
+BEST, FLOOR = "Spark: best setting", "rate source"
+_ASSIGNED = {"assignor": "lag-aware-sticky", "assignor.onError": "fail"}
 WAYS = {
-    "lag-aware-sticky": {"assignor": "lag-aware-sticky", "assignor.onError": "fail"},
-    "Spark: best setting": {"kafka.fetch.max.wait.ms": "10"},
+    OURS: _ASSIGNED,
+    LOCAL_FILES: _ASSIGNED,
+    BEST: {"kafka.fetch.max.wait.ms": "10"},
 }
+SETTING = ("fs.AbstractFileSystem.file.impl", "io.assignorbridge.LocalFiles")
 
 
 @dataclass(frozen=True)
@@ -94,20 +100,24 @@ def test_the_parts_of_a_small_batch(
     spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path, sink: str,
     results: dict[str, list[dict[str, Any]]],
 ) -> None:  # fmt: skip
-    def table(name: str) -> str | None:
-        return str(tmp_path / name) if sink == "delta" else None
+    def run(way: str, turn: str, rounds: int) -> list[dict[str, float]]:
+        table = str(tmp_path / f"{turn}-{ways.index(way)}") if sink == "delta" else None
+        if way == LOCAL_FILES:
+            spark.conf.set(*SETTING)
+        try:
+            batches = (
+                of_rate_source(spark, table, rounds)
+                if way == FLOOR
+                else of_topic(spark, broker, way, table, rounds)
+            )
+        finally:
+            spark.conf.unset(SETTING[0])
+        return split(spark, batches)
 
-    found = {}
-    for number, (way, options) in enumerate(WAYS.items()):
-        topic = Topic(broker.bootstrap_servers, f"few-{uuid4().hex[:8]}").create(PARTITIONS)
-        load = Few(PARTITIONS, records_per_partition=1, record_bytes=0)
-        reader = Reader.start(spark, way, topic, load, options, table(str(number)))
-        for _ in range(WARM_UP):
-            reader.round(measured=False)
-        batches = [reader.round() for _ in range(ROUNDS)]
-        reader.stop()
-        found[way] = split(spark, batches)
-    found[FLOOR] = of_rate_source(spark, table("rate"))  # last: the JVMs are warmest then
+    ways = [*WAYS, FLOOR]
+    for way in ways:
+        run(way, "warm-up", WARM_UP if way != BEST else FEW)
+    found = {way: run(way, "measured", ROUNDS if way != BEST else FEW) for way in ways}
     rows = [
         {
             "sink": sink,
@@ -121,7 +131,21 @@ def test_the_parts_of_a_small_batch(
     results[sink] = rows
 
 
-def of_rate_source(spark: SparkSession, table: str | None) -> list[dict[str, float]]:
+def of_topic(
+    spark: SparkSession, broker: EmbeddedBroker, way: str, table: str | None, rounds: int
+) -> list[dict[str, Any]]:
+    """Run the query over a topic."""
+    topic = Topic(broker.bootstrap_servers, f"few-{uuid4().hex[:8]}").create(PARTITIONS)
+    load = Few(PARTITIONS, records_per_partition=1, record_bytes=0)
+    reader = Reader.start(spark, way, topic, load, WAYS[way], table)
+    for _ in range(FIRST):
+        reader.round(measured=False)
+    batches = [reader.round() for _ in range(rounds)]
+    reader.stop()
+    return batches
+
+
+def of_rate_source(spark: SparkSession, table: str | None, rounds: int) -> list[dict[str, Any]]:
     """Run the same query over Spark's rate source."""
     frame = (
         spark.readStream.format("rate-micro-batch")
@@ -130,7 +154,7 @@ def of_rate_source(spark: SparkSession, table: str | None) -> list[dict[str, flo
         .load()
     )
     query = started(frame, table)
-    count = WARM_UP + ROUNDS
+    count = FIRST + rounds
 
     def ran() -> bool:
         assert query.exception() is None, str(query.exception())
@@ -138,7 +162,7 @@ def of_rate_source(spark: SparkSession, table: str | None) -> list[dict[str, flo
 
     wait_until(ran, f"{count} batches", 300)
     query.stop()
-    return split(spark, [as_dict(p) for p in query.recentProgress][WARM_UP:count])
+    return [as_dict(p) for p in query.recentProgress][FIRST:count]
 
 
 def split(spark: SparkSession, batches: list[dict[str, Any]]) -> list[dict[str, float]]:

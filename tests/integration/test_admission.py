@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
+import time
+import uuid
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions, ResourceType
 from pyspark.errors import StreamingQueryException
 
+from streaming.cli import main
 from tests import planner_proxy
+from tests.integration.test_logins import allow
 from tests.kafka_topics import Topic
+from tests.secured_broker import LOGIN, PASSWORD
 from tests.spark_tools import (
     assert_each_row_once,
     assert_planned,
@@ -27,6 +35,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from tests.secured_broker import Secured
     from tests.spark_tools import DriverLog
 
 # Among the drivers, so that both halves of `make test` take about as long.
@@ -51,18 +60,38 @@ def metrics_of(progresses: list[dict[str, Any]]) -> list[dict[str, str]]:
     return [p["sources"][0]["metrics"] for p in progresses if p["numInputRows"]]
 
 
-def test_without_the_options_the_offset_log_is_sparks(
-    spark: SparkSession, topic: Topic, tmp_path: Path, planner: Callable[[str], None], record: Path
-) -> None:
+def logs(checkpoint: Path) -> dict[str, bytes]:
+    """Each file of the offset log and the commit log, without the time at which a batch began."""
+    files = [file for log in ("offsets", "commits") for file in (checkpoint / log).glob("[0-9]*")]
+    return {
+        f"{file.parent.name}/{file.name}": re.sub(
+            rb'"batchTimestampMs":\d+', b"", file.read_bytes()
+        )
+        for file in files
+    }
+
+
+@pytest.mark.parametrize(
+    ("limits", "batches"),
+    [
+        pytest.param({"maxOffsetsPerTrigger": "50", "minOffsetsPerTrigger": "10"}, 7, id="limited"),
+        pytest.param({"maxOffsetsPerTrigger": "1000000"}, 1, id="all at once"),
+        pytest.param({"assignor.maxImbalance": "0.2", "minPartitions": "9"}, 9, id="other options"),
+    ],
+)
+def test_without_the_options_the_logs_are_sparks_byte_by_byte(
+    spark: SparkSession, topic: Topic, tmp_path: Path, planner: Callable[[str], None], record: Path,
+    limits: dict[str, str], batches: int,
+) -> None:  # fmt: skip
     topic.create(4).fill([300, 20, 7, 0])
     planner("record")
-    limits = {"maxOffsetsPerTrigger": "50", "minOffsetsPerTrigger": "10"}
 
     for name in ("none", "lag-aware-sticky"):
         run_in_batches(spark, topic, str(tmp_path / name), assignor=name, **limits)
 
-    assert offsets(str(tmp_path / "lag-aware-sticky")) == offsets(str(tmp_path / "none"))
-    assert len(offsets(str(tmp_path / "none"))) > 5
+    of_spark = logs(tmp_path / "none")
+    assert logs(tmp_path / "lag-aware-sticky") == of_spark
+    assert len(of_spark) == 2 * batches
     asked = [e["request"] for e in planner_proxy.entries(record) if "request" in e]
     assert {request["type"] for request in asked} == {"validate", "plan"}
     assert not any("subscribe" in request.get("options", {}) for request in asked)
@@ -292,3 +321,163 @@ def test_a_bad_value_is_one_line_at_the_start(
         run_to_delta(
             spark, topic, checkpoint, checkpoint + "-table", **{"assignor": "sticky", **options}
         )
+
+
+@pytest.mark.falls_back
+def test_a_batch_whose_limits_and_plan_both_fail_is_one_fallback(
+    spark: SparkSession, topic: Topic, checkpoint: str, planner: Callable[[str], None]
+) -> None:
+    topic.create(3).fill([100, 20, 10])
+    planner("both-raises")
+
+    progresses, rows = run_in_batches(spark, topic, checkpoint, assignor_fairness="even")
+
+    assert rows == 130
+    metrics = metrics_of(progresses)
+    assert [m["assignor.heldBackBy"] for m in metrics[:3]] == ["records", "spark", "records"]
+    assert [m["assignor.strategy"] for m in metrics[:3]] == [
+        "lag-aware-sticky", "spark", "lag-aware-sticky",
+    ]  # fmt: skip
+    assert [m["assignor.fallbacks"] for m in metrics[:3]] == ["0", "1", "1"]
+
+
+def test_the_plan_log_says_how_far_each_batch_was_limited(
+    spark: SparkSession,
+    topic: Topic,
+    checkpoint: str,
+    tmp_path: Path,
+    planner: Callable[[str], None],
+    record: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    topic.create(3).fill([100, 20, 10])
+    planner("record")
+    log = tmp_path / "plans.jsonl"
+
+    progresses, _ = run_in_batches(
+        spark, topic, checkpoint, assignor_fairness="even", assignor_planLog=str(log)
+    )
+
+    assert_planned(progresses)
+    admissions = [json.loads(line)["admission"] for line in log.read_text().splitlines()]
+    answers = [e["answer"] for e in planner_proxy.entries(record) if "answer" in e]
+    assert [a["answer"] for a in admissions] == [a for a in answers if a["type"] == "admitted"]
+    for logged, asked in zip(admissions, planner_proxy.requests(record, "admit"), strict=True):
+        assert logged["request"]["ranges"] == asked["ranges"]
+        assert logged["request"]["mostRecords"] == 40
+        assert not {"state", "observed", "executors"} & logged["request"].keys()
+    assert main.run(["plan", str(log)]) == 0
+    first = f"limited to {metrics_of(progresses)[0]['assignor.admittedRecords']} offsets"
+    assert first in capfd.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_trigger_once_reads_everything_and_spark_names_what_it_ignores(
+    spark: SparkSession, topic: Topic, checkpoint: str, driver_log: DriverLog
+) -> None:
+    topic.create(2).fill([9000, 10])
+    options = {"assignor": "lag-aware-sticky", "assignor.targetBatchSeconds": "0.01"}
+    stream = read_topic(spark, topic, options).writeStream.format("noop")
+    query = stream.option("checkpointLocation", checkpoint).trigger(once=True).start()
+
+    progresses = finished(query)
+
+    assert_planned(progresses)
+    assert [p["numInputRows"] for p in progresses if p["numInputRows"]] == [9010]
+    [warning] = driver_log.lines("is ignored when Trigger.Once is used")
+    assert "The read limit of the options assignor.* for " in warning
+
+
+@pytest.mark.parametrize("option", ["assignor.fairness", "assignor.weight"])
+def test_batches_up_to_a_fixed_end_have_one_size(
+    spark: SparkSession, topic: Topic, checkpoint: str, option: str
+) -> None:
+    """10,010 records, 3,000 a batch at most: Spark makes three such batches, and one of 1,010."""
+    small = Topic(topic.bootstrap_servers, f"small-{uuid.uuid4().hex[:6]}")
+    topic.create(3).fill([9000, 1000, 0])
+    small.create(1).fill([10])
+    options = {"assignor.fairness": "even", f"assignor.weight.{small.name}": "2"}
+    options = {name: value for name, value in options.items() if name.startswith(option)}
+
+    progresses, rows = run_in_batches(
+        spark, topic, checkpoint, **options, subscribe=f"{topic.name},{small.name}",
+        maxOffsetsPerTrigger="3000",
+    )  # fmt: skip
+
+    assert rows == 10_010
+    assert_planned(progresses)
+    sizes = [p["numInputRows"] for p in progresses]
+    assert len(sizes) == 4
+    assert max(sizes) <= 1.1 * min(sizes), sizes
+
+
+def write_old(topic: Topic, counts: list[int], age_s: float) -> None:
+    """Write so many records to each partition with a timestamp of so long ago."""
+    producer = Producer({"bootstrap.servers": topic.bootstrap_servers})
+    millis = int((time.time() - age_s) * 1000)
+    for partition, count in enumerate(counts):
+        for _ in range(count):
+            producer.produce(topic.name, b"x", b"key", partition, timestamp=millis)
+    assert producer.flush(60) == 0
+
+
+def test_what_retention_deletes_soon_is_read_before_a_backlog_with_time_left(
+    spark: SparkSession,
+    topic: Topic,
+    checkpoint: str,
+    planner: Callable[[str], None],
+    record: Path,
+) -> None:
+    """Three minutes of an hour are left to one topic, whose 1,000 records wait beside 3,000."""
+    old = Topic(topic.bootstrap_servers, f"{topic.name}-old")
+    forever = Topic(topic.bootstrap_servers, f"{topic.name}-kept")
+    topic.create(1).fill([3000])
+    old.create(1, {"retention.ms": "3600000"})
+    write_old(old, [1000], 3400)
+    forever.create(1, {"cleanup.policy": "compact", "retention.ms": "1000"})
+    write_old(forever, [5], 3400)
+    planner("record")
+
+    progresses, rows = run_in_batches(
+        spark, topic, checkpoint, subscribe=f"{topic.name},{old.name},{forever.name}",
+        maxOffsetsPerTrigger="100", assignor_fairness="deadline",
+    )  # fmt: skip
+
+    assert rows == 4005
+    assert_planned(progresses)
+    asked = planner_proxy.requests(record, "admit")
+    known = next(i for i, request in enumerate(asked) if request.get("retentionMs"))
+    week = 7 * 24 * 3_600_000
+    assert asked[known]["retentionMs"] == {topic.name: week, old.name: 3_600_000}
+    read = [0, *(json.loads(line)[old.name]["0"] for line in offsets(checkpoint))]
+    sizes = [after - before for before, after in pairwise(read)]
+    whole = [size for size in sizes[known:] if size > 0][:-1]
+    assert len(whole) > 2, sizes
+    assert min(whole) >= 90, f"a batch has 97 records, and under `even` 48 of them: {sizes}"
+    left = float(metrics_of(progresses)[known]["assignor.secondsToLoss"])
+    assert 0 < left <= 200
+
+
+def test_who_may_not_see_the_retention_is_told_once_and_goes_on(
+    spark: SparkSession, secured: Secured, checkpoint: str, driver_log: DriverLog
+) -> None:
+    name = f"t-{uuid.uuid4().hex[:6]}"
+    Topic(secured.broker.bootstrap_servers, name).create(1).fill([200])
+    allow(secured.broker, ResourceType.TOPIC, name, "READ")
+    login = {
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": LOGIN.format(user="ann", password=PASSWORD),
+    }
+
+    progresses, rows = run_in_batches(
+        spark, Topic(secured.address, name), checkpoint, assignor_fairness="deadline", **login
+    )
+
+    assert rows == 200
+    assert_planned(progresses)
+    [warning] = wait_until(lambda: driver_log.lines("does not know the retention"), "a warning")
+    assert f"of topic '{name}'" in warning
+    assert "needs DescribeConfigs on this topic" in warning
+    assert not driver_log.lines(PASSWORD)
+    assert not any("assignor.secondsToLoss" in m for m in metrics_of(progresses))

@@ -17,7 +17,7 @@ import pytest
 
 from tests.benchmarks.report import commit, write_report
 from tests.kills.checks import AFTER
-from tests.kills.places import APPEND, LOCAL, TWO_EXECUTORS, UPSERT, Place
+from tests.kills.places import APPEND, LIMITED, LOCAL, TWO_EXECUTORS, UPSERT, Place
 from tests.kills.report import Report
 from tests.kills.run import ROUND, kill_often, rounds
 
@@ -33,11 +33,14 @@ _MASTERS = pytest.mark.parametrize(
 _WITH_EXECUTORS = {
     ("state and group", APPEND), ("commit log", UPSERT), ("executor", APPEND), ("executor", UPSERT),
 }  # fmt: skip
+#: These with limited batches.
+_LIMITED = {("reading", UPSERT), ("executor", APPEND)}
 
 
-def place(topic: Topic, folder: Path, master: str) -> Place:
+def place(topic: Topic, folder: Path, master: str, *, limited: bool = False) -> Place:
     group = f"kills-{uuid.uuid4().hex[:6]}"
-    return Place(topic.bootstrap_servers, topic.name, group, str(folder), master)
+    limits = LIMITED if limited else {}
+    return Place(topic.bootstrap_servers, topic.name, group, str(folder), master, limits)
 
 
 @pytest.mark.integration
@@ -60,15 +63,34 @@ def test_tables_are_right_after_a_kill_at_each_moment(
     assert within >= report.driver_kills // 2, f"few kills hit the upsert in a batch: {report}"
 
 
+@pytest.mark.integration
+@pytest.mark.kills
+@pytest.mark.timeout(1200)
+def test_tables_are_right_after_kills_of_limited_batches(topic: Topic, tmp_path: Path) -> None:
+    """The planner says how far batches go, and holds records back; each is read once even so."""
+    chosen = [(moment, query) for moment, query in ROUND if (moment.name, query) in _LIMITED]
+    report = kill_often(place(topic, tmp_path, TWO_EXECUTORS, limited=True), topic, chosen, seed=7)
+    print(report)
+    assert [kill.limited for kill in report.kills] == [True, True]
+    assert report.driver_kills == 1
+
+
 @pytest.mark.chaos
 @pytest.mark.timeout(6 * 3600)
-@_MASTERS
-def test_many_kills(topic: Topic, tmp_path: Path, master: str) -> None:
+@pytest.mark.parametrize(
+    ("master", "limited"),
+    [
+        pytest.param(TWO_EXECUTORS, False, id="executors"),
+        pytest.param(LOCAL, False, id="local"),
+        pytest.param(TWO_EXECUTORS, True, id="limited"),
+    ],
+)
+def test_many_kills(topic: Topic, tmp_path: Path, master: str, limited: bool) -> None:
     """A long run can be made in pieces: what was run before at this commit is added up."""
     seed = int(os.environ.get("SEED") or time.time())
-    kills = int(os.environ.get("KILLS") or 120)
+    kills = int(os.environ.get("KILLS") or 80)
     report = kill_often(
-        place(topic, tmp_path, master),
+        place(topic, tmp_path, master, limited=limited),
         topic,
         islice(rounds(master, seed), kills),
         seed,

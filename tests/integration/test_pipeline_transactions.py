@@ -5,6 +5,7 @@ Two writers of one query's id stand for two drivers of which one was thought dea
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
@@ -16,7 +17,8 @@ from delta.tables import DeltaTable
 from streaming import run_job
 from streaming.delta.transactions import read_log
 from streaming.pipeline.config.sinks import DeltaSink
-from streaming.pipeline.delta.append import Appender
+from streaming.pipeline.delta import upsert
+from streaming.pipeline.delta.once import OnceWriter
 from streaming.pipeline.delta.writer import DeltaWriter
 from tests.pipeline_tools import forget_last_commit, job, rows, send
 from tests.spark_tools import wait_until
@@ -34,12 +36,14 @@ CHECKPOINT = 10
 
 
 class Driver:
-    """A run of one query that appends a row a batch: the batch's number."""
+    """A run of one query that writes a row a batch: the batch's number, or two keys' newest."""
 
-    def __init__(self, spark: SparkSession, path: Path | None, name: str | None = None) -> None:
+    def __init__(
+        self, spark: SparkSession, path: Path | None, name: str | None = None, **more: Any
+    ) -> None:
         self.session = spark.newSession()
         self.session.conf.set("spark.sql.shuffle.partitions", "2")
-        sink = DeltaSink(path=str(path) if path else None, table=name)
+        sink = DeltaSink(path=str(path) if path else None, table=name, **more)
         self.writer = DeltaWriter(sink, "sink")
         self.writer.started(QUERY)
         frame = self.frame(0)
@@ -47,7 +51,10 @@ class Driver:
         self.writer.prepare(self.session, frame)
 
     def frame(self, number: int) -> DataFrame:
-        return self.session.range(number, number + 1)
+        rows, sink = self.session.range(number, number + 1), self.writer.sink
+        if sink.mode == "append":
+            return rows
+        return upsert.prepare(rows.selectExpr("id % 2 AS id", "id AS seq"), sink)
 
     def write(self, number: int, frame: DataFrame | None = None) -> int:
         """Write a batch; give the number of Spark jobs that it took."""
@@ -57,7 +64,7 @@ class Driver:
 
     @property
     def asks_checksums(self) -> bool:
-        return self.writer.appender.misfit is None
+        return self.writer.once.misfit is None
 
 
 def job_count(spark: SparkSession) -> int:
@@ -82,6 +89,27 @@ def test_only_a_runs_first_batch_reads_the_tables_log(spark, tmp_path, by_name):
     assert sorted(row.id for row in table.collect()) == list(range(CHECKPOINT - 1))
 
 
+@pytest.mark.parametrize("sink", [{}, {"mode": "upsert", "keys": "id", "sequence_by": "seq"}])
+def test_checkpoints_of_the_log_are_written_beside_the_batches(spark, tmp_path, sink):
+    """By a thread of the jar, which names its jobs; the run's end waits for it."""
+    table = tmp_path / "table"
+    driver = Driver(spark, table, **sink)
+    for number in range(CHECKPOINT + 3):
+        driver.write(number)
+    driver.writer.finish()
+    checkpoint = json.loads((table / "_delta_log" / "_last_checkpoint").read_text("utf-8"))
+    assert checkpoint["version"] == CHECKPOINT
+    jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+    named = [str(jobs.apply(i).description()) for i in range(jobs.size())]
+    assert [name for name in named if "beside the batches" in name]
+    before = rows(spark, table, "id")
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    assert rows(spark, table, "id") == before  # by the checkpoint
+    again = Driver(spark, table, **sink)
+    again.write(CHECKPOINT + 2)  # it is there
+    assert rows(spark, table, "id") == before
+
+
 def test_a_later_batch_of_a_killed_run_is_skipped_by_the_next(spark, topic, tmp_path):
     """Killed behind the table's commit, and before the checkpoint's."""
     topic.create(1)
@@ -95,6 +123,22 @@ def test_a_later_batch_of_a_killed_run_is_skipped_by_the_next(spark, topic, tmp_
     assert rows(spark, tmp_path / "table", "id") == [(n,) for n in range(60)]
     commits = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path / 'table'}`").collect()
     assert [row.operation for row in commits].count("WRITE") == 6
+
+
+def test_a_batch_that_another_driver_merged_is_skipped_whatever_is_in_it(spark, tmp_path):
+    """By the checksum, as an append; Delta's own merge would read the log for that."""
+    merges = {"mode": "upsert", "keys": "id", "sequence_by": "seq"}
+    table = tmp_path / "table"
+    driver = Driver(spark, table, **merges)
+    for number in range(4):
+        driver.write(number)
+    Driver(spark, table, **merges).write(4)
+    driver.write(4, driver.frame(6))
+    assert rows(spark, table, "id", "seq") == [(0, 4), (1, 3)]
+    driver.write(5, driver.frame(2))  # older than what is there
+    driver.write(6, driver.frame(5))
+    assert rows(spark, table, "id", "seq") == [(0, 4), (1, 5)]
+    assert driver.asks_checksums
 
 
 def test_what_another_driver_wrote_meanwhile_is_skipped(spark, tmp_path):
@@ -177,7 +221,7 @@ def test_a_table_that_was_set_back_or_made_anew_meanwhile_is_written_as_by_delta
         table = tmp_path / name
         driver = Driver(spark, table)
         if name == "by the log":
-            driver.writer.appender.misfit = "of this test"
+            driver.writer.once.misfit = "of this test"
         for number in range(4):
             driver.write(number)
         DeltaTable.forPath(spark, str(table)).restoreToVersion(2)
@@ -194,14 +238,14 @@ def test_where_delta_is_another_one_all_batches_go_its_way(spark, tmp_path, monk
     """At worst what fits no more is found behind the commit."""
     table = tmp_path / "table"
     driver = Driver(spark, table)
-    append = Appender._append_by_checksum
+    by_checksum = OnceWriter._by_checksum
     asked = []
 
-    def misfits(self: Appender, writer: Any) -> str:
-        asked.append(append(self, writer))
+    def misfits(self: OnceWriter, jvm: Any, write: Any) -> str:
+        asked.append(by_checksum(self, jvm, write))
         return "java.lang.NoSuchMethodError: x"
 
-    monkeypatch.setattr(Appender, "_append_by_checksum", misfits)
+    monkeypatch.setattr(OnceWriter, "_by_checksum", misfits)
     with caplog.at_level(logging.WARNING):
         for number in range(4):
             driver.write(number)

@@ -75,6 +75,7 @@ public final class Exchanges {
               o.get("bytes").asLong(),
               (long) (o.get("seconds").asDouble() * 1e9),
               o.get("offsets").asLong(),
+              o.get("offsets").asLong(),
               Long.MAX_VALUE,
               Long.MIN_VALUE));
     }

@@ -24,19 +24,23 @@ from assignor_bridge.jars import built_jar, connector_coordinate
 from streaming import start_job
 from tests.kafka_topics import Topic
 from tests.kills.feed import GONE
-from tests.kills.places import APPEND, UPSERT, Place, Query, in_table
+from tests.kills.places import APPEND, LOCAL, UPSERT, Place, Query, in_table
 from tests.kills.process import task_from_the_test
 from tests.pipeline_tools import job
 from tests.spark_tools import assert_each_row_once, read_topic, spark_builder
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming import StreamingQuery
 
 
-def start_append(spark: SparkSession, query: Query, trigger: dict[str, Any]) -> StreamingQuery:
+def start_append(
+    spark: SparkSession, query: Query, trigger: dict[str, Any], limits: Mapping[str, str]
+) -> StreamingQuery:
     """Each record as a row."""
-    options = {"assignor": "lag-aware-sticky", "assignor.commitGroup": query.group}
+    options = {"assignor": "lag-aware-sticky", "assignor.commitGroup": query.group, **limits}
     return (
         read_topic(spark, Topic(query.bootstrap_servers, query.topic), options)
         .selectExpr(
@@ -50,13 +54,15 @@ def start_append(spark: SparkSession, query: Query, trigger: dict[str, Any]) -> 
     )
 
 
-def start_upsert(spark: SparkSession, query: Query, trigger: str) -> StreamingQuery:
+def start_upsert(
+    spark: SparkSession, query: Query, trigger: str, limits: Mapping[str, str]
+) -> StreamingQuery:
     """Of each key the newest record, by a job."""
     config = job(
         Topic(query.bootstrap_servers, query.topic), query.folder, mode="upsert", keys="id",
         sequence_by="seq", delete_when=f"name = '{GONE}'", deletes="mark",
     ) | {"name": query.name, "trigger": trigger}  # fmt: skip
-    config["source"]["assignor.commitGroup"] = query.group
+    config["source"] |= {"assignor.commitGroup": query.group, **limits}
     [started] = start_job(spark, config).queries
     return started
 
@@ -85,6 +91,9 @@ def start_spark(master: str, folder: Path) -> SparkSession:
     as long as a batch, and there are many starts.
     """
     jars = os.pathsep.join(map(str, class_path()))
+    # In local mode as `assignor run` has it.
+    ours, hadoops = "io.assignorbridge.LocalFiles", "org.apache.hadoop.fs.local.LocalFs"
+    local_files = ours if master == LOCAL else hadoops
     return spark_builder(
         master,
         folder,
@@ -96,6 +105,7 @@ def start_spark(master: str, folder: Path) -> SparkSession:
         spark_sql_codegen_wholeStage="false",
         spark_sql_codegen_factoryMode="NO_CODEGEN",
         spark_locality_wait="1s",
+        spark_hadoop_fs_AbstractFileSystem_file_impl=local_files,
     ).getOrCreate()
 
 
@@ -119,14 +129,14 @@ def main() -> None:
     spark = start_spark(place.master, folder)
     task = task_from_the_test()
     if task == "run":
-        start_upsert(spark, upsert, "100 milliseconds")
-        start_append(spark, append, {"processingTime": "100 milliseconds"})
+        start_upsert(spark, upsert, "100 milliseconds", place.limits)
+        start_append(spark, append, {"processingTime": "100 milliseconds"}, place.limits)
         spark.streams.awaitAnyTermination()
         raise AssertionError("a query has stopped")
     last = json.loads(task)
     for query in (
-        start_upsert(spark, upsert, "availableNow"),
-        start_append(spark, append, {"availableNow": True}),
+        start_upsert(spark, upsert, "availableNow", {}),
+        start_append(spark, append, {"availableNow": True}, {}),
     ):
         query.awaitTermination()
     assert_each_row_once(spark, str(append.table), last["counts"])

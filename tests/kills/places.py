@@ -5,12 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 PARTITIONS = 40
 QUERIES = APPEND, UPSERT = "append", "upsert"
 TWO_EXECUTORS, LOCAL = "local-cluster[2,1,1024]", "local[2]"
+#: Batches that end where the planner says: less than the feed brings while one runs.
+LIMITED = {
+    "assignor.targetBatchSeconds": "2",
+    "assignor.fairness": "even",
+    "maxOffsetsPerTrigger": "500",
+}
 #: The part of a job's checkpoint that belongs to its one sink.
 _SINK = "sink"
 
@@ -51,6 +57,8 @@ class Place:
     folder: str
     #: Spark's master: `TWO_EXECUTORS`, or `LOCAL`, where the driver is all there is to kill.
     master: str
+    #: Options of both queries that limit their batches, until the last driver catches up.
+    limits: dict[str, str] = field(default_factory=dict)
 
     def query(self, name: str) -> Query:
         folder = Path(self.folder) / name

@@ -82,15 +82,23 @@ class Driver:
 
     def plans(self, query: str) -> list[dict[str, str]]:
         """Figures of the plans of a query in this run, as it logged them."""
-        line = rf"thread for {query} .*tasks by assignor '[^']*': \{{(.*)\}}"
+        return self._logged(query, "tasks by assignor '[^']*'")
+
+    def admissions(self, query: str) -> list[dict[str, str]]:
+        """How far batches of a query went in this run, as it logged them."""
+        return self._logged(query, "a batch is admitted")
+
+    def _logged(self, query: str, what: str) -> list[dict[str, str]]:
+        lines = re.findall(rf"thread for {query} .*{what}: \{{(.*)\}}", self.text())
         return [
-            dict(part.split("=", 1) for part in plan.split(", ") if "=" in part)
-            for plan in re.findall(line, self.text())
+            dict(part.split("=", 1) for part in line.split(", ") if "=" in part) for line in lines
         ]
 
     def check_log(self) -> None:
-        """No plan failed, no state was lost, no commit to a group was refused."""
-        for unexpected in ("cannot use its stored state", "could not plan", "could not commit"):
+        """No plan and no admission failed, no state was lost, no commit to a group was refused."""
+        for unexpected in (
+            "cannot use its stored state", "could not plan", "could not limit", "could not commit",
+        ):  # fmt: skip
             assert unexpected not in self.text(), (self.folder, self.text()[-3000:])
 
     def kill(self) -> None:

@@ -26,6 +26,8 @@ class Kill:
     hits: dict[str, str]
     #: Spark's.
     master: str = TWO_EXECUTORS
+    #: Whether batches were limited by our options.
+    limited: bool = False
 
 
 @dataclass
@@ -78,6 +80,7 @@ class Report:
             kills = [kill for kill in self.kills if kill.moment == moment.name]
             row: dict[str, Any] = {"moment": moment.name, "kills": len(kills)}
             row["with executors"] = sum(kill.master == TWO_EXECUTORS for kill in kills)
+            row["limited batches"] = sum(kill.limited for kill in kills)
             for query in QUERIES:
                 found = Counter(kill.hits.get(query) for kill in kills)
                 row |= {f"{query}: {place}": found[place] for place in PLACES}
@@ -89,9 +92,11 @@ class Report:
         each_s = self.seconds / max(1, len(self.kills))
         executors = len(self.kills) - self.driver_kills
         alone = sum(kill.master != TWO_EXECUTORS for kill in self.kills)
+        limited = sum(kill.limited for kill in self.kills)
         return f"""\
 {len(self.kills)} kills in {self.seconds:.0f} s ({each_s:.1f} s a kill): {self.driver_kills} of the
 driver with all its processes ({alone} of these in local mode, without executors), {executors} of
-one of two executors. Each query read {self.records} records. The upsert's table was compared row by
+one of two executors; {limited} of all with batches that our options limit. Each query read
+{self.records} records. The upsert's table was compared row by
 row at {len(self.compared)} versions, {sum(self.compared)} rows in all. Partitions (of 40) that the
 first plan after a restart with executors moved, by number of restarts: {moved}."""

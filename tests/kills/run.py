@@ -76,6 +76,8 @@ class Killer:
         #: Of each query when the driver that runs was told to go.
         self._states: list[StickyState | None] = []
         self._plans = dict.fromkeys(QUERIES, 0)
+        #: Records that the admissions of each query held back.
+        self._held_back = dict.fromkeys(QUERIES, 0)
 
     def kill(self, moment: Moment, name: str) -> None:
         """Kill the driver or an executor at a moment of a batch of this query, then look."""
@@ -95,7 +97,8 @@ class Killer:
         else:
             self._end_of(driver)
             hits = {other.name: where_it_hit(other) for other in self._place.queries}
-        self.report.kills.append(Kill(moment.name, name, hits, self._place.master))
+        kill = Kill(moment.name, name, hits, self._place.master, bool(self._place.limits))
+        self.report.kills.append(kill)
         self._look()
 
     def catch_up(self) -> None:
@@ -117,7 +120,10 @@ class Killer:
         for watch in self._watches:
             assert committed(watch.query) == dict(enumerate(self._feed.counts))
             # Else nothing here was about the option; that none fell back is looked at in each log.
-            assert self._plans[watch.query.name], f"no batch of {watch.query.name} was planned"
+            name = watch.query.name
+            assert self._plans[name], f"no batch of {name} was planned"
+            limited = bool(self._held_back[name])
+            assert limited == bool(self._place.limits), f"{name}: {self._held_back} held back"
         self.report.records = sum(self._feed.counts)
 
     def close(self) -> None:
@@ -143,10 +149,13 @@ class Killer:
         self._drivers.remove(driver)
         driver.check_log()
         for watch, state in zip(self._watches, self._states, strict=True):
-            self._plans[watch.query.name] += len(driver.plans(watch.query.name))
+            name = watch.query.name
+            self._plans[name] += len(driver.plans(name))
+            admissions = driver.admissions(name)
+            self._held_back[name] += sum(int(a["heldBackRecords"]) for a in admissions)
             moved = watch.partitions_moved(driver, state)
             if moved is not None:
-                self.report.moved[watch.query.name].append(moved)
+                self.report.moved[name].append(moved)
 
     def _look(self) -> None:
         for watch in self._watches:

@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 from assignor_bridge.admission.admit import admit
 from assignor_bridge.admission.lag import BatchTime, Limits, Memory
 from tests.lags import lag_of
+from tests.retention import Broker, lost
 
 sizes = st.integers(1, 5) | st.integers(1, 10**6) | st.just(2**62)
 waiting = st.dictionaries(
     st.sampled_from(["a", "b", "c"]), st.lists(sizes, min_size=1, max_size=8), min_size=1
 )
 positive = st.floats(1e-6, 1e6)
+seconds = st.floats(-1e6, 1e6) | st.just(np.inf)
 per_topic = st.sampled_from(["a", "b", "c"])
 
 
@@ -28,7 +30,7 @@ def limits(draw, *, hard=False):
         records if hard else draw(st.none() | st.just(records)),
         draw(st.none() | st.integers(1, 10**9)),
         draw(st.none() | st.floats(0.01, 100)),
-        draw(st.sampled_from(["proportional", "even"])),
+        draw(st.sampled_from(["proportional", "even", "deadline"])),
         draw(st.dictionaries(per_topic, st.floats(0.001, 1000), max_size=2)),
         floors if sum(floors.values()) < records else {},
         draw(st.booleans()),
@@ -40,10 +42,12 @@ def lags(draw):
     given_lag = draw(waiting)
     count = sum(map(len, given_lag.values()))
     costs = st.lists(positive, min_size=count, max_size=count)
+    left = st.lists(seconds, min_size=count, max_size=count)
     return lag_of(
         given_lag,
         work=draw(costs), fixed=draw(st.floats(0, 10)),
         size=draw(costs | st.just(np.nan)), slots=draw(st.floats(0.1, 100)),
+        left=draw(left), retention=draw(st.floats(0, 1e6)),
     )  # fmt: skip
 
 
@@ -87,7 +91,8 @@ def test_nobody_starves(given_lag, limit, data):
     memory, unread = Memory(), [0] * count
     for _ in range(3 * bound if bound < 20 else bound + 2):
         now = {t: [data.draw(sizes) for _ in rows] for t, rows in given_lag.items()}
-        lag = lag_of(now)
+        left = data.draw(st.lists(seconds, min_size=count, max_size=count))
+        lag = lag_of(now, left=left, retention=1e5)
         admitted = admit(lag, only, memory)
         memory = admitted.memory
         counts = (admitted.end - lag.start).tolist()
@@ -109,3 +114,24 @@ def test_many_partitions_are_admitted_quickly_enough_to_be_tested_here():
     lag = lag_of({"t": list(range(1, 100_001))})
     admitted = admit(lag, Limits(1_000_000, fairness="even"), Memory())
     assert int((admitted.end - lag.start).sum()) == 1_000_000
+
+
+@st.composite
+def that_can_be_saved(draw):
+    """Records that wait until they are deleted, and two fifths of each batch would be enough."""
+    retention = draw(st.integers(40, 120))
+    count = draw(st.integers(2, 6))
+    bursts = st.tuples(st.integers(5, retention), st.integers(0, count - 1), st.integers(1, 5000))
+    waiting, total = [[] for _ in range(count)], 0
+    for left, partition, records in sorted(draw(st.lists(bursts, max_size=12))):
+        fits = min(records, 40 * left - total)
+        waiting[partition].append((left, fits))
+        total += fits
+    rates = draw(st.lists(st.floats(0, 40 / count), min_size=count, max_size=count))
+    return Broker(list(zip(rates, waiting, strict=True)), retention=retention)
+
+
+@settings(max_examples=60)
+@given(that_can_be_saved())
+def test_a_deadline_that_can_be_kept_is_kept(broker):
+    assert lost(broker, Limits(100, fairness="deadline"), batches=130) == 0

@@ -10,6 +10,10 @@ by itself, up to three times: some of Spark's race with their own broker, with S
 One that then passes is named and does not fail the run. With `--strategy none` Spark is alone, and
 nothing is expected to fail. Needs the connector's published test jars, which Ivy fetches once into
 the cache (120 MB).
+
+With `--admission` (`make spark-suite ADMISSION=1`) the planner also says how far each batch of the
+largest suite goes, by a target time that none of them reaches; no admission in the log fails the
+run, too. What the suite expects of Spark's limits must hold: they stay upper bounds.
 """
 
 from __future__ import annotations
@@ -44,6 +48,9 @@ SUITES = {
     "KafkaRelationSuiteV1": False,
     "KafkaRelationSuiteV2": False,
 }
+#: With `--admission`, unless suites are named.
+LIMITED = "KafkaMicroBatchV2SourceWithAdminSuite"
+ADMISSION = "spark.assignor.targetBatchSeconds=60"
 ALONE = "none"
 LOG, REPORTS = "spark.log", "reports"
 #: A test that fails is run again by itself so often, at most.
@@ -136,21 +143,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sparksuite", description=__doc__)
     parser.add_argument("--strategy", default="lag-aware-sticky", help="'none' for Spark alone")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings")
-    parser.add_argument("suites", nargs="*", default=list(SUITES))
+    parser.add_argument("--admission", action="store_true", help="limit batches, too")
+    parser.add_argument("suites", nargs="*")
     asked = parser.parse_args()
     alone = asked.strategy == ALONE
-    expected = {} if alone else expected_failures()
+    settings = asked.settings + [ADMISSION] * asked.admission
+    expected = {} if alone else expected_failures(admission=asked.admission)
     wrong = []
-    for name in asked.suites:
+    for name in asked.suites or ([LIMITED] if asked.admission else SUITES):
         print(f"== {name}", flush=True)
-        suite = run(name, asked.strategy, asked.settings)
-        suite = without_races(suite, expected, asked.strategy, asked.settings)
+        suite = run(name, asked.strategy, settings)
+        suite = without_races(suite, expected, asked.strategy, settings)
         print(
             f"== {name}: {len(suite.passed)} passed, {len(suite.failed)} failed, "
-            f"{suite.plans} plans by {asked.strategy}",
+            f"{suite.plans} plans by {asked.strategy}, {suite.admissions} admissions",
             flush=True,
         )
-        wrong += complaints(suite, expected, plans_are_due=SUITES.get(name, True) and not alone)
+        due = SUITES.get(name, True) and not alone
+        wrong += complaints(suite, expected, due, due and asked.admission)
     print("\n".join(wrong) if wrong else "== all as expected", flush=True)
     return bool(wrong)
 

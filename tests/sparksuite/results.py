@@ -13,7 +13,11 @@ import yaml
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+#: Why a test fails, by suite and test.
+Expected = dict[tuple[str, str], str]
+
 _PLAN = re.compile(r"BatchPlanner .*: \d+ tasks by assignor '([^']+)'")
+_ADMISSION = re.compile(r"BatchPlanner .*: a batch is admitted: ")
 EXPECTED = Path(__file__).with_name("expected_failures.yaml")
 
 
@@ -25,14 +29,15 @@ class Suite:
     ----------
     passed, failed
         Names of tests; ignored ones are in neither.
-    plans
-        Batches planned by the strategy that was asked for.
+    plans, admissions
+        Batches planned by the strategy that was asked for, and those that our options limited.
     """
 
     name: str
     passed: frozenset[str]
     failed: frozenset[str]
     plans: int
+    admissions: int = 0
 
 
 def read_suite(name: str, reports: Path, log: str, strategy: str) -> Suite:
@@ -46,21 +51,26 @@ def read_suite(name: str, reports: Path, log: str, strategy: str) -> Suite:
             elif case.find("skipped") is None:
                 passed.add(test)
     plans = sum(found == strategy for found in _PLAN.findall(log))
-    return Suite(name, frozenset(passed), frozenset(failed), plans)
+    admissions = len(_ADMISSION.findall(log))
+    return Suite(name, frozenset(passed), frozenset(failed), plans, admissions)
 
 
-def expected_failures(path: Path = EXPECTED) -> dict[tuple[str, str], str]:
-    """Return the reason of each expected failure, by suite and test."""
+def expected_failures(path: Path = EXPECTED, *, admission: bool = False) -> Expected:
+    """Return the reason of each expected failure; some are expected of limited batches only."""
     return {
         (suite, str(test)): group["reason"]
         for group in yaml.safe_load(path.read_text(encoding="utf-8"))
+        if admission or not group.get("admission", False)
         for entry in group["tests"]
         for suite, test in entry.items()
     }
 
 
 def complaints(
-    suite: Suite, expected: Mapping[tuple[str, str], str], plans_are_due: bool
+    suite: Suite,
+    expected: Mapping[tuple[str, str], str],
+    plans_are_due: bool,
+    admissions_are_due: bool = False,
 ) -> list[str]:
     """Say what is wrong with a suite's results; nothing when all is as it should be."""
     due = {test for name, test in expected if name == suite.name}
@@ -77,4 +87,6 @@ def complaints(
         lines.append(f"{suite.name}: no test ran")
     if plans_are_due and not suite.plans:
         lines.append(f"{suite.name}: no batch was planned by the bridge: it was not on")
+    if admissions_are_due and not suite.admissions:
+        lines.append(f"{suite.name}: no batch was limited by the bridge: admission was not on")
     return lines

@@ -50,8 +50,9 @@ def rows_of_options() -> list[str]:
 def metrics_in_code() -> set[str]:
     """Names in the planner's answer, and those that Java's classes put beside them."""
     explain = (ROOT / "assignor_bridge" / "planner" / "explain.py").read_text(encoding="utf-8")
-    found = set(re.findall(r'metrics\["(\w+)"\] =', explain)) | set(plan(SNAPSHOT)["metrics"])
     admitted = (ROOT / "assignor_bridge" / "limited_batches.py").read_text(encoding="utf-8")
+    found = set(re.findall(r'metrics\["(\w+)"\] =', explain + admitted))
+    found |= set(plan(SNAPSHOT)["metrics"])
     found |= set(re.findall(r'^ +"(\w+)": ', admitted, flags=re.MULTILINE))
     java = "\n".join(
         (JAVA / f"{name}.java").read_text(encoding="utf-8")
@@ -130,6 +131,7 @@ def test_the_recorded_log_has_the_metrics_of_today():
     [shown] = re.findall(r"```json\n(.*?)```", text_of("metrics.md"), flags=re.DOTALL)
     documented = {key.removeprefix("assignor.") for key in json.loads(shown)["sources"][0]}
     planned = {*plan(SNAPSHOT)["metrics"], *(metric.key for metric in OURS if metric.key)}
-    # No commits in that query, and nothing was predicted before the snapshot's plan.
-    assert planned - documented == {"commitFailures"}
+    # No commits and no limits in that query, and nothing was predicted before the snapshot's plan.
+    limits = {"admittedRecords", "heldBackRecords", "secondsToLoss", "eventTimeSpreadSeconds"}
+    assert planned - documented == {"commitFailures", *limits}
     assert documented - {"source"} <= metrics_in_code()

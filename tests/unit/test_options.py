@@ -42,6 +42,18 @@ def test_options_of_others_are_left_alone():
         ({"assignor.split": "true", "ASSIGNOR.split": "false"}, "'assignor.split' is given twice"),
         ({"assignor.mine.x": "1"}, "unknown option 'assignor.mine.x'"),
         ({"assignor": "mine", "assignor.mine": "1"}, "unknown option 'assignor.mine'"),
+        ({"assignor.alignEventTime": "600"}, "'600': a duration with its unit, such as 30 seconds"),
+        ({"assignor.alignEventTime": "0 minutes"}, "a duration with its unit"),
+        ({"assignor.alignEventTime": "-5 minutes"}, "a duration with its unit"),
+        ({"assignor.alignEventTime": "1.5 hours"}, "a duration with its unit"),
+        ({"assignor.alignEventTime": "10 parsecs"}, "a duration with its unit"),
+        ({"assignor.alignEventTime": ""}, "a duration with its unit"),
+        ({"assignor.alignEventTime": "99999999 days"}, "a duration with its unit"),
+        ({"assignor.maxFutureSeconds": "-1"}, "a number of seconds from 0 to 86400"),
+        (
+            {"assignor.alignEventTime": "1 hour", "assignor.fairness": "even"},
+            "nothing limits a batch: set maxOffsetsPerTrigger",
+        ),
         ({"assignor.targetBatchSeconds": "0"}, "a number of seconds from 0.001"),
         ({"assignor.targetBatchSeconds": "nan"}, "a number of seconds from 0.001"),
         ({"assignor.maxBytesPerTrigger": "-5"}, "a whole number from 1"),
@@ -105,8 +117,30 @@ def test_options_of_limited_batches():
         "even", (("orders", 2.5),), (("my.topic", 10),),
     )  # fmt: skip
     assert effective(options)["assignor.weight.orders"] == 2.5
+    deadline = {"assignor.fairness": " Deadline", "maxOffsetsPerTrigger": "5"}
+    assert parse_options(deadline).fairness == "deadline"
 
 
 def test_without_them_batches_are_sparks():
     assert not parse_options({"maxOffsetsPerTrigger": "5"}).limits_batches
     assert not parse_options({"assignor.fairness": "proportional"}).limits_batches
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("10 minutes", 600), ("1 hour 30 Minutes", 5400), (" 5seconds ", 5), ("2 days", 172_800),
+        ("1 millisecond", 0.001), ("36500 days", 36_500 * 86_400),
+    ],
+)  # fmt: skip
+def test_durations(text, seconds):
+    options = parse_options({"assignor.alignEventTime": text})
+    assert options.align_event_time == seconds
+    assert options.limits_batches
+    assert options.needs_times
+    assert effective(options)["assignor.alignEventTime"] == seconds
+
+
+def test_no_times_are_needed_without_alignment():
+    assert not parse_options(LIMITED).needs_times
+    assert not parse_options({"assignor.maxFutureSeconds": "0"}).limits_batches

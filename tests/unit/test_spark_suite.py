@@ -22,6 +22,7 @@ REPORT = """<?xml version="1.0"?><testsuite>
 <testcase name="ignored"><skipped/></testcase>
 </testsuite>"""
 PLAN = "10:00:00,000 INFO BatchPlanner [stream]: 2 tasks by assignor '{}': {{tasks=2}}\n"
+ADMISSION = "10:00:01,000 INFO BatchPlanner [stream]: a batch is admitted: {heldBackBy=nothing}\n"
 EXPECTED = {("S", "listed"): "inherent"}
 
 
@@ -64,10 +65,19 @@ def test_what_is_not_as_expected_fails_the_run(
     assert any(complaint in line for line in lines), lines
 
 
+def test_a_run_that_is_to_limit_batches_fails_when_none_was(tmp_path: Path) -> None:
+    limited = suite(tmp_path, PLAN.format("mine") + ADMISSION * 2)
+    assert limited.admissions == 2
+    assert complaints(limited, EXPECTED, True, admissions_are_due=True) == []
+    [line] = complaints(suite(tmp_path), EXPECTED, True, admissions_are_due=True)
+    assert "no batch was limited by the bridge" in line
+
+
 def test_each_expected_failure_is_of_a_suite_that_is_run_and_has_a_reason() -> None:
-    expected = expected_failures()
+    expected = expected_failures(admission=True)
     assert {name for name, _ in expected} <= set(SUITES)
     assert all(expected.values())
+    assert set(expected_failures()) < set(expected), "some are of limited batches only"
 
 
 def test_only_a_failed_test_that_passes_by_itself_is_forgiven(

@@ -15,7 +15,7 @@ from assignor_bridge.protocol.messages import Planned, Restored, write_answer
 from assignor_bridge.protocol.snapshots import read_snapshot
 from assignor_bridge.worker import Worker, prepare
 from checkpoints import sticky_state
-from tests.packed import packed, rows_of, tasks_of
+from tests.packed import column, packed, rows_of, tasks_of
 from tests.planner_process import ask, line_of, plan
 
 SNAPSHOT = {
@@ -356,6 +356,9 @@ def test_a_batch_is_admitted_by_the_options_that_were_validated():
     assert answer["metrics"] == {
         "admittedRecords": 60, "heldBackRecords": 90, "heldBackBy": "records",
     }  # fmt: skip
+    assert worker._backlog == 150 / 60
+    ask(line_of(SNAPSHOT), worker)
+    assert worker._backlog == 1.0, "it is that of one batch"
 
 
 def test_what_batches_took_is_remembered_from_one_admission_to_the_next():
@@ -371,3 +374,67 @@ def test_what_batches_took_is_remembered_from_one_admission_to_the_next():
 
 def test_no_admission_before_the_options_are_known():
     assert "before the options were validated" in admission(Worker())["error"]
+
+
+def times(now: int, stamps: list[int], **answer: object) -> dict:
+    return {"nowMs": now, "stamp": column(stamps, "<i8"), **answer}
+
+
+def aligned_worker() -> Worker:
+    worker = Worker()
+    valid = ask({"type": "validate", "options": {"assignor.alignEventTime": "1 second"}}, worker)
+    assert (valid["admits"], valid["needsTimes"]) == (True, True)
+    return worker
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_time_is_asked_for_before_a_batch_is_aligned(turned: bool):
+    """In whatever order the ranges come."""
+    order = -1 if turned else 1
+    snapshot = {**SNAPSHOT, "ranges": SNAPSHOT["ranges"][::order]}
+    worker = aligned_worker()
+    stamps = [5000, 5500][::order]
+    last = {"records": 10, "seconds": 1.0}
+    asked = admission(worker, snapshot, times=times(10_000_000, stamps), last=last)
+    assert asked == {"type": "lookUp", "timeMs": 6000}
+    assert worker._memory.times == ()
+    at = column([40, 7][::order], "<i8")
+    answered = times(10_000_000, stamps, lookUps=1, askedMs=6000, at=at)
+    answer = admission(worker, snapshot, times=answered, last=last)
+    assert {r["partition"]: r["end"] for r in answer["ranges"]} == {0: 40, 1: 7}
+    assert answer["metrics"] == {
+        "admittedRecords": 47, "heldBackRecords": 103, "heldBackBy": "time",
+        "eventTimeSpreadSeconds": 0.5,
+    }  # fmt: skip
+    assert len(worker._memory.times) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (None, "the request has no times of records"),
+        (times(1, [1]), "times.stamp holds 1 numbers: as many as in the other columns, 2"),
+        (times(1, [1, 2], lookUps=1, askedMs=3, at=""), "times.at holds 0 numbers"),
+    ],
+)
+def test_times_that_do_not_fit_the_ranges(given: dict | None, said: str):
+    assert said in admission(aligned_worker(), times=given)["error"]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_deadline_is_that_of_the_partition_in_whatever_order_they_come(turned):
+    """The second partition's record lives for 9 s yet, the first one's for an hour."""
+    worker = Worker()
+    options = {"assignor.fairness": "deadline", "maxOffsetsPerTrigger": "60"}
+    assert ask({"type": "validate", "options": options}, worker)["needsTimes"]
+    step = -1 if turned else 1
+    snapshot = {**SNAPSHOT, "ranges": SNAPSHOT["ranges"][::step]}
+    stamps = times(3_600_000, [3_600_000, 9_000][::step])
+
+    answer = admission(worker, snapshot, mostRecords=60, times=stamps, retentionMs={"t": 3_600_000})
+
+    assert [(r["partition"], r["end"]) for r in answer["ranges"]] == [(0, 10), (1, 50)]
+    assert answer["metrics"]["secondsToLoss"] == 9.0
+    unknown = admission(worker, snapshot, mostRecords=60, times=stamps)
+    assert [r["end"] for r in unknown["ranges"]] == [30, 30]
+    assert "secondsToLoss" not in unknown["metrics"]

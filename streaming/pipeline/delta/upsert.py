@@ -21,7 +21,7 @@ from streaming.pipeline.spark.frames import check_kafka_is_ours
 from streaming.pipeline.spark.records import KAFKA, place_of
 
 if TYPE_CHECKING:
-    from delta.tables import DeltaTable
+    from delta.tables import DeltaMergeBuilder, DeltaTable
     from pyspark.sql import Column, DataFrame
 
     from streaming.pipeline.config.sinks import DeltaSink
@@ -116,8 +116,8 @@ def _no_nulls(sink: DeltaSink, has_kafka: bool) -> Column:
     return condition
 
 
-def merge(table: DeltaTable, rows: DataFrame, sink: DeltaSink) -> None:
-    """Merge rows with distinct keys, none of them null, into the table."""
+def merging(table: DeltaTable, rows: DataFrame, sink: DeltaSink) -> DeltaMergeBuilder:
+    """Return the merge, to be executed, of rows with distinct keys, none of them null."""
     values: dict[str, str | Column] = {
         quoted(c): f"s.{quoted(c)}" for c in rows.columns if c != _DELETE
     }
@@ -135,4 +135,4 @@ def merge(table: DeltaTable, rows: DataFrame, sink: DeltaSink) -> None:
             .whenMatchedUpdate(newer, values)
             .whenNotMatchedInsert(f"NOT s.{_DELETE}", values)
         )
-    builder.execute()
+    return builder

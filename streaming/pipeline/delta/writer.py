@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from streaming.delta.transactions import writer_name
 from streaming.pipeline.delta import upsert, write_mode
-from streaming.pipeline.delta.append import Appender
+from streaming.pipeline.delta.once import OnceWriter
 from streaming.pipeline.delta.table import Table, check_columns
 from streaming.pipeline.errors import JobError, TableError, first_line
 from streaming.pipeline.spark.columns import folding
@@ -55,8 +55,8 @@ class DeltaWriter:
     ) -> None:
         self.sink = sink
         self.table = Table(sink.path, sink.table)
-        #: Appends batches; an upsert merges them.
-        self.appender = Appender(self.table, place)
+        #: Appends or merges batches.
+        self.once = OnceWriter(self.table, place)
         self._place = place
         #: Makes the writer's name in the table's log from the query's id.
         self._name_writer = name_writer
@@ -133,15 +133,20 @@ class DeltaWriter:
             self.error = error
             raise
 
+    def finish(self) -> None:
+        """Wait for what is still written beside the batches; the query has ended."""
+        self.once.finish()
+
     def _write(self, batch: DataFrame, number: int) -> None:
         if not self._started.wait(_START_LIMIT_S):
             raise JobError(f"{self._place}: the query has no id")
         spark = batch.sparkSession
         with _settings(spark, self._batch_settings(spark, number)):
             if self.sink.mode == "upsert":
-                upsert.merge(self.table.open(spark), upsert.newest(batch, self.sink), self.sink)
+                rows = upsert.newest(batch, self.sink)
+                self.once.merge(upsert.merging(self.table.open(spark), rows, self.sink))
             else:
-                self.appender.append(batch, grows=self.sink.schema_evolution)
+                self.once.append(batch, grows=self.sink.schema_evolution)
         every = self.sink.compact_every
         if every is not None and (number + 1) % every == 0:
             self._compact(spark)

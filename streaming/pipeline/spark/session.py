@@ -29,6 +29,8 @@ _SETTINGS = {
 _LOCAL = {
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
     "spark.databricks.delta.snapshotPartitions": "1",
+    # Hadoop starts ten processes for each small file of Spark's and Delta's logs.
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "io.assignorbridge.LocalFiles",
 }
 #: Without it the names of tables are gone when Spark ends.
 _LASTING_CATALOG = {"spark.sql.catalogImplementation": "hive"}

@@ -108,6 +108,23 @@ def test_availablenow_is_cut_into_batches_of_one_size():
     assert sizes == [252, 252, 253, 253]
 
 
+def test_availablenow_is_cut_into_batches_of_one_time_once_they_have_grown():
+    """Half a second for the sink, and twice as long to read as was thought."""
+    left, memory, took = 5_000_000, Memory(), []
+    limits = Limits(seconds=2.0, fixed_end=True, fairness="even")
+    while left:
+        lag = lag_of({"t": [left]}, work=1e-5)
+        admitted = admit(lag, limits, memory)
+        records = int((admitted.end - lag.start).sum())
+        left -= records
+        seconds = 0.5 + 2e-5 * records
+        if admitted.held_by != "growth":
+            took.append(seconds)
+        memory = completed(admitted.memory, BatchTime(records, 1e-5 * records, seconds))
+    assert len(took) > 20
+    assert max(took) <= 1.1 * min(took), took
+
+
 def test_the_first_batch_is_small_and_batches_grow_by_a_factor():
     lag, limits = lag_of({"t": [10**6]}, slots=2.0), Limits(seconds=10.0)
     assert taken(lag, limits) == ([2000], "growth")

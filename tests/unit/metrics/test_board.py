@@ -22,6 +22,7 @@ PLAN = {
     "planMillis": "30", "movedPartitions": "2", "fallbacks": "1", "readBytes": "1000",
     "commitFailures": "0", "movedOffsets": "0.25",
     "freshnessSeconds": "0.8", "freshnessSecondsMax": "2.5",
+    "admittedRecords": "30", "heldBackRecords": "70", "heldBackBy": "seconds",
 }  # fmt: skip
 
 
@@ -79,6 +80,9 @@ def test_sparks_and_our_figures_are_in_base_units():
     assert found["assignor_plan_seconds"][source] == 0.03
     assert found["assignor_freshness_seconds"][source] == 0.8
     assert found["assignor_freshness_max_seconds"][source] == 2.5
+    assert found["assignor_admitted_records"][source] == 30
+    assert found["assignor_held_back_records"][source] == 70
+    assert found["assignor_held_back_info"] == {(*source, "seconds"): 1}
     assert found["assignor_imbalance_ratio"][source] == 0.02
     assert found["assignor_moved_offsets_ratio"][source] == 0.25
     assert found["assignor_locality_hit_ratio"][source] == 0.75
@@ -182,10 +186,15 @@ def test_progress_of_a_real_run_is_read():
     assert list(found["kafka_consumergroup_group_sum_lag"].values()) == [11_615 - 3 * 1_495]
     assert found["assignor_info"].popitem()[0][-1] == "lag-aware-sticky"
     assert found["assignor_reader_bytes_total"].popitem()[1] > 10_000
-    # No watermark, no commits, and a topic that was filled before: its end never moved.
+    # No watermark, no commits, no limits, and a topic that was filled before: its end never moved.
     unused = {
+        "assignor_admitted_records",
+        "assignor_held_back_info",
+        "assignor_held_back_records",
+        "assignor_time_to_loss_seconds",
         "spark_streaming_event_time_watermark_timestamp_seconds",
         "assignor_commit_failures_total",
+        "assignor_event_time_spread_seconds",
         "kafka_consumergroup_group_lag_seconds",
         "kafka_consumergroup_group_max_lag_seconds",
     }

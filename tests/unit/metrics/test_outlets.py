@@ -220,7 +220,8 @@ def test_each_metric_of_the_dashboard_exists():
     assert used <= set(METRICS)
     assert {"kafka_consumergroup_group_lag", "kafka_consumergroup_group_lag_seconds",
             "assignor_imbalance_ratio", "assignor_moved_partitions_total",
-            "assignor_locality_hit_ratio", "spark_streaming_latency_seconds"} <= used  # fmt: skip
+            "assignor_locality_hit_ratio", "spark_streaming_latency_seconds",
+            "assignor_held_back_records", "assignor_held_back_info"} <= used  # fmt: skip
     for variable in board["templating"]["list"]:
         query = variable["query"]
         if isinstance(query, dict):

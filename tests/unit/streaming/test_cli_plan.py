@@ -92,6 +92,22 @@ def test_a_plan_log_answers_why_a_batch_was_planned_so(snapshots, capfd, form):
     assert answers[1]["tasks"] == (tasks_of(tasks) if form is packed else tasks)
 
 
+def test_the_log_of_a_limited_batch_says_what_held_it_back(snapshots, capfd):
+    plan = planned(snapshots, capfd, GOOD)
+    metrics = {"admittedRecords": 400, "heldBackRecords": 7000, "heldBackBy": "seconds"}
+    admission = {"request": {"type": "admit"}, "answer": {"type": "admitted", "metrics": metrics}}
+    of_another_version = {"answer": {"metrics": {"admitted": 1}}}
+    path = snapshots(
+        {**logged(3, GOOD, plan), "admission": admission},
+        {**logged(4, GOOD, plan), "admission": of_another_version},
+    )
+    assert run(["plan", path]) == 0
+    out, err = capfd.readouterr()
+    assert out.startswith("batch 3\nlimited to 400 offsets, 7000 are held back (by: seconds)\n")
+    assert out.count("limited to") == 1
+    assert err == ""
+
+
 def test_a_plan_that_came_out_otherwise_then_is_said(snapshots, capfd):
     plan = planned(snapshots, capfd, GOOD)
     then = {**plan, "tasks": plan["tasks"][:1], "reasons": ["as it was"]}

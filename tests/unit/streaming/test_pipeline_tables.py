@@ -154,6 +154,22 @@ def test_a_dead_letter_table_by_name_gets_a_catalog_that_lasts(monkeypatch):
         assert builder._options.get(catalog) == wanted
 
 
+def test_only_spark_on_this_machine_writes_its_logs_without_processes(monkeypatch):
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda builder: builder)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    key = "spark.hadoop.fs.AbstractFileSystem.file.impl"
+    users = "org.apache.hadoop.fs.local.LocalFs"
+    for settings, expected in (
+        ({}, "io.assignorbridge.LocalFiles"),
+        ({"spark.master": "local-cluster[2,1,1024]"}, "io.assignorbridge.LocalFiles"),
+        ({"spark.master": "spark://host:7077"}, None),
+        ({key: users}, users),
+    ):
+        monkeypatch.setattr(SparkSession.Builder, "_options", {}, raising=False)
+        builder = session_for(load_job(changed("spark", settings), environment={}).job)
+        assert builder._options.get(key) == expected
+
+
 def test_one_run_of_a_job_at_a_time(tmp_path):
     """A process that ended without a word has no lock; nor has a job whose queries were stopped."""
     place = str(tmp_path / "checkpoint")

@@ -134,13 +134,15 @@ def test_a_log_tells_the_lag_and_what_moved(tmp_path):
         samples.text(batch=0, start={"0": 0, "1": 0}, end={"0": 40, "1": 9},
                      latest={"0": 90, "1": 9}, executors="3", movedPartitions="0", partitions="2",
                      freshnessSeconds="1.25", freshnessSecondsMax="9",
+                     admittedRecords="49", heldBackRecords="50", heldBackBy="records",
                      **ours),
         samples.text(batch=1, start={"0": 40, "1": 9}, end={"0": 50, "1": 9},
                      latest={"0": 90, "1": 19}, executors="2", movedPartitions="5", partitions="1",
-                     **ours),
+                     heldBackBy="spark", **ours),
         samples.text(batch=2, start={"0": 50, "1": 9}, end={"0": 70, "1": 19},
                      latest={"0": 90, "1": 19}, executors="2", movedPartitions="1", partitions="2",
                      freshnessSeconds="0.75", freshnessSecondsMax="2",
+                     admittedRecords="30", heldBackRecords="20", heldBackBy="records",
                      **ours),
     ]  # fmt: skip
     idle = samples.text(batch=3, start={"0": 70}, end={"0": 70}, latest={"0": 95})
@@ -152,6 +154,7 @@ def test_a_log_tells_the_lag_and_what_moved(tmp_path):
     assert "1 5 1.0% executors 3 → 2 2 1 1.0% to even out the load" in words
     assert "age of the newest record when it was done 1.00 s, at most 1.25 s" in words
     assert "age of the oldest record when it was done 5.50 s, at most 9.00 s" in words
+    assert "held back by (batches) records 2, spark 1 records held back 35, at most 50" in words
     assert "the offsets are in the checkpoint" in words
     # Only the last two: no longer anything that the first one knew.
     assert "than before, in 2 batches" in a_report(tmp_path, log, batches="2")

@@ -18,6 +18,7 @@ from streaming.cli import main
 from streaming.metrics.board import Board
 from streaming.observe.query_progress import read_progress
 from streaming.observe.scrape import read_endpoint
+from streaming.top import screen as top_screen
 from tests.unit.metrics.samples import progress
 from tests.unit.streaming.served import ELSE, QUERY_ID, RECORDED, serve, with_jobs
 
@@ -30,7 +31,8 @@ from streaming.cli.main import main
 main(sys.argv[1:])
 """
 OURS = {"strategy": "lag-aware-sticky", "tasks": "4", "movedPartitions": "3", "imbalance": "0.027",
-        "freshnessSeconds": "0.84", "freshnessSecondsMax": "2.5"}  # fmt: skip
+        "freshnessSeconds": "0.84", "freshnessSecondsMax": "2.5",
+        "admittedRecords": "1234", "heldBackRecords": "56789", "heldBackBy": "seconds"}  # fmt: skip
 
 
 def exposition(*names: str, commit_group: str | None = None) -> str:
@@ -71,6 +73,7 @@ def test_both_addresses_make_a_whole_frame(capsys):
         "12 | 10.80 | 4.0k | 6 | 2.06 | 67%",
         "assignor: lag-aware-sticky · 4 tasks · 6 moved · 2.7% over ideal",
         "freshness: newest record 0.8 s old, oldest 2.5 s at the last batch's end",
+        "admission: 1,234 records in the last batch, 56,789 held back by seconds",
     ):  # fmt: skip
         assert words in out
     assert "0/0" not in out  # of the executor that has left
@@ -226,3 +229,11 @@ class _Screen:
         except OSError:  # the other end is closed
             return False
         return True
+
+
+def test_a_failed_admission_and_one_of_everything_are_told():
+    everything = {"assignor_admitted_records": 1200.0, "assignor_held_back_records": 0.0}
+    assert top_screen._admission({}, "spark") == "failed, Spark's own limits hold"
+    assert top_screen._admission(everything, "nothing") == (
+        "1,200 records in the last batch, nothing held back"
+    )

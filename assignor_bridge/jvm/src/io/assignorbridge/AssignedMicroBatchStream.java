@@ -33,6 +33,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   private final Set<String> warned = new HashSet<>();
   private boolean knowsLatest;
   private boolean hasFixedEnd;
+  private boolean isOnTheWay; // to the fixed end: what is left is read, however little it is
 
   /** Made of what Spark's scan gave its own stream; the private fields are the same in 4.0 to 4.2. */
   @SuppressWarnings("unchecked") // the field is a java.util.Map<String, Object>
@@ -114,7 +115,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   @Override
   public ReadLimit getDefaultReadLimit() {
     ReadLimit limit = super.getDefaultReadLimit();
-    return limitsBatches ? LimitedBatch.Limits.withRows(limit) : limit;
+    return limitsBatches ? LimitedBatch.Limits.withOurs(limit) : limit;
   }
 
   @Override
@@ -131,10 +132,12 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     if (limits.mostRecords() < 1) {
       return super.latestOffset(start, limit);
     }
-    Offset latest = super.latestOffset(start, limits.least());
+    ReadLimit least = isOnTheWay ? ReadLimit.allAvailable() : limits.least();
+    Offset latest = super.latestOffset(start, least);
     if (latest == null || latest.equals(start)) {
       return latest;
     }
+    isOnTheWay = hasFixedEnd;
     Offset end =
         planner.admit(
             () -> new LimitedBatch(start, latest, offsets),

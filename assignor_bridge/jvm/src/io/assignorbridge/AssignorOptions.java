@@ -25,7 +25,8 @@ record AssignorOptions(
 
   /** With one of these, the planner says how far a batch goes, and must know of these of Spark's. */
   private static final List<String> LIMITING =
-      List.of("targetbatchseconds", "maxbytespertrigger", "fairness", "weight.", "floor.");
+      List.of(
+          "targetbatchseconds", "maxbytespertrigger", "fairness", "weight.", "floor.", "aligneventtime");
   private static final List<String> OF_LIMITS = List.of("maxOffsetsPerTrigger", "subscribe", "assign");
 
   /** In place of an assignor's name: leave this stream to Spark. */

@@ -22,10 +22,12 @@ final class BatchPlanner implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(BatchPlanner.class);
   private static final long START_TIMEOUT_MS = 60_000;
   private static final int LONGEST_PAUSE_BATCHES = 64;
+  private static final int MOST_LOOK_UPS = 3; // of a batch; two are enough for the planner
 
   private record Batch(Offset start, Offset end) {}
 
-  private record AdmittedBatch(Offset end, long records, long startedNanos) {}
+  /** With what the plan log has to say of it; null without a log. */
+  private record AdmittedBatch(Offset end, long records, long startedNanos, String logged) {}
 
   /** Failures in a row: after each, twice as many batches pass until the planner is asked again. */
   private static final class Pauses {
@@ -68,6 +70,8 @@ final class BatchPlanner implements AutoCloseable {
   private Messages.EffectiveOptions options; // null until a planner has validated them
   private int stateVersion;
   private GroupCommits commits; // null without assignor.commitGroup
+  private Retentions retentions; // null without assignor.fairness=deadline
+  private RecordTimes times; // null where the planner needs none
   private PlanLog log; // null without assignor.planLog
   private Batch lastBatch;
   private InputPartition[] lastTasks;
@@ -118,7 +122,7 @@ final class BatchPlanner implements AutoCloseable {
   }
 
   synchronized Map<String, String> metrics() {
-    figures.read(reports.drain());
+    readReports();
     Map<String, String> all = figures.metrics(System.currentTimeMillis());
     if (commits != null) {
       all.putAll(commits.metrics());
@@ -172,34 +176,63 @@ final class BatchPlanner implements AutoCloseable {
   private Offset ask(LimitedBatch batch, long mostRecords, boolean fixedEnd)
       throws PlannerException, InterruptedException {
     long startedNanos = System.nanoTime();
-    figures.read(reports.drain());
+    readReports();
     PlannerProcess planner = running();
+    List<PlanVerifier.Range> waiting = batch.waiting();
+    Columns.Ranges asked = Columns.Ranges.of(waiting);
+    long limitMs = options.planTimeoutMs();
     Messages.AdmitBatch request =
         new Messages.AdmitBatch(
             ExecutorList.parallelism(context),
             ExecutorList.of(context),
-            Columns.Ranges.of(batch.waiting()),
+            asked,
             Columns.Reports.of(figures.observed()),
             state,
             mostRecords == Long.MAX_VALUE ? null : mostRecords,
             fixedEnd,
-            lastCompleted);
+            lastCompleted,
+            times == null ? null : times.of(waiting, limitMs),
+            retentions == null ? null : retentions.of(asked.topics()));
     admitted = null;
     lastCompleted = null;
-    String text = planner.ask(Messages.write(request), options.planTimeoutMs());
+    String text = planner.ask(Messages.write(request), limitMs);
+    for (int i = 0;
+        i < MOST_LOOK_UPS
+            && Messages.read(text, Messages.Answer.class) instanceof Messages.LookUp lookUp;
+        i++) {
+      request = request.with(times.lookUp(i + 1, lookUp.timeMs(), waiting, limitMs));
+      text = planner.ask(Messages.write(request), limitMs);
+    }
     Messages.Admitted answer = Messages.read(text, Messages.Admitted.class);
     List<PlanVerifier.Range> ranges = answer.ranges().unpack();
     Offset end = batch.end(ranges, mostRecords);
     long records = ranges.stream().mapToLong(range -> range.end() - range.start()).sum();
-    admitted = new AdmittedBatch(end, records, startedNanos);
+    String logged = log == null ? null : PlanLog.admission(Messages.write(request.forLog()), text);
+    admitted = new AdmittedBatch(end, records, startedNanos, logged);
     figures.admitted(answer.metrics());
+    LOG.info("a batch is admitted: {}", answer.metrics());
     return end;
+  }
+
+  /** Takes in what finished readers sent. */
+  private void readReports() {
+    List<ReadReport> read = reports.drain();
+    figures.read(read);
+    if (times != null) {
+      times.read(read);
+    }
   }
 
   @Override
   public synchronized void close() {
     if (commits != null) {
       commits.close();
+    }
+    if (retentions != null) {
+      retentions.close();
+    }
+    if (times != null) {
+      times.close();
     }
     files.close();
     stream.end();
@@ -213,7 +246,7 @@ final class BatchPlanner implements AutoCloseable {
     }
     try {
       readState(end);
-      InputPartition[] tasks = plan(ranges);
+      InputPartition[] tasks = plan(end, ranges);
       plansPaused.succeeded();
       return tasks;
     } catch (Exception | LinkageError e) { // Scala's methods throw checked exceptions unannounced
@@ -224,10 +257,10 @@ final class BatchPlanner implements AutoCloseable {
     }
   }
 
-  private InputPartition[] plan(InputPartition[] partitions)
+  private InputPartition[] plan(Offset end, InputPartition[] partitions)
       throws PlannerException, InterruptedException {
     long startedNanos = System.nanoTime();
-    figures.read(reports.drain());
+    readReports();
     TaskBuilder builder = new TaskBuilder(partitions);
     List<ExecutorList.Executor> executors = ExecutorList.of(context);
     PlannerProcess planner = running();
@@ -248,7 +281,12 @@ final class BatchPlanner implements AutoCloseable {
         builder.build(plan.tasks().unpack(), executors, stream.of(builder.requested()), plans + 1);
     if (log != null) {
       String batch = context.getLocalProperty("streaming.sql.batchId");
-      log.append(batch, Messages.write(request.with(written.values())), answer);
+      boolean limited = admitted != null && admitted.end().equals(KafkaSourceOffset.apply(end));
+      log.append(
+          batch,
+          Messages.write(request.with(written.values())),
+          answer,
+          limited ? admitted.logged() : "");
     }
     state = plan.state();
     plans++;
@@ -289,8 +327,14 @@ final class BatchPlanner implements AutoCloseable {
       if (options == null && valid.options().commitGroup() != null) {
         commits = new GroupCommits(valid.options().commitGroup(), written.kafka());
       }
+      if (options == null && valid.needsTimes()) {
+        times = new RecordTimes(written.kafka());
+      }
       if (options == null && valid.options().planLog() != null) {
         log = new PlanLog(valid.options().planLog());
+      }
+      if (options == null && "deadline".equals(valid.options().fairness())) {
+        retentions = new Retentions(written.kafka());
       }
       options = valid.options();
       stateVersion = valid.stateVersion();
@@ -308,7 +352,9 @@ final class BatchPlanner implements AutoCloseable {
 
   /** Ends the process, for a late answer must not be taken for the next; says why there is none. */
   private PlannerException failure(Throwable e) {
-    stopProcess(); // a new one starts with the next batch
+    if (!(e instanceof RecordTimes.NoTimesException)) {
+      stopProcess(); // a new one starts with the next batch
+    }
     if (e instanceof InterruptedException) { // Spark takes it as the query's end, if it is as it is
       throw BatchPlanner.<RuntimeException>sneaky(e);
     }

@@ -37,7 +37,7 @@ final class CheckpointFolder {
 
   CheckpointFolder(Path folder, Configuration configuration) {
     this.folder = folder;
-    this.configuration = configuration;
+    this.configuration = LocalFiles.configure(folder, configuration);
   }
 
   /** All entries; none when the folder is not there. */

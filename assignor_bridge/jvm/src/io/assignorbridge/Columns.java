@@ -50,6 +50,25 @@ final class Columns {
     }
   }
 
+  /**
+   * When the records of ranges were written, in milliseconds: the first of each (-1: unknown), and
+   * once Kafka was asked for a time, the offset of the first one at or after it (-1: there is none).
+   */
+  record Times(long nowMs, byte[] stamp, int lookUps, Long askedMs, byte[] at) {
+    static Times of(
+        long nowMs, List<PlanVerifier.Range> rows, ToLongFunction<PlanVerifier.Range> stamp) {
+      return new Times(nowMs, longs(rows, stamp), 0, null, null);
+    }
+
+    Times with(
+        int number,
+        long asked,
+        List<PlanVerifier.Range> rows,
+        ToLongFunction<PlanVerifier.Range> offset) {
+      return new Times(nowMs, stamp, number, asked, longs(rows, offset));
+    }
+  }
+
   /** What finished readers observed. */
   record Reports(
       List<String> topics,

@@ -1,13 +1,10 @@
 package io.assignorbridge;
 
-import java.time.Duration;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ExecutionException;
-import java.util.concurrent.atomic.AtomicReference;
-import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConsumerGroupOffsetsOptions;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
@@ -31,10 +28,9 @@ final class GroupCommits implements AutoCloseable {
   private static final long REPEAT_NANOS = 5_000_000_000L; // Spark reports an idle query each 10 s
   private static final int COMMIT_LIMIT_MS = 10_000;
   private static final int MOST_WARNINGS = 50;
-  private static final int MOST_OF_ERROR = 500; // Kafka names all partitions
 
   private final String group;
-  private final Map<String, Object> kafka;
+  private final KafkaAdmin admin;
   private final LatestOnlyExecutor<Offset> newest =
       new LatestOnlyExecutor<>("assignor-commits", this::commit);
   private final Set<String> warnings = new HashSet<>(); // on the thread of commits
@@ -42,14 +38,11 @@ final class GroupCommits implements AutoCloseable {
   private volatile long failed;
   private Offset lastEnd; // used on the stream's thread, as the next
   private long lastNanos;
-  private final AtomicReference<Admin> admin = new AtomicReference<>();
-  private volatile boolean ended;
-  private SecuredParams params; // of the client; on the thread of commits
 
   /** `kafka` holds the stream's own settings of its Kafka client, without the prefix. */
   GroupCommits(String group, Map<String, String> kafka) {
     this.group = group;
-    this.kafka = new HashMap<>(kafka);
+    admin = new KafkaAdmin(kafka);
   }
 
   /** Everything before these offsets has been written; called for idle triggers too. */
@@ -73,8 +66,7 @@ final class GroupCommits implements AutoCloseable {
   @Override
   public void close() {
     newest.finish(COMMIT_LIMIT_MS);
-    ended = true;
-    closeAdmin();
+    admin.close();
   }
 
   private void commit(Offset end) {
@@ -83,7 +75,7 @@ final class GroupCommits implements AutoCloseable {
       CollectionConverters.asJava(KafkaSourceOffset.apply(end).partitionToOffsets())
           .forEach((p, offset) -> offsets.put(p, new OffsetAndMetadata((Long) offset)));
       var limit = new AlterConsumerGroupOffsetsOptions().timeoutMs(COMMIT_LIMIT_MS);
-      openAdmin().alterConsumerGroupOffsets(group, offsets, limit).all().get();
+      admin.open().alterConsumerGroupOffsets(group, offsets, limit).all().get();
       committed++;
     } catch (ExecutionException e) {
       fail(e.getCause());
@@ -94,37 +86,9 @@ final class GroupCommits implements AutoCloseable {
     }
   }
 
-  /** The client; another one when Spark has renewed its delegation token. A login may take long. */
-  private Admin openAdmin() throws InterruptedException {
-    Admin open = admin.get();
-    if (open == null || params.isOutdated()) {
-      closeAdmin();
-      params = new SecuredParams(kafka);
-      open = Admin.create(params.params());
-      admin.set(open);
-    }
-    if (ended) { // meanwhile: who closed the client may have seen none
-      closeAdmin();
-      throw new InterruptedException();
-    }
-    return open;
-  }
-
-  private void closeAdmin() {
-    Admin open = admin.getAndSet(null);
-    if (open != null) {
-      open.close(Duration.ofMillis(1)); // with 0 it waits for its thread, which may look names up
-    }
-  }
-
   void fail(Throwable error) {
     failed++;
-    String why = error.toString();
-    for (Throwable e = error.getCause(); e != null; e = e.getCause()) {
-      why += ": " + e;
-    }
-    why = (params == null ? why : params.redact(why)).replaceAll("\\s+", " ");
-    why = PlannerException.shortened(why, MOST_OF_ERROR) + advice(Errors.forException(error));
+    String why = admin.inWords(error) + advice(Errors.forException(error));
     String reason = why.replaceAll("\\d+", "#"); // Kafka tells when it gave up, and after how many tries
     if (warnings.size() < MOST_WARNINGS && warnings.add(reason)) {
       LOG.warn(

@@ -19,6 +19,14 @@ import scala.jdk.javaapi.CollectionConverters;
 /** What a batch could read, and the end that is given to Spark once it is verified. */
 final class LimitedBatch {
 
+  /** As Spark names it in its warning that `Trigger.Once` ignores limits. */
+  private record Ours() implements ReadLimit {
+    @Override
+    public String toString() {
+      return "of the options assignor.*";
+    }
+  }
+
   /** Spark's limits, apart: it says whether there is a batch, we say how far one goes. */
   record Limits(ReadLimit least, ReadLimit most, long mostRecords) {
     static Limits of(ReadLimit limit) {
@@ -34,12 +42,13 @@ final class LimitedBatch {
       return new Limits(least, ReadLimit.maxRows(mostRecords), mostRecords);
     }
 
-    /** With a limit of rows in any case: without one, Spark wants everything (`Trigger.Once`). */
-    static ReadLimit withRows(ReadLimit limit) {
+    /** With a limit in any case: without one, Spark wants everything (`Trigger.Once`). */
+    static ReadLimit withOurs(ReadLimit limit) {
       Limits limits = of(limit);
+      ReadLimit most = limits.mostRecords < Long.MAX_VALUE ? limits.most : new Ours();
       return limits.least instanceof ReadMinRows
-          ? ReadLimit.compositeLimit(new ReadLimit[] {limits.least, limits.most})
-          : limits.most;
+          ? ReadLimit.compositeLimit(new ReadLimit[] {limits.least, most})
+          : most;
     }
 
     private static ReadLimit[] parts(ReadLimit limit) {

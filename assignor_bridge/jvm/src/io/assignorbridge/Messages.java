@@ -56,7 +56,10 @@ final class Messages {
     }
   }
 
-  /** How far may the batch go? Null where there is no limit of Spark's, or no batch before. */
+  /**
+   * How far may the batch go? Null where there is no limit of Spark's, no batch before, or the
+   * planner needs no times, or not to know for how long topics keep records.
+   */
   @JsonTypeName("admit")
   record AdmitBatch(
       int parallelism,
@@ -66,8 +69,31 @@ final class Messages {
       String state,
       Long mostRecords,
       boolean fixedEnd,
-      CompletedBatch last)
-      implements Request {}
+      CompletedBatch last,
+      Columns.Times times,
+      Map<String, Long> retentionMs)
+      implements Request {
+    /** The same question, with what Kafka answered. */
+    AdmitBatch with(Columns.Times answered) {
+      return new AdmitBatch(
+          parallelism,
+          executors,
+          ranges,
+          observed,
+          state,
+          mostRecords,
+          fixedEnd,
+          last,
+          answered,
+          retentionMs);
+    }
+
+    /** Without what the plan of the batch is asked with, too. */
+    AdmitBatch forLog() {
+      return new AdmitBatch(
+          parallelism, null, ranges, null, null, mostRecords, fixedEnd, last, times, retentionMs);
+    }
+  }
 
   /** What an admitted batch took until it was completed. */
   record CompletedBatch(long records, double seconds) {}
@@ -78,12 +104,15 @@ final class Messages {
     @JsonSubTypes.Type(Restored.class),
     @JsonSubTypes.Type(Planned.class),
     @JsonSubTypes.Type(Admitted.class),
+    @JsonSubTypes.Type(LookUp.class),
     @JsonSubTypes.Type(Failed.class)
   })
   sealed interface Answer {}
 
   @JsonTypeName("validated")
-  record Validated(EffectiveOptions options, int stateVersion, boolean admits) implements Answer {}
+  record Validated(
+      EffectiveOptions options, int stateVersion, boolean admits, boolean needsTimes)
+      implements Answer {}
 
   /** Those of the effective options that this side heeds; null where one is not set. */
   record EffectiveOptions(
@@ -91,7 +120,8 @@ final class Messages {
       @JsonProperty("assignor.reader") String reader,
       @JsonProperty("assignor.planTimeoutMs") long planTimeoutMs,
       @JsonProperty("assignor.commitGroup") String commitGroup,
-      @JsonProperty("assignor.planLog") String planLog) {}
+      @JsonProperty("assignor.planLog") String planLog,
+      @JsonProperty("assignor.fairness") String fairness) {}
 
   /** Why a stored state cannot be used; null when it can. */
   @JsonTypeName("restored")
@@ -108,6 +138,10 @@ final class Messages {
 
   @JsonTypeName("admitted")
   record Admitted(Columns.Ranges ranges, Map<String, String> metrics) implements Answer {}
+
+  /** Before it can say how far: where is each range's first record at or after this time? */
+  @JsonTypeName("lookUp")
+  record LookUp(long timeMs) implements Answer {}
 
   @JsonTypeName("failed")
   record Failed(String error, boolean misuse, String traceback) implements Answer {}

@@ -19,6 +19,7 @@ final class PlanFigures {
   private final Map<String, String> admission = new TreeMap<>();
   private long plan;
   private long fallbacks;
+  private boolean fallbackCounted; // of the batch that was limited last
   private long readBytes;
   private long oldest = Long.MAX_VALUE; // timestamps of what the plan read; none while above newest
   private long newest = Long.MIN_VALUE;
@@ -31,7 +32,7 @@ final class PlanFigures {
   }
 
   void fellBack(String why, int tasks) {
-    fallbacks++;
+    countFallback();
     begin("spark", tasks);
     latest.put("fallbackReason", reason(why));
   }
@@ -41,13 +42,20 @@ final class PlanFigures {
   }
 
   void admitted(Map<String, String> metrics) {
+    fallbackCounted = false;
     admission.clear();
     admission.putAll(metrics);
   }
 
   void notAdmitted(String why) {
-    fallbacks++;
     admitted(Map.of("heldBackBy", "spark", "fallbackReason", reason(why)));
+    countFallback();
+  }
+
+  /** Once a batch, whether its limits, its plan or both failed. */
+  private void countFallback() {
+    fallbacks += fallbackCounted ? 0 : 1;
+    fallbackCounted = true;
   }
 
   /** Takes in what finished readers sent; a range read twice (a stage run again) counts once. */
@@ -107,6 +115,7 @@ final class PlanFigures {
   }
 
   private void begin(String strategy, int tasks) {
+    fallbackCounted = false;
     hits.clear();
     forgetAges();
     latest.clear();

@@ -26,9 +26,16 @@ final class PlanLog {
     this.file = file;
   }
 
-  void append(String batch, String snapshot, String plan) {
+  /** What is behind a plan in its line: how far the batch was asked to go, and goes. */
+  static String admission(String request, String answer) {
+    return ",\"admission\":{\"request\":" + request + ",\"answer\":" + answer + "}";
+  }
+
+  /** With the admission of the batch; empty where there was none. */
+  void append(String batch, String snapshot, String plan, String admission) {
     String line =
-        "{\"batchId\":" + batch + ",\"snapshot\":" + snapshot + ",\"plan\":" + plan + "}\n";
+        "{\"batchId\":%s,\"snapshot\":%s,\"plan\":%s%s}\n"
+            .formatted(batch, snapshot, plan, admission);
     try {
       write(line.getBytes(StandardCharsets.UTF_8), Path.of(file));
       failing = false;

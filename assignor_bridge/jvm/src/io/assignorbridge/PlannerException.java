@@ -1,7 +1,7 @@
 package io.assignorbridge;
 
 /** There is no usable plan; the message says why, with the Python traceback if there is one. */
-final class PlannerException extends Exception {
+class PlannerException extends Exception {
   private static final long serialVersionUID = 1L;
 
   /** Whether the user must change an option: such an error always fails the query. */

@@ -13,6 +13,7 @@ import java.io.Serializable;
  * @param bytes serialised key and value bytes of those records
  * @param nanos time spent on the range, the work downstream of the reader included
  * @param offsets offsets that the range covered
+ * @param until where the range ended
  * @param oldest Kafka's timestamp of the oldest record, in milliseconds; above the newest one's when
  *     no record had one
  * @param newest that of the newest record
@@ -28,6 +29,7 @@ public record ReadReport(
     long bytes,
     long nanos,
     long offsets,
+    long until,
     long oldest,
     long newest)
     implements Serializable {

@@ -36,6 +36,7 @@ public final class SecuredParams {
       Set.of("username", "password", "required", "true", "false");
 
   private static final int SHORTEST_SECRET = 3;
+  private static final int MOST_OF_ERROR = 500; // Kafka names all partitions
   private static final Pattern WORD = Pattern.compile("[\\w.$-]*");
 
   private final Option<KafkaTokenClusterConf> cluster;
@@ -82,6 +83,16 @@ public final class SecuredParams {
       }
     }
     return text;
+  }
+
+  /** An error of Kafka's with its causes, in one line without secrets; null: no client was made. */
+  static String inWords(Throwable error, SecuredParams params) {
+    String why = error.toString();
+    for (Throwable e = error.getCause(); e != null; e = e.getCause()) {
+      why += ": " + e;
+    }
+    why = (params == null ? why : params.redact(why)).replaceAll("\\s+", " ");
+    return PlannerException.shortened(why, MOST_OF_ERROR);
   }
 
   private static String withoutPhrase(String text, String secret) {

@@ -321,6 +321,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
             range.bytes,
             range.nanos,
             range.until - range.start,
+            range.until,
             range.oldest,
             range.newest));
   }

@@ -1,52 +1,98 @@
 package io.assignorbridge;
 
+import io.delta.tables.DeltaMergeBuilder;
 import org.apache.spark.sql.DataFrameWriter;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
+import org.apache.spark.sql.delta.CommittedTransaction;
 import org.apache.spark.sql.delta.DeltaLog;
+import org.apache.spark.sql.delta.MaintenanceOperation;
 import org.apache.spark.sql.delta.OptimisticTransaction;
 import org.apache.spark.sql.delta.Snapshot;
 import org.apache.spark.sql.delta.TransactionExecutionObserver;
 import org.apache.spark.sql.delta.TransactionExecutionObserver$;
 import org.apache.spark.sql.delta.VersionChecksum;
 import org.apache.spark.sql.delta.actions.SetTransaction;
+import org.apache.spark.sql.delta.hooks.CheckpointHook$;
+import org.apache.spark.sql.delta.hooks.PostCommitHook;
 import scala.Function0;
 import scala.Option;
 import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 
 /**
- * Appends a batch to a Delta table as Delta does, but for one question: which batch did this query
- * write last? Delta (up to 4.4) answers it by a Spark job over the table's log in each batch. Here the
- * checksum answers, which Delta writes beside each commit and which holds the transaction ids, too.
- * To skip, to note the id, to find conflicts and to commit stay Delta's own.
+ * Writes the batches of one run to a Delta table as Delta does, but for two things. Which batch did
+ * this query write last? Delta (up to 4.4) answers that by a Spark job over the table's log in each
+ * batch. Here the checksum answers, which Delta writes beside each commit and which holds the
+ * transaction ids, too. And checkpoints of the log do not hold up the next batch ({@link
+ * DeltaCheckpoints}). To skip, to note the id, to find conflicts and to commit stay Delta's own.
  *
- * <p>This is not Delta's public interface. Where a class has another shape, `save` says so, and its
- * caller writes once more as everyone does; Delta then skips what is in the table already.
+ * <p>This is not Delta's public interface. Where a class has another shape, each method says so, and
+ * its caller writes once more as everyone does; Delta then skips what is in the table already.
  */
-public final class DeltaAppend {
-  private DeltaAppend() {}
+public final class DeltaWrites {
+  private final DeltaCheckpoints checkpoints = new DeltaCheckpoints();
 
   /** Returns null once the rows are in the table, else what this Delta lacks. */
-  public static String save(DataFrameWriter<?> writer, String path, String table) {
+  public String append(DataFrameWriter<?> writer, String path, String table) {
+    return write(
+        () -> {
+          if (path != null) {
+            writer.save(path);
+          } else {
+            writer.saveAsTable(table);
+          }
+        });
+  }
+
+  /** The same for a merge. */
+  public String merge(DeltaMergeBuilder merge) {
+    return write(merge::execute);
+  }
+
+  private String write(Runnable rows) {
     try {
-      FirstTransaction.observe(
-          () -> {
-            if (path != null) {
-              writer.save(path);
-            } else {
-              writer.saveAsTable(table);
-            }
-          });
+      new FirstTransaction(checkpoints).observe(rows);
       return null;
     } catch (LinkageError error) {
       return error.toString();
     }
   }
 
+  /** The run has ended: waits for a checkpoint that is being written. */
+  public void finish() {
+    checkpoints.finish();
+  }
+
   /** Asks the checksum of its snapshot, if that knows the query. */
   private static final class ChecksumTransaction extends OptimisticTransaction {
-    ChecksumTransaction(DeltaLog log, Option<CatalogTable> table, Snapshot snapshot) {
+    private final DeltaCheckpoints checkpoints;
+
+    ChecksumTransaction(
+        DeltaLog log,
+        Option<CatalogTable> table,
+        Snapshot snapshot,
+        DeltaCheckpoints checkpoints) {
       super(log, table, snapshot);
+      this.checkpoints = checkpoints;
+    }
+
+    @Override
+    public void runPostCommitHook(PostCommitHook hook, CommittedTransaction committed) {
+      if (hook == CheckpointHook$.MODULE$ && mayWait(committed)) {
+        checkpoints.write(() -> super.runPostCommitHook(hook, committed));
+      } else {
+        super.runPostCommitHook(hook, committed);
+      }
+    }
+
+    /** Behind the commit nothing may throw: a Delta before 4.4 tells otherwise what is due. */
+    private static boolean mayWait(CommittedTransaction committed) {
+      try {
+        MaintenanceOperation due = committed.maintenanceOperation();
+        return due.shouldCheckpoint() && due.amtTriggerModeOpt().isEmpty(); // else it is a commit
+      } catch (LinkageError e) {
+        return false;
+      }
     }
 
     @Override
@@ -74,15 +120,16 @@ public final class DeltaAppend {
   private static final class FirstTransaction implements TransactionExecutionObserver {
     private static final TransactionExecutionObserver$ OF_THREAD =
         TransactionExecutionObserver$.MODULE$;
-    private final TransactionExecutionObserver before;
+    private final TransactionExecutionObserver before =
+        (TransactionExecutionObserver) OF_THREAD.getObserver();
+    private final DeltaCheckpoints checkpoints;
 
-    private FirstTransaction(TransactionExecutionObserver before) {
-      this.before = before;
+    FirstTransaction(DeltaCheckpoints checkpoints) {
+      this.checkpoints = checkpoints;
     }
 
-    static void observe(Runnable write) {
-      var before = (TransactionExecutionObserver) OF_THREAD.getObserver();
-      OF_THREAD.setObserver(new FirstTransaction(before));
+    void observe(Runnable write) {
+      OF_THREAD.setObserver(this);
       try {
         write.run();
       } finally {
@@ -97,7 +144,8 @@ public final class DeltaAppend {
       if (begun.getClass() != OptimisticTransaction.class) {
         return begun;
       }
-      return new ChecksumTransaction(begun.deltaLog(), begun.catalogTable(), begun.snapshot());
+      return new ChecksumTransaction(
+          begun.deltaLog(), begun.catalogTable(), begun.snapshot(), checkpoints);
     }
 
     @Override

@@ -1,0 +1,43 @@
+package io.assignorbridge;
+
+import org.apache.spark.SparkContext;
+import org.apache.spark.sql.SparkSession;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Writes the checkpoints of a table's log on a thread of its own, as if another writer of the table
+ * did it. Delta writes one behind every tenth commit, and the next batch would wait for it: seconds,
+ * where a batch takes one. The commit is there before, and a checkpoint that is late, or never comes,
+ * only means that more of the log is read.
+ */
+final class DeltaCheckpoints {
+  private static final Logger LOG = LoggerFactory.getLogger(DeltaCheckpoints.class);
+  private static final long FINISH_LIMIT_MS = 30_000;
+  private static final String DESCRIPTION = "checkpoint of a Delta table's log, beside the batches";
+
+  private final LatestOnlyExecutor<Runnable> newest =
+      new LatestOnlyExecutor<>("assignor-bridge-delta-checkpoints", Runnable::run);
+
+  /** Writes it soon, unless a newer one is asked for before. */
+  void write(Runnable checkpoint) {
+    SparkSession session = SparkSession.active();
+    newest.give(
+        () -> {
+          try {
+            SparkContext context = session.sparkContext();
+            context.clearJobGroup(); // else it is the query's, and would be cancelled with it
+            context.setJobDescription(DESCRIPTION);
+            SparkSession.setActiveSession(session);
+            checkpoint.run();
+          } catch (Exception | LinkageError e) {
+            LOG.warn("a checkpoint of a Delta table's log was not written", e);
+          }
+        });
+  }
+
+  /** Waits for what is being written; then there is no more. */
+  void finish() {
+    newest.finish(FINISH_LIMIT_MS);
+  }
+}
