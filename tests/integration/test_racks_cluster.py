@@ -96,15 +96,16 @@ def test_a_partition_that_moves_is_seen_while_the_query_runs(
     topic = filled(2, 1, prefix)
     planner("record")
     before = [[leader] for leader, _ in placed(topic)]
-    options = {"assignor": "lag-aware-sticky", "subscribePattern": f"{prefix}.*"}
+    options = {
+        "assignor": "lag-aware-sticky",
+        "subscribePattern": f"{prefix}.*",
+        "startingOffsets": "earliest",
+        "kafka.bootstrap.servers": topic.bootstrap_servers,
+        "kafka.metadata.max.age.ms": "500",
+    }
     with attributes(spark, "a", "b"):
-        frame = spark.readStream.format("kafka").options(
-            **options, startingOffsets="earliest",
-            **{"kafka.bootstrap.servers": topic.bootstrap_servers, "kafka.metadata.max.age.ms": "500"},
-        ).load()  # fmt: skip
-        query = (
-            frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
-        )  # fmt: skip
+        frame = spark.readStream.format("kafka").options(**options).load()
+        query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
         try:
             query.processAllAvailable()
             assert racks_asked_with(record)[-1][1] == before
