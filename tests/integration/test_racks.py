@@ -23,7 +23,7 @@ from streaming.kafka.embedded import EmbeddedBroker
 from tests import planner_proxy
 from tests.integration.test_logins import allow
 from tests.kafka_topics import Topic
-from tests.packed import numbers
+from tests.packed import numbers, rows_of
 from tests.secured_broker import LOGIN, PASSWORD
 from tests.spark_tools import assert_planned, finished, read_topic, run_in_batches
 
@@ -88,13 +88,15 @@ def attributes(spark: SparkSession, *racks: str | None) -> Iterator[list[str]]:
 
 
 def racks_asked_with(record: Path) -> list[tuple[dict[str, str | None], list[list[str]]]]:
-    """Of each plan: the racks of executors, and those of each range."""
+    """Of each plan: the racks of executors, and those of the ranges in their order by name."""
     asked = []
     for request in planner_proxy.requests(record):
         executors = {e["id"]: e.get("rack") for e in request["executors"]}
         racks = request.get("racks") or {"sets": [], "range": ""}
         sets = [*racks["sets"], []]
-        asked.append((executors, [sets[i] for i in numbers(racks["range"], "<i4")]))
+        names = [(row["topic"], row["partition"]) for row in rows_of(request["ranges"])]
+        held = dict(zip(names, map(sets.__getitem__, numbers(racks["range"], "<i4")), strict=False))
+        asked.append((executors, [racks for _, racks in sorted(held.items())]))
     return asked
 
 
