@@ -32,7 +32,18 @@ def packed(snapshot: dict[str, Any]) -> dict[str, Any]:
     for name in MEASURES:
         values = (np.nan if o.get(name) is None else o[name] for o in reports)
         observed[name] = column(values, "<f8")
-    return {**snapshot, "ranges": ranges_of(ranges), "observed": observed}
+    racks = {"racks": racks_of(ranges)} if any("racks" in row for row in ranges) else {}
+    return {**snapshot, "ranges": ranges_of(ranges), "observed": observed, **racks}
+
+
+def racks_of(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The racks of ranges as a column."""
+    held = [tuple(row.get("racks") or ()) for row in rows]
+    sets = list(dict.fromkeys(filter(None, held)))
+    return {
+        "sets": [list(racks) for racks in sets],
+        "range": column((sets.index(racks) if racks else -1 for racks in held), "<i4"),
+    }
 
 
 def ranges_of(rows: Sequence[dict[str, Any]], offsets: bool = True) -> dict[str, Any]:

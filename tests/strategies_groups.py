@@ -92,6 +92,7 @@ def random_group(rng: random.Random, *, same: bool, racks: bool = False) -> Grou
 
 def disturbed(rng: random.Random, group: Group, *, same: bool) -> Group:
     """The group after something happened: joins, leaves, new partitions, a zombie, a new topic."""
+    racks = group.partition_racks
     members = {m.id: m for m in group.members}
     topics = dict(group.topics)
     names = sorted(topics)
@@ -99,7 +100,9 @@ def disturbed(rng: random.Random, group: Group, *, same: bool) -> Group:
     if event == "join":
         number = rng.randint(100, 999)
         some = frozenset(rng.sample(names, rng.randint(1, len(names))))
-        members[f"n{number}"] = Member(f"n{number}", frozenset(names) if same else some)
+        rack = rng.choice([None, *_RACKS]) if racks else None
+        topics_of = frozenset(names) if same else some
+        members[f"n{number}"] = Member(f"n{number}", topics_of, rack=rack)
     elif event == "leave" and len(members) > 1:
         members.pop(rng.choice(sorted(members)))
     elif event == "grow":
@@ -113,4 +116,4 @@ def disturbed(rng: random.Random, group: Group, *, same: bool) -> Group:
         claim = {t: rng.sample(range(n), rng.randint(0, n)) for t, n in topics.items()}
         generation = rng.choice([None, 0])
         members[chosen] = replace(members[chosen], owned=claim, generation=generation)
-    return Group(tuple(members.values()), topics)
+    return Group(tuple(members.values()), topics, partition_racks=racks)

@@ -11,6 +11,7 @@ import numpy as np
 
 from assignor_bridge.assignors.claims import weigh_claims
 from assignor_bridge.assignors.group import Assignment
+from assignor_bridge.assignors.racks import racks_of
 from assignor_bridge.assignors.sticky import even, spread
 from assignor_bridge.errors import OptionError
 
@@ -29,7 +30,8 @@ def cooperative_sticky(group: Group) -> Assignment:
     one subscriber; (3) once the withheld partitions were given up, the next round gives them out
     and moves nothing else: each to the member named in `withheld` if all subscribe alike, and
     nearly always else, since that round is a new choice among assignments that are as good; (4)
-    over both rounds all of `sticky`.
+    over both rounds all of `sticky`. With racks the second round may, rarely, find a better swap,
+    which takes a third.
 
     Source: KIP-429, Kafka 4.1.0 `CooperativeStickyAssignor`.
 
@@ -54,10 +56,11 @@ def constrained_cooperative_sticky(group: Group) -> Assignment:
     """Divide the partitions evenly, in linear time, withholding those that change owner.
 
     Promises, in order: (1) what another living member owns is withheld until it was given up, as
-    in `cooperative_sticky`; (2) counts differ by at most one; (3) nothing moves when nothing
-    changed, and never more than balance needs. Claims of members that are not of the newest
-    generation are dropped whole. Free partitions are given in the order t0p0, t1p0, t2p0, t0p1, …
-    to the members below the floor, by id, each its share in a row, then one each. The
+    in `cooperative_sticky`; (2) counts differ by at most one; (3) racks as in `sticky`; (4) nothing
+    moves when nothing changed, and never more than balance and racks need. Claims of members that
+    are not of the newest generation are dropped whole. Free partitions are given in the order t0p0,
+    t1p0, t2p0, t0p1, … to the members below the floor, by id, each its share in a row, then one
+    each. With racks they are given as in `sticky`, in that order. The
     proposal's step of taking back from members at the ceiling never comes up here: no more than
     P mod N members keep one above the floor, so free partitions suffice (see `even`).
 
@@ -87,7 +90,8 @@ def constrained_cooperative_sticky(group: Group) -> Assignment:
     if not group.subscribed.all():
         ids = ids[group.subscribed[ids]]
     if len(ids):
-        even(group.catalog, owner, ids, np.arange(len(group.members)), "blocks")
+        members = np.arange(len(group.members))
+        even(group.catalog, owner, ids, members, "blocks", racks_of(group))
     return _withhold(group, claims, owner)
 
 

@@ -1,16 +1,17 @@
 """Mixed subscriptions, for `assign` and the library: in Spark all slots subscribe alike.
 
-The balanced assignment with the fewest moves, as a minimum-cost flow. Partitions of one topic
-differ only in who owned them, so the search runs on counts by topic and member, of which there are
-far fewer than partitions; the partitions themselves are chosen once at the end. Three steps: give
-the free ones greedily (as Kafka does), then two stages of moves.
+The balanced assignment that crosses fewest racks and then moves least, as a minimum-cost flow.
+Partitions of one topic differ only in who owned them, so the search runs on counts by topic and
+member, of which there are far fewer than partitions; the partitions themselves are chosen once at
+the end. Three steps: give the free ones greedily (as Kafka does), then two stages of moves.
 
 A *chain* (an augmenting path) passes one partition from a member to the next, topic by topic, and
 ends at a member with at least two fewer than the first: as long as there is one, counts are not yet
 as even as they can be (and when there is none they are: loads over subscriptions form a base
 polyhedron, where every local optimum is the least in sorted order). A *cycle* of moves leaves the
 sorted counts as they are; one that returns more partitions to their owners than it takes away saves
-moves, and when there is none left the number of moves is the least possible.
+moves, and when there is none left the number of moves is the least possible. The same with racks:
+one crossing costs more than all moves of a cycle.
 """
 
 from __future__ import annotations
@@ -21,37 +22,50 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from assignor_bridge.assignors.racks import divide_by_racks
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from assignor_bridge.assignors.partitions import Catalog, Ids
+    from assignor_bridge.assignors.racks import Racks
+
+_NOBODY: frozenset[int] = frozenset()
 
 
 def mixed(
     catalog: Catalog,
     owner: NDArray[np.int32],
     classes: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
+    racks: Racks | None = None,
 ) -> None:
     """Complete and balance the partitions of connected subscriptions, in place.
 
     `owner` has the index of the member whose claim counts for each partition, -1 for none;
-    `classes` each distinct subscription: indices of its topics, and of its members.
+    `classes` each distinct subscription: indices of its topics, and of its members. With racks,
+    the partitions of a topic whose replicas are in the same ones are a topic of their own here.
     """
+    ids, classes, far = divide_by_racks(catalog, classes, racks)
     subscribers: dict[int, list[int]] = {}
     for topics, members in classes:
         for topic in topics:
             subscribers.setdefault(topic, []).extend(members)
-    parts = {t: owner[catalog.span(t)] for t in sorted(subscribers)}  # views
+    parts = {t: owner[ids[t]] for t in sorted(subscribers)}
     claimed = {t: part.copy() for t, part in parts.items()}
     load = np.zeros(max(max(members) for _, members in classes) + 1, np.int64)
-    for holders in claimed.values():
+    for topic, holders in parts.items():
+        if topic in far:
+            holders[np.isin(holders, list(far[topic]))] = -1
         load += np.bincount(holders[holders >= 0], minlength=len(load))
     for topic in sorted(subscribers, key=lambda t: (len(subscribers[t]), t)):
         free = np.flatnonzero(parts[topic] < 0)
         if len(free):
-            given = _to_least_loaded(load, np.asarray(sorted(subscribers[topic])), len(free))
+            near = [m for m in subscribers[topic] if m not in far.get(topic, ())]
+            given = _to_least_loaded(
+                load, np.asarray(sorted(near or subscribers[topic])), len(free)
+            )
             parts[topic][free] = given
             load += np.bincount(given, minlength=len(load))
     flow = _Flow(
@@ -60,11 +74,13 @@ def mixed(
         {t: _counted(part) for t, part in parts.items()},
         {t: _counted(holders[holders >= 0]) for t, holders in claimed.items()},
         load.tolist(),
+        far,
     )
-    balanced, fewer_moves = _balance(flow), _move_less(flow)
-    if balanced or fewer_moves:
-        for topic, part in parts.items():
+    balanced, better = _balance(flow), _improve(flow)
+    for topic, part in parts.items():
+        if balanced or better or far:
             _choose_partitions(part, claimed[topic], flow.count[topic])
+        owner[ids[topic]] = part
 
 
 def _counted(holders: NDArray[np.int32]) -> dict[int, int]:
@@ -115,6 +131,8 @@ class _Flow:
     owned: dict[int, dict[int, int]]
     #: Partitions of each member, over all topics.
     load: list[int]
+    #: By topic: the members in whose racks no replica is; topics without any are left out.
+    far: dict[int, frozenset[int]]
 
     def move(self, topic: int, giver: int, taker: int) -> None:
         """Pass one partition of `topic`; loads are left to the caller."""
@@ -178,8 +196,8 @@ def _reach(flow: _Flow, low: int) -> tuple[dict[int, tuple[int, int]], int]:
     return reached, high
 
 
-def _move_less(flow: _Flow) -> bool:
-    """Undo moves that balance does not need; return whether anything was changed."""
+def _improve(flow: _Flow) -> bool:
+    """Undo what balance does not need, crossed racks and moves; return whether anything was."""
     changed = False
     while cycle := _cheaper_cycle(flow):
         changed = True
@@ -204,21 +222,29 @@ def _cheaper_cycle(flow: _Flow) -> list[tuple[int, int]]:
         for member, claim in owned.items()
         if flow.count[topic].get(member, 0) < claim
     ]
-    if not lost:
+    if not lost and not any(
+        flow.far.get(t, _NOBODY) & held.keys() for t, held in flow.count.items()
+    ):
         return []
     members = sorted(flow.class_of)
     node = {m: i for i, m in enumerate(members)}
     topics = {t: len(node) + i for i, t in enumerate(flow.count)}
     classes = len(node) + len(topics)
     levels = classes + len(flow.topics)
+    crossing = 2 * levels + max(flow.load) + 2  # more than all moves of a cycle
     edges: list[tuple[int, int, int]] = []
     for topic, holders in flow.count.items():
-        claim = flow.owned[topic]
+        claim, far = flow.owned[topic], flow.far.get(topic, _NOBODY)
         for m, held in holders.items():  # giving away what was not owned saves a move
-            edges.append((node[m], topics[topic], -1 if held > claim.get(m, 0) else 0))
-    edges.extend((topics[topic], node[m], 0) for topic, m in lost)  # its own comes back
+            saved = int(held > claim.get(m, 0)) + crossing * (m in far)
+            edges.append((node[m], topics[topic], -saved))
+    for topic, m in lost:  # its own comes back
+        edges.append((topics[topic], node[m], crossing * (m in flow.far.get(topic, _NOBODY))))
+    one_of = {kind: m for m, kind in flow.class_of.items()}  # all of a class are in one rack
     for kind, places in enumerate(flow.topics):
-        edges.extend((topics[t], classes + kind, 1) for t in places)
+        for t in places:
+            cost = 1 + crossing * (one_of[kind] in flow.far.get(t, _NOBODY))
+            edges.append((topics[t], classes + kind, cost))
     lowest = min(flow.load[m] for m in members)
     for m in members:
         edges.append((classes + flow.class_of[m], node[m], 0))

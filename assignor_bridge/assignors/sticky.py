@@ -12,6 +12,7 @@ import numpy as np
 from assignor_bridge.assignors.claims import weigh_claims
 from assignor_bridge.assignors.group import Assignment
 from assignor_bridge.assignors.mixed import mixed
+from assignor_bridge.assignors.racks import give_free_in_racks, racks_of
 from checkpoints.sorting import stable_order
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from assignor_bridge.assignors.group import Group
     from assignor_bridge.assignors.partitions import Catalog, Ids
+    from assignor_bridge.assignors.racks import Racks
 
 #: How free partitions meet members with room: one each in turn, or each member's share in a row.
 Fill = Literal["deal", "blocks"]
@@ -30,11 +32,13 @@ def sticky(group: Group) -> Assignment:
     Promises, in order: (1) each subscribed partition goes to one subscriber, and a member without
     subscribed topics gets nothing; (2) counts are as even as subscriptions allow: no chain of moves
     takes a partition from one member to another that has two fewer (9/10/11 over overlapping
-    subscriptions becomes 10/10/10); (3) of all assignments that are as even, one with the fewest
-    moves away from owners whose claim counts (see `claims`). So nothing moves when nothing
-    changed; with equal subscriptions a leave moves only the leaver's partitions and a join only
-    the newcomer's share. Ties: partitions by topic and number, members by id. Racks, lags and
-    capacities are not looked at.
+    subscriptions becomes 10/10/10); (3) where racks make a difference (see `racks`), few
+    partitions without a replica in their member's rack: as few as possible where subscriptions
+    differ, as few as Kafka's greedy way finds where they are equal; (4) of all assignments that are
+    as good, one with the fewest moves away from owners whose claim counts (see `claims`). So
+    nothing moves when nothing changed; without racks and with equal subscriptions a leave moves
+    only the leaver's partitions and a join only the newcomer's share. Ties: partitions by topic and
+    number, members by id. Lags and capacities are not looked at.
 
     Source: KIP-54, KIP-341, Kafka 4.1.0 `StickyAssignor`; the same first assignment wherever that
     one's needs no chain, never less balanced, and never more moves when as balanced.
@@ -53,10 +57,11 @@ def sticky(group: Group) -> Assignment:
 def uniform(group: Group) -> Assignment:
     """Balance partition counts, then keep as many partitions as possible with their owners.
 
-    The promises are those of `sticky`, in the same order. What differs is how free partitions meet
-    members of the same subscription: each takes its share in a row, so that a member reads
-    neighbouring partitions of few topics. Where nothing has to change the answer costs one pass
-    over the claims. Ties: partitions by topic and number, members by id. Racks are not looked at.
+    The promises are those of `sticky` without racks, in the same order. What differs is how free
+    partitions meet members of the same subscription: each takes its share in a row, so that a
+    member reads neighbouring partitions of few topics. Where nothing has to change the answer costs
+    one pass over the claims. Ties: partitions by topic and number, members by id. Racks are not
+    looked at, as in Kafka's since KIP-848.
 
     Source: KIP-848, Kafka 4.1.0 `UniformAssignor`; Kafka's leaves the choice of who gets one more
     to the order of a hash map, this one to the order of ids, owners first.
@@ -67,23 +72,25 @@ def uniform(group: Group) -> Assignment:
     C1: [t0p2, t0p3]
     """
     owner = weigh_claims(group).owner
-    spread(group, owner, "blocks")
+    spread(group, owner, "blocks", heeds_racks=False)
     return Assignment(group, owner)
 
 
-def spread(group: Group, owner: NDArray[np.int32], fill: Fill = "deal") -> None:
+def spread(
+    group: Group, owner: NDArray[np.int32], fill: Fill = "deal", *, heeds_racks: bool = True
+) -> None:
     """Complete and balance `owner`, in place, with the promises of `sticky`.
 
     Subscriptions that share no topic, directly or through others, do not see each other. Those
     that are alike are divided by `even`, the rest by `mixed`.
     """
-    catalog = group.catalog
+    catalog, racks = group.catalog, racks_of(group) if heeds_racks else None
     for classes in _components(group):
-        if len(classes) == 1:
+        if len(classes) == 1 and (racks is None or len(group.subscriptions) == 1):
             topics, members = classes[0]
-            even(catalog, owner, catalog.all_of(topics), np.asarray(members), fill)
+            even(catalog, owner, catalog.all_of(topics), np.asarray(members), fill, racks)
         else:
-            mixed(catalog, owner, classes)
+            mixed(catalog, owner, classes, racks)
 
 
 def _components(group: Group) -> list[list[tuple[tuple[int, ...], tuple[int, ...]]]]:
@@ -111,8 +118,13 @@ def _components(group: Group) -> list[list[tuple[tuple[int, ...], tuple[int, ...
     return list(components.values())
 
 
-def even(
-    catalog: Catalog, owner: NDArray[np.int32], ids: Ids, members: Ids, fill: Fill = "deal"
+def even(  # noqa: PLR0917
+    catalog: Catalog,
+    owner: NDArray[np.int32],
+    ids: Ids,
+    members: Ids,
+    fill: Fill = "deal",
+    racks: Racks | None = None,
 ) -> None:
     """Divide `ids` evenly over `members`, who subscribe alike, in place, with the fewest moves.
 
@@ -124,8 +136,21 @@ def even(
     `owner` has the index of the member whose claim counts for each partition, -1 for none. Free
     partitions are given in the order of `ids`, members looked at in that of `members`.
     """
+    if racks is None:
+        give_up(catalog, owner, ids, members)
+        give_free(owner, ids, members, fill)
+        return
+    claimed, ids_held = owner.copy(), ids[owner[ids] >= 0]
+    owner[ids_held[racks.far(ids_held, owner[ids_held])]] = -1
     give_up(catalog, owner, ids, members)
-    give_free(owner, ids, members, fill)
+    give_free_in_racks(racks, owner, claimed, ids, members)
+    if not len(ids_held):
+        return
+    kept = claimed.copy()  # giving up what is misplaced is of use only if less is afterwards
+    give_up(catalog, kept, ids, members)
+    give_free_in_racks(racks, kept, claimed, ids, members)
+    if racks.far(ids, kept[ids]).sum() <= racks.far(ids, owner[ids]).sum():
+        owner[ids] = kept[ids]
 
 
 def give_up(catalog: Catalog, owner: NDArray[np.int32], ids: Ids, members: Ids) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import LONGEST_TOPIC, MOST_PARTITION, Executor
+from assignor_bridge.planner.racks import Zones, zones_of
 from checkpoints.sorting import stable_order
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from assignor_bridge.model import Allocation
     from assignor_bridge.options import PlannerOptions
+    from assignor_bridge.planner.racks import Replicas
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -108,6 +110,8 @@ class Batch:
     allocation: Allocation | None = None
     #: Offsets that wait over those of the batch: more than 1 where admission holds some back.
     backlog: float = 1.0
+    #: Racks of the ranges, None where nobody named any.
+    replicas: Replicas | None = None
 
     @property
     def ranges(self) -> int:
@@ -154,6 +158,11 @@ class Batch:
         """Number of slots over all executors."""
         return len(self.slot_executor)
 
+    @cached_property
+    def zones(self) -> Zones | None:
+        """Racks as zones of executors, None where nobody named any."""
+        return None if self.replicas is None else zones_of(self.executors, self.replicas)
+
     def name(self, row: int) -> str:
         """`topic-partition` of a range, for people."""
         return f"{self.topics[int(self.topic[row])]}-{int(self.partition[row])}"
@@ -169,14 +178,15 @@ def lay_out(  # noqa: PLR0917
     observed: Observed,
     parallelism: int,
     allocation: Allocation | None = None,
+    replicas: Replicas | None = None,
 ) -> Batch:
     """Sort, join and check the columns of a snapshot.
 
     Raises
     ------
     OptionError
-        For ranges that end before they start or overlap, names and numbers that Kafka does not
-        allow, and executors that repeat, lack slots or have too many.
+        For ranges that end before they start, overlap or contradict, names and numbers that Kafka
+        does not allow, and executors that repeat, lack slots or have too many.
     """
     topics, topic = names
     longest = max(topics, key=len, default="")
@@ -202,9 +212,17 @@ def lay_out(  # noqa: PLR0917
         )
     apart = ~(same & (start[1:] == end[:-1]))
     first, last = np.append(True, apart)[: len(start)], np.append(apart, True)[: len(start)]
+    if replicas is not None:
+        replicas = replicas.take(order)
+        for i in np.flatnonzero(same & (np.diff(replicas.code) != 0))[:1].tolist():
+            raise OptionError(
+                f"ranges of {topics[topic[i]]}-{partition[i]} have different racks: "
+                "a partition has its replicas in the same ones for all its ranges"
+            )
+        replicas = replicas.take(first) if replicas.known else None
     return Batch(
         topics, topic[first], partition[first], start[first], end[last],
-        _members(executors, parallelism), options, observed, allocation,
+        _members(executors, parallelism), options, observed, allocation, replicas=replicas,
     )  # fmt: skip
 
 

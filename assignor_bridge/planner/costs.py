@@ -58,6 +58,8 @@ class Weights:
     fixed: Floats
     #: The same for people.
     words: str
+    #: Predicted bytes of each range; None where nobody asks, or none were reported.
+    bytes: Floats | None = None
 
     @property
     def unit(self) -> str:
@@ -72,13 +74,15 @@ def predict(learned: StickyState, line: Ints, batch: Batch) -> Weights:
     records = np.asarray(batch.size * np.clip(density, LEAST_DENSITY, 1.0), np.float64)
     work, basis = work_of(learned, line, records)
     words = _in_words(learned, line, basis)
+    size = _bytes_of(learned, line, records) if batch.replicas is not None else None
     if basis == "seconds" and not learned.common.relied_on:  # as many seconds, by records
         work = np.maximum(records * (work.sum() / max(records.sum(), 1.0)), _LEAST_WORK)
-        return Weights(work, basis, np.ones(len(batch.executors)), np.zeros(batch.ranges), words)
+        usual, unfixed = np.ones(len(batch.executors)), np.zeros(batch.ranges)
+        return Weights(work, basis, usual, unfixed, words, size)
     fixed = learned.common.fixed if basis == "seconds" else 0.0
     work = np.maximum(work, _LEAST_WORK)
     slowness = np.exp(log_slowness(paces_of(learned, (e.id for e in batch.executors))))
-    return Weights(work, basis, slowness, work * (fixed / (fixed + records)), words)
+    return Weights(work, basis, slowness, work * (fixed / (fixed + records)), words, size)
 
 
 def work_of(learned: StickyState, line: Ints, records: Floats) -> tuple[Floats, Basis]:
@@ -90,6 +94,12 @@ def work_of(learned: StickyState, line: Ints, records: Floats) -> tuple[Floats, 
         size = filled(learned.bytes - np.nanmean(learned.bytes), learned.topic, 0.0)
         return records * np.exp(size[line]), "bytes"
     return records, "records"
+
+
+def _bytes_of(learned: StickyState, line: Ints, records: Floats) -> Floats | None:
+    if np.isnan(learned.bytes).all():
+        return None
+    return np.asarray(records * np.exp(filled(learned.bytes, learned.topic, 0.0)[line]))
 
 
 def factors(learned: StickyState) -> Floats:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from assignor_bridge.planner.cross_zone import cross_zone
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -73,6 +75,7 @@ def explain(  # noqa: PLR0917
     parts = np.bincount(pieces.row, minlength=batch.ranges)
     split = parts > 1
     moves = _moves(batch, table, pieces)
+    crossing = cross_zone(batch, weights, pieces)
     executors = len(set(batch.slot_executor[tasks.slot].tolist()))
     metrics: dict[str, str | int | float] = {
         "strategy": placement.assignor,
@@ -110,6 +113,12 @@ def explain(  # noqa: PLR0917
         reasons.append(f"split {_named(batch, split)} into {parts[split].sum()} pieces")
     if placement.refusals:
         metrics["fallbackReason"] = "; ".join(placement.refusals)
+    if crossing is not None:
+        metrics["crossZoneOffsets"] = crossing.offsets
+        metrics["crossZoneShare"] = round(crossing.share, 4)
+        reasons += crossing.reasons
+        if advice := crossing.reasons[1:]:
+            metrics["zoneAdvice"] = "; ".join(advice)
     if prediction_error is not None:
         metrics["predictionError"] = round(prediction_error, 4)
     if table.hit_rate is not None:

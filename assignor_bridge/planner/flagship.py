@@ -16,6 +16,7 @@ import numpy as np
 from assignor_bridge.assignors.whole import place_whole
 from assignor_bridge.planner.pieces import Pieces, cut
 from assignor_bridge.planner.place import place
+from assignor_bridge.planner.zones import nearness, place_in_zones, place_whole_in_zones
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.demand import Demand
     from assignor_bridge.planner.table import PartitionTable
+    from assignor_bridge.planner.zones import Nearness
 
 FAILOVER = "failover"
 #: Times that whole ranges are placed on fewer slots, for `minRecordsPerTask`.
@@ -95,14 +97,25 @@ def _place_on(slots: Ints, batch: Batch, weights: Weights, owner: Ints) -> Piece
     fair = float(weights.work.sum()) * speed / speed.sum()
     local = np.full(batch.slots + 1, -1, np.int64)
     local[slots] = np.arange(len(slots))
+    zones, most = nearness(batch, weights, slots), batch.settings.max_imbalance
     if batch.settings.split:
-        pieces = _cut_well(batch, weights, local[owner], fair, executor)
+        pieces = _cut_well(batch, weights, local[owner], fair, executor, zones)
         return replace(pieces, slot=slots[pieces.slot])
-    most = batch.settings.max_imbalance
-    return whole(batch, slots[place_whole(weights.work, local[owner], fair, executor, most)])
+    if zones is None:
+        slot = place_whole(weights.work, local[owner], fair, executor, most)
+    else:
+        slot = place_whole_in_zones(weights.work, local[owner], fair, executor, most, zones)
+    return whole(batch, slots[slot])
 
 
-def _cut_well(batch: Batch, weights: Weights, owner: Ints, fair: Floats, executor: Ints) -> Pieces:
+def _cut_well(  # noqa: PLR0917
+    batch: Batch,
+    weights: Weights,
+    owner: Ints,
+    fair: Floats,
+    executor: Ints,
+    zones: Nearness | None,
+) -> Pieces:
     """Place with splitting, where each further piece of a range costs its fixed part again.
 
     In most batches that is within the allowance. In small ones ranges that were cut are placed
@@ -113,7 +126,10 @@ def _cut_well(batch: Batch, weights: Weights, owner: Ints, fair: Floats, executo
     for _ in range(_MOST_CUT_TRIES):
         work = weights.work + extra
         goal = fair * float(work.sum() / weights.work.sum())
-        shares = place(work, owner, goal, executor, max_imbalance, least)
+        if zones is None:
+            shares = place(work, owner, goal, executor, max_imbalance, least)
+        else:
+            shares = place_in_zones(work, owner, goal, executor, max_imbalance, least, zones)
         pieces = cut(batch, shares, weights.fixed)
         load = np.bincount(pieces.slot, pieces.work(batch, weights), len(fair))
         busiest = float((load / fair).max())

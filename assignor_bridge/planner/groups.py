@@ -72,8 +72,25 @@ def slot_group(batch: Batch, table: PartitionTable, weights: Weights) -> Group:
     ):
         of_topic = lags.setdefault(batch.topics[topic], {})
         of_topic[partition] = of_topic.get(partition, 0) + lag
-    replicas = batch.settings.standby_replicas
-    return Group(tuple(members), catalog, lags=lags, standby_replicas=replicas)
+    return Group(
+        tuple(members),
+        catalog,
+        lags=lags,
+        partition_racks=_partition_racks(batch, catalog),
+        standby_replicas=batch.settings.standby_replicas,
+    )
+
+
+def _partition_racks(batch: Batch, catalog: Catalog) -> dict[str, dict[int, frozenset[str]]]:
+    """Return the racks of all partitions; what is unknown has a replica in each."""
+    if batch.replicas is None or not batch.settings.zone_price_per_gb:
+        return {}
+    everywhere = frozenset(e.rack for e in batch.executors if e.rack)
+    racks = {topic: dict.fromkeys(range(count), everywhere) for topic, count in catalog.items()}
+    columns = (batch.topic, batch.partition, batch.replicas.code)
+    for topic, partition, code in zip(*(column.tolist() for column in columns), strict=True):
+        racks[batch.topics[topic]][partition] = batch.replicas.racks[code] or everywhere
+    return racks
 
 
 def _members(batch: Batch) -> Iterator[tuple[str, int]]:

@@ -11,7 +11,7 @@ Promises, in order, with `fair` for the work that each slot would do in the idea
 
 Ties go to the lower slot and the earlier range.
 
-`_release` brings each overloaded slot down. What it gives, and what is new, goes to the slot with
+`release` brings each overloaded slot down. What it gives, and what is new, goes to the slot with
 most room if it fits whole, largest first (`_fit`). The rest is laid end to end beside the room
 below `fair`, which is as long, and cut where a slot's room ends (`_wrap`, McNaughton's rule).
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Floats, Ints
 
 #: Share of the allowance that placement uses up; the rest is for rounding to whole offsets.
-_USED_ALLOWANCE = 0.9
+USED_ALLOWANCE = 0.9
 #: Least share of a slot's time that is cut off or left: less is not worth a cold consumer; and the
 #: same where nothing was read before, so that all are cold.
 _GRAIN, _FRESH_GRAIN = 0.02, 0.001
@@ -54,8 +54,9 @@ def place(  # noqa: PLR0917
     owner: Ints,
     fair: Floats,
     slot_executor: Ints,
-    max_imbalance: float,
+    max_imbalance: float | Floats,
     least: float = 0.0,
+    zones: tuple[Ints, Ints] | None = None,
 ) -> Shares:
     """Give each range, whole or cut, to slots.
 
@@ -66,21 +67,24 @@ def place(  # noqa: PLR0917
     fair, slot_executor
         Fair share of each slot (its part of all work, by speed), and its executor.
     max_imbalance
-        How far beyond its fair share a slot may go, as a share of it.
+        How far beyond its fair share a slot may go, as a share of it; perhaps of each.
     least
         Less work than this is not cut off or left; where it is much, it outranks the promises.
+    zones
+        Zone of each range and of each slot: no other reads it. Fair shares add up to a zone's work.
     """
     owned = owner >= 0
     fresh = not owned.any()  # nothing to keep: then the ideal itself
-    allowance = 0.0 if fresh else _USED_ALLOWANCE * max_imbalance
+    allowance = 0.0 if fresh else USED_ALLOWANCE * max_imbalance
     # `_wrap` may give a slot a grain too much at both ends: that is within the limit still.
-    grain = np.maximum(fair * (_FRESH_GRAIN if fresh else min(_GRAIN, allowance / 2)), least)
+    share = _FRESH_GRAIN if fresh else np.minimum(_GRAIN, np.divide(allowance, 2))
+    grain = np.maximum(fair * share, least)
     fair = fair * (1 + _ROUNDING)
     limit = fair * (1 + allowance)
     load = np.asarray(np.bincount(owner[owned], work[owned], len(fair)), np.float64)
     overloaded = load > limit
     giver = np.where(owned & overloaded[owner], owner, -1)
-    released = _release(work, giver, load - fair * (1 + allowance / 2), grain)
+    released = release(work, giver, load - fair * (1 + allowance / 2), grain)
     load -= np.bincount(np.maximum(giver, 0), released, len(fair))
     waits, kept = np.where(owned, released, work), np.where(owned, work - released, 0.0)
     given: list[Shares] = []
@@ -96,7 +100,7 @@ def place(  # noqa: PLR0917
     home = slot_executor[owner]
     give(_fit(waits * owned, home, room(), slot_executor))
     give(_wrap(waits * owned, home, fair - load, slot_executor, grain))
-    home, slot_executor = np.zeros_like(home), np.zeros_like(slot_executor)  # now anywhere
+    home, slot_executor = zones or (home * 0, slot_executor * 0)  # now anywhere
     give(_wrap(waits * (waits > room().max()), home, fair - load, slot_executor, grain))
     give(_fit(waits, home, room(), slot_executor))
     give(_wrap(waits, home, fair - load, slot_executor, grain))
@@ -111,7 +115,7 @@ def place(  # noqa: PLR0917
     )
 
 
-def _release(work: Floats, giver: Ints, excess: Floats, grain: Floats) -> Floats:
+def release(work: Floats, giver: Ints, excess: Floats, grain: Floats) -> Floats:
     """Return how much of each range its slot gives away, to be rid of its excess within a grain.
 
     `giver` is its slot, -1 where that is not overloaded. The largest go whole until a few cuts are

@@ -9,8 +9,9 @@ import numpy as np
 from assignor_bridge.admission.lag import Times
 from assignor_bridge.errors import OptionError
 from assignor_bridge.planner.batch import Observed, coded, lay_out
+from assignor_bridge.planner.racks import Replicas
 from assignor_bridge.protocol import messages
-from assignor_bridge.protocol.messages import PlanBatch, Ranges, Reports, Tasks
+from assignor_bridge.protocol.messages import PlanBatch, Racks, Ranges, Reports, Tasks
 
 if TYPE_CHECKING:
     from assignor_bridge.options import PlannerOptions
@@ -28,6 +29,7 @@ def batch_of(facts: BatchFacts, options: PlannerOptions) -> Batch:
         unpack_reports(facts.observed),
         facts.parallelism,
         messages.allocation(facts.allocation) if isinstance(facts, PlanBatch) else None,
+        unpack_racks(facts.racks, facts.ranges),
     )
 
 
@@ -43,6 +45,19 @@ def unpack_ranges(ranges: Ranges) -> tuple[Names, Ints, Ints, Ints]:
         columns.ints("start", 8),
         columns.ints("end", 8),
     )
+
+
+def unpack_racks(racks: Racks | None, ranges: Ranges) -> Replicas | None:
+    """Return the racks of ranges; raises `OptionError` as `unpack_ranges` does."""
+    if racks is None:
+        return None
+    code = _Columns(racks, "racks", len(ranges.partition) // 4).ints("range", 4)
+    if len(code) and not -1 <= code.min() <= code.max() < len(racks.sets):
+        worst = code.min() if code.min() < -1 else code.max()
+        raise OptionError(
+            f"racks.range holds {worst}: a place in 'sets', of {len(racks.sets)}, or -1 is expected"
+        )
+    return Replicas.of(racks.sets, code)
 
 
 def unpack_reports(reports: Reports) -> Observed:
@@ -113,7 +128,10 @@ class _Columns:
     """Reads columns, which must be of one length."""
 
     def __init__(
-        self, columns: Ranges | Reports | messages.Times, where: str, rows: int | None = None
+        self,
+        columns: Ranges | Reports | Racks | messages.Times,
+        where: str,
+        rows: int | None = None,
     ) -> None:
         self._columns = columns
         self._where = where

@@ -60,6 +60,13 @@ class Ranges(Message, frozen=True):
     end: Column
 
 
+class Racks(Message, frozen=True):
+    """The racks that hold replicas; `range` holds places in `sets`, a cell a range, -1: unknown."""
+
+    sets: list[list[str]]
+    range: Column
+
+
 class Reports(Message, frozen=True):
     """What readers observed, as packed columns."""
 
@@ -113,6 +120,7 @@ class BatchFacts(Message, frozen=True):
     observed: Reports
     state: str | None = None
     parallelism: Int64 = 1
+    racks: Racks | None = None
 
 
 class PlanBatch(BatchFacts, frozen=True, tag="plan"):

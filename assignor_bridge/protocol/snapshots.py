@@ -15,12 +15,14 @@ import numpy as np
 from assignor_bridge.json_input import InputError, short
 from assignor_bridge.options import parse_options
 from assignor_bridge.planner.batch import Batch, Observed, coded, lay_out
-from assignor_bridge.protocol.columns import unpack_ranges, unpack_reports
+from assignor_bridge.planner.racks import Replicas
+from assignor_bridge.protocol.columns import unpack_racks, unpack_ranges, unpack_reports
 from assignor_bridge.protocol.messages import (
     Allocation,
     Executor,
     Int64,
     Message,
+    Racks,
     Ranges,
     Reports,
     allocation,
@@ -40,6 +42,8 @@ class Range(Message, frozen=True):
     partition: Int64
     start: Int64
     end: Int64
+    #: Racks that hold a replica of the partition; null or left out where they are unknown.
+    racks: list[str] | None = None
 
 
 class Report(Message, frozen=True):
@@ -64,6 +68,7 @@ class Snapshot(Message, frozen=True, tag="plan"):
     state: str | None = None
     parallelism: Int64 | None = None
     allocation: Allocation | None = None
+    racks: Racks | None = None
 
 
 class LoggedBatch(Message, frozen=True, forbid_unknown_fields=False):
@@ -80,7 +85,7 @@ _Kind = TypeVar("_Kind", bound=Message)
 #: The parts of a snapshot that are objects, by the last name of their path.
 _PARTS: dict[str, type[Message]] = {
     "": Snapshot, "executors": Executor, "ranges": Range, "observed": Report,
-    "allocation": Allocation,
+    "allocation": Allocation, "racks": Racks,
 }  # fmt: skip
 #: The same where columns stand in place of a list.
 _COLUMNS: dict[str, type[Message]] = {"ranges": Ranges, "observed": Reports}
@@ -106,7 +111,9 @@ def read_snapshot(given: Any) -> tuple[Batch, str | None]:
     when it contradicts itself, or for its options.
     """
     snapshot = _converted(given, Snapshot)
-    ranges, reports = snapshot.ranges, snapshot.observed
+    ranges, reports, racks = snapshot.ranges, snapshot.observed, snapshot.racks
+    if racks is not None and not isinstance(ranges, Ranges):
+        raise InputError("racks stands beside ranges as columns: give each range its 'racks'")
     batch = lay_out(
         *(unpack_ranges(ranges) if isinstance(ranges, Ranges) else _range_columns(ranges)),
         executors(snapshot.executors or []),
@@ -114,6 +121,7 @@ def read_snapshot(given: Any) -> tuple[Batch, str | None]:
         unpack_reports(reports) if isinstance(reports, Reports) else _report_columns(reports or []),
         1 if snapshot.parallelism is None else snapshot.parallelism,
         allocation(snapshot.allocation),
+        unpack_racks(racks, ranges) if isinstance(ranges, Ranges) else _racks(ranges),
     )
     return batch, snapshot.state
 
@@ -151,6 +159,11 @@ def _range_columns(rows: list[Range]) -> tuple[Names, Ints, Ints, Ints]:
         np.array([row.start for row in rows], np.int64),
         np.array([row.end for row in rows], np.int64),
     )
+
+
+def _racks(rows: list[Range]) -> Replicas:
+    sets = [row.racks or [] for row in rows]
+    return Replicas.of(sets, np.arange(len(sets)))
 
 
 def _report_columns(rows: list[Report]) -> Observed:

@@ -47,6 +47,8 @@ class Played:
     broken: int
     #: Busy seconds by executor id.
     busy: Mapping[str, float]
+    #: Share of the records that another zone read than those of their replicas; None without zones.
+    cross_zone: float | None = None
 
     @property
     def over(self) -> float:
@@ -123,6 +125,7 @@ class Player:
             parse_options({"assignor": self.name, **self.options}),
             self.observed,
             1,
+            replicas=step.replicas,
         )
         outcome = plan_step(batch, self.state, self.find)
         self.state, self.reasons = outcome.state, outcome.reasons
@@ -156,6 +159,7 @@ class Player:
         head: dict[Partition, str] = {}
         tail: dict[Partition, tuple[int, str]] = {}
         reports: list[tuple[Partition, str, int, float]] = []
+        is_far, crossed = _far(step), 0
         for run in runs:
             slow = step.slowness.get(run.executor, 1.0)
             for r in tasks[run.task].ranges:
@@ -163,6 +167,7 @@ class Player:
                 spent = r.size * cost[key] * slow
                 busy[run.executor] += spent
                 reports.append((key, run.executor, r.size, spent))
+                crossed += r.size * is_far(key, run.executor)
                 if r.start == first[key]:
                     head[key] = run.executor
                 if r.end > tail.get(key, (-1, ""))[0]:
@@ -182,7 +187,27 @@ class Player:
         work = float(np.dot(step.records, list(cost.values())))
         speed = sum(e.slots / step.slowness.get(e.id, 1.0) for e in step.executors)
         seconds = max((run.end_seconds for run in runs), default=0.0)
-        return Played(step.number, seconds, work / speed, len(tasks), len(tail), broken, busy)
+        records = int(step.records.sum())
+        return Played(
+            step.number,
+            seconds,
+            work / speed,
+            len(tasks),
+            len(tail),
+            broken,
+            busy,
+            None if step.replicas is None else crossed / max(records, 1),
+        )
+
+
+def _far(step: Step) -> Callable[[Partition, str], bool]:
+    """Return what tells whether an executor is in another zone than a partition's replicas."""
+    if step.replicas is None:
+        return lambda _partition, _executor: False
+    sets = map(step.replicas.racks.__getitem__, step.replicas.code.tolist())
+    racks = dict(zip(step.partitions, sets, strict=True))
+    rack = {e.id: e.rack for e in step.executors}
+    return lambda partition, executor: rack[executor] not in racks[partition]
 
 
 def play(player: Player) -> list[Played]:
@@ -245,6 +270,12 @@ class Result:
     def moved_share(self) -> float:
         """The same over all batches, as a share of the partitions that had data."""
         return sum(p.broken for p in self.played) / (sum(p.partitions for p in self.played) or 1)
+
+    @property
+    def cross_zone(self) -> float | None:
+        """Mean share of records that crossed zones; None without zones."""
+        shares = [p.cross_zone for p in self.played if p.cross_zone is not None]
+        return fmean(shares) if shares else None
 
     @property
     def broken(self) -> float:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from assignor_bridge.model import Executor, Partition
+from assignor_bridge.planner.racks import Replicas
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -50,15 +51,33 @@ class Scenario:
     task_seconds: float = 0.004
     #: Seconds that a piece costs whose records another executor's consumer was positioned at.
     cold_seconds: float = 0.02
+    #: Zones that executors and partitions are in, in turn; 0 for none. And those of a partition
+    #: that have a replica which is read.
+    zones: int = 0
+    replication: int = 1
     seed: int = 1
 
     @property
     def topology(self) -> tuple[Executor, ...]:
         """All executors there can be."""
         return tuple(
-            Executor(str(i), f"host-{i:03}", self.slots[i % len(self.slots)])
+            Executor(
+                str(i),
+                f"host-{i:03}",
+                self.slots[i % len(self.slots)],
+                rack=f"zone-{i % self.zones}" if self.zones else None,
+            )
             for i in range(self.executors)
         )
+
+    @property
+    def replicas(self) -> Replicas | None:
+        """Zones that hold each partition."""
+        if not self.zones:
+            return None
+        first, copies = np.arange(self.partitions) % self.zones, min(self.replication, self.zones)
+        sets = [[f"zone-{(z + i) % self.zones}" for i in range(copies)] for z in range(self.zones)]
+        return Replicas.of(sets, first)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +94,7 @@ class Step:
     cost: NDArray[np.float64]
     #: How many times slower than usual each executor is, by id.
     slowness: Mapping[str, float]
+    replicas: Replicas | None = None
 
 
 def steps(scenario: Scenario) -> Iterator[Step]:
@@ -88,6 +108,7 @@ def steps(scenario: Scenario) -> Iterator[Step]:
     partitions = tuple(Partition("events", number) for number in range(scenario.partitions))
     everybody = scenario.topology
     slowness = {everybody[i].id: factor for i, factor in sorted(scenario.slow.items())}
+    replicas = scenario.replicas
     for number in range(scenario.batches):
         if scenario.lags == "rotating":
             rates = _rotating(scenario, rng)
@@ -101,6 +122,7 @@ def steps(scenario: Scenario) -> Iterator[Step]:
             records.astype(np.int64),
             cost,
             slowness,
+            replicas,
         )
         start = start + records.astype(np.int64)
 

@@ -14,7 +14,7 @@ from assignor_bridge.simulator.scenario import Lags, Scenario
 from streaming.cli import assignors as own
 from streaming.cli.arguments import AsJson, check_writable, write
 from streaming.cli.output import print_table, printable
-from streaming.report.simulation import HEAD, simulation_page, table_rows
+from streaming.report.simulation import as_table, simulation_page
 
 _DEFAULT = "spark,minPartitions,maxRecordsPerPartition,range,sticky,lag-aware,lag-aware-sticky"
 
@@ -47,6 +47,13 @@ def simulate(  # noqa: PLR0917
     churn: Annotated[
         int, typer.Option(min=0, help="Lose an executor every N batches; 0: never.")
     ] = 0,
+    zones: Annotated[
+        int,
+        typer.Option(min=0, max=64, help="Zones of executors and replicas, in turn; 0: none."),
+    ] = 0,
+    replication: Annotated[
+        int, typer.Option(min=1, max=64, help="Zones with a replica that is read, by partition.")
+    ] = 1,
     locality_wait: Annotated[
         float, typer.Option(min=0, max=1_000_000, help="spark.locality.wait, in seconds.")
     ] = 3.0,
@@ -62,6 +69,10 @@ def simulate(  # noqa: PLR0917
     as_json: AsJson = False,
 ) -> None:
     """Compare Spark's mappings and assignors on the same batches, without a cluster."""
+    if replication > max(zones, 1):
+        raise OptionError(
+            f"--replication is {replication}: at most the number of --zones, {zones}, is expected"
+        )
     scenario = Scenario(
         partitions=partitions,
         executors=executors,
@@ -75,6 +86,8 @@ def simulate(  # noqa: PLR0917
         cost_skew=cost_skew,
         slow=_slow(slow, executors),
         churn_every=churn,
+        zones=zones,
+        replication=replication,
         seed=seed,
     )
     names = own.names_in(assignors)
@@ -88,7 +101,7 @@ def simulate(  # noqa: PLR0917
         for row in rows:
             typer.echo(json.dumps(_as_json(row)))
     else:
-        print_table(HEAD, table_rows(rows))
+        print_table(*as_table(rows))
     if html is not None:
         write("--html", html, simulation_page(scenario, rows))
 
@@ -101,6 +114,7 @@ def _as_json(result: Result) -> dict[str, object]:
         "worstOver": round(result.worst_over, 6),
         "tasks": round(result.tasks, 2),
         "brokenContinuities": round(result.broken, 6),
+        **({} if result.cross_zone is None else {"crossZoneShare": round(result.cross_zone, 6)}),
     }
 
 

@@ -7,7 +7,6 @@ no longer than the Python process that started it, however that one ends.
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import subprocess
 import tempfile
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from assignor_bridge import ivy
 from assignor_bridge.errors import OptionError
 from streaming.kafka import embedded_setup as setup
 from streaming.kafka.embedded_setup import BrokerError
@@ -191,16 +189,8 @@ class EmbeddedBroker:
         cluster_id = setup.new_cluster_id() if not meta.exists() else None
         settings = self.folder / "broker.properties"
         settings.write_text(setup.settings(ports, self.folder, self._properties), encoding="utf-8")
-        command = [
-            ivy.java_tool("java"), f"-Xmx{_HEAP}", "-Djava.awt.headless=true",
-            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-            "-Dorg.slf4j.simpleLogger.logFile=System.out",
-            "-Dorg.slf4j.simpleLogger.showDateTime=true",
-            "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
-            "-cp", os.pathsep.join(map(str, jars)), setup.LAUNCHER.stem,
-            str(settings), cluster_id or "-",
-            str(self.folder) if self._data is None else "-",
-        ]  # fmt: skip
+        temporary = self.folder if self._data is None else None
+        command = setup.command(jars, settings, cluster_id, temporary, heap=_HEAP)
         with self.log_file.open("ab") as log:
             self._log_start = log.tell()
             # A session of its own: Ctrl-C in the terminal is for us, we then stop the broker.

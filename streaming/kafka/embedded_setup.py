@@ -41,6 +41,21 @@ def jars(on_line: Callable[[str], None] | None = None) -> list[Path]:
     return [_compiled_launcher(kafka), *kafka]
 
 
+def command(
+    jars: list[Path], settings: Path, cluster_id: str | None, temporary: Path | None, *, heap: str
+) -> list[str]:
+    """Return how a broker starts; it formats its data for `cluster_id` and removes `temporary`."""
+    return [
+        ivy.java_tool("java"), f"-Xmx{heap}", "-Djava.awt.headless=true",
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+        "-Dorg.slf4j.simpleLogger.logFile=System.out",
+        "-Dorg.slf4j.simpleLogger.showDateTime=true",
+        "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+        "-cp", os.pathsep.join(map(str, jars)), LAUNCHER.stem,
+        str(settings), cluster_id or "-", str(temporary or "-"),
+    ]  # fmt: skip
+
+
 def settings(ports: tuple[int, int], folder: Path, properties: Mapping[str, str]) -> str:
     """Return the text of the broker's properties file; `properties` replace ours."""
     broker, controller = ports

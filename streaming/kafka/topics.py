@@ -26,14 +26,18 @@ class TopicError(AssignorError):
 
 
 def create_topic(
-    bootstrap_servers: str, name: str, partitions: int, config: Mapping[str, str] | None = None
+    bootstrap_servers: str,
+    name: str,
+    partitions: int,
+    config: Mapping[str, str] | None = None,
+    replication: int = 1,
 ) -> None:
     """Create a topic, and return when each partition has a leader."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     topic = NewTopic(
         name,
         num_partitions=min(partitions, _PARTITIONS_PER_REQUEST),
-        replication_factor=1,
+        replication_factor=replication,
         config=dict(config or {}),
     )
     try:

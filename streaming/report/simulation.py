@@ -14,18 +14,22 @@ if TYPE_CHECKING:
     from assignor_bridge.simulator.play import Result
     from assignor_bridge.simulator.scenario import Scenario
 
-HEAD = ("mapping", "median s", "over ideal", "worst", "tasks", "cold partitions")
+_HEAD = ("mapping", "median s", "over ideal", "worst", "tasks", "cold partitions")
 #: More executors are not drawn.
 _MOST_EXECUTORS = 400
 
 
-def table_rows(results: Sequence[Result]) -> list[list[str]]:
-    """Return the rows of the table under `HEAD`."""
-    return [
+def as_table(results: Sequence[Result]) -> tuple[tuple[str, ...], list[list[str]]]:
+    """Return the head and the rows of a table; with a column about zones where there are any."""
+    rows = [
         [r.name, f"{r.median_seconds:.3f}", f"{r.mean_over:.1%}", f"{r.worst_over:.1%}",
          f"{r.tasks:,.0f}", f"{r.broken:.1%}"]
         for r in results
     ]  # fmt: skip
+    if all(r.cross_zone is None for r in results):
+        return _HEAD, rows
+    shares = [f"{r.cross_zone or 0:.1%}" for r in results]
+    return (*_HEAD, "cross-zone"), [[*row, share] for row, share in zip(rows, shares, strict=True)]
 
 
 def simulation_page(scenario: Scenario, rows: Sequence[Result]) -> str:
@@ -45,7 +49,7 @@ def simulation_page(scenario: Scenario, rows: Sequence[Result]) -> str:
         "Who reads which offsets: mappings compared",
         [
             page.paragraph(about),
-            page.table(HEAD, table_rows(rows)),
+            page.table(*as_table(rows)),
             page.side_by_side([times]),
             page.heading("Busy seconds of each executor in the last batch, busiest first"),
             page.side_by_side(_loads(rows)),

@@ -22,6 +22,7 @@ from assignor_bridge.assignors import (
 )
 from assignor_bridge.assignors.claims import weigh_claims
 from assignor_bridge.assignors.cooperative import different_subscriptions
+from assignor_bridge.assignors.racks import racks_of
 from assignor_bridge.errors import OptionError, PlanError
 from tests.strategies_groups import groups
 from tests.support.consumer_group import settle
@@ -178,6 +179,7 @@ def test_no_chain_of_moves_would_be_more_even(name: str, group: Group) -> None:
 @given(group=groups(members=3, most=3))
 def test_nothing_is_more_even_and_of_that_nothing_moves_less(name: str, group: Group) -> None:
     """Against all assignments there are."""
+    group = replace(group, partition_racks={})
     held = weigh_claims(group).owner
     ids = np.flatnonzero(group.subscribed).tolist()
     options = [group.subscribers[group.catalog.names[group.catalog.topic_of[i]]] for i in ids]
@@ -191,6 +193,40 @@ def test_nothing_is_more_even_and_of_that_nothing_moves_less(name: str, group: G
     answer = ASSIGNORS[name].assign(group)
     best = min(cost(dict(zip(ids, choice, strict=True))) for choice in itertools.product(*options))
     assert cost({i: int(answer.owner[i]) for i in ids}) == best
+
+
+def crossed(group: Group, owner: np.ndarray) -> int:
+    """Partitions whose owner is in another rack than their replicas."""
+    racks = racks_of(group)
+    ids = np.flatnonzero(owner >= 0)
+    return int(racks.far(ids, owner[ids]).sum()) if racks else 0
+
+
+@settings(max_examples=60)
+@given(group=groups(members=3, most=3))
+def test_nothing_as_even_crosses_fewer_racks_and_of_that_nothing_moves_less(group: Group) -> None:
+    """Against all assignments there are; where subscriptions differ, all of them connected."""
+    group = replace(group, members=(*group.members, Member("all", frozenset(group.topics))))
+    topics = {t for t, count in group.topics.items() if count}
+    assume(len({m.topics & topics for m in group.members if m.topics & topics}) > 1)
+    held = weigh_claims(group).owner
+    ids = np.flatnonzero(group.subscribed).tolist()
+    options = [group.subscribers[group.catalog.names[group.catalog.topic_of[i]]] for i in ids]
+    assume(np.prod([len(o) for o in options], dtype=float) <= 3_000)
+
+    def cost(owner: np.ndarray) -> tuple[list[int], int, int]:
+        heights = sorted(np.bincount(owner[ids], minlength=len(group.ids)).tolist(), reverse=True)
+        moved = int(((held[ids] >= 0) & (held[ids] != owner[ids])).sum())
+        return heights, crossed(group, owner), moved
+
+    def filled(choice: tuple[int, ...]) -> np.ndarray:
+        owner = np.full(group.catalog.total, -1)
+        owner[ids] = choice
+        return owner
+
+    assume(ids)
+    answer = ASSIGNORS["sticky"].assign(group)
+    assert cost(answer.owner) == min(cost(filled(c)) for c in itertools.product(*options))
 
 
 @pytest.mark.parametrize("name", [*EVEN, "streams"])
@@ -209,6 +245,7 @@ def test_nothing_moves_when_nothing_changed(name: str, data: st.DataObject) -> N
 @given(group=groups(same=True, claimed=False, members=8))
 def test_a_leave_moves_only_what_the_leaver_had(name: str, group: Group) -> None:
     assume(len(group.members) > 1)
+    group = replace(group, partition_racks={})
     first = settle(ASSIGNORS[name], group)
     for leaver in group.ids:
         left = group.after(first, 7)
@@ -221,6 +258,7 @@ def test_a_leave_moves_only_what_the_leaver_had(name: str, group: Group) -> None
 @FEW
 @given(group=groups(same=True, claimed=False, members=8))
 def test_a_join_moves_only_the_newcomers_share(name: str, group: Group) -> None:
+    group = replace(group, partition_racks={})
     first = settle(ASSIGNORS[name], group)
     joined = group.after(first, 7)
     joined = replace(joined, members=(*joined.members, Member("new", group.members[0].topics)))
@@ -232,6 +270,7 @@ def test_a_join_moves_only_the_newcomers_share(name: str, group: Group) -> None:
 @FEW
 @given(group=groups(same=True))
 def test_the_second_round_gives_what_the_first_withheld(name: str, group: Group) -> None:
+    group = replace(group, partition_racks={})  # with racks a further round may swap some more
     first = ASSIGNORS[name].assign(group)
     for member in group.members:
         for other, part in first.items():

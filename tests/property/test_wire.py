@@ -48,6 +48,13 @@ def test_rows_and_packed_columns_give_the_same_plan(snapshot, names, data):
         report["partition"] %= 2**31
         if data.draw(st.booleans()):
             report[data.draw(st.sampled_from(["records", "bytes", "seconds"]))] = None
+    rows.pop("racks")
+    racks = st.none() | st.lists(st.sampled_from(["a", "b", ""]), max_size=3)
+    if data.draw(st.booleans()):
+        rows["ranges"] = [r | {"racks": data.draw(racks)} for r in rows["ranges"]]
+        rows["executors"] = [
+            e | {"rack": data.draw(st.sampled_from(["a", "b", None]))} for e in rows["executors"]
+        ]
     columns = packed(rows)
     for part, listed in (("ranges", "topics"), ("observed", "topics"), ("observed", "executors")):
         columns[part][listed] += names

@@ -12,6 +12,7 @@ from assignor_bridge.model import Allocation, Executor, OffsetRange
 from assignor_bridge.options import parse_options
 from assignor_bridge.planner.batch import Batch, Observed, coded, lay_out
 from assignor_bridge.planner.plan import Outcome, plan_batch
+from assignor_bridge.planner.racks import Replicas
 from assignor_bridge.protocol.snapshots import write_plan
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class Snapshot:
     state: str | None = None
     parallelism: int = 1
     allocation: Allocation | None = None
+    #: Racks of each range's replicas.
+    racks: tuple[frozenset[str], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ def batch_of(snapshot: Snapshot) -> Batch:
         ),
         snapshot.parallelism,
         snapshot.allocation,
+        None if snapshot.racks is None else Replicas.of(snapshot.racks, np.arange(len(ranges))),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from assignor_bridge.model import Executor, OffsetRange
@@ -14,6 +16,7 @@ from assignor_bridge.simulator.mappings import (
 from assignor_bridge.simulator.play import compare
 from assignor_bridge.simulator.scenario import Scenario, steps
 from assignor_bridge.simulator.schedule import schedule
+from streaming.cli import main
 from streaming.report.simulation import simulation_page
 
 TWO = (Executor("1", "h1"), Executor("2", "h2"))
@@ -102,3 +105,20 @@ def test_comparison_and_picture():
     assert "minPartitions=20" in html
     assert html.count("<svg") == 1 + len(rows)
     assert "http" not in html
+
+
+def test_zones_are_played(capsys):
+    """With two replicas in three zones nothing must cross; Spark's hash does not know them."""
+    small = ["simulate", "--executors", "6", "--batches", "4", "--lags", "uniform"]
+    asked = ["--zones", "3", "--replication", "2", "--assignors", "spark,lag-aware-sticky"]
+    assert main.run([*small, *asked, "--json"]) == 0
+    spark, ours = map(json.loads, capsys.readouterr().out.splitlines())
+    assert spark["crossZoneShare"] > 0.1
+    assert ours["crossZoneShare"] == 0
+    assert main.run([*small, *asked]) == 0
+    assert "0.0%" in capsys.readouterr().out.splitlines()[-2]
+    assert main.run([*small, "--assignors", "spark", "--json"]) == 0
+    assert "crossZoneShare" not in json.loads(capsys.readouterr().out)
+    assert main.run([*small, "--zones", "2", "--replication", "3"]) == 2
+    said = capsys.readouterr().err
+    assert said == ("assignor: --replication is 3: at most the number of --zones, 2, is expected\n")

@@ -1,0 +1,193 @@
+"""How much of each group of ranges each zone reads: a transport problem with few zones.
+
+A group is work that is alike for zones: near to the same ones, and read by the same one before.
+Work is moved between zones along the cheapest path, of which there are few: a zone may pass on what
+another one can read as well, so that what only it is near to has room (successive shortest paths,
+and where nothing is forced negative cycles, on as many nodes as there are zones).
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from assignor_bridge.planner.batch import Flags, Floats, Ints
+
+#: Costs of a unit of work: that crosses zones (1), that moves to another zone, and that is beyond
+#: the zone's fair share, as long as it is inside the limit.
+_MOVE, _BEYOND = 0.01, 0.1
+#: Changes are made for the zones' sake only if most of a unit of work does not cross any more.
+_LEAST_GAIN = 0.5
+#: Share of all work that is none.
+_NOTHING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Groups of ranges, a cell each; those of `near` a row each."""
+
+    work: Floats
+    #: Zone that read them last, -1 for none.
+    home: Ints
+    #: Zones that have replicas.
+    near: Flags
+    #: Whether it pays to move them out of a zone that has none.
+    pays: Flags
+
+
+@dataclass(frozen=True, eq=False)
+class Room:
+    """What each zone may have: its fair share, what it is filled to, and what it may keep."""
+
+    fair: Floats
+    filled: Floats
+    limit: Floats
+
+
+def allot(groups: Groups, room: Room) -> Floats:
+    """Return how much of each group each zone reads: a row a group, a column a zone.
+
+    What is in its zone stays, as far as that is not beyond the limit. What has no zone goes to one
+    that is near, up to the limit. Then what is in a zone without replicas moves, if it pays, to
+    one with replicas as long as that is not filled, directly or by letting others move on.
+    """
+    count, zones = groups.near.shape
+    nothing = max(float(groups.work.sum()) * _NOTHING, 1e-300)
+    reachable = np.any(groups.near, axis=1, keepdims=True)
+    crosses = np.asarray(~groups.near & reachable, np.float64)
+    at_home: Flags = np.asarray(groups.home >= 0, np.bool_)
+    row = np.arange(count)
+    elsewhere = groups.home[:, None] != np.arange(zones)
+    cost = crosses + _MOVE * np.logical_and(at_home.reshape(-1, 1), elsewhere)
+    stays = cost.copy()
+    stays[row[at_home], groups.home[at_home]] = 0.0
+    flow = np.zeros((count, zones + 1))  # the last column: what no zone has yet
+    flow[row, np.where(at_home, groups.home, zones)] = groups.work
+    overloaded = flow[:, :zones].sum(axis=0) > room.limit + nothing
+    most = np.append(np.where(overloaded, room.filled, room.limit), 0.0)
+    _place_excess(flow, stays, room.fair, most, nothing)
+    leaves = at_home & groups.pays
+    cost[~leaves] = stays[~leaves]
+    _bring_near(flow, cost, room.filled, nothing)
+    return flow[:, :zones]
+
+
+def _steps(flow: Floats, cost: Floats, nothing: float) -> tuple[Floats, Ints]:
+    """Return the least cost at which a zone (row) can pass work on to another, and whose."""
+    beside = np.column_stack((cost, np.zeros(len(cost))))
+    change = cost[:, None, :] - beside[:, :, None]
+    change = np.where((flow > nothing)[:, :, None], change, np.inf)
+    group = change.argmin(axis=0)
+    return np.take_along_axis(change, group[None], axis=0)[0], group
+
+
+def _place_excess(flow: Floats, cost: Floats, fair: Floats, most: Floats, nothing: float) -> None:
+    """Move what zones have beyond the most that they may have, in place."""
+    zones = len(fair)
+    for _ in range(4 * flow.size + 50):
+        load = flow.sum(axis=0)
+        excess = load - most
+        giver = int(excess.argmax())
+        if excess[giver] <= nothing:
+            return
+        step, group = _steps(flow, cost, nothing)
+        distance, before = _shortest(step, giver)
+        ends = np.where(load[:zones] < fair - nothing, distance, np.inf)
+        beyond = np.where(load[:zones] < most[:zones] - nothing, distance + _BEYOND, np.inf)
+        target = int(np.minimum(ends, beyond).argmin())
+        if not np.isfinite(min(ends[target], beyond[target])):
+            return
+        level = fair if ends[target] <= beyond[target] else most
+        amount = min(float(excess[giver]), float(level[target] - load[target]))
+        path = [target]
+        while path[-1] != giver:
+            path.append(before[path[-1]])
+        _pass_on(flow, path[::-1], group, amount)
+
+
+def _bring_near(flow: Floats, cost: Floats, filled: Floats, nothing: float) -> None:
+    """Move what crosses zones to where it does not, in place, as long as zones are not filled.
+
+    Room is one more node: a cycle through it fills a zone, one beside it swaps work.
+    """
+    zones = len(filled)
+    if not ((flow[:, :zones] > nothing) & (cost > _LEAST_GAIN)).any():
+        return
+    for _ in range(4 * flow.size + 50):
+        load = flow.sum(axis=0)[:zones]
+        step, group = _steps(flow, cost, nothing)
+        arcs = np.full((zones + 1, zones + 1), np.inf)
+        arcs[:zones, :zones] = step[:zones]
+        arcs[:zones, zones] = np.where(load < filled - nothing, 0.0, np.inf)
+        arcs[zones, :zones] = 0.0
+        cycle = _negative_cycle(arcs)
+        if not cycle:
+            return
+        last = cycle[-2]  # a cycle through room begins and ends there
+        if cycle[0] == zones:
+            _pass_on(flow, cycle[1:-1], group, float(filled[last] - load[last]))
+        else:
+            _pass_on(flow, cycle, group, np.inf)
+
+
+def _pass_on(flow: Floats, path: list[int], group: Ints, amount: float) -> None:
+    steps = [(int(group[a, b]), a, b) for a, b in itertools.pairwise(path)]
+    amount = min(amount, *(float(flow[g, a]) for g, a, _ in steps))
+    for g, a, b in steps:
+        flow[g, a] -= amount
+        flow[g, b] += amount
+
+
+def _shortest(step: Floats, start: int) -> tuple[Floats, list[int]]:
+    """Return the cost of the cheapest path to each zone, and the node before it (Bellman-Ford)."""
+    zones = step.shape[1]
+    distance, before = step[start].copy(), [start] * zones
+    if start < zones:
+        distance[start] = np.inf
+    for _ in range(zones):
+        through = distance[:, None] + step[:zones]
+        best = through.argmin(axis=0)
+        shorter = through[best, np.arange(zones)] < distance - _NOTHING
+        if start < zones:
+            shorter[start] = False
+        if not shorter.any():
+            break
+        for zone in np.flatnonzero(shorter).tolist():
+            distance[zone], before[zone] = through[best[zone], zone], int(best[zone])
+    return distance, before
+
+
+def _negative_cycle(arcs: Floats) -> list[int]:
+    """Return the nodes of a cycle that gains enough, first and last alike; empty if none does.
+
+    Through the last node if it is on it.
+    """
+    nodes = len(arcs)
+    arcs = arcs + _LEAST_GAIN / nodes
+    np.fill_diagonal(arcs, np.inf)
+    distance, before = np.zeros(nodes), [-1] * nodes
+    changed: list[int] = []
+    for _ in range(nodes):
+        through = distance[:, None] + arcs
+        best = through.argmin(axis=0)
+        least = through[best, np.arange(nodes)]
+        changed = np.flatnonzero(least < distance - _NOTHING).tolist()
+        for node in changed:
+            before[node] = int(best[node])
+        distance = np.minimum(distance, least)
+    if not changed:
+        return []
+    node = changed[0]
+    for _ in range(nodes):
+        node = before[node]
+    cycle = [node]
+    while before[cycle[-1]] != node:
+        cycle.append(before[cycle[-1]])
+    cycle = cycle[::-1]
+    start = cycle.index(nodes - 1) if nodes - 1 in cycle else 0
+    cycle = cycle[start:] + cycle[:start]
+    return [*cycle, cycle[0]]

@@ -1,0 +1,189 @@
+"""Several real brokers that form one Kafka cluster, each a child process with its own rack.
+
+Each is broker and controller (KRaft), so most of them must run. They have loopback addresses of
+their own, 127.0.0.11 and on.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from streaming.kafka import embedded_setup as setup
+from streaming.kafka.topics import create_topic
+from tests.spark_tools import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+#: The brokers' setting with which followers may be read (KIP-392).
+NEAREST_REPLICA = {
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+}
+_HEAP = "256m"
+_READY_LIMIT_S = 120
+_STOP_LIMIT_S = 30
+
+
+class BrokerCluster:
+    """Brokers with the ids 1 and on, as a context manager; their data lives as long as it.
+
+    Parameters
+    ----------
+    racks
+        A broker's `broker.rack` each, None for none.
+    properties
+        Further settings of all brokers, as `NEAREST_REPLICA`.
+    """
+
+    def __init__(
+        self,
+        racks: Sequence[str | None] = ("a", "b", "c"),
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        self.ids = range(1, len(racks) + 1)
+        self._racks = dict(zip(self.ids, racks, strict=True))
+        self._properties = dict(properties or {})
+        self._cluster_id = setup.new_cluster_id()
+        self._ports: dict[int, tuple[int, int]] = {}
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._folder = Path()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Address of all brokers."""
+        return ",".join(map(self._address, self.ids))
+
+    def __enter__(self) -> BrokerCluster:
+        self._folder = Path(tempfile.mkdtemp(prefix="assignor-brokers-"))
+        try:
+            taken: set[int] = set()
+            for i in self.ids:
+                self._ports[i] = _free_ports(taken)
+                taken.update(self._ports[i])
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for i in self._processes:
+            self.kill(i)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def start(self, *ids: int) -> None:
+        """Start these brokers, all without any; return when they answer."""
+        jars = setup.jars(None)
+        wanted = set(ids or self.ids)
+        for i in wanted:
+            if self.pid(i) is None:
+                self._processes[i] = self._started(i, jars)
+        wait_until(lambda: all(map(self._answers, wanted)), f"brokers {wanted}", _READY_LIMIT_S)
+
+    def stop(self, i: int) -> None:
+        """Stop a broker in an orderly way: it hands its leaderships over."""
+        self.resume(i)
+        self._processes[i].terminate()
+        self._ended(i)
+
+    def kill(self, i: int) -> None:
+        """Stop a broker as kill -9 does."""
+        self._processes[i].kill()
+        self._ended(i)
+
+    def pause(self, i: int) -> None:
+        """Let a broker hang: connections stay open, nothing is answered."""
+        self._processes[i].send_signal(signal.SIGSTOP)
+
+    def resume(self, i: int) -> None:
+        """End a pause."""
+        self._processes[i].send_signal(signal.SIGCONT)
+
+    def pid(self, i: int) -> int | None:
+        """Return the process id of a broker, None when it does not run."""
+        process = self._processes.get(i)
+        return process.pid if process and process.poll() is None else None
+
+    def admin(self) -> AdminClient:
+        """Return an admin client of the cluster."""
+        return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+
+    def create_topic(
+        self, name: str, partitions: int, replication: int, config: Mapping[str, str] | None = None
+    ) -> None:
+        """Create a topic, and return when each partition has a leader."""
+        create_topic(self.bootstrap_servers, name, partitions, config, replication)
+
+    def log(self, i: int) -> str:
+        """Return the end of what a broker logged, warnings and worse."""
+        text = (self._folder / str(i) / "broker.log").read_text(errors="replace")
+        return " | ".join(text.strip().splitlines()[-20:])
+
+    def _answers(self, i: int) -> bool:
+        """Whether it serves requests and is one of the cluster."""
+        if self.pid(i) is None:
+            raise AssertionError(f"broker {i} ended: {self.log(i)}")
+        admin = AdminClient({"bootstrap.servers": self._address(i), "log_level": 0})
+        with suppress(KafkaException):
+            return i in admin.list_topics(timeout=2.0).brokers
+        return False
+
+    def _ended(self, i: int) -> None:
+        process = self._processes[i]
+        process.wait(_STOP_LIMIT_S)
+        assert process.stdin
+        process.stdin.close()  # not before: its end alone ends the broker and removes its data
+
+    def _address(self, i: int) -> str:
+        return f"{_host(i)}:{self._ports[i][0]}"
+
+    def _started(self, i: int, jars: list[Path]) -> subprocess.Popen[bytes]:
+        folder = self._folder / str(i)
+        folder.mkdir(exist_ok=True)
+        settings = folder / "broker.properties"
+        text = setup.settings(self._ports[i], folder, self._settings(i))
+        settings.write_text(text, encoding="utf-8")
+        is_new = not (folder / "log" / "meta.properties").exists()
+        cluster_id = self._cluster_id if is_new else None
+        with (folder / "broker.log").open("ab") as log:
+            return subprocess.Popen(
+                setup.command(jars, settings, cluster_id, folder, heap=_HEAP),
+                stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+
+    def _settings(self, i: int) -> dict[str, str]:
+        _, controller = self._ports[i]
+        listener = f"PLAINTEXT://{self._address(i)}"
+        copies = str(min(3, len(self.ids)))
+        rack = self._racks[i]
+        return {
+            "node.id": str(i),
+            "controller.quorum.voters": ",".join(
+                f"{n}@{_host(n)}:{self._ports[n][1]}" for n in self.ids
+            ),
+            "listeners": f"{listener},CONTROLLER://{_host(i)}:{controller}",
+            "advertised.listeners": listener,
+            "offsets.topic.replication.factor": copies,
+            "transaction.state.log.replication.factor": copies,
+            **({} if rack is None else {"broker.rack": rack}),
+            **self._properties,
+        }
+
+
+def _host(i: int) -> str:
+    return f"127.0.0.{10 + i}"
+
+
+def _free_ports(taken: set[int]) -> tuple[int, int]:
+    while taken & set(ports := setup.free_ports(None)):
+        continue
+    return ports

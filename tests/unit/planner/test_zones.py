@@ -1,0 +1,197 @@
+"""What a plan says about zones, when a move pays, and what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+
+from assignor_bridge.errors import OptionError
+from assignor_bridge.json_input import InputError
+from assignor_bridge.model import Executor, OffsetRange
+from assignor_bridge.options import parse_options
+from assignor_bridge.protocol.snapshots import read_snapshot
+from tests.packed import packed
+from tests.planner_process import plan as plan_of_worker
+from tests.strategies_snapshots import head_and_tail, lags
+from tests.support.planning import Observation, Snapshot, plan
+
+
+def snapshot(
+    executors: dict[str, str | None], ranges: dict[int, tuple[int, str]], **options: object
+) -> Snapshot:
+    """Executors and their racks; partitions, their sizes and racks of a letter each."""
+    return Snapshot(
+        tuple(Executor(e, f"h-{e}", 1, rack=rack) for e, rack in executors.items()),
+        tuple(OffsetRange("t", p, 0, size) for p, (size, _) in ranges.items()),
+        {f"assignor.{name}": str(value) for name, value in options.items()},
+        racks=tuple(frozenset(racks) for _, racks in ranges.values()),
+    )
+
+
+THREE = {"1": "a", "2": "b", "3": "c"}
+
+
+@pytest.mark.parametrize(
+    ("executors", "ranges", "share", "said"),
+    [
+        pytest.param(THREE, {0: (100, "a"), 1: (100, "b"), 2: (100, "c")}, 0.0,
+                     ["0.0% of what is read crosses zones (3 racks with executors)"], id="even"),
+        pytest.param(THREE, {0: (150, "ab"), 1: (100, "bc"), 2: (50, "c")}, 0.0,
+                     ["0.0% of what is read crosses zones"], id="even with cuts"),
+        pytest.param(THREE, dict.fromkeys(range(3), (100, "a")), 0.65,
+                     ["at least 65.0% must cross: 100% of the work has replicas only in rack a, "
+                      "and executors there are 33% of all: more executors there, or replicas of "
+                      "these partitions elsewhere, would help"], id="all leaders in one zone"),
+        pytest.param({"1": "a", "2": "b"}, {0: (100, "a"), 1: (100, "b"), 2: (100, "c")}, 1 / 3,
+                     ["33.3% of the work has replicas only in rack c, where no executor is: "
+                      "executors there, or replicas in racks with executors, would help"],
+                     id="a zone without executors"),
+        pytest.param({"1": "a", "2": "B"}, {0: (100, "a"), 1: (100, "b")}, 0.5,
+                     ["no partition has a replica in rack B, where executors are"], id="a typo"),
+        pytest.param({"1": "a", "2": None}, {0: (100, "a"), 1: (100, "b")}, 0.0,
+                     ["executors without a rack count as near to all"], id="an unknown executor"),
+        pytest.param({"1": "a", "2": "b"}, {0: (100, "a"), 1: (100, "")}, 0.0,
+                     ["50% of the work has replicas in racks that nobody named"],
+                     id="an unknown partition"),
+        pytest.param({"1": None, "2": None}, {0: (100, "a"), 1: (100, "b")}, 0.0,
+                     ["no executor has a rack: all count as near to every partition"],
+                     id="no executor is known"),
+        pytest.param({str(i): f"z{i}" for i in range(9)}, dict.fromkeys(range(9), (90, "a")), 1.0,
+                     ["zones do not count: placement looks at 8 racks with executors at most"],
+                     id="too many zones"),
+    ],
+)  # fmt: skip
+def test_what_crosses_zones_and_why(executors, ranges, share, said):
+    made = plan(snapshot(executors, ranges))
+    assert made.metrics["crossZoneShare"] == pytest.approx(share, abs=0.005)
+    assert made.metrics["imbalance"] <= 0.05 + 1e-6
+    for text in said:
+        assert any(text in reason for reason in made.reasons), (text, made.reasons)
+    to_change = [r for r in made.reasons if "would help" in r or "no partition has" in r]
+    assert set(to_change) <= set(made.metrics.get("zoneAdvice", "").split("; "))
+
+
+@pytest.mark.parametrize(
+    ("bytes_a_record", "price", "moves"),
+    [
+        pytest.param(1000, 0.02, True, id="100 KB cost more than a cold consumer"),
+        pytest.param(100, 0.02, False, id="10 KB do not"),
+        pytest.param(100, 0.2, True, id="at another price they do"),
+        pytest.param(1000, 0, False, id="without a price nothing moves"),
+    ],
+)
+def test_a_move_for_the_zone_must_pay(bytes_a_record, price, moves):
+    """Racks are known from the second batch on; until then each executor reads the other's."""
+    executors = {"1": None, "2": None}
+    first = plan(snapshot(executors, {0: (100, ""), 1: (100, "")}))
+    at = {p: head for (_, p), (head, _) in head_and_tail(first).items()}
+    held = {0: "a" if at[0] == "2" else "b", 1: "a" if at[1] == "2" else "b"}
+    second = snapshot({"1": "a", "2": "b"}, {p: (100, held[p]) for p in held}, zonePricePerGb=price)
+    seen = tuple(Observation("t", p, at[p], 100, 100 * bytes_a_record, 0.0) for p in at)
+    made = plan(Snapshot(second.executors, second.ranges, second.options, seen, first.state,
+                         racks=second.racks))  # fmt: skip
+    assert made.metrics["movedPartitions"] == (2 if moves else 0)
+    assert made.metrics["crossZoneOffsets"] == (0 if moves else 200)
+
+
+@pytest.mark.parametrize("split", [True, False])
+def test_a_reassignment_moves_what_was_reassigned(split):
+    """A partition's replicas go to another zone: it follows, and one comes back for it."""
+    sizes = {p: (1000, "ab"[p % 2]) for p in range(12)}
+    first = plan(snapshot({"1": "a", "2": "b"}, sizes, split=split))
+    assert first.metrics["crossZoneOffsets"] == 0
+    swapped = sizes | {0: (1000, "b"), 1: (1000, "a")}
+    given = snapshot({"1": "a", "2": "b"}, swapped, split=split)
+    second = plan(Snapshot(given.executors, given.ranges, given.options, state=first.state,
+                           racks=given.racks))  # fmt: skip
+    assert second.metrics["crossZoneOffsets"] == 0
+    assert second.metrics["movedPartitions"] == 2
+
+
+@pytest.mark.parametrize("name", ["sticky", "cooperative-sticky", "uniform", "range", "lag-aware"])
+def test_other_assignors_say_what_crosses_zones(name):
+    given = snapshot(THREE, {p: (100, "abc"[(p // 2) % 3]) for p in range(12)})
+    made = plan(Snapshot(given.executors, given.ranges, {"assignor": name}, racks=given.racks))
+    heeds = name in ("sticky", "cooperative-sticky", "range")
+    assert (made.metrics["crossZoneOffsets"] == 0) == heeds
+
+
+ROWS = {
+    "executors": [{"id": "1", "host": "h", "rack": "a"}, {"id": "2", "host": "h", "rack": "b"}],
+    "ranges": [
+        {"topic": "t", "partition": 0, "start": 0, "end": 9, "racks": ["a"]},
+        {"topic": "t", "partition": 1, "start": 0, "end": 9, "racks": ["b"]},
+    ],
+}
+
+
+def test_a_request_with_racks():
+    answer = plan_of_worker({**ROWS, "options": {"assignor": "lag-aware-sticky"}})
+    assert answer["metrics"]["crossZoneOffsets"] == 0
+    assert [t["ranges"][0]["partition"] for t in answer["tasks"]] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        pytest.param({"range": "AgAAAAAAAAA="}, OptionError,
+                     "racks.range holds 2: a place in 'sets', of 2, or -1 is expected",
+                     id="no such set"),
+        pytest.param({"range": "/v///wAAAAA="}, OptionError, "racks.range holds -2",
+                     id="below unknown"),
+        pytest.param({"range": "AAAAAA=="}, OptionError,
+                     "racks.range holds 1 numbers: as many as in the other columns, 2, are",
+                     id="too few"),
+        pytest.param({"range": "AAA="}, OptionError, "racks.range ends within a number", id="cut"),
+        pytest.param({"sets": ["a"]}, InputError, r"racks.sets\[0\] is \"a\": a list", id="a name"),
+    ],
+)  # fmt: skip
+def test_racks_that_do_not_fit_are_refused(change, error, message):
+    columns = packed(ROWS)
+    columns["racks"] |= change
+    with pytest.raises(error, match=message):
+        read_snapshot(columns)
+
+
+def test_racks_of_rows_stand_in_the_rows():
+    with pytest.raises(InputError, match="racks stands beside ranges as columns: give each range"):
+        read_snapshot({**ROWS, "racks": {"sets": [], "range": ""}})
+    halves = [ROWS["ranges"][0], {**ROWS["ranges"][0], "start": 9, "end": 12, "racks": ["b"]}]
+    with pytest.raises(OptionError, match="ranges of t-0 have different racks"):
+        read_snapshot({**ROWS, "ranges": halves})
+
+
+def test_a_price_is_a_number_from_0():
+    for text in ("-1", "nan", "free"):
+        with pytest.raises(OptionError, match="a number from 0 to 1000 is expected"):
+            parse_options({"assignor.zonePricePerGb": text})
+
+
+@pytest.mark.parametrize(
+    ("name", "digest"),
+    [
+        ("lag-aware-sticky", "7586a5c619a48324"),
+        ("sticky", "0bac7472a6453abd"),
+        ("cooperative-sticky", "0bac7472a6453abd"),
+        ("range", "7b86abe8719bb4a2"),
+    ],
+)
+def test_without_racks_plans_are_those_of_before_there_were_zones(name, digest):
+    """Digests of tasks that main made before; executors' racks alone change nothing."""
+    seen = hashlib.sha256()
+    for seed, shape in enumerate(["zipf-0.8", "zipf-1.2", "lognormal", "uniform"]):
+        state = None
+        for step in range(3):
+            executors = tuple(
+                Executor(str(i), f"h{i // 2}", 1 + i % 3, rack=f"r{i % 3}" if seed % 2 else None)
+                for i in range(8 - step)
+            )
+            sizes = lags(shape, 90, 40_000, seed=step)
+            asked = tuple(OffsetRange(f"t{p % 2}", p // 2, 0, size) for p, size in enumerate(sizes))
+            made = plan(Snapshot(executors, asked, {"assignor": name}, state=state))
+            state = made.state
+            rows = [(t.executor, t.slot, *map(str, t.ranges)) for t in made.tasks]
+            seen.update(json.dumps([rows, made.metrics["imbalance"]]).encode())
+    assert seen.hexdigest()[:16] == digest
