@@ -69,7 +69,7 @@ def _priorities(text: str) -> tuple[tuple[str, int], ...]:
     return tuple((pattern.strip(), int(number)) for pattern, _, number in pairs)
 
 
-def _text(good: Callable[[str], bool]) -> Callable[[str], str]:
+def _text(good: Callable[[str], object]) -> Callable[[str], str]:
     def read(text: str) -> str:
         value = text.strip()
         if not value or not value.isprintable() or not good(value):
@@ -108,6 +108,11 @@ _PRIORITIES = _Kind(_priorities, "host patterns with whole numbers, such as onde
 _GROUP = _Kind(_text(lambda name: len(name) <= 255), "the name of a consumer group")
 _LOCAL_FILE = _Kind(
     _text(lambda path: "://" not in path and not path.endswith("/")), "the path of a local file"
+)
+
+_ENVIRONMENT = _Kind(
+    _text(re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*").fullmatch),
+    "env:NAME with the name of an environment variable",
 )
 
 
@@ -180,6 +185,11 @@ class PlannerOptions:
     floors: tuple[tuple[str, int], ...] = ()
     zone_price_per_gb: float = _option("assignor.zonePricePerGb", 0.02, _PRICE,
         "what a GB costs that is read in another zone than its replicas; 0: zones do not count")
+    rack: str | None = _option("assignor.rack", None, _ENVIRONMENT,
+        "variable of executors' environment that names their rack (zone), in place of "
+        "SPARK_EXECUTOR_ATTRIBUTE_RACK")
+    rack_file: str | None = _option("assignor.rackFile", None, _LOCAL_FILE,
+        "file on the driver with the racks of executors' hosts, a line HOST=RACK each")
     min_partitions: int | None = _option("minPartitions", None, _COUNT,
         "Spark's own: the least number of tasks")
     max_records_per_partition: int | None = _option("maxRecordsPerPartition", None, _COUNT,

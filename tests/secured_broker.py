@@ -57,6 +57,8 @@ def start_secured() -> Iterator[Secured]:
             **stores,
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS;User:CN=bob",
+            "broker.rack": "s",
+            "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
         }
         with EmbeddedBroker(port=port, properties=properties) as broker:
             tls = {"bootstrap.servers": f"{host}:{encrypted}", "security.protocol": "SSL", **stores}

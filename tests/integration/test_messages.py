@@ -16,7 +16,7 @@ from assignor_bridge.jars import built_jar
 from assignor_bridge.protocol.messages import write_answer
 from assignor_bridge.worker import Worker
 from tests import planner_proxy
-from tests.packed import rows_of, tasks_of
+from tests.packed import numbers, rows_of, tasks_of
 from tests.planner_process import ask
 from tests.spark_tools import run_in_batches
 
@@ -80,8 +80,12 @@ def snapshots() -> list[dict]:
         executors = [
             {"id": str(i), "host": f"h{i // 2}", "slots": 2}
             | [{}, {"excluded": True}, {"leaving": True}, {"resourceProfile": 3}][i % 4]
+            | ({"rack": "a-1"} if i % 3 else {})
             for i in range(count // 7)
         ]
+        if count > 1:
+            for i, row in enumerate(ranges):
+                row["racks"] = [["a-1"], [], ["b", "a-1"]][i % 3]
         made.append(
             {
                 "executors": executors, "ranges": ranges, "observed": observed, "state": None,
@@ -118,6 +122,10 @@ def test_both_sides_read_what_the_other_wrote(tmp_path: Path) -> None:
         assert request.pop("type") == "plan"
         for part in ("ranges", "observed"):
             request[part] = rows_of(request[part])
+        if racks := request.pop("racks", None):
+            sets = [*racks["sets"], []]
+            for row, place in zip(request["ranges"], numbers(racks["range"], "<i4"), strict=True):
+                row["racks"] = sets[place]
         assert {"state": None, **request} == snapshot
     for answer, tasks in zip(planned, map(orjson.loads, java(answers)), strict=True):
         assert tasks == [{"standbys": [], **task} for task in tasks_of(answer["tasks"])]

@@ -42,7 +42,24 @@ public final class Exchanges {
         Columns.Reports.of(reports(snapshot.get("observed"))),
         snapshot.get("state").textValue(),
         null,
+        snapshot.path("ranges").path(0).has("racks") ? racks(snapshot.get("ranges")) : null,
         null);
+  }
+
+  /** A set a range. */
+  private static Columns.Racks racks(JsonNode ranges) {
+    List<List<String>> sets = new ArrayList<>();
+    List<Integer> places = new ArrayList<>();
+    for (JsonNode range : ranges) {
+      List<String> racks = new ArrayList<>();
+      range.get("racks").forEach(rack -> racks.add(rack.asText()));
+      places.add(racks.isEmpty() ? -1 : sets.size());
+      if (!racks.isEmpty()) {
+        sets.add(racks);
+      }
+    }
+    var place = places.iterator();
+    return Columns.Racks.of(sets, ranges(ranges), range -> place.next());
   }
 
   static List<ExecutorList.Executor> executors(JsonNode given) {
@@ -53,6 +70,7 @@ public final class Exchanges {
               e.get("id").asText(),
               e.get("host").asText(),
               e.get("slots").asInt(),
+              e.path("rack").textValue(),
               e.path("excluded").asBoolean(),
               e.path("leaving").asBoolean(),
               e.path("resourceProfile").asInt()));

@@ -44,9 +44,9 @@ public final class IdentityChecks {
     AssignedInputPartition task =
         new AssignedInputPartition(
             "s", 1, 0, "0", 0, new KafkaBatchInputPartition[] {unfit}, new String[0]);
-    ReadReports reports = new ReadReports();
+    Reports<ReadReport> reports = new Reports<>();
     PartitionReader<InternalRow> reader =
-        new AssignedReaderFactory(sparks, true, reports).createReader(task);
+        new AssignedReaderFactory(sparks, true, reports, null).createReader(task);
     check(reader.next() && reader.next() && reader.next() && !reader.next(), "not Spark's rows");
     check(reports.value().get(0).records() == 3, "not reported");
     reader.close();

@@ -69,6 +69,8 @@ def test_what_crosses_zones_and_why(executors, ranges, share, said):
     assert made.metrics["imbalance"] <= 0.05 + 1e-6
     for text in said:
         assert any(text in reason for reason in made.reasons), (text, made.reasons)
+    to_change = [r for r in made.reasons if "would help" in r or "no partition has" in r]
+    assert set(to_change) <= set(made.metrics.get("zoneAdvice", "").split("; "))
 
 
 @pytest.mark.parametrize(

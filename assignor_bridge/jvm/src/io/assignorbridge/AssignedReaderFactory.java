@@ -2,6 +2,7 @@ package io.assignorbridge;
 
 import io.assignorbridge.reader.SharedReader;
 import java.util.ArrayList;
+import org.apache.spark.SparkEnv;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
@@ -16,12 +17,16 @@ final class AssignedReaderFactory implements PartitionReaderFactory {
   private final ArrayList<String> endedStreams;
 
   @SuppressWarnings("serial") // accumulators are serializable
-  private final ReadReports reports;
+  private final Reports<ReadReport> reports;
 
-  AssignedReaderFactory(PartitionReaderFactory base, boolean shared, ReadReports reports) {
+  private final ReaderRacks racks; // null before there was a plan
+
+  AssignedReaderFactory(
+      PartitionReaderFactory base, boolean shared, Reports<ReadReport> reports, ReaderRacks racks) {
     this.base = base;
     this.shared = shared;
     this.reports = reports;
+    this.racks = racks;
     this.endedStreams = StreamIdentity.ended();
   }
 
@@ -30,6 +35,14 @@ final class AssignedReaderFactory implements PartitionReaderFactory {
     if (!(partition instanceof AssignedInputPartition task)) {
       return base.createReader(partition);
     }
-    return new SharedReader(task, base, shared, endedStreams, reports::add);
+    String rack = racks == null ? null : racks.at(SparkEnv.get().executorId());
+    return new SharedReader(
+        task,
+        base,
+        shared,
+        endedStreams,
+        rack,
+        reports::add,
+        bytes -> racks.received(rack, bytes)); // only with a rack
   }
 }

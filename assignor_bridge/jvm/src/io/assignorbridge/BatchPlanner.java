@@ -64,7 +64,7 @@ final class BatchPlanner implements AutoCloseable {
   private final StateFiles files;
   private final StreamIdentity stream = new StreamIdentity();
   private final PlanFigures figures = new PlanFigures();
-  private final ReadReports reports = new ReadReports();
+  private final Reports<ReadReport> reports = new Reports<>();
 
   private PlannerProcess process;
   private Messages.EffectiveOptions options; // null until a planner has validated them
@@ -72,6 +72,8 @@ final class BatchPlanner implements AutoCloseable {
   private GroupCommits commits; // null without assignor.commitGroup
   private Retentions retentions; // null without assignor.fairness=deadline
   private RecordTimes times; // null where the planner needs none
+  private Zones zones; // null until a planner has validated the options
+  private ReaderRacks readerRacks; // null before the first plan
   private PlanLog log; // null without assignor.planLog
   private Batch lastBatch;
   private InputPartition[] lastTasks;
@@ -118,12 +120,15 @@ final class BatchPlanner implements AutoCloseable {
   synchronized PartitionReaderFactory readerFactory(PartitionReaderFactory base) {
     // Without options there is no plan yet, and so no task for one of our readers.
     boolean shared = options == null || options.reader().equals("shared");
-    return new AssignedReaderFactory(base, shared, reports);
+    return new AssignedReaderFactory(base, shared, reports, readerRacks);
   }
 
   synchronized Map<String, String> metrics() {
     readReports();
     Map<String, String> all = figures.metrics(System.currentTimeMillis());
+    if (zones != null) {
+      all.putAll(zones.metrics());
+    }
     if (commits != null) {
       all.putAll(commits.metrics());
     }
@@ -184,7 +189,7 @@ final class BatchPlanner implements AutoCloseable {
     Messages.AdmitBatch request =
         new Messages.AdmitBatch(
             ExecutorList.parallelism(context),
-            ExecutorList.of(context),
+            zones.executors(),
             asked,
             Columns.Reports.of(figures.observed()),
             state,
@@ -231,6 +236,9 @@ final class BatchPlanner implements AutoCloseable {
     if (retentions != null) {
       retentions.close();
     }
+    if (zones != null) {
+      zones.close();
+    }
     if (times != null) {
       times.close();
     }
@@ -240,6 +248,9 @@ final class BatchPlanner implements AutoCloseable {
   }
 
   private InputPartition[] planOrFallBack(Offset end, InputPartition[] ranges) {
+    if (zones != null) {
+      zones.begin();
+    }
     if (plansPaused.pause()) {
       figures.fellBack(plansPaused.toString(), ranges.length);
       return ranges;
@@ -262,8 +273,8 @@ final class BatchPlanner implements AutoCloseable {
     long startedNanos = System.nanoTime();
     readReports();
     TaskBuilder builder = new TaskBuilder(partitions);
-    List<ExecutorList.Executor> executors = ExecutorList.of(context);
     PlannerProcess planner = running();
+    List<ExecutorList.Executor> executors = zones.executors();
     Double sinceLastPlan = lastPlanNanos == 0 ? null : (startedNanos - lastPlanNanos) / 1e9;
     lastPlanNanos = startedNanos;
     Messages.PlanBatch request =
@@ -274,6 +285,7 @@ final class BatchPlanner implements AutoCloseable {
             Columns.Reports.of(figures.takeObserved()),
             state,
             ExecutorList.allocation(context, sinceLastPlan),
+            zones.of(executors, builder.requested()),
             null);
     String answer = planner.ask(Messages.write(request), options.planTimeoutMs());
     Messages.Planned plan = Messages.read(answer, Messages.Planned.class);
@@ -289,6 +301,8 @@ final class BatchPlanner implements AutoCloseable {
           limited ? admitted.logged() : "");
     }
     state = plan.state();
+    readerRacks = zones.forReaders(executors);
+    zones.planned(plan.metrics());
     plans++;
     long millis = (System.nanoTime() - startedNanos) / 1_000_000;
     figures.planned(plan, plans, tasks.length, millis);
@@ -324,6 +338,9 @@ final class BatchPlanner implements AutoCloseable {
       String request = Messages.write(new Messages.Validate(written.values()));
       String answer = process.ask(request, START_TIMEOUT_MS);
       Messages.Validated valid = Messages.read(answer, Messages.Validated.class);
+      if (zones == null) {
+        zones = new Zones(context, valid.options(), written.kafka());
+      }
       if (options == null && valid.options().commitGroup() != null) {
         commits = new GroupCommits(valid.options().commitGroup(), written.kafka());
       }

@@ -69,6 +69,25 @@ final class Columns {
     }
   }
 
+  /** The racks that hold a replica; `range` has the place in `sets` of each range, -1: unknown. */
+  record Racks(List<List<String>> sets, byte[] range) {
+    static Racks of(
+        List<List<String>> sets,
+        List<PlanVerifier.Range> rows,
+        ToIntFunction<PlanVerifier.Range> place) {
+      return new Racks(sets, ints(rows, place));
+    }
+
+    long unknown() {
+      ByteBuffer cells = buffer(range);
+      long count = 0;
+      while (cells.hasRemaining()) {
+        count += cells.getInt() < 0 ? 1 : 0;
+      }
+      return count;
+    }
+  }
+
   /** What finished readers observed. */
   record Reports(
       List<String> topics,

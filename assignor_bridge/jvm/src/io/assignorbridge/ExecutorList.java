@@ -20,6 +20,7 @@ final class ExecutorList {
 
   /**
    * @param slots how many tasks it runs at once
+   * @param rack null: unknown
    * @param leaving gone, being removed or being decommissioned. The scheduler's back end is asked,
    *     not the status store: that one's listener may lose the end of an executor, and each batch
    *     would wait for it
@@ -28,6 +29,7 @@ final class ExecutorList {
       String id,
       String host,
       int slots,
+      String rack,
       @JsonInclude(JsonInclude.Include.NON_DEFAULT) boolean excluded,
       @JsonInclude(JsonInclude.Include.NON_DEFAULT) boolean leaving,
       @JsonInclude(JsonInclude.Include.NON_DEFAULT) int resourceProfile) {}
@@ -39,15 +41,22 @@ final class ExecutorList {
   private ExecutorList() {}
 
   /** Empty in local mode and before the first executor has registered. */
-  static List<Executor> of(SparkContext context) {
+  static List<Executor> of(SparkContext context, ExecutorRacks racks) {
     List<Executor> executors = new ArrayList<>();
+    racks.update();
     for (ExecutorSummary e : summaries(context)) {
       if (!e.id().equals("driver") && e.maxTasks() > 0) {
         String host = e.hostPort().replaceFirst(":[^:]*$", "");
-        boolean leaving = isLeaving(context.taskScheduler(), e.id());
+        TaskScheduler scheduler = context.taskScheduler();
         executors.add(
             new Executor(
-                e.id(), host, e.maxTasks(), e.isExcluded(), leaving, e.resourceProfileId()));
+                e.id(),
+                host,
+                e.maxTasks(),
+                racks.of(e, host, scheduler),
+                e.isExcluded(),
+                isLeaving(scheduler, e.id()),
+                e.resourceProfileId()));
       }
     }
     return executors;

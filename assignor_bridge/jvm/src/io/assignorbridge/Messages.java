@@ -40,7 +40,7 @@ final class Messages {
   @JsonTypeName("restore")
   record Restore(String state, Collection<String> topics) implements Request {}
 
-  /** What to plan; the options are only for the plan log: the planner has them already. */
+  /** What to plan; racks are null where none is known. The options are only for the plan log: the planner has them already. */
   @JsonTypeName("plan")
   record PlanBatch(
       int parallelism,
@@ -49,10 +49,12 @@ final class Messages {
       Columns.Reports observed,
       String state,
       ExecutorList.Allocation allocation,
+      Columns.Racks racks,
       Map<String, String> options)
       implements Request {
     PlanBatch with(Map<String, String> values) {
-      return new PlanBatch(parallelism, executors, ranges, observed, state, allocation, values);
+      return new PlanBatch(
+          parallelism, executors, ranges, observed, state, allocation, racks, values);
     }
   }
 
@@ -121,7 +123,9 @@ final class Messages {
       @JsonProperty("assignor.planTimeoutMs") long planTimeoutMs,
       @JsonProperty("assignor.commitGroup") String commitGroup,
       @JsonProperty("assignor.planLog") String planLog,
-      @JsonProperty("assignor.fairness") String fairness) {}
+      @JsonProperty("assignor.fairness") String fairness,
+      @JsonProperty("assignor.rack") String rack,
+      @JsonProperty("assignor.rackFile") String rackFile) {}
 
   /** Why a stored state cannot be used; null when it can. */
   @JsonTypeName("restored")

@@ -7,11 +7,11 @@ import java.util.List;
 import org.apache.spark.util.AccumulatorV2;
 
 /**
- * Carries the read reports of successful tasks from the executors to the driver. Spark drops
+ * Carries what successful tasks report from the executors to the driver. Spark drops
  * the values of failed tasks and of those that lost to a speculative copy.
  */
-final class ReadReports extends AccumulatorV2<ReadReport, List<ReadReport>> {
-  private final ArrayList<ReadReport> reports = new ArrayList<>();
+final class Reports<T> extends AccumulatorV2<T, List<T>> {
+  private final ArrayList<T> reports = new ArrayList<>();
 
   @Override
   public synchronized boolean isZero() {
@@ -19,8 +19,8 @@ final class ReadReports extends AccumulatorV2<ReadReport, List<ReadReport>> {
   }
 
   @Override
-  public synchronized AccumulatorV2<ReadReport, List<ReadReport>> copy() {
-    ReadReports other = new ReadReports();
+  public synchronized AccumulatorV2<T, List<T>> copy() {
+    Reports<T> other = new Reports<>();
     other.reports.addAll(reports);
     return other;
   }
@@ -31,20 +31,20 @@ final class ReadReports extends AccumulatorV2<ReadReport, List<ReadReport>> {
   }
 
   @Override
-  public synchronized void add(ReadReport report) {
+  public synchronized void add(T report) {
     reports.add(report);
   }
 
   @Override
-  public void merge(AccumulatorV2<ReadReport, List<ReadReport>> other) {
-    List<ReadReport> theirs = other.value();
+  public void merge(AccumulatorV2<T, List<T>> other) {
+    List<T> theirs = other.value();
     synchronized (this) {
       reports.addAll(theirs);
     }
   }
 
   @Override
-  public synchronized List<ReadReport> value() {
+  public synchronized List<T> value() {
     return List.copyOf(reports);
   }
 
@@ -54,8 +54,8 @@ final class ReadReports extends AccumulatorV2<ReadReport, List<ReadReport>> {
   }
 
   /** Hands over what has come so far and forgets it. */
-  synchronized List<ReadReport> drain() {
-    List<ReadReport> all = List.copyOf(reports);
+  synchronized List<T> drain() {
+    List<T> all = List.copyOf(reports);
     reports.clear();
     return all;
   }

@@ -1,0 +1,140 @@
+package io.assignorbridge;
+
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import java.util.TreeSet;
+import org.apache.spark.SparkContext;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * In which racks a stream's executors and replicas are. Without a rack of an executor nothing is asked
+ * and nothing is sent. Whatever fails here is unknown to the planner, and fails no batch.
+ */
+final class Zones implements AutoCloseable {
+  private static final Logger LOG = LoggerFactory.getLogger(Zones.class);
+  private static final int PLANS_TO_HEAR_OF_ALL = 3; // readers report with the batch before
+
+  private final SparkContext context;
+  private final Map<String, String> kafka;
+  private final Messages.EffectiveOptions options;
+  private final ExecutorRacks racks;
+  private final Reports<CrossZoneBytes.Received> received = new Reports<>();
+  private final CrossZoneBytes bytes = new CrossZoneBytes();
+  private ReplicaRacks replicas; // null before an executor has a rack
+  private int plans;
+  private boolean told;
+  private boolean advised;
+  private boolean warned;
+
+  /** Fails for a file of racks that cannot be used. */
+  Zones(SparkContext context, Messages.EffectiveOptions options, Map<String, String> kafka)
+      throws PlannerException {
+    this.context = context;
+    this.options = options;
+    this.kafka = kafka;
+    racks = new ExecutorRacks(context, options.rack(), options.rackFile());
+    context.register(received);
+  }
+
+  List<ExecutorList.Executor> executors() {
+    return ExecutorList.of(context, racks);
+  }
+
+  /** What a reader needs to know where it runs. */
+  ReaderRacks forReaders(List<ExecutorList.Executor> executors) {
+    return racks.forReaders(executors, received);
+  }
+
+  /** Where the ranges of a batch to be planned can be read; null: unknown. */
+  Columns.Racks of(List<ExecutorList.Executor> executors, List<PlanVerifier.Range> ranges)
+      throws InterruptedException {
+    plans++;
+    Columns.Racks found = null;
+    if (executors.stream().anyMatch(e -> e.rack() != null)) {
+      try {
+        if (replicas == null) {
+          replicas = new ReplicaRacks(kafka, options.reader().equals("shared"));
+        }
+        found = replicas.of(ranges);
+      } catch (RuntimeException | LinkageError e) {
+        if (!warned) {
+          LOG.warn("assignor-bridge plans without the racks of replicas (warned once)", e);
+          warned = true;
+        }
+      }
+    }
+    tell(executors, ranges.size(), found);
+    return found;
+  }
+
+  /** Another batch begins, whoever plans it. */
+  void begin() {
+    bytes.add(received.drain());
+    bytes.begin();
+  }
+
+  /** What readers have received so far, and how much of it from other racks. */
+  Map<String, String> metrics() {
+    bytes.add(received.drain());
+    return bytes.metrics(replicas == null ? Map.of() : replicas.ofBrokers());
+  }
+
+  /** Says once what would have to change, if the planner sees that. */
+  void planned(Map<String, String> metrics) {
+    String advice = metrics.get("zoneAdvice");
+    if (advice != null && !advised) {
+      LOG.warn("assignor-bridge reads across zones (told once): {}", advice);
+      advised = true;
+    }
+  }
+
+  @Override
+  public void close() {
+    if (replicas != null) {
+      replicas.close();
+    }
+  }
+
+  /** Says once what is known, as soon as it can be. */
+  private void tell(List<ExecutorList.Executor> executors, int ranges, Columns.Racks found) {
+    boolean configured = options.rack() != null || options.rackFile() != null;
+    if (told
+        || executors.isEmpty()
+        || replicas == null && !configured
+        || replicas != null && !replicas.wasAsked()
+        || options.rack() != null && plans < PLANS_TO_HEAR_OF_ALL) {
+      return;
+    }
+    told = true;
+    long lost = executors.stream().filter(e -> e.rack() == null).count();
+    String line =
+        lost + " of " + executors.size() + " executors have no known rack; racks of the others: "
+            + listed(executors.stream().map(ExecutorList.Executor::rack).toList());
+    if (lost > 0) {
+      line += " (SPARK_EXECUTOR_ATTRIBUTE_RACK, assignor.rack or assignor.rackFile say where they are)";
+    }
+    long unknown = ranges;
+    if (replicas != null) {
+      unknown = found == null ? ranges : found.unknown();
+      line += "; " + unknown + " of " + ranges + " partitions have none; racks of the others: "
+          + listed(found == null ? List.of() : found.sets().stream().flatMap(List::stream).toList());
+      if (unknown > 0) {
+        line += " (broker.rack of Kafka's brokers says where they are)";
+      }
+    }
+    String text = "assignor-bridge plans by zones: " + line + "; unknown counts as near to all (told once)";
+    if (lost + unknown > 0) {
+      LOG.warn(text);
+    } else {
+      LOG.info(text);
+    }
+  }
+
+  private static String listed(List<String> racks) {
+    TreeSet<String> distinct = new TreeSet<>();
+    racks.stream().filter(Objects::nonNull).forEach(distinct::add);
+    return distinct.isEmpty() ? "none" : String.join(", ", distinct);
+  }
+}

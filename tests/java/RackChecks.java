@@ -1,0 +1,55 @@
+package io.assignorbridge;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import org.apache.spark.SparkConf;
+import org.apache.spark.SparkContext;
+import org.apache.spark.scheduler.TaskScheduler;
+import org.apache.spark.scheduler.TaskSchedulerImpl;
+import org.apache.spark.scheduler.cluster.YarnScheduler;
+
+/** What the driver knows of racks, asked by the tests. */
+public final class RackChecks {
+  private RackChecks() {}
+
+  /**
+   * `file FILE HOST…`: the rack of each host by a file, a line each, or what is wrong with the file.
+   * `yarn TABLE HOST…`: the rack of each by YARN's scheduler with Hadoop's table, and by Spark's own.
+   */
+  public static void main(String[] arguments) throws Exception {
+    List<String> words = new ArrayList<>(Arrays.asList(arguments));
+    String what = words.remove(0);
+    String file = words.remove(0);
+    if (what.equals("yarn")) {
+      yarn(file, words);
+      return;
+    }
+    try {
+      RackFile racks = new RackFile(file);
+      words.forEach(host -> System.out.println(racks.of(host)));
+    } catch (PlannerException e) {
+      System.out.println((e.misuse ? "misuse: " : "failure: ") + e.getMessage());
+    }
+  }
+
+  private static void yarn(String table, List<String> hosts) {
+    SparkConf conf =
+        new SparkConf()
+            .setMaster("local[1]")
+            .setAppName("racks")
+            .set("spark.ui.enabled", "false")
+            .set("spark.driver.host", "127.0.0.1")
+            .set("spark.driver.bindAddress", "127.0.0.1")
+            .set(
+                "spark.hadoop.net.topology.node.switch.mapping.impl",
+                "org.apache.hadoop.net.TableMapping")
+            .set("spark.hadoop.net.topology.table.file.name", table);
+    SparkContext context = new SparkContext(conf);
+    for (TaskScheduler scheduler :
+        List.of(new YarnScheduler(context), new TaskSchedulerImpl(context))) {
+      hosts.forEach(host -> System.out.println(ExecutorRacks.ofYarn(scheduler, host)));
+    }
+    context.stop();
+  }
+}
