@@ -23,7 +23,7 @@ from streaming.kafka.embedded import EmbeddedBroker
 from tests import planner_proxy
 from tests.integration.test_logins import allow
 from tests.kafka_topics import Topic
-from tests.packed import numbers
+from tests.packed import numbers, rows_of
 from tests.secured_broker import LOGIN, PASSWORD
 from tests.spark_tools import assert_planned, finished, read_topic, run_in_batches
 
@@ -88,13 +88,15 @@ def attributes(spark: SparkSession, *racks: str | None) -> Iterator[list[str]]:
 
 
 def racks_asked_with(record: Path) -> list[tuple[dict[str, str | None], list[list[str]]]]:
-    """Of each plan: the racks of executors, and those of each range."""
+    """Of each plan: the racks of executors, and those of the ranges in their order by name."""
     asked = []
     for request in planner_proxy.requests(record):
         executors = {e["id"]: e.get("rack") for e in request["executors"]}
         racks = request.get("racks") or {"sets": [], "range": ""}
         sets = [*racks["sets"], []]
-        asked.append((executors, [sets[i] for i in numbers(racks["range"], "<i4")]))
+        names = [(row["topic"], row["partition"]) for row in rows_of(request["ranges"])]
+        held = dict(zip(names, map(sets.__getitem__, numbers(racks["range"], "<i4")), strict=False))
+        asked.append((executors, [racks for _, racks in sorted(held.items())]))
     return asked
 
 
@@ -339,28 +341,29 @@ def test_racks_of_yarns_topology(tmp_path: Path) -> None:
     assert said == ["a", "x/b", "null", "null", "null", "null"]
 
 
-FILES = [
-    pytest.param("h1=a\nh2: b\nh3 c\n", ["a", "b", "c"], id="separators"),
-    pytest.param("! a comment\n#another\n\n  h1 = a \n", ["a", "null", "null"], id="comments"),
-    pytest.param("h1=a\nh1=a\n", ["a", "null", "null"], id="twice the same"),
-    pytest.param("h1=a\nh1=b\n", ["line 2 (h1=b) contradicts an earlier one, with rack a"],
-                 id="twice"),
-    pytest.param("=a\n", ["line 1 (=a) has no host"], id="no host"),
-    pytest.param("h1=\n", ["line 1 (h1=) has no rack"], id="no rack"),
-    pytest.param("h1=\\u12\n", ["line 1 (h1=\\u12) is broken"], id="a broken escape"),
-    pytest.param("", ["null", "null", "null"], id="empty"),
-]  # fmt: skip
+FILES = {
+    "h1=a\nh2: b\nh3 c\n": "a b c",
+    "! a comment\n#another\n\n  h1 = a \n": "a null null",
+    "h1=a\nh1=a\n": "a null null",
+    "": "null null null",
+    "h1=a\nh1=b\n": "line 2 (h1=b) contradicts an earlier one, with rack a",
+    "=a\n": "line 1 (=a) has no host",
+    "h1=a\nh2=\n": "line 2 (h2=) has no rack",
+    "h1=\\u12\n": "line 1 (h1=\\u12) is broken",
+}
 
 
-@pytest.mark.parametrize(("text", "said"), FILES)
-def test_files_of_hosts(tmp_path: Path, text: str, said: list[str]) -> None:
-    file = tmp_path / "hosts"
-    file.write_text(text)
-    lines = rack_checks(tmp_path, "file", str(file), "h1", "h2", "h3")
-    if len(said) == 1:
-        assert lines == [
-            f"misuse: option 'assignor.rackFile' is '{file}': {said[0]}; a line HOST=RACK for each "
+def test_files_of_hosts(tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    expected = []
+    for number, (text, said) in enumerate(FILES.items()):
+        file = files / str(number)
+        file.write_text(text)
+        expected.append(
+            f"misuse: option 'assignor.rackFile' is '{file}': {said}; a line HOST=RACK for each "
             "host of executors is expected"
-        ]
-    else:
-        assert lines == said
+            if said.startswith("line")
+            else said
+        )
+    assert rack_checks(tmp_path, "files", str(files), "h1", "h2", "h3") == expected

@@ -93,18 +93,19 @@ def test_a_partition_that_moves_is_seen_while_the_query_runs(
 ) -> None:
     """Kafka is asked again for a new topic, and then of all."""
     prefix = f"m{uuid.uuid4().hex[:4]}"
-    topic = filled(2, 1, prefix)
+    topic = filled(2, 1, f"{prefix}-a")
     planner("record")
     before = [[leader] for leader, _ in placed(topic)]
-    options = {"assignor": "lag-aware-sticky", "subscribePattern": f"{prefix}.*"}
+    options = {
+        "assignor": "lag-aware-sticky",
+        "subscribePattern": f"{prefix}.*",
+        "startingOffsets": "earliest",
+        "kafka.bootstrap.servers": topic.bootstrap_servers,
+        "kafka.metadata.max.age.ms": "500",
+    }
     with attributes(spark, "a", "b"):
-        frame = spark.readStream.format("kafka").options(
-            **options, startingOffsets="earliest",
-            **{"kafka.bootstrap.servers": topic.bootstrap_servers, "kafka.metadata.max.age.ms": "500"},
-        ).load()  # fmt: skip
-        query = (
-            frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
-        )  # fmt: skip
+        frame = spark.readStream.format("kafka").options(**options).load()
+        query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
         try:
             query.processAllAvailable()
             assert racks_asked_with(record)[-1][1] == before
@@ -113,7 +114,7 @@ def test_a_partition_that_moves_is_seen_while_the_query_runs(
             after = wait_until(
                 lambda: (now := placed(topic)) and [now[0][0]] != before[0] and now, "a new leader"
             )
-            filled(1, 1, prefix)
+            filled(1, 1, f"{prefix}-z")
 
             def seen() -> list[list[str]] | None:
                 topic.fill([3, 3])

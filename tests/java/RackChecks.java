@@ -1,8 +1,13 @@
 package io.assignorbridge;
 
+import static java.util.stream.Collectors.joining;
+
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.stream.Stream;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkContext;
 import org.apache.spark.scheduler.TaskScheduler;
@@ -14,7 +19,7 @@ public final class RackChecks {
   private RackChecks() {}
 
   /**
-   * `file FILE HOST…`: the rack of each host by a file, a line each, or what is wrong with the file.
+   * `files FOLDER HOST…`: the racks of hosts by each file of a folder, a line each, or what is wrong.
    * `yarn TABLE HOST…`: the rack of each by YARN's scheduler with Hadoop's table, and by Spark's own.
    */
   public static void main(String[] arguments) throws Exception {
@@ -25,11 +30,17 @@ public final class RackChecks {
       yarn(file, words);
       return;
     }
+    try (Stream<Path> files = Files.list(Path.of(file))) {
+      files.sorted().forEach(one -> System.out.println(racks(one, words)));
+    }
+  }
+
+  private static String racks(Path file, List<String> hosts) {
     try {
-      RackFile racks = new RackFile(file);
-      words.forEach(host -> System.out.println(racks.of(host)));
+      RackFile racks = new RackFile(file.toString());
+      return hosts.stream().map(host -> String.valueOf(racks.of(host))).collect(joining(" "));
     } catch (PlannerException e) {
-      System.out.println((e.misuse ? "misuse: " : "failure: ") + e.getMessage());
+      return (e.misuse ? "misuse: " : "failure: ") + e.getMessage();
     }
   }
 
