@@ -16,31 +16,42 @@ from assignor_bridge.ivy import java_tool, pyspark_home
 from tests.spark_tools import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 _DEPLOY = "org.apache.spark.deploy"
 
 
 @contextlib.contextmanager
-def standalone_cluster(folder: Path, cores_of_workers: tuple[int, ...]) -> Iterator[str]:
-    """Start a master and workers with so many cores; give the master's URL."""
+def standalone_cluster(
+    folder: Path, cores_of_workers: tuple[int, ...], racks: Sequence[str] = ()
+) -> Iterator[str]:
+    """Start a master and workers with so many cores; give the master's URL.
+
+    Workers hand what says in which rack they are to their executors.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         log = _started(stack, folder, "master.Master", "127.0.0.1", "--port", "0")
         url = wait_until(lambda: _found(log, r"Starting Spark master at (spark://\S+)"), "a master")
         for number, cores in enumerate(cores_of_workers, start=2):
+            rack = {"SPARK_EXECUTOR_ATTRIBUTE_RACK": racks[number - 2]} if racks else {}
             log = _started(
                 stack, folder, "worker.Worker", f"127.0.0.{number}",
                 "--cores", str(cores), "--memory", f"{cores}g",
-                "--work-dir", str(folder / f"worker{number}"), url,
+                "--work-dir", str(folder / f"worker{number}"), url, **rack,
             )  # fmt: skip
             wait_until(lambda log=log: _found(log, r"(registered with master)"), "a worker")
         yield url
 
 
 def _started(
-    stack: contextlib.ExitStack, folder: Path, name: str, host: str, *arguments: str
+    stack: contextlib.ExitStack,
+    folder: Path,
+    name: str,
+    host: str,
+    *arguments: str,
+    **environment: str,
 ) -> Path:
     log = folder / f"{name}-{host}.log"
     settings = {  # what Spark's own shell scripts export
@@ -53,7 +64,7 @@ def _started(
                 f"{_DEPLOY}.{name}", "--host", host, "--webui-port", "0", *arguments,
             ],
             stdout=out, stderr=subprocess.STDOUT,
-            env=os.environ | settings,
+            env=os.environ | settings | environment,
         )  # fmt: skip
     stack.callback(_stop, process)
     return log

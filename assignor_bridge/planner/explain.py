@@ -115,7 +115,7 @@ def explain(  # noqa: PLR0917
         metrics["fallbackReason"] = "; ".join(placement.refusals)
     if crossing is not None:
         metrics["crossZoneOffsets"] = crossing.offsets
-        metrics["crossZoneShare"] = round(crossing.share, 4)
+        metrics["predictedCrossZoneShare"] = round(crossing.share, 4)
         reasons += crossing.reasons
         if advice := crossing.reasons[1:]:
             metrics["zoneAdvice"] = "; ".join(advice)

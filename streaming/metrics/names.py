@@ -125,6 +125,13 @@ OURS = (
            "fallbacks"),
     Metric("assignor_reader_bytes_total", _SOURCE,
            "Bytes of keys and values that were read.", "readBytes"),
+    Metric("assignor_received_bytes_total", _SOURCE,
+           "Bytes that readers with a known rack received from brokers.", "receivedBytes"),
+    Metric("assignor_cross_zone_bytes_total", _SOURCE,
+           "Those of them that came from brokers in other racks.", "crossZoneBytes"),
+    Metric("assignor_cross_zone_ratio", _SOURCE,
+           "Share of the last batch's received bytes that came from other racks.",
+           "crossZoneShare"),
     Metric("assignor_commit_failures_total", _SOURCE,
            "Commits to the consumer group that were refused.", "commitFailures"),
 )  # fmt: skip

@@ -247,6 +247,7 @@ _REPORTED = (
     ("assignor_moved_partitions_total", "{:.0f} moved"),
     ("assignor_imbalance_ratio", "{:.1%} over ideal"),
     ("assignor_locality_hit_ratio", "{:.0%} as planned"),
+    ("assignor_cross_zone_ratio", "{:.1%} across zones"),
     ("assignor_plan_seconds", "plan {:.3f} s"),
     ("assignor_fallbacks_total", "{:.0f} fallbacks"),
 )

@@ -31,7 +31,8 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     )
     classes = tmp_path_factory.mktemp("classes")
     sources = [
-        str(JAVA / f"{name}.java") for name in ("ReaderChecks", "FakeKafka", "IdentityChecks")
+        str(JAVA / f"{name}.java")
+        for name in ("ReaderChecks", "FakeKafka", "IdentityChecks", "CrossZoneChecks")
     ]
     subprocess.run(
         [ivy.java_tool("javac"), "-nowarn", "-cp", class_path, "-d", str(classes), *sources],

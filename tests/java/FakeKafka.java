@@ -23,7 +23,7 @@ import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.record.TimestampType;
 
 /**
- * A consumer and the one broker behind it, for what cannot be counted from outside of the real ones.
+ * A consumer and the two brokers behind it, of even and odd partitions, for what cannot be counted from outside of the real ones.
  * Every partition has an endless log of batches of one size. An answer takes whole batches, up to
  * {@code max.partition.fetch.bytes} of a partition and {@code fetch.max.bytes} in all; a first batch
  * that is larger comes alone, as from a real broker. Sizes are only told, not held.
@@ -40,9 +40,11 @@ final class FakeKafka implements InvocationHandler {
   int polls;
   int seeks;
   int mostFetched;
+  int metricScans;
   double incoming;
   boolean closed;
 
+  private final Map<Integer, Double> byBroker = new LinkedHashMap<>();
   private final long fetchBytes;
 
   FakeKafka(Map<String, Object> params, int recordsPerBatch, int recordBytes, int headerBytes) {
@@ -128,6 +130,7 @@ final class FakeKafka implements InvocationHandler {
         room = Math.max(0, room - batches * batchBytes);
         records.put(one, take(one, batches));
         incoming += batches * batchBytes;
+        byBroker.merge(one.partition() % 2, (double) batches * batchBytes, Double::sum);
         fetched.remove(one); // who was served comes last with the next answer
         fetched.add(one);
       }
@@ -155,8 +158,14 @@ final class FakeKafka implements InvocationHandler {
 
   private Map<MetricName, Metric> metrics() {
     Map<MetricName, Metric> all = new LinkedHashMap<>();
-    add(all, "incoming-byte-total", "consumer-metrics", () -> incoming);
-    add(all, "fetch-total", "consumer-fetch-manager-metrics", () -> (double) polls);
+    metricScans++;
+    add(all, "incoming-byte-total", "consumer-metrics", Map.of(), () -> incoming);
+    add(all, "fetch-total", "consumer-fetch-manager-metrics", Map.of(), () -> (double) polls);
+    for (int broker : byBroker.keySet()) {
+      Map<String, String> tags = Map.of("client-id", "c", "node-id", "node-" + broker);
+      add(all, "incoming-byte-total", "consumer-node-metrics", tags, () -> byBroker.get(broker));
+      add(all, "outgoing-byte-total", "consumer-node-metrics", tags, () -> 1.0);
+    }
     return all;
   }
 
@@ -164,8 +173,9 @@ final class FakeKafka implements InvocationHandler {
       Map<MetricName, Metric> all,
       String name,
       String group,
+      Map<String, String> tags,
       java.util.function.Supplier<Double> value) {
-    MetricName named = new MetricName(name, group, "", Map.of());
+    MetricName named = new MetricName(name, group, "", tags);
     all.put(
         named,
         new Metric() {

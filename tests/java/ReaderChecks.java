@@ -257,8 +257,36 @@ public final class ReaderChecks {
     readOnce(consumer, 8, 9, 20);
   }
 
+  void bytesAreCountedOnceByBrokerWhicheverClientReceivedThem() {
+    recordsPerBatch = 8;
+    recordBytes = 64 << 10;
+    PooledConsumer consumer = consumer(500, Map.of());
+    readOnce(consumer, 1, 0, 8); // of broker 0 alone
+    check(consumer.takeReceived().keySet().equals(Set.of(0)), "bytes of a broker that sent none");
+    check(consumer.takeReceived().isEmpty(), "counted twice");
+    readOnce(consumer, 8, 8, 16);
+    int scans = last().metricScans;
+    check(consumer.takeReceived().keySet().equals(Set.of(0, 1)), "the new broker");
+    check(last().metricScans == scans + 1, "a new broker is looked for");
+    readOnce(consumer, 8, 16, 24);
+    Map<Integer, Long> taken = consumer.takeReceived();
+    check(taken.equals(Map.of(0, 4 * 8L * recordBytes, 1, 4 * 8L * recordBytes)), "" + taken);
+    check(last().metricScans == scans + 1, "brokers are looked for in vain");
+    double before = last().incoming;
+    int clients = made.size();
+    readOnce(consumer, 500, 24, 32);
+    check(made.size() == clients + 1, "the client is the same");
+    double since = made.get(clients - 1).incoming - before + last().incoming;
+    long sum = consumer.takeReceived().values().stream().mapToLong(Long::longValue).sum();
+    check(sum == since, sum + " of " + since);
+  }
+
+  void bytesAcrossZonesAreToldAsFarAsRacksAreKnown() {
+    io.assignorbridge.CrossZoneChecks.run();
+  }
+
   void aReaderThatIsClosedTakesNoConsumer() throws Exception {
-    SharedReader reader = new SharedReader(task(nowhere(new HashMap<>())), null, true, List.of(), report -> {});
+    SharedReader reader = new SharedReader(task(nowhere(new HashMap<>())), null, true, List.of(), null, report -> {}, bytes -> {});
     long open = ReaderCounters.CREATED.sum() - ReaderCounters.CLOSED.sum();
     reader.close();
     String outcome = "none";
@@ -284,7 +312,7 @@ public final class ReaderChecks {
                 throw new NoSuchMethodError("moved");
               }
             });
-    SharedReader reader = new SharedReader(task(unfit), SPARKS, true, List.of(), report -> {});
+    SharedReader reader = new SharedReader(task(unfit), SPARKS, true, List.of(), null, report -> {}, bytes -> {});
     long before = ReaderCounters.HANDED_OVER.sum();
     while (reader.next()) {}
     check(ReaderCounters.HANDED_OVER.sum() - before == 2, "not handed over");
@@ -295,7 +323,7 @@ public final class ReaderChecks {
 
   void readersOfSparkReadAllRangesFromTheStart() throws Exception {
     List<ReadReport> reports = new ArrayList<>();
-    SharedReader reader = new SharedReader(task(Map.of()), SPARKS, false, List.of(), reports::add);
+    SharedReader reader = new SharedReader(task(Map.of()), SPARKS, false, List.of(), null, reports::add, bytes -> {});
     long before = ReaderCounters.HANDED_OVER.sum();
     for (int range = 0; range < 2; range++) {
       for (int row = 0; row < 3; row++) {

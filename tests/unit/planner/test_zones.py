@@ -65,7 +65,7 @@ THREE = {"1": "a", "2": "b", "3": "c"}
 )  # fmt: skip
 def test_what_crosses_zones_and_why(executors, ranges, share, said):
     made = plan(snapshot(executors, ranges))
-    assert made.metrics["crossZoneShare"] == pytest.approx(share, abs=0.005)
+    assert made.metrics["predictedCrossZoneShare"] == pytest.approx(share, abs=0.005)
     assert made.metrics["imbalance"] <= 0.05 + 1e-6
     for text in said:
         assert any(text in reason for reason in made.reasons), (text, made.reasons)

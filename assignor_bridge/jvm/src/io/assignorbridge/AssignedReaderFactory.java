@@ -35,9 +35,14 @@ final class AssignedReaderFactory implements PartitionReaderFactory {
     if (!(partition instanceof AssignedInputPartition task)) {
       return base.createReader(partition);
     }
-    if (racks != null) {
-      racks.at(SparkEnv.get().executorId());
-    }
-    return new SharedReader(task, base, shared, endedStreams, reports::add);
+    String rack = racks == null ? null : racks.at(SparkEnv.get().executorId());
+    return new SharedReader(
+        task,
+        base,
+        shared,
+        endedStreams,
+        rack,
+        reports::add,
+        bytes -> racks.received(rack, bytes)); // only with a rack
   }
 }

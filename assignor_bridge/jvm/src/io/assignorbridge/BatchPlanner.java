@@ -126,6 +126,9 @@ final class BatchPlanner implements AutoCloseable {
   synchronized Map<String, String> metrics() {
     readReports();
     Map<String, String> all = figures.metrics(System.currentTimeMillis());
+    if (zones != null) {
+      all.putAll(zones.metrics());
+    }
     if (commits != null) {
       all.putAll(commits.metrics());
     }
@@ -245,6 +248,9 @@ final class BatchPlanner implements AutoCloseable {
   }
 
   private InputPartition[] planOrFallBack(Offset end, InputPartition[] ranges) {
+    if (zones != null) {
+      zones.begin();
+    }
     if (plansPaused.pause()) {
       figures.fellBack(plansPaused.toString(), ranges.length);
       return ranges;

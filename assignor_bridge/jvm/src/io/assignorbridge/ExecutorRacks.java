@@ -34,8 +34,9 @@ final class ExecutorRacks {
   }
 
   /** What a reader needs to know where it runs, and to tell. */
-  ReaderRacks forReaders(List<ExecutorList.Executor> executors) {
-    return new ReaderRacks(variable, reports, executors);
+  ReaderRacks forReaders(
+      List<ExecutorList.Executor> executors, Reports<CrossZoneBytes.Received> received) {
+    return new ReaderRacks(variable, reports, received, executors);
   }
 
   /** Before each plan: takes in what executors said, and a file that has changed. */

@@ -2,10 +2,12 @@ package io.assignorbridge;
 
 import java.io.Serializable;
 import java.util.HashMap;
+import java.util.Map;
 
 /**
  * Tells a reader in which rack it runs, on the executor: what the driver knows, else what the
- * environment says. A variable that the driver cannot see (`assignor.rack=env:NAME`) is reported to it.
+ * environment says. A variable that the driver cannot see (`assignor.rack=env:NAME`) is reported to it,
+ * and so is what readers received.
  */
 final class ReaderRacks implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -20,9 +22,17 @@ final class ReaderRacks implements Serializable {
   @SuppressWarnings("serial") // accumulators are serializable
   private final Reports<Report> reports;
 
-  ReaderRacks(String variable, Reports<Report> reports, Iterable<ExecutorList.Executor> executors) {
+  @SuppressWarnings("serial") // the same
+  private final Reports<CrossZoneBytes.Received> received;
+
+  ReaderRacks(
+      String variable,
+      Reports<Report> reports,
+      Reports<CrossZoneBytes.Received> received,
+      Iterable<ExecutorList.Executor> executors) {
     this.variable = variable;
     this.reports = reports;
+    this.received = received;
     byExecutor = new HashMap<>();
     executors.forEach(e -> byExecutor.put(e.id(), e.rack()));
   }
@@ -38,6 +48,11 @@ final class ReaderRacks implements Serializable {
       return known;
     }
     return own == null ? named(System.getenv(VARIABLE)) : own;
+  }
+
+  /** A reader in this rack has received bytes, by id of broker. */
+  void received(String rack, Map<Integer, Long> bytes) {
+    received.add(new CrossZoneBytes.Received(rack, bytes));
   }
 
   /** Null for a name that is blank, as of a variable that is set to nothing. */

@@ -20,6 +20,8 @@ final class Zones implements AutoCloseable {
   private final Map<String, String> kafka;
   private final Messages.EffectiveOptions options;
   private final ExecutorRacks racks;
+  private final Reports<CrossZoneBytes.Received> received = new Reports<>();
+  private final CrossZoneBytes bytes = new CrossZoneBytes();
   private ReplicaRacks replicas; // null before an executor has a rack
   private int plans;
   private boolean told;
@@ -33,6 +35,7 @@ final class Zones implements AutoCloseable {
     this.options = options;
     this.kafka = kafka;
     racks = new ExecutorRacks(context, options.rack(), options.rackFile());
+    context.register(received);
   }
 
   List<ExecutorList.Executor> executors() {
@@ -41,7 +44,7 @@ final class Zones implements AutoCloseable {
 
   /** What a reader needs to know where it runs. */
   ReaderRacks forReaders(List<ExecutorList.Executor> executors) {
-    return racks.forReaders(executors);
+    return racks.forReaders(executors, received);
   }
 
   /** Where the ranges of a batch to be planned can be read; null: unknown. */
@@ -66,9 +69,16 @@ final class Zones implements AutoCloseable {
     return found;
   }
 
-  /** Racks by id of broker, as far as they are known by now. */
-  Map<Integer, String> ofBrokers() {
-    return replicas == null ? Map.of() : replicas.ofBrokers();
+  /** Another batch begins, whoever plans it. */
+  void begin() {
+    bytes.add(received.drain());
+    bytes.begin();
+  }
+
+  /** What readers have received so far, and how much of it from other racks. */
+  Map<String, String> metrics() {
+    bytes.add(received.drain());
+    return bytes.metrics(replicas == null ? Map.of() : replicas.ofBrokers());
   }
 
   /** Says once what would have to change, if the planner sees that. */

@@ -47,6 +47,7 @@ final class BoundedConsumer {
   private Metric answers;
   private long countedIncoming;
   private long countedConsumed;
+  private final ReceivedBytes received = new ReceivedBytes();
 
   BoundedConsumer(
       Map<String, Object> params,
@@ -153,6 +154,12 @@ final class BoundedConsumer {
     }
   }
 
+  /** Bytes that came over the network since the last call, by id of broker. */
+  Map<Integer, Long> takeReceived() {
+    received.count(consumer, total(incoming));
+    return received.take();
+  }
+
   void close() {
     closed = true;
     closeClient();
@@ -199,6 +206,8 @@ final class BoundedConsumer {
   private void replace() {
     assigned.forEach(one -> one.positioned = false);
     assigned.clear();
+    received.count(consumer, total(incoming));
+    received.forgetClient();
     closeClient();
     open();
     ReaderCounters.REPLACED.increment();
@@ -241,7 +250,7 @@ final class BoundedConsumer {
         .orElse(null);
   }
 
-  private static long total(Metric metric) {
+  static long total(Metric metric) {
     return metric == null ? 0 : (long) (double) metric.metricValue();
   }
 

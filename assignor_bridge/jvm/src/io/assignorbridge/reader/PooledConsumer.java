@@ -180,6 +180,11 @@ final class PooledConsumer {
     idleBytes = 0;
   }
 
+  /** Bytes that came over the network since the last call, by id of broker. */
+  Map<Integer, Long> takeReceived() {
+    return consumer.takeReceived();
+  }
+
   void close() {
     consumer.close();
   }

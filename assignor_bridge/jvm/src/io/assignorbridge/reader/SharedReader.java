@@ -8,6 +8,7 @@ import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -16,6 +17,7 @@ import java.util.TreeMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Consumer;
+import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
 import org.apache.kafka.common.TopicPartition;
@@ -48,7 +50,9 @@ public final class SharedReader implements PartitionReader<InternalRow> {
 
   private final AssignedInputPartition task;
   private final PartitionReaderFactory sparksReaders;
+  private final String rack; // null: unknown
   private final Consumer<ReadReport> reports;
+  private final Consumer<Map<Integer, Long>> received;
   private final TaskContext context = TaskContext.get();
   private final Collection<String> endedStreams;
   private final List<RangeCursor> unreported = new ArrayList<>();
@@ -81,18 +85,24 @@ public final class SharedReader implements PartitionReader<InternalRow> {
    * @param sparksReaders makes Spark's own reader of a range
    * @param shared false to leave all ranges to Spark's readers
    * @param endedStreams streams of this driver that will have no further task
+   * @param rack where this executor is, null: unknown
    * @param reports gets one report for each range that was read to its end, the last with the task
+   * @param received gets the bytes that came over the network, by id of broker, if the rack is known
    */
   public SharedReader(
       AssignedInputPartition task,
       PartitionReaderFactory sparksReaders,
       boolean shared,
       Collection<String> endedStreams,
-      Consumer<ReadReport> reports) {
+      String rack,
+      Consumer<ReadReport> reports,
+      Consumer<Map<Integer, Long>> received) {
     this.task = task;
     this.sparksReaders = sparksReaders;
     this.endedStreams = endedStreams;
+    this.rack = rack;
     this.reports = reports;
+    this.received = received;
     for (KafkaBatchInputPartition range : task.ranges()) {
       RangeCursor cursor = new RangeCursor(range);
       unreported.add(cursor);
@@ -239,7 +249,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       boolean again = context != null && context.attemptNumber() > 0;
       ConsumerPool pool = ConsumerPool.shared();
       pool.forget(endedStreams);
-      current = pool.take(task.stream(), task.slot(), any.executorKafkaParams(), ranges, again);
+      current = pool.take(task.stream(), task.slot(), params(any), ranges, again);
       consumer.set(current);
       if (closed) { // by the end of the task, which saw no consumer
         discardConsumer();
@@ -248,6 +258,16 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       current.beginUse();
     }
     return current;
+  }
+
+  /** With the executor's rack, from which brokers choose the replica to read; the user's has priority. */
+  private Map<String, Object> params(KafkaBatchInputPartition range) {
+    Map<String, Object> params = range.executorKafkaParams();
+    if (rack != null && !params.containsKey(ConsumerConfig.CLIENT_RACK_CONFIG)) {
+      params = new HashMap<>(params);
+      params.put(ConsumerConfig.CLIENT_RACK_CONFIG, rack);
+    }
+    return params;
   }
 
   private void poll(PooledConsumer current) {
@@ -303,6 +323,9 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     if (whole != null) {
       long millis = (System.nanoTime() - startedNanos) / 1_000_000;
       LOG.info("Read {} ranges in {} ms with a {}", unreported.size(), millis, whole);
+      if (rack != null) {
+        received.accept(whole.takeReceived());
+      }
       ConsumerPool.shared().giveBack(whole);
     }
     unreported.forEach(this::report);
