@@ -100,10 +100,11 @@ def place_in_zones(  # noqa: PLR0917
     placed = place(amount, at, fair * level, slot_executor, most, least, (zone, zones.slot_zone))
     # Beside a range that is 10^16 times as large one may be lost: any slot of its zone will do.
     lost = np.flatnonzero(np.bincount(placed.row, minlength=len(row)) == 0)
-    by_zone = np.argsort(zones.slot_zone, kind="stable")
-    slot = by_zone[np.searchsorted(zones.slot_zone[by_zone], zone[lost])]
-    more = (lost, slot, amount[lost])
-    placed = Shares(*(np.append(*both) for both in zip(placed, more, strict=True)))
+    if len(lost):
+        by_zone = np.argsort(zones.slot_zone, kind="stable")
+        slot = by_zone[np.searchsorted(zones.slot_zone[by_zone], zone[lost])]
+        more = (lost, slot, amount[lost])
+        placed = Shares(*(np.append(*both) for both in zip(placed, more, strict=True)))
     row = row[placed.row]
     real = placed.amount > _ROUNDING * work[row]  # else where the sums of two zones meet
     real |= (np.bincount(row, real) == 0)[row]
@@ -201,7 +202,9 @@ def _laid_out(row: Ints, size: Floats, share: Floats, grain: float) -> tuple[Int
     nearest = np.where(ends - low <= high - ends, low, high)
     ends = np.maximum.accumulate(np.where(np.abs(ends - nearest) <= grain, nearest, ends))
     ends[-1] = edges[-1]
-    cuts = np.setdiff1d(ends[ends < edges[-1]], edges)
+    inner = ends[ends < edges[-1]]  # sorted, as edges are
+    new = np.diff(inner, prepend=-1.0) > 0
+    cuts = inner[new & (edges[np.searchsorted(edges, inner)] != inner)]
     place = np.append(np.arange(len(row)), np.searchsorted(edges, cuts) - 1)
     points = np.append(edges[1:], cuts)
     order = np.lexsort((place, points))
