@@ -173,7 +173,6 @@ def _divide(  # noqa: PLR0917
     parts = [(rows, home[rows], kept[rows])]
     flow[numbers, groups.home] *= groups.home < 0
     leaving = np.flatnonzero(released > 0)
-    leaving = leaving[np.lexsort((-released[leaving], group[leaving]))]
     targets = flow > 0
     lost = np.flatnonzero(~targets.any(axis=1))  # too little beside the others to be allotted
     flow[lost, groups.near[lost].argmax(axis=1)] = 1.0
@@ -183,6 +182,7 @@ def _divide(  # noqa: PLR0917
     parts.append((rows, flow.argmax(axis=1)[group[rows]], released[rows]))
     for number in np.flatnonzero(~single).tolist():
         rows = leaving[group[leaving] == number]
+        rows = rows[np.argsort(-released[rows], kind="stable")]
         if len(rows):
             parts.append(_laid_out(rows, released[rows], flow[number], grain))
     row, zone, amount = (np.concatenate(column) for column in zip(*parts, strict=True))
