@@ -62,9 +62,9 @@ def nearness(batch: Batch, weights: Weights, slots: Ints) -> Nearness | None:
     zones, price = batch.zones, batch.settings.zone_price_per_gb
     if zones is None or batch.replicas is None or not price:
         return None
-    present, slot_zone = np.unique(
-        zones.of_executor[batch.slot_executor[slots]], return_inverse=True
-    )
+    slot_zone = zones.of_executor[batch.slot_executor[slots]]
+    here = np.bincount(slot_zone) > 0
+    present, slot_zone = np.flatnonzero(here), (np.cumsum(here) - 1)[slot_zone]
     near = zones.near[:, present]
     differs = near.any(axis=1) & ~near.all(axis=1)
     if len(present) > MOST_ZONES or not differs.any():
@@ -72,7 +72,7 @@ def nearness(batch: Batch, weights: Weights, slots: Ints) -> Nearness | None:
     pays = bytes_of(batch, weights) * (price / _GB) >= _PRICE_OF_MOVE
     kinds = near @ (1 << np.arange(len(present)))
     code = batch.replicas.code
-    return Nearness(np.asarray(slot_zone, np.int64), near[code], kinds[code], pays)
+    return Nearness(slot_zone, near[code], kinds[code], pays)
 
 
 def bytes_of(batch: Batch, weights: Weights) -> Floats:
