@@ -90,15 +90,15 @@ def _decode(value: Any) -> bytes:
         raise ValueError(f"is not base64: {error}") from error
 
 
-_Topic = Annotated[str, Field(max_length=LONGEST_TOPIC)]
+Topic = Annotated[str, Field(max_length=LONGEST_TOPIC)]
 _Topics = Annotated[
-    dict[_Topic, Annotated[int, Number(0, _MOST_PARTITIONS)]], AfterValidator(_few_partitions)
+    dict[Topic, Annotated[int, Number(0, _MOST_PARTITIONS)]], AfterValidator(_few_partitions)
 ]
-_Owned = dict[_Topic, list[Annotated[int, Number(0, MOST_PARTITION)]]]
+_Owned = dict[Topic, list[Annotated[int, Number(0, MOST_PARTITION)]]]
 _Bytes = Annotated[bytes, BeforeValidator(_decode)]
 _Lag = Annotated[float, Number(-MOST, MOST, whole=False)]
 _Offset = Annotated[int, Number(0, MOST)]
-_ByPartition = BeforeValidator(_by_partition)
+ByPartition = BeforeValidator(_by_partition)
 
 
 class _Offsets(JsonObject):
@@ -110,7 +110,7 @@ class _Offsets(JsonObject):
 
 
 class _Member(JsonObject):
-    topics: list[_Topic]
+    topics: list[Topic]
     owned: _Owned = Field({})
     generation: Annotated[int, Number(-1, 2**31 - 1)] | None = None  # INT32, by KIP-341
     owned_user_data: _Bytes | None = None
@@ -154,10 +154,10 @@ class Request(JsonObject):
     options: Annotated[dict[str, str], AfterValidator(_own_options)] = Field({})
     topics: _Topics
     members: dict[str, _Member]
-    lags: dict[str, Annotated[dict[int, _Lag], _ByPartition]] = Field({})
-    offsets: dict[str, Annotated[dict[int, _Offsets], _ByPartition]] | None = None
+    lags: dict[str, Annotated[dict[int, _Lag], ByPartition]] = Field({})
+    offsets: dict[str, Annotated[dict[int, _Offsets], ByPartition]] | None = None
     offset_reset: str = "latest"
-    partition_racks: dict[str, Annotated[dict[int, frozenset[str]], _ByPartition]] = Field({})
+    partition_racks: dict[str, Annotated[dict[int, frozenset[str]], ByPartition]] = Field({})
     standby_replicas: _Offset = 0
     steps: list[Step] = Field([])
 

@@ -16,10 +16,18 @@ from assignor_bridge.assignors.sticky import even, spread
 from assignor_bridge.errors import OptionError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from assignor_bridge.assignors.claims import Claims
     from assignor_bridge.assignors.group import Group
+
+    #: Completes and balances owners, in place.
+    Spread = Callable[[NDArray[np.int32]], None]
+
+#: How often an answer is looked for that the second round leaves alone.
+_MOST_TRIES = 8
 
 
 def cooperative_sticky(group: Group) -> Assignment:
@@ -30,8 +38,9 @@ def cooperative_sticky(group: Group) -> Assignment:
     one subscriber; (3) once the withheld partitions were given up, the next round gives them out
     and moves nothing else: each to the member named in `withheld` if all subscribe alike, and
     nearly always else, since that round is a new choice among assignments that are as good; (4)
-    over both rounds all of `sticky`. With racks the second round may, rarely, find a better swap,
-    which takes a third.
+    over both rounds all of `sticky`. With racks a second round, which is bound by fewer claims,
+    may find a better swap: then it is made in the first one. (Kafka's needs a third round there,
+    or more.)
 
     Source: KIP-429, Kafka 4.1.0 `CooperativeStickyAssignor`.
 
@@ -46,10 +55,7 @@ def cooperative_sticky(group: Group) -> Assignment:
     C0: [t0p0, t0p1]
     C1: [t0p2, t0p3]
     """
-    claims = weigh_claims(group)
-    owner = claims.owner.copy()
-    spread(group, owner)
-    return _withhold(group, claims, owner)
+    return _in_two_rounds(group, weigh_claims(group), lambda owner: spread(group, owner))
 
 
 def constrained_cooperative_sticky(group: Group) -> Assignment:
@@ -84,15 +90,16 @@ def constrained_cooperative_sticky(group: Group) -> Assignment:
             f"assignor 'constrained-cooperative-sticky' refused the group: {reason}. "
             "Use 'cooperative-sticky' for such groups."
         )
-    claims = weigh_claims(group, newest_only=True)
-    owner = claims.owner.copy()
     ids = group.catalog.by_partition
     if not group.subscribed.all():
         ids = ids[group.subscribed[ids]]
-    if len(ids):
-        members = np.arange(len(group.members))
-        even(group.catalog, owner, ids, members, "blocks", racks_of(group))
-    return _withhold(group, claims, owner)
+    members, racks = np.arange(len(group.members)), racks_of(group)
+
+    def fill(owner: NDArray[np.int32]) -> None:
+        if len(ids):
+            even(group.catalog, owner, ids, members, "blocks", racks)
+
+    return _in_two_rounds(group, weigh_claims(group, newest_only=True), fill)
 
 
 def different_subscriptions(group: Group) -> str | None:
@@ -106,6 +113,26 @@ def different_subscriptions(group: Group) -> str | None:
         f"its members must all subscribe to the same topics, but {group.ids[has[0]]!r} subscribes "
         f"to {topic!r} and {group.ids[lacks[0]]!r} does not"
     )
+
+
+def _in_two_rounds(group: Group, claims: Claims, spread_: Spread) -> Assignment:
+    """Return an answer after which the next round has nothing to move but what is withheld.
+
+    Without racks any is. With them, partitions are given greedily, and so may be given better once
+    the withheld ones are free.
+    """
+    owner = claims.owner.copy()
+    spread_(owner)
+    answer = _withhold(group, claims, owner)
+    for _ in range(_MOST_TRIES):
+        if answer.withheld is None or racks_of(group) is None:
+            break
+        after = answer.owner.copy()
+        spread_(after)
+        if (after == answer.owner)[answer.owner >= 0].all():
+            break
+        answer = _withhold(group, claims, after)
+    return answer
 
 
 def _withhold(group: Group, claims: Claims, owner: NDArray[np.int32]) -> Assignment:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from assignor_bridge.assignors.group import Assignment
+from assignor_bridge.assignors.racks import give_free_in_racks, racks_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from assignor_bridge.assignors.group import Group
+    from assignor_bridge.assignors.racks import Racks
+
+#: Share of a member's mean lag of a topic by which members may differ and count as alike, where
+#: one of them is in a rack with a replica.
+_ALIKE = 0.05
 
 
 def lag_aware(group: Group) -> Assignment:
@@ -19,11 +28,13 @@ def lag_aware(group: Group) -> Assignment:
     Promises, in order: (1) each subscribed partition goes to one subscriber; (2) per topic, counts
     differ by at most one; (3) within that, per topic, total lags are as even as this greedy rule
     makes them: no member's exceeds another's by more than the largest lag. Ties: partitions of
-    equal lag by number, members by id. With no lag at all it is as balanced as `range`. Negative
-    lags count as 0. Lags over several topics are not evened out, and owners are not looked at: for
-    that see `lag-aware-sticky`.
+    equal lag by number, members by id. With no lag at all it is as balanced as `range`. Where racks
+    make a difference (see `racks`), members of the same count whose lags differ by less than 5% of
+    the mean count as alike, and one that is near takes the partition; so the bound of (3) is wider
+    by that much. Negative lags count as 0. Lags over several topics are not evened out, and owners
+    are not looked at: for that see `lag-aware-sticky`.
 
-    Source: the lag-aware proposal (KAFKA-5337).
+    Source: the lag-aware proposal (KAFKA-5337); racks are ours.
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> members = (Member("C0", {"t0"}), Member("C1", {"t0"}))
@@ -33,23 +44,58 @@ def lag_aware(group: Group) -> Assignment:
     C1: [t0p1, t0p2]
     """
     owner = np.full(group.catalog.total, -1, np.int32)
-    lags = group.lag_list()
+    lags, racks = group.lag_list(), racks_of(group)
     for topic, subscribers in group.subscribers.items():
         span, count = group.catalog.span(topic), group.catalog[topic]
         of_topic = lags[span]
         if not any(of_topic):
-            owner[span] = np.resize(np.asarray(subscribers), count)
+            if racks is None:
+                owner[span] = np.resize(np.asarray(subscribers), count)
+            elif count:
+                ids = np.arange(span.start, span.stop)
+                give_free_in_racks(racks, owner, owner.copy(), ids, np.asarray(subscribers))
             continue
         heaviest_first = sorted(range(count), key=lambda p: -of_topic[p])
         total: dict[int, float] = dict.fromkeys(subscribers, 0)
+        alike = _ALIKE * sum(of_topic) / len(total)
         for dealt in range(0, count, len(total)):  # all have the same count when a round begins
             turn = sorted(total.items(), key=_by_lag)
-            for partition, (member, _) in zip(
-                heaviest_first[dealt : dealt + len(total)], turn, strict=False
-            ):
+            dealt_now = heaviest_first[dealt : dealt + len(total)]
+            members = [member for member, _ in turn]
+            if racks is not None:
+                kinds = racks.kind[span][dealt_now].tolist()
+                members = _near_first(racks, kinds, turn, alike)
+            for partition, member in zip(dealt_now, members, strict=False):
                 owner[span.start + partition] = member
                 total[member] += of_topic[partition]
     return Assignment(group, owner)
+
+
+def _near_first(
+    racks: Racks, kinds: Sequence[int], turn: Sequence[tuple[int, float]], alike: float
+) -> list[int]:
+    """Return the member of each partition, which are sets of racks here: who has the least lag.
+
+    But if somebody who has hardly more is in a rack with a replica, the first of those.
+    """
+    queues: dict[int, deque[int]] = {}  # places in `turn`, by rack
+    of_member = racks.of_member.tolist()
+    for place, (member, _) in enumerate(turn):
+        queues.setdefault(of_member[member], deque()).append(place)
+    chosen = []
+    for kind in kinds:
+        first = min(queue[0] for queue in queues.values())
+        near = [q[0] for rack, q in queues.items() if racks.near[kind, rack]]
+        place = min(near, default=first)
+        if turn[place][1] > turn[first][1] + alike:
+            place = first
+        member = turn[place][0]
+        queue = queues[of_member[member]]
+        queue.popleft()
+        if not queue:
+            del queues[of_member[member]]
+        chosen.append(member)
+    return chosen
 
 
 def _by_lag(item: tuple[int, float]) -> tuple[float, int]:

@@ -65,6 +65,26 @@ def racks_of(group: Group) -> Racks | None:
     return Racks(of_member, kind, near, near[:, :-1] @ counts)
 
 
+def racks_of_tasks(group: Group, tasks: int) -> Racks | None:
+    """Return racks where task p is partition p of each topic; None where they make no difference.
+
+    A member is near to a task if no rack has replicas of more of its partitions.
+    """
+    racks = racks_of(group)
+    if racks is None:
+        return None
+    held = np.zeros((tasks, racks.near.shape[1] - 1), np.int64)
+    for topic in group.subscribers:
+        held[: group.catalog[topic]] += racks.near[racks.kind[group.catalog.span(topic)], :-1]
+    most = held == held.max(axis=1, keepdims=True)
+    if most.all():
+        return None
+    sets, kind = np.unique(most, axis=0, return_inverse=True)
+    counts = np.bincount(racks.of_member[racks.of_member >= 0], minlength=sets.shape[1])
+    near = np.column_stack((sets, np.ones(len(sets), np.bool_)))
+    return Racks(racks.of_member, kind.reshape(-1), near, sets @ counts)
+
+
 def give_free_in_racks(
     racks: Racks,
     owner: NDArray[np.int32],

@@ -16,6 +16,8 @@ from assignor_bridge.assignors.racks import give_free_in_racks, racks_of
 from checkpoints.sorting import stable_order
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from assignor_bridge.assignors.group import Group
@@ -139,15 +141,29 @@ def even(  # noqa: PLR0917
     if racks is None:
         give_up(catalog, owner, ids, members)
         give_free(owner, ids, members, fill)
-        return
+    else:
+        even_in_racks(catalog, owner, ids, members, racks)
+
+
+def even_in_racks(  # noqa: PLR0917
+    catalog: Catalog,
+    owner: NDArray[np.int32],
+    ids: Ids,
+    members: Ids,
+    racks: Racks,
+    prefer: Callable[[NDArray[np.int32]], None] = lambda _owner: None,
+) -> None:
+    """Divide as `even` does, with few partitions across racks; `prefer` gives free ones first."""
     claimed, ids_held = owner.copy(), ids[owner[ids] >= 0]
     owner[ids_held[racks.far(ids_held, owner[ids_held])]] = -1
     give_up(catalog, owner, ids, members)
+    prefer(owner)
     give_free_in_racks(racks, owner, claimed, ids, members)
     if not len(ids_held):
         return
     kept = claimed.copy()  # giving up what is misplaced is of use only if less is afterwards
     give_up(catalog, kept, ids, members)
+    prefer(kept)
     give_free_in_racks(racks, kept, claimed, ids, members)
     if racks.far(ids, kept[ids]).sum() <= racks.far(ids, owner[ids]).sum():
         owner[ids] = kept[ids]

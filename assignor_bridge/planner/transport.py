@@ -9,6 +9,7 @@ and where nothing is forced negative cycles, on as many nodes as there are zones
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -76,25 +77,28 @@ def allot(groups: Groups, room: Room) -> Floats:
     return flow[:, :zones]
 
 
-def _steps(flow: Floats, cost: Floats, nothing: float) -> tuple[Floats, Ints]:
-    """Return the least cost at which a zone (row) can pass work on to another, and whose."""
+def _changes(cost: Floats) -> Floats:
+    """Return what the cost of a group changes by from each zone, or none, to each other."""
     beside = np.column_stack((cost, np.zeros(len(cost))))
-    change = cost[:, None, :] - beside[:, :, None]
-    change = np.where((flow > nothing)[:, :, None], change, np.inf)
-    group = change.argmin(axis=0)
-    return np.take_along_axis(change, group[None], axis=0)[0], group
+    return np.asarray(cost[:, None, :] - beside[:, :, None], np.float64)
+
+
+def _steps(flow: Floats, changes: Floats, nothing: float) -> tuple[Floats, Ints]:
+    """Return the least cost at which a zone (row) can pass work on to another, and whose."""
+    possible = np.where((flow > nothing)[:, :, None], changes, np.inf)
+    return possible.min(axis=0), possible.argmin(axis=0)
 
 
 def _place_excess(flow: Floats, cost: Floats, fair: Floats, most: Floats, nothing: float) -> None:
     """Move what zones have beyond the most that they may have, in place."""
-    zones = len(fair)
+    zones, changes = len(fair), _changes(cost)
     for _ in range(4 * flow.size + 50):
         load = flow.sum(axis=0)
         excess = load - most
         giver = int(excess.argmax())
         if excess[giver] <= nothing:
             return
-        step, group = _steps(flow, cost, nothing)
+        step, group = _steps(flow, changes, nothing)
         distance, before = _shortest(step, giver)
         ends = np.where(load[:zones] < fair - nothing, distance, np.inf)
         beyond = np.where(load[:zones] < most[:zones] - nothing, distance + _BEYOND, np.inf)
@@ -117,9 +121,10 @@ def _bring_near(flow: Floats, cost: Floats, filled: Floats, nothing: float) -> N
     zones = len(filled)
     if not ((flow[:, :zones] > nothing) & (cost > _LEAST_GAIN)).any():
         return
+    changes = _changes(cost)
     for _ in range(4 * flow.size + 50):
         load = flow.sum(axis=0)[:zones]
-        step, group = _steps(flow, cost, nothing)
+        step, group = _steps(flow, changes, nothing)
         arcs = np.full((zones + 1, zones + 1), np.inf)
         arcs[:zones, :zones] = step[:zones]
         arcs[:zones, zones] = np.where(load < filled - nothing, 0.0, np.inf)
@@ -143,22 +148,27 @@ def _pass_on(flow: Floats, path: list[int], group: Ints, amount: float) -> None:
 
 
 def _shortest(step: Floats, start: int) -> tuple[Floats, list[int]]:
-    """Return the cost of the cheapest path to each zone, and the node before it (Bellman-Ford)."""
-    zones = step.shape[1]
-    distance, before = step[start].copy(), [start] * zones
-    if start < zones:
-        distance[start] = np.inf
-    for _ in range(zones):
-        through = distance[:, None] + step[:zones]
-        best = through.argmin(axis=0)
-        shorter = through[best, np.arange(zones)] < distance - _NOTHING
-        if start < zones:
-            shorter[start] = False
-        if not shorter.any():
+    """Return the cost of the cheapest path to each zone, and the node before it (Bellman-Ford).
+
+    In plain Python: arrays of so few zones take longer.
+    """
+    costs: list[list[float]] = step.tolist()
+    zones = range(step.shape[1])
+    distance, before = list(costs[start]), [start for _ in zones]
+    if start in zones:
+        distance[start] = math.inf
+    for _ in zones:
+        known, shorter = list(distance), False
+        for zone in zones:
+            if zone == start:
+                continue
+            through = [known[last] + costs[last][zone] for last in zones]
+            least = min(through)
+            if least < known[zone] - _NOTHING:
+                distance[zone], before[zone], shorter = least, through.index(least), True
+        if not shorter:
             break
-        for zone in np.flatnonzero(shorter).tolist():
-            distance[zone], before[zone] = through[best[zone], zone], int(best[zone])
-    return distance, before
+    return np.array(distance), before
 
 
 def _negative_cycle(arcs: Floats) -> list[int]:

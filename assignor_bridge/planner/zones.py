@@ -62,9 +62,9 @@ def nearness(batch: Batch, weights: Weights, slots: Ints) -> Nearness | None:
     zones, price = batch.zones, batch.settings.zone_price_per_gb
     if zones is None or batch.replicas is None or not price:
         return None
-    present, slot_zone = np.unique(
-        zones.of_executor[batch.slot_executor[slots]], return_inverse=True
-    )
+    slot_zone = zones.of_executor[batch.slot_executor[slots]]
+    here = np.bincount(slot_zone) > 0
+    present, slot_zone = np.flatnonzero(here), (np.cumsum(here) - 1)[slot_zone]
     near = zones.near[:, present]
     differs = near.any(axis=1) & ~near.all(axis=1)
     if len(present) > MOST_ZONES or not differs.any():
@@ -72,7 +72,7 @@ def nearness(batch: Batch, weights: Weights, slots: Ints) -> Nearness | None:
     pays = bytes_of(batch, weights) * (price / _GB) >= _PRICE_OF_MOVE
     kinds = near @ (1 << np.arange(len(present)))
     code = batch.replicas.code
-    return Nearness(np.asarray(slot_zone, np.int64), near[code], kinds[code], pays)
+    return Nearness(slot_zone, near[code], kinds[code], pays)
 
 
 def bytes_of(batch: Batch, weights: Weights) -> Floats:
@@ -100,10 +100,11 @@ def place_in_zones(  # noqa: PLR0917
     placed = place(amount, at, fair * level, slot_executor, most, least, (zone, zones.slot_zone))
     # Beside a range that is 10^16 times as large one may be lost: any slot of its zone will do.
     lost = np.flatnonzero(np.bincount(placed.row, minlength=len(row)) == 0)
-    by_zone = np.argsort(zones.slot_zone, kind="stable")
-    slot = by_zone[np.searchsorted(zones.slot_zone[by_zone], zone[lost])]
-    more = (lost, slot, amount[lost])
-    placed = Shares(*(np.append(*both) for both in zip(placed, more, strict=True)))
+    if len(lost):
+        by_zone = np.argsort(zones.slot_zone, kind="stable")
+        slot = by_zone[np.searchsorted(zones.slot_zone[by_zone], zone[lost])]
+        more = (lost, slot, amount[lost])
+        placed = Shares(*(np.append(*both) for both in zip(placed, more, strict=True)))
     row = row[placed.row]
     real = placed.amount > _ROUNDING * work[row]  # else where the sums of two zones meet
     real |= (np.bincount(row, real) == 0)[row]
@@ -172,7 +173,6 @@ def _divide(  # noqa: PLR0917
     parts = [(rows, home[rows], kept[rows])]
     flow[numbers, groups.home] *= groups.home < 0
     leaving = np.flatnonzero(released > 0)
-    leaving = leaving[np.lexsort((-released[leaving], group[leaving]))]
     targets = flow > 0
     lost = np.flatnonzero(~targets.any(axis=1))  # too little beside the others to be allotted
     flow[lost, groups.near[lost].argmax(axis=1)] = 1.0
@@ -182,6 +182,7 @@ def _divide(  # noqa: PLR0917
     parts.append((rows, flow.argmax(axis=1)[group[rows]], released[rows]))
     for number in np.flatnonzero(~single).tolist():
         rows = leaving[group[leaving] == number]
+        rows = rows[np.argsort(-released[rows], kind="stable")]
         if len(rows):
             parts.append(_laid_out(rows, released[rows], flow[number], grain))
     row, zone, amount = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -201,7 +202,9 @@ def _laid_out(row: Ints, size: Floats, share: Floats, grain: float) -> tuple[Int
     nearest = np.where(ends - low <= high - ends, low, high)
     ends = np.maximum.accumulate(np.where(np.abs(ends - nearest) <= grain, nearest, ends))
     ends[-1] = edges[-1]
-    cuts = np.setdiff1d(ends[ends < edges[-1]], edges)
+    inner = ends[ends < edges[-1]]  # sorted, as edges are
+    new = np.diff(inner, prepend=-1.0) > 0
+    cuts = inner[new & (edges[np.searchsorted(edges, inner)] != inner)]
     place = np.append(np.arange(len(row)), np.searchsorted(edges, cuts) - 1)
     points = np.append(edges[1:], cuts)
     order = np.lexsort((place, points))

@@ -47,7 +47,7 @@ class Played:
     broken: int
     #: Busy seconds by executor id.
     busy: Mapping[str, float]
-    #: Share of the records that another zone read than those of their replicas; None without zones.
+    #: Share of the bytes that another zone read than those of their replicas; None without zones.
     cross_zone: float | None = None
 
     @property
@@ -159,7 +159,9 @@ class Player:
         head: dict[Partition, str] = {}
         tail: dict[Partition, tuple[int, str]] = {}
         reports: list[tuple[Partition, str, int, float]] = []
-        is_far, crossed = _far(step), 0
+        record_bytes = np.full(len(step.records), 100.0) if step.bytes is None else step.bytes
+        bytes_of = dict(zip(step.partitions, record_bytes.tolist(), strict=True))
+        is_far, crossed = _far(step), 0.0
         for run in runs:
             slow = step.slowness.get(run.executor, 1.0)
             for r in tasks[run.task].ranges:
@@ -167,7 +169,7 @@ class Player:
                 spent = r.size * cost[key] * slow
                 busy[run.executor] += spent
                 reports.append((key, run.executor, r.size, spent))
-                crossed += r.size * is_far(key, run.executor)
+                crossed += r.size * bytes_of[key] * is_far(key, run.executor)
                 if r.start == first[key]:
                     head[key] = run.executor
                 if r.end > tail.get(key, (-1, ""))[0]:
@@ -180,14 +182,14 @@ class Player:
             np.array([tp.number for tp, _, _, _ in reports], np.int64),
             coded([executor for _, executor, _, _ in reports]),
             size,
-            size * 100,
+            size * np.array([bytes_of[r[0]] for r in reports], np.float64),
             np.array([r[3] for r in reports], np.float64),
             size,
         )
         work = float(np.dot(step.records, list(cost.values())))
         speed = sum(e.slots / step.slowness.get(e.id, 1.0) for e in step.executors)
         seconds = max((run.end_seconds for run in runs), default=0.0)
-        records = int(step.records.sum())
+        total = float(np.dot(step.records, record_bytes))
         return Played(
             step.number,
             seconds,
@@ -196,18 +198,18 @@ class Player:
             len(tail),
             broken,
             busy,
-            None if step.replicas is None else crossed / max(records, 1),
+            None if step.replicas is None else crossed / (total or 1.0),
         )
 
 
 def _far(step: Step) -> Callable[[Partition, str], bool]:
-    """Return what tells whether an executor is in another zone than a partition's replicas."""
+    """Return what tells whether an executor is far from a partition's replicas, if all is known."""
     if step.replicas is None:
         return lambda _partition, _executor: False
     sets = map(step.replicas.racks.__getitem__, step.replicas.code.tolist())
     racks = dict(zip(step.partitions, sets, strict=True))
-    rack = {e.id: e.rack for e in step.executors}
-    return lambda partition, executor: rack[executor] not in racks[partition]
+    zone = {e.id: e.rack for e in step.executors}
+    return lambda tp, e: bool(racks[tp] and zone[e]) and zone[e] not in racks[tp]
 
 
 def play(player: Player) -> list[Played]:
@@ -273,7 +275,7 @@ class Result:
 
     @property
     def cross_zone(self) -> float | None:
-        """Mean share of records that crossed zones; None without zones."""
+        """Mean share of bytes that crossed zones; None without zones."""
         shares = [p.cross_zone for p in self.played if p.cross_zone is not None]
         return fmean(shares) if shares else None
 

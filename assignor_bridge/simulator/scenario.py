@@ -95,6 +95,8 @@ class Step:
     #: How many times slower than usual each executor is, by id.
     slowness: Mapping[str, float]
     replicas: Replicas | None = None
+    #: Bytes of a record, by partition; alike where None.
+    bytes: NDArray[np.float64] | None = None
 
 
 def steps(scenario: Scenario) -> Iterator[Step]:

@@ -9,12 +9,14 @@ from rich.console import Console
 
 from assignor_bridge.errors import OptionError
 from streaming.cli import assignors as own
+from streaming.cli import zones
 from streaming.cli.arguments import check_not_empty, check_writable, write
-from streaming.cli.kafka_options import check_source
+from streaming.cli.kafka_options import BootstrapServers, CommandConfig, check_source
 from streaming.cli.output import print_lines, print_table
-from streaming.replay import player
+from streaming.replay import bill, player
 from streaming.replay.cluster import cluster_for
 from streaming.replay.log import read_log
+from streaming.replay.traffic import PRICE_PER_GB, traffic_of
 from streaming.report.replays import HEAD, replay_page, replay_svg, table_rows
 
 
@@ -56,6 +58,11 @@ def replay(  # noqa: PLR0917
     locality_wait: Annotated[
         float, typer.Option(min=0, max=1_000_000, metavar="SECONDS", help="spark.locality.wait.")
     ] = 3.0,
+    racks_file: zones.RacksFile = None,
+    price_per_gb: zones.PricePerGb = None,
+    record_bytes: zones.RecordBytes = None,
+    bootstrap_servers: BootstrapServers = None,
+    command_config: CommandConfig = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one per source.")] = False,
     output: Annotated[
         Path | None,
@@ -66,6 +73,10 @@ def replay(  # noqa: PLR0917
 
     Reads the offset log in the checkpoint of any query with a Kafka source, with this package
     or without; changes nothing and starts nothing. Says first whether there is anything to gain.
+
+    With --racks it says what reads across racks (availability zones) cost a day. Where replicas
+    are, the brokers of --bootstrap-servers know, too; whether consumers may read from followers,
+    only they do.
     """
     check_not_empty("--checkpoint", checkpoint)
     names = own.names_in(assignors)
@@ -73,8 +84,16 @@ def replay(  # noqa: PLR0917
         if output.suffix not in (".svg", ".html"):
             raise OptionError(f"--output {output}: a name that ends in .svg or .html is expected")
         check_writable("--output", output)
+    racks = zones.racks_of(
+        racks_file,
+        price_per_gb=price_per_gb,
+        record_bytes=record_bytes,
+        bootstrap_servers=bootstrap_servers,
+        command_config=command_config,
+    )
     log = read_log(checkpoint)
     check_source(source, log.sources)
+    racks = zones.with_brokers(racks, log, bootstrap_servers, command_config)
     chosen = [source] if source is not None else list(log.sources)
     if output is not None and output.suffix == ".svg" and len(chosen) > 1:
         raise OptionError(
@@ -87,10 +106,22 @@ def replay(  # noqa: PLR0917
         cluster = cluster_for(
             log, index, played,
             executors=executors, slots=slots, hosts=hosts, cost_us=cost_us,
-            locality_wait_s=locality_wait,
+            locality_wait_s=locality_wait, racks=racks,
         )  # fmt: skip
+        price = PRICE_PER_GB if price_per_gb is None else price_per_gb
+        traffic = traffic_of(log, index, played, price, record_bytes) if racks else None
         with stderr.status(f"playing {len(played)} batches through {len(names)} mappings"):
-            replays.append(player.replay(log.title(index), played, cluster, names, find=find))
+            replays.append(
+                player.replay(
+                    log.title(index),
+                    played,
+                    cluster,
+                    names,
+                    find=find,
+                    racks=racks,
+                    traffic=traffic,
+                )
+            )
     for one in replays:
         if as_json:
             typer.echo(json.dumps(one.as_json()))
@@ -107,4 +138,6 @@ def _print(replay: player.Replay) -> None:
     print_lines([f"{player.answer(replay)}.", ""])
     print_table(HEAD, [row for row in rows if len(row) == len(HEAD)])
     print_lines(": ".join(row) for row in rows if len(row) < len(HEAD))
+    if of_bill := bill.bill_rows(replay):
+        print_table(bill.HEAD, of_bill)
     print_lines(f"- {line}" for line in player.assumptions(replay))

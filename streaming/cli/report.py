@@ -6,12 +6,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from streaming.cli import zones
 from streaming.cli.arguments import Query, check_not_empty, check_writable, write
+from streaming.replay.traffic import PRICE_PER_GB
 from streaming.report.query_facts import gather
 from streaming.report.query_report import report_page
 
 
-def report(
+def report(  # noqa: PLR0917
     places: Annotated[
         list[str],
         typer.Argument(
@@ -30,6 +32,8 @@ def report(
             min=1, help="Only the last N batches; by default 20 from a UI, all from the others."
         ),
     ] = None,
+    racks_file: zones.RacksFile = None,
+    price_per_gb: zones.PricePerGb = None,
 ) -> None:
     """Write a page about a query: lag, load of the slots, moves, costs, before and after.
 
@@ -40,8 +44,10 @@ def report(
     for place in places:
         check_not_empty("CHECKPOINT|URL|LOG", place)
     check_writable("--output", output)
+    racks = zones.racks_of(racks_file)
     with Console(stderr=True).status("reading"):
-        facts = gather(places, query, batches)
+        price = PRICE_PER_GB if price_per_gb is None else price_per_gb
+        facts = gather(places, query, batches, racks, price)
         text = report_page(facts)
     write("--output", output, text)
     typer.echo(f"{output}: {facts.title}")

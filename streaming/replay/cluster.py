@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streaming.replay.log import CheckpointLog, ReplayBatch
+    from streaming.replay.racks import Racks
 
 _DEFAULT_EXECUTORS = 4
 #: Slots of a host: from 1 to 9,999.
@@ -49,9 +50,12 @@ def cluster_for(
     hosts: str | None = None,
     cost_us: float | None = None,
     locality_wait_s: float = 3.0,
+    racks: Racks | None = None,
 ) -> Cluster:
     """Return the cluster of the options, or else that of the checkpoint."""
-    members, origin = _executors(log, source, executors, slots, hosts)
+    members, origin = _executors(log, source, executors, slots, hosts, racks)
+    if racks is not None:
+        members = racks.of_executors(members)
     if cost_us is not None:
         cost_s, cost_origin = cost_us / 1e6, "as given"
     elif (bound_s := _cost_by_time(log, batches, sum(e.slots for e in members))) is not None:
@@ -61,8 +65,13 @@ def cluster_for(
     return Cluster(members, cost_s, locality_wait_s, {"executors": origin, "cost": cost_origin})
 
 
-def _executors(
-    log: CheckpointLog, source: str, executors: int | None, slots: int | None, hosts: str | None
+def _executors(  # noqa: PLR0917
+    log: CheckpointLog,
+    source: str,
+    executors: int | None,
+    slots: int | None,
+    hosts: str | None,
+    racks: Racks | None,
 ) -> tuple[tuple[Executor, ...], str]:
     if hosts is not None:
         if executors is not None:
@@ -72,6 +81,10 @@ def _executors(
         known = executors_in(log.checkpoint.states.get(source))
         if known:
             return known, "those of the last batch, from the state in the checkpoint"
+    if executors is None and racks is not None:
+        named = enumerate(sorted(racks.executors), 1)
+        members = tuple(Executor(f"{n:05}", host, slots or 1) for n, host in named)
+        return members, "those of --racks"
     count = executors or _DEFAULT_EXECUTORS
     width = len(str(count))
     numbered = tuple(

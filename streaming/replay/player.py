@@ -18,6 +18,7 @@ from assignor_bridge.options import LAG_AWARE_STICKY
 from assignor_bridge.simulator.play import SPARK_MAPPINGS, Player, Result
 from assignor_bridge.simulator.scenario import Scenario, Step
 from streaming.observe.words import counted
+from streaming.replay.bill import bill_answer, bill_assumptions, bill_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from assignor_bridge.assignors.protocol import Assignor
     from streaming.replay.cluster import Cluster
     from streaming.replay.log import ReplayBatch
+    from streaming.replay.racks import Racks
+    from streaming.replay.traffic import Traffic
 
 #: The mapping that all others are compared with.
 SPARK = SPARK_MAPPINGS[0]
@@ -43,6 +46,11 @@ class Replay:
     cluster: Cluster
     batches: Sequence[ReplayBatch]
     mappings: Sequence[Result]
+    #: Where replicas are, and what reading elsewhere costs; None where nobody says.
+    racks: Racks | None = None
+    traffic: Traffic | None = None
+    #: Our planner, as if there were no zones.
+    without_zones: Result | None = None
 
     def find(self, name: str) -> Result | None:
         """Return one mapping's result, None when it was not played."""
@@ -57,6 +65,14 @@ class Replay:
     def partitions(self) -> int:
         """Partitions that had data in some batch."""
         return len({r.tp for batch in self.batches for r in batch.ranges})
+
+    def cross_zone(self, result: Result) -> float | None:
+        """Return the share of all bytes that cross zones; None where nobody says."""
+        if self.traffic is None:
+            return None
+        sizes = [_bytes(batch, self.traffic) for batch in self.batches]
+        crossed = (n * (p.cross_zone or 0.0) for n, p in zip(sizes, result.played, strict=True))
+        return sum(crossed) / (sum(sizes) or 1.0)
 
     def as_json(self) -> dict[str, object]:
         """As JSON values, for `--json`."""
@@ -74,6 +90,7 @@ class Replay:
             "localityWaitSeconds": self.cluster.locality_wait_s,
             "assumptions": list(assumptions(self)),
             "mappings": [_as_json(result, seconds) for result in self.mappings],
+            **({"zones": bill} if (bill := bill_json(self)) else {}),
         }
 
 
@@ -100,18 +117,37 @@ def replay(
     *,
     options: Mapping[str, str] | None = None,
     find: Callable[[str], Assignor] = lookup,
+    racks: Racks | None = None,
+    traffic: Traffic | None = None,
 ) -> Replay:
     """Play the batches that read something through each mapping or assignor.
 
     An assignor that refuses (its preconditions do not hold, its option is missing) is reported
-    with its reason; the others are played all the same.
+    with its reason; the others are played all the same. With `racks`, `traffic` is expected, too.
     """
     full = [batch for batch in batches if batch.records]
-    steps = [_step(batch, cluster) for batch in full]
+    steps = [_step(batch, cluster, racks, traffic) for batch in full]
+    of_spark = steps
+    if racks is not None:
+        of_spark = [_step(batch, cluster, racks, traffic, leaders=True) for batch in full]
     # Only records count: what tasks and cold consumers cost in addition is not in the log.
     plain = Scenario(service_noise=0, task_seconds=0, cold_seconds=0)
-    players = [Player(n, plain, options or {}, find, cluster.locality_wait_s) for n in names]
-    return Replay(title, cluster, full, [_play(player, steps) for player in players])
+
+    def played(name: str, **more: float) -> Result:
+        given = {**(options or {}), **{f"assignor.{key}": str(n) for key, n in more.items()}}
+        player = Player(name, plain, given, find, cluster.locality_wait_s)
+        return _play(player, of_spark if name.partition("=")[0] in SPARK_MAPPINGS else steps)
+
+    if traffic is None:
+        return Replay(title, cluster, full, [played(name) for name in names])
+    price = traffic.price_per_gb
+    mappings = [played(name, zonePricePerGb=price) for name in names]
+    without = played(LAG_AWARE_STICKY, zonePricePerGb=0) if LAG_AWARE_STICKY in names else None
+    return Replay(title, cluster, full, mappings, racks, traffic, without)
+
+
+def _bytes(batch: ReplayBatch, traffic: Traffic) -> float:
+    return float(traffic.bytes_of([r.tp for r in batch.ranges]) @ [r.size for r in batch.ranges])
 
 
 def _play(player: Player, steps: Sequence[Step]) -> Result:
@@ -125,16 +161,26 @@ def _play(player: Player, steps: Sequence[Step]) -> Result:
     return Result(player.name, played, reasons)
 
 
-def _step(batch: ReplayBatch, cluster: Cluster) -> Step:
+def _step(
+    batch: ReplayBatch,
+    cluster: Cluster,
+    racks: Racks | None,
+    traffic: Traffic | None,
+    *,
+    leaders: bool = False,
+) -> Step:
     ranges = [r for r in batch.ranges if r.size > 0]
+    partitions = [r.tp for r in ranges]
     return Step(
         batch.batch,
         cluster.executors,
-        [r.tp for r in ranges],
+        partitions,
         np.array([r.start for r in ranges], np.int64),
         np.array([r.size for r in ranges], np.int64),
         np.full(len(ranges), cluster.cost_s),
         {},
+        None if racks is None else racks.replicas(partitions, leaders=leaders),
+        None if traffic is None else traffic.bytes_of(partitions),
     )
 
 
@@ -144,6 +190,11 @@ def answer(replayed: Replay) -> str:
     count = counted(len(replayed.batches), "batch", "batches")
     if not replayed.batches:
         return "No batch of the log read anything: there is nothing to compare"
+    bill = bill_answer(replayed)
+    return f"{_time_answer(replayed, spark, ours, count)}{'. ' * bool(bill)}{bill}"
+
+
+def _time_answer(replayed: Replay, spark: Result | None, ours: Result | None, count: str) -> str:
     if spark is None or ours is None:
         return f"{count} replayed; name {SPARK!r} and {LAG_AWARE_STICKY!r} to have them compared"
     ratio = ours.seconds / spark.seconds if spark.seconds else 1.0
@@ -198,6 +249,7 @@ def assumptions(replayed: Replay) -> tuple[str, ...]:
         f"{cluster.locality_wait_s:g} s for its executor (spark.locality.wait)",
         "minPartitions is 4 tasks per slot, at least 2 per partition; maxRecordsPerPartition a "
         "quarter of a slot's even share",
+        *bill_assumptions(replayed),
     )
 
 

@@ -21,6 +21,7 @@ from streaming.observe.which_query import one_query
 from streaming.replay.cluster import Cluster, cluster_for
 from streaming.replay.log import CheckpointLog, read_log
 from streaming.replay.player import replay
+from streaming.replay.traffic import PRICE_PER_GB, traffic_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from streaming.observe.query_progress import BatchProgress
     from streaming.replay.log import ReplayBatch
     from streaming.replay.player import Replay
+    from streaming.replay.racks import Racks
 
 #: Batches whose tasks are fetched from the UI, one request each.
 _UI_BATCHES = 20
@@ -51,10 +53,16 @@ class QueryFacts:
     replays: Sequence[Replay] = ()
     #: What was looked at: kind and place.
     origins: Sequence[tuple[str, str]] = field(default_factory=list)
+    #: What a GB across zones costs.
+    price_per_gb: float = PRICE_PER_GB
 
 
 def gather(
-    places: Sequence[str], query: str | None = None, batches: int | None = None
+    places: Sequence[str],
+    query: str | None = None,
+    batches: int | None = None,
+    racks: Racks | None = None,
+    price_per_gb: float = PRICE_PER_GB,
 ) -> QueryFacts:
     """Read all places, which must tell of the same query.
 
@@ -67,6 +75,8 @@ def gather(
         Name or id, where a place knows several.
     batches
         Only the last N.
+    racks, price_per_gb
+        Where executors and replicas are, if somebody knows, and what a GB between costs.
 
     Raises
     ------
@@ -99,9 +109,9 @@ def gather(
         ui = spark.run(ended[-(batches or _UI_BATCHES) :])
         origins.append(("Spark's UI", f"{spark.address}, {ui.name}"))
     if log is not None:
-        replays = [_replay(log, source, ui) for source in log.sources]
+        replays = [_replay(log, source, ui, racks, price_per_gb) for source in log.sources]
     title = f"Query {label}" if label else f"Query of {log.checkpoint.name if log else ''}"
-    return QueryFacts(title, log, progress, ui, replays, origins)
+    return QueryFacts(title, log, progress, ui, replays, origins, price_per_gb)
 
 
 def _by_kind(places: Sequence[str]) -> dict[str, str]:
@@ -124,7 +134,13 @@ def _last_of(log: CheckpointLog, batches: int | None) -> CheckpointLog:
     return replace(log, sources=last)
 
 
-def _replay(log: CheckpointLog, source: str, ui: RunFigures | None) -> Replay:
+def _replay(
+    log: CheckpointLog,
+    source: str,
+    ui: RunFigures | None,
+    racks: Racks | None,
+    price_per_gb: float,
+) -> Replay:
     played: list[ReplayBatch] = []
     ranges = 0
     for batch in reversed(log.sources[source]):
@@ -132,18 +148,22 @@ def _replay(log: CheckpointLog, source: str, ui: RunFigures | None) -> Replay:
         if ranges > _REPLAYED_RANGES and played:
             break
         played.insert(0, batch)
-    cluster = cluster_for(log, source, played)
+    cluster = cluster_for(log, source, played, racks=None if ui and ui.batches else racks)
     if ui is not None and ui.batches:
         tasks = list(ui.measured_tasks)
         records = sum(task.records for task in tasks)
         cost_s = sum(task.seconds for task in tasks) / records if records else cluster.cost_s
         origins = dict.fromkeys(("executors", "cost"), "by Spark's UI")
         executors = ui.executors or cluster.executors
+        if racks is not None:
+            executors = racks.of_executors(executors)
         cluster = Cluster(executors, cost_s, cluster.locality_wait_s, origins)
     elif cluster.origins["executors"].startswith("assumed"):
         assumed = "assumed: also give the address of Spark's UI"
         cluster = replace(cluster, origins={**cluster.origins, "executors": assumed})
-    return replay(log.title(source), played, cluster, (*SPARK_MAPPINGS, LAG_AWARE_STICKY))
+    names = (*SPARK_MAPPINGS, LAG_AWARE_STICKY)
+    traffic = None if racks is None else traffic_of(log, source, played, price_per_gb)
+    return replay(log.title(source), played, cluster, names, racks=racks, traffic=traffic)
 
 
 def _of_query(path: str, query: str | None) -> list[BatchProgress]:

@@ -13,7 +13,15 @@ from assignor_bridge.options import LAG_AWARE_STICKY
 from streaming.observe.figures import BatchFigures, RunFigures, over_mean
 from streaming.observe.words import counted, seconds_text
 from streaming.replay.player import SPARK, answer
-from streaming.report import charts, page, query_costs, query_lag, query_moves, replays
+from streaming.report import (
+    charts,
+    page,
+    query_costs,
+    query_lag,
+    query_moves,
+    query_zones,
+    replays,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,9 +45,10 @@ def report_page(facts: QueryFacts) -> str:
         ("What moved, and why", query_moves.section(facts)),
         ("Cost per record", query_costs.section(facts)),
         ("Before and after", _before_and_after(facts)),
+        ("Across zones", query_zones.section(facts)),
         ("Batches", _batches(facts)),
     ):
-        parts += [page.heading(title), *section]
+        parts += [page.heading(title), *section] if section else []
     parts.append(page.heading("Sources"))
     parts.append(page.table(["", ""], facts.origins, ends_in_words=True))
     parts.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assignor_bridge.options import LAG_AWARE_STICKY
+from streaming.replay import bill
 from streaming.replay.player import SPARK, answer, assumptions
 from streaming.report import charts, page
 from streaming.report.svg import standalone
@@ -62,9 +63,11 @@ def replay_page(replays: Sequence[Replay]) -> str:
 def details(replay: Replay) -> list[str]:
     """Write the table, the pictures and what they rest on."""
     rows = [row + [""] * (len(HEAD) - len(row)) for row in table_rows(replay)]
+    of_bill = bill.bill_rows(replay)
     return [
         page.table(HEAD, rows),
         page.side_by_side([page.figure(*parts) for parts in _figures(replay)]),
+        *([page.table(bill.HEAD, of_bill)] if of_bill else []),
         page.note("Assumed: " + "; ".join(assumptions(replay)) + "."),
     ]
 

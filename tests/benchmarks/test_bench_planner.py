@@ -5,7 +5,9 @@ is a batch without memory; `steady` has the state of the batch before and a read
 piece of it; `lost` the same with one executor gone; `restart` is `steady` in a process that has not
 seen the state. These requests are packed as the Java side sends them; `rows` is `steady` with an
 object for each range, report and task, as `assignor plan` reads and writes them. Milliseconds are
-the least and the median of several runs in a warm process, until the answer can be written; between
+the least and the median of several runs in a warm process, until the answer can be written.
+`racks 1` to `racks 3` are `first`, `steady` and `lost` with racks: executors in three of them,
+so many replicas of each partition; `over` is the least over that of the same case without. Between
 requests the collector runs and, but for `restart`, the state is read, as in the worker.
 `python` is the version of the interpreter; `BENCH_PYTHON` names another one to measure beside
 the one that runs the tests. (Those of distributions are built with profile-guided optimisation, and
@@ -28,7 +30,7 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
@@ -47,18 +49,30 @@ from tests.packed import tasks_of
 from tests.planner_process import ask, line_of
 from tests.strategies_snapshots import lags
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1200)]
 
 #: Partitions, executors, and the limit in milliseconds.
 GRID = [(1_000, 50, 10), (10_000, 500, 80), (100_000, 2_000, 1_500)]
 SLOTS = 4
 TOPICS = 10
+RACKS = ("a", "b", "c")
+#: How much longer a plan with racks may take.
+ALLOWED_OVER = 1.3
 COMMAND = "make bench (tests/benchmarks/test_bench_planner.py)"
 
 
-def request(partitions: int, executors: int, before: dict[str, Any] | None, lost: int = 0) -> bytes:
-    """One snapshot; `before` is the answer to the previous one."""
+def request(
+    partitions: int, executors: int, before: dict[str, Any] | None, lost: int = 0, replicas: int = 0
+) -> bytes:
+    """One snapshot; `before` is the answer to the previous one.
+
+    With `replicas` executors and partitions have racks: so many for each partition, of three.
+    """
     sizes = lags("zipf-0.8", partitions, 50 * partitions, seed=1 if before is None else 2)
+    placed = np.random.default_rng(3).permuted(np.tile(RACKS, (partitions, 1)), axis=1).tolist()
     ends: dict[tuple[str, int], int] = {}
     observed = []
     for task in before["tasks"] if before else []:
@@ -78,10 +92,13 @@ def request(partitions: int, executors: int, before: dict[str, Any] | None, lost
         tp = (f"topic-{i % TOPICS}", i // TOPICS)
         start = ends.get(tp, 0)
         ranges.append({"topic": tp[0], "partition": tp[1], "start": start, "end": start + size + 1})
+        if replicas:
+            ranges[-1]["racks"] = placed[i][:replicas]
     members = [
-        {"id": str(i), "host": f"h{i // 2}", "slots": SLOTS, "rack": None, "priority": None}
+        {"id": str(i), "host": f"h{i // 2}", "slots": SLOTS, "priority": None,
+         "rack": RACKS[i // 2 % len(RACKS)] if replicas else None}
         for i in range(executors - lost)
-    ]
+    ]  # fmt: skip
     return orjson.dumps(
         {
             "executors": members,
@@ -155,32 +172,26 @@ def measured() -> list[dict[str, Any]]:
     python = platform.python_version()
     rows = []
     for partitions, executors, allowed_ms in GRID:
-        runs = max(5, min(30, 200_000 // partitions))
-        first_rows = request(partitions, executors, None)
-        first, _ = timed(first_rows, 2)
-        steady_rows = request(partitions, executors, first)
-        lost_rows = request(partitions, executors, first, lost=1)
-        for name, as_rows in (
-            ("first", first_rows),
-            ("steady", steady_rows),
-            ("lost", lost_rows),
-            ("restart", steady_rows),
-            ("rows", steady_rows),
-        ):
+        runs, least = max(5, min(30, 200_000 // partitions)), {}
+        for name, replicas, as_rows in _cases(partitions, executors):
+            case = f"{name}, racks {replicas}" if replicas else name
             line = as_rows if name == "rows" else line_of(orjson.loads(as_rows))
             plan, took = timed(as_rows, runs, restart=name == "restart", as_rows=name == "rows")
+            least[case] = min(took)
             rows.append(
                 {
                     "partitions": partitions,
                     "executors": executors,
                     "slots": plan["metrics"]["slots"],
-                    "case": name,
+                    "case": case,
                     "ms_min": min(took),
                     "ms_median": statistics.median(took),
+                    "over": min(took) / least[name] if replicas else "",
                     "allowed_ms": allowed_ms,
                     "loop_ms": plain_loop_ms(),
                     "us_per_partition": 1000 * min(took) / partitions,
                     "busiest/ideal": busiest_over_ideal(plan),
+                    "cross_zone": plan["metrics"].get("crossZoneShare", ""),
                     "spark": spark_over_ideal(as_rows),
                     "moved": plan["metrics"]["movedPartitions"],
                     "split": plan["metrics"]["splitPartitions"],
@@ -191,6 +202,20 @@ def measured() -> list[dict[str, Any]]:
             )
             print(rows[-1], file=sys.stderr)
     return rows
+
+
+def _cases(partitions: int, executors: int) -> Iterator[tuple[str, int, bytes]]:
+    """Name, replicas with racks and request of each case."""
+    for replicas in (0, 1, 2, 3):
+        first_rows = request(partitions, executors, None, replicas=replicas)
+        first, _ = timed(first_rows, 2)
+        steady_rows = request(partitions, executors, first, replicas=replicas)
+        yield "first", replicas, first_rows
+        yield "steady", replicas, steady_rows
+        yield "lost", replicas, request(partitions, executors, first, 1, replicas)
+        if not replicas:
+            yield "restart", replicas, steady_rows
+            yield "rows", replicas, steady_rows
 
 
 def measured_by(python: str) -> list[dict[str, Any]]:
@@ -219,6 +244,8 @@ def test_planning_time_and_quality() -> None:
     )
     # 50 records a partition are few for a slot: a record more or less counts.
     assert all(r["busiest/ideal"] <= 1.05 + r["slots"] / (50 * r["partitions"]) for r in rows)
+    slow = [(r["partitions"], r["case"], r["over"]) for r in rows if r["over"] != ""]
+    assert all(over <= ALLOWED_OVER for _, _, over in slow), slow
 
 
 MAPPINGS = (

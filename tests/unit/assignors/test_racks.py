@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
+
 import pytest
 
 from assignor_bridge.assignors import ASSIGNORS, Group, Member
 from assignor_bridge.assignors.testing import rebalance
+from tests.strategies_groups import random_group
 
 STICKY = ["sticky", "cooperative-sticky", "constrained-cooperative-sticky"]
 
@@ -81,3 +85,123 @@ def test_members_with_different_subscriptions_cross_fewest_racks():
 def test_uniform_looks_at_no_racks_as_kafkas_does():
     given = group({"A": "a", "B": "b"}, {0: "b", 1: "b", 2: "a", 3: "a"})
     assert settled("uniform", given) == {"A": (0, 1), "B": (2, 3)}
+
+
+@pytest.mark.parametrize("name", ["cooperative-sticky", "constrained-cooperative-sticky"])
+def test_a_better_swap_of_the_second_round_is_made_in_the_first(name):
+    """Without looking ahead this group takes three rounds (one in a hundred such groups does)."""
+    rng = random.Random(364)
+    given = random_group(rng, same=True, racks=True)
+    owned: dict[str, dict[str, list[int]]] = {m.id: {} for m in given.members}
+    for topic, count in given.topics.items():
+        for partition in range(count):
+            owned[rng.choice(given.ids)].setdefault(topic, []).append(partition)
+    members = tuple(replace(m, owned=owned[m.id], generation=1) for m in given.members)
+    rounds = list(rebalance(ASSIGNORS[name], replace(given, members=members)))
+    assert len(rounds) == 2
+    first, second = (one.assignment for one in rounds)
+    held = first.owner >= 0
+    assert (second.owner == first.owner)[held].all()
+    assert first.transferring.count
+    assert not second.transferring.count
+
+
+def lagging(members: dict[str, str | None], racks: dict[int, str], lags: dict[int, int]) -> Group:
+    return replace(group(members, racks), lags={"t": lags})
+
+
+@pytest.mark.parametrize(
+    ("racks", "lags", "expected"),
+    [
+        pytest.param({0: "b", 1: "a"}, {0: 1000, 1: 990}, {"A": (1,), "B": (0,)},
+                     id="of alike members the one that is near"),
+        pytest.param({0: "a", 1: "a", 2: "b", 3: "a"}, {0: 1000, 1: 100, 2: 60, 3: 50},
+                     {"A": (0, 3), "B": (1, 2)}, id="a lag that differs weighs more"),
+        pytest.param({0: "b", 1: "b", 2: "a", 3: "a"}, {0: 1000, 1: 1000, 2: 990, 3: 990},
+                     {"A": (1, 2), "B": (0, 3)}, id="counts stay even round by round"),
+        pytest.param({0: "b", 1: "b", 2: "a", 3: "a"}, {}, {"A": (2, 3), "B": (0, 1)},
+                     id="without lag only counts and racks matter"),
+        pytest.param({0: "x", 1: "x"}, {0: 1000, 1: 990}, {"A": (0,), "B": (1,)},
+                     id="racks without members make no difference"),
+    ],
+)  # fmt: skip
+def test_lag_aware_prefers_near_members_among_those_that_are_alike(racks, lags, expected):
+    given = lagging({"A": "a", "B": "b"}, racks, lags)
+    assert settled("lag-aware", given) == expected
+
+
+def tasks_group(
+    racks: dict[str, dict[int, str]],
+    owned: dict[str, list[int]] | None = None,
+    standby: dict[str, list[int]] | None = None,
+    copies: int = 0,
+    members: dict[str, str | None] | None = None,
+) -> Group:
+    """Members A, B and C in racks a, b and c; co-partitioned topics."""
+    names = members or {"A": "a", "B": "b", "C": "c"}
+    topics = frozenset(racks)
+    return Group(
+        tuple(
+            Member(
+                name, topics, {t: (owned or {}).get(name, []) for t in topics}, 4, rack,
+                standby={t: (standby or {}).get(name, []) for t in topics},
+            )
+            for name, rack in names.items()
+        ),
+        {topic: len(of) for topic, of in racks.items()},
+        partition_racks={
+            topic: {p: frozenset(held) for p, held in of.items()} for topic, of in racks.items()
+        },
+        standby_replicas=copies,
+    )  # fmt: skip
+
+
+def test_streams_runs_tasks_where_most_of_their_partitions_are():
+    """Task 0 is in rack c with two topics, in a with one; nobody moves that has no better place."""
+    racks = {
+        "t": {0: "c", 1: "a", 2: "b"},
+        "u": {0: "c", 1: "a", 2: "b"},
+        "v": {0: "a", 1: "a", 2: "b"},
+    }
+    answer = ASSIGNORS["streams"].assign(tasks_group(racks, {"A": [0], "B": [1], "C": [2]}))
+    assert {m: answer[m]["t"] for m in answer} == {"A": (1,), "B": (2,), "C": (0,)}
+
+
+def test_streams_gives_a_lost_task_to_a_warm_member_in_its_rack():
+    racks = {"t": {p: "ab"[p % 2] for p in range(4)}}
+    names = {"A1": "a", "A2": "a", "B1": "b", "B2": "b"}
+    given = tasks_group(racks, {"A1": [0], "B1": [1]}, {"A2": [2], "B2": [2, 3]}, members=names)
+    answer = ASSIGNORS["streams"].assign(given)
+    assert {m: answer[m]["t"] for m in answer} == {"A1": (0,), "A2": (2,), "B1": (1,), "B2": (3,)}
+
+
+def standbys_in_the_rack_of_their_active(given: Group) -> int:
+    answer = ASSIGNORS["streams"].assign(given)
+    rack = {m.id: m.rack for m in given.members}
+    active = {p: m for m in answer for p in answer[m].get("t", ())}
+    kept = [(p, m) for m, of in answer.standbys.items() for p in of.get("t", ())]
+    assert len(kept) == given.standby_replicas * len(active)
+    return sum(rack[active[p]] == rack[m] for p, m in kept)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_standby_is_in_another_rack_than_its_active_task(seed):
+    """Also where standbys were anywhere before, and racks have different numbers of members."""
+    rng = random.Random(seed)
+    names = {f"m{i}": "aabbc"[i % 5] for i in range(10)}
+    standby: dict[str, list[int]] = {name: [] for name in names}
+    for task in range(40):
+        standby[rng.choice(list(names))].append(task)
+    racks = {"t": {p: "".join(rng.sample("abc", rng.randint(1, 3))) for p in range(40)}}
+    given = tasks_group(racks, standby=standby, copies=1, members=names)
+    assert standbys_in_the_rack_of_their_active(given) == 0
+
+
+def test_standbys_are_exchanged_where_nobody_has_room():
+    """Tasks 0 and 1 are active in a and b, and both have their standby there, which are full."""
+    names = {"A1": "a", "A2": "a", "B1": "b", "B2": "b"}
+    racks = {"t": {0: "a", 1: "a", 2: "b", 3: "b"}}
+    owned = {"A1": [0], "A2": [1], "B1": [2], "B2": [3]}
+    standby = {"A1": [1], "A2": [0], "B1": [3], "B2": [2]}
+    given = tasks_group(racks, owned, standby, copies=1, members=names)
+    assert standbys_in_the_rack_of_their_active(given) == 0

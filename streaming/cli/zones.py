@@ -1,0 +1,71 @@
+"""Options about racks, and what reading across them costs."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assignor_bridge.errors import OptionError
+from streaming.cli.kafka_options import brokers_of
+from streaming.cli.output import note
+from streaming.kafka.replicas import replica_racks
+from streaming.replay.log import CheckpointLog
+from streaming.replay.racks import Racks, read_racks
+from streaming.replay.traffic import PRICE_PER_GB
+
+RacksFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--racks", dir_okay=False, metavar="FILE",
+        help="Racks as JSON, by id or host of executors and by partition (the leader's first): "
+        '{"executors": {"h1": "a"}, "partitions": {"orders": {"0": ["a", "b"]}}}',
+    ),
+]  # fmt: skip
+PricePerGb = Annotated[
+    float | None,
+    typer.Option(
+        min=0, max=1000, metavar="PRICE",
+        help="What a GB that crosses racks costs; by default "
+        f"{PRICE_PER_GB:g}, as assignor.zonePricePerGb.",
+    ),
+]  # fmt: skip
+RecordBytes = Annotated[
+    float | None,
+    typer.Option(
+        min=0.001, max=1_000_000_000, metavar="BYTES",
+        help="Bytes of a record, with --racks; by default as the planner learned them.",
+    ),
+]  # fmt: skip
+
+
+def racks_of(path: Path | None, **others: object) -> Racks | None:
+    """Read the file of racks; None without one. Raises OptionError for options that need it."""
+    if path is not None:
+        return read_racks(path)
+    for option, value in others.items():
+        if value is not None:
+            raise OptionError(
+                f"--{option.replace('_', '-')} needs --racks: a file with the racks of executors "
+                "and partitions"
+            )
+    return None
+
+
+def with_brokers(
+    racks: Racks | None, log: CheckpointLog, servers: str | None, config: Path | None
+) -> Racks | None:
+    """Add the racks of replicas as the brokers know them, where brokers are given."""
+    brokers = brokers_of(servers, config, 10.0)
+    if racks is None or brokers is None:
+        return racks
+    topics = {r.topic for read in log.sources.values() for batch in read for r in batch.ranges}
+    partitions, followers = replica_racks(brokers, topics)
+    for line in brokers.notes:
+        note(line)
+    return replace(
+        racks,
+        partitions={**racks.partitions, **partitions},
+        followers=followers,
+        origin=f"{racks.origin} and the brokers",
+    )

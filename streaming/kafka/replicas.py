@@ -1,0 +1,68 @@
+"""In which racks the replicas of partitions are, as the brokers know it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
+
+from assignor_bridge.model import Partition
+from streaming.kafka.brokers import DESCRIBE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from streaming.kafka.brokers import Brokers, Failures
+
+#: What makes brokers send consumers to a replica in their rack (KIP-392).
+_SELECTOR = "replica.selector.class"
+
+
+def replica_racks(
+    brokers: Brokers, topics: Collection[str]
+) -> tuple[dict[Partition, tuple[str, ...]], bool]:
+    """Return the racks of partitions' replicas, the leader's first, and whether followers are read.
+
+    Partitions with a replica on a broker without a rack are left out; what brokers do not answer
+    is noted.
+    """
+    if not topics:
+        return {}, False
+    racks: dict[Partition, tuple[str, ...]] = {}
+    failures: Failures = {}
+    broker = None
+    answers = brokers.admin.describe_topics(
+        TopicCollection(sorted(topics)), request_timeout=brokers.limit_s
+    )
+    for name, future in answers.items():
+        try:
+            topic = brokers.answer(future)
+        except KafkaException as error:
+            brokers.add_failure(failures, error.args[0], DESCRIBE, name)
+            continue
+        for partition in topic.partitions:
+            leader = partition.leader
+            if leader is None:
+                continue
+            broker = leader.id
+            nodes = [leader, *(node for node in partition.replicas if node.id != leader.id)]
+            held = tuple(node.rack for node in nodes if node.rack)
+            if len(held) == len(nodes):
+                racks[Partition(name, partition.id)] = held
+    brokers.note("racks", failures, len(topics))
+    return racks, broker is not None and _reads_followers(brokers, broker)
+
+
+def _reads_followers(brokers: Brokers, broker: int) -> bool:
+    """Ask one broker for all whether it has a replica selector; False when it does not answer."""
+    resource = ConfigResource(ResourceType.BROKER, str(broker))
+    failures: Failures = {}
+    try:
+        future = brokers.admin.describe_configs([resource], request_timeout=brokers.limit_s)
+        entry = brokers.answer(future[resource]).get(_SELECTOR)
+    except KafkaException as error:
+        brokers.add_failure(failures, error.args[0], "DescribeConfigs", _SELECTOR)
+        brokers.note("whether consumers read from followers", failures, 1)
+        return False
+    return bool(entry is not None and entry.value)

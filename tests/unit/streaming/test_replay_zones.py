@@ -1,0 +1,174 @@
+"""What zones cost: by `assignor replay --racks`, and in the report; figures to check in the head.
+
+Partition 0 has 1,000 records a batch, partition 1 ten, of 1,000 bytes each; a batch every 10 s:
+8.7264 GB a day. Leaders are in zone c, where no executor is; followers in a and b.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from assignor_bridge.model import Executor, Partition
+from streaming.cli import main
+from streaming.replay.racks import Racks
+from tests.unit.metrics import samples
+from tests.unit.streaming.checkpoints import write_checkpoint
+from tests.unit.streaming.test_query_report import a_report
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOT = [{"t": {0: 1000 * n, 1: 10 * n}} for n in (1, 2, 3)]
+RACKS = {
+    "executors": {"h1": "a", "h2": "b"},
+    "partitions": {"t": {"0": ["c", "a", "b"], "1": ["c", "a", "b"]}},
+}
+NAMES = "spark,lag-aware-sticky"
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    return write_checkpoint(tmp_path / "c", HOT)
+
+
+def call(checkpoint: Path, racks: object, *more: str) -> list[str]:
+    path = checkpoint.parent / "racks.json"
+    path.write_text(racks if isinstance(racks, str) else json.dumps(racks))
+    given = ["--checkpoint", str(checkpoint), "--racks", str(path), "--assignors", NAMES]
+    return ["replay", *given, *more]
+
+
+def bill(checkpoint: Path, racks: object, capsys: pytest.CaptureFixture[str], *more: str) -> dict:
+    assert main.run([*call(checkpoint, racks, "--record-bytes", "1000", *more), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["zones"]
+    return {**found, "mappings": {m.pop("name"): m for m in found["mappings"]}}
+
+
+def test_it_says_what_a_day_costs_now_and_with_zones(checkpoint, capsys):
+    more = ["--record-bytes", "1000", "--price-per-gb", "5"]
+    assert main.run(call(checkpoint, RACKS, *more)) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert (
+        "Across zones, at 5 per GB: 43.63 a day by Spark's mapping, 0.00 a day by lag-aware-sticky "
+        "with zones, at 1.0"
+    ) in out
+    assert "without zones it would be 0.00 a day" in out  # each has a replica in its own zone
+    assert "1,000 bytes a record on average (as given), before compression; 8.73 GB a day" in out
+    assert "│ spark │ 100.0% │ 8.73 │ 43.63 │ 1.98 │" in out
+    assert "2 executors with 1 slot, the same in every batch (those of --racks)" in out
+
+
+def test_every_figure_is_in_the_json(checkpoint, capsys):
+    found = bill(checkpoint, RACKS, capsys)
+    assert (found["pricePerGb"], found["bytesPerDay"]) == (0.02, pytest.approx(8.7264e9))
+    assert list(found["mappings"]) == ["spark", "lag-aware-sticky", "lag-aware-sticky, zones off"]
+    spark = found["mappings"]["spark"]
+    assert (spark["crossZoneShare"], spark["costPerDay"]) == (1.0, pytest.approx(0.174528))
+    assert found["mappings"]["lag-aware-sticky"]["costPerDay"] == 0
+
+
+def test_zones_have_their_price_in_balance_and_without_them_in_money(checkpoint, capsys):
+    """All replicas in zone a: one of two equal executors can read them; the limit is 5%."""
+    racks = {"executors": RACKS["executors"], "partitions": {"t": {"0": ["a"], "1": ["a"]}}}
+    found = bill(checkpoint, racks, capsys, "--price-per-gb", "2")["mappings"]
+    ours, off = found["lag-aware-sticky"], found["lag-aware-sticky, zones off"]
+    assert 0.45 < ours["crossZoneShare"] < off["crossZoneShare"] <= 0.51
+    assert 1 < off["timesIdeal"] < ours["timesIdeal"] <= 1.05
+
+
+def test_what_is_not_named_costs_nothing_and_is_said(checkpoint, capsys):
+    racks = {"executors": RACKS["executors"], "partitions": {"t": {"1": ["c"]}}}
+    assert main.run(call(checkpoint, racks, "--hosts", "h1,h3")) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "racks of 1 of 2 partitions are unknown" in out
+    assert "100 bytes a record on average (assumed; give yours with --record-bytes)" in out
+
+
+def test_one_batch_alone_tells_no_cost_a_day(checkpoint, capsys):
+    assert main.run(call(checkpoint, RACKS, "--batches", "1")) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "Across zones: 100.0% of bytes by Spark's mapping, 0.0% of bytes by" in out
+    assert "the checkpoint has no times of batches: no cost a day" in out
+
+
+def test_without_racks_nothing_is_said_of_zones(checkpoint, capsys):
+    asked = ["replay", "--checkpoint", str(checkpoint), "--assignors", NAMES]
+    assert main.run([*asked, "--json"]) == 0
+    assert "zones" not in json.loads(capsys.readouterr().out)
+    assert main.run(asked) == 0
+    assert "zones" not in capsys.readouterr().out
+
+
+def test_consumers_read_from_leaders_where_brokers_do_not_let_them_elsewhere():
+    tp = Partition("t", 0)
+    racks = Racks({"1": "a", "h2": "b"}, {tp: ("c", "a")}, followers=True)
+    assert racks.replicas([tp], leaders=False).racks == (frozenset("ca"),)
+    assert racks.replicas([tp], leaders=True).racks == (frozenset("c"),)
+    leaders = Racks(racks.executors, racks.partitions, followers=False)
+    assert leaders.replicas([tp], leaders=False).racks == (frozenset("c"),)
+    placed = racks.of_executors([Executor("1", "x"), Executor("9", "h2"), Executor("8", "h")])
+    assert [e.rack for e in placed] == ["a", "b", None]
+
+
+@pytest.mark.parametrize(
+    ("racks", "arguments", "message"),
+    [
+        pytest.param("{", [], "racks.json is not JSON", id="not JSON"),
+        pytest.param({"executor": {}}, [], "an unknown key 'executor'", id="unknown key"),
+        pytest.param({"partitions": {}}, [], "names no executor", id="no executor"),
+        pytest.param(
+            {**RACKS, "partitions": {"t": {"x": []}}}, [], "a partition number is expected",
+            id="no partition",
+        ),
+        pytest.param(
+            {**RACKS, "partitions": {"t": {"0": "a"}}}, [], "a list is expected", id="no list"
+        ),
+        pytest.param(
+            RACKS, ["--hosts", "h7,h8"],
+            "no executor has a rack: --racks names h1, h2, the executors of the replay are 00001 "
+            "on h7, 00002 on h8", id="others",
+        ),
+        pytest.param(RACKS, ["--racks", "no/such"], "it cannot be read", id="not there"),
+        pytest.param(RACKS, ["--price-per-gb", "-1"], "at least 0 is expected", id="negative"),
+    ],
+)  # fmt: skip
+def test_misuse_is_one_line(racks, arguments, message, checkpoint, capsys):
+    assert main.run([*call(checkpoint, racks), *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("option", ["--price-per-gb", "--record-bytes", "--bootstrap-servers"])
+def test_what_needs_racks_says_so(option, checkpoint, capsys):
+    value = "h:9092" if option == "--bootstrap-servers" else "1"
+    assert main.run(["replay", "--checkpoint", str(checkpoint), option, value]) == 2
+    assert f"{option} needs --racks" in capsys.readouterr().err
+
+
+def test_a_report_tells_the_bill_of_a_log_and_of_a_checkpoint(tmp_path, checkpoint):
+    """Two batches of a run, a second apart: 5 MB across zones, 100 MB read."""
+    log = tmp_path / "progress.jsonl"
+    lines = [
+        samples.text(batch=n, start={"0": 10 * n}, end={"0": 10 * n + 10}, second=n,
+                     strategy="lag-aware-sticky", imbalance="0.04", crossZoneShare="0.05",
+                     crossZoneBytes=str(7_000_000 + 5_000_000 * n), readBytes=str(10**8 * n))
+        for n in range(2)
+    ]  # fmt: skip
+    log.write_text("\n".join(lines))
+    words = a_report(tmp_path, log, **{"price-per-gb": "0.1"})
+    # 5 MB/s are 432 GB a day, 100 MB/s 8,640
+    assert "this query 5.0% 8,640 432 43.20 4.0%" in words
+    path = tmp_path / "racks.json"
+    path.write_text(json.dumps(RACKS))
+    words = a_report(tmp_path, checkpoint, racks=str(path))
+    assert "Across zones, at 0.02 per GB: 0.017 a day by Spark's mapping" in words
+    assert "lag-aware-sticky, zones off 0.0%" in words
+
+
+def test_a_report_without_zones_has_no_such_section(tmp_path, checkpoint):
+    assert "Across zones" not in a_report(tmp_path, checkpoint)
