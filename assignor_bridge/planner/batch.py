@@ -108,6 +108,10 @@ class Batch:
     allocation: Allocation | None = None
     #: Offsets that wait over those of the batch: more than 1 where admission holds some back.
     backlog: float = 1.0
+    #: Number of the stream in its driver, by the order in which they began.
+    stream: int = 0
+    #: Executors that are there but give no slot to this stream (`assignor.slots`).
+    left_out: int = 0
 
     @property
     def ranges(self) -> int:
@@ -169,6 +173,7 @@ def lay_out(  # noqa: PLR0917
     observed: Observed,
     parallelism: int,
     allocation: Allocation | None = None,
+    stream: int = 0,
 ) -> Batch:
     """Sort, join and check the columns of a snapshot.
 
@@ -204,7 +209,7 @@ def lay_out(  # noqa: PLR0917
     first, last = np.append(True, apart)[: len(start)], np.append(apart, True)[: len(start)]
     return Batch(
         topics, topic[first], partition[first], start[first], end[last],
-        _members(executors, parallelism), options, observed, allocation,
+        _members(executors, parallelism), options, observed, allocation, stream=stream,
     )  # fmt: skip
 
 

@@ -44,6 +44,7 @@ class Snapshot:
     state: str | None = None
     parallelism: int = 1
     allocation: Allocation | None = None
+    stream: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,7 @@ def batch_of(snapshot: Snapshot) -> Batch:
         ),
         snapshot.parallelism,
         snapshot.allocation,
+        snapshot.stream,
     )
 
 
