@@ -28,6 +28,7 @@ def batch_of(facts: BatchFacts, options: PlannerOptions) -> Batch:
         unpack_reports(facts.observed),
         facts.parallelism,
         messages.allocation(facts.allocation) if isinstance(facts, PlanBatch) else None,
+        facts.stream,
     )
 
 

@@ -21,6 +21,7 @@ from assignor_bridge.protocol.messages import (
     Executor,
     Int64,
     Message,
+    Natural,
     Ranges,
     Reports,
     allocation,
@@ -64,6 +65,7 @@ class Snapshot(Message, frozen=True, tag="plan"):
     state: str | None = None
     parallelism: Int64 | None = None
     allocation: Allocation | None = None
+    stream: Natural = 0
 
 
 class LoggedBatch(Message, frozen=True, forbid_unknown_fields=False):
@@ -114,6 +116,7 @@ def read_snapshot(given: Any) -> tuple[Batch, str | None]:
         unpack_reports(reports) if isinstance(reports, Reports) else _report_columns(reports or []),
         1 if snapshot.parallelism is None else snapshot.parallelism,
         allocation(snapshot.allocation),
+        snapshot.stream,
     )
     return batch, snapshot.state
 

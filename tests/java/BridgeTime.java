@@ -59,6 +59,7 @@ public final class BridgeTime {
                   Columns.Reports.of(observed),
                   state,
                   null,
+                  0,
                   null));
       long encoded = System.nanoTime();
       Messages.Planned plan = Messages.read(lines.get(1), Messages.Planned.class);

@@ -42,6 +42,7 @@ public final class Exchanges {
         Columns.Reports.of(reports(snapshot.get("observed"))),
         snapshot.get("state").textValue(),
         null,
+        snapshot.path("stream").asInt(),
         null);
   }
 
