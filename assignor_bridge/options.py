@@ -93,11 +93,22 @@ def _duration(text: str) -> float:
     return seconds
 
 
+def _slots(text: str) -> float:
+    value = text.strip()
+    if "." not in value and not value.endswith("%"):
+        return _between(int, 1)(value)
+    share = float(value.removesuffix("%")) / (100 if value.endswith("%") else 1)
+    if not 0 < share <= 1:
+        raise ValueError
+    return share
+
+
 _BOOLEAN = _Kind(_boolean, "true or false")
 _SHARE = _Kind(_between(float, 0, 10), "a number from 0 to 10")
 _COUNT = _Kind(_between(int, 1), "a whole number from 1")
 _TASKS = _Kind(_between(int, 1, 64), "a whole number from 1 to 64")
 _STANDBYS = _Kind(_between(int, 0, 16), "a whole number from 0 to 16")
+_SLOTS = _Kind(_slots, "a share such as 0.5 or 50%, or a whole number from 1")
 _MILLISECONDS = _Kind(_between(int, 1, 86_400_000), "a whole number of milliseconds from 1")
 _SECONDS = _Kind(_between(float, 0.001, 86_400), "a number of seconds from 0.001 to 86400")
 _AHEAD = _Kind(_between(float, 0, 86_400), "a number of seconds from 0 to 86400")
@@ -148,6 +159,9 @@ class PlannerOptions:
         "most records of a task; makes more tasks than assignor.tasksPerSlot where it must")
     tasks_per_slot: int = _option("assignor.tasksPerSlot", 1, _TASKS,
         "tasks that a slot's share may be cut into, longest first")
+    #: A share is a float, a number of slots an int.
+    slots: float | None = _option("assignor.slots", None, _SLOTS,
+        "how many of the executors' task slots this query plans for, where several share them")
     on_error: Literal["fallback", "fail"] = _option("assignor.onError", "fallback",
         _one_of("fallback", "fail"),
         "when planning fails: use Spark's own mapping for that batch, or fail the query")

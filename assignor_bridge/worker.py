@@ -1,18 +1,20 @@
-"""The planner process, `python -m assignor_bridge.worker`: the Java layer starts one a stream.
+"""The planner process, `python -m assignor_bridge.worker`: one for all streams of a driver.
 
-One request a line on stdin, one answer a line on stdout (`protocol.messages`), nothing else on
-stdout (what a user's assignor prints goes to stderr); it ends when stdin does. It survives errors:
-each becomes an answer.
+One request a line on stdin, one answer a line on stdout, nothing else on stdout (what a user's
+assignor prints goes to stderr); it ends when stdin does. Before a request (`protocol.messages`) are
+its number, which begins the answer, too, and the number of its stream. It survives errors: each
+becomes an answer.
 """
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import signal
 import sys
+from collections import defaultdict
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from assignor_bridge.admission.lag import Memory
@@ -20,18 +22,20 @@ from assignor_bridge.assignors.loading import Finder
 from assignor_bridge.errors import OptionError, elided
 from assignor_bridge.limited_batches import limit_batch
 from assignor_bridge.options import effective, parse_options
-from assignor_bridge.planner.plan import check_names, plan_batch
+from assignor_bridge.planner.plan import check_names, plan_step
 from assignor_bridge.protocol import messages
 from assignor_bridge.protocol.columns import batch_of, pack_tasks
 from assignor_bridge.protocol.messages import (
     AdmitBatch,
     Answer,
+    End,
+    Ended,
     PlanBatch,
     Planned,
     Restore,
     Validate,
 )
-from checkpoints.sticky_state import VERSION, StateError, decode, encode
+from checkpoints.sticky_state import VERSION, StateError, decode, decode_or_empty, encode
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -40,13 +44,17 @@ if TYPE_CHECKING:
 
 
 class Worker:
-    """Answers the requests of one stream; its options are those that were validated last."""
+    """Answers the requests of one stream, which begins anew when its options are validated."""
 
     def __init__(self) -> None:
         self._options: PlannerOptions | None = None
-        self._find = Finder()  # the user's own assignors live as long as a run of the stream
+        self._begin(Finder())
+
+    def _begin(self, find: Finder) -> None:
+        self._find = find  # the user's own assignors live as long as a run of the stream
         self._memory = Memory()
         self._backlog = 1.0  # of the batch that was admitted last, until it is planned
+        self._read = lru_cache(maxsize=1)(decode_or_empty)
 
     def answer(self, line: bytes) -> Answer:
         """Answer one request, whatever happens."""
@@ -55,16 +63,25 @@ class Worker:
         except BaseException as error:  # noqa: BLE001
             return messages.failed(error)
 
+    def prepare(self, answer: Answer) -> None:
+        """Do between batches what need not be done while Spark waits for a plan."""
+        if isinstance(answer, Planned):
+            self._read(answer.state)  # the next batch begins with it
+        gc.collect()
+
     def _answer(self, request: messages.Request) -> Answer:
         match request:
             case Validate(options=given):
                 options = parse_options(given)
-                check_names(options, self._find)
+                check_names(options, find := Finder())
                 self._options = options
+                self._begin(find)
                 limits, times = options.limits_batches, options.needs_times
                 return messages.Validated(effective(options), VERSION, limits, times)
             case Restore(state=state, topics=topics):
                 return messages.Restored(_why_not(state, topics))
+            case End():
+                return Ended()
             case PlanBatch():
                 return self._plan(request)
             case AdmitBatch():
@@ -80,7 +97,8 @@ class Worker:
     def _plan(self, request: PlanBatch) -> Planned:
         batch = batch_of(request, self._validated())
         batch, self._backlog = replace(batch, backlog=self._backlog), 1.0
-        outcome = plan_batch(batch, request.state, self._find)
+        state, warning = self._read(request.state)
+        outcome = plan_step(batch, state, self._find, warning)
         return Planned(
             outcome.assignor,
             pack_tasks(outcome),
@@ -106,21 +124,16 @@ def _why_not(state: str, topics: list[str]) -> str | None:
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Answer until there are no more requests."""
-    worker = Worker()
+    workers: defaultdict[bytes, Worker] = defaultdict(Worker)
     for line in requests:
-        if line.strip():
-            answer = worker.answer(line)
-            answers.write(messages.write_answer(answer))
-            answers.flush()
-            prepare(answer)
-
-
-def prepare(answer: Answer) -> None:
-    """Do between batches what need not be done while Spark waits for a plan."""
-    if isinstance(answer, Planned):
-        with contextlib.suppress(StateError):  # then the next batch says so
-            decode(answer.state)  # the next batch begins with it: `decode` knows it by then
-    gc.collect()
+        number, stream, request = line.split(b" ", 2)
+        worker = workers[stream]
+        answer = worker.answer(request)
+        answers.write(number + b" " + messages.write_answer(answer))
+        answers.flush()
+        if isinstance(answer, Ended):
+            del workers[stream]
+        worker.prepare(answer)
 
 
 def main() -> None:
@@ -130,7 +143,7 @@ def main() -> None:
     os.dup2(2, 1)
     sys.stdout = sys.stderr
     gc.freeze()  # imports live for ever: the collector need not look at them
-    gc.disable()  # see `prepare`
+    gc.disable()  # see `Worker.prepare`
     try:
         serve(sys.stdin.buffer, answers)
     except BrokenPipeError:

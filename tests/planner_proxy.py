@@ -87,8 +87,10 @@ def main() -> None:
     assert worker.stdin
     assert worker.stdout
     for line in sys.stdin:
-        note(record, {"pid": os.getpid(), "request": json.loads(line)})
-        kind = json.loads(line)["type"]
+        number, stream, request = line.split(" ", 2)
+        asked = json.loads(request)
+        note(record, {"pid": os.getpid(), "stream": stream, "request": asked})
+        kind = asked["type"]
         wrong = kind in kinds and len(requests(record, kind)) == 2
         if wrong and mode == "die":
             sys.exit("the planner fell over")
@@ -96,9 +98,11 @@ def main() -> None:
             threading.Event().wait()
         worker.stdin.write(line)
         worker.stdin.flush()
-        answer = worker.stdout.readline()
-        note(record, {"pid": os.getpid(), "answer": json.loads(answer)})
-        print(spoilt(mode, json.loads(answer)) if wrong else answer.rstrip("\n"), flush=True)
+        answer = json.loads(worker.stdout.readline().removeprefix(f"{number} "))
+        note(record, {"pid": os.getpid(), "answer": answer})
+        if wrong and mode == "stale":
+            number = "0"
+        print(number, spoilt(mode, answer) if wrong else json.dumps(answer), flush=True)
     worker.stdin.close()
     worker.wait()
 

@@ -112,6 +112,10 @@ class Batch:
     backlog: float = 1.0
     #: Racks of the ranges, None where nobody named any.
     replicas: Replicas | None = None
+    #: Number of the stream in its driver, by the order in which they began.
+    stream: int = 0
+    #: Executors that are there but give no slot to this stream (`assignor.slots`).
+    left_out: int = 0
 
     @property
     def ranges(self) -> int:
@@ -179,6 +183,7 @@ def lay_out(  # noqa: PLR0917
     parallelism: int,
     allocation: Allocation | None = None,
     replicas: Replicas | None = None,
+    stream: int = 0,
 ) -> Batch:
     """Sort, join and check the columns of a snapshot.
 
@@ -222,7 +227,8 @@ def lay_out(  # noqa: PLR0917
         replicas = replicas.take(first) if replicas.known else None
     return Batch(
         topics, topic[first], partition[first], start[first], end[last],
-        _members(executors, parallelism), options, observed, allocation, replicas=replicas,
+        _members(executors, parallelism), options, observed, allocation,
+        replicas=replicas, stream=stream,
     )  # fmt: skip
 
 

@@ -63,7 +63,7 @@ def demand(batch: Batch, table: PartitionTable, weights: Weights) -> Demand:
     allocation = batch.allocation
     if allocation is None or not batch.ranges:
         return Demand(everybody, None, before)
-    present = 0 if batch.anonymous else len(batch.executors)
+    present = _present(batch)
     speed = batch.executor_slots / weights.slowness
     if present < allocation.max_executors:
         asked = _tasks_to_ask_with(batch, allocation, weights, float(speed.sum()))
@@ -85,11 +85,16 @@ def demand(batch: Batch, table: PartitionTable, weights: Weights) -> Demand:
     return Demand(kept[batch.slot_executor], None, calm, (), gathering)
 
 
+def _present(batch: Batch) -> int:
+    """Count the executors that are there, those of other streams too."""
+    return 0 if batch.anonymous else len(batch.executors) + batch.left_out
+
+
 def _tasks_to_ask_with(
     batch: Batch, allocation: Allocation, weights: Weights, speed: float
 ) -> int | None:
     """Count the tasks that are worth their executor; None when the slots are enough."""
-    present, slots = (0, 0) if batch.anonymous else (len(batch.executors), batch.slots)
+    present, slots = _present(batch), 0 if batch.anonymous else batch.slots
     worth, seconds = batch.ranges, batch.backlog * float(weights.work.sum())
     if weights.basis == "seconds":
         if present and seconds <= BUSY_S * speed:

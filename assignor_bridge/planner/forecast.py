@@ -12,6 +12,7 @@ import numpy as np
 
 from assignor_bridge.planner.costs import LEAST_DENSITY, filled, predict
 from assignor_bridge.planner.learn import learn
+from assignor_bridge.planner.slots import share_slots
 from assignor_bridge.planner.table import load
 from checkpoints.sticky_state import decode_or_empty
 
@@ -39,6 +40,7 @@ class Forecast:
 def forecast(batch: Batch, state_text: str | None) -> Forecast:
     """Return what reading each range would cost; a state that cannot be used knows nothing."""
     state, _ = decode_or_empty(state_text)
+    batch = share_slots(batch, state)
     table = load(state, batch)
     learned, _ = learn(table, batch)
     weights = predict(learned, table.line, batch)

@@ -1,4 +1,4 @@
-"""The recipe: load, learn, predict, place, pack, check, remember, explain."""
+"""The recipe: share, load, learn, predict, place, pack, check, remember, explain."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from assignor_bridge.planner.groups import place_group, slot_group
 from assignor_bridge.planner.learn import learn
 from assignor_bridge.planner.pack import Tasks, pack
 from assignor_bridge.planner.remember import HOLD_PLACE_BATCHES, remember
+from assignor_bridge.planner.slots import share_slots
 from assignor_bridge.planner.table import load
 from checkpoints.sticky_state import StickyState, decode_or_empty
 
@@ -86,6 +87,7 @@ def plan_step(
     state_warning: str | None = None,
 ) -> Outcome:
     """Plan with a state that is decoded already, for the simulator: see `plan_batch`."""
+    batch = share_slots(batch, state)
     names = batch.settings.assignors
     table = load(state, batch, None if _OURS.issuperset(names) else HOLD_PLACE_BATCHES)
     learned, prediction_error = learn(table, batch)

@@ -30,6 +30,7 @@ def batch_of(facts: BatchFacts, options: PlannerOptions) -> Batch:
         facts.parallelism,
         messages.allocation(facts.allocation) if isinstance(facts, PlanBatch) else None,
         unpack_racks(facts.racks, facts.ranges),
+        facts.stream,
     )
 
 

@@ -112,6 +112,10 @@ class Restore(Message, frozen=True, tag="restore"):
     topics: list[str]
 
 
+class End(Message, frozen=True, tag="end"):
+    """The stream has ended: forget it."""
+
+
 class BatchFacts(Message, frozen=True):
     """What is known of a micro-batch that is to be limited or planned, but for the options."""
 
@@ -121,6 +125,8 @@ class BatchFacts(Message, frozen=True):
     state: str | None = None
     parallelism: Int64 = 1
     racks: Racks | None = None
+    #: Number of the stream in its driver.
+    stream: Natural = 0
 
 
 class PlanBatch(BatchFacts, frozen=True, tag="plan"):
@@ -182,6 +188,10 @@ class Restored(Message, frozen=True, tag="restored"):
     why: str | None = None
 
 
+class Ended(Message, frozen=True, tag="ended"):
+    """It is forgotten."""
+
+
 class Planned(Message, frozen=True, tag="planned"):
     """A plan."""
 
@@ -213,8 +223,8 @@ class Failed(Message, frozen=True, tag="failed"):
     traceback: str = ""
 
 
-Request = Validate | Restore | PlanBatch | AdmitBatch
-Answer = Validated | Restored | Planned | Admitted | LookUp | Failed
+Request = Validate | Restore | End | PlanBatch | AdmitBatch
+Answer = Validated | Restored | Ended | Planned | Admitted | LookUp | Failed
 
 _request: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 _answer = msgspec.json.Encoder(enc_hook=lambda number: number.item())  # numpy's

@@ -22,6 +22,7 @@ from assignor_bridge.protocol.messages import (
     Executor,
     Int64,
     Message,
+    Natural,
     Racks,
     Ranges,
     Reports,
@@ -69,6 +70,7 @@ class Snapshot(Message, frozen=True, tag="plan"):
     parallelism: Int64 | None = None
     allocation: Allocation | None = None
     racks: Racks | None = None
+    stream: Natural = 0
 
 
 class LoggedBatch(Message, frozen=True, forbid_unknown_fields=False):
@@ -122,6 +124,7 @@ def read_snapshot(given: Any) -> tuple[Batch, str | None]:
         1 if snapshot.parallelism is None else snapshot.parallelism,
         allocation(snapshot.allocation),
         unpack_racks(racks, ranges) if isinstance(ranges, Ranges) else _racks(ranges),
+        snapshot.stream,
     )
     return batch, snapshot.state
 

@@ -23,7 +23,7 @@ import pytest
 
 from tests.benchmarks import allocation_run
 from tests.benchmarks.report import write_report
-from tests.standalone import standalone_cluster
+from tests.support.standalone_cluster import standalone_cluster, workers
 
 if TYPE_CHECKING:
     from streaming.kafka.embedded import EmbeddedBroker
@@ -54,11 +54,11 @@ def test_one_to_four_executors(broker: EmbeddedBroker, tmp_path: Path) -> None:
 
 def measured(servers: str, options: dict[str, str], folder: Path) -> dict[str, Any]:
     """Run one driver on a cluster of its own; the line that it prints at the end."""
-    with standalone_cluster(folder / "cluster", (2, 2)) as master:
+    with standalone_cluster(folder / "cluster", workers(2, 2)) as cluster:
         done = subprocess.run(
             [
                 *(sys.executable, allocation_run.__file__),
-                *(master, servers, f"allocation-{uuid4().hex[:6]}", str(folder)),
+                *(cluster.url, servers, f"allocation-{uuid4().hex[:6]}", str(folder)),
                 json.dumps(options),
             ],
             env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},

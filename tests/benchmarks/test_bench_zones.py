@@ -35,9 +35,9 @@ from tests.integration.test_zones import (
     run_driver,
     steady,
 )
-from tests.standalone import standalone_cluster
 from tests.strategies_snapshots import lags
 from tests.support.broker_cluster import NEAREST_REPLICA, BrokerCluster
+from tests.support.standalone_cluster import standalone_cluster, workers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +54,7 @@ def test_zones(tmp_path: Path) -> None:
     rows = []
     with (
         BrokerCluster(RACKS, NEAREST_REPLICA) as brokers,
-        standalone_cluster(tmp_path / "cluster", (1, 1, 1), RACKS) as master,
+        standalone_cluster(tmp_path / "cluster", workers(1, 1, 1, racks=RACKS)) as cluster,
     ):
         for replication in (1, 2, 3):
             name, replicas = filled(brokers, replication, sizes)
@@ -65,7 +65,7 @@ def test_zones(tmp_path: Path) -> None:
             ]
             folder = tmp_path / str(replication)
             for way, lines in zip(
-                WAYS, run_driver(master, brokers.bootstrap_servers, folder, runs), strict=True
+                WAYS, run_driver(cluster.url, brokers.bootstrap_servers, folder, runs), strict=True
             ):
                 figures = row_of(way, lines, replicas)
                 rows.append({"replicas": replication, "mapping": way} | figures)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests import allocation_driver
-from tests.standalone import standalone_cluster
+from tests.support.standalone_cluster import standalone_cluster, workers
 
 if TYPE_CHECKING:
     from tests.kafka_topics import Topic
@@ -21,11 +21,11 @@ pytestmark = [pytest.mark.integration, pytest.mark.drivers]
 
 
 def test_executors_come_for_a_backlog_and_go_after_it(topic: Topic, tmp_path: Path) -> None:
-    with standalone_cluster(tmp_path / "cluster", (2, 1)) as master:
+    with standalone_cluster(tmp_path / "cluster", workers(2, 1)) as cluster:
         done = subprocess.run(
             [
                 *(sys.executable, allocation_driver.__file__),
-                *(master, topic.bootstrap_servers, topic.name, str(tmp_path)),
+                *(cluster.url, topic.bootstrap_servers, topic.name, str(tmp_path)),
             ],
             env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
             capture_output=True,

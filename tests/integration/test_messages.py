@@ -89,7 +89,7 @@ def snapshots() -> list[dict]:
         made.append(
             {
                 "executors": executors, "ranges": ranges, "observed": observed, "state": None,
-                "parallelism": 3,
+                "parallelism": 3, "stream": 4,
             }
         )  # fmt: skip
     return made

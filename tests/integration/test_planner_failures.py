@@ -42,6 +42,7 @@ FAILURES = [
     pytest.param("die", "the planner fell over", id="the process dies"),
     pytest.param("garbage", "is not JSON: this is not JSON", id="the answer is no JSON"),
     pytest.param("late", "did not answer within 2000 ms", id="the answer comes too late"),
+    pytest.param("stale", "answered another request: 0 ", id="the answer is to another request"),
     pytest.param("raises", "boom", id="the planner raises"),
     pytest.param("drops", "does not cover the batch", id="the plan drops an offset"),
     pytest.param("doubles", "reads offsets twice", id="the plan reads offsets twice"),

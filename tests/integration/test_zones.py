@@ -16,8 +16,8 @@ from confluent_kafka import Producer
 from assignor_bridge.model import Executor
 from tests import zones_driver
 from tests.property.test_zones import batch, least_crossing
-from tests.standalone import standalone_cluster
 from tests.support.broker_cluster import NEAREST_REPLICA, BrokerCluster
+from tests.support.standalone_cluster import standalone_cluster, workers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,12 +59,12 @@ def write(brokers: BrokerCluster, name: str, records: Sequence[int]) -> None:
 
 
 def run_driver(
-    master: str, servers: str, folder: Path, runs: list[dict[str, Any]]
+    cluster.url: str, servers: str, folder: Path, runs: list[dict[str, Any]]
 ) -> list[list[dict[str, Any]]]:
     """Run one driver; what it said of each run."""
     folder.mkdir(exist_ok=True)
     done = subprocess.run(
-        [sys.executable, zones_driver.__file__, master, servers, str(folder), json.dumps(runs)],
+        [sys.executable, zones_driver.__file__, cluster.url, servers, str(folder), json.dumps(runs)],
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
@@ -81,7 +81,7 @@ def test_what_is_read_in_the_same_zone(tmp_path: Path) -> None:
     where: list[Replicas] = []
     with (
         BrokerCluster(RACKS, NEAREST_REPLICA) as brokers,
-        standalone_cluster(tmp_path / "cluster", (1, 1, 1), RACKS) as master,
+        standalone_cluster(tmp_path / "cluster", workers(1, 1, 1, racks=RACKS)) as cluster,
     ):
         for replication, batches in ((3, 60), (2, 16), (1, 16)):
             weights = [1] * PARTITIONS
@@ -96,7 +96,7 @@ def test_what_is_read_in_the_same_zone(tmp_path: Path) -> None:
             run = {"topic": name, "rows": sum(counts), "loses": loses, "options": options}
             runs.append(run)
             where.append(replicas)
-        told = run_driver(master, brokers.bootstrap_servers, tmp_path / "driver", runs)
+        told = run_driver(cluster.url, brokers.bootstrap_servers, tmp_path / "driver", runs)
 
     for lines in told:
         metrics = [line["metrics"] for line in lines if "metrics" in line]

@@ -60,6 +60,7 @@ public final class BridgeTime {
                   state,
                   null,
                   null,
+                  0,
                   null));
       long encoded = System.nanoTime();
       Messages.Planned plan = Messages.read(lines.get(1), Messages.Planned.class);

@@ -43,6 +43,7 @@ public final class Exchanges {
         snapshot.get("state").textValue(),
         null,
         snapshot.path("ranges").path(0).has("racks") ? racks(snapshot.get("ranges")) : null,
+        snapshot.path("stream").asInt(),
         null);
   }
 

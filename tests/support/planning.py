@@ -47,6 +47,7 @@ class Snapshot:
     allocation: Allocation | None = None
     #: Racks of each range's replicas.
     racks: tuple[frozenset[str], ...] | None = None
+    stream: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,7 @@ def batch_of(snapshot: Snapshot) -> Batch:
         snapshot.parallelism,
         snapshot.allocation,
         None if snapshot.racks is None else Replicas.of(snapshot.racks, np.arange(len(ranges))),
+        snapshot.stream,
     )
 
 

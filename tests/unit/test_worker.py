@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 from assignor_bridge.errors import OptionError
 from assignor_bridge.protocol.messages import Planned, Restored, write_answer
 from assignor_bridge.protocol.snapshots import read_snapshot
-from assignor_bridge.worker import Worker, prepare
+from assignor_bridge.worker import Worker
 from checkpoints import sticky_state
 from tests.packed import column, packed, rows_of, tasks_of
 from tests.planner_process import ask, line_of, plan
@@ -234,20 +235,23 @@ def test_a_bad_state_costs_memory_not_the_plan():
 
 
 def test_the_next_state_is_read_between_batches():
-    """What it does beforehand changes no answer, and a state that cannot be read ends nothing."""
-    worker = Worker()
-    ask({"type": "validate", "options": {}}, worker)
+    """What it does beforehand changes no answer, and a state that cannot be read ends nothing.
+
+    Each stream has its own: another one's states do not push it out.
+    """
+    worker, other = Worker(), Worker()
+    for each in (worker, other):
+        ask({"type": "validate", "options": {}}, each)
     first = worker.answer(line_of(SNAPSHOT))
     assert isinstance(first, Planned)
     then = line_of({**SNAPSHOT, "state": first.state})
-    sticky_state.decode.cache_clear()
     unprepared = worker.answer(then)
+    ask({"type": "validate", "options": {}}, worker)
+    worker.prepare(first)
+    other.prepare(msgspec.structs.replace(first, state="nonsense"))
     sticky_state.decode.cache_clear()
-    prepare(first)
-    misses = sticky_state.decode.cache_info().misses
     assert worker.answer(then) == unprepared
-    assert sticky_state.decode.cache_info().misses == misses
-    prepare(msgspec.structs.replace(first, state="nonsense"))
+    assert sticky_state.decode.cache_info().misses == 0
 
 
 @pytest.fixture
@@ -282,6 +286,7 @@ def users_assignors(tmp_path):
 
 def test_the_process(users_assignors):
     """Answers in order, survives errors and SIGINT, keeps stdout clean, ends with its input."""
+    numbers = itertools.count(1)
     process = subprocess.Popen(
         [sys.executable, "-m", "assignor_bridge.worker"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -289,20 +294,21 @@ def test_the_process(users_assignors):
     )  # fmt: skip
     try:
 
-        def exchange(request) -> dict:
-            process.stdin.write(json.dumps(request).encode() + b"\n")
+        def exchange(line: bytes, stream: int = 1) -> dict:
+            number = next(numbers)
+            process.stdin.write(b"%d %d %s\n" % (number, stream, line))
             process.stdin.flush()
-            return json.loads(process.stdout.readline())
+            answered, _, answer = process.stdout.readline().partition(b" ")
+            assert int(answered) == number
+            return json.loads(answer)
 
         def planned(name, **own):
             options = {"assignor": name, **{f"assignor.{key}": to for key, to in own.items()}}
-            valid = exchange({"type": "validate", "options": options})
+            valid = exchange(json.dumps({"type": "validate", "options": options}).encode())
             if valid["type"] != "validated":
                 return valid
             assert valid["options"].items() >= options.items()
-            process.stdin.write(line_of(SNAPSHOT) + b"\n")
-            process.stdin.flush()
-            answer = json.loads(process.stdout.readline())
+            answer = exchange(line_of(SNAPSHOT))
             if "tasks" in answer:
                 answer["tasks"] = tasks_of(answer["tasks"])
             return answer
@@ -322,6 +328,11 @@ def test_the_process(users_assignors):
         assert "\n" not in raises["error"]
         assert "mine.py" in raises["traceback"]
         assert planned("lag-aware-sticky")["assignor"] == "lag-aware-sticky"
+        # Other streams are other workers, and one that has ended is forgotten.
+        assert "before the options were validated" in exchange(line_of(SNAPSHOT), stream=2)["error"]
+        assert exchange(line_of(SNAPSHOT))["type"] == "planned"
+        assert exchange(b'{"type": "end"}') == {"type": "ended"}
+        assert "before the options were validated" in exchange(line_of(SNAPSHOT))["error"]
         out, err = process.communicate(timeout=30)
         assert out == b""
         assert b"assigning" in err

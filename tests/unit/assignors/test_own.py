@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+import assignor_bridge
 from assignor_bridge.assignors import ASSIGNORS, Group, Member, choose
 from assignor_bridge.assignors.check import assign_checked
 from assignor_bridge.assignors.loading import Finder, find
@@ -67,6 +70,9 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def test_the_list_of_built_in_names_is_that_of_the_table() -> None:
     assert frozenset(ASSIGNORS) == BUILT_IN
+    java = Path(assignor_bridge.__file__).parent / "jvm/src/io/assignorbridge/AssignorOptions.java"
+    [there] = re.findall(r"BUILT_IN =\s+Set\.of\((.*?)\);", java.read_text("utf-8"), re.DOTALL)
+    assert frozenset(re.findall(r'"(\S+)"', there)) == BUILT_IN
 
 
 class UnspeakableError(Exception):

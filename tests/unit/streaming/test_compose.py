@@ -13,6 +13,7 @@ from typer.main import get_command
 
 from assignor_bridge import __version__
 from streaming.cli.all import app
+from tests.support.standalone_cluster import MASTER, WORKER
 
 ROOT = Path(__file__).parents[3]
 
@@ -99,13 +100,17 @@ def test_an_image_that_is_not_pinned_is_refused(compose, image):
         jsonschema.Draft202012Validator(SCHEMA).validate({**compose, "services": services})
 
 
-def test_it_runs_kafka_in_kraft_mode_a_master_two_workers_and_the_demo(compose):
+def test_it_runs_kafka_in_kraft_mode_a_master_three_workers_and_the_demo(compose):
     services = compose["services"]
-    assert sorted(services) == ["demo", "kafka", "spark-master", "spark-worker-1", "spark-worker-2"]
+    names = ["spark-worker-1", "spark-worker-2", "spark-worker-3"]
+    assert sorted(services) == ["demo", "kafka", "spark-master", *names]
     assert services["kafka"]["environment"]["KAFKA_PROCESS_ROLES"] == "broker,controller"
     master = "spark://spark-master:7077"
-    for name in ("spark-worker-1", "spark-worker-2", "demo"):
+    for name in (*names, "demo"):
         assert master in services[name]["command"]
+    for name in names:  # as without containers
+        assert services[name]["command"][:2] == ["spark-class", WORKER]
+    assert services["spark-master"]["command"][:2] == ["spark-class", MASTER]
     assert services["demo"]["image"].endswith(f":{__version__}")
 
 

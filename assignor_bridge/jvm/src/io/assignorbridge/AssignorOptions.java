@@ -4,7 +4,9 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
+import java.util.stream.Stream;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
@@ -28,6 +30,12 @@ record AssignorOptions(
       List.of(
           "targetbatchseconds", "maxbytespertrigger", "fairness", "weight.", "floor.", "aligneventtime");
   private static final List<String> OF_LIMITS = List.of("maxOffsetsPerTrigger", "subscribe", "assign");
+
+  /** Names of `options.BUILT_IN`; any other is code that the user brings. A test compares. */
+  private static final Set<String> BUILT_IN =
+      Set.of(
+          "range", "roundrobin", "sticky", "cooperative-sticky", "constrained-cooperative-sticky",
+          "uniform", "lag-aware", "lag-aware-sticky", "failover", "streams");
 
   /** In place of an assignor's name: leave this stream to Spark. */
   private static final String NONE = "none";
@@ -88,6 +96,13 @@ record AssignorOptions(
     return values.keySet().stream()
         .map(key -> key.toLowerCase(Locale.ROOT))
         .anyMatch(key -> LIMITING.stream().anyMatch(name -> key.startsWith(PREFIX + name)));
+  }
+
+  /** Whether it takes more than our own assignors to plan the stream. */
+  boolean bringsAssignor() {
+    return !Stream.of(values.getOrDefault(NAME, "").split(",", -1))
+        .map(AssignorOptions::stripped)
+        .allMatch(name -> name.isEmpty() || BUILT_IN.contains(name));
   }
 
   /** Needed when no planner can be asked; whatever else is written here, the planner refuses it. */

@@ -20,7 +20,6 @@ import org.slf4j.LoggerFactory;
  */
 final class BatchPlanner implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(BatchPlanner.class);
-  private static final long START_TIMEOUT_MS = 60_000;
   private static final int LONGEST_PAUSE_BATCHES = 64;
   private static final int MOST_LOOK_UPS = 3; // of a batch; two are enough for the planner
 
@@ -66,7 +65,7 @@ final class BatchPlanner implements AutoCloseable {
   private final PlanFigures figures = new PlanFigures();
   private final Reports<ReadReport> reports = new Reports<>();
 
-  private PlannerProcess process;
+  private SharedPlanner.Client planner; // null before it is needed
   private Messages.EffectiveOptions options; // null until a planner has validated them
   private int stateVersion;
   private GroupCommits commits; // null without assignor.commitGroup
@@ -94,7 +93,7 @@ final class BatchPlanner implements AutoCloseable {
     context.register(reports);
   }
 
-  /** Starts the process and has the options checked, so that a wrong one fails the query at once. */
+  /** Has the options checked, so that a wrong one fails the query at once. */
   synchronized void start() {
     try {
       running();
@@ -182,7 +181,7 @@ final class BatchPlanner implements AutoCloseable {
       throws PlannerException, InterruptedException {
     long startedNanos = System.nanoTime();
     readReports();
-    PlannerProcess planner = running();
+    SharedPlanner.Client planner = running();
     List<PlanVerifier.Range> waiting = batch.waiting();
     Columns.Ranges asked = Columns.Ranges.of(waiting);
     long limitMs = options.planTimeoutMs();
@@ -197,7 +196,8 @@ final class BatchPlanner implements AutoCloseable {
             fixedEnd,
             lastCompleted,
             times == null ? null : times.of(waiting, limitMs),
-            retentions == null ? null : retentions.of(asked.topics()));
+            retentions == null ? null : retentions.of(asked.topics()),
+            planner.stream());
     admitted = null;
     lastCompleted = null;
     String text = planner.ask(Messages.write(request), limitMs);
@@ -244,7 +244,9 @@ final class BatchPlanner implements AutoCloseable {
     }
     files.close();
     stream.end();
-    stopProcess();
+    if (planner != null) {
+      planner.close();
+    }
   }
 
   private InputPartition[] planOrFallBack(Offset end, InputPartition[] ranges) {
@@ -273,7 +275,7 @@ final class BatchPlanner implements AutoCloseable {
     long startedNanos = System.nanoTime();
     readReports();
     TaskBuilder builder = new TaskBuilder(partitions);
-    PlannerProcess planner = running();
+    SharedPlanner.Client planner = running();
     List<ExecutorList.Executor> executors = zones.executors();
     Double sinceLastPlan = lastPlanNanos == 0 ? null : (startedNanos - lastPlanNanos) / 1e9;
     lastPlanNanos = startedNanos;
@@ -286,6 +288,7 @@ final class BatchPlanner implements AutoCloseable {
             state,
             ExecutorList.allocation(context, sinceLastPlan),
             zones.of(executors, builder.requested()),
+            planner.stream(),
             null);
     String answer = planner.ask(Messages.write(request), options.planTimeoutMs());
     Messages.Planned plan = Messages.read(answer, Messages.Planned.class);
@@ -314,7 +317,7 @@ final class BatchPlanner implements AutoCloseable {
   /** Before the first plan: takes the newest stored state that the planner can use. */
   private void readState(Offset end) throws PlannerException, InterruptedException {
     if (!stateIsRead) {
-      PlannerProcess planner = running();
+      SharedPlanner.Client planner = running();
       Collection<String> topics = Messages.topicsOf(end.json());
       state =
           files.restore(
@@ -328,49 +331,37 @@ final class BatchPlanner implements AutoCloseable {
     }
   }
 
-  /** The process; a new one has the options validated first, with time for Python to start. */
-  private PlannerProcess running() throws PlannerException, InterruptedException {
-    if (process != null && !process.isAlive()) {
-      stopProcess();
+  /** The planner, which has validated the options. */
+  private SharedPlanner.Client running() throws PlannerException, InterruptedException {
+    if (planner == null) {
+      planner = new SharedPlanner.Client(written);
     }
-    if (process == null) {
-      process = new PlannerProcess(written.interpreter());
-      String request = Messages.write(new Messages.Validate(written.values()));
-      String answer = process.ask(request, START_TIMEOUT_MS);
-      Messages.Validated valid = Messages.read(answer, Messages.Validated.class);
-      if (zones == null) {
-        zones = new Zones(context, valid.options(), written.kafka());
-      }
-      if (options == null && valid.options().commitGroup() != null) {
-        commits = new GroupCommits(valid.options().commitGroup(), written.kafka());
-      }
-      if (options == null && valid.needsTimes()) {
-        times = new RecordTimes(written.kafka());
-      }
-      if (options == null && valid.options().planLog() != null) {
-        log = new PlanLog(valid.options().planLog());
-      }
-      if (options == null && "deadline".equals(valid.options().fairness())) {
-        retentions = new Retentions(written.kafka());
-      }
-      options = valid.options();
-      stateVersion = valid.stateVersion();
-      admits = valid.admits();
+    Messages.Validated valid = planner.validated();
+    if (zones == null) {
+      zones = new Zones(context, valid.options(), written.kafka());
     }
-    return process;
+    if (options == null && valid.options().commitGroup() != null) {
+      commits = new GroupCommits(valid.options().commitGroup(), written.kafka());
+    }
+    if (options == null && valid.needsTimes()) {
+      times = new RecordTimes(written.kafka());
+    }
+    if (options == null && valid.options().planLog() != null) {
+      log = new PlanLog(valid.options().planLog());
+    }
+    if (options == null && "deadline".equals(valid.options().fairness())) {
+      retentions = new Retentions(written.kafka());
+    }
+    options = valid.options();
+    stateVersion = valid.stateVersion();
+    admits = valid.admits();
+    return planner;
   }
 
-  private void stopProcess() {
-    if (process != null) {
-      process.close();
-      process = null;
-    }
-  }
-
-  /** Ends the process, for a late answer must not be taken for the next; says why there is none. */
+  /** The planner begins anew with this stream; says why there is no answer. */
   private PlannerException failure(Throwable e) {
-    if (!(e instanceof RecordTimes.NoTimesException)) {
-      stopProcess(); // a new one starts with the next batch
+    if (planner != null && !(e instanceof RecordTimes.NoTimesException)) {
+      planner.forget();
     }
     if (e instanceof InterruptedException) { // Spark takes it as the query's end, if it is as it is
       throw BatchPlanner.<RuntimeException>sneaky(e);

@@ -40,6 +40,10 @@ final class Messages {
   @JsonTypeName("restore")
   record Restore(String state, Collection<String> topics) implements Request {}
 
+  /** Of a stream that has ended, on another one's time. */
+  @JsonTypeName("end")
+  record End() implements Request {}
+
   /** What to plan; racks are null where none is known. The options are only for the plan log: the planner has them already. */
   @JsonTypeName("plan")
   record PlanBatch(
@@ -50,11 +54,12 @@ final class Messages {
       String state,
       ExecutorList.Allocation allocation,
       Columns.Racks racks,
+      int stream,
       Map<String, String> options)
       implements Request {
     PlanBatch with(Map<String, String> values) {
       return new PlanBatch(
-          parallelism, executors, ranges, observed, state, allocation, racks, values);
+          parallelism, executors, ranges, observed, state, allocation, racks, stream, values);
     }
   }
 
@@ -73,7 +78,8 @@ final class Messages {
       boolean fixedEnd,
       CompletedBatch last,
       Columns.Times times,
-      Map<String, Long> retentionMs)
+      Map<String, Long> retentionMs,
+      int stream)
       implements Request {
     /** The same question, with what Kafka answered. */
     AdmitBatch with(Columns.Times answered) {
@@ -87,13 +93,24 @@ final class Messages {
           fixedEnd,
           last,
           answered,
-          retentionMs);
+          retentionMs,
+          stream);
     }
 
     /** Without what the plan of the batch is asked with, too. */
     AdmitBatch forLog() {
       return new AdmitBatch(
-          parallelism, null, ranges, null, null, mostRecords, fixedEnd, last, times, retentionMs);
+          parallelism,
+          null,
+          ranges,
+          null,
+          null,
+          mostRecords,
+          fixedEnd,
+          last,
+          times,
+          retentionMs,
+          stream);
     }
   }
 
@@ -104,6 +121,7 @@ final class Messages {
   @JsonSubTypes({
     @JsonSubTypes.Type(Validated.class),
     @JsonSubTypes.Type(Restored.class),
+    @JsonSubTypes.Type(Ended.class),
     @JsonSubTypes.Type(Planned.class),
     @JsonSubTypes.Type(Admitted.class),
     @JsonSubTypes.Type(LookUp.class),
@@ -130,6 +148,9 @@ final class Messages {
   /** Why a stored state cannot be used; null when it can. */
   @JsonTypeName("restored")
   record Restored(String why) implements Answer {}
+
+  @JsonTypeName("ended")
+  record Ended() implements Answer {}
 
   @JsonTypeName("planned")
   record Planned(

@@ -13,12 +13,13 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
 /**
- * The Python process that answers each line with a line. It ends when its standard input closes, so
- * it cannot outlive this JVM. After a failed {@link #ask} it must be closed: a late answer would be
- * taken for the next one.
+ * The Python process that answers each line with a line, one at a time. It ends when its standard
+ * input closes, so it cannot outlive this JVM. After a failed {@link #ask} it is closed: a late answer
+ * must not be taken for the next one.
  */
 final class PlannerProcess implements AutoCloseable {
   private static final int MOST_STDERR = 4000;
+  private static final long LATE_MS = 1000;
   private static final ThreadFactory DAEMONS = LatestOnlyExecutor.daemons("assignor-planner-io");
 
   private final String python;
@@ -28,6 +29,8 @@ final class PlannerProcess implements AutoCloseable {
   private final StringBuilder stderr = new StringBuilder();
   private final Thread stderrReader = DAEMONS.newThread(this::keepStderr);
   private final ExecutorService io = Executors.newSingleThreadExecutor(DAEMONS);
+  private long asked;
+  private volatile boolean isClosed;
 
   PlannerProcess(Interpreter interpreter) throws PlannerException {
     python = interpreter.command();
@@ -47,30 +50,46 @@ final class PlannerProcess implements AutoCloseable {
     stderrReader.start();
   }
 
-  /** Sends one line and waits for the answer, at most this long. */
-  String ask(String request, long timeoutMs) throws PlannerException, InterruptedException {
-    Future<String> answer = io.submit(() -> exchange(request));
+  /** Sends a request of a stream and waits for its answer, at most this long. */
+  String ask(int stream, String request, long timeoutMs)
+      throws PlannerException, InterruptedException {
+    String number = ++asked + " "; // begins the answer, too
+    Future<String> answer = io.submit(() -> exchange(number + stream + " " + request));
+    boolean inStep = false;
     try {
       String line = answer.get(timeoutMs, TimeUnit.MILLISECONDS);
       if (line == null) {
         throw new PlannerException("the planner process ended without an answer" + howItEnded());
       }
-      return line;
+      if (!line.startsWith(number)) {
+        throw new PlannerException(
+            "the planner answered another request: " + PlannerException.shortened(line, 200));
+      }
+      inStep = true;
+      return line.substring(number.length());
     } catch (TimeoutException e) {
       throw new PlannerException(
           "the planner did not answer within " + timeoutMs + " ms (assignor.planTimeoutMs)", e);
     } catch (ExecutionException e) {
       throw new PlannerException(
           "the connection to the planner process broke" + howItEnded(), e.getCause());
+    } catch (InterruptedException e) { // the query is being stopped; other streams go on
+      inStep = comes(answer);
+      throw e;
+    } finally {
+      if (!inStep) {
+        close();
+      }
     }
   }
 
   boolean isAlive() {
-    return process.isAlive();
+    return !isClosed && process.isAlive();
   }
 
   @Override
   public void close() {
+    isClosed = true;
     process.destroyForcibly();
     io.shutdownNow();
   }
@@ -80,6 +99,14 @@ final class PlannerProcess implements AutoCloseable {
     requests.write('\n');
     requests.flush();
     return answers.readLine();
+  }
+
+  private static boolean comes(Future<String> answer) {
+    try {
+      return answer.get(LATE_MS, TimeUnit.MILLISECONDS) != null;
+    } catch (InterruptedException | ExecutionException | TimeoutException e) {
+      return false;
+    }
   }
 
   private void keepStderr() {

@@ -1,0 +1,72 @@
+"""Three hosts: partitions stay on theirs, whatever happens to drivers, executors and workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests import three_hosts_driver
+
+if TYPE_CHECKING:
+    from tests.kafka_topics import Topic
+
+pytestmark = [pytest.mark.integration, pytest.mark.drivers]
+
+LOST, ADDED = "127.0.0.3", "127.0.0.5"
+
+
+def test_partitions_stay_on_their_hosts(topic: Topic, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, three_hosts_driver.__file__),
+            *(topic.bootstrap_servers, topic.name, str(tmp_path)),
+        ],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        timeout=420,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    phases = {line["phase"]: line for line in lines}
+    assert list(phases) == ["first", "second", "restarted", "lost", "back", "added"]
+    for phase, metrics in ((name, line["metrics"]) for name, line in phases.items()):
+        assert metrics["assignor.strategy"] == "lag-aware-sticky", phase
+        assert metrics["assignor.fallbacks"] == "0", phase
+        assert float(metrics["assignor.localityHitRate"]) == 1, phase
+
+    # A driver started again: other executors on the same hosts.
+    before, after = phases["second"], phases["restarted"]
+    assert not set(before["executors"]) & set(after["executors"])
+    assert set(before["hosts"].values()) == set(after["hosts"].values())
+    assert stayed(before, after) >= 0.95
+
+    # A worker lost: its partitions go to the others, which keep their own.
+    before, after = phases["restarted"], phases["lost"]
+    assert LOST in before["hosts"].values()
+    assert LOST not in after["hosts"].values()
+    assert stayed(before, after, but=LOST) >= 0.95
+
+    # Back, or a new host: what moves, moves there, and it is a fair share.
+    for earlier, later, host in (("lost", "back", LOST), ("back", "added", ADDED)):
+        before, after = phases[earlier], phases[later]
+        assert host not in before["hosts"].values()
+        moved = {p: h for p, h in after["hosts"].items() if h != before["hosts"][p]}
+        elsewhere = [p for p, h in moved.items() if h != host]
+        assert len(elsewhere) <= 0.05 * len(after["hosts"]), elsewhere
+        fair = len(after["hosts"]) / len(after["executors"])
+        assert 0.5 * fair <= len(moved) <= 1.5 * fair
+
+
+def stayed(before: dict[str, Any], after: dict[str, Any], but: str = "") -> float:
+    """Share of the partitions that are on the host that had them; without those of one host."""
+    hosts = {p: host for p, host in before["hosts"].items() if host != but}
+    return sum(after["hosts"][p] == host for p, host in hosts.items()) / len(hosts)

@@ -1,0 +1,132 @@
+"""A real Spark standalone cluster on this machine: a master and workers as child processes.
+
+Each worker has a loopback address of its own, 127.0.0.2 and on: different hosts to Spark. Workers
+can be stopped and started again, and their executors with them. docker-compose.yml has the same
+processes, one a container.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from assignor_bridge.ivy import java_tool, pyspark_home
+from tests.spark_tools import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+#: How docker-compose.yml starts the same.
+MASTER = "org.apache.spark.deploy.master.Master"
+WORKER = "org.apache.spark.deploy.worker.Worker"
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A host with a gigabyte for each core."""
+
+    host: str
+    cores: int = 1
+    #: Of the worker; its executors inherit it, such as SPARK_EXECUTOR_ATTRIBUTE_RACK.
+    environment: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+def workers(*cores: int, racks: Sequence[str] = ()) -> list[Worker]:
+    """Workers with so many cores, on 127.0.0.2, 127.0.0.3 and so on; their executors know racks."""
+    places = [{"SPARK_EXECUTOR_ATTRIBUTE_RACK": rack} for rack in racks] or [{} for _ in cores]
+    return [
+        Worker(f"127.0.0.{number}", count, place)
+        for number, (count, place) in enumerate(zip(cores, places, strict=True), start=2)
+    ]
+
+
+class StandaloneCluster:
+    """What runs; made by `standalone_cluster`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self.url = ""
+
+    def start(self, *workers: Worker) -> None:
+        """Start workers beside each other, and wait until the master knows them."""
+        logs = [
+            self._started(
+                WORKER, worker.host, worker.environment,
+                "--cores", str(worker.cores), "--memory", f"{worker.cores}g",
+                "--work-dir", str(self._folder / f"work-{worker.host}"), self.url,
+            )
+            for worker in workers
+        ]  # fmt: skip
+        for log in logs:
+            wait_until(lambda log=log: _found(log, r"(registered with master)"), f"{log} to join")
+
+    def stop(self, *workers: Worker) -> None:
+        """End workers as an operator does; each ends its executors."""
+        self._stop(*(worker.host for worker in workers))
+
+    def start_master(self) -> None:
+        """Start the master on 127.0.0.1, on a port that is free."""
+        log = self._started(MASTER, "127.0.0.1", {}, "--port", "0")
+        pattern = r"Starting Spark master at (spark://\S+)"
+        self.url = wait_until(lambda: _found(log, pattern), "a master")
+
+    def stop_all(self) -> None:
+        """End the workers, then the master."""
+        self._stop(*(host for host in self._running if host != "127.0.0.1"))
+        self._stop(*self._running)
+
+    def _started(
+        self, main: str, host: str, environment: Mapping[str, str], *arguments: str
+    ) -> Path:
+        assert host not in self._running, f"{host} runs already"
+        log = self._folder / f"{host}.log"
+        settings = {  # what Spark's own shell scripts export
+            "SPARK_LOCAL_IP": host, "SPARK_HOME": str(pyspark_home()),
+            "SPARK_SCALA_VERSION": "2.13",
+        }  # fmt: skip
+        with log.open("wb") as out:
+            self._running[host] = subprocess.Popen(
+                [
+                    java_tool("java"), "-Xmx128m", "-cp", f"{pyspark_home()}/jars/*",
+                    main, "--host", host, "--webui-port", "0", *arguments,
+                ],
+                stdout=out, stderr=subprocess.STDOUT,
+                env=os.environ | settings | environment,
+            )  # fmt: skip
+        return log
+
+    def _stop(self, *hosts: str) -> None:
+        ended = [self._running.pop(host) for host in hosts]
+        for process in ended:
+            process.terminate()
+        for process in ended:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@contextlib.contextmanager
+def standalone_cluster(folder: Path, workers: Sequence[Worker]) -> Iterator[StandaloneCluster]:
+    """Run a master with these workers; logs and work folders are in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    cluster = StandaloneCluster(folder)
+    try:
+        cluster.start_master()
+        cluster.start(*workers)
+        yield cluster
+    finally:
+        cluster.stop_all()
+
+
+def _found(log: Path, pattern: str) -> str | None:
+    text = log.read_text(encoding="utf-8", errors="replace")
+    match = re.search(pattern, text)
+    return match[1] if match else None

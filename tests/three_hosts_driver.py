@@ -1,0 +1,124 @@
+"""Two drivers, one after the other, on a cluster of three hosts: run by test_three_hosts.py.
+
+The first reads with executors whose ids the second will not have. The second goes on from its
+checkpoint, loses a worker, gets it back, and gets a fourth. Each phase is a batch, and what
+that was planned for is printed as a line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.kafka_topics import Topic
+from tests.packed import tasks_of
+from tests.spark_tools import finished, read_topic, start_spark, wait_until
+from tests.support.standalone_cluster import Worker, standalone_cluster, workers
+
+#: Records of each partition in a batch: uneven, so that there is something to plan.
+COUNTS = [100 + 40 * (partition % 5) for partition in range(48)]
+
+
+class Run:
+    """One driver, from its start to its end."""
+
+    def __init__(self, cluster: str, topic: Topic, folder: Path, number: int) -> None:
+        self._topic = topic
+        self._log = folder / f"plans-{number}.jsonl"
+        self._spark = start_spark(
+            cluster, folder / str(number),
+            spark_executor_memory="512m", spark_locality_wait="30s",
+        )  # fmt: skip
+        options = {
+            "assignor": "lag-aware-sticky",
+            "assignor.onError": "fail",
+            "assignor.planLog": str(self._log),
+        }
+        self._stream = read_topic(self._spark, topic, options)
+        self._checkpoint = str(folder / "checkpoint")
+
+    def wait_for(self, executors: int, none_of: frozenset[str] = frozenset()) -> None:
+        """Wait until so many executors are there, and none of these."""
+        wait_until(
+            lambda: len(ids := self.executors()) == executors and not ids & none_of,
+            f"{executors} executors other than {sorted(none_of)}", 60,
+        )  # fmt: skip
+
+    def executors(self) -> frozenset[str]:
+        """Ids of those that the scheduler knows."""
+        ids = self._scheduler().getExecutorIds()
+        return frozenset(str(ids.apply(i)) for i in range(ids.size()))
+
+    def replace_executors(self) -> None:
+        """End all executors; others come in their place."""
+        before = self.executors()
+        for executor in sorted(before):
+            assert self._spark.sparkContext._jsc.sc().killAndReplaceExecutor(executor)
+        self.wait_for(len(before), none_of=before)
+
+    def read(self, phase: str, first: int) -> None:
+        """Fill the topic, read it in one batch, and print what that was planned for."""
+        self._topic.fill(COUNTS, first=first)
+        query = (
+            self._stream.writeStream.format("noop")
+            .option("checkpointLocation", self._checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
+        [progress] = [p for p in finished(query) if p["numInputRows"]]
+        line = json.loads(self._log.read_text().splitlines()[-1])
+        assert line["batchId"] == progress["batchId"]
+        metrics = progress["sources"][0]["metrics"]
+        print(json.dumps({"phase": phase, "metrics": metrics, **placed(line)}), flush=True)
+
+    def end(self) -> None:
+        """End Spark."""
+        self._spark.stop()
+
+    def _scheduler(self) -> Any:
+        return self._spark.sparkContext._jsc.sc().schedulerBackend()
+
+
+def placed(line: dict[str, Any]) -> dict[str, Any]:
+    """Ids of the executors of a plan, and the host that reads each partition to its end."""
+    hosts = {e["id"]: e["host"] for e in line["snapshot"]["executors"]}
+    last: dict[int, tuple[int, str]] = {}
+    for task in tasks_of(line["plan"]["tasks"]):
+        for read in task["ranges"]:
+            at = (read["end"], hosts[task["executor"]])
+            last[read["partition"]] = max(last.get(read["partition"], at), at)
+    return {"executors": hosts, "hosts": {p: host for p, (_, host) in last.items()}}
+
+
+def main() -> None:
+    """Do as the module says."""
+    servers, name, where = sys.argv[1:]
+    folder = Path(where)
+    topic = Topic(servers, name).create(len(COUNTS))
+    three, most = workers(1, 1, 1), max(COUNTS)
+    with standalone_cluster(folder / "cluster", three) as cluster:
+        run = Run(cluster.url, topic, folder, 1)
+        run.wait_for(3)
+        run.replace_executors()
+        run.read("first", 0)
+        run.read("second", most)
+        run.end()
+        run = Run(cluster.url, topic, folder, 2)
+        run.wait_for(3)
+        run.read("restarted", 2 * most)
+        cluster.stop(three[1])
+        run.wait_for(2)
+        run.read("lost", 3 * most)
+        cluster.start(three[1])
+        run.wait_for(3)
+        run.read("back", 4 * most)
+        cluster.start(Worker("127.0.0.5"))
+        run.wait_for(4)
+        run.read("added", 5 * most)
+        run.end()
+
+
+if __name__ == "__main__":
+    main()
