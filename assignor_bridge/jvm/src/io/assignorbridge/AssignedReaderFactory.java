@@ -11,6 +11,7 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 final class AssignedReaderFactory implements PartitionReaderFactory {
   private static final long serialVersionUID = 1L;
 
+  private final String version = JarVersion.HERE;
   private final PartitionReaderFactory base;
   private final boolean shared;
   private final ArrayList<String> endedStreams;
@@ -30,6 +31,7 @@ final class AssignedReaderFactory implements PartitionReaderFactory {
     if (!(partition instanceof AssignedInputPartition task)) {
       return base.createReader(partition);
     }
+    JarVersion.checkDriver(version);
     return new SharedReader(task, base, shared, endedStreams, reports::add);
   }
 }

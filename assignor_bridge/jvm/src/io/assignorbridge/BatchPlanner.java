@@ -61,6 +61,7 @@ final class BatchPlanner implements AutoCloseable {
 
   private final SparkContext context;
   private final AssignorOptions written;
+  private final KillSwitch killSwitch;
   private final StateFiles files;
   private final StreamIdentity stream = new StreamIdentity();
   private final PlanFigures figures = new PlanFigures();
@@ -85,9 +86,11 @@ final class BatchPlanner implements AutoCloseable {
   private AdmittedBatch admitted;
   private Messages.CompletedBatch lastCompleted;
 
-  BatchPlanner(SparkSession session, AssignorOptions options, String metadataPath) {
+  BatchPlanner(
+      SparkSession session, AssignorOptions options, KillSwitch killSwitch, String metadataPath) {
     context = session.sparkContext();
     written = options;
+    this.killSwitch = killSwitch;
     files = new StateFiles(metadataPath, session.sessionState().newHadoopConf());
     context.register(reports);
   }
@@ -95,7 +98,9 @@ final class BatchPlanner implements AutoCloseable {
   /** Starts the process and has the options checked, so that a wrong one fails the query at once. */
   synchronized void start() {
     try {
-      running();
+      if (killSwitch.whyOffAtStart() == null) {
+        running();
+      }
     } catch (Exception | LinkageError e) {
       PlannerException failure = failure(e);
       if (failure.misuse) {
@@ -148,6 +153,9 @@ final class BatchPlanner implements AutoCloseable {
   /** The end of a batch that could reach up to `latest`; null when it is left to Spark's limits. */
   synchronized Offset admit(
       Supplier<LimitedBatch> candidate, Offset latest, long mostRecords, boolean fixedEnd) {
+    if (killSwitch.whyOff() != null) {
+      return null;
+    }
     if (admissionsPaused.pause()) {
       figures.notAdmitted(admissionsPaused.toString());
       return null;
@@ -240,6 +248,12 @@ final class BatchPlanner implements AutoCloseable {
   }
 
   private InputPartition[] planOrFallBack(Offset end, InputPartition[] ranges) {
+    String off = killSwitch.whyOff();
+    if (off != null) {
+      stopProcess();
+      figures.switchedOff(off, ranges.length);
+      return ranges;
+    }
     if (plansPaused.pause()) {
       figures.fellBack(plansPaused.toString(), ranges.length);
       return ranges;
@@ -324,6 +338,7 @@ final class BatchPlanner implements AutoCloseable {
       String request = Messages.write(new Messages.Validate(written.values()));
       String answer = process.ask(request, START_TIMEOUT_MS);
       Messages.Validated valid = Messages.read(answer, Messages.Validated.class);
+      JarVersion.checkPackage(valid.packageVersion(), written.interpreter().command());
       if (options == null && valid.options().commitGroup() != null) {
         commits = new GroupCommits(valid.options().commitGroup(), written.kafka());
       }
