@@ -109,6 +109,7 @@ def test_a_remote_client_asks_for_an_assignor_in_each_way(
         ("switched off", "spark", "0"),
         ("other session", None, None),
     ):
+        assert len(told[name]) == 1, (name, told)
         [batch] = told[name]
         assert batch["rows"] == sum(COUNTS), name
         assert batch.get("assignor.strategy") == strategy, name
@@ -158,7 +159,7 @@ def test_a_declarative_pipeline_is_planned(topic: Topic, tmp_path: Path) -> None
     )
     done = subprocess.run(
         [
-            str(pyspark_home() / "bin" / "spark-pipelines"), "run", "--master", "local[2]",
+            str(pyspark_home() / "bin" / "spark-pipelines"), "run", "--remote", "local[2]",
             *as_flags(settings(tmp_path)),
         ],
         cwd=tmp_path,
@@ -175,16 +176,16 @@ def test_a_declarative_pipeline_is_planned(topic: Topic, tmp_path: Path) -> None
 
 
 SHELL = """
-val rows = spark.readStream.format("kafka")
-  .option("kafka.bootstrap.servers", "{servers}")
-  .option("subscribe", "{topic}")
-  .option("startingOffsets", "earliest")
-  .option("assignor", "lag-aware-sticky")
-  .load()
-val query = rows.writeStream.format("noop")
-  .option("checkpointLocation", "{folder}/checkpoint")
-  .trigger(org.apache.spark.sql.streaming.Trigger.AvailableNow())
-  .start()
+val rows = spark.readStream.format("kafka").
+  option("kafka.bootstrap.servers", "{servers}").
+  option("subscribe", "{topic}").
+  option("startingOffsets", "earliest").
+  option("assignor", "lag-aware-sticky").
+  load()
+val query = rows.writeStream.format("noop").
+  option("checkpointLocation", "{folder}/checkpoint").
+  trigger(org.apache.spark.sql.streaming.Trigger.AvailableNow()).
+  start()
 query.awaitTermination()
 val batch = query.recentProgress.filter(_.numInputRows > 0).head
 println(s"TOLD ${{batch.numInputRows}} ${{batch.sources(0).metrics.get("assignor.strategy")}}")

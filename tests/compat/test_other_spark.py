@@ -172,16 +172,19 @@ def test_real_time_mode_says_that_the_option_has_no_effect(
 
     topic.create(2).fill([3, 4])
 
+    every: Any = spark.sparkContext._jvm.org.apache.spark.sql.streaming.Trigger  # type: ignore[union-attr]
+
     def start(on_error: str) -> StreamingQuery:
-        return (
+        writer: Any = (
             read_topic(spark, topic, OPTION | {"assignor.onError": on_error})
             .select("value")
             .writeStream.format("console")
             .outputMode("update")
             .option("checkpointLocation", f"{checkpoint}-{on_error}")
-            .trigger(realTime="5 seconds")
-            .start()
         )
+        writer._jwrite = writer._jwrite.trigger(every.RealTime("5 seconds"))  # not in Python's 4.1
+        started: StreamingQuery = writer.start()
+        return started
 
     query = start("fallback")
     try:
