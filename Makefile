@@ -12,7 +12,7 @@ UNIT   := "not integration and not benchmark and not chaos and not compat"
 UNIT_TESTS ?= unit
 
 .DEFAULT_GOAL := help
-.PHONY: help check demo test unit coverage integration long fresh bench chaos spark-suite compat lint format jar wheel lock clean
+.PHONY: help check demo test unit coverage integration long fresh bench chaos spark-suite compat matrix lint format jar wheel lock clean
 
 help:  ## This list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,6 +86,9 @@ spark-suite: jar  ## Spark's own suites of its Kafka source, with the bridge on 
 
 compat: jar  ## The same jar on Spark 4.1 and 4.2 (fetches each once, 450 MB)
 	@$(BIN)/python -m tests.compat
+
+matrix: jar  ## The same on all Sparks and Pythons that are supported (JDKS=folder:folder for several JDKs)
+	@JDKS=$(JDKS) $(BIN)/python -m tests.compat --matrix
 
 lint: $(READY)  ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-logo

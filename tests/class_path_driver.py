@@ -1,14 +1,15 @@
-"""A driver with a class path of its own: run by test_class_paths.py.
+"""A driver with a class path of its own: run by test_class_paths.py and the compat tests.
 
-It takes JSON on its command line, reads a topic without the option, with it, and with it and
-`onError=fail`, and prints what became of each as JSON. Where the connector comes by `spark.jars`,
-it reads Spark's rate source, too.
+It takes JSON on its command line, reads a topic once with the options of each run (without ours,
+with it, and with it and `onError=fail`, if none are given), and prints what became of each as JSON.
+Where the connector comes by `spark.jars`, it reads Spark's rate source, too.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,19 +20,51 @@ from tests.kafka_topics import Topic
 from tests.spark_tools import finished, read_topic
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import DataFrame
 
 OPTION = {"assignor": "lag-aware-sticky"}
 RUNS = {"without": {}, "with": OPTION, "fail": OPTION | {"assignor.onError": "fail"}}
 
 
+def told_by(
+    topic: Topic,
+    folder: Path,
+    class_path: Iterable[Path],
+    jars: Iterable[Path] = (),
+    **task: object,
+) -> tuple[dict[str, Any], list[str]]:
+    """Run a driver; give what it told of its queries, and the bridge's warnings."""
+    task |= {
+        "servers": topic.bootstrap_servers,
+        "topic": topic.name,
+        "folder": str(folder),
+        "class path": [str(path) for path in class_path],
+        "jars": [str(jar) for jar in jars],
+    }
+    done = subprocess.run(
+        [sys.executable, __file__, json.dumps(task)],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    log = (folder / "driver.log").read_text() if (folder / "driver.log").exists() else ""
+    assert done.returncode == 0, done.stderr[-3000:] + log[-3000:]
+    [line] = [line for line in done.stdout.splitlines() if line.startswith("TOLD ")]
+    warnings = [line for line in log.splitlines() if " WARN " in line and "assignor" in line]
+    return json.loads(line.removeprefix("TOLD ")), warnings
+
+
 def main() -> None:
     """Do as the module says."""
     task = json.loads(sys.argv[1])
     folder = Path(task["folder"])
-    spark = start(folder, task["class path"], task["jars"])
+    spark = start(folder, task)
     told: dict[str, Any] = {}
-    for name, options in RUNS.items():
+    for name, options in task.get("runs", RUNS).items():
         topic = Topic(task["servers"], task["topic"])
         try:
             told[name] = run(read_topic(spark, topic, options), folder / name)
@@ -44,16 +77,17 @@ def main() -> None:
     spark.stop()
 
 
-def start(folder: Path, class_path: list[str], jars: list[str]) -> SparkSession:
+def start(folder: Path, task: dict[str, Any]) -> SparkSession:
     """Start Spark: one loader has the class path, its child those that `spark.jars` names."""
     logging = Path(__file__).parent / "log4j2.properties"
     return (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master(task.get("master", "local[2]"))
         .config("spark.ui.enabled", "false")
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .config("spark.driver.extraClassPath", os.pathsep.join(class_path))
-        .config("spark.jars", ",".join(jars))
+        .config("spark.driver.extraClassPath", os.pathsep.join(task["class path"]))
+        .config("spark.executor.extraClassPath", os.pathsep.join(task.get("executors", [])))
+        .config("spark.jars", ",".join(task["jars"]))
         .config(
             "spark.driver.extraJavaOptions",
             f"-Dassignor.test.log={folder}/driver.log"

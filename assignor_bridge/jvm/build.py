@@ -8,6 +8,7 @@ version, never serves a stale jar. The zip's time stamps are fixed: same sources
 from __future__ import annotations
 
 import hashlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -22,11 +23,18 @@ RESOURCES = Path(__file__).parent / "resources"
 #: What DeltaWrites.java is compiled against; Spark brings it, or nothing asks for that class.
 _DELTA = ("io.delta:delta-spark_4.0_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
 
+#: An entry of a class file's constant pool, as javap prints it, that is about a class of Spark.
+_OF_SPARK = re.compile(
+    r"= (?:Class|Fieldref|Methodref|InterfaceMethodref) .*"
+    r"// (org/apache/spark/[\w/$]+)(?:\.\"?([\w$<>]+)\"?:(\S+))?$",
+    re.MULTILINE,
+)
+
 
 def source_version() -> str:
     """Return the version that the sources as they are now would be built as."""
     digest = hashlib.sha256()
-    for path in _inputs():
+    for path in (*_inputs(), Path(__file__)):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return f"{__version__}-{digest.hexdigest()[:10]}"
 
@@ -50,6 +58,10 @@ def build() -> Path:
         javac = subprocess.run(command, capture_output=True, text=True, check=False)
         if javac.returncode != 0:
             raise ivy.JarError(f"javac failed:\n{javac.stderr}{javac.stdout}")
+        package = Path(scratch, "io", "assignorbridge")
+        members = "\n".join(_spark_members(Path(scratch)))
+        (package / "spark-members.txt").write_text(members, encoding="utf-8")
+        (package / "version.txt").write_text(source_version(), encoding="utf-8")
         _pack(Path(scratch), jar)
     for stale in JARS_FOLDER.glob("assignor-bridge-*.jar"):
         if stale != jar:
@@ -59,6 +71,20 @@ def build() -> Path:
 
 def _inputs() -> list[Path]:
     return sorted([*SOURCES.rglob("*.java"), *(p for p in RESOURCES.rglob("*") if p.is_file())])
+
+
+def _spark_members(classes: Path) -> list[str]:
+    """Return what our class files use of Spark: `owner`, or `owner name descriptor`.
+
+    Those that use Delta are left out: they need it too, and no stream needs them.
+    """
+    command = [ivy.java_tool("javap"), "-v", "-p", *map(str, sorted(classes.rglob("*.class")))]
+    javap = subprocess.run(command, capture_output=True, text=True, check=True)
+    found: set[str] = set()
+    for text in javap.stdout.split("\nClassfile "):
+        if "org/apache/spark/sql/delta/" not in text:
+            found.update(" ".join(filter(None, entry)) for entry in _OF_SPARK.findall(text))
+    return sorted(found)
 
 
 def _pack(classes: Path, jar: Path) -> None:

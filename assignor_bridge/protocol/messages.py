@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from assignor_bridge import model
+from assignor_bridge import __version__, model
 from assignor_bridge.errors import AssignorError, OptionError, one_line, words
 
 #: Base64 of numbers.
@@ -180,6 +180,8 @@ class Validated(Message, frozen=True, tag="validated"):
     admits: bool = False
     #: Whether it has to be told when records were written.
     needs_times: bool = False
+    #: Must be the jar's.
+    package_version: str = __version__
 
 
 class Restored(Message, frozen=True, tag="restored"):

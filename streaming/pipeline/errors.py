@@ -29,6 +29,10 @@ _HINTS = (
         "version whose 'dedupe' lost an upsert's deletes: give the job a new checkpoint (an upsert "
         "then reads all again and changes nothing)",
     ),
+    (
+        r"ClassNotFoundException: io\.assignorbridge",
+        "the executors lack the jar of assignor-bridge: see docs/where-it-runs.md",
+    ),
     (r"Not authorized to access group", "the user needs Read on the Group"),
     (
         r"Cluster authorization failed",

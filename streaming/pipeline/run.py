@@ -13,9 +13,10 @@ from streaming.pipeline.brokers import check_brokers, check_topics
 from streaming.pipeline.config.files import check_files
 from streaming.pipeline.config.loading import LoadedJob, load_job
 from streaming.pipeline.delta.continuity import check_continuity
-from streaming.pipeline.errors import JobError, first_line, with_hint
+from streaming.pipeline.errors import ConfigError, JobError, first_line, with_hint
 from streaming.pipeline.queries import plan_queries
 from streaming.pipeline.spark.folders import absolute, check_writable, holder, lock_checkpoint
+from streaming.pipeline.spark.session import NO_CONNECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -143,6 +144,8 @@ def start_job(
     JobError
         For a broker, topic, table or query that fails; what was started is stopped.
     """
+    if getattr(spark, "_jsparkSession", None) is None:
+        raise ConfigError(NO_CONNECT)
     if isinstance(config, LoadedJob):
         loaded = config
     else:

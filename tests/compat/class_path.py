@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CONNECTOR = "spark-sql-kafka-0-10"
+#: What Spark does not bring itself: for the class path, where the rest would be there twice.
+_ALONE = ("assignor-bridge", CONNECTOR, "spark-token-provider", "kafka-clients", "commons-pool2")
 STANDS_IN = f"org.apache.spark:{CONNECTOR}_2.13:4.0.0"
 
 
@@ -21,3 +23,8 @@ def jars() -> list[Path]:
     """
     needed = [jar for jar in ivy.fetch(STANDS_IN) if not jar.name.startswith(CONNECTOR)]
     return [built_jar(), *ivy.fetch(connector_coordinate(), transitive=False), *needed]
+
+
+def alone() -> list[Path]:
+    """Those of `jars` that Spark does not bring itself."""
+    return [jar for jar in jars() if jar.name.startswith(_ALONE)]

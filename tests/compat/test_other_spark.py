@@ -10,23 +10,34 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.compat.class_path import jars
-from tests.spark_tools import finished, read_topic, run_in_batches, wait_until
+from tests.spark_tools import (
+    assert_planned,
+    finished,
+    read_topic,
+    run_in_batches,
+    wait_until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
 
     from tests.kafka_topics import Topic
+    from tests.spark_tools import DriverLog
 
 pytestmark = pytest.mark.compat
 
 COUNTS = [60, 20, 12, 8]
+OPTION = {"assignor": "lag-aware-sticky"}
+VERSION = tuple(map(int, importlib.metadata.version("pyspark").split(".")[:2]))
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +48,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from streaming.demo.job import linked_spark_home
 
     folder = tmp_path_factory.mktemp("spark")
+    logging = Path(__file__).parents[1] / "log4j2.properties"
     os.environ["SPARK_HOME"] = str(linked_spark_home(folder))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -48,8 +60,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.assignor.onError", "fail")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.locality.wait", "10s")
+        .config(
+            "spark.driver.extraJavaOptions",
+            f"-Dassignor.test.log={folder}/driver.log"
+            f" -Dlog4j2.configurationFile={logging.as_uri()}",
+        )
         .getOrCreate()
     )
+    session.conf.set("assignor.test.log", f"{folder}/driver.log")
     memory = session.sparkContext._jsc.sc()
     wait_until(lambda: memory.getExecutorMemoryStatus().size() == 3, "two executors", 120)
     yield session
@@ -79,10 +97,10 @@ def test_a_restart_goes_on_where_the_checkpoint_ends(
     spark: SparkSession, topic: Topic, checkpoint: str
 ) -> None:
     topic.create(4).fill(COUNTS)
-    first = run(spark, topic, checkpoint, {"assignor": "lag-aware-sticky"})
+    first = run(spark, topic, checkpoint, OPTION)
     topic.fill([5] * 4, first=100)
 
-    second = run(spark, topic, checkpoint, {"assignor": "lag-aware-sticky"})
+    second = run(spark, topic, checkpoint, OPTION)
 
     assert sum(p["numInputRows"] for p in first) == sum(COUNTS)
     assert sum(p["numInputRows"] for p in second) == 20
@@ -97,6 +115,89 @@ def test_without_the_option_the_stream_is_sparks_own(
 
     names = {name for p in progresses for name in p["sources"][0]["metrics"]}
     assert not any(name.startswith("assignor.") for name in names)
+
+
+def test_rows_go_into_a_table(spark: SparkSession, topic: Topic, checkpoint: str) -> None:
+    topic.create(4).fill(COUNTS)
+    query = (
+        read_topic(spark, topic, OPTION)
+        .select("partition", "offset")
+        .writeStream.format("parquet")
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .toTable("rows_of_the_topic")
+    )
+
+    assert_planned(finished(query))
+
+    assert spark.table("rows_of_the_topic").distinct().count() == sum(COUNTS)
+
+
+@pytest.mark.skipif(VERSION < (4, 2), reason="sources have no names before 4.2")
+def test_sources_with_names_are_planned_each(
+    spark: SparkSession, topic: Topic, checkpoint: str
+) -> None:
+    topic.create(4).fill(COUNTS)
+    spark.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", "true")
+    try:
+        first, second = (
+            spark.readStream.format("kafka")
+            .options(**{"kafka.bootstrap.servers": topic.bootstrap_servers}, **OPTION)
+            .options(subscribe=topic.name, startingOffsets="earliest")
+            .name(name)
+            .load()
+            for name in ("first", "second")
+        )
+        query = (
+            first.union(second)
+            .writeStream.format("noop")
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
+        progresses = finished(query)
+    finally:
+        spark.conf.unset("spark.sql.streaming.queryEvolution.enableSourceEvolution")
+    assert_planned(progresses)
+    assert sum(p["numInputRows"] for p in progresses) == 2 * sum(COUNTS)
+    names = {path.name for path in Path(checkpoint, "sources").iterdir()}
+    assert names == {"first", "second"}
+
+
+@pytest.mark.skipif(VERSION < (4, 1), reason="there is no real-time mode before 4.1")
+def test_real_time_mode_says_that_the_option_has_no_effect(
+    spark: SparkSession, topic: Topic, checkpoint: str, driver_log: DriverLog
+) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    topic.create(2).fill([3, 4])
+
+    every: Any = spark.sparkContext._jvm.org.apache.spark.sql.streaming.Trigger  # type: ignore[union-attr]
+
+    def start(on_error: str) -> StreamingQuery:
+        writer: Any = (
+            read_topic(spark, topic, OPTION | {"assignor.onError": on_error})
+            .select("value")
+            .writeStream.format("console")
+            .outputMode("update")
+            .option("checkpointLocation", f"{checkpoint}-{on_error}")
+        )
+        writer._jwrite = writer._jwrite.trigger(every.RealTime("5 seconds"))  # not in Python's 4.1
+        started: StreamingQuery = writer.start()
+        return started
+
+    query = start("fallback")
+    try:
+        wait_until(lambda: any(p.numInputRows == 7 for p in query.recentProgress), "seven rows")
+        metrics = query.recentProgress[0].sources[0].metrics
+    finally:
+        query.stop()
+    assert "assignor.strategy" not in metrics
+    [warning] = driver_log.lines("option 'assignor' has no effect")
+    assert "real-time mode" in warning
+    query = start("fail")
+    with pytest.raises(StreamingQueryException, match="real-time mode"):
+        query.awaitTermination(60)
 
 
 def run(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.errors import IllegalArgumentException
+from pyspark.errors import IllegalArgumentException, StreamingQueryException
 
 from tests.spark_tools import (
     assert_each_row_once,
@@ -18,12 +18,14 @@ from tests.spark_tools import (
     run_in_batches,
     run_to_delta,
     tasks_since,
+    wait_until,
 )
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
 
     from tests.kafka_topics import Topic
     from tests.spark_tools import DriverLog
@@ -259,6 +261,81 @@ def test_the_session_can_name_the_strategy_for_all_streams_but_those_that_say_no
     assert not any(name.startswith("assignor.") for name in left_alone)
 
 
+def test_the_switch_is_read_before_each_batch(
+    spark: SparkSession, topic: Topic, checkpoint: str, tmp_path: Path, driver_log: DriverLog
+) -> None:
+    """By a setting of the session, or by a file; nothing is read twice or lost over it."""
+    topic.create(2)
+    file = tmp_path / "off"
+    enabled, killed = "spark.assignor.enabled", "spark.assignor.killSwitchFile"
+    spark.conf.set(killed, str(file))
+    query = (
+        read_topic(spark, topic, {"assignor": "lag-aware-sticky"})
+        .selectExpr("partition", "offset")
+        .writeStream.format("memory")
+        .queryName("switched")
+        .option("checkpointLocation", checkpoint)
+        .start()
+    )
+    batches: list[tuple[str, str | None]] = []
+
+    def batch() -> None:
+        topic.fill([5, 5], first=5 * len(batches))
+        query.processAllAvailable()
+        progress = [p for p in query.recentProgress if p.numInputRows][-1]
+        metrics = progress.sources[0].metrics
+        assert metrics["assignor.fallbacks"] == "0"
+        batches.append((metrics["assignor.strategy"], metrics.get("assignor.switchedOff")))
+
+    try:
+        batch()
+        spark.conf.set(enabled, " False")
+        batch()
+        spark.conf.set(enabled, "true")
+        batch()
+        file.touch()
+        batch()
+        file.unlink()
+        batch()
+        spark.conf.set(enabled, "perhaps")
+        batch()
+    finally:
+        query.stop()
+        spark.conf.unset(enabled)
+        spark.conf.unset(killed)
+
+    ours = ("lag-aware-sticky", None)
+    by_setting, by_file = f"{enabled} is false", f"{killed} exists: {file}"
+    assert batches == [ours, ("spark", by_setting), ours, ("spark", by_file), ours, ours]
+    rows = spark.table("switched")
+    assert rows.count() == rows.distinct().count() == 60
+    assert len(driver_log.lines("switched off")) == len(driver_log.lines("switched on again")) == 2
+    [warning] = driver_log.lines("stays switched on")
+    assert f"{enabled} must be true or false, not 'perhaps'" in warning
+
+
+def test_a_stream_that_starts_switched_off_needs_no_python(
+    spark: SparkSession, topic: Topic, checkpoint: str, tmp_path: Path
+) -> None:
+    topic.create(2).fill([3, 4])
+    python = spark.conf.get("spark.assignor.python") or ""
+    spark.conf.set("spark.assignor.enabled", "false")
+    spark.conf.set("spark.assignor.python", str(tmp_path / "missing"))
+    try:
+        [progress] = run_to_delta(
+            spark, topic, checkpoint, str(tmp_path / "table"), assignor="lag-aware-sticky"
+        )
+        spark.conf.set("spark.assignor.enabled", "no")
+        with pytest.raises(StreamingQueryException, match="must be true or false, not 'no'"):
+            run_to_delta(spark, topic, checkpoint, str(tmp_path / "table"), assignor="range")
+    finally:
+        spark.conf.unset("spark.assignor.enabled")
+        spark.conf.set("spark.assignor.python", python)
+    assert progress["numInputRows"] == 7
+    metrics = progress["sources"][0]["metrics"]
+    assert (metrics["assignor.strategy"], metrics["assignor.fallbacks"]) == ("spark", "0")
+
+
 def test_a_topic_named_error_is_planned_as_any_other(
     spark: SparkSession, topic: Topic, checkpoint: str
 ) -> None:
@@ -289,6 +366,83 @@ def test_a_stream_that_spark_reads_the_old_way_says_that_the_option_has_no_effec
         spark.conf.unset(key)
     [warning] = driver_log.lines("option 'assignor' has no effect")
     assert key in warning
+
+
+def test_continuous_processing_says_that_the_option_has_no_effect(
+    spark: SparkSession, topic: Topic, checkpoint: str, driver_log: DriverLog
+) -> None:
+    topic.create(2).fill([1, 1])
+
+    def start(options: dict[str, str]) -> StreamingQuery:
+        return (
+            read_topic(spark, topic, {"assignor": "lag-aware-sticky"} | options)
+            .writeStream.format("noop")
+            .option("checkpointLocation", checkpoint)
+            .trigger(continuous="1 second")
+            .start()
+        )
+
+    query = start({})
+    try:
+        wait_until(lambda: driver_log.lines("option 'assignor' has no effect"), "a warning")
+    finally:
+        query.stop()
+    [warning] = driver_log.lines("option 'assignor' has no effect")
+    assert "continuous processing" in warning
+    with pytest.raises(IllegalArgumentException, match="continuous processing"):
+        start({"assignor.onError": "fail"})
+
+
+def test_a_strategy_that_is_set_after_load_says_that_it_has_no_effect(
+    spark: SparkSession, topic: Topic, checkpoint: str, driver_log: DriverLog
+) -> None:
+    topic.create(1).fill([3])
+    strategy = "spark.assignor.strategy"
+    asked = ({}, {"assignor": "none"}, {"assignor": "range"}, {"assignor.onError": "fail"})
+    frames = [read_topic(spark, topic, options) for options in asked]
+    spark.conf.set(strategy, "lag-aware-sticky")
+    try:
+        for number, frame in enumerate(frames[:3]):
+            finished(to_nowhere(frame, f"{checkpoint}-{number}"))
+        with pytest.raises(IllegalArgumentException, match="set after load"):
+            to_nowhere(frames[3], checkpoint)
+    finally:
+        spark.conf.unset(strategy)
+    [warning] = driver_log.lines("option 'assignor' has no effect")
+    assert f"{strategy} was set after load()" in warning
+
+
+def test_a_table_of_the_catalog_says_that_the_option_has_no_effect(
+    spark: SparkSession, topic: Topic, checkpoint: str, driver_log: DriverLog
+) -> None:
+    topic.create(1).fill([3])
+    spark.sql(
+        "CREATE TABLE topic_in_the_catalog USING kafka OPTIONS"
+        f" ('kafka.bootstrap.servers' '{topic.bootstrap_servers}', subscribe '{topic.name}',"
+        " startingOffsets 'earliest', assignor 'lag-aware-sticky')"
+    )
+    try:
+        frame = spark.readStream.table("topic_in_the_catalog")
+        [progress] = finished(to_nowhere(frame, checkpoint))
+        spark.conf.set("spark.assignor.onError", "fail")
+        with pytest.raises(IllegalArgumentException, match="a table of the catalog"):
+            to_nowhere(frame, checkpoint)
+    finally:
+        spark.conf.unset("spark.assignor.onError")
+        spark.sql("DROP TABLE topic_in_the_catalog")
+    assert progress["numInputRows"] == 3
+    [warning] = driver_log.lines("option 'assignor' has no effect")
+    assert 'readStream.format("kafka")' in warning
+
+
+def to_nowhere(frame: DataFrame, checkpoint: str) -> StreamingQuery:
+    """Read what is there."""
+    return (
+        frame.writeStream.format("noop")
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
 
 
 def test_the_option_on_another_source_says_that_it_has_no_effect(

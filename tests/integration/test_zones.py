@@ -59,12 +59,12 @@ def write(brokers: BrokerCluster, name: str, records: Sequence[int]) -> None:
 
 
 def run_driver(
-    cluster.url: str, servers: str, folder: Path, runs: list[dict[str, Any]]
+    master: str, servers: str, folder: Path, runs: list[dict[str, Any]]
 ) -> list[list[dict[str, Any]]]:
     """Run one driver; what it said of each run."""
     folder.mkdir(exist_ok=True)
     done = subprocess.run(
-        [sys.executable, zones_driver.__file__, cluster.url, servers, str(folder), json.dumps(runs)],
+        [sys.executable, zones_driver.__file__, master, servers, str(folder), json.dumps(runs)],
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip

@@ -18,7 +18,7 @@ from tests.unit.test_worker import SNAPSHOT
 ROOT = Path(__file__).parents[2]
 JAVA = ROOT / "assignor_bridge" / "jvm" / "src" / "io" / "assignorbridge"
 #: Settings of a session, and of a table that a job writes, which are no options of a stream.
-SETTINGS = {"strategy", "python", "env"}
+SETTINGS = {"strategy", "python", "env", "enabled", "killSwitchFile"}
 TABLE_PROPERTIES = {"mode", "keys", "deletes", "sequenceBy", "acceptedRestore"}
 #: The user's own, `assignor.<name>.<key>`, and the file that locks a checkpoint.
 OTHERS = {"mine", "lock"}

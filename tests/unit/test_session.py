@@ -122,8 +122,6 @@ def test_a_pyspark_that_nothing_was_run_on_is_named_once(monkeypatch: pytest.Mon
 def test_versions_that_pip_may_choose_end_with_one_that_was_run() -> None:
     project = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
     assert f'"pyspark>=4.0.1,<={jars.TRIED_SPARKS[-1]}"' in project
-    compat = (Path(__file__).parents[1] / "compat" / "__main__.py").read_text(encoding="utf-8")
-    assert all(f'"{version}"' in compat for version in jars.TRIED_SPARKS[1:])
     pins = (Path(__file__).parents[2] / "constraints.txt").read_text(encoding="utf-8")
     assert f"pyspark=={jars.TRIED_SPARKS[0]}\n" in pins
 

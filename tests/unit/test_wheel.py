@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 from assignor_bridge import __version__
+from assignor_bridge.jars import built_jar
 
 ROOT = Path(__file__).parents[2]
 PACKED = ("pyproject.toml", "README.md", "LICENSE", "assignor_bridge", "checkpoints", "streaming")
@@ -61,3 +62,18 @@ def test_without_the_jar_no_wheel_is_built(tmp_path: Path) -> None:
     done = build(tree)
     assert done.returncode != 0
     assert "make jar" in done.stderr + done.stdout
+
+
+def test_the_jar_names_what_it_uses_of_spark() -> None:
+    """SparkMembers.java looks these up; those of Delta no stream needs."""
+    with zipfile.ZipFile(built_jar()) as jar:
+        members = jar.read("io/assignorbridge/spark-members.txt").decode().splitlines()
+        version = jar.read("io/assignorbridge/version.txt").decode()
+    kafka010 = "org/apache/spark/sql/kafka010"
+    stream = f"{kafka010}/KafkaMicroBatchStream"
+    methods = {tuple(member.split()[:2]) for member in members}
+    assert (f"{kafka010}/KafkaBatchInputPartition", "copy") in methods
+    assert (stream, "<init>") in methods
+    assert (stream,) in methods
+    assert not [member for member in members if "/delta/" in member]
+    assert built_jar().stem == f"assignor-bridge-{version}"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import sys
 from typing import TYPE_CHECKING
 
 from assignor_bridge.jars import connector_coordinate
 from streaming.delta.session import configure_delta, delta_coordinate
+from streaming.pipeline.errors import ConfigError, JobError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -17,6 +19,11 @@ if TYPE_CHECKING:
 
     from streaming.pipeline.config.job import Job
 
+#: Jobs ask the driver's JVM about tables, folders and progress, and a client has none.
+NO_CONNECT = (
+    "a job cannot run in a session of Spark Connect: run it where the driver is, with "
+    "`assignor run` or spark-submit (a single stream can use the option through Connect)"
+)
 _PACKAGES = "spark.jars.packages"
 _SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
@@ -24,6 +31,8 @@ _SETTINGS = {
     # again in each batch.
     "spark.sql.codegen.cache.maxEntries": "1000",
 }
+_STANDALONE = "spark://"
+_MASTER_TIMEOUT_S = 5
 #: For Spark on this machine alone: 200 state stores, and 50 tasks to read a table's log, which each
 #: batch does, are many.
 _LOCAL = {
@@ -34,6 +43,8 @@ _LOCAL = {
 }
 #: Without it the names of tables are gone when Spark ends.
 _LASTING_CATALOG = {"spark.sql.catalogImplementation": "hive"}
+#: With one of these in the environment, pyspark makes sessions of Spark Connect.
+_CONNECT = "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"
 #: Loggers of pyspark that write an error to stderr as one line of JSON with all of its traces.
 _NOISY = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
@@ -54,6 +65,23 @@ def is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
+def check_master(master: str) -> None:
+    """Raise JobError when no master of a standalone cluster answers: Spark tries for a minute."""
+    if not master.startswith(_STANDALONE):
+        return
+    refused = []
+    for address in master.removeprefix(_STANDALONE).split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            with socket.create_connection((host, int(port)), timeout=_MASTER_TIMEOUT_S):
+                return
+        except ValueError:
+            raise ConfigError(f"spark.master: {address!r} is not host:port") from None
+        except OSError as error:
+            refused.append(f"{address}: {error.strerror or error}")
+    raise JobError(f"spark.master: no master answers ({'; '.join(refused)})")
+
+
 def session_for(job: Job, starting: AbstractContextManager[None] | None = None) -> SparkSession:
     """Start Spark for a job, or join the one that `spark-submit` started.
 
@@ -66,12 +94,16 @@ def session_for(job: Job, starting: AbstractContextManager[None] | None = None) 
 
     for name in _NOISY:  # the error is told in one line
         PySparkLogger.getLogger(name).disabled = True
+    if any(os.environ.get(name) for name in _CONNECT) or "spark.remote" in job.spark:
+        raise ConfigError(NO_CONNECT)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {**_SETTINGS, **job.spark}
     own = [item for item in settings.pop(_PACKAGES, "").split(",") if item]
     if not is_submitted():
-        if job.spark.get("spark.master", "local").startswith("local"):
+        master = job.spark.get("spark.master", "local")
+        if master.startswith("local"):
             settings = {**_LOCAL, **settings}
+        check_master(master)
         if any(table.table for _, table in job.tables):
             settings = {**_LASTING_CATALOG, **settings}
     builder = configure_delta(SparkSession.builder.appName(job.name))

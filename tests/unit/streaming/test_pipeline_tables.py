@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -36,9 +37,10 @@ from streaming.pipeline.delta.write_mode import (
     of_sink,
 )
 from streaming.pipeline.delta.writer import DeltaWriter
-from streaming.pipeline.errors import TableError
+from streaming.pipeline.errors import ConfigError, JobError, TableError
+from streaming.pipeline.run import start_job
 from streaming.pipeline.spark.folders import holder, lock_checkpoint
-from streaming.pipeline.spark.session import session_for
+from streaming.pipeline.spark.session import check_master, session_for
 from tests.unit.lag.checkpoint_files import QUERY, write_query
 from tests.unit.streaming.test_pipeline_config import changed
 
@@ -162,12 +164,40 @@ def test_only_spark_on_this_machine_writes_its_logs_without_processes(monkeypatc
     for settings, expected in (
         ({}, "io.assignorbridge.LocalFiles"),
         ({"spark.master": "local-cluster[2,1,1024]"}, "io.assignorbridge.LocalFiles"),
-        ({"spark.master": "spark://host:7077"}, None),
+        ({"spark.master": "yarn"}, None),
         ({key: users}, users),
     ):
         monkeypatch.setattr(SparkSession.Builder, "_options", {}, raising=False)
         builder = session_for(load_job(changed("spark", settings), environment={}).job)
         assert builder._options.get(key) == expected
+
+
+def test_a_master_that_does_not_answer_is_one_line():
+    """Spark itself would try for a minute."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        nobody = f"127.0.0.1:{closed.getsockname()[1]}"
+        with pytest.raises(JobError, match=f"no master answers .{nobody}: Connection refused"):
+            check_master(f"spark://{nobody}")
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            check_master(f"spark://{nobody},127.0.0.1:{server.getsockname()[1]}")
+    with pytest.raises(ConfigError, match="'host' is not host:port"):
+        check_master("spark://host")
+    check_master("yarn")
+
+
+def test_a_session_of_spark_connect_is_refused_in_one_line(monkeypatch):
+    class Client:
+        """A session without a JVM."""
+
+    with pytest.raises(ConfigError, match="cannot run in a session of Spark Connect"):
+        start_job(Client(), changed("spark", {}))
+    loaded = load_job(changed("spark", {"spark.remote": "sc://host"}), environment={})
+    with pytest.raises(ConfigError, match="cannot run in a session of Spark Connect"):
+        session_for(loaded.job)
+    monkeypatch.setenv("SPARK_REMOTE", "sc://host")
+    with pytest.raises(ConfigError, match="cannot run in a session of Spark Connect"):
+        session_for(load_job(changed("spark", {}), environment={}).job)
 
 
 def test_one_run_of_a_job_at_a_time(tmp_path):

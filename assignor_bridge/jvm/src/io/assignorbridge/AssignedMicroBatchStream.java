@@ -1,5 +1,7 @@
 package io.assignorbridge;
 
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.MethodType;
 import java.lang.reflect.Field;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -30,6 +32,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   private final BatchPlanner planner;
   private final KafkaOffsetReader offsets;
   private final boolean limitsBatches;
+  private final boolean failOnError;
   private final Set<String> warned = new HashSet<>();
   private boolean knowsLatest;
   private boolean hasFixedEnd;
@@ -41,6 +44,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
       MicroBatchStream base,
       CaseInsensitiveStringMap options,
       AssignorOptions ours,
+      KillSwitch killSwitch,
       SparkSession session) {
     super(
         (KafkaOffsetReader) field(base, "kafkaOffsetReader"),
@@ -49,9 +53,10 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
         (String) field(base, "metadataPath"),
         (KafkaOffsetRangeLimit) field(base, "startingOffsets"),
         (Boolean) field(base, "failOnDataLoss"));
-    planner = new BatchPlanner(session, ours, (String) field(base, "metadataPath"));
+    planner = new BatchPlanner(session, ours, killSwitch, (String) field(base, "metadataPath"));
     offsets = (KafkaOffsetReader) field(base, "kafkaOffsetReader");
     limitsBatches = ours.limitBatches();
+    failOnError = ours.failOnError();
   }
 
   private static Object field(MicroBatchStream base, String name) {
@@ -104,6 +109,18 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
         LOG.warn("assignor-bridge could not {} (the query goes on; warned once)", what, e);
       }
     }
+  }
+
+  /** Overrides Spark's own of 4.1 and later, which 4.0 does not have. */
+  public void prepareForRealTimeMode() throws Throwable {
+    NoEffect.of("real-time mode plans no batches", failOnError);
+    MethodHandles.lookup()
+        .findSpecial(
+            KafkaMicroBatchStream.class,
+            "prepareForRealTimeMode",
+            MethodType.methodType(void.class),
+            AssignedMicroBatchStream.class)
+        .invokeExact(this);
   }
 
   @Override

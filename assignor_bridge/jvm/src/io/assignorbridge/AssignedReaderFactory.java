@@ -12,6 +12,7 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 final class AssignedReaderFactory implements PartitionReaderFactory {
   private static final long serialVersionUID = 1L;
 
+  private final String version = JarVersion.HERE;
   private final PartitionReaderFactory base;
   private final boolean shared;
   private final ArrayList<String> endedStreams;
@@ -35,6 +36,7 @@ final class AssignedReaderFactory implements PartitionReaderFactory {
     if (!(partition instanceof AssignedInputPartition task)) {
       return base.createReader(partition);
     }
+    JarVersion.checkDriver(version);
     String rack = racks == null ? null : racks.at(SparkEnv.get().executorId());
     return new SharedReader(
         task,

@@ -18,21 +18,22 @@ final class AssignedScan implements Scan {
 
   private final Scan base;
   private final CaseInsensitiveStringMap options;
+  private final KillSwitch killSwitch;
 
-  AssignedScan(Scan base, CaseInsensitiveStringMap options) {
+  AssignedScan(Scan base, CaseInsensitiveStringMap options, KillSwitch killSwitch) {
     this.base = base;
     this.options = options;
+    this.killSwitch = killSwitch;
   }
 
   @Override
   public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
     MicroBatchStream stream = base.toMicroBatchStream(checkpointLocation);
     SparkSession session = SparkSession.active();
-    AssignorOptions ours =
-        AssignorOptions.of(options, CollectionConverters.asJava(session.conf().getAll()));
+    AssignorOptions ours = ours(session);
     AssignedMicroBatchStream assigned;
     try {
-      assigned = new AssignedMicroBatchStream(stream, options, ours, session);
+      assigned = new AssignedMicroBatchStream(stream, options, ours, killSwitch, session);
     } catch (RuntimeException | LinkageError e) { // another Spark
       PlannerException misfit = PlannerException.unexpected(e, session.version());
       if (ours.failOnError()) {
@@ -66,7 +67,12 @@ final class AssignedScan implements Scan {
 
   @Override
   public ContinuousStream toContinuousStream(String checkpointLocation) {
+    NoEffect.of("continuous processing plans no batches", ours(SparkSession.active()).failOnError());
     return base.toContinuousStream(checkpointLocation);
+  }
+
+  private AssignorOptions ours(SparkSession session) {
+    return AssignorOptions.of(options, CollectionConverters.asJava(session.conf().getAll()));
   }
 
   @Override

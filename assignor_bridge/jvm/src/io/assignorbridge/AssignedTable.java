@@ -10,9 +10,11 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /** Spark's Kafka table whose scan plans through us; it is only put into streaming relations. */
 final class AssignedTable implements SupportsRead {
   private final SupportsRead base;
+  private final KillSwitch killSwitch;
 
-  AssignedTable(SupportsRead base) {
+  AssignedTable(SupportsRead base, KillSwitch killSwitch) {
     this.base = base;
+    this.killSwitch = killSwitch;
   }
 
   @Override
@@ -34,6 +36,6 @@ final class AssignedTable implements SupportsRead {
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
     ScanBuilder builder = base.newScanBuilder(options);
-    return () -> new AssignedScan(builder.build(), options);
+    return () -> new AssignedScan(builder.build(), options, killSwitch);
   }
 }

@@ -22,7 +22,7 @@ record AssignorOptions(
   static final String SESSION_PREFIX = "spark.assignor.";
   private static final String PREFIX = NAME + ".";
   private static final String KAFKA_PREFIX = "kafka.";
-  private static final String SESSION_NAME = SESSION_PREFIX + "strategy";
+  static final String SESSION_NAME = SESSION_PREFIX + "strategy";
   private static final List<String> OF_SPARK = List.of("minPartitions", "maxRecordsPerPartition");
 
   /** With one of these, the planner says how far a batch goes, and must know of these of Spark's. */
@@ -57,7 +57,9 @@ record AssignorOptions(
         (key, value) -> {
           if (key.equals(SESSION_NAME)) {
             values.put(NAME, value);
-          } else if (key.startsWith(SESSION_PREFIX) && !Interpreter.SETTINGS.contains(key)) {
+          } else if (key.startsWith(SESSION_PREFIX)
+              && !Interpreter.SETTINGS.contains(key)
+              && !KillSwitch.SETTINGS.contains(key)) {
             values.put(PREFIX + key.substring(SESSION_PREFIX.length()), value);
           }
         });

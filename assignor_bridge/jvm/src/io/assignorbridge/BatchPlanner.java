@@ -60,6 +60,7 @@ final class BatchPlanner implements AutoCloseable {
 
   private final SparkContext context;
   private final AssignorOptions written;
+  private final KillSwitch killSwitch;
   private final StateFiles files;
   private final StreamIdentity stream = new StreamIdentity();
   private final PlanFigures figures = new PlanFigures();
@@ -86,9 +87,11 @@ final class BatchPlanner implements AutoCloseable {
   private AdmittedBatch admitted;
   private Messages.CompletedBatch lastCompleted;
 
-  BatchPlanner(SparkSession session, AssignorOptions options, String metadataPath) {
+  BatchPlanner(
+      SparkSession session, AssignorOptions options, KillSwitch killSwitch, String metadataPath) {
     context = session.sparkContext();
     written = options;
+    this.killSwitch = killSwitch;
     files = new StateFiles(metadataPath, session.sessionState().newHadoopConf());
     context.register(reports);
   }
@@ -96,7 +99,9 @@ final class BatchPlanner implements AutoCloseable {
   /** Has the options checked, so that a wrong one fails the query at once. */
   synchronized void start() {
     try {
-      running();
+      if (killSwitch.whyOffAtStart() == null) {
+        running();
+      }
     } catch (Exception | LinkageError e) {
       PlannerException failure = failure(e);
       if (failure.misuse) {
@@ -152,6 +157,9 @@ final class BatchPlanner implements AutoCloseable {
   /** The end of a batch that could reach up to `latest`; null when it is left to Spark's limits. */
   synchronized Offset admit(
       Supplier<LimitedBatch> candidate, Offset latest, long mostRecords, boolean fixedEnd) {
+    if (killSwitch.whyOff() != null) {
+      return null;
+    }
     if (admissionsPaused.pause()) {
       figures.notAdmitted(admissionsPaused.toString());
       return null;
@@ -244,12 +252,23 @@ final class BatchPlanner implements AutoCloseable {
     }
     files.close();
     stream.end();
+    leavePlanner();
+  }
+
+  private void leavePlanner() {
     if (planner != null) {
       planner.close();
+      planner = null;
     }
   }
 
   private InputPartition[] planOrFallBack(Offset end, InputPartition[] ranges) {
+    String off = killSwitch.whyOff();
+    if (off != null) {
+      leavePlanner();
+      figures.switchedOff(off, ranges.length);
+      return ranges;
+    }
     if (zones != null) {
       zones.begin();
     }
@@ -337,6 +356,7 @@ final class BatchPlanner implements AutoCloseable {
       planner = new SharedPlanner.Client(written);
     }
     Messages.Validated valid = planner.validated();
+    JarVersion.checkPackage(valid.packageVersion(), written.interpreter().command());
     if (zones == null) {
       zones = new Zones(context, valid.options(), written.kafka());
     }

@@ -6,9 +6,10 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
+import org.apache.spark.sql.catalyst.streaming.WriteToStream;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
+import org.apache.spark.sql.execution.datasources.DataSource;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.PartialFunction$;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -18,17 +19,18 @@ import scala.jdk.javaapi.CollectionConverters;
  * class of the connector may be needed here, and no query may fail that does not ask for us.
  */
 final class KafkaRelationRule extends Rule<LogicalPlan> {
-  private static final Logger LOG = LoggerFactory.getLogger(KafkaRelationRule.class);
   private static final String PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider";
   private static final String SAME_WAY =
       "give Spark both jars in the same way, both with --packages, or both on the class path";
   private static final String V1_READERS = "spark.sql.streaming.disabledV2MicroBatchReaders";
 
   private final SparkSession session;
+  private final KillSwitch killSwitch;
   private final Set<String> warned = ConcurrentHashMap.newKeySet();
 
   KafkaRelationRule(SparkSession session) {
     this.session = session;
+    this.killSwitch = new KillSwitch(session);
   }
 
   @Override
@@ -36,15 +38,18 @@ final class KafkaRelationRule extends Rule<LogicalPlan> {
     try {
       return plan.resolveOperators(PartialFunction$.MODULE$.fromFunction(this::replaced));
     } catch (LinkageError e) { // even the relation is another one
-      warn(PlannerException.unexpected(e, session.version()).getMessage());
+      noEffect(PlannerException.unexpected(e, session.version()).getMessage(), false);
       return plan;
     }
   }
 
   private LogicalPlan replaced(LogicalPlan node) {
+    if (node instanceof WriteToStream query) {
+      CollectionConverters.asJava(query.collectLeaves()).forEach(this::passedThrough);
+    }
     return node instanceof StreamingRelationV2 relation
             && !(relation.table() instanceof AssignedTable)
-            && AssignorOptions.nameAssignor(relation.extraOptions(), session.conf().getAll())
+            && nameAssignor(relation.extraOptions())
         ? replaced(relation)
         : node;
   }
@@ -52,9 +57,10 @@ final class KafkaRelationRule extends Rule<LogicalPlan> {
   /** The relation with our table; the relation as it is, and a warning, if that cannot be. */
   private LogicalPlan replaced(StreamingRelationV2 relation) {
     Object source = relation.source().isDefined() ? relation.source().get() : null;
-    if (!isKafka(source)) {
+    if (source == null || !isKafka(source.getClass())) {
       if (relation.extraOptions().containsKey(AssignorOptions.NAME)) {
-        warn("it is given to '" + relation.sourceName() + "', which is not Spark's Kafka source");
+        noEffect(
+            "it is given to '" + relation.sourceName() + "', which is not Spark's Kafka source", false);
       }
       return relation;
     }
@@ -66,21 +72,45 @@ final class KafkaRelationRule extends Rule<LogicalPlan> {
         obstacle = PlannerException.unexpected(e, session.version()).getMessage();
       }
     }
-    var settings = CollectionConverters.asJava(session.conf().getAll());
-    if (AssignorOptions.of(relation.extraOptions(), settings).failOnError()) {
-      throw new IllegalArgumentException(
-          "option 'assignor' cannot take effect (assignor.onError=fail): " + obstacle);
-    }
-    warn(obstacle);
+    noEffect(obstacle, relation.extraOptions());
     return relation;
+  }
+
+  /** A query begins, and this source of it asks for an assignor in vain. */
+  private void passedThrough(LogicalPlan source) {
+    if (source instanceof StreamingRelationV2 relation
+        && !(relation.table() instanceof AssignedTable)
+        && !relation.extraOptions().containsKey(AssignorOptions.NAME) // else it was told at load()
+        && nameAssignor(relation.extraOptions())
+        && relation.source().isDefined()
+        && isKafka(relation.source().get().getClass())
+        && obstacle(relation.source().get()) == null) {
+      noEffect(
+          AssignorOptions.SESSION_NAME + " was set after load(): set it before",
+          relation.extraOptions());
+    }
+    if (source.getClass().getSimpleName().equals("StreamingRelation") // of two packages in 4.0, 4.1
+        && source.productElement(0) instanceof DataSource catalogTable) {
+      var options = new CaseInsensitiveStringMap(CollectionConverters.asJava(catalogTable.options()));
+      if (nameAssignor(options) && isKafka(catalogTable.providingClass())) {
+        noEffect(
+            "a table of the catalog is read by Spark's old interface: read the topic with"
+                + " readStream.format(\"kafka\")",
+            options);
+      }
+    }
+  }
+
+  private boolean nameAssignor(CaseInsensitiveStringMap options) {
+    return AssignorOptions.nameAssignor(options, session.conf().getAll());
   }
 
   /**
    * Looks at the provider, not at the name: users may give the provider's class instead of "kafka".
    * Compares names: the connector may be missing, or in a class loader that ours does not see.
    */
-  private static boolean isKafka(Object source) {
-    for (Class<?> c = source == null ? null : source.getClass(); c != null; c = c.getSuperclass()) {
+  private static boolean isKafka(Class<?> source) {
+    for (Class<?> c = source; c != null; c = c.getSuperclass()) {
       if (c.getName().equals(PROVIDER)) {
         return true;
       }
@@ -103,18 +133,29 @@ final class KafkaRelationRule extends Rule<LogicalPlan> {
         return V1_READERS + " names the Kafka source, so Spark reads it the old way";
       }
     }
-    return null;
+    String missing = SparkMembers.missing();
+    return missing == null
+        ? null
+        : "assignor-bridge, built for Spark 4.0 to 4.2, does not fit Spark "
+            + session.version()
+            + ", which lacks "
+            + missing;
   }
 
-  private void warn(String obstacle) {
-    if (warned.add(obstacle)) { // the rule sees a relation many times
-      LOG.warn("option 'assignor' has no effect: {}", obstacle);
+  private void noEffect(String why, CaseInsensitiveStringMap options) {
+    var settings = CollectionConverters.asJava(session.conf().getAll());
+    noEffect(why, AssignorOptions.of(options, settings).failOnError());
+  }
+
+  private void noEffect(String why, boolean failOnError) {
+    if (failOnError || warned.add(why)) { // the rule sees a relation many times
+      NoEffect.of(why, failOnError);
     }
   }
 
   /** The case class gained a parameter in Spark 4.2, so the copy goes through its product. */
-  private static LogicalPlan withOurTable(StreamingRelationV2 relation) {
-    AssignedTable table = new AssignedTable((SupportsRead) relation.table());
+  private LogicalPlan withOurTable(StreamingRelationV2 relation) {
+    AssignedTable table = new AssignedTable((SupportsRead) relation.table(), killSwitch);
     Object[] arguments = new Object[relation.productArity()];
     for (int i = 0; i < arguments.length; i++) {
       Object argument = relation.productElement(i);

@@ -131,7 +131,11 @@ final class Messages {
 
   @JsonTypeName("validated")
   record Validated(
-      EffectiveOptions options, int stateVersion, boolean admits, boolean needsTimes)
+      EffectiveOptions options,
+      int stateVersion,
+      boolean admits,
+      boolean needsTimes,
+      String packageVersion)
       implements Answer {}
 
   /** Those of the effective options that this side heeds; null where one is not set. */

@@ -37,6 +37,13 @@ final class PlanFigures {
     latest.put("fallbackReason", reason(why));
   }
 
+  /** Which is no failure: nobody need be alarmed. */
+  void switchedOff(String why, int tasks) {
+    admission.clear();
+    begin("spark", tasks);
+    latest.put("switchedOff", reason(why));
+  }
+
   private static String reason(String why) {
     return PlannerException.shortened(why.lines().findFirst().orElse(""), MOST_OF_REASON);
   }

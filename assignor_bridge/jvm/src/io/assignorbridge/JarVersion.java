@@ -1,0 +1,48 @@
+package io.assignorbridge;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
+
+/** The version of this jar: the package's, and a hash of the sources. */
+final class JarVersion {
+  /** Written by jvm/build.py. */
+  static final String HERE = read();
+
+  private JarVersion() {}
+
+  /** Fails a task whose driver has another jar than this executor: they may not agree on it. */
+  static void checkDriver(String driver) {
+    if (!HERE.equals(driver)) {
+      throw new IllegalStateException(
+          "the driver has assignor-bridge "
+              + driver
+              + ", this executor "
+              + HERE
+              + ": give both the same jar (is there another one in the executor's class path?)");
+    }
+  }
+
+  /** Fails where the planner's package and this jar are not of one release. */
+  static void checkPackage(String version, String python) throws PlannerException {
+    if (!HERE.startsWith(version + "-")) {
+      throw new PlannerException(
+          "the jar is of assignor-bridge "
+              + HERE
+              + ", the package of the planner's interpreter '"
+              + python
+              + "' is "
+              + version
+              + ": install the same version (spark.assignor.python)");
+    }
+  }
+
+  private static String read() {
+    try (InputStream file = JarVersion.class.getResourceAsStream("version.txt")) {
+      return new String(file.readAllBytes(), StandardCharsets.UTF_8);
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+}
