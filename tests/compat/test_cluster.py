@@ -13,7 +13,7 @@ from assignor_bridge.ivy import java_tool
 from assignor_bridge.jars import built_jar
 from tests.class_path_driver import OPTION, told_by
 from tests.compat.class_path import alone
-from tests.standalone import standalone_cluster
+from tests.support.standalone_cluster import standalone_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,7 +54,7 @@ def test_workers_need_our_jar_of_the_same_version_and_no_python(
         with monkeypatch.context() as workers:
             workers.setenv("JAVA_HOME", str(java))
             workers.setenv("PATH", str(tmp_path))  # no Python to be found
-            url = stack.enter_context(standalone_cluster(tmp_path / "cluster", (1,)))
+            url = stack.enter_context(standalone_cluster(tmp_path / "cluster", workers(1))).url
         for name, class_path in on_executors.items():
             folder = tmp_path / name
             folder.mkdir()

@@ -108,7 +108,8 @@ def test_checkpoints_of_the_log_are_written_beside_the_batches(spark, tmp_path, 
     if driver.writer.sink.mode == "append":  # a merge reads the log in each batch
         state = f"Compute snapshot for version: {CHECKPOINT}"
         computed = [name for name in named if state in name]
-        assert computed and set(computed) <= set(beside), computed
+        assert computed
+        assert set(computed) <= set(beside)
     before = rows(spark, table, "id")
     spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
     assert rows(spark, table, "id") == before  # by the checkpoint
