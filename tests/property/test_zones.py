@@ -175,7 +175,9 @@ def test_racks_cost_no_balance(snapshot, data):
     most = float(snapshot.options.get("assignor.maxImbalance", 0.05))
     without = plan(snapshot).metrics["imbalance"]
     made = plan(replace(snapshot, executors=executors, racks=held))
-    assert made.metrics["imbalance"] <= max(most + 0.002, without + 0.002)
+    offsets = sum(r.end - r.start for r in snapshot.ranges)
+    record = sum(e.slots for e in executors) / max(offsets, 1)  # ranges end between records
+    assert made.metrics["imbalance"] <= max(most, without) + max(record, 0.002)
 
 
 @settings(max_examples=100)
