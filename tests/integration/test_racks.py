@@ -306,6 +306,50 @@ def test_a_user_who_may_only_read_is_planned_for_by_the_racks_of_leaders(
     assert PASSWORD not in warning
 
 
+def test_a_client_that_cannot_ask_costs_no_batch(
+    spark: SparkSession,
+    topic: Topic,
+    checkpoint: str,
+    planner: Callable[[str], None],
+    record: Path,
+    driver_log: DriverLog,
+) -> None:
+    """An admin client refuses these settings; consumers do not, and Spark is told to use those."""
+    topic.fill([20] * 4)
+    planner("record")
+    spark.conf.set("spark.sql.streaming.kafka.useDeprecatedOffsetFetching", "true")
+    try:
+        with attributes(spark, "a", "b") as (first, second):
+            progresses, rows = run_in_batches(
+                spark, topic, checkpoint, kafka_retries="-7", assignor_onError="fail"
+            )
+    finally:
+        spark.conf.unset("spark.sql.streaming.kafka.useDeprecatedOffsetFetching")
+    assert rows == 80
+    assert_planned(progresses)
+    assert racks_asked_with(record) == [({first: "a", second: "b"}, [])] * 2
+    [warning] = driver_log.lines("cannot ask where the replicas of any topic are")
+    assert "Invalid value -7 for configuration retries" in warning
+    [told] = driver_log.lines("plans by zones")
+    assert "4 of 4 partitions have none; racks of the others: none (broker.rack" in told
+
+
+def test_racks_stand_beside_limited_batches(
+    spark: SparkSession, topic: Topic, checkpoint: str, planner: Callable[[str], None], record: Path
+) -> None:
+    topic.fill([30] * 4)
+    planner("record")
+    with attributes(spark, "a", "b"):
+        progresses, rows = run_in_batches(
+            spark, topic, checkpoint, assignor_targetBatchSeconds="100", assignor_onError="fail"
+        )
+    assert rows == 120
+    assert_planned(progresses)
+    assert {held for _, racks in racks_asked_with(record) for [held] in racks} == {"a"}
+    for request in planner_proxy.requests(record, "admit"):
+        assert [e["rack"] for e in request["executors"]] == ["a", "b"]
+
+
 def rack_checks(folder: Path, *words: str) -> list[str]:
     """What the driver's own code says of racks, a line each."""
     class_path = os.pathsep.join([str(built_jar()), str(ivy.pyspark_home() / "jars" / "*")])
