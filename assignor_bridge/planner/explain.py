@@ -117,8 +117,8 @@ def explain(  # noqa: PLR0917
         metrics["crossZoneOffsets"] = crossing.offsets
         metrics["predictedCrossZoneShare"] = round(crossing.share, 4)
         reasons += crossing.reasons
-        if advice := crossing.reasons[1:]:
-            metrics["zoneAdvice"] = "; ".join(advice)
+        if to_change := crossing.reasons[1:]:
+            metrics["zoneAdvice"] = "; ".join(to_change)
     if prediction_error is not None:
         metrics["predictionError"] = round(prediction_error, 4)
     if table.hit_rate is not None:
