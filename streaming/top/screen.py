@@ -223,6 +223,9 @@ def _planner(metrics: QueryMetrics | None) -> list[RenderableType]:
         if ages:
             told = ", ".join(ages)
             lines.append(_line(("freshness: ", "dim"), told, (" at the last batch's end", "dim")))
+        if "assignor_cross_zone_ratio" in values:
+            told = f"{values['assignor_cross_zone_ratio']:.1%} of the bytes came from other racks"
+            lines.append(_line(("zones: ", "dim"), told, (" in the last batch", "dim")))
         if source in metrics.held_by:
             lines.append(_line(("admission: ", "dim"), _admission(values, metrics.held_by[source])))
     return lines
@@ -247,7 +250,6 @@ _REPORTED = (
     ("assignor_moved_partitions_total", "{:.0f} moved"),
     ("assignor_imbalance_ratio", "{:.1%} over ideal"),
     ("assignor_locality_hit_ratio", "{:.0%} as planned"),
-    ("assignor_cross_zone_ratio", "{:.1%} across zones"),
     ("assignor_plan_seconds", "plan {:.3f} s"),
     ("assignor_fallbacks_total", "{:.0f} fallbacks"),
 )

@@ -56,7 +56,7 @@ def metrics_in_code() -> set[str]:
     found |= set(re.findall(r'^ +"(\w+)": ', admitted, flags=re.MULTILINE))
     java = "\n".join(
         (JAVA / f"{name}.java").read_text(encoding="utf-8")
-        for name in ("PlanFigures", "GroupCommits")
+        for name in ("PlanFigures", "GroupCommits", "CrossZoneBytes")
     )
     counted = re.findall(r'"assignor\.(\w+)"|latest\.put\("(\w+)"', java)
     return found | {first or second for first, second in counted}
@@ -131,7 +131,8 @@ def test_the_recorded_log_has_the_metrics_of_today():
     [shown] = re.findall(r"```json\n(.*?)```", text_of("metrics.md"), flags=re.DOTALL)
     documented = {key.removeprefix("assignor.") for key in json.loads(shown)["sources"][0]}
     planned = {*plan(SNAPSHOT)["metrics"], *(metric.key for metric in OURS if metric.key)}
-    # No commits and no limits in that query, and nothing was predicted before the snapshot's plan.
+    # No commits, limits and racks in that query, and nothing was predicted before the snapshot's plan.
     limits = {"admittedRecords", "heldBackRecords", "secondsToLoss", "eventTimeSpreadSeconds"}
-    assert planned - documented == {"commitFailures", *limits}
+    zones = {"receivedBytes", "crossZoneBytes", "crossZoneShare"}
+    assert planned - documented == {"commitFailures", *limits, *zones}
     assert documented - {"source"} <= metrics_in_code()

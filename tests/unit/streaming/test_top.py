@@ -31,6 +31,7 @@ from streaming.cli.main import main
 main(sys.argv[1:])
 """
 OURS = {"strategy": "lag-aware-sticky", "tasks": "4", "movedPartitions": "3", "imbalance": "0.027",
+        "crossZoneShare": "0.0312",
         "freshnessSeconds": "0.84", "freshnessSecondsMax": "2.5",
         "admittedRecords": "1234", "heldBackRecords": "56789", "heldBackBy": "seconds"}  # fmt: skip
 
@@ -72,6 +73,7 @@ def test_both_addresses_make_a_whole_frame(capsys):
         "13 | 0.79 | 4.0k | 4 | 1.27 | 100%",
         "12 | 10.80 | 4.0k | 6 | 2.06 | 67%",
         "assignor: lag-aware-sticky · 4 tasks · 6 moved · 2.7% over ideal",
+        "zones: 3.1% of the bytes came from other racks in the last batch",
         "freshness: newest record 0.8 s old, oldest 2.5 s at the last batch's end",
         "admission: 1,234 records in the last batch, 56,789 held back by seconds",
     ):  # fmt: skip
