@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streaming.report.query_facts import QueryFacts
 
 _HEAD = (
-    "", "across zones, planned", "GB read a day", "GB across zones a day, measured", "cost a day",
+    "", "predicted", "measured", "GB received a day", "GB across zones a day", "cost a day",
     "imbalance",
 )  # fmt: skip
 _DAY_S = 86_400
@@ -28,19 +28,23 @@ def section(facts: QueryFacts) -> list[str]:
     indexes = sorted({s.index for p in facts.progress for s in p.sources})
     rows = []
     for index in indexes:
-        shares = _numbers(facts.progress, index, "crossZoneShare")
-        measured = _a_day(facts.progress, index, "crossZoneBytes")
-        if not shares and measured is None:
+        predicted, measured, imbalance = (
+            _numbers(facts.progress, index, name)
+            for name in ("predictedCrossZoneShare", "crossZoneShare", "imbalance")
+        )
+        crossed = _a_day(facts.progress, index, "crossZoneBytes")
+        if not predicted and not measured and crossed is None:
             continue
-        read = _a_day(facts.progress, index, "readBytes")
+        received = _a_day(facts.progress, index, "receivedBytes")
         rows.append(
             [
                 f"source {index}" if len(indexes) > 1 else "this query",
-                _mean(shares),
-                "" if read is None else gigabytes(read),
-                "" if measured is None else gigabytes(measured),
-                "" if measured is None else money(measured / GB * facts.price_per_gb),
-                _mean(_numbers(facts.progress, index, "imbalance")),
+                _mean(predicted),
+                _mean(measured),
+                "" if received is None else gigabytes(received),
+                "" if crossed is None else gigabytes(crossed),
+                "" if crossed is None else money(crossed / GB * facts.price_per_gb),
+                _mean(imbalance),
             ]
         )
     if not rows:
@@ -48,8 +52,10 @@ def section(facts: QueryFacts) -> list[str]:
     return [
         page.table(_HEAD, rows),
         page.note(
-            f"By the log of metrics, at {facts.price_per_gb:g} per GB (--price-per-gb). What other "
-            "mappings would cost, and ours without zones, is said where racks are known (--racks)."
+            "Shares of the bytes that cross zones, predicted and measured, and what was received "
+            f"from brokers, by the log of metrics; at {facts.price_per_gb:g} per GB "
+            "(--price-per-gb). What other mappings would cost, and ours without zones, is said "
+            "where racks are known (--racks)."
         ),
     ]
 

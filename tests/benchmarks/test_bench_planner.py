@@ -192,7 +192,7 @@ def measured() -> list[dict[str, Any]]:
                     "loop_ms": plain_loop_ms(),
                     "us_per_partition": 1000 * min(took) / partitions,
                     "busiest/ideal": busiest_over_ideal(plan),
-                    "cross_zone": plan["metrics"].get("crossZoneShare", ""),
+                    "cross_zone_offsets": plan["metrics"].get("crossZoneOffsets", ""),
                     "spark": spark_over_ideal(as_rows),
                     "moved": plan["metrics"]["movedPartitions"],
                     "split": plan["metrics"]["splitPartitions"],

@@ -153,6 +153,9 @@ public final class KafkaAssignors {
       public boolean isPartitionAssigned(Uuid topic, int partition) {
         return assigned.getOrDefault(topic, Set.of()).contains(partition);
       }
+      public boolean isPartitionAssignable(Uuid topic, int partition) {
+        return true;
+      }
       public MemberSubscription memberSubscription(String member) {
         return subscriptions.get(member);
       }

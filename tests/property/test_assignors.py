@@ -298,7 +298,8 @@ def test_lag_aware_counts_first_then_lags(group: Group) -> None:
         counts = [len(part) for part in parts]
         assert max(counts) - min(counts) <= 1
         totals = [sum(lags[p] for p in part) for part in parts]
-        assert max(totals) - min(totals) <= max(lags.values(), default=0)
+        alike = 0.05 * sum(totals) / len(totals) if racks_of(group) else 0
+        assert max(totals) - min(totals) <= max(lags.values(), default=0) + alike
 
 
 @FEW

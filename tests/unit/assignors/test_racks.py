@@ -119,6 +119,8 @@ def lagging(members: dict[str, str | None], racks: dict[int, str], lags: dict[in
                      {"A": (0, 3), "B": (1, 2)}, id="a lag that differs weighs more"),
         pytest.param({0: "b", 1: "b", 2: "a", 3: "a"}, {0: 1000, 1: 1000, 2: 990, 3: 990},
                      {"A": (1, 2), "B": (0, 3)}, id="counts stay even round by round"),
+        pytest.param({0: "a", 1: "b", 2: "a", 3: "b"}, {0: 1000, 1: 990, 2: 500, 3: 490},
+                     {"A": (0, 2), "B": (1, 3)}, id="alike is what differs by little"),
         pytest.param({0: "b", 1: "b", 2: "a", 3: "a"}, {}, {"A": (2, 3), "B": (0, 1)},
                      id="without lag only counts and racks matter"),
         pytest.param({0: "x", 1: "x"}, {0: 1000, 1: 990}, {"A": (0,), "B": (1,)},

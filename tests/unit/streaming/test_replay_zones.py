@@ -151,18 +151,19 @@ def test_what_needs_racks_says_so(option, checkpoint, capsys):
 
 
 def test_a_report_tells_the_bill_of_a_log_and_of_a_checkpoint(tmp_path, checkpoint):
-    """Two batches of a run, a second apart: 5 MB across zones, 100 MB read."""
+    """Two batches of a run, a second apart: 5 MB across zones, 100 MB received."""
     log = tmp_path / "progress.jsonl"
     lines = [
         samples.text(batch=n, start={"0": 10 * n}, end={"0": 10 * n + 10}, second=n,
                      strategy="lag-aware-sticky", imbalance="0.04", crossZoneShare="0.05",
-                     crossZoneBytes=str(7_000_000 + 5_000_000 * n), readBytes=str(10**8 * n))
+                     predictedCrossZoneShare="0.03", receivedBytes=str(10**8 * n),
+                     crossZoneBytes=str(7_000_000 + 5_000_000 * n))
         for n in range(2)
     ]  # fmt: skip
     log.write_text("\n".join(lines))
     words = a_report(tmp_path, log, **{"price-per-gb": "0.1"})
     # 5 MB/s are 432 GB a day, 100 MB/s 8,640
-    assert "this query 5.0% 8,640 432 43.20 4.0%" in words
+    assert "this query 3.0% 5.0% 8,640 432 43.20 4.0%" in words
     path = tmp_path / "racks.json"
     path.write_text(json.dumps(RACKS))
     words = a_report(tmp_path, checkpoint, racks=str(path))
