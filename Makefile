@@ -78,6 +78,10 @@ chaos: jar  ## Kill -9 drivers and executors 240 times (KILLS=n with executors, 
 	@KILLS=$(KILLS) SEED=$(SEED) LIMIT_S=$(LIMIT_S) $(BIN)/python -m pytest -m chaos -p no:randomly -s \
 	  tests/integration/test_kills.py
 
+.PHONY: clusters
+clusters: jar  ## Three hosts on a standalone cluster: drivers, executors and workers go, come back and join
+	@$(BIN)/python -m pytest -m chaos -p no:randomly tests/integration/test_three_hosts.py
+
 spark-suite: jar  ## Spark's own suites of its Kafka source, with the bridge on (ADMISSION=1: with limited batches)
 	@$(BIN)/python -m tests.sparksuite $(if $(ADMISSION),--admission)
 
