@@ -80,7 +80,7 @@ chaos: jar  ## Kill -9 drivers and executors 240 times (KILLS=n with executors, 
 
 .PHONY: clusters
 clusters: jar  ## Three hosts on a standalone cluster: drivers, executors and workers go, come back and join
-	@$(BIN)/python -m pytest -m chaos -p no:randomly tests/integration/test_three_hosts.py
+	@$(BIN)/python -m pytest -m chaos -p no:randomly tests/integration/test_three_hosts.py tests/integration/test_scheduling.py
 
 spark-suite: jar  ## Spark's own suites of its Kafka source, with the bridge on (ADMISSION=1: with limited batches)
 	@$(BIN)/python -m tests.sparksuite $(if $(ADMISSION),--admission)
