@@ -141,4 +141,4 @@ def _kind(pid: int) -> str | None:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return None
-    return next((kind for kind, word in _KINDS.items() if word in words), None)
+    return next((kind for kind, word in _KINDS.items() if any(word in w for w in words)), None)

@@ -115,7 +115,7 @@ def test_one_process_serves_all_and_its_end_costs_no_plan(
 
 
 @pytest.mark.falls_back
-@pytest.mark.parametrize("mode", ["die", "late", "stale"])
+@pytest.mark.parametrize("mode", ["die", "late"])
 def test_a_plan_that_fails_is_the_failure_of_one_stream(
     spark: SparkSession,
     topic: Topic,

@@ -16,7 +16,7 @@ from tests import three_hosts_driver
 if TYPE_CHECKING:
     from tests.kafka_topics import Topic
 
-pytestmark = [pytest.mark.integration, pytest.mark.drivers]
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 LOST, ADDED = "127.0.0.3", "127.0.0.5"
 
