@@ -11,6 +11,7 @@ import pytest
 
 from assignor_bridge.ivy import java_tool
 from assignor_bridge.jars import built_jar
+from streaming.pipeline.errors import with_hint
 from tests.class_path_driver import OPTION, told_by
 from tests.compat.class_path import alone
 from tests.support.standalone_cluster import standalone_cluster
@@ -69,5 +70,6 @@ def test_workers_need_our_jar_of_the_same_version_and_no_python(
     [metrics] = told["shipped"]["query"]["metrics"]
     assert metrics["assignor.strategy"] == "lag-aware-sticky"
     assert metrics["assignor.fallbacks"] == "0"
-    assert "ClassNotFoundException: io.assignorbridge" in told["missing"]["query"]["error"]
+    missing = told["missing"]["query"]["error"]
+    assert "do the executors lack the jar" in with_hint(missing, None), missing
     assert "this executor 0.0.9-other: give both the same jar" in told["other"]["query"]["error"]

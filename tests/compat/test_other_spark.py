@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import IllegalArgumentException, StreamingQueryException
 
 from tests.compat.class_path import jars
 from tests.spark_tools import (
@@ -164,12 +165,26 @@ def test_sources_with_names_are_planned_each(
     assert names == {"first", "second"}
 
 
+def test_spark_itself_cannot_read_a_table_of_the_catalog_as_a_stream(
+    spark: SparkSession, topic: Topic
+) -> None:
+    """Where it can one day, the option must say something of it."""
+    topic.create(1)
+    spark.sql(
+        "CREATE TABLE topic_in_the_catalog USING kafka OPTIONS"
+        f" ('kafka.bootstrap.servers' '{topic.bootstrap_servers}', subscribe '{topic.name}')"
+    )
+    try:
+        with pytest.raises(IllegalArgumentException, match="Kafka source has a fixed schema"):
+            spark.readStream.table("topic_in_the_catalog")
+    finally:
+        spark.sql("DROP TABLE topic_in_the_catalog")
+
+
 @pytest.mark.skipif(VERSION < (4, 1), reason="there is no real-time mode before 4.1")
 def test_real_time_mode_says_that_the_option_has_no_effect(
     spark: SparkSession, topic: Topic, checkpoint: str, driver_log: DriverLog
 ) -> None:
-    from pyspark.errors import StreamingQueryException
-
     topic.create(2).fill([3, 4])
 
     every: Any = spark.sparkContext._jvm.org.apache.spark.sql.streaming.Trigger  # type: ignore[union-attr]

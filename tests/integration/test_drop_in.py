@@ -412,29 +412,6 @@ def test_a_strategy_that_is_set_after_load_says_that_it_has_no_effect(
     assert f"{strategy} was set after load()" in warning
 
 
-def test_a_table_of_the_catalog_says_that_the_option_has_no_effect(
-    spark: SparkSession, topic: Topic, checkpoint: str, driver_log: DriverLog
-) -> None:
-    topic.create(1).fill([3])
-    spark.sql(
-        "CREATE TABLE topic_in_the_catalog USING kafka OPTIONS"
-        f" ('kafka.bootstrap.servers' '{topic.bootstrap_servers}', subscribe '{topic.name}',"
-        " startingOffsets 'earliest', assignor 'lag-aware-sticky')"
-    )
-    try:
-        frame = spark.readStream.table("topic_in_the_catalog")
-        [progress] = finished(to_nowhere(frame, checkpoint))
-        spark.conf.set("spark.assignor.onError", "fail")
-        with pytest.raises(IllegalArgumentException, match="a table of the catalog"):
-            to_nowhere(frame, checkpoint)
-    finally:
-        spark.conf.unset("spark.assignor.onError")
-        spark.sql("DROP TABLE topic_in_the_catalog")
-    assert progress["numInputRows"] == 3
-    [warning] = driver_log.lines("option 'assignor' has no effect")
-    assert 'readStream.format("kafka")' in warning
-
-
 def to_nowhere(frame: DataFrame, checkpoint: str) -> StreamingQuery:
     """Read what is there."""
     return (

@@ -28,8 +28,10 @@ from streaming.pipeline.errors import with_hint
             "a version whose 'dedupe' lost an upsert's deletes: give the job a new checkpoint (an "
             "upsert then reads all again and changes nothing)", id="state",
         ),
-        pytest.param("Task 0 failed: java.lang.ClassNotFoundException: io.assignorbridge.X", "/c",
-                     "; the executors lack the jar of assignor-bridge: see docs/where-it-runs.md",
+        pytest.param("cannot assign instance of scala.collection.generic.DefaultSerializationProxy "
+                     "to field org.apache.spark.DataSourceRDDPartition.inputPartitions", "/c",
+                     "; do the executors lack the jar of assignor-bridge? See docs/where-it-"
+                     "runs.md",
                      id="no jar"),
         pytest.param("id is null", "/c", "", id="something else"),
     ],

@@ -8,7 +8,6 @@ import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
 import org.apache.spark.sql.catalyst.streaming.WriteToStream;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
-import org.apache.spark.sql.execution.datasources.DataSource;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.PartialFunction$;
 import scala.jdk.javaapi.CollectionConverters;
@@ -76,7 +75,7 @@ final class KafkaRelationRule extends Rule<LogicalPlan> {
     return relation;
   }
 
-  /** A query begins, and this source of it asks for an assignor in vain. */
+  /** A query begins: its session asked for an assignor too late for this source. */
   private void passedThrough(LogicalPlan source) {
     if (source instanceof StreamingRelationV2 relation
         && !(relation.table() instanceof AssignedTable)
@@ -88,16 +87,6 @@ final class KafkaRelationRule extends Rule<LogicalPlan> {
       noEffect(
           AssignorOptions.SESSION_NAME + " was set after load(): set it before",
           relation.extraOptions());
-    }
-    if (source.getClass().getSimpleName().equals("StreamingRelation") // of two packages in 4.0, 4.1
-        && source.productElement(0) instanceof DataSource catalogTable) {
-      var options = new CaseInsensitiveStringMap(CollectionConverters.asJava(catalogTable.options()));
-      if (nameAssignor(options) && isKafka(catalogTable.providingClass())) {
-        noEffect(
-            "a table of the catalog is read by Spark's old interface: read the topic with"
-                + " readStream.format(\"kafka\")",
-            options);
-      }
     }
   }
 
