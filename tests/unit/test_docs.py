@@ -131,7 +131,7 @@ def test_the_recorded_log_has_the_metrics_of_today():
     [shown] = re.findall(r"```json\n(.*?)```", text_of("metrics.md"), flags=re.DOTALL)
     documented = {key.removeprefix("assignor.") for key in json.loads(shown)["sources"][0]}
     planned = {*plan(SNAPSHOT)["metrics"], *(metric.key for metric in OURS if metric.key)}
-    # No commits, limits and racks in that query, and nothing was predicted before the snapshot's plan.
+    # No commits, limits or racks in that query; nothing was predicted before the snapshot's plan.
     limits = {"admittedRecords", "heldBackRecords", "secondsToLoss", "eventTimeSpreadSeconds"}
     zones = {"receivedBytes", "crossZoneBytes", "crossZoneShare"}
     assert planned - documented == {"commitFailures", *limits, *zones}

@@ -186,7 +186,7 @@ def test_progress_of_a_real_run_is_read():
     assert list(found["kafka_consumergroup_group_sum_lag"].values()) == [11_615 - 3 * 1_495]
     assert found["assignor_info"].popitem()[0][-1] == "lag-aware-sticky"
     assert found["assignor_reader_bytes_total"].popitem()[1] > 10_000
-    # No watermark, no commits, no limits, no racks, and a topic that was filled before: its end never moved.
+    # No watermark, commits, limits or racks, and a topic that was filled before: its end stayed.
     unused = {
         "assignor_admitted_records",
         "assignor_held_back_info",
