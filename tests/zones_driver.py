@@ -7,11 +7,14 @@ one a rack, number 1 in the first; executors' racks are those of their workers, 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import Producer
 
 from assignor_bridge import ivy
 from tests.allocation_driver import start_query
@@ -19,8 +22,12 @@ from tests.kafka_topics import Topic
 from tests.spark_tools import as_dict, read_topic, start_spark, wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import SparkSession
 
+#: Bytes of a record.
+RECORD = 4_000
 _RECEIVED = Path(__file__).parent / "java" / "ReceivedByBroker.java"
 
 
@@ -45,7 +52,10 @@ def main() -> None:
 def run_one(
     spark: SparkSession, topic: Topic, number: int, run: dict[str, Any], checkpoint: str
 ) -> None:
-    """Read all `rows`; with `loses`, an executor goes after so many batches and comes back."""
+    """Read all `rows`, which are there or are written, `each` partition's before each batch.
+
+    With `loses`, an executor goes after so many batches and comes back.
+    """
     context: Any = spark.sparkContext._jsc.sc()
 
     def has_executors(count: int) -> bool:
@@ -75,6 +85,10 @@ def run_one(
                 metrics=source["metrics"])  # fmt: skip
         told = len(done)
 
+    each = run.get("each", [])
+    for number_of_batch in range(run["rows"] // sum(each) if each else 0):
+        write(topic, each)
+        batches("all", rows=sum(each) * (number_of_batch + 1))
     if loses := run.get("loses"):
         batches("all", loses)
         lost, (_, host) = min(executors(spark).items(), key=lambda one: one[1][1])
@@ -89,6 +103,16 @@ def run_one(
         counts[host, broker] += count
     say(run=number, received=[[*key, count] for key, count in sorted(counts.items())])
     query.stop()
+
+
+def write(topic: Topic, records: Sequence[int]) -> None:
+    """Write so many records to each partition."""
+    producer = Producer({"bootstrap.servers": topic.bootstrap_servers, "acks": "all"})
+    for partition, count in enumerate(records):
+        for _ in range(count):
+            producer.produce(topic.name, os.urandom(RECORD), partition=partition)
+            producer.poll(0)
+        assert producer.flush(60) == 0
 
 
 def executors(spark: SparkSession) -> dict[str, tuple[int, str]]:

@@ -28,7 +28,7 @@ from tests.integration.test_zones import (
     OPTIONS,
     RACK_OF_HOST,
     RACKS,
-    filled,
+    created,
     imbalance,
     least,
     records,
@@ -38,6 +38,7 @@ from tests.integration.test_zones import (
 from tests.strategies_snapshots import lags
 from tests.support.broker_cluster import NEAREST_REPLICA, BrokerCluster
 from tests.support.standalone_cluster import standalone_cluster, workers
+from tests.zones_driver import write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,10 +58,11 @@ def test_zones(tmp_path: Path) -> None:
         standalone_cluster(tmp_path / "cluster", workers(1, 1, 1, racks=RACKS)) as cluster,
     ):
         for replication in (1, 2, 3):
-            name, replicas = filled(brokers, replication, sizes)
+            topic, replicas = created(brokers, replication, PARTITIONS)
+            write(topic, sizes)
             limit = {"maxOffsetsPerTrigger": str(A_BATCH)}
             runs = [
-                {"topic": name, "rows": sum(sizes), "options": options | limit}
+                {"topic": topic.name, "rows": sum(sizes), "options": options | limit}
                 for options in WAYS.values()
             ]
             folder = tmp_path / str(replication)
