@@ -151,22 +151,28 @@ def even_in_racks(  # noqa: PLR0917
     ids: Ids,
     members: Ids,
     racks: Racks,
-    prefer: Callable[[NDArray[np.int32]], None] = lambda _owner: None,
+    prefer: Callable[[NDArray[np.int32]], None] | None = None,
 ) -> None:
-    """Divide as `even` does, with few partitions across racks; `prefer` gives free ones first."""
-    claimed, ids_held = owner.copy(), ids[owner[ids] >= 0]
-    owner[ids_held[racks.far(ids_held, owner[ids_held])]] = -1
-    give_up(catalog, owner, ids, members)
-    prefer(owner)
-    give_free_in_racks(racks, owner, claimed, ids, members)
-    if not len(ids_held):
-        return
-    kept = claimed.copy()  # giving up what is misplaced is of use only if less is afterwards
-    give_up(catalog, kept, ids, members)
-    prefer(kept)
-    give_free_in_racks(racks, kept, claimed, ids, members)
-    if racks.far(ids, kept[ids]).sum() <= racks.far(ids, owner[ids]).sum():
-        owner[ids] = kept[ids]
+    """Divide as `even` does, with few partitions across racks; `prefer` gives free ones first.
+
+    As often as a further time would find a better swap; but what nobody held once, as Kafka's.
+    """
+    changed = True
+    while changed:
+        claimed, ids_held = owner.copy(), ids[owner[ids] >= 0]
+        kept = owner.copy()
+        owner[ids_held[racks.far(ids_held, owner[ids_held])]] = -1
+        for one in (owner, kept):
+            give_up(catalog, one, ids, members)
+            if prefer is not None:
+                prefer(one)
+            give_free_in_racks(racks, one, claimed, ids, members)
+            if not len(ids_held):
+                return
+        # Giving up what is misplaced is of use only if less is afterwards.
+        if racks.far(ids, kept[ids]).sum() <= racks.far(ids, owner[ids]).sum():
+            owner[ids] = kept[ids]
+        changed, prefer = bool((owner[ids] != claimed[ids]).any()), None
 
 
 def give_up(catalog: Catalog, owner: NDArray[np.int32], ids: Ids, members: Ids) -> None:

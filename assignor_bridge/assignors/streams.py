@@ -133,13 +133,14 @@ def _assign_active(group: Group, active: NDArray[np.int32], warm: list[list[int]
         _give_to_warm(active, warm, len(members))
         give_free(active, numbers, members)
         return
-    near = [
-        [m for m in of if racks.near[kind, racks.of_member[m]]]
-        for of, kind in zip(warm, racks.kind.tolist(), strict=True)
+    near = [  # of tasks without owner
+        [m for m in of if racks.near[kind, racks.of_member[m]]] if held < 0 else []
+        for of, kind, held in zip(warm, racks.kind.tolist(), active.tolist(), strict=True)
     ]
     even_in_racks(
         catalog, active, numbers, members, racks, lambda a: _give_to_warm(a, near, len(members))
     )
+    even_in_racks(catalog, active, numbers, members, racks)  # until nothing moves any more
 
 
 def _give_to_warm(active: NDArray[np.int32], warm: list[list[int]], members: int) -> None:
