@@ -36,9 +36,15 @@ class Worker:
     environment: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
-def workers(*cores: int) -> list[Worker]:
-    """Workers with so many cores, on 127.0.0.2, 127.0.0.3 and so on."""
-    return [Worker(f"127.0.0.{number}", count) for number, count in enumerate(cores, start=2)]
+def workers(*cores: int, racks: Sequence[str] = ()) -> list[Worker]:
+    """Workers with so many cores, on 127.0.0.2, 127.0.0.3 and so on, in these racks if any."""
+    environments = [{"SPARK_EXECUTOR_ATTRIBUTE_RACK": rack} for rack in racks]
+    return [
+        Worker(f"127.0.0.{number}", count, environment)
+        for number, (count, environment) in enumerate(
+            zip(cores, environments or [{}] * len(cores), strict=True), start=2
+        )
+    ]
 
 
 class StandaloneCluster:
