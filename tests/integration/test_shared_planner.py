@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from assignor_bridge import ivy
+from assignor_bridge.jars import built_jar
 from tests import own_assignor, planner_proxy
 from tests.kafka_topics import Topic
 from tests.packed import tasks_of
@@ -142,6 +146,49 @@ def test_an_assignor_of_the_users_own_has_a_process_to_itself(
     with running(spark, topic, checkpoint, **own) as streams:
         streams.read()
         assert [len(numbers) for numbers in served(record).values()] == [1] * STREAMS
+
+
+PLANNER = """#!{python}
+import os, sys, time
+sys.path.insert(0, {root!r})
+from assignor_bridge.worker import Worker
+from assignor_bridge.protocol.messages import Restored, read_request, write_answer
+worker = Worker()
+for line in sys.stdin.buffer:
+    number, _, request = line.split(b" ", 2)
+    answer = worker.answer(request)
+    if isinstance(answer, Restored):
+        time.sleep(int(read_request(request).state) / 1000)
+        answer = Restored(str(os.getpid()))
+    sys.stdout.buffer.write(number + b" " + write_answer(answer))
+    sys.stdout.buffer.flush()
+"""
+
+
+def test_streams_that_are_stopped_hang_and_wait(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    planner = tmp_path / "planner"
+    planner.write_text(PLANNER.format(python=sys.executable, root=str(root)))
+    planner.chmod(0o755)
+    class_path = os.pathsep.join([str(built_jar()), str(ivy.pyspark_home() / "jars" / "*")])
+    program = root / "tests" / "java" / "SharedPlannerChecks.java"
+    subprocess.run(
+        [ivy.java_tool("javac"), "-cp", class_path, "-d", str(tmp_path), str(program)], check=True
+    )
+    done = subprocess.run(
+        [
+            *(ivy.java_tool("java"), "-cp", f"{tmp_path}{os.pathsep}{class_path}"),
+            *("io.assignorbridge.SharedPlannerChecks", str(planner)),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    checks = done.stdout.splitlines()
+    assert len(checks) == 10
+    assert [check for check in checks if not check.startswith("ok ")] == []
 
 
 def ended(pid: int) -> bool:

@@ -37,12 +37,18 @@ final class SharedPlanner {
   static final class Client implements AutoCloseable {
     private final int stream = STREAMS.incrementAndGet();
     private final AssignorOptions options;
+    private final long longestWaitMs;
     private SharedPlanner planner;
     private PlannerProcess informed; // has the options
     private Messages.Validated valid;
 
     Client(AssignorOptions options) {
+      this(options, LONGEST_TURN_WAIT_MS);
+    }
+
+    Client(AssignorOptions options, long longestWaitMs) {
       this.options = options;
+      this.longestWaitMs = longestWaitMs;
       planner = options.bringsAssignor() ? alone() : shared(options.interpreter());
     }
 
@@ -89,7 +95,7 @@ final class SharedPlanner {
 
     /** Others that keep the process busy for very long may have it to themselves. */
     private void takeTurn() throws InterruptedException {
-      if (!planner.turn.tryLock(LONGEST_TURN_WAIT_MS, TimeUnit.MILLISECONDS)) {
+      if (!planner.turn.tryLock(longestWaitMs, TimeUnit.MILLISECONDS)) {
         planner.leave(stream);
         planner = alone();
         planner.turn.lock();
