@@ -41,11 +41,10 @@ def metrics(writer: DataStreamWriter, name: str) -> list[dict[str, Any]]:
         writer.option("checkpointLocation", str(FOLDER / name)).trigger(availableNow=True).start()
     )
     assert query.awaitTermination(120)
-    batches = [json.loads(p.json) if not isinstance(p, dict) else p for p in query.recentProgress]
-    return [
-        {"rows": p["numInputRows"], **(p["sources"][0].get("metrics") or {})}
-        for p in batches
-        if p["numInputRows"]
+    return [  # the JSON of Connect has no numInputRows of its own
+        {"rows": progress.numInputRows, **progress.sources[0].metrics}
+        for progress in query.recentProgress
+        if progress.numInputRows
     ]
 
 

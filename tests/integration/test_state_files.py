@@ -106,6 +106,9 @@ def test_a_restart_goes_on_with_the_state_of_the_last_completed_batch(
     assert f"with the older {newest.name}" in warning
     assert future.exists()
     assert len(files(checkpoint)) == 4
+    # The newer version, once it is back, takes the newest that it can read: what this one wrote.
+    assert all(path.name.endswith(".v2") for path in files(checkpoint)[-3:])
+    assert files(checkpoint)[0] == future
     assert not leftover.exists()
     assert not driver_log.lines("could not save its state")
     assert_each_row_once(spark, table, [120, 120, 120])
