@@ -37,7 +37,7 @@ jar: $(READY)  ## Build the jar that runs inside Spark
 demo: jar  ## The main job on 336,776 real flights: Spark's mapping beside ours
 	@$(BIN)/assignor demo
 
-test: jar  ## All tests: those that start drivers follow lint and unit, beside the rest of integration
+test: jar  ## All tests but `long`: those that start drivers follow lint and unit, beside the rest of integration
 	@$(MAKE) --no-print-directory -j2 unit-then-drivers one-session
 
 .PHONY: unit-then-drivers one-session

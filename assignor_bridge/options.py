@@ -307,6 +307,11 @@ def parse_options(given: Mapping[str, str]) -> PlannerOptions:
             f"option 'assignor.minRecordsPerTask' is {least}, more than the {most} records that a "
             "task may have at most: lower it"
         )
+    if options.slots is not None and "failover" in options.assignors:
+        raise OptionError(
+            "option 'assignor.slots' cannot be combined with the assignor 'failover', which plans "
+            "for all slots of the highest priority: leave one of the two out"
+        )
     if options.limits_batches:
         _check_limits(options, {key.lower(): str(value) for key, value in given.items()})
     return options

@@ -95,6 +95,9 @@ def _tasks_to_ask_with(
 ) -> int | None:
     """Count the tasks that are worth their executor; None when the slots are enough."""
     present, slots = _present(batch), 0 if batch.anonymous else batch.slots
+    wanted = batch.settings.slots
+    if isinstance(wanted, int) and slots >= wanted:  # further executors would stay idle
+        return None
     worth, seconds = batch.ranges, batch.backlog * float(weights.work.sum())
     if weights.basis == "seconds":
         if present and seconds <= BUSY_S * speed:

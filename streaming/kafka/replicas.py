@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
     from streaming.kafka.brokers import Brokers, Failures
 
-#: What makes brokers send consumers to a replica in their rack (KIP-392).
-_SELECTOR = "replica.selector.class"
+#: What makes brokers send consumers to a replica in their rack (KIP-392), if it is Kafka's own.
+_SELECTOR, _RACK_AWARE = "replica.selector.class", "RackAwareReplicaSelector"
 
 
 def replica_racks(
     brokers: Brokers, topics: Collection[str]
-) -> tuple[dict[Partition, tuple[str, ...]], bool]:
+) -> tuple[dict[Partition, tuple[str, ...]], bool | None]:
     """Return the racks of partitions' replicas, the leader's first, and whether followers are read.
 
     Partitions with a replica on a broker without a rack are left out; what brokers do not answer
-    is noted.
+    is noted. Whether followers are read is None where nobody says it.
     """
     if not topics:
-        return {}, False
+        return {}, None
     racks: dict[Partition, tuple[str, ...]] = {}
     failures: Failures = {}
     broker = None
@@ -51,11 +51,11 @@ def replica_racks(
             if len(held) == len(nodes):
                 racks[Partition(name, partition.id)] = held
     brokers.note("racks", failures, len(topics))
-    return racks, broker is not None and _reads_followers(brokers, broker)
+    return racks, None if broker is None else _reads_followers(brokers, broker)
 
 
-def _reads_followers(brokers: Brokers, broker: int) -> bool:
-    """Ask one broker for all whether it has a replica selector; False when it does not answer."""
+def _reads_followers(brokers: Brokers, broker: int) -> bool | None:
+    """Ask one broker for all whether it has a rack-aware selector; None when it does not answer."""
     resource = ConfigResource(ResourceType.BROKER, str(broker))
     failures: Failures = {}
     try:
@@ -64,5 +64,6 @@ def _reads_followers(brokers: Brokers, broker: int) -> bool:
     except KafkaException as error:
         brokers.add_failure(failures, error.args[0], "DescribeConfigs", _SELECTOR)
         brokers.note("whether consumers read from followers", failures, 1)
-        return False
-    return bool(entry is not None and entry.value)
+        return None
+    selector = entry.value if entry is not None else None
+    return (selector or "").strip().endswith(_RACK_AWARE)

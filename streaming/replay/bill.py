@@ -105,12 +105,17 @@ def bill_assumptions(replay: Replay) -> tuple[str, ...]:
         unknown
     )
     followers = "from a replica in their zone" if racks.followers else "from leaders, too"
+    why = {
+        True: "",
+        False: ": the brokers have no rack-aware replica selector",
+        None: ": the brokers do not say whether they have a replica selector",
+    }[racks.followers]
     rate = "the checkpoint has no times of batches: no cost a day"
     if traffic.bytes_a_day is not None:
         rate = f"{gigabytes(traffic.bytes_a_day)} GB a day, by the times of the batches"
     return (
         f"racks {racks.origin}{missing}; Spark's mappings read from leaders, assignors "
-        f"{followers}{'' if racks.followers else ': the brokers have no replica selector'}",
+        f"{followers}{why}",
         f"{traffic.usual:,.0f} bytes a record on average ({traffic.origin}), before compression; "
         f"{rate}",
     )

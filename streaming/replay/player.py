@@ -19,6 +19,7 @@ from assignor_bridge.simulator.play import SPARK_MAPPINGS, Player, Result
 from assignor_bridge.simulator.scenario import Scenario, Step
 from streaming.observe.words import counted
 from streaming.replay.bill import bill_answer, bill_assumptions, bill_json
+from streaming.replay.traffic import PRICE_PER_GB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -141,7 +142,8 @@ def replay(
     if traffic is None:
         return Replay(title, cluster, full, [played(name) for name in names])
     price = traffic.price_per_gb
-    mappings = [played(name, zonePricePerGb=price) for name in names]
+    # Where only shares are asked for, at no price, zones count all the same.
+    mappings = [played(name, zonePricePerGb=price or PRICE_PER_GB) for name in names]
     without = played(LAG_AWARE_STICKY, zonePricePerGb=0) if LAG_AWARE_STICKY in names else None
     return Replay(title, cluster, full, mappings, racks, traffic, without)
 

@@ -27,8 +27,8 @@ class Racks:
     executors: Mapping[str, str] = field(default_factory=dict)
     #: Of each replica, the leader's first.
     partitions: Mapping[Partition, Sequence[str]] = field(default_factory=dict)
-    #: Whether the brokers let consumers read from followers (KIP-392).
-    followers: bool = True
+    #: Whether the brokers let consumers read from followers (KIP-392); None: they do not say it.
+    followers: bool | None = True
     #: In words, where the partitions' racks are from.
     origin: str = ""
 

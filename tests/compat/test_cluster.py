@@ -14,7 +14,7 @@ from assignor_bridge.jars import built_jar
 from streaming.pipeline.errors import with_hint
 from tests.class_path_driver import OPTION, told_by
 from tests.compat.class_path import alone
-from tests.support.standalone_cluster import standalone_cluster
+from tests.support.standalone_cluster import standalone_cluster, workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,9 +52,9 @@ def test_workers_need_our_jar_of_the_same_version_and_no_python(
     told = {}
     java = Path(java_tool("java")).resolve().parents[1]
     with contextlib.ExitStack() as stack:
-        with monkeypatch.context() as workers:
-            workers.setenv("JAVA_HOME", str(java))
-            workers.setenv("PATH", str(tmp_path))  # no Python to be found
+        with monkeypatch.context() as environment:
+            environment.setenv("JAVA_HOME", str(java))
+            environment.setenv("PATH", str(tmp_path))  # no Python to be found
             url = stack.enter_context(standalone_cluster(tmp_path / "cluster", workers(1))).url
         for name, class_path in on_executors.items():
             folder = tmp_path / name

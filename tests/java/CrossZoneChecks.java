@@ -27,6 +27,10 @@ public final class CrossZoneChecks {
         bytes,
         racks,
         Map.of("receivedBytes", "112", "crossZoneBytes", "23", "crossZoneShare", "0.7500"));
+    bytes.begin();
+    Map<String, String> sinceThen = Map.of("receivedBytes", "112", "crossZoneBytes", "23");
+    told(bytes, Map.of(2, "b"), sinceThen); // a broker whose rack is no longer known
+    told(bytes, Map.of(1, "b", 2, "b"), sinceThen); // or another one
   }
 
   private static void told(

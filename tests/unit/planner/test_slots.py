@@ -111,3 +111,15 @@ def test_executors_of_other_queries_are_not_asked_for_again() -> None:
     snapshot = Snapshot(cluster(4, 1), RANGES, options, allocation=Allocation(0, 4, 1, 1.0))
     assert len(plan(snapshot).tasks) == 2
     assert len(plan(replace(snapshot, allocation=Allocation(0, 5, 1, 1.0))).tasks) > 2
+
+
+def test_a_number_of_slots_that_is_there_asks_for_no_further_executors() -> None:
+    """They would have stayed idle, up to the most that there may be."""
+    asked = Snapshot(cluster(4, 1), RANGES, {"assignor.slots": "2"})
+    assert len(plan(replace(asked, allocation=Allocation(0, 100, 1, 1.0))).tasks) == 2
+
+
+def test_it_is_refused_beside_failover() -> None:
+    options = {"assignor": "failover", "assignor.priorities": "a=1", "assignor.slots": "0.5"}
+    with pytest.raises(OptionError, match="cannot be combined with the assignor 'failover'"):
+        parse_options(options)

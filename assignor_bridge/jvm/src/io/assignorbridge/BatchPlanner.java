@@ -40,6 +40,7 @@ final class BatchPlanner implements AutoCloseable {
 
     void succeeded() {
       failures = 0;
+      batches = 0;
       last = null;
     }
 
@@ -263,14 +264,17 @@ final class BatchPlanner implements AutoCloseable {
   }
 
   private InputPartition[] planOrFallBack(Offset end, InputPartition[] ranges) {
+    if (zones != null) {
+      zones.begin();
+    }
     String off = killSwitch.whyOff();
     if (off != null) {
       leavePlanner();
+      admitted = null; // this batch says nothing about ours
+      plansPaused.succeeded();
+      admissionsPaused.succeeded();
       figures.switchedOff(off, ranges.length);
       return ranges;
-    }
-    if (zones != null) {
-      zones.begin();
     }
     if (plansPaused.pause()) {
       figures.fellBack(plansPaused.toString(), ranges.length);

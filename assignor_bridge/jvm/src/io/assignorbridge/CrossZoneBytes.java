@@ -8,9 +8,9 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /**
- * Bytes that readers received from brokers in other racks. They are kept by the reader's rack and the
- * broker, for where brokers are may become known later. Unknown is unknown: bytes of which one end has
- * no rack neither cross nor stay.
+ * Bytes that readers received from brokers in other racks. They wait, by the reader's rack and the
+ * broker, until it is known where the broker is; what is counted then stays counted. Unknown is
+ * unknown: bytes of which one end has no rack neither cross nor stay.
  */
 final class CrossZoneBytes {
   /** What one task received over the network, by id of broker. */
@@ -18,8 +18,12 @@ final class CrossZoneBytes {
 
   private record Way(String rack, int broker) {}
 
-  private final Map<Way, Long> ofRun = new HashMap<>();
+  private final Map<Way, Long> waiting = new HashMap<>();
   private final Map<Way, Long> ofBatch = new HashMap<>();
+  private boolean hasReaders;
+  private long received;
+  private long located;
+  private long crossed;
 
   void begin() {
     ofBatch.clear();
@@ -30,7 +34,9 @@ final class CrossZoneBytes {
       task.bytes()
           .forEach(
               (broker, bytes) -> {
-                ofRun.merge(new Way(task.rack(), broker), bytes, Long::sum);
+                hasReaders = true;
+                received += bytes;
+                waiting.merge(new Way(task.rack(), broker), bytes, Long::sum);
                 ofBatch.merge(new Way(task.rack(), broker), bytes, Long::sum);
               });
     }
@@ -38,13 +44,15 @@ final class CrossZoneBytes {
 
   /** `racks` are the brokers', by id; nothing while no reader knows where it is. */
   Map<String, String> metrics(Map<Integer, String> racks) {
+    located += sum(waiting, racks, false);
+    crossed += sum(waiting, racks, true);
+    waiting.keySet().removeIf(way -> racks.containsKey(way.broker()));
     Map<String, String> all = new TreeMap<>();
-    if (!ofRun.isEmpty()) {
-      long received = ofRun.values().stream().mapToLong(Long::longValue).sum();
+    if (hasReaders) {
       all.put("assignor.receivedBytes", Long.toString(received));
     }
-    if (sum(ofRun, racks, false) > 0) {
-      all.put("assignor.crossZoneBytes", Long.toString(sum(ofRun, racks, true)));
+    if (located > 0) {
+      all.put("assignor.crossZoneBytes", Long.toString(crossed));
     }
     long known = sum(ofBatch, racks, false);
     if (known > 0) {

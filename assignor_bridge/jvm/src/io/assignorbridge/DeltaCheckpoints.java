@@ -13,7 +13,7 @@ import org.slf4j.LoggerFactory;
  */
 final class DeltaCheckpoints {
   private static final Logger LOG = LoggerFactory.getLogger(DeltaCheckpoints.class);
-  private static final long FINISH_LIMIT_MS = 30_000;
+  private static final long FINISH_LIMIT_MS = 600_000; // Delta would wait without a limit
   private static final String DESCRIPTION = "checkpoint of a Delta table's log, beside the batches";
 
   private final LatestOnlyExecutor<Runnable> newest =

@@ -1,6 +1,7 @@
 package io.assignorbridge;
 
 import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.util.List;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.SparkSession;
@@ -21,14 +22,14 @@ final class KillSwitch {
 
   private final SparkSession session;
   private String off; // why it is; null when it is on
-  private String unreadable; // why the switch could not be read last time; null when it was
+  private boolean unreadable; // as of the last look
 
   KillSwitch(SparkSession session) {
     this.session = session;
   }
 
   /** As whyOff(), but fails where nobody can tell: before the first batch, that can be put right. */
-  synchronized String whyOffAtStart() throws PlannerException {
+  String whyOffAtStart() throws PlannerException {
     try {
       return now(read());
     } catch (IOException | RuntimeException e) {
@@ -37,30 +38,37 @@ final class KillSwitch {
   }
 
   /** Why the next batch is Spark's own; null when it is ours. As before where nobody can tell. */
-  synchronized String whyOff() {
+  String whyOff() {
     try {
       return now(read());
     } catch (IOException | RuntimeException e) {
-      String why = inWords(e);
-      if (!why.equals(unreadable)) {
-        LOG.warn("assignor-bridge stays switched {}: {}", off == null ? "on" : "off", why);
+      if (e instanceof InterruptedIOException) { // the query ends
+        Thread.currentThread().interrupt();
       }
-      unreadable = why;
-      return off;
+      return asBefore(inWords(e));
     }
   }
 
-  private String now(String why) {
+  private synchronized String asBefore(String why) {
+    if (!unreadable) {
+      LOG.warn("assignor-bridge stays switched {}: {}", off == null ? "on" : "off", why);
+    }
+    unreadable = true;
+    return off;
+  }
+
+  private synchronized String now(String why) {
     if (why != null && off == null) {
       LOG.warn("assignor-bridge is switched off, Spark's own mapping is used: {}", why);
     } else if (why == null && off != null) {
       LOG.warn("assignor-bridge is switched on again");
     }
-    unreadable = null;
+    unreadable = false;
     off = why;
     return why;
   }
 
+  /** Streams of one session do not wait for each other's look at the file. */
   private String read() throws IOException {
     String enabled = session.conf().get(ENABLED, "true").strip();
     if (enabled.equalsIgnoreCase("false")) {
@@ -73,7 +81,7 @@ final class KillSwitch {
     if (!file.isEmpty()) {
       Path path = new Path(file);
       if (path.getFileSystem(session.sessionState().newHadoopConf()).exists(path)) {
-        return FILE + " exists: " + file;
+        return FILE + " exists: " + SecuredParams.withoutPassword(file);
       }
     }
     return null;
@@ -81,6 +89,6 @@ final class KillSwitch {
 
   private static String inWords(Exception e) {
     boolean ours = e.getMessage() != null && e.getMessage().startsWith(ENABLED);
-    return ours ? e.getMessage() : FILE + " cannot be looked for: " + e;
+    return ours ? e.getMessage() : FILE + " cannot be looked for: " + SecuredParams.withoutPassword(e.toString());
   }
 }

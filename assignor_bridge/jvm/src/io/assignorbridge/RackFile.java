@@ -3,6 +3,7 @@ package io.assignorbridge;
 import java.io.IOException;
 import java.io.StringReader;
 import java.nio.file.Files;
+import java.nio.file.InvalidPathException;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.attribute.FileTime;
@@ -28,7 +29,12 @@ final class RackFile {
   private String lastFault;
 
   RackFile(String name) throws PlannerException {
-    file = Path.of(name);
+    try {
+      file = Path.of(name);
+    } catch (InvalidPathException e) { // such as a letter that the driver's locale does not have
+      String what = "option 'assignor.rackFile' is no path on this driver: " + e.getMessage();
+      throw new PlannerException(what, true, e);
+    }
     try {
       read = Files.getLastModifiedTime(file);
       racks = racks();
@@ -83,6 +89,12 @@ final class RackFile {
         String rack = entry.getProperty(host).strip();
         if (host.isEmpty() || rack.isEmpty()) {
           throw new BrokenLine(i, lines.get(i), host.isEmpty() ? "has no host" : "has no rack");
+        }
+        if (rack.contains("#")) {
+          throw new BrokenLine(i, lines.get(i), "has a # behind the rack: comments have their own lines");
+        }
+        if (host.startsWith("[") && !host.endsWith("]")) {
+          throw new BrokenLine(i, lines.get(i), "has a colon in the host: write it as \\:");
         }
         String other = all.putIfAbsent(host, rack);
         if (other != null && !other.equals(rack)) {

@@ -187,7 +187,7 @@ final class ReplicaRacks implements AutoCloseable {
   private Known answers() {
     Map<List<String>, Integer> sets = new LinkedHashMap<>();
     Map<String, int[]> places = new HashMap<>();
-    Map<Integer, String> brokers = new HashMap<>();
+    Map<Integer, String> brokers = new HashMap<>(known.brokers()); // one that is down has no rack
     topics.forEach(
         (name, topic) -> {
           int most = topic.partitions().stream().mapToInt(p -> p.partition() + 1).max().orElse(0);

@@ -64,9 +64,14 @@ public final class SecuredParams {
     return tokens && KafkaTokenUtil.needTokenUpdate(params, cluster);
   }
 
+  /** An address without the password in it. */
+  static String withoutPassword(String text) {
+    return USER_INFO.matcher(text).replaceAll("$1:***@");
+  }
+
   /** A message without the secrets among the parameters, nor the words of a misspelt login. */
   public String redact(String message) {
-    String text = USER_INFO.matcher(message).replaceAll("$1:***@");
+    String text = withoutPassword(message);
     for (Map.Entry<String, Object> param : params.entrySet()) {
       if (SECRET.matcher(param.getKey()).find()) {
         String value = param.getValue().toString();
