@@ -13,7 +13,7 @@ from tests.support.broker_cluster import BrokerCluster
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.integration, pytest.mark.drivers]
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from tests.support.standalone_cluster import standalone_cluster, workers
 if TYPE_CHECKING:
     from tests.kafka_topics import Topic
 
-pytestmark = [pytest.mark.integration, pytest.mark.drivers]
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 def test_executors_come_for_a_backlog_and_go_after_it(topic: Topic, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.spark_tools import DriverLog
 
-pytestmark = [pytest.mark.integration, pytest.mark.drivers]
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")
