@@ -107,7 +107,7 @@ def run_one(
 
 def write(topic: Topic, records: Sequence[int]) -> None:
     """Write so many records to each partition."""
-    # Brokers send whole batches, and who reads a part of one receives all of it: the size is Java's.
+    # Brokers send whole batches: who reads a part of one receives it all. The size is Java's.
     settings = {"bootstrap.servers": topic.bootstrap_servers, "acks": "all", "batch.size": 16_384}
     producer = Producer(settings)
     for partition, count in enumerate(records):
