@@ -69,6 +69,7 @@ def test_tables_are_right_after_a_kill_at_each_moment(
 
 @pytest.mark.integration
 @pytest.mark.kills
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_tables_are_right_after_kills_of_limited_batches(topic: Topic, tmp_path: Path) -> None:
     """The planner says how far batches go, and holds records back; each is read once even so."""

@@ -144,7 +144,14 @@ def move(spark: SparkSession, topic: Topic, partition: int, brokers: list[int]) 
     admin.close()
 
 
+def begin_again(cluster: BrokerCluster, broker: int, rack: str | None) -> None:
+    cluster.stop(broker)
+    cluster._racks[broker] = rack
+    cluster.start(broker)
+
+
 def test_a_rack_that_vanishes_is_unknown(
+    request: pytest.FixtureRequest,
     spark: SparkSession,
     cluster: BrokerCluster,
     filled: Callable[..., Topic],
@@ -153,14 +160,13 @@ def test_a_rack_that_vanishes_is_unknown(
     record: Path,
     driver_log: DriverLog,
 ) -> None:
-    """Last: the third broker comes back without a rack, and one executor has none either."""
+    """The third broker comes back without a rack, and one executor has none either."""
     topic = filled(6, 1)
     planner("record")
     lost = [i for i, (leader, _) in enumerate(placed(topic)) if leader == "c"]
     assert len(lost) == 2
-    cluster.stop(3)
-    cluster._racks[3] = None
-    cluster.start(3)
+    request.addfinalizer(lambda: begin_again(cluster, 3, "c"))
+    begin_again(cluster, 3, None)
     wait_until(lambda: {placed(topic)[i][0] for i in lost} == {None}, "leaders without a rack")
     with attributes(spark, "a", None) as (first, second):
         progresses, rows = run_in_batches(spark, topic, checkpoint)
