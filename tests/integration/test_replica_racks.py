@@ -58,11 +58,11 @@ def test_a_broker_tells_where_replicas_are_and_who_may_be_read(
     assert found["zones"]["mappings"][0]["crossZoneShare"] == 1.0
     said = " ".join(found["assumptions"])
     assert "and the brokers" in said
-    assert ("the brokers have no replica selector" in said) != follows
+    assert ("the brokers have no rack-aware replica selector" in said) != follows
 
 
 def test_a_broker_without_a_rack_tells_none(topic: Topic) -> None:
     topic.create(2)
     known = Brokers({"bootstrap.servers": topic.bootstrap_servers}, 10.0)
     assert replica_racks(known, {topic.name}) == ({}, False)
-    assert replica_racks(known, set()) == ({}, False)
+    assert replica_racks(known, set()) == ({}, None)  # nobody was asked
