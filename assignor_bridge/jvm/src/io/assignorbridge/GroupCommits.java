@@ -26,7 +26,8 @@ final class GroupCommits implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(GroupCommits.class);
 
   private static final long REPEAT_NANOS = 5_000_000_000L; // Spark reports an idle query each 10 s
-  private static final int COMMIT_LIMIT_MS = 10_000;
+  private static final int COMMIT_LIMIT_MS = 8_000;
+  private static final int FINISH_LIMIT_MS = 10_000; // longer, so that a failure of the last one counts
   private static final int MOST_WARNINGS = 50;
 
   private final String group;
@@ -65,7 +66,7 @@ final class GroupCommits implements AutoCloseable {
   /** Waits for the last commit, at most as long as one may take. */
   @Override
   public void close() {
-    newest.finish(COMMIT_LIMIT_MS);
+    newest.finish(FINISH_LIMIT_MS);
     admin.close();
   }
 
