@@ -41,6 +41,8 @@ class Topic:
                 "bootstrap.servers": self.bootstrap_servers,
                 "linger.ms": 50,
                 "queue.buffering.max.messages": 2_000_000,
+                # A batch that is sent again keeps its place: offsets are the numbers of the values.
+                "enable.idempotence": True,
             }
         )
         for partition, count in enumerate(counts):

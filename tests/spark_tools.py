@@ -193,7 +193,7 @@ def assert_each_row_once(spark: SparkSession, table: str, counts: list[int]) -> 
         .collect()
     }
     expected = {p: (n, n, 0, n - 1, 0) for p, n in enumerate(counts) if n}
-    assert found == expected
+    assert found == expected, found  # rows, offsets, first, last, with another value
 
 
 def _aggregates() -> list[Any]:
