@@ -11,10 +11,7 @@ there.
 from __future__ import annotations
 
 import json
-import os
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -23,6 +20,7 @@ import pytest
 
 from tests.benchmarks import allocation_run
 from tests.benchmarks.report import write_report
+from tests.support import drivers
 from tests.support.standalone_cluster import standalone_cluster, workers
 
 if TYPE_CHECKING:
@@ -55,22 +53,10 @@ def test_one_to_four_executors(broker: EmbeddedBroker, tmp_path: Path) -> None:
 def measured(servers: str, options: dict[str, str], folder: Path) -> dict[str, Any]:
     """Run one driver on a cluster of its own; the line that it prints at the end."""
     with standalone_cluster(folder / "cluster", workers(2, 2)) as cluster:
-        done = subprocess.run(
-            [
-                *(sys.executable, allocation_run.__file__),
-                *(cluster.url, servers, f"allocation-{uuid4().hex[:6]}", str(folder)),
-                json.dumps(options),
-            ],
-            env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
-            capture_output=True,
-            text=True,
-            timeout=900,
-            check=False,
-        )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        name, given = f"allocation-{uuid4().hex[:6]}", json.dumps(options)
+        done = drivers.run(allocation_run, cluster.url, servers, name, folder, given, limit_s=900)
     print(done.stdout)
-    [last] = [line for line in done.stdout.splitlines() if line.startswith('{"reached_s')]
-    figures: dict[str, Any] = json.loads(last)
+    [figures] = [line for line in drivers.json_lines(done) if "reached_s" in line]
     return figures
 
 

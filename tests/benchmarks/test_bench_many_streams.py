@@ -9,10 +9,6 @@ planner's turn; memory is resident, pages that processes share counted in each.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -22,6 +18,7 @@ import pytest
 from tests.benchmarks import many_streams_run
 from tests.benchmarks.report import write_report
 from tests.kafka_topics import Topic
+from tests.support import drivers
 
 if TYPE_CHECKING:
     from streaming.kafka.embedded import EmbeddedBroker
@@ -54,18 +51,7 @@ def measured(servers: str, count: int, mode: str, folder: Path) -> dict[str, Any
     for topic in topics:
         topic.fill([100] * 4)
     folder.mkdir()
-    done = subprocess.run(
-        [
-            *(sys.executable, many_streams_run.__file__, servers),
-            *(",".join(topic.name for topic in topics), str(folder), mode),
-        ],
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    [line] = [line for line in done.stdout.splitlines() if line.startswith('{"planners')]
-    figures: dict[str, Any] = json.loads(line)
+    names = ",".join(topic.name for topic in topics)
+    done = drivers.run(many_streams_run, servers, names, folder, mode, limit_s=600)
+    [figures] = [line for line in drivers.json_lines(done) if "planners" in line]
     return figures

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +11,7 @@ from streaming.kafka.embedded import EmbeddedBroker
 from streaming.kafka.embedded_setup import HOST, free_ports
 from tests import token_driver
 from tests.kafka_topics import Topic, committed
+from tests.support import drivers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,16 +53,8 @@ def test_consumers_and_commits_log_in_with_the_delegation_token_that_spark_holds
     broker, sasl_address = secured
     Topic(broker.bootstrap_servers, "orders").create(3).fill([30, 20, 10])
 
-    done = subprocess.run(
-        [sys.executable, token_driver.__file__, sasl_address, "orders", checkpoint],
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    done = drivers.run(token_driver, sasl_address, "orders", checkpoint, limit_s=240)
 
-    assert done.returncode == 0, done.stderr[-3000:]
     told = [line for line in done.stdout.splitlines() if line.startswith("PROGRESS ")]
     progress = json.loads(told[0].removeprefix("PROGRESS "))
     assert progress["numInputRows"] == 60

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests import allocation_driver
+from tests.support import drivers
 from tests.support.standalone_cluster import standalone_cluster, workers
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.kafka_topics import Topic
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -22,20 +20,11 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 def test_executors_come_for_a_backlog_and_go_after_it(topic: Topic, tmp_path: Path) -> None:
     with standalone_cluster(tmp_path / "cluster", workers(2, 1)) as cluster:
-        done = subprocess.run(
-            [
-                *(sys.executable, allocation_driver.__file__),
-                *(cluster.url, topic.bootstrap_servers, topic.name, str(tmp_path)),
-            ],
-            env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
-            capture_output=True,
-            text=True,
-            timeout=420,
-            check=False,
+        done = drivers.run(
+            allocation_driver, cluster.url, topic.bootstrap_servers, topic.name, tmp_path
         )
 
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    told = drivers.json_lines(done)
     assert [line["reached"] for line in told if "reached" in line] == [3, 1, 0]
     # In local mode the slots are the driver's cores, whatever spark.default.parallelism says.
     [local] = [line["local"] for line in told if "local" in line]

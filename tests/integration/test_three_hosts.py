@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests import three_hosts_driver
+from tests.support import drivers
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.kafka_topics import Topic
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -22,21 +20,9 @@ LOST, ADDED = "127.0.0.3", "127.0.0.5"
 
 
 def test_partitions_stay_on_their_hosts(topic: Topic, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [
-            *(sys.executable, three_hosts_driver.__file__),
-            *(topic.bootstrap_servers, topic.name, str(tmp_path)),
-        ],
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
-        capture_output=True,
-        text=True,
-        timeout=420,
-        check=False,
-    )
+    done = drivers.run(three_hosts_driver, topic.bootstrap_servers, topic.name, tmp_path)
 
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    phases = {line["phase"]: line for line in lines}
+    phases = {line["phase"]: line for line in drivers.json_lines(done)}
     assert list(phases) == ["first", "second", "restarted", "lost", "back", "added"]
     for phase, metrics in ((name, line["metrics"]) for name, line in phases.items()):
         assert metrics["assignor.strategy"] == "lag-aware-sticky", phase

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -16,6 +13,7 @@ from assignor_bridge.model import Executor
 from tests import zones_driver
 from tests.kafka_topics import Topic
 from tests.property.test_zones import batch, least_crossing
+from tests.support import drivers
 from tests.support.broker_cluster import NEAREST_REPLICA, BrokerCluster
 from tests.support.standalone_cluster import standalone_cluster, workers
 from tests.zones_driver import RECORD, write
@@ -51,12 +49,7 @@ def run_driver(
 ) -> list[list[dict[str, Any]]]:
     """Run one driver; what it said of each run."""
     folder.mkdir(exist_ok=True)
-    done = subprocess.run(
-        [sys.executable, zones_driver.__file__, master, servers, str(folder), json.dumps(runs)],
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
-        capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    done = drivers.run(zones_driver, master, servers, folder, json.dumps(runs), limit_s=600)
     (folder / "said.jsonl").write_text(done.stdout, encoding="utf-8")
     lines: list[list[dict[str, Any]]] = [[] for _ in runs]
     for line in map(json.loads, done.stdout.splitlines()):

@@ -361,25 +361,30 @@ final class BatchPlanner implements AutoCloseable {
     }
     Messages.Validated valid = planner.validated();
     JarVersion.checkPackage(valid.packageVersion(), written.interpreter().command());
-    if (zones == null) {
-      zones = new Zones(context, valid.options(), written.kafka());
+    if (options == null) {
+      begin(valid);
     }
-    if (options == null && valid.options().commitGroup() != null) {
+    return planner;
+  }
+
+  /** Once a stream: its options never change, whichever process has validated them. */
+  private void begin(Messages.Validated valid) throws PlannerException {
+    zones = new Zones(context, valid.options(), written.kafka()); // fails for a bad file of racks
+    if (valid.options().commitGroup() != null) {
       commits = new GroupCommits(valid.options().commitGroup(), written.kafka());
     }
-    if (options == null && valid.needsTimes()) {
+    if (valid.needsTimes()) {
       times = new RecordTimes(written.kafka());
     }
-    if (options == null && valid.options().planLog() != null) {
+    if (valid.options().planLog() != null) {
       log = new PlanLog(valid.options().planLog());
     }
-    if (options == null && "deadline".equals(valid.options().fairness())) {
+    if ("deadline".equals(valid.options().fairness())) {
       retentions = new Retentions(written.kafka());
     }
     options = valid.options();
     stateVersion = valid.stateVersion();
     admits = valid.admits();
-    return planner;
   }
 
   /** The planner begins anew with this stream; says why there is no answer. */

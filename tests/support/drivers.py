@@ -1,0 +1,34 @@
+"""Programs of the tests that start a Spark driver, each run in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+def run(
+    driver: ModuleType, *arguments: object, limit_s: float = 420
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end; one that fails, fails the test with its last words."""
+    done = subprocess.run(
+        [sys.executable, str(driver.__file__), *map(str, arguments)],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        timeout=limit_s,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done
+
+
+def json_lines(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    """Give the objects that a program has printed, a line each, among whatever else."""
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
