@@ -77,7 +77,7 @@ fresh: check  ## demo and test as on a new machine: a clone, HOME and caches in 
 bench: jar  ## Measure, beside Spark and Kafka in the same run; writes docs/benchmarks/
 	@$(BIN)/python -m pytest -m benchmark -p no:randomly -s tests/benchmarks
 
-chaos: jar  ## Kill -9 drivers and executors 240 times (KILLS=n with executors, in local mode, with limited batches; SEED=n; LIMIT_S=n)
+chaos: jar  ## Kill -9 drivers and executors 320 times (KILLS=n with executors, in local mode, with limited batches twice; SEED=n; LIMIT_S=n)
 	@KILLS=$(KILLS) SEED=$(SEED) LIMIT_S=$(LIMIT_S) $(BIN)/python -m pytest -m chaos -p no:randomly -s \
 	  tests/integration/test_kills.py
 

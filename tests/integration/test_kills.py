@@ -17,7 +17,7 @@ import pytest
 
 from tests.benchmarks.report import commit, write_report
 from tests.kills.checks import AFTER
-from tests.kills.places import APPEND, LIMITED, LOCAL, TWO_EXECUTORS, UPSERT, Place
+from tests.kills.places import ALIGNED, APPEND, LIMITED, LOCAL, TWO_EXECUTORS, UPSERT, Place
 from tests.kills.report import Report
 from tests.kills.run import ROUND, kill_often, rounds
 
@@ -41,10 +41,9 @@ _WITH_EXECUTORS = {
 _LIMITED = {("reading", UPSERT), ("executor", APPEND)}
 
 
-def place(topic: Topic, folder: Path, master: str, *, limited: bool = False) -> Place:
+def place(topic: Topic, folder: Path, master: str, limits: dict[str, str] | None = None) -> Place:
     group = f"kills-{uuid.uuid4().hex[:6]}"
-    limits = LIMITED if limited else {}
-    return Place(topic.bootstrap_servers, topic.name, group, str(folder), master, limits)
+    return Place(topic.bootstrap_servers, topic.name, group, str(folder), master, limits or {})
 
 
 @pytest.mark.integration
@@ -71,10 +70,15 @@ def test_tables_are_right_after_a_kill_at_each_moment(
 @pytest.mark.kills
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-def test_tables_are_right_after_kills_of_limited_batches(topic: Topic, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "limits", [pytest.param(LIMITED, id="even"), pytest.param(ALIGNED, id="deadline-aligned")]
+)
+def test_tables_are_right_after_kills_of_limited_batches(
+    topic: Topic, tmp_path: Path, limits: dict[str, str]
+) -> None:
     """The planner says how far batches go, and holds records back; each is read once even so."""
     chosen = [(moment, query) for moment, query in ROUND if (moment.name, query) in _LIMITED]
-    report = kill_often(place(topic, tmp_path, TWO_EXECUTORS, limited=True), topic, chosen, seed=7)
+    report = kill_often(place(topic, tmp_path, TWO_EXECUTORS, limits), topic, chosen, seed=7)
     print(report)
     assert [kill.limited for kill in report.kills] == [True, True]
     assert report.driver_kills == 1
@@ -83,19 +87,20 @@ def test_tables_are_right_after_kills_of_limited_batches(topic: Topic, tmp_path:
 @pytest.mark.chaos
 @pytest.mark.timeout(6 * 3600)
 @pytest.mark.parametrize(
-    ("master", "limited"),
+    ("master", "limits"),
     [
-        pytest.param(TWO_EXECUTORS, False, id="executors"),
-        pytest.param(LOCAL, False, id="local"),
-        pytest.param(TWO_EXECUTORS, True, id="limited"),
+        pytest.param(TWO_EXECUTORS, {}, id="executors"),
+        pytest.param(LOCAL, {}, id="local"),
+        pytest.param(TWO_EXECUTORS, LIMITED, id="limited"),
+        pytest.param(TWO_EXECUTORS, ALIGNED, id="aligned"),
     ],
 )
-def test_many_kills(topic: Topic, tmp_path: Path, master: str, limited: bool) -> None:
+def test_many_kills(topic: Topic, tmp_path: Path, master: str, limits: dict[str, str]) -> None:
     """A long run can be made in pieces: what was run before at this commit is added up."""
     seed = int(os.environ.get("SEED") or time.time())
     kills = int(os.environ.get("KILLS") or 80)
     report = kill_often(
-        place(topic, tmp_path, master, limited=limited),
+        place(topic, tmp_path, master, limits),
         topic,
         islice(rounds(master, seed), kills),
         seed,

@@ -17,6 +17,12 @@ LIMITED = {
     "assignor.fairness": "even",
     "maxOffsetsPerTrigger": "500",
 }
+#: The same by what retention deletes first and by the records' times, which Kafka is asked for.
+ALIGNED = {
+    "assignor.alignEventTime": "1 second",
+    "assignor.fairness": "deadline",
+    "maxOffsetsPerTrigger": "500",
+}
 #: The part of a job's checkpoint that belongs to its one sink.
 _SINK = "sink"
 
