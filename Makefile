@@ -81,8 +81,8 @@ chaos: jar  ## Kill -9 drivers and executors 320 times (KILLS=n with executors, 
 	@KILLS=$(KILLS) SEED=$(SEED) LIMIT_S=$(LIMIT_S) $(BIN)/python -m pytest -m chaos -p no:randomly -s \
 	  tests/integration/test_kills.py
 
-spark-suite: jar  ## Spark's own suites of its Kafka source, with the bridge on (ADMISSION=1: with limited batches)
-	@$(BIN)/python -m tests.sparksuite $(if $(ADMISSION),--admission)
+spark-suite: jar  ## Spark's own suites of its Kafka source, with the bridge on (ADMISSION=time|deadline: with limited batches)
+	@$(BIN)/python -m tests.sparksuite $(if $(ADMISSION),--admission=$(ADMISSION))
 
 compat: jar  ## The same jar on Spark 4.1 and 4.2 (fetches each once, 450 MB)
 	@$(BIN)/python -m tests.compat

@@ -11,9 +11,10 @@ One that then passes is named and does not fail the run. With `--strategy none` 
 nothing is expected to fail. Needs the connector's published test jars, which Ivy fetches once into
 the cache (120 MB).
 
-With `--admission` (`make spark-suite ADMISSION=1`) the planner also says how far each batch of the
-largest suite goes, by a target time that none of them reaches; no admission in the log fails the
-run, too. What the suite expects of Spark's limits must hold: they stay upper bounds.
+With `--admission=time` (`make spark-suite ADMISSION=time`) the planner also says how far each batch
+of the largest suite goes, by a target time that none of them reaches; with `--admission=deadline`
+by what retention deletes first, aligned by event time. No admission in the log fails the run, too.
+What the suite expects of Spark's limits must hold: they stay upper bounds.
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ SUITES = {
 }
 #: With `--admission`, unless suites are named.
 LIMITED = "KafkaMicroBatchV2SourceWithAdminSuite"
-ADMISSION = "spark.assignor.targetBatchSeconds=60"
+ADMISSIONS = {
+    "time": ["spark.assignor.targetBatchSeconds=60"],
+    "deadline": ["spark.assignor.fairness=deadline", "spark.assignor.alignEventTime=10 minutes"],
+}
 ALONE = "none"
 LOG, REPORTS = "spark.log", "reports"
 #: A test that fails is run again by itself so often, at most.
@@ -143,11 +147,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sparksuite", description=__doc__)
     parser.add_argument("--strategy", default="lag-aware-sticky", help="'none' for Spark alone")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings")
-    parser.add_argument("--admission", action="store_true", help="limit batches, too")
+    parser.add_argument("--admission", choices=ADMISSIONS, help="limit batches, too")
     parser.add_argument("suites", nargs="*")
     asked = parser.parse_args()
     alone = asked.strategy == ALONE
-    settings = asked.settings + [ADMISSION] * asked.admission
+    settings = asked.settings + ADMISSIONS.get(asked.admission, [])
     expected = {} if alone else expected_failures(admission=asked.admission)
     wrong = []
     for name in asked.suites or ([LIMITED] if asked.admission else SUITES):
@@ -160,7 +164,7 @@ def main() -> int:
             flush=True,
         )
         due = SUITES.get(name, True) and not alone
-        wrong += complaints(suite, expected, due, due and asked.admission)
+        wrong += complaints(suite, expected, due, due and asked.admission is not None)
     print("\n".join(wrong) if wrong else "== all as expected", flush=True)
     return bool(wrong)
 

@@ -55,12 +55,12 @@ def read_suite(name: str, reports: Path, log: str, strategy: str) -> Suite:
     return Suite(name, frozenset(passed), frozenset(failed), plans, admissions)
 
 
-def expected_failures(path: Path = EXPECTED, *, admission: bool = False) -> Expected:
-    """Return the reason of each expected failure; some are expected of limited batches only."""
+def expected_failures(path: Path = EXPECTED, *, admission: str | None = None) -> Expected:
+    """Return the reason of each expected failure; some are of batches that are limited this way."""
     return {
         (suite, str(test)): group["reason"]
         for group in yaml.safe_load(path.read_text(encoding="utf-8"))
-        if admission or not group.get("admission", False)
+        if "admission" not in group or admission in group["admission"]
         for entry in group["tests"]
         for suite, test in entry.items()
     }

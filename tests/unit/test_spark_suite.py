@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.sparksuite import __main__ as spark_suite
-from tests.sparksuite.__main__ import SUITES
+from tests.sparksuite.__main__ import ADMISSIONS, SUITES
 from tests.sparksuite.results import Suite, complaints, expected_failures, read_suite
 
 if TYPE_CHECKING:
@@ -73,8 +73,9 @@ def test_a_run_that_is_to_limit_batches_fails_when_none_was(tmp_path: Path) -> N
     assert "no batch was limited by the bridge" in line
 
 
-def test_each_expected_failure_is_of_a_suite_that_is_run_and_has_a_reason() -> None:
-    expected = expected_failures(admission=True)
+@pytest.mark.parametrize("admission", ADMISSIONS)
+def test_each_expected_failure_is_of_a_suite_that_is_run_and_has_a_reason(admission: str) -> None:
+    expected = expected_failures(admission=admission)
     assert {name for name, _ in expected} <= set(SUITES)
     assert all(expected.values())
     assert set(expected_failures()) < set(expected), "some are of limited batches only"
