@@ -34,7 +34,8 @@ html_show_sphinx = False
 # Names of sections as in the repository's own view of these pages.
 myst_heading_anchors = 4
 # Examples of output and of JSON with something left out are no programs.
-suppress_warnings = ["misc.highlighting_failure"]
+# Pages may begin with sections of the third level.
+suppress_warnings = ["misc.highlighting_failure", "myst.header"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 napoleon_google_docstring = False

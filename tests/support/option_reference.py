@@ -30,8 +30,8 @@ def with_table(text: str) -> str:
     before, _, rest = text.partition(_BEGIN)
     _, _, after = rest.partition(_END)
     rows = [
-        f"| `{option.name}` | {default_of(option.name)} | {option.kind.allowed} | {option.meaning} |"
-        for option in (*OPTIONS, *PER_TOPIC)
+        f"| `{each.name}` | {default_of(each.name)} | {each.kind.allowed} | {each.meaning} |"
+        for each in (*OPTIONS, *PER_TOPIC)
     ]
     head = ["| option | default | allowed | effect |", "|---|---|---|---|"]
     table = "\n".join([*head, *rows])
