@@ -145,6 +145,23 @@ def test_the_figures_of_the_readme_are_those_of_the_benchmarks():
     assert f"slowest plan {max(row['plan_ms_max'] for row in plans)} ms" in " ".join(readme.split())
 
 
+def test_the_figures_of_other_pages_are_those_of_the_benchmarks():
+    batch = {row["mapping"]: row["batch_s_median"] for row in measured("end_to_end")}
+    ours, default = batch.pop("lag-aware-sticky"), batch.pop("Spark: default")
+    split = [seconds for mapping, seconds in batch.items() if "no wait" not in mapping]
+    compared = " ".join(text_of("alternatives.md").split())
+    shown = f"takes {default:.1f} s by default, {min(split):.1f} to {max(split):.1f} s with"
+    assert shown in compared
+    assert f"{ours:.1f} s with the option" in compared
+    sizing = text_of("sizing.md")
+    jvm = {row["partitions"]: row["jvm_ms_median"] for row in measured("java_side")}
+    for row in measured("planner"):
+        if row["case"] == "steady":
+            number = row["partitions"]
+            cells = [f"{ms:.{0 if ms >= 10 else 1}f}" for ms in (row["ms_median"], jvm[number])]
+            assert f"| {number:,} | {cells[0]} | {cells[1]} |" in sizing
+
+
 def test_the_recorded_log_has_the_metrics_of_today():
     """Recorded again when it has not: a real query, `log_file`, three batches."""
     [shown] = re.findall(r"```json\n(.*?)```", text_of("metrics.md"), flags=re.DOTALL)
