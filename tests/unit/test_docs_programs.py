@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from typer.main import get_command
 
+from streaming.cli import main
 from streaming.cli.all import app
 from streaming.pipeline.config.loading import load_job
+from tests.planner_process import plan
 from tests.unit.test_docs import pages, text_of
 
 COMMANDS = get_command(app).commands
@@ -117,3 +121,40 @@ def test_jobs_can_be_loaded(tmp_path: Path):
         path = tmp_path / f"job{number}.yaml"
         path.write_text(job, encoding="utf-8")
         load_job(path, environment={}, broker=None)
+
+
+def _snapshot(executors: int, slots: int, **ends: tuple[int, int]) -> dict[str, Any]:
+    hosts = [{"id": f"{n}", "host": f"h{n}", "slots": slots} for n in range(1, executors + 1)]
+    ranges = [
+        {"topic": name[:-1], "partition": int(name[-1]), "start": start, "end": end}
+        for name, (start, end) in ends.items()
+    ]
+    return {"executors": hosts, "ranges": ranges, "options": {}}
+
+
+@pytest.mark.parametrize(
+    ("page", "snapshots"),
+    [
+        ("planner.md", [_snapshot(1, 2, t0=(0, 100), t1=(0, 100), t2=(0, 100), t3=(0, 100))]),
+        (
+            "operating.md",
+            [
+                _snapshot(2, 1, orders6=(0, 400), orders7=(0, 300), orders8=(0, 700)),
+                _snapshot(2, 1, orders6=(400, 1400), orders7=(300, 600), orders8=(700, 1400)),
+            ],
+        ),
+    ],
+)
+def test_the_plan_of_batch_17_is_explained_as_shown(page, snapshots, tmp_path, capsys):
+    state = None
+    for snapshot in snapshots:
+        snapshot["state"] = state
+        state = plan(snapshot)["state"]
+    log = tmp_path / "plans.jsonl"
+    log.write_text(json.dumps({"batchId": 17, "snapshot": snapshots[-1], "plan": {}}) + "\n")
+    [block] = [b for b in blocks(text_of(page), "console") if "plan --batch 17" in b]
+    [(_, shown)] = _examples(block)
+    main.run(["plan", "--batch", "17", str(log)])
+    printed = capsys.readouterr().out
+    kept = "kept 4 of 4 partitions at their executor\n"  # a batch before, which is not shown
+    assert printed == shown.replace(kept, "")
