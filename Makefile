@@ -12,7 +12,7 @@ UNIT   := "not integration and not benchmark and not chaos and not compat"
 UNIT_TESTS ?= unit
 
 .DEFAULT_GOAL := help
-.PHONY: help check demo test unit coverage integration long fresh bench chaos spark-suite compat matrix lint format jar wheel lock clean
+.PHONY: help check demo test unit coverage integration long fresh bench chaos spark-suite compat matrix lint format jar docs wheel lock clean
 
 help:  ## This list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,7 +28,7 @@ check:
 
 $(READY): pyproject.toml constraints.txt | check
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,demo]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,demo,docs]'
 	@touch $@
 
 jar: $(READY)  ## Build the jar that runs inside Spark
@@ -95,6 +95,10 @@ lint: $(READY)  ## ruff, mypy --strict, import-linter
 
 format: $(READY)  ## Let ruff format and fix
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+docs: $(READY)  ## Build the site of the docs into build/site; a warning or a dead link is an error
+	@$(BIN)/python -m sphinx -b html -W --keep-going -q -d build/site-trees docs build/site
+	@echo build/site/index.html
 
 wheel: jar  ## Build the wheel, with the jar in it, into dist/
 	@$(BIN)/python -m build --wheel --no-isolation

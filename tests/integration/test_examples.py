@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-import runpy
 import signal
 import subprocess
 import sys
@@ -79,12 +79,18 @@ def test_shop(spark, broker, run_example, tmp_path):
     assert b'"amount":12.5' in b"".join(m.value() for m in messages)
 
 
-def test_notebook(spark, capsys):
-    """In the tests' own session: `getOrCreate` gives it."""
-    runpy.run_path(str(EXAMPLES / "notebook.py"))
+def test_the_notebook(spark, capsys):
+    """Its cells as one program, in the tests' own session: `getOrCreate` gives it."""
+    notebook = json.loads((EXAMPLES / "quickstart.ipynb").read_text(encoding="utf-8"))
+    cells = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
+    namespace: dict[str, Any] = {}
+    for number, cell in enumerate(cells):
+        exec(compile(cell, f"cell {number}", "exec"), namespace)  # noqa: S102
     out = capsys.readouterr().out
+    assert re.search(r"strategy +lag-aware-sticky", out)
+    assert re.search(r"splitPartitions +1\n", out), "the partition of customer 7"
+    assert re.search(r"fallbacks +0\n", out)
     assert "1000 rows in" in out
-    assert "lag-aware-sticky" in out
 
 
 def start(tmp_path: Path, **environment: str) -> subprocess.Popen[str]:

@@ -12,6 +12,7 @@ from assignor_bridge.options import PER_TOPIC
 from streaming.pipeline.config.job import Job, Metrics, Seed, Transform
 from streaming.pipeline.config.sinks import ConsoleSink, DeadLetter, DeltaSink, KafkaSink
 from streaming.pipeline.config.sources import Records, Source, Watermark
+from tests.support.option_reference import default_of
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -48,7 +49,10 @@ def _table(title: str, model: type[Section]) -> str:
         f"| `{field.alias or name}` | {_default(field)} | {_cell(field.description or '')} |"
         for name, field in model.model_fields.items()
     ]
-    rows += [f"| `{name}` | | {_cell(words)} |" for name, words in model.OPTIONS.items()]
+    rows += [
+        f"| `{name}` | {default_of(name)} | {_cell(words)} |".replace("|  |", "| |")
+        for name, words in model.OPTIONS.items()
+    ]
     if model is Source:
         rows += [f"| `{option.name}` | | {_cell(option.meaning)} |" for option in PER_TOPIC]
     if model.PREFIXES:

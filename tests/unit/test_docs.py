@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from assignor_bridge.options import OPTIONS, PER_TOPIC, PlannerOptions
-from streaming.metrics.names import OURS
+from assignor_bridge.options import OPTIONS, PER_TOPIC
+from streaming.metrics.names import METRICS, OURS
 from tests.planner_process import plan
+from tests.support.option_reference import with_table
 from tests.unit.test_worker import SNAPSHOT
 
 ROOT = Path(__file__).parents[2]
@@ -32,21 +33,6 @@ def text_of(name: str) -> str:
     return (ROOT / "docs" / name).read_text(encoding="utf-8")
 
 
-def rows_of_options() -> list[str]:
-    defaults = {
-        field.metadata["option"].name: field.default
-        for field in dataclasses.fields(PlannerOptions)
-        if field.metadata
-    }
-    rows = []
-    for option in (*OPTIONS, *PER_TOPIC):
-        default = defaults.get(option.name)
-        shown = "" if default in (None, ()) else f"`{default}`"
-        shown = shown.lower() if isinstance(default, bool) else shown
-        rows.append(f"| `{option.name}` | {shown} | {option.kind.allowed} | {option.meaning} |")
-    return rows
-
-
 def metrics_in_code() -> set[str]:
     """Names in the planner's answer, and those that Java's classes put beside them."""
     explain = (ROOT / "assignor_bridge" / "planner" / "explain.py").read_text(encoding="utf-8")
@@ -62,9 +48,13 @@ def metrics_in_code() -> set[str]:
     return found | {first or second for first, second in counted}
 
 
-def test_the_docs_have_the_table_of_all_options():
-    section = text_of("planner.md").partition("## Options\n")[2].partition("\n## ")[0]
-    assert re.findall(r"^\| `.*\|$", section, flags=re.MULTILINE) == rows_of_options()
+def test_the_table_of_options_is_that_of_the_code():
+    """Write it anew: `python -m tests.support.option_reference docs/options.md`."""
+    page = text_of("options.md")
+    assert with_table(page) == page
+    advised = page.partition("## When to change one\n")[2].partition("\n## ")[0]
+    named = re.findall(r"^- `(\S+?)`: ", advised, flags=re.MULTILINE)
+    assert sorted(named) == sorted(option.name for option in (*OPTIONS, *PER_TOPIC))
 
 
 def test_the_docs_have_all_metrics_of_the_progress():
@@ -82,7 +72,7 @@ def test_the_docs_have_all_metrics_of_the_progress():
 def test_what_a_page_names_exists(page: Path):
     options = {option.name.split(".")[1] for option in (*OPTIONS, *PER_TOPIC) if "." in option.name}
     known = options | metrics_in_code()
-    named = set(re.findall(r"\bassignor\.([A-Za-z]+)\b", page.read_text(encoding="utf-8")))
+    named = set(re.findall(r"(?<!-)\bassignor\.([A-Za-z]+)\b", page.read_text(encoding="utf-8")))
     assert named - known - SETTINGS - TABLE_PROPERTIES - OTHERS == set()
 
 
@@ -96,6 +86,35 @@ def test_its_links_lead_somewhere(page: Path):
             heads = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), flags=re.MULTILINE)
             slugs = {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
             assert anchor in slugs, f"{link}#{anchor}"
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_its_make_targets_exist(page: Path):
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    named = re.findall(r"`(?:\w+=\S+ )*make ([a-z-]+)", page.read_text(encoding="utf-8"))
+    assert [t for t in named if not re.search(rf"^{t}:", makefile, flags=re.MULTILINE)] == []
+
+
+def test_the_readme_is_short():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(readme.splitlines()) < 150
+
+
+def test_the_tests_of_the_guarantees_exist():
+    named = re.findall(r"`(tests/\S+?)::(\w+)`", text_of("guarantees.md"))
+    assert named
+    for path, name in named:
+        assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), f"{path}::{name}"
+
+
+def test_alerts_ask_for_metrics_that_there_are():
+    rules = yaml.safe_load(text_of("grafana/alerts.yaml"))["groups"][0]["rules"]
+    for rule in rules:
+        asked = set(re.findall(r"[a-z]+(?:_[a-z]+)+", rule["expr"]))
+        assert asked
+        assert asked <= set(METRICS)
+    listed = re.findall(r"^\| `(\w+)` \|", text_of("operating.md"), flags=re.MULTILINE)
+    assert listed == [rule["alert"] for rule in rules]
 
 
 def measured(name: str) -> list[dict[str, Any]]:
@@ -124,6 +143,23 @@ def test_the_figures_of_the_readme_are_those_of_the_benchmarks():
     medians = sorted(row["plan_ms_median"] for row in plans)
     assert f"[{medians[0]:.0f} to {medians[-1]:.0f} ms](" in readme
     assert f"slowest plan {max(row['plan_ms_max'] for row in plans)} ms" in " ".join(readme.split())
+
+
+def test_the_figures_of_other_pages_are_those_of_the_benchmarks():
+    batch = {row["mapping"]: row["batch_s_median"] for row in measured("end_to_end")}
+    ours, default = batch.pop("lag-aware-sticky"), batch.pop("Spark: default")
+    split = [seconds for mapping, seconds in batch.items() if "no wait" not in mapping]
+    compared = " ".join(text_of("alternatives.md").split())
+    shown = f"takes {default:.1f} s by default, {min(split):.1f} to {max(split):.1f} s with"
+    assert shown in compared
+    assert f"{ours:.1f} s with the option" in compared
+    sizing = text_of("sizing.md")
+    jvm = {row["partitions"]: row["jvm_ms_median"] for row in measured("java_side")}
+    for row in measured("planner"):
+        if row["case"] == "steady":
+            number = row["partitions"]
+            cells = [f"{ms:.{0 if ms >= 10 else 1}f}" for ms in (row["ms_median"], jvm[number])]
+            assert f"| {number:,} | {cells[0]} | {cells[1]} |" in sizing
 
 
 def test_the_recorded_log_has_the_metrics_of_today():
