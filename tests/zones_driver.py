@@ -47,6 +47,8 @@ def main() -> None:
         spark_sql_streaming_numRecentProgressUpdates="5000",
     )  # fmt: skip
     try:
+        context: Any = spark.sparkContext._jsc.sc()
+        assert context.requestExecutors(3)  # Spark has not counted those of the start
         for number, run in enumerate(json.loads(runs)):
             run_one(spark, Topic(servers, run["topic"]), number, run, f"{folder}/check{number}")
     finally:
@@ -111,7 +113,7 @@ def run_one(
         assert context.killExecutor(lost)
         wait_until(lambda: has_executors(2), "an executor's end")
         measure(f"without {host}")
-        assert context.requestExecutors(3)  # Spark has not counted those of the start
+        assert context.requestExecutors(1)
         wait_until(lambda: has_executors(3), "an executor's return", 120)
         measure("back")
     query.stop()

@@ -141,23 +141,18 @@ def crossed(batches: Lines) -> float:
         int(last[f"assignor.{name}"]) - int(first[f"assignor.{name}"])
         for name in ("crossZoneBytes", "receivedBytes")
     )
-    assert received > 0.9 * sum(line["rows"] for line in batches[WARM_UP:]) * RECORD
     return cross / received
 
 
 def share_by_kafka(lines: Lines, phase: str) -> float:
     """The same as Kafka's consumers themselves count it, whoever has planned."""
-    cross, received = bytes_by_kafka(lines, phase)
-    return cross / received
-
-
-def bytes_by_kafka(lines: Lines, phase: str) -> tuple[int, int]:
-    """What came from other racks, and from all."""
     [counts] = [line["received"] for line in lines if line.get("of") == phase]
     sums: Counter[bool] = Counter()
     for host, broker, count in counts:  # below 0: a broker that is not known yet
         sums[broker > 0 and RACKS[broker - 1] != RACK_OF_HOST[host]] += count
-    return sums[True], sums.total()
+    rows = sum(line["rows"] for line in by_phase(lines)[phase][WARM_UP:])
+    assert sums.total() > 0.9 * rows * RECORD
+    return sums[True] / sums.total()
 
 
 def imbalance(line: dict[str, Any]) -> float:
