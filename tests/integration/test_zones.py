@@ -119,6 +119,31 @@ def test_with_fewer_replicas_hardly_more_crosses_than_must(
         assert crossed(batches) == pytest.approx(share_by_kafka(lines, "all"), abs=0.01)
 
 
+def test_readers_go_where_kafka_sends_them(
+    brokers: BrokerCluster, master: str, tmp_path: Path
+) -> None:
+    """Where the replica in a zone is not in sync, elsewhere; with a rack by the user, all there."""
+    topics = [created(brokers, 3)[0] for _ in range(2)]
+    even = [LIMIT // PARTITIONS] * PARTITIONS
+    brokers.stop(3)
+    try:
+        runs = [
+            a_run(topics[0], even, OPTIONS),
+            a_run(topics[1], even, OPTIONS | {"kafka.client.rack": "a"}),
+        ]
+        two, one = run_driver(master, brokers.bootstrap_servers, tmp_path, runs)
+    finally:
+        brokers.start(3)
+    for lines in (two, one):
+        assert_ours(lines)
+    in_sync = dict.fromkeys(range(PARTITIONS), frozenset(RACKS[:2]))
+    bound = least_share(by_phase(two)["all"], in_sync)
+    assert share_by_kafka(two, "all") == pytest.approx(bound, abs=0.05)
+    [counts] = [line["received"] for line in one if "received" in line]
+    from_a = sum(count for _, broker, count in counts if broker == 1)
+    assert from_a > 0.95 * sum(count for _, _, count in counts)
+
+
 def assert_ours(lines: Lines) -> None:
     metrics = [line["metrics"] for line in lines if "metrics" in line]
     assert {m["assignor.strategy"] for m in metrics} == {"lag-aware-sticky"}

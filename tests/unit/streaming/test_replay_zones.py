@@ -88,6 +88,15 @@ def test_what_is_not_named_costs_nothing_and_is_said(checkpoint, capsys):
     assert "100 bytes a record on average (assumed; give yours with --record-bytes)" in out
 
 
+def test_a_rack_that_no_partition_has_is_said(checkpoint, capsys):
+    racks = {**RACKS, "executors": {"h1": "a", "h2": "B"}}
+    assert main.run(call(checkpoint, racks)) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "no partition has a replica in B, where executors are" in out
+    assert main.run(call(checkpoint, RACKS)) == 0
+    assert "no partition has a replica" not in capsys.readouterr().out
+
+
 def test_one_batch_alone_tells_no_cost_a_day(checkpoint, capsys):
     assert main.run(call(checkpoint, RACKS, "--batches", "1")) == 0
     out = " ".join(capsys.readouterr().out.split())
