@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 #: Bytes of a record.
 RECORD = 4_000
+#: Batches after a change until costs are learned and consumers are warm.
+WARM_UP = 4
+#: Bytes of a producer's batch, as Java's producers have them.
+USUAL_BATCH = 16_384
 _RECEIVED = Path(__file__).parent / "java" / "ReceivedByBroker.java"
 
 
@@ -43,6 +47,8 @@ def main() -> None:
         spark_sql_streaming_numRecentProgressUpdates="5000",
     )  # fmt: skip
     try:
+        context: Any = spark.sparkContext._jsc.sc()
+        assert context.requestExecutors(3)  # Spark has not counted those of the start
         for number, run in enumerate(json.loads(runs)):
             run_one(spark, Topic(servers, run["topic"]), number, run, f"{folder}/check{number}")
     finally:
@@ -52,9 +58,11 @@ def main() -> None:
 def run_one(
     spark: SparkSession, topic: Topic, number: int, run: dict[str, Any], checkpoint: str
 ) -> None:
-    """Read all `rows`, which are there or are written, `each` partition's before each batch.
+    """Write `each` partition's records before each of so many `batches`, and read them.
 
-    With `loses`, an executor goes after so many batches and comes back.
+    With `loses`, an executor goes and comes back, and there are as many batches each time. With
+    `behind`, so many batches are there from the start, and no others. `producer` is how many bytes
+    a producer's batch has at most.
     """
     context: Any = spark.sparkContext._jsc.sc()
 
@@ -62,59 +70,71 @@ def run_one(
         return int(context.getExecutorMemoryStatus().size()) - 1 == count
 
     wait_until(lambda: has_executors(3), "three executors", 120)
-    before = received(spark)
+    each, behind = run["each"], run.get("behind", 0)
+    bytes_of_batch = run.get("producer", USUAL_BATCH)
+    for _ in range(behind or 1):
+        write(topic, each, bytes_of_batch)
     query = start_query(read_topic(spark, topic, run["options"]), checkpoint)
     told = 0
 
-    def batches(phase: str, count: int = 0, rows: int = 0) -> None:
-        """Wait for so many more batches, or for so many rows in all; say what they were like."""
+    def read(phase: str, count: int) -> None:
+        """Read so many more batches, and say what they were like."""
         nonlocal told
 
-        def read() -> list[dict[str, Any]]:
+        def new() -> list[dict[str, Any]]:
             assert query.exception() is None, str(query.exception())
-            done = [p for p in map(as_dict, query.recentProgress) if p["numInputRows"]]
-            enough = sum(p["numInputRows"] for p in done) >= rows
-            return done if enough and len(done) >= told + count else []
+            return [p for p in map(as_dict, query.recentProgress) if p["numInputRows"]][told:]
 
-        done = wait_until(read, f"batches of {topic.name}, {phase}", 400)
-        for batch in done[told:]:
-            seconds = batch["durationMs"]["triggerExecution"] / 1000
-            [source] = batch["sources"]
-            say(run=number, phase=phase, seconds=seconds, rows=batch["numInputRows"],
-                start=source["startOffset"], end=source["endOffset"],
-                metrics=source["metrics"])  # fmt: skip
-        told = len(done)
+        goal = told + count
+        while told < goal:
+            if told and not behind:
+                write(topic, each, bytes_of_batch)
+            for batch in wait_until(new, f"a batch of {topic.name}, {phase}", 120):
+                told += 1
+                seconds = batch["durationMs"]["triggerExecution"] / 1000
+                [source] = batch["sources"]
+                say(run=number, phase=phase, seconds=seconds, rows=batch["numInputRows"],
+                    start=source["startOffset"], end=source["endOffset"],
+                    metrics=source["metrics"])  # fmt: skip
 
-    each = run.get("each", [])
-    for number_of_batch in range(run["rows"] // sum(each) if each else 0):
-        write(topic, each)
-        batches("all", rows=sum(each) * (number_of_batch + 1))
-    if loses := run.get("loses"):
-        batches("all", loses)
+    def measure(phase: str) -> None:
+        """Count what Kafka's consumers receive once they are warm: idle ones receive nothing."""
+        read(phase, WARM_UP)
+        before = received(spark)
+        read(phase, run["batches"])
+        counts: Counter[tuple[str, int]] = Counter()
+        for (host, broker, _), count in since(before, received(spark)).items():
+            counts[host, broker] += count
+        say(run=number, of=phase, received=[[*key, count] for key, count in sorted(counts.items())])
+
+    measure("all")
+    if run.get("loses"):
         lost, (_, host) = min(executors(spark).items(), key=lambda one: one[1][1])
         assert context.killExecutor(lost)
         wait_until(lambda: has_executors(2), "an executor's end")
-        batches(f"without {host}", loses)
-        assert context.requestExecutors(3)  # Spark has not counted those of the start
+        measure(f"without {host}")
+        assert context.requestExecutors(1)
         wait_until(lambda: has_executors(3), "an executor's return", 120)
-    batches("back" if loses else "all", rows=run["rows"])
-    counts: Counter[tuple[str, int]] = Counter()
-    for (host, broker, _), count in since(before, received(spark)).items():
-        counts[host, broker] += count
-    say(run=number, received=[[*key, count] for key, count in sorted(counts.items())])
+        measure("back")
     query.stop()
 
 
-def write(topic: Topic, records: Sequence[int]) -> None:
-    """Write so many records to each partition."""
-    # Brokers send whole batches: who reads a part of one receives it all. The size is Java's.
-    settings = {"bootstrap.servers": topic.bootstrap_servers, "acks": "all", "batch.size": 16_384}
-    producer = Producer(settings)
+def write(topic: Topic, records: Sequence[int], bytes_of_batch: int = USUAL_BATCH) -> None:
+    """Write so many records to each partition, in batches of so many bytes at most."""
+    producer = Producer(
+        {
+            "bootstrap.servers": topic.bootstrap_servers,
+            "acks": "all",
+            "enable.idempotence": True,
+            "batch.size": bytes_of_batch,
+            "linger.ms": 50,
+        }
+    )
     for partition, count in enumerate(records):
         for _ in range(count):
             producer.produce(topic.name, os.urandom(RECORD), partition=partition)
             producer.poll(0)
-        assert producer.flush(60) == 0
+    assert producer.flush(60) == 0
 
 
 def executors(spark: SparkSession) -> dict[str, tuple[int, str]]:

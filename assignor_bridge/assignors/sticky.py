@@ -59,14 +59,15 @@ def sticky(group: Group) -> Assignment:
 def uniform(group: Group) -> Assignment:
     """Balance partition counts, then keep as many partitions as possible with their owners.
 
-    The promises are those of `sticky` without racks, in the same order. What differs is how free
-    partitions meet members of the same subscription: each takes its share in a row, so that a
-    member reads neighbouring partitions of few topics. Where nothing has to change the answer costs
-    one pass over the claims. Ties: partitions by topic and number, members by id. Racks are not
-    looked at, as in Kafka's since KIP-848.
+    The promises are those of `sticky`, in the same order. What differs, where racks make no
+    difference, is how free partitions meet members of the same subscription: each takes its share
+    in a row, so that a member reads neighbouring partitions of few topics. Where nothing has to
+    change the answer costs one pass over the claims. Ties: partitions by topic and number, members
+    by id.
 
     Source: KIP-848, Kafka 4.1.0 `UniformAssignor`; Kafka's leaves the choice of who gets one more
-    to the order of a hash map, this one to the order of ids, owners first.
+    to the order of a hash map, this one to the order of ids, owners first. Kafka's has looked at
+    racks in 3.7 only (KAFKA-14515, taken out by KAFKA-16694), after balance and before owners.
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> print(uniform(Group((Member("C0", {"t0"}), Member("C1", {"t0"})), {"t0": 4})))
@@ -74,19 +75,17 @@ def uniform(group: Group) -> Assignment:
     C1: [t0p2, t0p3]
     """
     owner = weigh_claims(group).owner
-    spread(group, owner, "blocks", heeds_racks=False)
+    spread(group, owner, "blocks")
     return Assignment(group, owner)
 
 
-def spread(
-    group: Group, owner: NDArray[np.int32], fill: Fill = "deal", *, heeds_racks: bool = True
-) -> None:
+def spread(group: Group, owner: NDArray[np.int32], fill: Fill = "deal") -> None:
     """Complete and balance `owner`, in place, with the promises of `sticky`.
 
     Subscriptions that share no topic, directly or through others, do not see each other. Those
     that are alike are divided by `even`, the rest by `mixed`.
     """
-    catalog, racks = group.catalog, racks_of(group) if heeds_racks else None
+    catalog, racks = group.catalog, racks_of(group)
     for classes in _components(group):
         if len(classes) == 1 and (racks is None or len(group.subscriptions) == 1):
             topics, members = classes[0]

@@ -71,9 +71,10 @@ def allot(groups: Groups, room: Room) -> Floats:
     overloaded = flow[:, :zones].sum(axis=0) > room.limit + nothing
     most = np.append(np.where(overloaded, room.filled, room.limit), 0.0)
     _place_excess(flow, stays, room.fair, most, nothing)
-    leaves = at_home & groups.pays
-    cost[~leaves] = stays[~leaves]
-    _bring_near(flow, cost, room.filled, nothing)
+    if at_home.any():  # else no path could have been cheaper
+        leaves = at_home & groups.pays
+        cost[~leaves] = stays[~leaves]
+        _bring_near(flow, cost, room.filled, nothing)
     return flow[:, :zones]
 
 
@@ -91,22 +92,26 @@ def _steps(flow: Floats, changes: Floats, nothing: float) -> tuple[Floats, Ints]
 
 def _place_excess(flow: Floats, cost: Floats, fair: Floats, most: Floats, nothing: float) -> None:
     """Move what zones have beyond the most that they may have, in place."""
-    zones, changes = len(fair), _changes(cost)
+    zones, changes = range(len(fair)), _changes(cost)
+    shares, limits = fair.tolist(), most.tolist()
     for _ in range(4 * flow.size + 50):
-        load = flow.sum(axis=0)
-        excess = load - most
-        giver = int(excess.argmax())
+        load = flow.sum(axis=0).tolist()
+        excess = [has - may for has, may in zip(load, limits, strict=True)]
+        giver = excess.index(max(excess))
         if excess[giver] <= nothing:
             return
         step, group = _steps(flow, changes, nothing)
         distance, before = _shortest(step, giver)
-        ends = np.where(load[:zones] < fair - nothing, distance, np.inf)
-        beyond = np.where(load[:zones] < most[:zones] - nothing, distance + _BEYOND, np.inf)
-        target = int(np.minimum(ends, beyond).argmin())
-        if not np.isfinite(min(ends[target], beyond[target])):
+        ends = [d if load[z] < shares[z] - nothing else math.inf for z, d in enumerate(distance)]
+        beyond = [
+            d + _BEYOND if load[z] < limits[z] - nothing else math.inf
+            for z, d in enumerate(distance)
+        ]
+        target = min(zones, key=lambda z: min(ends[z], beyond[z]))
+        if min(ends[target], beyond[target]) == math.inf:
             return
-        level = fair if ends[target] <= beyond[target] else most
-        amount = min(float(excess[giver]), float(level[target] - load[target]))
+        level = shares if ends[target] <= beyond[target] else limits
+        amount = min(excess[giver], level[target] - load[target])
         path = [target]
         while path[-1] != giver:
             path.append(before[path[-1]])
@@ -147,7 +152,7 @@ def _pass_on(flow: Floats, path: list[int], group: Ints, amount: float) -> None:
         flow[g, b] += amount
 
 
-def _shortest(step: Floats, start: int) -> tuple[Floats, list[int]]:
+def _shortest(step: Floats, start: int) -> tuple[list[float], list[int]]:
     """Return the cost of the cheapest path to each zone, and the node before it (Bellman-Ford).
 
     In plain Python: arrays of so few zones take longer.
@@ -168,7 +173,7 @@ def _shortest(step: Floats, start: int) -> tuple[Floats, list[int]]:
                 distance[zone], before[zone], shorter = least, through.index(least), True
         if not shorter:
             break
-    return np.array(distance), before
+    return distance, before
 
 
 def _negative_cycle(arcs: Floats) -> list[int]:

@@ -18,7 +18,8 @@ RacksFile = Annotated[
     Path | None,
     typer.Option(
         "--racks", dir_okay=False, metavar="FILE",
-        help="Racks as JSON, by id or host of executors and by partition (the leader's first): "
+        help="Racks: a line HOST=RACK for each host, as in assignor.rackFile, or JSON by id or "
+        "host of executors and by partition (the leader's first): "
         '{"executors": {"h1": "a"}, "partitions": {"orders": {"0": ["a", "b"]}}}',
     ),
 ]  # fmt: skip

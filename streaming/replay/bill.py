@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from assignor_bridge.errors import elided
 from assignor_bridge.options import LAG_AWARE_STICKY
 from assignor_bridge.simulator.play import SPARK_MAPPINGS
 from streaming.replay.traffic import GB
@@ -110,6 +111,11 @@ def bill_assumptions(replay: Replay) -> tuple[str, ...]:
         False: ": the brokers have no rack-aware replica selector",
         None: ": the brokers do not say whether they have a replica selector",
     }[racks.followers]
+    elsewhere = set(racks.executors.values()).difference(*racks.partitions.values())
+    if elsewhere and unknown < len(partitions):
+        missing += (
+            f"; no partition has a replica in {elided(sorted(elsewhere))}, where executors are"
+        )
     rate = "the checkpoint has no times of batches: no cost a day"
     if traffic.bytes_a_day is not None:
         rate = f"{gigabytes(traffic.bytes_a_day)} GB a day, by the times of the batches"

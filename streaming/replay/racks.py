@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +18,10 @@ from assignor_bridge.planner.racks import Replicas
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+#: Host and rack in a line of Java properties, and what is behind a backslash there.
+_ENTRY = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)")
+_ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|[^u])")
 
 
 @dataclass(frozen=True)
@@ -62,16 +67,24 @@ class _RacksFile(JsonObject):
 
 
 def read_racks(path: Path) -> Racks:
-    """Read a file of racks; raises OptionError for one that is none.
+    """Read a file of racks: JSON, or lines HOST=RACK as `assignor.rackFile` has them.
 
     `{"executors": {"host-1": "a"}, "partitions": {"orders": {"0": ["a", "b"]}}}`
+
+    Raises
+    ------
+    OptionError
+        For a file that is neither, or that names no executor.
     """
     what = f"--racks {path}"
     try:
         text = path.read_bytes()
     except OSError as error:
         raise OptionError(f"{what}: it cannot be read ({error.strerror})") from error
-    given = read_model(_RacksFile, parse(text, what), what)
+    if text.lstrip().startswith(b"{"):
+        given = read_model(_RacksFile, parse(text, what), what)
+    else:
+        given = _RacksFile(executors=_racks_of_hosts(text, what), partitions={})
     if not given.executors:
         raise OptionError(f"{what} names no executor: 'executors' with a rack by id or host")
     by_partition = {
@@ -80,3 +93,36 @@ def read_racks(path: Path) -> Racks:
         for number, held in of_topic.items()
     }
     return Racks(given.executors, by_partition, origin=f"by {path}")
+
+
+def _racks_of_hosts(text: bytes, what: str) -> dict[str, str]:
+    """Read lines of Java properties with the rules of RackFile.java."""
+    racks: dict[str, str] = {}
+    for number, line in enumerate(text.decode("utf-8", "replace").splitlines(), start=1):
+        if not line.strip() or line.lstrip()[0] in "#!":
+            continue
+        entry = _ENTRY.match(line.strip())
+        assert entry  # noqa: S101  (it matches anything)
+        host, rack = (_ESCAPED.sub(_escaped, part).strip() for part in entry.groups())
+        wrong = ""
+        if "\\u" in host + rack:
+            wrong = "is broken"
+        elif not host:
+            wrong = "has no host"
+        elif not rack:
+            wrong = "has no rack"
+        elif "#" in rack:
+            wrong = "has a # behind the rack: comments have their own lines"
+        elif racks.setdefault(host, rack) != rack:
+            wrong = f"contradicts an earlier one, with rack {racks[host]}"
+        if wrong:
+            raise OptionError(
+                f"{what}: line {number} ({line.strip()[:100]}) {wrong}; a line HOST=RACK for each "
+                'host of executors is expected, or JSON such as {"executors": {"host-1": "a"}}'
+            )
+    return racks
+
+
+def _escaped(match: re.Match[str]) -> str:
+    text = match[1]
+    return text if len(text) == 1 else chr(int(text[1:], 16))

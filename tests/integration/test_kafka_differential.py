@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +17,7 @@ import pytest
 from assignor_bridge.assignors import ASSIGNORS, Assignment, Group, Member, check_assignment
 from assignor_bridge.assignors.claims import weigh_claims
 from checkpoints.user_data import Claim, decode_claim, encode_claim
-from tests.java.oracle import Oracle
+from tests.java.oracle import RACK_AWARE, Oracle
 from tests.strategies_groups import disturbed, random_group
 
 if TYPE_CHECKING:
@@ -148,6 +149,66 @@ def test_histories_with_racks_never_cross_more(kafka: Oracle, assignor: str, sam
     assert crossed[0] <= 1.01 * crossed[1]
     assert moved[0] <= moved[1]
     assert broken <= 0.1 * STEPS * HISTORIES // 4
+
+
+@pytest.mark.parametrize("racks", [False, True])
+def test_uniform_is_as_even_as_kafkas_which_asks_for_no_racks(kafka: Oracle, racks: bool) -> None:
+    """Kafka's fails here as soon as it asks for a rack, of a member or of a partition (KIP-848).
+
+    So with racks ours has fewer partitions across them; without, it has never more moves.
+    """
+    rng = random.Random(848)
+    crossed = [0, 0]
+    for _ in range(200):
+        same = rng.random() < 0.6
+        group = random_group(rng, same=same, racks=racks)
+        for generation in range(1, 5):
+            ours = check_assignment("uniform", group, ASSIGNORS["uniform"].assign(group))
+            before = weigh_claims(group).owner
+            theirs = _as_given(group, kafka.assign("uniform", group))
+            balance = _loads(ours.as_dict()), _loads(theirs.as_dict())
+            assert balance[0] <= balance[1], group
+            if balance[0] == balance[1]:
+                step = _crossing(group, ours), _crossing(group, theirs)
+                crossed = [a + b for a, b in zip(crossed, step, strict=True)]
+                if len(group.subscriptions) > 1:
+                    assert step[0] <= step[1], group
+                if not racks:
+                    assert _moved(before, ours) <= _moved(before, theirs), group
+            members = [m for m in group.after(ours, generation).members if rng.random() < 0.8]
+            if members:
+                group = replace(group, members=tuple(members))
+    print(f"uniform: across racks {crossed} (ours, Kafka's)")
+    assert crossed[0] < crossed[1] or not racks
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("same", [True, False], ids=["alike", "mixed"])
+def test_uniform_with_racks_is_as_near_as_the_last_of_kafkas_that_had_them(same: bool) -> None:
+    """Kafka 3.7's, in groups that members leave; sums, as its hash map says who is asked first."""
+    rng = random.Random(14515)
+    crossed, moved = [0, 0], [0, 0]
+    with Oracle(program="RackAwareUniform.java", first=RACK_AWARE) as kafka:
+        for _ in range(150):
+            group = random_group(rng, same=same, racks=True)
+            for generation in range(1, 5):
+                before = weigh_claims(group).owner
+                ours = check_assignment("uniform", group, ASSIGNORS["uniform"].assign(group))
+                theirs = _as_given(group, kafka.assign("uniform", group))
+                balance = _loads(ours.as_dict()), _loads(theirs.as_dict())
+                assert balance[0] <= balance[1], group
+                if balance[0] == balance[1]:
+                    step = _crossing(group, ours), _crossing(group, theirs)
+                    assert same or step[0] <= step[1], group
+                    crossed = [a + b for a, b in zip(crossed, step, strict=True)]
+                    both = _moved(before, ours), _moved(before, theirs)
+                    moved = [a + b for a, b in zip(moved, both, strict=True)]
+                members = [m for m in group.after(ours, generation).members if rng.random() < 0.8]
+                if members:
+                    group = replace(group, members=tuple(members))
+    print(f"uniform, Kafka 3.7's: across racks {crossed}, moves {moved} (ours, Kafka's)")
+    assert crossed[0] <= 1.01 * crossed[1]
+    assert moved[0] <= moved[1]
 
 
 def test_a_cooperative_round_withholds_what_kafkas_does(kafka: Oracle) -> None:

@@ -17,9 +17,11 @@ from confluent_kafka.admin import ResourceType
 from pyspark.errors import StreamingQueryException
 
 from assignor_bridge import ivy
+from assignor_bridge.errors import OptionError
 from assignor_bridge.jars import built_jar
 from streaming.cli.main import run
 from streaming.kafka.embedded import EmbeddedBroker
+from streaming.replay.racks import read_racks
 from tests import planner_proxy
 from tests.integration.test_logins import allow
 from tests.kafka_topics import Topic
@@ -387,6 +389,7 @@ def test_racks_of_yarns_topology(tmp_path: Path) -> None:
 
 FILES = {
     "h1=a\nh2: b\nh3 c\n": "a b c",
+    "h1=/a\n  h2  =  b\\u0063\n\\u00683=e": "/a bc e",
     "! a comment\n#another\n\n  h1 = a \n": "a null null",
     "h1=a\nh1=a\n": "a null null",
     "": "null null null",
@@ -397,13 +400,23 @@ FILES = {
 }
 
 
+def read_by_replay(file: Path) -> str:
+    try:
+        found = read_racks(file).executors
+    except OptionError as error:
+        return str(error)
+    return " ".join(found.get(host, "null") for host in ("h1", "h2", "h3"))
+
+
 def test_files_of_hosts(tmp_path: Path) -> None:
+    """As Spark's own mapper reads them, and as `assignor replay --racks` does."""
     files = tmp_path / "files"
     files.mkdir()
     expected = []
     for number, (text, said) in enumerate(FILES.items()):
         file = files / str(number)
         file.write_text(text)
+        assert (said if text else "names no executor") in read_by_replay(file)
         expected.append(
             f"misuse: option 'assignor.rackFile' is '{file}': {said}; a line HOST=RACK for each "
             "host of executors is expected"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -127,6 +128,46 @@ def test_a_partition_that_moves_is_seen_while_the_query_runs(
         finally:
             query.stop()
     assert_planned([json.loads(p.json) for p in query.recentProgress])
+
+
+def test_topics_that_are_gone_are_not_asked_for(
+    spark: SparkSession,
+    cluster: BrokerCluster,
+    filled: Callable[..., Topic],
+    checkpoint: str,
+    driver_log: DriverLog,
+) -> None:
+    """Each new topic is asked for together with those that were known to be there."""
+    prefix = f"g{uuid.uuid4().hex[:4]}"
+    gone, _ = filled(1, 1, f"{prefix}-a"), filled(1, 1, f"{prefix}-b")
+    options = {
+        "assignor": "lag-aware-sticky",
+        "subscribePattern": f"{prefix}.*",
+        "startingOffsets": "earliest",
+        "failOnDataLoss": "false",
+        "kafka.bootstrap.servers": cluster.bootstrap_servers,
+        "kafka.metadata.max.age.ms": "500",
+    }
+    with attributes(spark, "a", "b"):
+        frame = spark.readStream.format("kafka").options(**options).load()
+        query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
+        try:
+            query.processAllAvailable()
+            cluster.admin().delete_topics([gone.name])[gone.name].result(30)
+            wait_until(lambda: gone.name not in cluster.admin().list_topics().topics, "its end")
+            for number, name in enumerate("cd"):
+                filled(1, 1, f"{prefix}-{name}")
+
+                def asked(times: int = 2 + number) -> list[str] | None:
+                    query.processAllAvailable()
+                    lines = driver_log.lines("asked for the racks")
+                    return lines if len(lines) == times else None
+
+                lines = wait_until(asked, f"topic {name}", 60)
+        finally:
+            query.stop()
+    assert_planned([json.loads(p.json) for p in query.recentProgress])
+    assert [re.search(r"racks of (\d+) topics", line)[1] for line in lines] == ["2", "3", "3"]  # type: ignore[index]
 
 
 def move(spark: SparkSession, topic: Topic, partition: int, brokers: list[int]) -> None:

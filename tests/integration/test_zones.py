@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -16,10 +16,11 @@ from tests.property.test_zones import batch, least_crossing
 from tests.support import drivers
 from tests.support.broker_cluster import NEAREST_REPLICA, BrokerCluster
 from tests.support.standalone_cluster import standalone_cluster, workers
-from tests.zones_driver import RECORD, write
+from tests.zones_driver import RECORD, WARM_UP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -27,10 +28,11 @@ RACKS = ("a", "b", "c")
 RACK_OF_HOST = dict(zip(("127.0.0.2", "127.0.0.3", "127.0.0.4"), RACKS, strict=True))
 OPTIONS = {"assignor": "lag-aware-sticky", "assignor.onError": "fail"}
 PARTITIONS, LIMIT = 12, 600
-#: Batches after a change until costs are learned and consumers are warm.
-WARM_UP = 4
+#: Batches of each phase after it has warmed up.
+BATCHES = 6
 
 Replicas = dict[int, frozenset[str]]
+Lines = list[dict[str, Any]]
 
 
 def created(
@@ -44,15 +46,29 @@ def created(
     return Topic(brokers.bootstrap_servers, name), replicas
 
 
-def run_driver(
-    master: str, servers: str, folder: Path, runs: list[dict[str, Any]]
-) -> list[list[dict[str, Any]]]:
+def a_run(topic: Topic, each: list[int], options: dict[str, str], **more: object) -> dict[str, Any]:
+    """A stream whose batches have so many records of each partition."""
+    options = {"minOffsetsPerTrigger": str(sum(each))} | options
+    return {"topic": topic.name, "each": each, "options": options, "batches": BATCHES} | more
+
+
+def uneven(replicas: Replicas, limit: int = LIMIT) -> list[int]:
+    """Records of each partition: most of them where there are too few executors."""
+    [count] = {len(held) for held in replicas.values()}
+    weights = [
+        (8 if "c" not in held else 1) if count == 2 else (3 if "a" in held else 1)
+        for _, held in sorted(replicas.items())
+    ]
+    return [limit * weight // sum(weights) for weight in weights]
+
+
+def run_driver(master: str, servers: str, folder: Path, runs: list[dict[str, Any]]) -> list[Lines]:
     """Run one driver; what it said of each run."""
     folder.mkdir(exist_ok=True)
-    done = drivers.run(zones_driver, master, servers, folder, json.dumps(runs), limit_s=600)
+    done = drivers.run(zones_driver, master, servers, folder, json.dumps(runs), limit_s=800)
     (folder / "said.jsonl").write_text(done.stdout, encoding="utf-8")
-    lines: list[list[dict[str, Any]]] = [[] for _ in runs]
-    for line in map(json.loads, done.stdout.splitlines()):
+    lines: list[Lines] = [[] for _ in runs]
+    for line in drivers.json_lines(done):
         lines[line["run"]].append(line)
     return lines
 
@@ -75,100 +91,119 @@ def test_with_a_replica_in_each_zone_next_to_nothing_crosses(
 ) -> None:
     """Also without one executor, and when it is back."""
     topic, _ = created(brokers, 3)
-    counts = [60 * LIMIT // PARTITIONS] * PARTITIONS
-    write(topic, counts)
-    options = OPTIONS | {"maxOffsetsPerTrigger": str(LIMIT)}
-    run = {"topic": topic.name, "rows": sum(counts), "loses": 2 * WARM_UP, "options": options}
+    run = a_run(topic, [LIMIT // PARTITIONS] * PARTITIONS, OPTIONS, loses=True)
     [lines] = run_driver(master, brokers.bootstrap_servers, tmp_path, [run])
     assert_ours(lines)
-    phases = steady(lines)
-    assert list(phases) == ["all", "without 127.0.0.2", "back"]
-    for phase, batches in phases.items():
-        assert max(imbalance(line) for line in batches) <= 0.05, phase
-        assert crossed(batches) <= 0.05, phase
+    batches = by_phase(lines)
+    assert list(batches) == ["all", "without 127.0.0.2", "back"]
+    for phase, told in batches.items():
+        assert max(map(imbalance, told[WARM_UP:])) <= 0.05, phase
+        assert crossed(told) <= 0.05, phase
+        assert share_by_kafka(lines, phase) <= 0.05, phase
 
 
 def test_with_fewer_replicas_hardly_more_crosses_than_must(
     brokers: BrokerCluster, master: str, tmp_path: Path
 ) -> None:
-    """More work than slots is in some zones; records come batch by batch."""
-    runs: list[dict[str, Any]] = []
-    where: list[Replicas] = []
-    for replication in (2, 1):
-        topic, replicas = created(brokers, replication)
-        if replication == 2:
-            weights = [1 if "c" in replicas[p] else 8 for p in range(PARTITIONS)]
-        else:
-            weights = [3 if "a" in replicas[p] else 1 for p in range(PARTITIONS)]
-        each = [LIMIT * weight // sum(weights) for weight in weights]
-        options = OPTIONS | {"minOffsetsPerTrigger": str(sum(each))}
-        rows = 4 * WARM_UP * sum(each)
-        runs.append({"topic": topic.name, "rows": rows, "each": each, "options": options})
-        where.append(replicas)
+    """More work than slots is in some zones."""
+    topics = [created(brokers, replication) for replication in (2, 1)]
+    runs = [a_run(topic, uneven(replicas), OPTIONS) for topic, replicas in topics]
     told = run_driver(master, brokers.bootstrap_servers, tmp_path, runs)
-    for lines, replicas in zip(told, where, strict=True):
+    for lines, (_, replicas) in zip(told, topics, strict=True):
         assert_ours(lines)
-        [batches] = steady(lines).values()
-        assert max(imbalance(line) for line in batches) <= 0.05
-        bound = sum(least(line, replicas) for line in batches) / sum(map(records, batches))
-        planned = sum(int(line["metrics"]["assignor.crossZoneOffsets"]) for line in batches)
-        print(bound, planned / sum(map(records, batches)), crossed(batches))
+        [batches] = by_phase(lines).values()
+        assert max(map(imbalance, batches[WARM_UP:])) <= 0.05
+        bound = least_share(batches, replicas)
         assert bound > 0.05, "the brokers have placed replicas so that all can be near"
-        assert planned / sum(map(records, batches)) <= 1.1 * bound + 0.01
-        as_counted_by_kafka(lines)
+        assert planned_share(batches) <= 1.1 * bound + 0.01
+        assert crossed(batches) == pytest.approx(share_by_kafka(lines, "all"), abs=0.01)
 
 
-def assert_ours(lines: list[dict[str, Any]]) -> None:
+def test_readers_go_where_kafka_sends_them(
+    brokers: BrokerCluster, master: str, tmp_path: Path
+) -> None:
+    """Where the replica in a zone is not in sync, elsewhere; with a rack by the user, all there."""
+    topics = [created(brokers, 3)[0] for _ in range(2)]
+    even = [LIMIT // PARTITIONS] * PARTITIONS
+    brokers.stop(3)
+    try:
+        runs = [
+            a_run(topics[0], even, OPTIONS),
+            a_run(topics[1], even, OPTIONS | {"kafka.client.rack": "a"}),
+        ]
+        two, one = run_driver(master, brokers.bootstrap_servers, tmp_path, runs)
+    finally:
+        brokers.start(3)
+    for lines in (two, one):
+        assert_ours(lines)
+    in_sync = dict.fromkeys(range(PARTITIONS), frozenset(RACKS[:2]))
+    bound = least_share(by_phase(two)["all"], in_sync)
+    assert share_by_kafka(two, "all") == pytest.approx(bound, abs=0.05)
+    [counts] = [line["received"] for line in one if "received" in line]
+    from_a = sum(count for _, broker, count in counts if broker == 1)
+    assert from_a > 0.95 * sum(count for _, _, count in counts)
+
+
+def assert_ours(lines: Lines) -> None:
     metrics = [line["metrics"] for line in lines if "metrics" in line]
     assert {m["assignor.strategy"] for m in metrics} == {"lag-aware-sticky"}
     assert {m["assignor.fallbacks"] for m in metrics} == {"0"}
 
 
-def steady(lines: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """The batches of each phase, without those that warm up and the very last, a small one."""
-    phases: dict[str, list[dict[str, Any]]] = {}
+def by_phase(lines: Lines) -> dict[str, Lines]:
+    """The batches of each phase; the first `WARM_UP` of each are not measured."""
+    phases: dict[str, Lines] = {}
     for line in lines:
         if "phase" in line:
             phases.setdefault(line["phase"], []).append(line)
-    return {phase: told[WARM_UP:-1] for phase, told in phases.items()}
+    return phases
 
 
-def crossed(batches: list[dict[str, Any]]) -> float:
-    """Share of the bytes received after the first of these batches that came from other racks."""
-    first, last = batches[0]["metrics"], batches[-1]["metrics"]
+def crossed(batches: Lines) -> float:
+    """Share of the bytes received once warm that came from other racks, by our metrics."""
+    first, last = batches[WARM_UP - 1]["metrics"], batches[-1]["metrics"]
     cross, received = (
         int(last[f"assignor.{name}"]) - int(first[f"assignor.{name}"])
         for name in ("crossZoneBytes", "receivedBytes")
     )
-    assert received > 0.9 * sum(line["rows"] for line in batches[1:]) * RECORD
     return cross / received
+
+
+def share_by_kafka(lines: Lines, phase: str) -> float:
+    """The same as Kafka's consumers themselves count it, whoever has planned."""
+    [counts] = [line["received"] for line in lines if line.get("of") == phase]
+    sums: Counter[bool] = Counter()
+    for host, broker, count in counts:  # below 0: a broker that is not known yet
+        sums[broker > 0 and RACKS[broker - 1] != RACK_OF_HOST[host]] += count
+    rows = sum(line["rows"] for line in by_phase(lines)[phase][WARM_UP:])
+    assert sums.total() > 0.9 * rows * RECORD
+    return sums[True] / sums.total()
 
 
 def imbalance(line: dict[str, Any]) -> float:
     return float(line["metrics"]["assignor.imbalance"])
 
 
+def planned_share(batches: Lines) -> float:
+    """Share of the records that plans read in another zone."""
+    planned = sum(int(line["metrics"]["assignor.crossZoneOffsets"]) for line in batches[WARM_UP:])
+    return planned / sum(sum(sizes(line).values()) for line in batches[WARM_UP:])
+
+
+def least_share(batches: Lines, replicas: Replicas, without: str = "") -> float:
+    """Share of the records that must be read in another zone, at an imbalance of 5%.
+
+    `without` is the rack whose executor is lost.
+    """
+    executors = [Executor(r, f"h{r}", 1, rack=r) for r in RACKS if r != without]
+    least, total = 0.0, 0
+    for line in batches[WARM_UP:]:
+        read = {p: size for p, size in sizes(line).items() if size}
+        least += least_crossing(batch(read.values(), [replicas[p] for p in read], executors))
+        total += sum(read.values())
+    return least / total
+
+
 def sizes(line: dict[str, Any]) -> dict[int, int]:
     [ends], [starts] = line["end"].values(), line["start"].values()
     return {int(p): end - starts[p] for p, end in ends.items()}
-
-
-def records(line: dict[str, Any]) -> int:
-    return sum(sizes(line).values())
-
-
-def least(line: dict[str, Any], replicas: Replicas) -> float:
-    """Records of a batch that must be read in another zone, at an imbalance of 5%."""
-    read = {p: size for p, size in sizes(line).items() if size}
-    executors = [Executor(rack, f"h{rack}", 1, rack=rack) for rack in RACKS]
-    return least_crossing(batch(read.values(), [replicas[p] for p in read], executors))
-
-
-def as_counted_by_kafka(lines: list[dict[str, Any]]) -> None:
-    """The metrics say what Kafka's consumers themselves count, by executor and broker."""
-    [counts] = [line["received"] for line in lines if "received" in line]
-    received = sum(count for _, _, count in counts)
-    cross = sum(n for host, i, n in counts if i > 0 and RACKS[i - 1] != RACK_OF_HOST[host])
-    last = [line for line in lines if "metrics" in line][-1]["metrics"]
-    assert int(last["assignor.receivedBytes"]) == pytest.approx(received, rel=0.02)
-    assert int(last["assignor.crossZoneBytes"]) == pytest.approx(cross, abs=0.02 * received)

@@ -4,12 +4,15 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.Proxy;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Base64;
+import java.util.Collection;
 import java.util.Collections;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -29,6 +32,13 @@ import org.apache.kafka.common.Cluster;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.PartitionInfo;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.Uuid;
+import org.apache.kafka.coordinator.group.api.assignor.GroupSpec;
+import org.apache.kafka.coordinator.group.api.assignor.MemberAssignment;
+import org.apache.kafka.coordinator.group.api.assignor.MemberSubscription;
+import org.apache.kafka.coordinator.group.api.assignor.SubscribedTopicDescriber;
+import org.apache.kafka.coordinator.group.api.assignor.SubscriptionType;
+import org.apache.kafka.coordinator.group.assignor.UniformAssignor;
 
 /**
  * Kafka's own assignors behind one line of JSON in, one line out: the oracle of the differential
@@ -80,6 +90,9 @@ public final class KafkaAssignors {
   }
 
   private static ObjectNode assign(JsonNode request) {
+    if (request.get("assignor").asText().equals("uniform")) {
+      return uniform(request);
+    }
     Map<String, Subscription> members = new HashMap<>();
     request.get("members").fields().forEachRemaining(e -> members.put(e.getKey(), subscription(e.getValue())));
     Cluster cluster = cluster(request.get("topics"), request.path("racks"));
@@ -88,6 +101,75 @@ public final class KafkaAssignors {
     ObjectNode result = JSON.createObjectNode();
     ObjectNode assignment = result.putObject("assignment");
     new TreeMap<>(answer).forEach((member, given) -> put(assignment.putObject(member), given.partitions()));
+    return result;
+  }
+
+  /** The broker's assignor (KIP-848). Whoever asks for racks ends the request with an error. */
+  private static ObjectNode uniform(JsonNode request) {
+    Map<String, Uuid> ids = new TreeMap<>();
+    request.get("topics").fieldNames().forEachRemaining(t -> ids.put(t, new Uuid(1, 1 + ids.size())));
+    Map<Uuid, String> names = new HashMap<>();
+    ids.forEach((name, id) -> names.put(id, name));
+    SubscribedTopicDescriber topics = (SubscribedTopicDescriber) Proxy.newProxyInstance(
+        KafkaAssignors.class.getClassLoader(), new Class<?>[] {SubscribedTopicDescriber.class}, (proxy, method, args) -> {
+          if (method.getName().equals("numPartitions")) {
+            return request.get("topics").path(names.get(args[0])).asInt(-1);
+          }
+          throw new IllegalStateException("it asks for " + method.getName());
+        });
+    Map<String, MemberSubscription> subscriptions = new TreeMap<>();
+    Map<String, Map<Uuid, Set<Integer>>> owned = new TreeMap<>();
+    Map<Uuid, Set<Integer>> assigned = new HashMap<>();
+    Set<Set<Uuid>> distinct = new HashSet<>();
+    request.get("members").fields().forEachRemaining(e -> {
+      Set<Uuid> subscribed = new HashSet<>();
+      e.getValue().get("topics").forEach(t -> subscribed.add(ids.get(t.asText())));
+      distinct.add(subscribed);
+      subscriptions.put(e.getKey(), new MemberSubscription() {
+        public Optional<String> rackId() {
+          throw new IllegalStateException("it asks for the rack of a member");
+        }
+        public Optional<String> instanceId() {
+          return Optional.empty();
+        }
+        public Set<Uuid> subscribedTopicIds() {
+          return subscribed;
+        }
+      });
+      Map<Uuid, Set<Integer>> given = new HashMap<>();
+      partitions(e.getValue().path("owned")).forEach(tp -> {
+        given.computeIfAbsent(ids.get(tp.topic()), t -> new HashSet<>()).add(tp.partition());
+        assigned.computeIfAbsent(ids.get(tp.topic()), t -> new HashSet<>()).add(tp.partition());
+      });
+      owned.put(e.getKey(), Collections.unmodifiableMap(given));
+    });
+    GroupSpec group = new GroupSpec() {
+      public Collection<String> memberIds() {
+        return subscriptions.keySet();
+      }
+      public SubscriptionType subscriptionType() {
+        return distinct.size() <= 1 ? SubscriptionType.HOMOGENEOUS : SubscriptionType.HETEROGENEOUS;
+      }
+      public boolean isPartitionAssigned(Uuid topic, int partition) {
+        return assigned.getOrDefault(topic, Set.of()).contains(partition);
+      }
+      public boolean isPartitionAssignable(Uuid topic, int partition) {
+        return true;
+      }
+      public MemberSubscription memberSubscription(String member) {
+        return subscriptions.get(member);
+      }
+      public MemberAssignment memberAssignment(String member) {
+        return () -> owned.get(member);
+      }
+    };
+    ObjectNode result = JSON.createObjectNode();
+    ObjectNode assignment = result.putObject("assignment");
+    new TreeMap<>(new UniformAssignor().assign(group, topics).members()).forEach((member, given) -> {
+      List<TopicPartition> list = new ArrayList<>();
+      given.partitions().forEach((id, numbers) -> numbers.forEach(n -> list.add(new TopicPartition(names.get(id), n))));
+      put(assignment.putObject(member), list);
+    });
     return result;
   }
 

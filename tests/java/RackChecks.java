@@ -13,13 +13,15 @@ import org.apache.spark.SparkContext;
 import org.apache.spark.scheduler.TaskScheduler;
 import org.apache.spark.scheduler.TaskSchedulerImpl;
 import org.apache.spark.scheduler.cluster.YarnScheduler;
+import org.apache.spark.storage.FileBasedTopologyMapper;
 
 /** What the driver knows of racks, asked by the tests. */
 public final class RackChecks {
   private RackChecks() {}
 
   /**
-   * `files FOLDER HOST…`: the racks of hosts by each file of a folder, a line each, or what is wrong.
+   * `files FOLDER HOST…`: the racks of hosts by each file of a folder, a line each, or what is wrong;
+   * beside them what Spark's own mapper reads there, if that is something else.
    * `yarn TABLE HOST…`: the rack of each by YARN's scheduler with Hadoop's table, and by Spark's own.
    */
   public static void main(String[] arguments) throws Exception {
@@ -38,7 +40,15 @@ public final class RackChecks {
   private static String racks(Path file, List<String> hosts) {
     try {
       RackFile racks = new RackFile(file.toString());
-      return hosts.stream().map(host -> String.valueOf(racks.of(host))).collect(joining(" "));
+      String ours = hosts.stream().map(host -> String.valueOf(racks.of(host))).collect(joining(" "));
+      FileBasedTopologyMapper mapper =
+          new FileBasedTopologyMapper(
+              new SparkConf(false).set("spark.storage.replication.topologyFile", file.toString()));
+      String sparks =
+          hosts.stream()
+              .map(host -> mapper.getTopologyForHost(host).getOrElse(() -> "null"))
+              .collect(joining(" "));
+      return ours.equals(sparks) ? ours : ours + ", but Spark's mapper reads " + sparks;
     } catch (PlannerException e) {
       return (e.misuse ? "misuse: " : "failure: ") + e.getMessage();
     }

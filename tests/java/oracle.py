@@ -12,23 +12,36 @@ from assignor_bridge import ivy
 from assignor_bridge.assignors import Group, Member, lookup
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import TracebackType
 
 #: Which Kafka answers.
 KAFKA = "4.1.0"
+#: The last whose `uniform` looked at racks, and what that needs of it.
+RACK_AWARE = [
+    f"org.apache.kafka:{artifact}:3.7.2"
+    for artifact in ("kafka-group-coordinator", "kafka-clients", "kafka-server-common")
+]
 
 
 class Oracle:
     """A JVM with Kafka's classes; ends with the `with` block."""
 
-    def __init__(self, *, heap_mb: int = 512) -> None:
-        jars = ivy.fetch(f"org.apache.kafka:kafka_2.13:{KAFKA}")
-        program = Path(__file__).with_name("KafkaAssignors.java")
+    def __init__(
+        self,
+        *,
+        heap_mb: int = 512,
+        program: str = "KafkaAssignors.java",
+        first: Iterable[str] = (),
+    ) -> None:
+        """Start a program with Kafka's jars, before them those of other coordinates."""
+        older = [jar for one in first for jar in ivy.fetch(one, transitive=False)]
+        jars = [*older, *ivy.fetch(f"org.apache.kafka:kafka_2.13:{KAFKA}")]
         self._process = subprocess.Popen(
             [
                 ivy.java_tool("java"), f"-Xmx{heap_mb}m", "-XX:+UseSerialGC",
                 "-Dorg.apache.logging.log4j.level=OFF", "-Dlog4j2.statusLoggerLevel=OFF",
-                "-cp", ":".join(map(str, jars)), str(program),
+                "-cp", ":".join(map(str, jars)), str(Path(__file__).with_name(program)),
             ],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             text=True, encoding="utf-8",

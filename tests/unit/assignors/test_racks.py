@@ -11,7 +11,7 @@ from assignor_bridge.assignors import ASSIGNORS, Group, Member
 from assignor_bridge.assignors.testing import rebalance
 from tests.strategies_groups import random_group
 
-STICKY = ["sticky", "cooperative-sticky", "constrained-cooperative-sticky"]
+STICKY = ["sticky", "uniform", "cooperative-sticky", "constrained-cooperative-sticky"]
 
 
 def group(
@@ -80,11 +80,6 @@ def test_members_with_different_subscriptions_cross_fewest_racks():
     given = Group(members, {"t0": 2, "t1": 1}, partition_racks=racks)
     answer = ASSIGNORS["sticky"].assign(given)
     assert str(answer) == "C0: [t0p0]\nC1: [t0p1]\nC2: [t1p0]"
-
-
-def test_uniform_looks_at_no_racks_as_kafkas_does():
-    given = group({"A": "a", "B": "b"}, {0: "b", 1: "b", 2: "a", 3: "a"})
-    assert settled("uniform", given) == {"A": (0, 1), "B": (2, 3)}
 
 
 @pytest.mark.parametrize("name", ["cooperative-sticky", "constrained-cooperative-sticky"])

@@ -114,8 +114,7 @@ def test_a_reassignment_moves_what_was_reassigned(split):
 def test_other_assignors_say_what_crosses_zones(name):
     given = snapshot(THREE, {p: (100, "abc"[(p // 2) % 3]) for p in range(12)})
     made = plan(Snapshot(given.executors, given.ranges, {"assignor": name}, racks=given.racks))
-    heeds = name in ("sticky", "cooperative-sticky", "range")
-    assert (made.metrics["crossZoneOffsets"] == 0) == heeds
+    assert (made.metrics["crossZoneOffsets"] == 0) == (name != "lag-aware")
 
 
 ROWS = {

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor, Partition
 from streaming.cli import main
-from streaming.replay.racks import Racks
+from streaming.replay.racks import Racks, read_racks
 from tests.unit.metrics import samples
 from tests.unit.streaming.checkpoints import write_checkpoint
 from tests.unit.streaming.test_query_report import a_report
@@ -87,6 +88,15 @@ def test_what_is_not_named_costs_nothing_and_is_said(checkpoint, capsys):
     assert "100 bytes a record on average (assumed; give yours with --record-bytes)" in out
 
 
+def test_a_rack_that_no_partition_has_is_said(checkpoint, capsys):
+    racks = {**RACKS, "executors": {"h1": "a", "h2": "B"}}
+    assert main.run(call(checkpoint, racks)) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "no partition has a replica in B, where executors are" in out
+    assert main.run(call(checkpoint, RACKS)) == 0
+    assert "no partition has a replica" not in capsys.readouterr().out
+
+
 def test_one_batch_alone_tells_no_cost_a_day(checkpoint, capsys):
     assert main.run(call(checkpoint, RACKS, "--batches", "1")) == 0
     out = " ".join(capsys.readouterr().out.split())
@@ -111,6 +121,31 @@ def test_consumers_read_from_leaders_where_brokers_do_not_let_them_elsewhere():
     assert leaders.replicas([tp], leaders=False).racks == (frozenset("c"),)
     placed = racks.of_executors([Executor("1", "x"), Executor("9", "h2"), Executor("8", "h")])
     assert [e.rack for e in placed] == ["a", "b", None]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("h1=a\nh2: b\n\th3 c d\n", {"h1": "a", "h2": "b", "h3": "c d"}),
+        ("! no\n # no\n\n  h1 = a \nh1=a\n", {"h1": "a"}),
+        ("\\u0068\\:1=a\\ b", {"h:1": "a b"}),
+        ("h1=a\nh2\n", "line 2 (h2) has no rack; a line HOST=RACK for each host of executors"),
+        ("=a", "line 1 (=a) has no host"),
+        ("h1=a # zone", "line 1 (h1=a # zone) has a # behind the rack"),
+        ("h1=a\nh1=b", "line 2 (h1=b) contradicts an earlier one, with rack a"),
+        ("h1=\\u12", "line 1 (h1=\\u12) is broken"),
+        ("# h1=a", "names no executor"),
+    ],
+)
+def test_racks_are_read_from_a_file_of_hosts(text, expected, tmp_path):
+    path = tmp_path / "hosts"
+    path.write_text(text)
+    if isinstance(expected, dict):
+        assert read_racks(path).executors == expected
+    else:
+        with pytest.raises(OptionError) as refused:
+            read_racks(path)
+        assert expected in str(refused.value)
 
 
 @pytest.mark.parametrize(

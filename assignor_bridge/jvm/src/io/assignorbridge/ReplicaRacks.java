@@ -42,9 +42,15 @@ final class ReplicaRacks implements AutoCloseable {
   private static final String RACK_AWARE = "RackAwareReplicaSelector";
   private static final int UNKNOWN = -1;
 
-  /** Sets of racks, by topic the place there of each partition's, and racks by id of broker. */
+  /**
+   * Sets of racks, by topic the place there of each partition's, racks by id of broker, and topics
+   * that Kafka was asked for but does not have.
+   */
   private record Known(
-      List<List<String>> sets, Map<String, int[]> places, Map<Integer, String> brokers) {
+      List<List<String>> sets,
+      Map<String, int[]> places,
+      Map<Integer, String> brokers,
+      Set<String> gone) {
     int of(String topic, int partition) {
       int[] ofTopic = places.get(topic);
       return ofTopic == null || partition >= ofTopic.length ? UNKNOWN : ofTopic[partition];
@@ -62,7 +68,7 @@ final class ReplicaRacks implements AutoCloseable {
   private final LatestOnlyExecutor<Set<String>> newest =
       new LatestOnlyExecutor<>("assignor-racks", this::ask);
   private final CountDownLatch first = new CountDownLatch(1);
-  private volatile Known known = new Known(List.of(), Map.of(), Map.of());
+  private volatile Known known = new Known(List.of(), Map.of(), Map.of(), Set.of());
   private final Map<String, TopicDescription> topics = new HashMap<>(); // on the thread that asks
   private final Set<Integer> rackAware = new HashSet<>(); // ids of brokers, on the same
   private boolean warned; // on the same
@@ -92,6 +98,7 @@ final class ReplicaRacks implements AutoCloseable {
   Columns.Racks of(List<PlanVerifier.Range> ranges) throws InterruptedException {
     Known now = known;
     Set<String> names = new HashSet<>(asked);
+    names.removeAll(now.gone());
     boolean isNew = false;
     for (PlanVerifier.Range range : ranges) {
       if (!now.hasHeardOf(range.topic(), range.partition())) {
@@ -100,7 +107,7 @@ final class ReplicaRacks implements AutoCloseable {
       }
     }
     long nanos = System.nanoTime() - askedNanos;
-    boolean hasNewTopic = names.size() > asked.size();
+    boolean hasNewTopic = !asked.containsAll(names);
     if (hasNewTopic || nanos >= AGAIN_NANOS || isNew && nanos >= SOONEST_NANOS) {
       asked = names;
       askedNanos = System.nanoTime();
@@ -125,11 +132,11 @@ final class ReplicaRacks implements AutoCloseable {
   private void ask(Set<String> names) {
     try {
       Admin client = admin.open();
-      describe(client, names);
+      Set<String> gone = describe(client, names);
       if (followers) {
         askForSelectors(client);
       }
-      known = answers();
+      known = answers(gone);
       LOG.debug("asked for the racks of {} topics: {}", names.size(), known.sets());
     } catch (InterruptedException e) {
       return; // the query has ended
@@ -140,20 +147,23 @@ final class ReplicaRacks implements AutoCloseable {
     }
   }
 
-  /** What cannot be had now stays as it was. */
-  private void describe(Admin client, Set<String> names) throws InterruptedException {
+  /** What cannot be had now stays as it was; returns the topics that Kafka does not have. */
+  private Set<String> describe(Admin client, Set<String> names) throws InterruptedException {
+    Set<String> gone = new HashSet<>();
     var limit = new DescribeTopicsOptions().timeoutMs(LIMIT_MS);
     for (var topic : client.describeTopics(names, limit).topicNameValues().entrySet()) {
       try {
         topics.put(topic.getKey(), topic.getValue().get());
       } catch (ExecutionException e) {
         if (e.getCause() instanceof UnknownTopicOrPartitionException) {
-          topics.remove(topic.getKey());
+          gone.add(topic.getKey());
         } else {
           warn("topic '" + topic.getKey() + "'", e.getCause());
         }
       }
     }
+    topics.keySet().removeAll(gone);
+    return gone;
   }
 
   /** Which brokers let followers be read from; only leaders of these topics are asked. */
@@ -184,7 +194,7 @@ final class ReplicaRacks implements AutoCloseable {
     }
   }
 
-  private Known answers() {
+  private Known answers(Set<String> gone) {
     Map<List<String>, Integer> sets = new LinkedHashMap<>();
     Map<String, int[]> places = new HashMap<>();
     Map<Integer, String> brokers = new HashMap<>(known.brokers()); // one that is down has no rack
@@ -204,7 +214,7 @@ final class ReplicaRacks implements AutoCloseable {
           }
           places.put(name, ofTopic);
         });
-    return new Known(new ArrayList<>(sets.keySet()), places, brokers);
+    return new Known(new ArrayList<>(sets.keySet()), places, brokers, gone);
   }
 
   /** Where the partition can be read, sorted; empty: unknown. */
