@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from streaming.delta.transactions import writer_name
 from streaming.pipeline.delta import upsert, write_mode
+from streaming.pipeline.delta.audit_trail import AuditTrail
 from streaming.pipeline.delta.once import OnceWriter
 from streaming.pipeline.delta.table import Table, check_columns
 from streaming.pipeline.errors import JobError, TableError, first_line
@@ -52,12 +53,14 @@ class DeltaWriter:
         place: str,
         name_writer: Callable[[str], str] = writer_name,
         redact: Callable[[str], str] = str,
+        checkpoint: str | None = None,
     ) -> None:
         self.sink = sink
         self.table = Table(sink.path, sink.table)
         #: Appends or merges batches.
         self.once = OnceWriter(self.table, place)
         self._place = place
+        self._trail = AuditTrail(place, checkpoint, redact)
         #: Makes the writer's name in the table's log from the query's id.
         self._name_writer = name_writer
         #: Hides secrets in what is logged of an error.
@@ -165,10 +168,12 @@ class DeltaWriter:
         to join, and it only makes twice as many jobs.
         """
         is_adaptive = int(spark.conf.get(_PARTITIONS) or 0) > _FEW_PARTITIONS
+        query_id = self._query_id or ""
         settings = {
-            _APP_ID: self._name_writer(self._query_id or ""),
+            _APP_ID: self._name_writer(query_id),
             _VERSION: str(number),
             _ADAPTIVE: str(is_adaptive).lower(),
+            **self._trail.settings(spark, query_id, number),
         }
         target = self.sink.target_file_bytes
         if target is not None:
