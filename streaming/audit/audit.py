@@ -23,13 +23,16 @@ from streaming.audit.offsets import (
     flat,
     total,
 )
+from streaming.audit.rows import spans_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from assignor_bridge.model import Partition
     from checkpoints.offset_log import KafkaRanges
     from streaming.audit.evidence import Evidence
     from streaming.audit.history import Batch, History
+    from streaming.audit.rows import RowAudit
 
 
 @dataclass
@@ -60,15 +63,25 @@ class Audit:
     rows: int | None
     queries: list[Query]
     findings: list[Finding] = field(default_factory=list)
+    #: Rows that were read, and records of the topics that they were compared with; None for none.
+    rows_read: int | None = None
+    records_compared: int | None = None
 
     @property
     def holds(self) -> bool:
         """Whether each offset of the batches is in the table's commits exactly once."""
         return not self.findings
 
-    def add(self, findings: Iterable[Finding]) -> None:
-        """Take what was found elsewhere, too."""
-        self.findings = by_severity([*self.findings, *findings])
+    @property
+    def spans(self) -> dict[Partition, tuple[int, int]]:
+        """From where to where the batches have read each partition."""
+        return spans_of(batch for query in self.queries for batch in query.batches)
+
+    def take(self, rows: RowAudit, findings: Iterable[Finding]) -> None:
+        """Take what the rows say; they can stand in for batches that say nothing."""
+        by_batches = [f for f in self.findings if f.kind != "no-batch"]
+        self.findings = by_severity([*by_batches, *findings])
+        self.rows_read, self.records_compared = rows.rows, rows.compared
 
 
 def audit(evidence: Evidence, since: int | None = None) -> Audit:
@@ -127,8 +140,8 @@ def _findings(
     yield from check_counts(history)
     if not evidence.damaged and not _holes(evidence):
         yield from check_state(history, evidence.checksums)
-    for query in queries:
-        yield from _records(query)
+    for each in queries:
+        yield from _records(each)
 
 
 def _log(evidence: Evidence, since: int) -> Iterator[Finding]:

@@ -6,7 +6,12 @@ all are joined by exclusive or, in any order. Of the same number of records, a w
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
+
+if TYPE_CHECKING:
+    Words = np.ndarray[Any, np.dtype[np.uint64]]
 
 _MASK = (1 << 64) - 1
 _P1, _P2, _P3, _P4, _P5 = (
@@ -28,18 +33,20 @@ def range_checksum(topic: str, partition: int, begin: int, end: int) -> int:
     return result
 
 
-def _hash_longs(values: np.ndarray, seed: int) -> np.ndarray:
+def _hash_longs(values: Words, seed: int) -> Words:
     """Hash many 64-bit numbers; numpy's unsigned numbers wrap around, as Java's do."""
     p1, p2, p3, p4 = (np.uint64(prime) for prime in (_P1, _P2, _P3, _P4))
-    result = np.uint64((seed + _P5 + 8) & _MASK) ^ (_rotated(values * p2, 31) * p1)
+    result: Words = np.uint64((seed + _P5 + 8) & _MASK) ^ (_rotated(values * p2, 31) * p1)
     result = _rotated(result, 27) * p1 + p4
     result = (result ^ (result >> np.uint64(33))) * p2
     result = (result ^ (result >> np.uint64(29))) * p3
-    return result ^ (result >> np.uint64(32))
+    result ^= result >> np.uint64(32)
+    return result
 
 
-def _rotated(values: np.ndarray, bits: int) -> np.ndarray:
-    return (values << np.uint64(bits)) | (values >> np.uint64(64 - bits))
+def _rotated(values: Words, bits: int) -> Words:
+    rotated: Words = (values << np.uint64(bits)) | (values >> np.uint64(64 - bits))
+    return rotated
 
 
 def hash_int(value: int, seed: int) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -15,6 +14,7 @@ from streaming.delta import log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from checkpoints.offset_log import Checkpoint
     from streaming.delta.log import Commit, TableChecksum
@@ -65,7 +65,7 @@ class DataFiles:
         return digest.digest()
 
     def _at(self, path: str) -> Path:
-        """The log's paths are URLs below the table, or of files elsewhere (a shallow clone's)."""
+        # The log has URLs: below the table, or of files elsewhere (a shallow clone's).
         parts = urlsplit(path)
         return self.root / unquote(parts.path if parts.scheme == "file" else path)
 

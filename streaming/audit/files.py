@@ -169,7 +169,9 @@ def _miscount(commit: Commit) -> str | None:
     if of_rows is None or of_rows not in metrics or None in counts or commit.removes:
         return None
     said, rows = int(metrics[of_rows]), sum(count or 0 for count in counts)
-    return f"version {commit.version} says {said:,} rows, it adds {rows:,}" if said != rows else None
+    return (
+        f"version {commit.version} says {said:,} rows, it adds {rows:,}" if said != rows else None
+    )
 
 
 def check_statistics(batches: list[Batch], history: History) -> Iterator[Finding]:
@@ -201,7 +203,7 @@ def check_statistics(batches: list[Batch], history: History) -> Iterator[Finding
 def _offsets_of(
     add: Add, topics: Collection[str], is_upsert: bool
 ) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return least and greatest partition, and offset, in a file; None where it has none of Kafka's.
+    """Return least and greatest partition, and offset, in a file; None where it has no such.
 
     Columns that are merely named like Kafka's are told by their topic: a column that holds others.
     """
@@ -215,9 +217,8 @@ def _offsets_of(
     if not is_upsert and not any(t.startswith(str(least.get("topic"))) for t in topics):
         return None
     pairs = [(least.get(name), most.get(name)) for name in ("partition", "offset")]
-    if not all(isinstance(bound, int) for pair in pairs for bound in pair):
-        return None
-    return pairs[0], pairs[1]
+    bounds = [bound for pair in pairs for bound in pair if isinstance(bound, int)]
+    return ((bounds[0], bounds[1]), (bounds[2], bounds[3])) if len(bounds) == 4 else None
 
 
 def _rows(add: Add) -> str:

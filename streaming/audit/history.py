@@ -54,7 +54,7 @@ class History:
     doubled: list[tuple[Add, int, int]] = field(default_factory=list)
     #: Files and bytes of the table by version.
     counts: dict[int, tuple[int, int]] = field(default_factory=dict)
-    properties: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, str | None] = field(default_factory=dict)
 
     def batches(self, checkpoint: Checkpoint | None) -> list[Batch]:
         """Return all batches of streaming queries, in the log's order."""

@@ -1,7 +1,8 @@
-"""Whether the batches of a query cover its topics once: no gap, no overlap, none missing or twice."""
+"""Whether a query's batches cover its topics once: no gap, no overlap, none missing or twice."""
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import elided
@@ -133,7 +134,7 @@ def check_overlaps_of_queries(by_query: dict[str, list[Batch]]) -> Iterator[Find
     shared: dict[tuple[str, str], list[str]] = {}
     for partition, spans in covered.items():
         spans.sort()
-        for (_, end, one), (begin, high, other) in zip(spans, spans[1:], strict=False):
+        for (_, end, one), (begin, high, other) in itertools.pairwise(spans):
             if begin < end:
                 pair = (min(one, other), max(one, other))
                 text = offsets_text(partition, begin, min(end, high))
@@ -185,14 +186,14 @@ def check_checkpoint(
     ]
     if differing:
         first = differing[0]
-        logged = set(flat(kept[first.number]))
+        planned_ranges = set(flat(kept[first.number]))
         committed = set(flat(first.ranges or {}))
-        [*one] = sorted(committed - logged) or [None]
-        [*two] = sorted(logged - committed) or [None]
+        here = min(committed - planned_ranges, default=None)
+        there = min(planned_ranges - committed, default=None)
         yield Finding(
             "ranges-mismatch",
-            f"{elided([str(batch) for batch in differing])}: the commit has {_place(one[0])}, the "
-            f"offset log {_place(two[0])}",
+            f"{elided([str(batch) for batch in differing])}: the commit has {_place(here)}, the "
+            f"offset log {_place(there)}",
         )
 
 

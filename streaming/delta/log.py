@@ -96,7 +96,7 @@ class Info(msgspec.Struct, frozen=True, rename="camel"):
 
     operation: str = ""
     operation_parameters: dict[str, Any] | None = None
-    operation_metrics: dict[str, str] | None = None
+    operation_metrics: dict[str, Any] | None = None
     user_metadata: str | None = None
 
 
@@ -104,7 +104,7 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
     """Columns and properties of a table."""
 
     schema_string: str = ""
-    configuration: dict[str, str] = {}  # noqa: RUF012  (msgspec copies it)
+    configuration: dict[str, str | None] = {}
 
 
 class Commit(msgspec.Struct, frozen=True):
@@ -169,8 +169,11 @@ def read_commit(folder: Folder, version: int) -> Commit:
     try:
         for kind, action in actions(folder, version):
             parts.setdefault(kind, []).append(action)
-        if not parts:
-            raise DamagedCommitError("it is empty")
+    except ValueError:
+        raise DamagedCommitError("a line is no JSON, or is truncated") from None
+    if not parts:
+        raise DamagedCommitError("it is empty")
+    try:
         return msgspec.convert(
             {
                 "version": version,
@@ -178,17 +181,13 @@ def read_commit(folder: Folder, version: int) -> Commit:
                 "adds": parts.get("add", []),
                 "removes": parts.get("remove", []),
                 "transactions": parts.get("txn", []),
-                "metadata": (parts.get("metaData") or [None])[-1],
+                "metadata": parts["metaData"][-1] if "metaData" in parts else None,
             },
             Commit,
             strict=False,
         )
     except msgspec.ValidationError as error:
         raise DamagedCommitError(str(error)) from None
-    except DamagedCommitError:
-        raise
-    except ValueError:
-        raise DamagedCommitError("a line is no JSON, or is truncated") from None
 
 
 def read_checksum(folder: Folder, version: int) -> TableChecksum | None:

@@ -106,4 +106,3 @@ def _undoing(restores: list[Restore], version: int) -> Restore | None:
             return to, at
         up_to = to
     return None
-

@@ -1,6 +1,6 @@
 """What our sink writes into a commit's `userMetadata`: which offsets the rows were made of.
 
-It is JSON, `{"assignor": {…}}`, beside what the user has there. Delta shows it in `DESCRIBE HISTORY`.
+It is JSON, `{"assignor": {…}}`, beside what the user has there; `DESCRIBE HISTORY` shows it.
 A range is `[from, until)`; partitions of which a batch reads nothing are left out.
 """
 

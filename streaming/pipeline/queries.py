@@ -49,7 +49,7 @@ class Query:
         """Start the query, and tell a Delta sink its id."""
         self.running = self.writer.start()
         if self.delta is not None and self.running is not None:
-            self.delta.started(self.running.id)
+            self.delta.started(self.running.id, self.running)
 
     @property
     def sink_error(self) -> Exception | None:

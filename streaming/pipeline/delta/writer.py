@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streaming.delta.transactions import writer_name
 from streaming.pipeline.delta import upsert, write_mode
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from streaming.pipeline.config.sinks import DeltaSink
 
@@ -72,6 +73,8 @@ class DeltaWriter:
         #: What a batch failed with; Spark only hands on its text.
         self.error: Exception | None = None
         self._query_id: str | None = None
+        #: Spark's own query, which counts the records of its batches; None for none.
+        self._running: Any = None
         self._started = threading.Event()
 
     def check(self, spark: SparkSession, rows: DataFrame) -> None:
@@ -123,9 +126,10 @@ class DeltaWriter:
                 self._place, self.table.where, self._redact(first_line(error)),
             )  # fmt: skip
 
-    def started(self, query_id: str) -> None:
+    def started(self, query_id: str, running: StreamingQuery | None = None) -> None:
         """Take the query's id; the first batch waits for it."""
         self._query_id = query_id
+        self._running = running
         self._started.set()
 
     def __call__(self, batch: DataFrame, number: int) -> None:
@@ -147,12 +151,22 @@ class DeltaWriter:
         with _settings(spark, self._batch_settings(spark, number)):
             if self.sink.mode == "upsert":
                 rows = upsert.newest(batch, self.sink)
-                self.once.merge(upsert.merging(self.table.open(spark), rows, self.sink))
+                merge = upsert.merging(self.table.open(spark), rows, self.sink)
+                self.once.merge(merge, self._execution())
             else:
-                self.once.append(batch, grows=self.sink.schema_evolution)
+                grows = self.sink.schema_evolution
+                self.once.append(batch, grows=grows, execution=self._execution())
         every = self.sink.compact_every
         if every is not None and (number + 1) % every == 0:
             self._compact(spark)
+
+    def _execution(self) -> Any:
+        """Return Spark's execution of the batch; None where this Spark keeps it elsewhere."""
+        try:
+            return self._running._jsq.streamingQuery().lastExecution() if self._running else None
+        except Exception:  # noqa: BLE001  (then the commit has no counts)
+            self._running = None
+            return None
 
     def _compact(self, spark: SparkSession) -> None:
         try:

@@ -106,6 +106,7 @@ def parse(
             f.count("*").alias("records"),
             f.count_if(_BAD).alias("bad_records"),
             f.count_if(is_tombstone).alias("tombstones"),
+            f.bit_xor(f.xxhash64("topic", "partition", "offset")).alias("checksum"),
         )
     )
     good = marked.where(_failing(name, records) if records.bad_records == "fail" else f"NOT {_BAD}")
