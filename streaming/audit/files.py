@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from assignor_bridge.errors import elided
 from streaming.audit.findings import Finding
 from streaming.audit.offsets import flat
+from streaming.delta.transactions import query_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -90,7 +91,8 @@ def _equal(
 
 def is_foreign(commit: Commit) -> bool:
     """Whether a commit changes rows and is no batch, no `RESTORE`."""
-    return commit.changes_data and not commit.transactions and not commit.is_restore
+    is_batch = any(query_of(transaction.app_id) for transaction in commit.transactions)
+    return commit.changes_data and not is_batch and not commit.is_restore
 
 
 def check_writers(history: History, ours: Collection[int]) -> Iterator[Finding]:
