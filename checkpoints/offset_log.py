@@ -100,11 +100,12 @@ class Checkpoint:
     def ranges(self) -> dict[int, KafkaRanges]:
         """What each batch reads, as far as the batch before it is kept, too."""
         kept = {batch.batch_id: batch.ends for batch in self.batches}
-        return {
-            number: ranges_between({**self.begins, **kept.get(number - 1, {})}, ends)
-            for number, ends in kept.items()
-            if number == 0 or number - 1 in kept
-        }
+        ranges = {}
+        for number, ends in kept.items():
+            starts = {**self.begins, **kept.get(number - 1, {})}
+            if (number == 0 or number - 1 in kept) and starts.keys() >= ends.keys():
+                ranges[number] = ranges_between(starts, ends)
+        return ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +168,8 @@ def read_checkpoint(folder: Folder) -> Checkpoint:
 def read_ranges(folder: Folder, number: int) -> KafkaRanges | None:
     """Read what a batch reads: up to its own ends, from those of the batch before it.
 
-    None when the batch, or the one before it, is not kept. Raises CheckpointError when a file
-    cannot be read, or is of a newer version.
+    None when the batch, the one before it or where a source began is not kept. Raises
+    CheckpointError when a file cannot be read, or is of a newer version.
     """
     with _errors_in_a_line(folder):
         batch = _batch(folder, number, False)
@@ -177,7 +178,8 @@ def read_ranges(folder: Folder, number: int) -> KafkaRanges | None:
             return None
         starts = before.ends if before else {}
         begins = {s: begin for s in batch.ends.keys() - starts if (begin := _begin(folder, s))}
-        return ranges_between({**begins, **starts}, batch.ends)
+        known = {**begins, **starts}
+        return ranges_between(known, batch.ends) if known.keys() >= batch.ends.keys() else None
 
 
 def ranges_between(

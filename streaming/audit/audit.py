@@ -35,6 +35,12 @@ if TYPE_CHECKING:
     from streaming.audit.rows import RowAudit
 
 
+#: Findings about batches, of which a table that others wrote has none.
+_OF_BATCHES = {"no-batch", "foreign-rows", "rows-changed", "log-begins-late"}
+#: With one of these, batches may have read more than is known.
+_INCOMPLETE = {"no-ranges", "log-begins-late", "commit-missing", "commit-damaged"}
+
+
 @dataclass
 class Query:
     """What is known of one query's batches, from the audited version on."""
@@ -63,6 +69,8 @@ class Audit:
     rows: int | None
     queries: list[Query]
     findings: list[Finding] = field(default_factory=list)
+    #: Whether the table keeps the newest row of each key.
+    is_upsert: bool = False
     #: Rows that were read, and records of the topics that they were compared with; None for none.
     rows_read: int | None = None
     records_compared: int | None = None
@@ -74,13 +82,15 @@ class Audit:
 
     @property
     def spans(self) -> dict[Partition, tuple[int, int]]:
-        """From where to where the batches have read each partition."""
+        """From where to where the batches have read each partition; none where some are unknown."""
+        if any(finding.kind in _INCOMPLETE for finding in self.findings) or self.first > 0:
+            return {}
         return spans_of(batch for query in self.queries for batch in query.batches)
 
     def take(self, rows: RowAudit, findings: Iterable[Finding]) -> None:
-        """Take what the rows say; they can stand in for batches that say nothing."""
-        by_batches = [f for f in self.findings if f.kind != "no-batch"]
-        self.findings = by_severity([*by_batches, *findings])
+        """Take what the rows say; where no batch says anything, they are what there is."""
+        others = [f for f in self.findings if self.queries or f.kind not in _OF_BATCHES]
+        self.findings = by_severity([*others, *findings])
         self.rows_read, self.records_compared = rows.rows, rows.compared
 
 
@@ -92,6 +102,7 @@ def audit(evidence: Evidence, since: int | None = None) -> Audit:
         history.commits = {v: c for v, c in history.commits.items() if v >= since}
         history.restores = [r for r in history.restores if r.version >= since]
         history.doubled = [d for d in history.doubled if d[2] >= since]
+        history.counts = {v: count for v, count in history.counts.items() if v >= since}
         history.is_whole = history.is_whole and since == 0
     by_query: dict[str, list[Batch]] = {}
     for batch in every:
@@ -107,6 +118,7 @@ def audit(evidence: Evidence, since: int | None = None) -> Audit:
         rows=None if None in rows or not history.is_whole else sum(n for n in rows if n),
         queries=queries,
         findings=findings,
+        is_upsert=history.is_upsert,
     )
 
 
@@ -127,7 +139,7 @@ def _findings(
         yield from _mismatches(batches)
         yield from check_statistics(batches, history)
     # A merge of the same records by another query changes nothing.
-    if history.properties.get("assignor.mode") != "upsert":
+    if not history.is_upsert:
         yield from check_overlaps_of_queries(by_query)
     if checkpoint is not None:
         yield from check_checkpoint(checkpoint, evidence.completed, by_query, history.is_whole)
@@ -138,7 +150,8 @@ def _findings(
     topics = {p.topic for q in queries for b in q.batches for (_, p), _, _ in flat(b.ranges or {})}
     yield from check_files(history, evidence.files, topics)
     yield from check_counts(history)
-    if not evidence.damaged and not _holes(evidence):
+    # What was there before the log begins may be removed later, and is not known.
+    if not evidence.damaged and evidence.commits[0].version == 0 and not _holes(evidence):
         yield from check_state(history, evidence.checksums)
     for each in queries:
         yield from _records(each)

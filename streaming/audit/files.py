@@ -70,7 +70,6 @@ def _equal(
     """
     suspects = {v for v in history.commits if _miscount(history.commits[v])}
     suspects |= {v for v, commit in history.commits.items() if is_foreign(commit)}
-    is_upsert = history.properties.get("assignor.mode") == "upsert"
     alike: dict[Any, list[tuple[Add, int]]] = {}
     for add, version in history.files.values():
         if add.rows:
@@ -78,7 +77,7 @@ def _equal(
             alike.setdefault((add.size, add.stats, values, add.key[1]), []).append((add, version))
     for group in alike.values():
         first, *others = group
-        unique = is_upsert or _offsets_of(first[0], topics, is_upsert) is not None
+        unique = history.is_upsert or _offsets_of(first[0], topics, history.is_upsert) is not None
         for other in others:
             if not unique and not {first[1], other[1]} & suspects:
                 continue
@@ -140,7 +139,7 @@ def check_state(history: History, checksums: Mapping[int, TableChecksum]) -> Ite
 
     Each difference is told once, where it begins; what was there before the log begins is unknown.
     """
-    shift: tuple[int, int] | None = (0, 0) if history.is_whole else None
+    shift = None if not history.is_whole else (0, 0)
     differing = []
     for version, (number, size) in history.counts.items():
         checksum = checksums.get(version)
@@ -164,21 +163,24 @@ def _miscount(commit: Commit) -> str | None:
     has_vectors = any(f.deletion_vector for f in (*commit.adds, *commit.removes))
     if of_files is None or of_files not in metrics or has_vectors:
         return None
-    said, added = int(metrics[of_files]), len(commit.adds)
+    said, added = _number(metrics[of_files]), len(commit.adds)
     if said != added:
         return f"version {commit.version} says {said} files, it adds {added}"
     counts = [file.rows for file in commit.adds]
     if of_rows is None or of_rows not in metrics or None in counts or commit.removes:
         return None
-    said, rows = int(metrics[of_rows]), sum(count or 0 for count in counts)
+    said, rows = _number(metrics[of_rows]), sum(count or 0 for count in counts)
     return (
         f"version {commit.version} says {said:,} rows, it adds {rows:,}" if said != rows else None
     )
 
 
+def _number(value: object) -> int:
+    return int(value) if isinstance(value, str | int) else -1
+
+
 def check_statistics(batches: list[Batch], history: History) -> Iterator[Finding]:
     """Check that the offsets in a file lie within those that its batch read."""
-    is_upsert = history.properties.get("assignor.mode") == "upsert"
     outside = []
     for batch in batches:
         commit = history.commits[batch.version]
@@ -186,7 +188,7 @@ def check_statistics(batches: list[Batch], history: History) -> Iterator[Finding
             continue
         read = [(p.topic, p.number, begin, end) for (_, p), begin, end in flat(batch.ranges)]
         for add in commit.adds:
-            span = _offsets_of(add, {topic for topic, *_ in read}, is_upsert)
+            span = _offsets_of(add, {topic for topic, *_ in read}, history.is_upsert)
             if span is None:
                 continue
             (first, last), (low, high) = span

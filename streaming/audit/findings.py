@@ -89,7 +89,9 @@ KINDS = {
     "file-lost": Kind("wrong", "a data file of the table is not there", _FILES),
     "file-changed": Kind("wrong", "a data file has another size than the log says", _FILES),
     "file-doubled": Kind(
-        "wrong", "a data file is in the log, or its content in the table, twice", "remove one of the two from the table"
+        "wrong",
+        "a data file is in the log, or its content in the table, twice",
+        "remove one of the two from the table",
     ),
     "count-mismatch": Kind(
         "wrong", "a commit adds other files or rows than it says it wrote", _LOG

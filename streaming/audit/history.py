@@ -56,6 +56,11 @@ class History:
     counts: dict[int, tuple[int, int]] = field(default_factory=dict)
     properties: dict[str, str | None] = field(default_factory=dict)
 
+    @property
+    def is_upsert(self) -> bool:
+        """Whether the table keeps the newest row of each key, as our sink's property says."""
+        return self.properties.get("assignor.mode") == "upsert"
+
     def batches(self, checkpoint: Checkpoint | None) -> list[Batch]:
         """Return all batches of streaming queries, in the log's order."""
         kept = checkpoint.ranges if checkpoint is not None else {}

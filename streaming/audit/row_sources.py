@@ -11,7 +11,7 @@ from assignor_bridge.errors import AssignorError, OptionError, elided
 from assignor_bridge.model import Partition
 from streaming.audit.findings import Finding
 from streaming.audit.offsets import offsets_text
-from streaming.audit.rows import BLOCK, RowAudit, sampled
+from streaming.audit.rows import BLOCK, Faults, RowAudit, sampled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -88,6 +88,8 @@ def audit_rows(  # noqa: PLR0917
         for p, (begin, _) in sorted(kept.items())
         if begin > read[p][0]
     ]
+    if brokers is not None:
+        _leave_out_aborted(result, brokers)
     findings = list(result.findings)
     if lost:
         findings.append(Finding("records-gone", elided(lost)))
@@ -157,7 +159,19 @@ def _records(
     return _consumed(brokers, span, content)
 
 
-def _consumed(brokers: Brokers, span: Span, content: tuple[str, ...]) -> Iterator[Item]:
+def _leave_out_aborted(result: RowAudit, brokers: Brokers) -> None:
+    """Miss no records of aborted transactions: a query may read committed ones only."""
+    missing, kept = result.faults["rows-missing"], Faults()
+    for partition, begin, end in missing.spans:
+        for offset, _ in _consumed(brokers, (partition, begin, end), (), "read_committed"):
+            kept.add(partition, offset)
+    kept.count += missing.count - sum(end - begin for _, begin, end in missing.spans)
+    result.faults["rows-missing"] = kept
+
+
+def _consumed(
+    brokers: Brokers, span: Span, content: tuple[str, ...], isolation: str = "read_uncommitted"
+) -> Iterator[Item]:
     partition, begin, end = span
     if begin >= end:
         return
@@ -165,6 +179,7 @@ def _consumed(brokers: Brokers, span: Span, content: tuple[str, ...]) -> Iterato
         "assignor-audit",  # librdkafka wants a name
         enable_partition_eof=True,
         auto_offset_reset="error",
+        isolation_level=isolation,
     )
     try:
         consumer.assign([TopicPartition(*partition, begin)])

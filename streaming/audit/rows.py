@@ -6,6 +6,8 @@ offset without a row may never have had a record.
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -123,14 +125,19 @@ def spans_of(batches: Iterable[Batch]) -> dict[Partition, tuple[int, int]]:
 
 def sampled(spans: Mapping[Partition, tuple[int, int]], count: int) -> list[Span]:
     """Choose blocks of so many offsets in all, at random, in order; each offset is as likely."""
-    starts: list[tuple[Partition, int]] = []
-    for partition, (begin, end) in sorted(spans.items()):
-        starts += [(partition, at) for at in range(begin // BLOCK, (end - 1) // BLOCK + 1)]
-    most = -(-count // BLOCK)
-    chosen = sorted(random.Random(_SEED).sample(starts, min(most, len(starts))))  # noqa: S311
-    spans_of_blocks = []
-    for partition, at in chosen:
-        begin, end = spans[partition]
-        low, high = at * BLOCK, (at + 1) * BLOCK
-        spans_of_blocks.append((partition, max(low, begin), min(high, end)))
-    return spans_of_blocks
+    partitions = sorted(partition for partition, (begin, end) in spans.items() if begin < end)
+    blocks = [spans[p][0] // BLOCK for p in partitions]
+    ends = list(
+        itertools.accumulate(
+            (spans[p][1] - 1) // BLOCK + 1 - at for p, at in zip(partitions, blocks, strict=True)
+        )
+    )
+    total = ends[-1] if ends else 0
+    chosen = random.Random(_SEED).sample(range(total), min(-(-count // BLOCK), total))  # noqa: S311
+    found = []
+    for number in sorted(chosen):
+        index = bisect.bisect_right(ends, number)
+        at = blocks[index] + number - (ends[index - 1] if index else 0)
+        begin, end = spans[partitions[index]]
+        found.append((partitions[index], max(at * BLOCK, begin), min((at + 1) * BLOCK, end)))
+    return found

@@ -1,17 +1,21 @@
 """`assignor audit`: whether a table holds each offset exactly once, proved from Delta's own log."""
 
+from __future__ import annotations
+
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from assignor_bridge.errors import OptionError
-from streaming.audit.audit import Audit, Query
 from streaming.cli import kafka_options
 from streaming.cli.arguments import check_not_empty
 from streaming.cli.output import note, print_lines, print_table
-from streaming.kafka.brokers import Brokers
 from streaming.pipeline.spark.log import SparkLog
+
+if TYPE_CHECKING:
+    from streaming.audit.audit import Audit, Query
+    from streaming.kafka.brokers import Brokers
 
 
 def audit(  # noqa: PLR0917
@@ -60,6 +64,11 @@ def audit(  # noqa: PLR0917
 
     evidence = read_evidence(table, checkpoint)
     result = audit_evidence(evidence, since)
+    if names is not None and result.is_upsert:
+        raise OptionError(
+            "--columns: the table keeps the newest row of each key, so its rows do not prove "
+            "offsets; leave --columns out"
+        )
     if names is not None:
         brokers = kafka_options.brokers_of(bootstrap_servers, command_config, timeout)
         _read_rows(table, names, result, brokers, sample)
@@ -180,9 +189,11 @@ def _records(query: Query) -> str:
     """Say what the counters of the records prove."""
     if query.counted == len(query.batches):
         return "each offset was read once"
+    if not (query.counted or query.without_record or query.recounted):
+        return "not counted"
     said = [f"{query.counted} of {len(query.batches)} batches: each offset was read once"]
     if query.without_record:
-        said.append(f"{query.without_record:,} offsets had no record")
+        said.append(f"{query.without_record:,} offsets without a counted record")
     if query.recounted:
         said.append(f"{query.recounted} were counted again by Spark")
     return "; ".join(said)

@@ -98,7 +98,7 @@ def row(size: int, with_audit: list[float], without: list[float]) -> dict[str, A
 
 
 def filled(broker: EmbeddedBroker, count: int) -> Topic:
-    """Write all records that one size needs; a query may begin a batch more than it is asked for."""
+    """Write all records that one size needs; a query may begin more batches than are counted."""
     topic = Topic(broker.bootstrap_servers, f"bench-{uuid.uuid4().hex[:6]}").create(PARTITIONS)
     producer = Producer(
         {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 50,
@@ -154,7 +154,7 @@ def _with_audit(is_on: bool) -> Iterator[None]:
         yield
         return
     with (
-        mock.patch.object(AuditTrail, "settings", lambda *_: {}),
+        mock.patch.object(AuditTrail, "settings", return_value={}),
         mock.patch.object(records, "checksum_columns", list),
     ):
         yield

@@ -1,4 +1,4 @@
-"""The parts of an audit that need no table of Spark's; test_audit.py of integration has the rest."""
+"""The parts of an audit that need no table of Spark's; integration/test_audit.py has the rest."""
 
 from __future__ import annotations
 
@@ -167,7 +167,11 @@ def test_rows_are_merged_with_records(rows, records, expected):
 
 def test_a_rows_bytes_are_those_of_its_record():
     result = RowAudit()
-    result.merge((T0, 0, 2), [(0, (b"k", None)), (1, (None, b"v"))], iter([(0, (b"k", None)), (1, (None, b"w"))]))  # noqa: E501
+    result.merge(
+        (T0, 0, 2),
+        [(0, (b"k", None)), (1, (None, b"v"))],
+        iter([(0, (b"k", None)), (1, (None, b"w"))]),
+    )
     assert [f.details for f in result.findings] == ["1 offsets: t-0 offset 1"]
     assert result.compared == 2
 
@@ -232,6 +236,7 @@ def test_since_leaves_out_what_was_before(tmp_path: Path, capsys):
     batches = [[{"txn": {"appId": QUERY, "version": n}}] for n in range(3)]
     strange = [{"add": {"path": "x", "size": 1, "dataChange": True}}, {"remove": {"path": "x"}}]
     table = write_table(tmp_path / "table", CREATED, strange, *batches)
+    (table / "x").write_bytes(b"1")
     ends: list[Any] = [{"t": {0: 5}}, {"t": {0: 7}}, {"t": {0: 8}}]
     checkpoint = write_checkpoint(tmp_path / "c", ends)
     words = ["audit", "--table", str(table), "--checkpoint", str(checkpoint), "--json"]
