@@ -34,6 +34,8 @@ _DIGITS = 19
 
 #: `{topic: {partition: offset}}`, as Spark writes a Kafka source's offset.
 KafkaOffsets = dict[str, dict[int, int]]
+#: `[from, until)` by source, topic and partition.
+KafkaRanges = dict[str, dict[str, dict[int, tuple[int, int]]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,17 @@ class Checkpoint:
                 return batch.ends[source]
         return self.begins.get(source, {})
 
+    @property
+    def ranges(self) -> dict[int, KafkaRanges]:
+        """What each batch reads, as far as the batch before it is kept, too."""
+        kept = {batch.batch_id: batch.ends for batch in self.batches}
+        ranges = {}
+        for number, ends in kept.items():
+            starts = {**self.begins, **kept.get(number - 1, {})}
+            if (number == 0 or number - 1 in kept) and starts.keys() >= ends.keys():
+                ranges[number] = ranges_between(starts, ends)
+        return ranges
+
 
 @dataclass(frozen=True, slots=True)
 class LastBatches:
@@ -150,6 +163,48 @@ def read_checkpoint(folder: Folder) -> Checkpoint:
             "yet, or the query reads from elsewhere"
         )
     return Checkpoint(folder.name, query_id, tuple(batches), begins, states, tuple(warnings))
+
+
+def read_ranges(folder: Folder, number: int) -> KafkaRanges | None:
+    """Read what a batch reads: up to its own ends, from those of the batch before it.
+
+    None when the batch, the one before it or where a source began is not kept. Raises
+    CheckpointError when a file cannot be read, or is of a newer version.
+    """
+    with _errors_in_a_line(folder):
+        batch = _batch(folder, number, False)
+        before = _batch(folder, number - 1, True) if number else None
+        if batch is None or (number and before is None):
+            return None
+        starts = before.ends if before else {}
+        begins = {s: begin for s in batch.ends.keys() - starts if (begin := _begin(folder, s))}
+        known = {**begins, **starts}
+        return ranges_between(known, batch.ends) if known.keys() >= batch.ends.keys() else None
+
+
+def ranges_between(
+    starts: Mapping[str, KafkaOffsets], ends: Mapping[str, KafkaOffsets]
+) -> KafkaRanges:
+    """Return what lies between, by source, without partitions where that is nothing.
+
+    A partition that was not there before begins at 0; where its records of old are deleted already,
+    Spark begins behind them, and says so.
+
+    >>> ranges_between({"0": {"t": {0: 5}}}, {"0": {"t": {0: 7, 1: 3}}})
+    {'0': {'t': {0: (5, 7), 1: (0, 3)}}}
+    """
+    ranges: KafkaRanges = {}
+    for source, topics in ends.items():
+        for topic, partitions in topics.items():
+            before = starts.get(source, {}).get(topic, {})
+            read = {
+                number: (begin, end)
+                for number, end in sorted(partitions.items())
+                if (begin := before.get(number, 0)) != end
+            }
+            if read:
+                ranges.setdefault(source, {})[topic] = read
+    return ranges
 
 
 @contextlib.contextmanager

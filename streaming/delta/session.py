@@ -38,3 +38,12 @@ def configure_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
             "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
         )
     )
+
+
+def local_session(name: str) -> SparkSession:
+    """Start Spark on this machine to read Delta tables, or join one that runs."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[*]").appName(name)
+    builder = builder.config("spark.ui.enabled", "false")
+    return configure_delta(builder.config("spark.ui.showConsoleProgress", "false")).getOrCreate()

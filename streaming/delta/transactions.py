@@ -9,20 +9,14 @@ holds is unknown.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.errors import OptionError
 from checkpoints.folders import CheckpointError, Folder, open_folder
+from streaming.delta.log import LOG, actions, versions
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-_LOG = "_delta_log"
-_COMMIT = re.compile(r"(\d{20})\.json")
 _RUN_PREFIX = "assignor-"
 _STREAMING = re.compile(
     rf"(?:{_RUN_PREFIX})?([0-9a-f]{{8}}-[0-9a-f]{{4}}-[0-9a-f]{{4}}-[0-9a-f]{{4}}-[0-9a-f]{{12}})"
@@ -36,6 +30,12 @@ Restore = tuple[int | None, int]
 def writer_name(query_id: str) -> str:
     """Return the name under which `assignor run` notes a query's batches."""
     return f"{_RUN_PREFIX}{query_id}"
+
+
+def query_of(app_id: str) -> str | None:
+    """Return the id of the query that notes its batches under a name; None for another writer."""
+    writer = _STREAMING.fullmatch(app_id)
+    return writer[1] if writer else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,27 +71,24 @@ def read_log(table: str | Folder, query_id: str | None) -> TableLog:
 
 
 def _read(folder: Folder, query_id: str | None) -> TableLog:
-    versions = sorted(
-        (int(match[1]) for name in folder.names(_LOG) if (match := _COMMIT.fullmatch(name))),
-        reverse=True,
-    )
-    if not versions:
-        raise OptionError(f"{folder.name!r} is not a Delta table: it has no commits in {_LOG!r}")
+    newest_first = versions(folder)[::-1]
+    if not newest_first:
+        raise OptionError(f"{folder.name!r} is not a Delta table: it has no commits in {LOG!r}")
     restores: list[Restore] = []
     others = set()
-    for version in versions:
-        for kind, action in _actions(folder, version):
+    for version in newest_first:
+        for kind, action in actions(folder, version):
             if kind == "commitInfo" and action.get("operation") == "RESTORE":
                 parameters = action.get("operationParameters")
                 to = parameters.get("version") if isinstance(parameters, dict) else None
                 restores.append((int(to) if to is not None else None, version))
-            writer = _STREAMING.fullmatch(str(action.get("appId"))) if kind == "txn" else None
+            writer = query_of(str(action.get("appId"))) if kind == "txn" else None
             if writer is None:
                 continue
-            if writer[1] == query_id:
+            if writer == query_id:
                 return TableLog(int(action["version"]), _undoing(restores, version))
-            others.add(writer[1])
-    is_whole = len(versions) == versions[0] + 1
+            others.add(writer)
+    is_whole = len(newest_first) == newest_first[0] + 1
     return TableLog(NEVER if is_whole else None, others=frozenset(others))
 
 
@@ -109,11 +106,3 @@ def _undoing(restores: list[Restore], version: int) -> Restore | None:
             return to, at
         up_to = to
     return None
-
-
-def _actions(folder: Folder, version: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    for line in (folder.read(f"{_LOG}/{version:020}.json") or b"").splitlines():
-        actions = json.loads(line) if line.strip() else {}
-        for kind, action in actions.items() if isinstance(actions, dict) else ():
-            if isinstance(action, dict):
-                yield kind, action

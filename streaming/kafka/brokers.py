@@ -98,14 +98,8 @@ class Brokers:
 
     def consumer(self, group: str, **settings: Any) -> Consumer:
         """Return a consumer that commits nothing; `_` in a setting's name stands for `.`."""
-        return Consumer(
-            self.settings.for_client(
-                group_id=group,
-                isolation_level="read_uncommitted",
-                enable_auto_commit=False,
-                **settings,
-            )
-        )
+        settings = {"isolation_level": "read_uncommitted", "enable_auto_commit": False, **settings}
+        return Consumer(self.settings.for_client(group_id=group, **settings))
 
     def partitions(self, topics: Iterable[str]) -> dict[str, frozenset[int]]:
         """Return the partitions of topics; those that do not exist are left out."""

@@ -49,7 +49,7 @@ class Query:
         """Start the query, and tell a Delta sink its id."""
         self.running = self.writer.start()
         if self.delta is not None and self.running is not None:
-            self.delta.started(self.running.id)
+            self.delta.started(self.running.id, self.running)
 
     @property
     def sink_error(self) -> Exception | None:
@@ -87,11 +87,15 @@ def _query(spark: SparkSession, loaded: LoadedJob, output: Output, frame: DataFr
         rows = upsert.prepare(frame, sink)
     else:
         rows = without_kafka(frame)
+    checkpoint = None
+    if job.checkpoint is not None:
+        checkpoint = f"{job.checkpoint.rstrip('/')}/{output.part}"
     delta = None
     if isinstance(sink, DeltaSink):
         # Dead letters are noted as Delta's own streaming sink does, which older versions used.
         name_writer = writer_name if is_of_sink else str
-        delta = DeltaWriter(sink, f"{loaded.title}: {output.place}", name_writer, loaded.redact)
+        place = f"{loaded.title}: {output.place}"
+        delta = DeltaWriter(sink, place, name_writer, loaded.redact, checkpoint)
         delta.check(spark, rows)
         mode = "update" if sink.mode == "upsert" else "append"
         writer = rows.writeStream.outputMode(mode).foreachBatch(delta)
@@ -103,9 +107,7 @@ def _query(spark: SparkSession, loaded: LoadedJob, output: Output, frame: DataFr
         kafka = _as_kafka_takes_them(rows, sink).writeStream.format("kafka")
         kafka = kafka.options(**job.kafka_options(sink.options)).option("topic", sink.topic)
         writer = kafka.outputMode(sink.output_mode)
-    checkpoint = None
-    if job.checkpoint is not None:
-        checkpoint = f"{job.checkpoint.rstrip('/')}/{output.part}"
+    if checkpoint is not None:
         writer = writer.option("checkpointLocation", checkpoint)
     every = {"processingTime": job.interval} if job.interval else {"availableNow": True}
     writer = writer.queryName(name).trigger(**every)

@@ -8,6 +8,7 @@ without Spark (`checks`):
 
 - each table holds the batches whose transactions it names, each once and in order, and as many rows
   as these make;
+- `assignor audit` proves each table, and invents no finding;
 - what the upsert's table must hold after its last batch is computed in plain Python (`feed`), and
   kept for this version of the table;
 - no consumer group is ahead of its table;

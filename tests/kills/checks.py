@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from checkpoints.folders import LocalFolder
 from checkpoints.offset_log import read_checkpoint
+from streaming.audit.audit import audit
+from streaming.audit.evidence import read_evidence
 from tests import kafka_topics
 from tests.kills.feed import Reference, Row
 from tests.kills.places import PARTITIONS, UPSERT, Query, done, in_table, planned
@@ -52,6 +54,7 @@ class Watch:
             self.expected[held.version] = self._reference.rows(ends)
             expected = len(self.expected[held.version])
         assert held.rows == expected, f"{query.name}: rows after batch {held.batch}"
+        check_audit(query)
         assert not checkpoint.warnings
         state = checkpoint.states.get("0")
         known = state.batches if state is not None else 0
@@ -79,6 +82,20 @@ class Watch:
             wrong = [pair for pair in zip(found, expected, strict=False) if pair[0] != pair[1]]
             assert found == expected, f"version {version}: found and expected, {wrong[:5]}"
         return [len(rows) for rows in self.expected.values()]
+
+
+def check_audit(query: Query) -> None:
+    """Let `assignor audit` find nothing; the upsert's commits have ranges of their own."""
+    found = audit(read_evidence(str(query.table), str(query.checkpoint)))
+    assert found.findings == [], f"{query.name}: {found.findings}"
+    [of_query] = found.queries
+    if query.name == UPSERT:
+        silent = [str(b) for b in of_query.batches if not b.metadata or not b.metadata.ranges]
+        assert not silent, f"{query.name}: without ranges of their own: {silent}"
+    print(
+        f"audit of {query.name}: {len(of_query.batches)} batches, {of_query.offsets} offsets, "
+        f"records of {of_query.counted} proved, of {of_query.recounted} counted again"
+    )
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
 """Write each batch once, and ask the table's log which it has at most once a run.
 
 To skip a batch that is in the table, Delta up to 4.4 runs a job over the table's log in each batch.
-Only the first batch of a run was perhaps written before; it goes that way. For later ones the
-bridge's jar lets Delta look into the checksum of the newest commit, in which another driver of this
-query (one that was thought dead) would show as well. It also writes the checkpoints of the table's
-log beside the batches. Where that cannot be, all go Delta's way.
+Only the first batch of a run was perhaps written before; it is asked for that way. For later ones
+the bridge's jar lets Delta look into the checksum of the newest commit, in which another driver of
+this query (one that was thought dead) would show as well. It also writes the checkpoints of the
+table's log beside the batches, and how many records a batch had into its commit. Where that cannot
+be, all go Delta's way.
 """
 
 from __future__ import annotations
@@ -32,14 +33,16 @@ class OnceWriter:
     def __init__(self, table: Table, place: str) -> None:
         self._table = table
         self._place = place
-        self._has_written = False
         #: Why checksums cannot be asked here.
         self.misfit: str | None = None
-        #: The jar's part, from the second batch on.
+        #: The jar's part.
         self._writes: Any = None
 
-    def append(self, rows: DataFrame, *, grows: bool) -> None:
-        """Append a batch, adding columns where the table may grow."""
+    def append(self, rows: DataFrame, *, grows: bool, execution: Any = None) -> None:
+        """Append a batch, adding columns where the table may grow.
+
+        `execution` is Spark's own of the batch, which counts its records.
+        """
         writer: Any = rows.write.format("delta").mode("append")
         if grows:
             writer = writer.option("mergeSchema", "true")
@@ -47,18 +50,22 @@ class OnceWriter:
         self._write(
             writer._spark,
             lambda: writer.save(path) if path is not None else writer.saveAsTable(name),
-            lambda bridge: bridge.append(writer._jwrite, path, name),
+            lambda bridge: bridge.append(writer._jwrite, path, name, execution),
         )
 
-    def merge(self, merge: DeltaMergeBuilder) -> None:
+    def merge(self, merge: DeltaMergeBuilder, execution: Any = None) -> None:
         """Merge a batch."""
         builder: Any = merge
-        self._write(builder._spark, builder.execute, lambda bridge: bridge.merge(builder._jbuilder))
+        self._write(
+            builder._spark,
+            builder.execute,
+            lambda bridge: bridge.merge(builder._jbuilder, execution),
+        )
 
     def _write(
         self, spark: Any, plain: Callable[[], Any], by_checksum: Callable[[Any], str | None]
     ) -> None:
-        if self._has_written and self.misfit is None:
+        if self.misfit is None:
             self.misfit = self._by_checksum(spark._jvm, by_checksum)
             if self.misfit is None:
                 return
@@ -67,7 +74,6 @@ class OnceWriter:
                 self._place, self.misfit,
             )  # fmt: skip
         plain()  # what was perhaps written just now is skipped
-        self._has_written = True
 
     def _by_checksum(self, jvm: Any, write: Callable[[Any], str | None]) -> str | None:
         """Write, and return None; or return what the jar or this Delta lacks."""

@@ -11,10 +11,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streaming.delta.transactions import writer_name
 from streaming.pipeline.delta import upsert, write_mode
+from streaming.pipeline.delta.audit_trail import AuditTrail
 from streaming.pipeline.delta.once import OnceWriter
 from streaming.pipeline.delta.table import Table, check_columns
 from streaming.pipeline.errors import JobError, TableError, first_line
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from streaming.pipeline.config.sinks import DeltaSink
 
@@ -52,12 +54,14 @@ class DeltaWriter:
         place: str,
         name_writer: Callable[[str], str] = writer_name,
         redact: Callable[[str], str] = str,
+        checkpoint: str | None = None,
     ) -> None:
         self.sink = sink
         self.table = Table(sink.path, sink.table)
         #: Appends or merges batches.
         self.once = OnceWriter(self.table, place)
         self._place = place
+        self._trail = AuditTrail(place, checkpoint, redact)
         #: Makes the writer's name in the table's log from the query's id.
         self._name_writer = name_writer
         #: Hides secrets in what is logged of an error.
@@ -69,6 +73,8 @@ class DeltaWriter:
         #: What a batch failed with; Spark only hands on its text.
         self.error: Exception | None = None
         self._query_id: str | None = None
+        #: Spark's own query, which counts the records of its batches; None for none.
+        self._running: Any = None
         self._started = threading.Event()
 
     def check(self, spark: SparkSession, rows: DataFrame) -> None:
@@ -120,9 +126,10 @@ class DeltaWriter:
                 self._place, self.table.where, self._redact(first_line(error)),
             )  # fmt: skip
 
-    def started(self, query_id: str) -> None:
+    def started(self, query_id: str, running: StreamingQuery | None = None) -> None:
         """Take the query's id; the first batch waits for it."""
         self._query_id = query_id
+        self._running = running
         self._started.set()
 
     def __call__(self, batch: DataFrame, number: int) -> None:
@@ -144,12 +151,22 @@ class DeltaWriter:
         with _settings(spark, self._batch_settings(spark, number)):
             if self.sink.mode == "upsert":
                 rows = upsert.newest(batch, self.sink)
-                self.once.merge(upsert.merging(self.table.open(spark), rows, self.sink))
+                merge = upsert.merging(self.table.open(spark), rows, self.sink)
+                self.once.merge(merge, self._execution())
             else:
-                self.once.append(batch, grows=self.sink.schema_evolution)
+                grows = self.sink.schema_evolution
+                self.once.append(batch, grows=grows, execution=self._execution())
         every = self.sink.compact_every
         if every is not None and (number + 1) % every == 0:
             self._compact(spark)
+
+    def _execution(self) -> Any:
+        """Return Spark's execution of the batch; None where this Spark keeps it elsewhere."""
+        try:
+            return self._running._jsq.streamingQuery().lastExecution() if self._running else None
+        except Exception:  # noqa: BLE001  (then the commit has no counts)
+            self._running = None
+            return None
 
     def _compact(self, spark: SparkSession) -> None:
         try:
@@ -165,10 +182,12 @@ class DeltaWriter:
         to join, and it only makes twice as many jobs.
         """
         is_adaptive = int(spark.conf.get(_PARTITIONS) or 0) > _FEW_PARTITIONS
+        query_id = self._query_id or ""
         settings = {
-            _APP_ID: self._name_writer(self._query_id or ""),
+            _APP_ID: self._name_writer(query_id),
             _VERSION: str(number),
             _ADAPTIVE: str(is_adaptive).lower(),
+            **self._trail.settings(spark, query_id, number),
         }
         target = self.sink.target_file_bytes
         if target is not None:

@@ -106,6 +106,7 @@ def parse(
             f.count("*").alias("records"),
             f.count_if(_BAD).alias("bad_records"),
             f.count_if(is_tombstone).alias("tombstones"),
+            *checksum_columns(),
         )
     )
     good = marked.where(_failing(name, records) if records.bad_records == "fail" else f"NOT {_BAD}")
@@ -120,6 +121,11 @@ def parse(
         selected.append(value.alias(field.name))
     selected += [column.alias(name) for name, column in of_key.values()]
     return Parsed(good.select(*selected, KAFKA), marked.where(_BAD).select(*frame.columns))
+
+
+def checksum_columns() -> list[Column]:
+    """Return what `assignor audit` compares with the batch's offsets (`audit/checksum.py`)."""
+    return [f.bit_xor(f.xxhash64("topic", "partition", "offset")).alias("checksum")]
 
 
 def _kafka_struct(tombstone: Column) -> Column:

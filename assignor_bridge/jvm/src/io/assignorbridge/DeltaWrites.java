@@ -1,10 +1,11 @@
 package io.assignorbridge;
 
 import io.delta.tables.DeltaMergeBuilder;
+import java.util.List;
 import org.apache.spark.sql.DataFrameWriter;
-import org.apache.spark.sql.catalyst.catalog.CatalogTable;
+import org.apache.spark.sql.Row;
 import org.apache.spark.sql.delta.CommittedTransaction;
-import org.apache.spark.sql.delta.DeltaLog;
+import org.apache.spark.sql.delta.DeltaOperations;
 import org.apache.spark.sql.delta.OptimisticTransaction;
 import org.apache.spark.sql.delta.Snapshot;
 import org.apache.spark.sql.delta.TransactionExecutionObserver;
@@ -13,26 +14,42 @@ import org.apache.spark.sql.delta.VersionChecksum;
 import org.apache.spark.sql.delta.actions.SetTransaction;
 import org.apache.spark.sql.delta.hooks.CheckpointHook$;
 import org.apache.spark.sql.delta.hooks.PostCommitHook;
+import org.apache.spark.sql.execution.QueryExecution;
 import scala.Function0;
 import scala.Option;
 import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 
 /**
- * Writes the batches of one run to a Delta table as Delta does, but for two things. Which batch did
+ * Writes the batches of one run to a Delta table as Delta does, but for three things. Which batch did
  * this query write last? Delta (up to 4.4) answers that by a Spark job over the table's log in each
- * batch. Here the checksum answers, which Delta writes beside each commit and which holds the
- * transaction ids, too. And checkpoints of the log do not hold up the next batch ({@link
- * DeltaCheckpoints}). To skip, to note the id, to find conflicts and to commit stay Delta's own.
+ * batch. From the second batch on the checksum answers here, which Delta writes beside each commit and
+ * which holds the transaction ids, too. Checkpoints of the log do not hold up the next batch ({@link
+ * DeltaCheckpoints}). And a commit says how many records its batch was made of, for `assignor audit`.
+ * To skip, to note the id, to find conflicts and to commit stay Delta's own.
  *
  * <p>This is not Delta's public interface. Where a class has another shape, each method says so, and
  * its caller writes once more as everyone does; Delta then skips what is in the table already.
  */
 public final class DeltaWrites {
+  /** What our sink leaves in a commit's user metadata for the figures that are known last. */
+  private static final String TO_BE_COUNTED = "\"counted\":{}";
+
+  /** What a source of `assignor run` observes of its records (records.py). */
+  private static final List<String> OBSERVED =
+      List.of("records", "bad_records", "tombstones", "checksum");
+
   private final DeltaCheckpoints checkpoints = new DeltaCheckpoints();
 
-  /** Returns null once the rows are in the table, else what this Delta lacks. */
-  public String append(DataFrameWriter<?> writer, String path, String table) {
+  /** The first batch may be in the table already, behind commits of others. */
+  private boolean hasWritten;
+
+  /**
+   * Returns null once the rows are in the table, else what this Delta lacks. The batch's own
+   * execution, if there is one, has counted its records once the rows are written.
+   */
+  public String append(
+      DataFrameWriter<?> writer, String path, String table, QueryExecution execution) {
     return write(
         () -> {
           if (path != null) {
@@ -40,17 +57,19 @@ public final class DeltaWrites {
           } else {
             writer.saveAsTable(table);
           }
-        });
+        },
+        execution);
   }
 
   /** The same for a merge. */
-  public String merge(DeltaMergeBuilder merge) {
-    return write(merge::execute);
+  public String merge(DeltaMergeBuilder merge, QueryExecution execution) {
+    return write(merge::execute, execution);
   }
 
-  private String write(Runnable rows) {
+  private String write(Runnable rows, QueryExecution execution) {
     try {
-      new FirstTransaction(checkpoints).observe(rows);
+      new FirstTransaction(checkpoints, hasWritten, execution).observe(rows);
+      hasWritten = true;
       return null;
     } catch (LinkageError error) {
       return error.toString();
@@ -65,15 +84,47 @@ public final class DeltaWrites {
   /** Asks the checksum of its snapshot, if that knows the query. */
   private static final class ChecksumTransaction extends OptimisticTransaction {
     private final DeltaCheckpoints checkpoints;
+    private final boolean asksChecksum;
+    private final QueryExecution execution;
     private boolean isCheckpointDue;
 
     ChecksumTransaction(
-        DeltaLog log,
-        Option<CatalogTable> table,
-        Snapshot snapshot,
-        DeltaCheckpoints checkpoints) {
-      super(log, table, snapshot);
+        OptimisticTransaction begun,
+        DeltaCheckpoints checkpoints,
+        boolean asksChecksum,
+        QueryExecution execution) {
+      super(begun.deltaLog(), begun.catalogTable(), begun.snapshot());
       this.checkpoints = checkpoints;
+      this.asksChecksum = asksChecksum;
+      this.execution = execution;
+    }
+
+    /** Delta asks for it when it commits, and the rows are written by then. */
+    @Override
+    public Option<String> getUserMetadata(DeltaOperations.Operation operation) {
+      Option<String> text = super.getUserMetadata(operation);
+      if (execution == null || text.isEmpty() || !text.get().contains(TO_BE_COUNTED)) {
+        return text;
+      }
+      return Option.apply(text.get().replace(TO_BE_COUNTED, "\"counted\":{" + counted() + "}"));
+    }
+
+    /** The sums of what the parsers of all sources have seen; nothing for records as they are. */
+    private String counted() {
+      boolean any = false;
+      long records = 0;
+      long checksum = 0;
+      for (Iterator<Row> each = execution.observedMetrics().valuesIterator(); each.hasNext(); ) {
+        Row row = each.next();
+        if (row.schema() != null && OBSERVED.equals(List.of(row.schema().fieldNames()))) {
+          any = true;
+          records += row.getLong(0);
+          checksum ^= row.isNullAt(3) ? 0 : row.getLong(3);
+        }
+      }
+      return any
+          ? String.format("\"records\":%d,\"checksum\":\"%016x\"", records, checksum)
+          : "";
     }
 
     /** Due ones are written beside: Delta reads the log in such a commit, for its statistics. */
@@ -101,7 +152,9 @@ public final class DeltaWrites {
     public long txnVersion(String id) {
       Option<VersionChecksum> checksum = snapshot().checksumOpt();
       // With a retention Delta forgets ids by their age, of which the checksum knows nothing.
-      if (checksum.isEmpty() || snapshot().minSetTransactionRetentionTimestamp().isDefined()) {
+      if (!asksChecksum
+          || checksum.isEmpty()
+          || snapshot().minSetTransactionRetentionTimestamp().isDefined()) {
         return super.txnVersion(id);
       }
       Option<Seq<SetTransaction>> ids = checksum.get().setTransactions();
@@ -125,9 +178,14 @@ public final class DeltaWrites {
     private final TransactionExecutionObserver before =
         (TransactionExecutionObserver) OF_THREAD.getObserver();
     private final DeltaCheckpoints checkpoints;
+    private final boolean asksChecksum;
+    private final QueryExecution execution;
 
-    FirstTransaction(DeltaCheckpoints checkpoints) {
+    FirstTransaction(
+        DeltaCheckpoints checkpoints, boolean asksChecksum, QueryExecution execution) {
       this.checkpoints = checkpoints;
+      this.asksChecksum = asksChecksum;
+      this.execution = execution;
     }
 
     void observe(Runnable write) {
@@ -146,8 +204,7 @@ public final class DeltaWrites {
       if (begun.getClass() != OptimisticTransaction.class) {
         return begun;
       }
-      return new ChecksumTransaction(
-          begun.deltaLog(), begun.catalogTable(), begun.snapshot(), checkpoints);
+      return new ChecksumTransaction(begun, checkpoints, asksChecksum, execution);
     }
 
     @Override

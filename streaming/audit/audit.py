@@ -1,0 +1,249 @@
+"""The recipe of an audit: what is looked at, in order, and what is proved when nothing is found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from assignor_bridge.errors import elided
+from streaming.audit.checksum import range_checksum
+from streaming.audit.files import (
+    check_counts,
+    check_files,
+    check_state,
+    check_statistics,
+    check_writers,
+)
+from streaming.audit.findings import Finding, by_severity
+from streaming.audit.history import replay
+from streaming.audit.offsets import (
+    check_checkpoint,
+    check_overlaps_of_queries,
+    check_query,
+    flat,
+    total,
+)
+from streaming.audit.rows import spans_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from assignor_bridge.model import Partition
+    from checkpoints.offset_log import KafkaRanges
+    from streaming.audit.evidence import Evidence
+    from streaming.audit.history import Batch, History
+    from streaming.audit.rows import RowAudit
+
+
+#: Findings about batches, of which a table that others wrote has none.
+_OF_BATCHES = {"no-batch", "foreign-rows", "rows-changed", "log-begins-late"}
+#: With one of these, batches may have read more than is known.
+_INCOMPLETE = {"no-ranges", "log-begins-late", "commit-missing", "commit-damaged"}
+
+
+@dataclass
+class Query:
+    """What is known of one query's batches, from the audited version on."""
+
+    id: str
+    batches: list[Batch]
+    #: Offsets that its commits hold, and partitions.
+    offsets: int
+    partitions: int
+    #: Batches whose records were counted, and are those of all their offsets.
+    counted: int = 0
+    #: Offsets without a record, in batches that were counted.
+    without_record: int = 0
+    #: Batches whose counters have more records than offsets: Spark ran a stage of them again.
+    recounted: int = 0
+
+
+@dataclass
+class Audit:
+    """What an audit found."""
+
+    #: First and last version that were looked at.
+    first: int
+    last: int
+    files: int
+    rows: int | None
+    queries: list[Query]
+    findings: list[Finding] = field(default_factory=list)
+    #: Whether the table keeps the newest row of each key.
+    is_upsert: bool = False
+    #: Rows that were read, and records of the topics that they were compared with; None for none.
+    rows_read: int | None = None
+    records_compared: int | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether each offset of the batches is in the table's commits exactly once."""
+        return not self.findings
+
+    @property
+    def spans(self) -> dict[Partition, tuple[int, int]]:
+        """From where to where the batches have read each partition; none where some are unknown."""
+        if any(finding.kind in _INCOMPLETE for finding in self.findings) or self.first > 0:
+            return {}
+        return spans_of(batch for query in self.queries for batch in query.batches)
+
+    def take(self, rows: RowAudit, findings: Iterable[Finding]) -> None:
+        """Take what the rows say; where no batch says anything, they are what there is."""
+        others = [f for f in self.findings if self.queries or f.kind not in _OF_BATCHES]
+        self.findings = by_severity([*others, *findings])
+        self.rows_read, self.records_compared = rows.rows, rows.compared
+
+
+def audit(evidence: Evidence, since: int | None = None) -> Audit:
+    """Look at a table; `since` is the first version that is asked for."""
+    history = replay(evidence.commits)
+    every = history.batches(evidence.checkpoint)
+    if since is not None:
+        history.commits = {v: c for v, c in history.commits.items() if v >= since}
+        history.restores = [r for r in history.restores if r.version >= since]
+        history.doubled = [d for d in history.doubled if d[2] >= since]
+        history.counts = {v: count for v, count in history.counts.items() if v >= since}
+        history.is_whole = history.is_whole and since == 0
+    by_query: dict[str, list[Batch]] = {}
+    for batch in every:
+        if batch.version in history.commits:
+            by_query.setdefault(batch.query, []).append(batch)
+    queries = [_query(name, batches, history) for name, batches in by_query.items()]
+    findings = by_severity(_findings(evidence, history, by_query, queries, since or 0))
+    rows = [add.rows for add, _ in history.files.values()]
+    return Audit(
+        first=min([*history.commits, *evidence.damaged], default=0),
+        last=max([*history.commits, *evidence.damaged], default=0),
+        files=len(history.files),
+        rows=None if None in rows or not history.is_whole else sum(n for n in rows if n),
+        queries=queries,
+        findings=findings,
+        is_upsert=history.is_upsert,
+    )
+
+
+def _findings(
+    evidence: Evidence,
+    history: History,
+    by_query: dict[str, list[Batch]],
+    queries: list[Query],
+    since: int,
+) -> Iterator[Finding]:
+    yield from _log(evidence, since)
+    yield from _restores(history, by_query)
+    checkpoint = evidence.checkpoint
+    for query, batches in by_query.items():
+        is_ours = checkpoint is not None and checkpoint.query_id == query
+        begins = checkpoint.begins if checkpoint is not None and is_ours else None
+        yield from check_query(batches, history, begins or None)
+        yield from _mismatches(batches)
+        yield from check_statistics(batches, history)
+    # A merge of the same records by another query changes nothing.
+    if not history.is_upsert:
+        yield from check_overlaps_of_queries(by_query)
+    if checkpoint is not None:
+        yield from check_checkpoint(checkpoint, evidence.completed, by_query, history.is_whole)
+    if not by_query and (checkpoint is None or evidence.completed is None):
+        yield Finding("no-batch", f"{len(history.commits):,} commits")
+    of_batches = {batch.version for batches in by_query.values() for batch in batches}
+    yield from check_writers(history, of_batches)
+    topics = {p.topic for q in queries for b in q.batches for (_, p), _, _ in flat(b.ranges or {})}
+    yield from check_files(history, evidence.files, topics)
+    yield from check_counts(history)
+    # What was there before the log begins may be removed later, and is not known.
+    if not evidence.damaged and evidence.commits[0].version == 0 and not _holes(evidence):
+        yield from check_state(history, evidence.checksums)
+    for each in queries:
+        yield from _records(each)
+
+
+def _log(evidence: Evidence, since: int) -> Iterator[Finding]:
+    """Check that the log has all versions from the one asked for on."""
+    numbers = [*(commit.version for commit in evidence.commits), *evidence.damaged]
+    first = min(numbers)
+    if first > since:
+        yield Finding("log-begins-late", f"its first version is {first}, {since} is asked for")
+    if holes := [version for version in _holes(evidence) if version >= since]:
+        yield Finding("commit-missing", elided([f"version {version}" for version in holes]))
+    damaged = [f"version {v}: {why}" for v, why in evidence.damaged.items() if v >= since]
+    if damaged:
+        yield Finding("commit-damaged", elided(damaged))
+
+
+def _holes(evidence: Evidence) -> list[int]:
+    numbers = {*(commit.version for commit in evidence.commits), *evidence.damaged}
+    return sorted(set(range(min(numbers), max(numbers) + 1)) - numbers)
+
+
+def _restores(history: History, by_query: dict[str, list[Batch]]) -> Iterator[Finding]:
+    """Name the batches that a `RESTORE` took away, and that no later one brought back."""
+    for restore in history.restores:
+        if restore.version not in history.live:
+            continue
+        if restore.to is None:
+            yield Finding("restored-unknown", f"RESTORE at version {restore.version}")
+            continue
+        again = {
+            (b.query, b.number) for bs in by_query.values() for b in bs if b.version in history.live
+        }
+        gone = [
+            batch
+            for batches in by_query.values()
+            for batch in batches
+            if restore.to < batch.version < restore.version
+            and batch.version not in history.live
+            and (batch.query, batch.number) not in again
+        ]
+        if gone:
+            accepted = history.properties.get("assignor.acceptedRestore") == str(restore.version)
+            word = "; the property assignor.acceptedRestore accepts that" if accepted else ""
+            yield Finding(
+                "restored",
+                f"version {restore.version} went back to version {restore.to}, without "
+                f"{elided([str(b) for b in gone])}: {total(gone):,} offsets{word}",
+            )
+
+
+def _mismatches(batches: Iterable[Batch]) -> Iterator[Finding]:
+    for batch in batches:
+        said = batch.metadata
+        if said is not None and (said.query, said.batch) != (batch.query, batch.number):
+            yield Finding(
+                "batch-mismatch",
+                f"{batch} of query {batch.query} has the ranges of batch {said.batch} of query "
+                f"{said.query}",
+            )
+
+
+def _query(name: str, batches: list[Batch], history: History) -> Query:
+    live = {batch.number: batch for batch in batches if batch.version in history.live}.values()
+    partitions = {partition for batch in live for partition, _, _ in flat(batch.ranges or {})}
+    return Query(name, batches, total(live), len(partitions))
+
+
+def _records(query: Query) -> Iterator[Finding]:
+    """Compare the records that were read with those that the ranges should have."""
+    wrong = []
+    for batch in query.batches:
+        counted = batch.metadata.counted if batch.metadata else None
+        if batch.ranges is None or counted is None or counted.records is None:
+            continue
+        missing = total([batch]) - counted.records
+        if missing > 0:
+            query.without_record += missing
+        elif missing < 0:
+            query.recounted += 1
+        elif counted.checksum is not None and int(counted.checksum, 16) != checksum(batch.ranges):
+            wrong.append(f"{batch}, {counted.records:,} records")
+        else:
+            query.counted += 1
+    if wrong:
+        yield Finding("records-mismatch", f"query {query.id}: {elided(wrong)}")
+
+
+def checksum(ranges: KafkaRanges) -> int:
+    """Return the checksum of all records that ranges should have."""
+    result = 0
+    for (_, partition), begin, end in flat(ranges):
+        result ^= range_checksum(partition.topic, partition.number, begin, end)
+    return result

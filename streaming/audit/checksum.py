@@ -1,0 +1,102 @@
+"""The checksum of the records that a range should have, as Spark computes that of those it read.
+
+Each record counts with Spark's `xxhash64(topic, partition, offset)` (XXH64, chained with seed 42);
+all are joined by exclusive or, in any order. Of the same number of records, a wrong one changes it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    Words = np.ndarray[Any, np.dtype[np.uint64]]
+
+_MASK = (1 << 64) - 1
+_P1, _P2, _P3, _P4, _P5 = (
+    0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63,
+    0x27D4EB2F165667C5,
+)  # fmt: skip
+_SEED = 42
+#: Offsets that are hashed at a time.
+_BLOCK = 1 << 20
+
+
+def range_checksum(topic: str, partition: int, begin: int, end: int) -> int:
+    """Return the checksum of all offsets of a range."""
+    seed = hash_int(partition, hash_bytes(topic.encode(), _SEED))
+    result = 0
+    for low in range(begin, end, _BLOCK):
+        offsets = np.arange(low, min(low + _BLOCK, end), dtype=np.uint64)
+        result ^= int(np.bitwise_xor.reduce(_hash_longs(offsets, seed)))
+    return result
+
+
+def _hash_longs(values: Words, seed: int) -> Words:
+    """Hash many 64-bit numbers; numpy's unsigned numbers wrap around, as Java's do."""
+    p1, p2, p3, p4 = (np.uint64(prime) for prime in (_P1, _P2, _P3, _P4))
+    result: Words = np.uint64((seed + _P5 + 8) & _MASK) ^ (_rotated(values * p2, 31) * p1)
+    result = _rotated(result, 27) * p1 + p4
+    result = (result ^ (result >> np.uint64(33))) * p2
+    result = (result ^ (result >> np.uint64(29))) * p3
+    result ^= result >> np.uint64(32)
+    return result
+
+
+def _rotated(values: Words, bits: int) -> Words:
+    rotated: Words = (values << np.uint64(bits)) | (values >> np.uint64(64 - bits))
+    return rotated
+
+
+def hash_int(value: int, seed: int) -> int:
+    """Hash a 32-bit number."""
+    result = (seed + _P5 + 4) & _MASK
+    result ^= (value & 0xFFFFFFFF) * _P1 & _MASK
+    return _mixed(_rotl(result, 23) * _P2 + _P3)
+
+
+def hash_bytes(data: bytes, seed: int) -> int:
+    """Hash text, as UTF-8."""
+    at, size = 0, len(data)
+    if size >= 32:
+        lanes = [seed + _P1 + _P2, seed + _P2, seed, seed - _P1]
+        while at <= size - 32:
+            for lane in range(4):
+                lanes[lane] = _round(lanes[lane], data[at : at + 8])
+                at += 8
+        result = sum(_rotl(v, n) for v, n in zip(lanes, (1, 7, 12, 18), strict=True))
+        for value in lanes:
+            mixed = _rotl(value * _P2, 31) * _P1
+            result = (result ^ mixed & _MASK) * _P1 + _P4 & _MASK
+    else:
+        result = seed + _P5
+    result = (result + size) & _MASK
+    while at <= size - 8:
+        result ^= _round(0, data[at : at + 8])
+        result = _rotl(result, 27) * _P1 + _P4 & _MASK
+        at += 8
+    if at <= size - 4:
+        result ^= int.from_bytes(data[at : at + 4], "little") * _P1 & _MASK
+        result = _rotl(result, 23) * _P2 + _P3 & _MASK
+        at += 4
+    for byte in data[at:]:
+        result ^= byte * _P5 & _MASK
+        result = _rotl(result, 11) * _P1 & _MASK
+    return _mixed(result)
+
+
+def _round(lane: int, data: bytes) -> int:
+    return _rotl(lane + int.from_bytes(data, "little") * _P2, 31) * _P1 & _MASK
+
+
+def _rotl(value: int, bits: int) -> int:
+    value &= _MASK
+    return (value << bits | value >> (64 - bits)) & _MASK
+
+
+def _mixed(value: int) -> int:
+    value &= _MASK
+    value = (value ^ value >> 33) * _P2 & _MASK
+    value = (value ^ value >> 29) * _P3 & _MASK
+    return value ^ value >> 32

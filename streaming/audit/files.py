@@ -1,0 +1,229 @@
+"""Whether the table's files are there, once, and are what the commits say they wrote."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from assignor_bridge.errors import elided
+from streaming.audit.findings import Finding
+from streaming.audit.offsets import flat
+from streaming.delta.transactions import query_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from streaming.audit.evidence import DataFiles
+    from streaming.audit.history import Batch, History
+    from streaming.delta.log import Add, Commit, FileKey, TableChecksum
+
+#: What a commit says it wrote: by operation, the metrics that count its new files and its rows.
+_COUNTED = {
+    "WRITE": ("numFiles", "numOutputRows"),
+    "STREAMING UPDATE": ("numAddedFiles", "numOutputRows"),
+    "MERGE": ("numTargetFilesAdded", None),
+}
+
+
+#: Where an upsert's rows say which record they are.
+_OF_UPSERT = "_sequence"
+
+
+def check_files(
+    history: History, files: DataFiles | None, topics: Collection[str]
+) -> Iterator[Finding]:
+    """Check that the files of the table are there, and are there once."""
+    names: dict[str, str] = {}
+    for add, before, version in history.doubled:
+        names[add.path] = f"{add.path} (versions {before} and {version})"
+    if files is not None:
+        lost, changed = [], []
+        for add, version in history.files.values():
+            if urlsplit(add.path).scheme not in {"", "file"}:
+                continue  # of a shallow clone, elsewhere
+            size = files.size(add.path)
+            if size is None:
+                lost.append(f"{add.path} (version {version}{_rows(add)})")
+            elif size != add.size:
+                changed.append(f"{add.path} has {size} bytes, version {version} says {add.size}")
+        if lost:
+            yield Finding("file-lost", elided(lost))
+        if changed:
+            yield Finding("file-changed", elided(changed))
+        for one, other in _equal(history, files, topics):
+            names.setdefault(
+                other[0].path,
+                f"{other[0].path} (version {other[1]}) has the content of {one[0].path} "
+                f"(version {one[1]})",
+            )
+    if names:
+        yield Finding("file-doubled", elided(list(names.values())))
+
+
+def _equal(
+    history: History, files: DataFiles, topics: Collection[str]
+) -> Iterator[tuple[tuple[Add, int], tuple[Add, int]]]:
+    """Give pairs of files of equal content, where equal rows cannot be two batches' own.
+
+    That is where rows say which record they are, in an upsert, and beside a commit that does not
+    add what it says.
+    """
+    suspects = {v for v in history.commits if _miscount(history.commits[v])}
+    suspects |= {v for v, commit in history.commits.items() if is_foreign(commit)}
+    alike: dict[Any, list[tuple[Add, int]]] = {}
+    for add, version in history.files.values():
+        if add.rows:
+            values = tuple(sorted((add.partition_values or {}).items(), key=str))
+            alike.setdefault((add.size, add.stats, values, add.key[1]), []).append((add, version))
+    for group in alike.values():
+        first, *others = group
+        unique = history.is_upsert or _offsets_of(first[0], topics, history.is_upsert) is not None
+        for other in others:
+            if not unique and not {first[1], other[1]} & suspects:
+                continue
+            sizes = files.size(first[0].path), files.size(other[0].path)
+            if None in sizes or first[0].path == other[0].path:
+                continue
+            if files.digest(first[0].path) == files.digest(other[0].path):
+                yield first, other
+
+
+def is_foreign(commit: Commit) -> bool:
+    """Whether a commit changes rows and is no batch, no `RESTORE`."""
+    is_batch = any(query_of(transaction.app_id) for transaction in commit.transactions)
+    return commit.changes_data and not is_batch and not commit.is_restore
+
+
+def check_writers(history: History, ours: Collection[int]) -> Iterator[Finding]:
+    """Check that rows come and go by batches alone; `ours` are the versions that are batches."""
+    appends, changes = [], []
+    for version, commit in history.commits.items():
+        if version in ours or commit.is_restore or version not in history.live:
+            continue
+        removed = [file for file in commit.removes if file.data_change]
+        added = [file for file in commit.adds if file.data_change]
+        what = f"{commit.info.operation or 'a commit'} at version {version}"
+        if removed:
+            changes.append(f"{what} ({len(removed)} files out, {len(added)} in)")
+        elif added:
+            rows = sum(file.rows or 0 for file in added)
+            appends.append(f"{what} ({len(added)} files, {rows:,} rows)")
+    if appends:
+        yield Finding("foreign-rows", elided(appends))
+    if changes:
+        yield Finding("rows-changed", elided(changes))
+
+
+def check_counts(history: History) -> Iterator[Finding]:
+    """Check that each commit adds what it says, and that a compaction keeps the rows."""
+    wrong = [why for commit in history.commits.values() if (why := _miscount(commit))]
+    if wrong:
+        yield Finding("count-mismatch", elided(wrong))
+    rows: dict[FileKey, int | None] = {}
+    moved = []
+    for version, commit in history.commits.items():
+        rows |= {file.key: file.rows for file in commit.adds}
+        if commit.adds and commit.removes and not commit.changes_data:
+            before = [rows.get(file.key) for file in commit.removes]
+            after = [file.rows for file in commit.adds]
+            counts = [sum(n for n in side if n is not None) for side in (before, after)]
+            if None not in [*before, *after] and counts[0] != counts[1]:
+                what = commit.info.operation or "a compaction"
+                moved.append(f"{what} at version {version}: {counts[0]:,} in, {counts[1]:,} out")
+    if moved:
+        yield Finding("compaction-rows", elided(moved))
+
+
+def check_state(history: History, checksums: Mapping[int, TableChecksum]) -> Iterator[Finding]:
+    """Check the table's files against what Delta counted beside each commit.
+
+    Each difference is told once, where it begins; what was there before the log begins is unknown.
+    """
+    shift = None if not history.is_whole else (0, 0)
+    differing = []
+    for version, (number, size) in history.counts.items():
+        checksum = checksums.get(version)
+        if checksum is None or checksum.num_files is None or checksum.table_size_bytes is None:
+            continue
+        now = (checksum.num_files - number, checksum.table_size_bytes - size)
+        if shift is not None and now != shift:
+            differing.append(
+                f"version {version} has {number + shift[0]:,} files of {size + shift[1]:,} bytes "
+                f"by the log, {checksum.num_files:,} of {checksum.table_size_bytes:,} by Delta"
+            )
+        shift = now
+    if differing:
+        yield Finding("state-mismatch", elided(differing))
+
+
+def _miscount(commit: Commit) -> str | None:
+    """Say how a commit adds something else than it says; None when it does not."""
+    metrics = commit.info.operation_metrics or {}
+    of_files, of_rows = _COUNTED.get(commit.info.operation, (None, None))
+    has_vectors = any(f.deletion_vector for f in (*commit.adds, *commit.removes))
+    if of_files is None or of_files not in metrics or has_vectors:
+        return None
+    said, added = _number(metrics[of_files]), len(commit.adds)
+    if said != added:
+        return f"version {commit.version} says {said} files, it adds {added}"
+    counts = [file.rows for file in commit.adds]
+    if of_rows is None or of_rows not in metrics or None in counts or commit.removes:
+        return None
+    said, rows = _number(metrics[of_rows]), sum(count or 0 for count in counts)
+    return (
+        f"version {commit.version} says {said:,} rows, it adds {rows:,}" if said != rows else None
+    )
+
+
+def _number(value: object) -> int:
+    return int(value) if isinstance(value, str | int) else -1
+
+
+def check_statistics(batches: list[Batch], history: History) -> Iterator[Finding]:
+    """Check that the offsets in a file lie within those that its batch read."""
+    outside = []
+    for batch in batches:
+        commit = history.commits[batch.version]
+        if batch.ranges is None or commit.removes:  # a merge also rewrites rows of earlier batches
+            continue
+        read = [(p.topic, p.number, begin, end) for (_, p), begin, end in flat(batch.ranges)]
+        for add in commit.adds:
+            span = _offsets_of(add, {topic for topic, *_ in read}, history.is_upsert)
+            if span is None:
+                continue
+            (first, last), (low, high) = span
+            of_file = [(begin, end) for _, number, begin, end in read if first <= number <= last]
+            begins = min((begin for begin, _ in of_file), default=0)
+            ends = max((end for _, end in of_file), default=0)
+            if low < begins or high >= ends:
+                outside.append(
+                    f"{add.path}: offsets {low} to {high} of partitions {first} to {last}, {batch} "
+                    f"read {f'{begins} to {ends - 1}' if of_file else 'none'}"
+                )
+    if outside:
+        yield Finding("rows-outside", elided(outside))
+
+
+def _offsets_of(
+    add: Add, topics: Collection[str], is_upsert: bool
+) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Return least and greatest partition, and offset, in a file; None where it has no such.
+
+    Columns that are merely named like Kafka's are told by their topic: a column that holds others.
+    """
+    stats = add.statistics
+    least, most = stats.get("minValues"), stats.get("maxValues")
+    if is_upsert:
+        least, most = (v.get(_OF_UPSERT) if isinstance(v, dict) else None for v in (least, most))
+    if not isinstance(least, dict) or not isinstance(most, dict):
+        return None
+    # Delta cuts long text off.
+    if not is_upsert and not any(t.startswith(str(least.get("topic"))) for t in topics):
+        return None
+    pairs = [(least.get(name), most.get(name)) for name in ("partition", "offset")]
+    bounds = [bound for pair in pairs for bound in pair if isinstance(bound, int)]
+    return ((bounds[0], bounds[1]), (bounds[2], bounds[3])) if len(bounds) == 4 else None
+
+
+def _rows(add: Add) -> str:
+    return f", {add.rows:,} rows" if add.rows is not None else ""

@@ -1,0 +1,199 @@
+"""`assignor audit`: whether a table holds each offset exactly once, proved from Delta's own log."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from assignor_bridge.errors import OptionError
+from streaming.cli import kafka_options
+from streaming.cli.arguments import check_not_empty
+from streaming.cli.output import note, print_lines, print_table
+from streaming.pipeline.spark.log import SparkLog
+
+if TYPE_CHECKING:
+    from streaming.audit.audit import Audit, Query
+    from streaming.kafka.brokers import Brokers
+
+
+def audit(  # noqa: PLR0917
+    table: Annotated[str, typer.Option(metavar="PATH", help="Folder of the Delta table.")],
+    checkpoint: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Checkpoint of the query that writes it.")
+    ] = None,
+    since: Annotated[
+        int | None,
+        typer.Option(metavar="VERSION", min=0, help="Audit from this version of the table on."),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOPIC,PARTITION,OFFSET",
+            help="Also read the rows, by these columns; starts Spark. For any Delta table.",
+        ),
+    ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="With --columns: look at N offsets, not all."),
+    ] = None,
+    bootstrap_servers: kafka_options.BootstrapServers = None,
+    command_config: kafka_options.CommandConfig = None,
+    timeout: kafka_options.Timeout = 10.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+) -> None:
+    """Prove that a Delta table holds each offset of its topics exactly once.
+
+    Reads the table's log, which says for each batch of `assignor run` which offsets it holds, and
+    the query's checkpoint. Nothing is changed. With --columns the rows are read, too; with the
+    brokers they are compared with the topic's records. Exit code 0: proved; 1: something is wrong,
+    or cannot be proved; each finding says what to do.
+    """
+    check_not_empty("--table", table)
+    check_not_empty("--checkpoint", checkpoint)
+    names = _columns(columns)
+    if names is None and (bootstrap_servers is not None or command_config is not None or sample):
+        raise OptionError(
+            "--bootstrap-servers and --sample are about rows: name their columns by --columns, "
+            "such as topic,partition,offset"
+        )
+    # With numpy, which nothing else here needs.
+    from streaming.audit.audit import audit as audit_evidence
+    from streaming.audit.evidence import read_evidence
+
+    evidence = read_evidence(table, checkpoint)
+    result = audit_evidence(evidence, since)
+    if names is not None and result.is_upsert:
+        raise OptionError(
+            "--columns: the table keeps the newest row of each key, so its rows do not prove "
+            "offsets; leave --columns out"
+        )
+    if names is not None:
+        brokers = kafka_options.brokers_of(bootstrap_servers, command_config, timeout)
+        _read_rows(table, names, result, brokers, sample)
+        for text in brokers.notes if brokers else []:
+            note(text)
+    if as_json:
+        typer.echo(json.dumps(_as_json(table, result)))
+    else:
+        _print(table, result)
+    if checkpoint is None:
+        note("without --checkpoint, the table is not compared with how far the query has come")
+    if not result.holds:
+        raise typer.Exit(1)
+
+
+def _read_rows(
+    table: str, names: tuple[str, str, str], result: Audit, brokers: Brokers | None,
+    sample: int | None,
+) -> None:  # fmt: skip
+    """Start Spark, whose own words go to a log, and let it read the rows."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from streaming.audit.row_sources import Columns, audit_rows
+    from streaming.delta.session import local_session
+    from streaming.pipeline.errors import JobError, first_line
+
+    log = SparkLog(None, "audit", str)
+    note("starting Spark to read the rows")
+    try:
+        with log.taking_stderr():
+            spark = local_session("assignor audit")
+        try:
+            rows = audit_rows(spark, table, Columns(*names), result.spans, brokers, sample)
+        finally:
+            spark.stop()
+    except (PySparkException, Py4JError) as error:
+        why = f"--table {table!r} cannot be read: {first_line(error)}"
+        raise JobError(f"{why} (Spark's log: {log.path})") from error
+    result.take(*rows)
+
+
+def _columns(text: str | None) -> tuple[str, str, str] | None:
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    if len(names) != 3 or not all(names):
+        raise OptionError(
+            f"--columns {text!r}: three names are expected, of topic, partition and offset"
+        )
+    return names[0], names[1], names[2]
+
+
+def _as_json(table: str, result: Audit) -> dict[str, Any]:
+    return {
+        "table": table,
+        "proved": result.holds,
+        "versions": [result.first, result.last],
+        "files": result.files,
+        "rows": result.rows,
+        "queries": [
+            {
+                "query": query.id,
+                "batches": len(query.batches),
+                "offsets": query.offsets,
+                "partitions": query.partitions,
+                "batches_counted": query.counted,
+                "offsets_without_record": query.without_record,
+                "batches_recounted": query.recounted,
+            }
+            for query in result.queries
+        ],
+        "rows_read": result.rows_read,
+        "records_compared": result.records_compared,
+        "findings": [
+            {"kind": f.kind, "verdict": f.verdict, "details": f.details, "cure": f.cure}
+            for f in result.findings
+        ],
+    }
+
+
+def _print(table: str, result: Audit) -> None:
+    if result.queries:
+        head = ("QUERY", "BATCHES", "VERSIONS", "PARTITIONS", "OFFSETS", "RECORDS")
+        print_table(head, (_row(query) for query in result.queries), words={"RECORDS"})
+    for finding in result.findings:
+        print_lines(
+            [f"{finding.verdict.upper()} {finding.kind}: {finding.details}", f"  {finding.cure}"]
+        )
+    offsets = sum(query.offsets for query in result.queries)
+    looked = f"{table}: versions {result.first} to {result.last}, {result.files:,} files"
+    if result.rows_read is not None:
+        looked += f", {result.rows_read:,} rows read"
+    if result.records_compared is not None:
+        looked += f", {result.records_compared:,} records compared"
+    if result.holds:
+        print_lines([f"PROVED {looked}: {offsets:,} offsets, each committed exactly once"])
+    else:
+        wrong = sum(finding.verdict == "wrong" for finding in result.findings)
+        words = f"{wrong} wrong, {len(result.findings) - wrong} unproved"
+        print_lines([f"NOT PROVED {looked}: {words}"])
+
+
+def _row(query: Query) -> tuple[str, ...]:
+    numbers = [batch.number for batch in query.batches]
+    versions = [batch.version for batch in query.batches]
+    return (
+        query.id,
+        f"{min(numbers)} to {max(numbers)}",
+        f"{min(versions)} to {max(versions)}",
+        f"{query.partitions:,}",
+        f"{query.offsets:,}",
+        _records(query),
+    )
+
+
+def _records(query: Query) -> str:
+    """Say what the counters of the records prove."""
+    if query.counted == len(query.batches):
+        return "each offset was read once"
+    if not (query.counted or query.without_record or query.recounted):
+        return "not counted"
+    said = [f"{query.counted} of {len(query.batches)} batches: each offset was read once"]
+    if query.without_record:
+        said.append(f"{query.without_record:,} offsets without a counted record")
+    if query.recounted:
+        said.append(f"{query.recounted} were counted again by Spark")
+    return "; ".join(said)

@@ -1,0 +1,67 @@
+"""What our sink writes into a commit's `userMetadata`: which offsets the rows were made of.
+
+It is JSON, `{"assignor": {…}}`, beside what the user has there; `DESCRIBE HISTORY` shows it.
+A range is `[from, until)`; partitions of which a batch reads nothing are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from checkpoints.offset_log import KafkaRanges
+
+_KEY = "assignor"
+FORMAT = 1
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """The records that went through the parser."""
+
+    records: int | None = None
+    #: Exclusive or of the records' xxhash64 over topic, partition and offset, as 16 digits.
+    checksum: str | None = None
+
+
+class BatchMetadata(msgspec.Struct, frozen=True):
+    """The batch that a commit holds."""
+
+    query: str
+    batch: int
+    #: `[from, until)` by source, topic and partition; None where they could not be learned.
+    ranges: dict[str, dict[str, dict[int, tuple[int, int]]]] | None = None
+    counted: Counted = Counted()
+    format: int = FORMAT
+
+
+def encode(query: str, batch: int, ranges: KafkaRanges, beside: str | None = None) -> str | None:
+    """Return the text for a commit.
+
+    `beside` is what the user has there: None when that is no JSON object, which it then must stay.
+    """
+    users: Any = {}
+    if beside:
+        try:
+            users = json.loads(beside)
+        except ValueError:
+            return None
+        if not isinstance(users, dict) or _KEY in users:
+            return None
+    ours = {"format": FORMAT, "query": query, "batch": batch, "ranges": ranges, "counted": {}}
+    return json.dumps({**users, _KEY: ours}, separators=(",", ":"), ensure_ascii=False)
+
+
+def decode(text: str | None) -> BatchMetadata | None:
+    """Read a commit's text; None when there is nothing of ours that this version understands."""
+    if not text or f'"{_KEY}"' not in text:
+        return None
+    try:
+        found = json.loads(text)
+        ours = found.get(_KEY) if isinstance(found, dict) else None
+        read = msgspec.convert(ours, BatchMetadata, strict=False)
+    except (ValueError, msgspec.ValidationError):
+        return None
+    return read if read.format <= FORMAT else None

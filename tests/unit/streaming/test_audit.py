@@ -1,0 +1,287 @@
+"""The parts of an audit that need no table of Spark's; integration/test_audit.py has the rest."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assignor_bridge.model import Partition
+from checkpoints.folders import LocalFolder
+from checkpoints.offset_log import read_ranges
+from streaming.audit.audit import audit, checksum
+from streaming.audit.checksum import range_checksum
+from streaming.audit.evidence import DataFiles, read_evidence
+from streaming.audit.findings import KINDS
+from streaming.audit.rows import BLOCK, RowAudit, sampled
+from streaming.cli.main import run
+from streaming.delta.user_metadata import decode, encode
+from streaming.pipeline.delta import audit_trail
+from streaming.pipeline.delta.audit_trail import USER_METADATA, AuditTrail
+from tests.support.audit_reference import rows as rows_of_findings
+from tests.unit.streaming.checkpoints import write_checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+QUERY = "d9a5a3a1-0000-4000-8000-000000000001"
+T0, T1 = Partition("t", 0), Partition("t", 1)
+
+
+@pytest.mark.parametrize(
+    ("begin", "sparks"),
+    [(0, 3966450064714244644), (100, 1828523610605221189), (200, -4103583799172957986)],
+)
+def test_a_checksum_is_that_of_spark(begin: int, sparks: int):
+    """`bit_xor(xxhash64('t', 0, offset))` of 100 offsets, by Spark 4.0.4."""
+    assert range_checksum("t", 0, begin, begin + 100) == sparks % 2**64
+
+
+def test_a_checksum_of_ranges_is_that_of_their_parts():
+    whole = checksum({"0": {"t": {0: (0, 100), 3: (5, 9)}}})
+    assert whole == checksum({"0": {"t": {0: (0, 40)}}, "1": {"t": {0: (40, 100), 3: (5, 9)}}})
+    assert whole != checksum({"0": {"t": {0: (0, 100), 3: (6, 10)}}})
+    assert checksum({}) == 0
+
+
+@pytest.mark.parametrize(
+    ("users", "kept"),
+    [
+        pytest.param(None, {}, id="none"),
+        pytest.param('{"team":"x"}', {"team": "x"}, id="an object is added to"),
+    ],
+)
+def test_ranges_stand_beside_what_the_user_has(users: str | None, kept: dict[str, str]):
+    ranges = {"0": {"t": {0: (5, 7)}}}
+    text = encode(QUERY, 3, ranges, users)
+    assert text is not None
+    found = json.loads(text)
+    assert found.pop("assignor")["query"] == QUERY
+    assert found == kept
+    read = decode(text)
+    assert read is not None
+    assert (read.batch, read.ranges, read.counted.records) == (3, ranges, None)
+
+
+@pytest.mark.parametrize("users", ["nightly", "[1]", '{"assignor": 1}'])
+def test_other_words_of_the_user_stay_as_they_are(users: str):
+    assert encode(QUERY, 3, {}, users) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None, "", "nightly", '{"assignor": 1}', '{"assignor": {"query": 1}}', '"assignor"',
+        '{"assignor": {"query": "q", "batch": 1, "ranges": {}, "format": 99}}',
+    ],
+)  # fmt: skip
+def test_what_is_none_of_ours_is_not_read(text: str | None):
+    assert decode(text) is None
+
+
+def test_a_batch_reads_from_the_batch_before_or_where_the_query_began(tmp_path: Path):
+    ends: list[Any] = [{"t": {0: 5}}, {"t": {0: 5, 1: 3}}, {"t": {0: 9, 1: 3}}]
+    folder = LocalFolder(write_checkpoint(tmp_path, ends, begin={"t": {0: 2}}))
+    assert read_ranges(folder, 0) == {"0": {"t": {0: (2, 5)}}}
+    assert read_ranges(folder, 1) == {"0": {"t": {1: (0, 3)}}}
+    assert read_ranges(folder, 2) == {"0": {"t": {0: (5, 9)}}}
+    assert read_ranges(folder, 3) is None
+    (tmp_path / "offsets" / "0").unlink()
+    assert read_ranges(folder, 1) is None
+
+
+def spark(users: str | None = None) -> Any:
+    """As much of a session as a trail asks."""
+    return SimpleNamespace(conf=SimpleNamespace(get=lambda *_: users))
+
+
+@pytest.fixture
+def local(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_trail, "absolute", lambda _, path: f"file:{path}")
+
+
+@pytest.mark.usefixtures("local")
+def test_a_commit_gets_the_ranges_of_its_batch(tmp_path: Path):
+    checkpoint = write_checkpoint(tmp_path, [{"t": {0: 5}}, {"t": {0: 7}}])
+    trail = AuditTrail("job: sink", str(checkpoint), str)
+    found = decode(trail.settings(spark(), QUERY, 1)[USER_METADATA])
+    assert found is not None
+    assert found.ranges == {"0": {"t": {0: (5, 7)}}}
+    assert AuditTrail("job: sink", None, str).settings(spark(), QUERY, 1) == {}
+
+
+@pytest.mark.usefixtures("local")
+@pytest.mark.parametrize(
+    ("spoil", "users", "why"),
+    [
+        pytest.param(lambda c: (c / "offsets" / "0").unlink(), None, "is gone", id="purged"),
+        pytest.param(
+            lambda c: (c / "offsets" / "1").write_text("v1"), None, "is truncated", id="damaged"
+        ),
+        pytest.param(lambda _: None, "nightly", "no JSON object", id="the user's words"),
+    ],
+)
+def test_a_trail_that_fails_costs_one_warning_and_no_batch(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, spoil: Any, users: str | None, why: str
+):
+    checkpoint = write_checkpoint(tmp_path, [{"t": {0: 5}}, {"t": {0: 7}}])
+    spoil(checkpoint)
+    trail = AuditTrail("job: sink", str(checkpoint), lambda text: text.replace("truncated", "***"))
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert trail.settings(spark(users), QUERY, 1) == {}
+    [warning] = caplog.messages
+    assert why.replace("truncated", "***") in warning
+    assert "assignor audit" in warning
+
+
+def merged(rows: list[int], records: list[int] | None, end: int = 10) -> dict[str, Any]:
+    result = RowAudit()
+    found: Iterator[Any] | None = iter([(n, ()) for n in records]) if records is not None else None
+    result.merge((T0, 0, end), [(n, ()) for n in rows], found)
+    return {f.kind: f.details for f in result.findings}
+
+
+@pytest.mark.parametrize(
+    ("rows", "records", "expected"),
+    [
+        pytest.param(range(10), range(10), {}, id="all"),
+        pytest.param([0, 1, 4], [0, 1, 4], {}, id="offsets without a record"),
+        pytest.param([0, 2], [0, 1, 2], {"rows-missing": "1 offsets: t-0 offset 1"}, id="missing"),
+        pytest.param([0], [0, 1, 2], {"rows-missing": "2 offsets: t-0 offsets 1 to 2"}, id="end"),
+        pytest.param([0, 0, 1], [0, 1], {"rows-doubled": "1 offsets: t-0 offset 0"}, id="twice"),
+        pytest.param([0, 1], [0], {"rows-invented": "1 offsets: t-0 offset 1"}, id="no record"),
+        pytest.param([0, 12], [0], {"rows-invented": "1 offsets: t-0 offset 12"}, id="beyond"),
+        pytest.param([0, 3], None, {"rows-unproved": "8 offsets: t-0 offsets 1 to 2, t-0 offsets "
+                     "4 to 9"}, id="no brokers"),
+        pytest.param([], None, {"rows-unproved": "10 offsets: t-0 offsets 0 to 9"}, id="no rows"),
+    ],
+)  # fmt: skip
+def test_rows_are_merged_with_records(rows, records, expected):
+    assert merged(list(rows), None if records is None else list(records)) == expected
+
+
+def test_a_rows_bytes_are_those_of_its_record():
+    result = RowAudit()
+    result.merge(
+        (T0, 0, 2),
+        [(0, (b"k", None)), (1, (None, b"v"))],
+        iter([(0, (b"k", None)), (1, (None, b"w"))]),
+    )
+    assert [f.details for f in result.findings] == ["1 offsets: t-0 offset 1"]
+    assert result.compared == 2
+
+
+def test_a_sample_is_of_whole_blocks_in_order_and_always_the_same():
+    spans = {T0: (50, 50 + 20 * BLOCK), T1: (7, 9)}
+    chosen = sampled(spans, 5 * BLOCK)
+    assert chosen == sampled(dict(reversed(list(spans.items()))), 5 * BLOCK)
+    assert chosen == sorted(chosen)
+    assert len(chosen) == 5
+    for partition, begin, end in chosen:
+        low, high = spans[partition]
+        assert low <= begin < end <= high
+        assert begin // BLOCK == (end - 1) // BLOCK
+    everything = sampled(spans, 10**9)
+    assert sum(end - begin for _, begin, end in everything) == 20 * BLOCK + 2
+
+
+def test_the_docs_have_all_findings():
+    page = Path(__file__).parents[3] / "docs" / "audit.md"
+    assert rows_of_findings() in page.read_text(encoding="utf-8")
+    assert {kind.verdict for kind in KINDS.values()} == {"wrong", "unproved"}
+
+
+def write_table(folder: Path, *commits: list[dict[str, Any]]) -> Path:
+    (folder / "_delta_log").mkdir(parents=True)
+    for version, actions in enumerate(commits):
+        text = "\n".join(json.dumps(action) for action in actions)
+        (folder / "_delta_log" / f"{version:020}.json").write_text(text)
+    return folder
+
+
+CREATED: list[dict[str, Any]] = [{"commitInfo": {"operation": "CREATE TABLE"}}]
+
+
+def test_a_table_without_batches_is_not_proved(tmp_path: Path, capsys):
+    table = write_table(tmp_path, CREATED)
+    assert run(["audit", "--table", str(table), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert [f["kind"] for f in found["findings"]] == ["no-batch"]
+    assert (found["proved"], found["queries"]) == (False, [])
+
+
+def test_a_query_whose_commits_have_no_ranges_is_proved_by_its_offset_log(tmp_path: Path, capsys):
+    """As Delta's own streaming sink writes a table, under the query's id."""
+    batches = [[{"txn": {"appId": QUERY, "version": n}}] for n in range(2)]
+    table = write_table(tmp_path / "table", CREATED, *batches)
+    checkpoint = write_checkpoint(tmp_path / "c", [{"t": {0: 5}}, {"t": {0: 7, 1: 1}}])
+    words = ["audit", "--table", str(table), "--checkpoint", str(checkpoint)]
+    assert run(words) == 0
+    out = capsys.readouterr().out
+    assert "PROVED" in out
+    assert "8 offsets, each committed exactly once" in out
+    (checkpoint / "offsets" / "0").unlink()
+    assert run(words) == 1
+    out = capsys.readouterr().out
+    assert "UNPROVED no-ranges" in out
+    assert KINDS["no-ranges"].cure in out
+
+
+def test_since_leaves_out_what_was_before(tmp_path: Path, capsys):
+    batches = [[{"txn": {"appId": QUERY, "version": n}}] for n in range(3)]
+    strange = [{"add": {"path": "x", "size": 1, "dataChange": True}}, {"remove": {"path": "x"}}]
+    table = write_table(tmp_path / "table", CREATED, strange, *batches)
+    (table / "x").write_bytes(b"1")
+    ends: list[Any] = [{"t": {0: 5}}, {"t": {0: 7}}, {"t": {0: 8}}]
+    checkpoint = write_checkpoint(tmp_path / "c", ends)
+    words = ["audit", "--table", str(table), "--checkpoint", str(checkpoint), "--json"]
+    assert run(words) == 1
+    capsys.readouterr()
+    assert run([*words, "--since", "3"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["versions"] == [3, 4]
+    assert found["queries"][0]["offsets"] == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        pytest.param(["--table", "nowhere"], "not a Delta table", id="no table"),
+        pytest.param(["--table", " "], "--table is empty", id="empty"),
+        pytest.param(["--table", "s3a://b/t"], "not on a local file system", id="elsewhere"),
+        pytest.param(["--table", "t", "--columns", "a,b"], "three names", id="columns"),
+        pytest.param(["--table", "t", "--sample", "3"], "--columns", id="sample"),
+        pytest.param(["--table", "t", "--checkpoint", "nowhere"], "checkpoint", id="checkpoint"),
+    ],
+)
+def test_misuse_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys, words: list[str], message: str
+):
+    monkeypatch.chdir(tmp_path)
+    write_table(tmp_path / "t", CREATED)
+    assert run(["audit", *words]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert message in line
+
+
+def test_a_file_is_found_by_its_url(tmp_path: Path):
+    (tmp_path / "a b").write_bytes(b"123")
+    files = DataFiles(tmp_path)
+    assert files.size("a%20b") == 3
+    assert files.size(f"file:{tmp_path}/a%20b") == 3
+    assert files.size("other") is None
+
+
+def test_a_sink_of_another_engine_is_read(tmp_path: Path):
+    """Its metrics are numbers, and it may name a timestamp only."""
+    info = {"operation": "WRITE", "operationMetrics": {"num_added_files": 1}, "userMetadata": "x"}
+    add = {"path": "x", "size": 1, "dataChange": True, "partitionValues": {"a": None}}
+    table = write_table(tmp_path, CREATED, [{"commitInfo": info}, {"add": add}])
+    (table / "x").write_bytes(b"1")
+    found = audit(read_evidence(str(table), None))
+    assert [f.kind for f in found.findings] == ["foreign-rows", "no-batch"]
