@@ -32,6 +32,7 @@ _SPDX = {
     "apache license 2.0": "Apache-2.0",
     "apache 2.0": "Apache-2.0",
     "apache 2": "Apache-2.0",
+    "apache": "Apache-2.0",
     "apache software license": "Apache-2.0",
     "the apache license, version 2.0": "Apache-2.0",
     "the apache software license, version 2.0": "Apache-2.0",
