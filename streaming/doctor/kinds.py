@@ -131,6 +131,6 @@ def examine_spark(url: str) -> list[Check]:
     try:
         return [*checks, Check(what, True, first_that_answers(addresses))]
     except ConnectionError as error:
-        return [*checks, Check(what, False, f"none does ({error}): is it running, and reachable?")]
+        return [*checks, Check(what, False, f"nobody is there ({error}): is it running?")]
     except ValueError as error:
         raise OptionError(f"--spark: {error}") from None

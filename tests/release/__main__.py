@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,11 @@ def audited(exports: Sequence[str]) -> Check:
             "not looked up: download OSV's exports of PyPI and Maven, then OSV=pypi.zip:maven.zip"
         )
         return Check(what, False, told)
-    lines, newest = audit(map(Path, exports), [*map(installed, names()), *packages(), *jars()])
+    used = [*map(installed, names()), *packages(), *jars()]
+    try:
+        lines, newest = audit(map(Path, exports), used)
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        return Check(what, False, f"the advisories cannot be read: {error}")
     print_lines(lines)
     return Check(what, not lines, f"{len(lines)} advisories, the newest known of {newest}")
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import socket
 from pathlib import Path
 
 import pytest
 
 from streaming.cli import main
+from streaming.doctor import machine
 from streaming.doctor.kinds import KINDS, kinds_of
 from streaming.observe.masters import addresses_of, first_that_answers
 
@@ -69,7 +71,7 @@ def test_a_master_that_answers_and_one_that_does_not(capsys):
         assert f"ok     its server answers: {here}\n" in capsys.readouterr().out
     assert main.run(["doctor", "--spark", "spark://127.0.0.1:1"]) == 1
     assert (
-        "FAILED a master answers: none does (127.0.0.1:1: Connection refused): is it running,"
+        "FAILED a master answers: nobody is there (127.0.0.1:1: Connection refused): is it running?"
         in capsys.readouterr().out
     )
 
@@ -92,3 +94,18 @@ def test_where_a_url_leads(url, addresses):
 def test_what_is_no_address_is_said_to_be_none(address):
     with pytest.raises(ValueError, match="is not host:port"):
         first_that_answers([address])
+
+
+@pytest.mark.parametrize(
+    ("version", "holds", "told"),
+    [
+        ("4.0.4", True, "4.0.4"),
+        ("4.0.2", True, "assignor-bridge was not tested on pyspark 4.0.2"),
+        ("3.5.1", False, "assignor-bridge was not tested on pyspark 3.5.1"),
+        ("4.3.0", False, "assignor-bridge was not tested on pyspark 4.3.0"),
+    ],
+)
+def test_a_spark_outside_the_range_is_one_line_of_the_doctor(version, holds, told, monkeypatch):
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: version)
+    check = machine._pyspark()
+    assert (check.holds, check.details) == (holds, told)
