@@ -12,7 +12,7 @@ UNIT   := "not integration and not benchmark and not chaos and not compat"
 UNIT_TESTS ?= unit
 
 .DEFAULT_GOAL := help
-.PHONY: help check demo test unit coverage integration long fresh bench chaos spark-suite compat matrix lint format jar docs wheel lock clean
+.PHONY: help check demo test unit coverage integration long fresh bench chaos spark-suite compat matrix lint format jar docs wheel sbom audit release-check lock clean
 
 help:  ## This list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -102,6 +102,15 @@ docs: $(READY)  ## Build the site of the docs into build/site; a warning or a de
 
 wheel: jar  ## Build the wheel, with the jar in it, into dist/
 	@$(BIN)/python -m build --wheel --no-isolation
+
+sbom: jar  ## Write a bill of materials into dist/
+	@$(BIN)/python -m tests.release bill dist/assignor-bridge.cdx.json
+
+audit: jar  ## Look for known weaknesses in downloaded advisories (OSV=pypi.zip:maven.zip)
+	@$(BIN)/python -m tests.release audit $(subst :, ,$(OSV))
+
+release-check: jar  ## All that a release does but publish: docs/releasing.md (OSV as for audit)
+	@$(BIN)/python -m tests.release check $(subst :, ,$(OSV))
 
 lock: $(READY)  ## Pin today's versions in constraints.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --all-extras --no-header \

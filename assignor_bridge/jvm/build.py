@@ -39,9 +39,9 @@ def source_version() -> str:
     return f"{__version__}-{digest.hexdigest()[:10]}"
 
 
-def build() -> Path:
+def build(folder: Path = JARS_FOLDER) -> Path:
     """Compile, pack and return the jar's path; a jar of the same sources is kept as it is."""
-    jar = JARS_FOLDER / f"assignor-bridge-{source_version()}.jar"
+    jar = folder / f"assignor-bridge-{source_version()}.jar"
     if jar.exists():
         return jar
     class_path = [str(ivy.pyspark_home() / "jars" / "*")]
@@ -63,7 +63,7 @@ def build() -> Path:
         (package / "spark-members.txt").write_text(members, encoding="utf-8")
         (package / "version.txt").write_text(source_version(), encoding="utf-8")
         _pack(Path(scratch), jar)
-    for stale in JARS_FOLDER.glob("assignor-bridge-*.jar"):
+    for stale in folder.glob("assignor-bridge-*.jar"):
         if stale != jar:
             stale.unlink(missing_ok=True)
     return jar

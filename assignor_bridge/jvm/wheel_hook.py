@@ -1,4 +1,4 @@
-"""Refuse to build a wheel without the jar: it would install and then fail inside Spark."""
+"""Refuse to build a wheel or an sdist without the jar: it would fail inside Spark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class JarIsThere(BuildHookInterface):  # type: ignore[type-arg]
-    """Checks that `make jar` ran before a standard (not an editable) wheel is built."""
+    """Checks that `make jar` ran before an sdist or a standard (not an editable) wheel is built."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Stop the build with one line when no jar is there; mark nothing else."""

@@ -10,6 +10,7 @@ from streaming.cli import kafka_options
 from streaming.cli.arguments import check_not_empty
 from streaming.cli.output import note, print_checks
 from streaming.doctor.checkpoint import examine_checkpoint
+from streaming.doctor.kinds import examine_spark
 from streaming.doctor.machine import brokers_answer, examine
 from streaming.kafka.brokers import BrokerUnreachableError
 from streaming.observe.check import Check
@@ -34,16 +35,32 @@ def doctor(
         str | None,
         typer.Option(metavar="PATH", help="Delta table that the checkpoint's query writes to."),
     ] = None,
+    spark: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Say what is known of a Spark with this master: local[…], spark://…, yarn, "
+            "k8s://…, sc://… (Connect), or databricks, emr, glue.",
+        ),
+    ] = None,
 ) -> None:
     """Check Python, JDK, pyspark, jar and connector; exit code 1 when something is wrong.
 
     With --checkpoint: check the planner's state; given the brokers, whether topics were
     re-created or are gone, have fewer partitions, or lack the checkpoint's offsets; given
     --delta-table, whether Delta is ahead of the checkpoint.
+
+    With --spark: whether the option was tested on this kind of Spark, should work or will not, and
+    whether its master or server answers.
     """
     check_not_empty("--checkpoint", checkpoint)
     check_not_empty("--delta-table", delta_table)
-    if checkpoint is not None:
+    check_not_empty("--spark", spark)
+    if spark is not None:
+        if checkpoint is not None or delta_table is not None:
+            raise OptionError("--spark looks at no checkpoint: give one of them")
+        checks = [*examine_spark(spark), *_of_brokers(bootstrap_servers, command_config)]
+    elif checkpoint is not None:
         checks = _of_checkpoint(checkpoint, bootstrap_servers, command_config, delta_table)
     elif delta_table is not None:
         raise OptionError("--delta-table is for --checkpoint: give both")

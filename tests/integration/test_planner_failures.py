@@ -199,12 +199,23 @@ def no_package(tmp_path: Path) -> str:
     return str(script)
 
 
+def other_version(tmp_path: Path) -> str:
+    """Make an interpreter whose package is of another version than the jar."""
+    script = tmp_path / "other-python"
+    python = shlex.quote(sys.executable)
+    change = "import assignor_bridge as b; b.__version__ = '0.0.9'"
+    script.write_text(f'#!/bin/sh\nexec {python} -c "{change}\n$2"\n')
+    script.chmod(0o755)
+    return str(script)
+
+
 @pytest.mark.falls_back
 @pytest.mark.parametrize(
     ("interpreter", "said"),
     [
         pytest.param(lambda _: "/no/such/python", "could not be started", id="does not exist"),
         pytest.param(no_package, "is assignor-bridge installed there", id="lacks the package"),
+        pytest.param(other_version, "other-python' is 0.0.9: install the same", id="other version"),
     ],
 )
 def test_an_interpreter_that_cannot_plan(

@@ -14,7 +14,7 @@ public final class SharedPlannerChecks {
   private SharedPlannerChecks() {}
 
   public static void main(String[] arguments) throws Exception {
-    Interpreter python = new Interpreter(arguments[0], List.of());
+    Interpreter python = new Interpreter(arguments[0], List.of(), List.of());
     AssignorOptions options = new AssignorOptions(Map.of("assignor", "sticky"), Map.of(), python);
     SharedPlanner.Client one = new SharedPlanner.Client(options);
     SharedPlanner.Client other = new SharedPlanner.Client(options, 300);

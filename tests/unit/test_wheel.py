@@ -1,44 +1,42 @@
-"""A wheel carries the jar, and no wheel is built without it."""
+"""Wheel and sdist carry the jar, none is built without it, and two builds are the same bytes."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
-import sys
+import tarfile
 import zipfile
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
 
 from assignor_bridge import __version__
 from assignor_bridge.jars import built_jar
+from assignor_bridge.jvm import build as jar_build
+from tests.release.sbom import sha256
+from tests.support.built_packages import build, copy_of_the_project, installed
 
-ROOT = Path(__file__).parents[2]
-PACKED = ("pyproject.toml", "README.md", "LICENSE", "assignor_bridge", "checkpoints", "streaming")
-
-
-def build(tree: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", "out", "."],
-        cwd=tree,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
-def copy_of_the_project(folder: Path) -> Path:
-    for name in PACKED:
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(source, folder / name)
-    return folder
-
-
-def test_the_wheel_carries_the_jar_and_the_files_of_reports(tmp_path: Path) -> None:
-    done = build(copy_of_the_project(tmp_path))
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project with an sdist, and a wheel from that, in `out/`."""
+    tree = copy_of_the_project(tmp_path_factory.mktemp("built") / "tree")
+    done = build(tree)
     assert done.returncode == 0, done.stderr
-    [wheel] = (tmp_path / "out").glob("*.whl")
+    return tree
+
+
+@pytest.fixture(scope="module")
+def wheel(tree: Path) -> Path:
+    [wheel] = (tree / "out").glob("*.whl")
+    return wheel
+
+
+def test_the_wheel_carries_the_jar_and_the_files_of_reports(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     jars = [name for name in names if name.endswith(".jar")]
     assert len(jars) == 1
@@ -56,10 +54,64 @@ def test_the_wheel_carries_the_jar_and_the_files_of_reports(tmp_path: Path) -> N
     }
 
 
-def test_without_the_jar_no_wheel_is_built(tmp_path: Path) -> None:
+def test_the_sdist_carries_the_jar_too(tree: Path) -> None:
+    [sdist] = (tree / "out").glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert f"assignor_bridge/jars/{built_jar().name}" in names
+    assert {"pyproject.toml", "PKG-INFO", "LICENSE"} <= names
+
+
+def test_a_wheel_from_the_sdist_is_the_same_bytes_as_one_from_elsewhere(
+    tree: Path, wheel: Path, tmp_path: Path
+) -> None:
+    """Another folder, other times and rights of the files: what differs is not the content."""
+    other = copy_of_the_project(tmp_path / "elsewhere")
+    for path in other.rglob("*.py"):
+        os.utime(path, (1, 1))
+        path.chmod(0o600)
+    done = build(other, "--wheel", "--sdist")
+    assert done.returncode == 0, done.stderr
+    for built in (tree / "out").iterdir():
+        assert sha256(built.read_bytes()) == sha256((other / "out" / built.name).read_bytes())
+
+
+@pytest.mark.integration
+@pytest.mark.long
+def test_the_jar_is_the_same_bytes_when_it_is_built_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = jar_build.build()
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    again = jar_build.build(tmp_path)
+    assert again.name == first.name
+    assert sha256(again.read_bytes()) == sha256(first.read_bytes())
+
+
+def test_an_installed_wheel_has_its_command_and_its_jar(wheel: Path, tmp_path: Path) -> None:
+    """In an environment that has what it depends on, and nothing of this checkout."""
+    commands = installed(wheel, tmp_path / "environment")
+    program = (
+        "import assignor_bridge, streaming, checkpoints; from assignor_bridge.jars import built_jar"
+        "; print(*(m.__file__ for m in (assignor_bridge, streaming, checkpoints)), built_jar())"
+    )
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    for words in ([commands / "python", "-c", program], [commands / "assignor", "--version"]):
+        done = subprocess.run(
+            words, cwd=tmp_path, env=clean, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        if "-c" in words:
+            assert all(str(commands.parent) in path for path in done.stdout.split()), done.stdout
+        else:
+            assert __version__ in done.stdout
+
+
+@pytest.mark.parametrize("kind", ["--wheel", "--sdist"])
+def test_without_the_jar_none_is_built(tmp_path: Path, kind: str) -> None:
     tree = copy_of_the_project(tmp_path)
     shutil.rmtree(tree / "assignor_bridge" / "jars")
-    done = build(tree)
+    done = build(tree, kind)
     assert done.returncode != 0
     assert "make jar" in done.stderr + done.stdout
 

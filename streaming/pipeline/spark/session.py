@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import sys
 from typing import TYPE_CHECKING
 
 from assignor_bridge.jars import connector_coordinate
 from streaming.delta.session import configure_delta, delta_coordinate
+from streaming.observe.masters import addresses_of, first_that_answers
 from streaming.pipeline.errors import ConfigError, JobError
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ _SETTINGS = {
     "spark.sql.codegen.cache.maxEntries": "1000",
 }
 _STANDALONE = "spark://"
-_MASTER_TIMEOUT_S = 5
 #: For Spark on this machine alone: 200 state stores, and 50 tasks to read a table's log, which each
 #: batch does, are many.
 _LOCAL = {
@@ -69,17 +68,12 @@ def check_master(master: str) -> None:
     """Raise JobError when no master of a standalone cluster answers: Spark tries for a minute."""
     if not master.startswith(_STANDALONE):
         return
-    refused = []
-    for address in master.removeprefix(_STANDALONE).split(","):
-        host, _, port = address.rpartition(":")
-        try:
-            with socket.create_connection((host, int(port)), timeout=_MASTER_TIMEOUT_S):
-                return
-        except ValueError:
-            raise ConfigError(f"spark.master: {address!r} is not host:port") from None
-        except OSError as error:
-            refused.append(f"{address}: {error.strerror or error}")
-    raise JobError(f"spark.master: no master answers ({'; '.join(refused)})")
+    try:
+        first_that_answers(addresses_of(master))
+    except ConnectionError as error:
+        raise JobError(f"spark.master: no master answers ({error})") from None
+    except ValueError as error:
+        raise ConfigError(f"spark.master: {error}") from None
 
 
 def session_for(job: Job, starting: AbstractContextManager[None] | None = None) -> SparkSession:
@@ -94,7 +88,8 @@ def session_for(job: Job, starting: AbstractContextManager[None] | None = None) 
 
     for name in _NOISY:  # the error is told in one line
         PySparkLogger.getLogger(name).disabled = True
-    if any(os.environ.get(name) for name in _CONNECT) or "spark.remote" in job.spark:
+    remote = "spark.remote" in job.spark or job.spark.get("spark.master", "").startswith("sc://")
+    if remote or any(os.environ.get(name) for name in _CONNECT):
         raise ConfigError(NO_CONNECT)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {**_SETTINGS, **job.spark}

@@ -192,9 +192,10 @@ def test_a_session_of_spark_connect_is_refused_in_one_line(monkeypatch):
 
     with pytest.raises(ConfigError, match="cannot run in a session of Spark Connect"):
         start_job(Client(), changed("spark", {}))
-    loaded = load_job(changed("spark", {"spark.remote": "sc://host"}), environment={})
-    with pytest.raises(ConfigError, match="cannot run in a session of Spark Connect"):
-        session_for(loaded.job)
+    for setting in ("spark.remote", "spark.master"):
+        loaded = load_job(changed("spark", {setting: "sc://host"}), environment={})
+        with pytest.raises(ConfigError, match="cannot run in a session of Spark Connect"):
+            session_for(loaded.job)
     monkeypatch.setenv("SPARK_REMOTE", "sc://host")
     with pytest.raises(ConfigError, match="cannot run in a session of Spark Connect"):
         session_for(load_job(changed("spark", {}), environment={}).job)

@@ -12,10 +12,12 @@ import java.util.stream.Stream;
  *
  * @param command the interpreter
  * @param variables names of environment variables that it gets beside {@link #NEEDED}
+ * @param files packages that came with the job (`--py-files`): Spark hands them to its own Python only
  */
-record Interpreter(String command, List<String> variables) {
+record Interpreter(String command, List<String> variables, List<String> files) {
   private static final String SESSION_PYTHON = AssignorOptions.SESSION_PREFIX + "python";
   private static final String SESSION_VARIABLES = AssignorOptions.SESSION_PREFIX + "env";
+  private static final String SPARK_FILES = "spark.submit.pyFiles";
 
   /** Settings of a session that are about the process, not about planning. */
   static final List<String> SETTINGS = List.of(SESSION_PYTHON, SESSION_VARIABLES);
@@ -49,12 +51,15 @@ record Interpreter(String command, List<String> variables) {
             .filter(Interpreter::isPython)
             .findFirst()
             .orElse("python3");
-    List<String> variables =
-        Arrays.stream(session.getOrDefault(SESSION_VARIABLES, "").split(","))
-            .map(String::strip)
-            .filter(name -> !name.isEmpty())
-            .toList();
-    return new Interpreter(command, variables);
+    return new Interpreter(
+        command, listed(session, SESSION_VARIABLES), listed(session, SPARK_FILES));
+  }
+
+  private static List<String> listed(Map<String, String> session, String key) {
+    return Arrays.stream(session.getOrDefault(key, "").split(","))
+        .map(String::strip)
+        .filter(name -> !name.isEmpty())
+        .toList();
   }
 
   /** How to start the planner; what it imports comes from the installation and PYTHONPATH. */
@@ -64,10 +69,12 @@ record Interpreter(String command, List<String> variables) {
     environment.keySet().removeIf(name -> !isHandedOn(name));
     environment.putIfAbsent("OPENBLAS_NUM_THREADS", "1"); // numpy starts one a core, for nothing here
     // Spark's scripts write "$SPARK_HOME/python/:$PYTHONPATH": an empty part is the working folder.
-    environment.computeIfPresent(
-        "PYTHONPATH",
-        (name, path) ->
-            Stream.of(path.split(":")).filter(p -> !p.isBlank()).collect(Collectors.joining(":")));
+    Stream<String> inherited = Stream.of(environment.getOrDefault("PYTHONPATH", "").split(":"));
+    String path =
+        Stream.concat(files.stream(), inherited)
+            .filter(p -> !p.isBlank())
+            .collect(Collectors.joining(":"));
+    environment.put("PYTHONPATH", path);
     return process;
   }
 

@@ -1,0 +1,1 @@
+"""What a release needs: what it is made of, known weaknesses of that, and a dry run."""

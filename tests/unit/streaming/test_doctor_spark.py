@@ -1,0 +1,111 @@
+"""`assignor doctor --spark`: what is known of a kind of Spark, and whether one answers."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import socket
+from pathlib import Path
+
+import pytest
+
+from streaming.cli import main
+from streaming.doctor import machine
+from streaming.doctor.kinds import KINDS, kinds_of
+from streaming.observe.masters import addresses_of, first_that_answers
+
+PAGE = Path(__file__).parents[3] / "docs" / "where-it-runs.md"
+
+
+def test_the_page_has_the_same_table():
+    table = PAGE.read_text("utf-8").partition("## Kinds of Spark\n\n")[2].partition("\n\n")[0]
+    assert table.splitlines()[2:] == [kind.row for kind in KINDS]
+
+
+@pytest.mark.parametrize(
+    ("url", "names"),
+    [
+        ("local", ["local mode, `local-cluster`"]),
+        ("local[*]", ["local mode, `local-cluster`"]),
+        ("local-cluster[2,1,1024]", ["local mode, `local-cluster`"]),
+        ("spark://a:1,b:2", ["standalone, client mode", "standalone, cluster mode"]),
+        ("yarn", ["YARN"]),
+        ("k8s://https://api:6443", ["Kubernetes"]),
+        ("emr", ["Amazon EMR"]),
+        ("Glue", ["AWS Glue"]),
+        ("databricks", ["Databricks"]),
+        ("sc://adb-1.2.azuredatabricks.net:443/;token=x", ["Databricks"]),
+        ("https://x.cloud.databricks.com", ["Databricks"]),
+        ("mesos://m:5050", ["Mesos"]),
+    ],
+)
+def test_a_url_is_of_one_kind(url, names):
+    assert [kind.name for kind in kinds_of(url)] == names
+
+
+def test_an_unknown_one_is_misuse_and_its_secret_is_not_shown(capsys):
+    assert main.run(["doctor", "--spark", "ftp://me:hunter22@host"]) == 2
+    told = capsys.readouterr().err
+    assert "no kind of Spark is named so; give local[…], spark://host:7077" in told
+    assert "hunter22" not in told
+    assert main.run(["doctor", "--spark", "spark://host"]) == 2
+    assert capsys.readouterr().err == "assignor: --spark: 'host' is not host:port\n"
+    assert main.run(["doctor", "--spark", "yarn", "--checkpoint", "c"]) == 2
+    assert main.run(["doctor", "--spark", ""]) == 2
+
+
+def test_what_was_not_shown_is_said_to_be_so(capsys):
+    assert main.run(["doctor", "--spark", "yarn"]) == 0
+    assert capsys.readouterr().out == (
+        "ok     YARN: should work: docs/where-it-runs.md#yarn. Not shown\n"
+    )
+    assert main.run(["doctor", "--spark", "databricks"]) == 1
+    assert capsys.readouterr().out.startswith("FAILED Databricks: will not: Kafka's classes")
+
+
+def test_a_master_that_answers_and_one_that_does_not(capsys):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        here = f"127.0.0.1:{server.getsockname()[1]}"
+        assert main.run(["doctor", "--spark", f"spark://127.0.0.1:1,{here}"]) == 0
+        assert f"ok     a master answers: {here}\n" in capsys.readouterr().out
+        assert main.run(["doctor", "--spark", f"sc://{here}/;token=abcdefgh"]) == 0
+        assert f"ok     its server answers: {here}\n" in capsys.readouterr().out
+    assert main.run(["doctor", "--spark", "spark://127.0.0.1:1"]) == 1
+    assert (
+        "FAILED a master answers: nobody is there (127.0.0.1:1: Connection refused): is it running?"
+        in capsys.readouterr().out
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "addresses"),
+    [
+        ("sc://[::1]", ["[::1]:15002"]),
+        ("sc://[::1]:4", ["[::1]:4"]),
+        ("k8s://api", ["api:443"]),
+        ("local[2]", []),
+        ("mesos://m:5050", []),
+    ],
+)
+def test_where_a_url_leads(url, addresses):
+    assert addresses_of(url) == addresses
+
+
+@pytest.mark.parametrize("address", ["host", "host:", ":7077", "host:70000", f"{'h' * 80}.x:1"])
+def test_what_is_no_address_is_said_to_be_none(address):
+    with pytest.raises(ValueError, match="is not host:port"):
+        first_that_answers([address])
+
+
+@pytest.mark.parametrize(
+    ("version", "holds", "told"),
+    [
+        ("4.0.4", True, "4.0.4"),
+        ("4.0.2", True, "assignor-bridge was not tested on pyspark 4.0.2"),
+        ("3.5.1", False, "assignor-bridge was not tested on pyspark 3.5.1"),
+        ("4.3.0", False, "assignor-bridge was not tested on pyspark 4.3.0"),
+    ],
+)
+def test_a_spark_outside_the_range_is_one_line_of_the_doctor(version, holds, told, monkeypatch):
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: version)
+    check = machine._pyspark()
+    assert (check.holds, check.details) == (holds, told)
