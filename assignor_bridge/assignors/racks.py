@@ -53,14 +53,16 @@ def racks_of(group: Group) -> Racks | None:
             for partition, held in of_topic.items():
                 if 0 <= partition < count:
                     kind[start + partition] = sets.setdefault(frozenset(held), len(sets))
+    ranked = sorted(sets, key=sorted)  # not in the order of the input
+    kind = np.argsort([sets[held] for held in ranked])[kind]
     used = set(kind[group.subscribed].tolist())
-    present = [held for held, place in sets.items() if place in used]
+    present = [held for place, held in enumerate(ranked) if place in used]
     everywhere = nothing.union(*present)
     if everywhere.isdisjoint(names) or all(held == everywhere for held in present):
         return None
     place = {name: i for i, name in enumerate(names)}
     of_member = np.array([place[m.rack] if m.rack else -1 for m in group.members], np.int64)
-    near = np.array([[*(name in held for name in names), True] for held in sets], np.bool_)
+    near = np.array([[*(name in held for name in names), True] for held in ranked], np.bool_)
     counts = np.bincount(of_member[of_member >= 0], minlength=len(names))
     return Racks(of_member, kind, near, near[:, :-1] @ counts)
 

@@ -35,10 +35,9 @@ def place_standbys(
     for task in range(len(active)):
         while len(standbys.holders[task]) <= copies:
             standbys.add_best(task)
-    moved = True
-    while moved:
-        moved = sum(standbys.spread_out(task) for task in range(len(active))) > 0
-    standbys.exchange()
+    # Each exchange may make a move better, and asking again must find none of either.
+    while sum(standbys.spread_out(task) for task in range(len(active))) or standbys.exchange():
+        pass
     return standbys.tasks
 
 
@@ -138,8 +137,12 @@ class _Standbys:
                 return True
         return False
 
-    def exchange(self) -> None:
-        """Exchange copies that are in the rack of their active one for others, where that helps."""
+    def exchange(self) -> bool:
+        """Exchange copies in the rack of their active one where that helps; return whether it did.
+
+        Each makes copies of the two tasks less near in all, as moves do: this comes to an end.
+        """
+        exchanged = False
         racks = self.racks.tolist()
         pairs: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for task, (active, *standbys) in enumerate(self.holders):
@@ -153,11 +156,14 @@ class _Standbys:
                 for (active, standby), of in sorted(pairs.items())
                 if rack not in (active, standby)
             ]
-            copies[:] = [
+            stay = [
                 (task, member)
                 for task, member in copies
                 if not self._exchange_one(task, member, others)
             ]
+            exchanged |= len(stay) < len(copies)
+            copies[:] = stay
+        return exchanged
 
     def _exchange_one(self, task: int, member: int, pairs: Sequence[list[tuple[int, int]]]) -> bool:
         for of in pairs:

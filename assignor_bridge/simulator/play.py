@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from assignor_bridge.assignors.protocol import Assignor
     from assignor_bridge.model import Partition
+    from assignor_bridge.planner.plan import Outcome
 
 #: Names of Spark's own mappings; the last two may be followed by `=NUMBER`.
 SPARK_MAPPINGS = ("spark", "minPartitions", "maxRecordsPerPartition")
@@ -38,7 +39,8 @@ class Played:
     """What one batch came to."""
 
     batch: int
-    #: When the last task ended, and the least that is possible (work over speeds).
+    #: When the last task ended, and the least that hindsight allows: all work over all speeds, or
+    #: the dearest record, which cannot be cut.
     seconds: float
     bound_seconds: float
     tasks: int
@@ -49,6 +51,9 @@ class Played:
     busy: Mapping[str, float]
     #: Share of the bytes that another zone read than those of their replicas; None without zones.
     cross_zone: float | None = None
+    #: How far the plan itself put its busiest slot above the ideal, by the costs that it believed;
+    #: what `over` is more was not foreseen. None for Spark's mappings.
+    planned_over: float | None = None
 
     @property
     def over(self) -> float:
@@ -71,10 +76,11 @@ class Player:
     at: dict[Partition, str] = field(default_factory=dict)
     #: Why the planner planned the last batch as it did, the summary first; none for Spark's.
     reasons: tuple[str, ...] = ()
+    planned_over: float | None = None
 
     def play(self, step: Step) -> Played:
         """Plan and run one batch."""
-        self.reasons = ()
+        self.reasons, self.planned_over = (), None
         tasks = self.plan(step)
         rng = np.random.default_rng((self.scenario.seed, step.number))
         luck = np.exp(rng.normal(0, self.scenario.service_noise, len(step.records)))
@@ -129,22 +135,8 @@ class Player:
         )
         outcome = plan_step(batch, self.state, self.find)
         self.state, self.reasons = outcome.state, outcome.reasons
-        pieces = outcome.tasks.pieces
-        ranges_of: list[list[OffsetRange]] = [[] for _ in range(len(outcome.tasks))]
-        for task, topic, partition, start, end in zip(
-            outcome.tasks.task.tolist(),
-            batch.topic[pieces.row].tolist(),
-            batch.partition[pieces.row].tolist(),
-            pieces.start.tolist(),
-            pieces.end.tolist(),
-            strict=True,
-        ):
-            ranges_of[task].append(OffsetRange(batch.topics[topic], partition, start, end))
-        executor = batch.slot_executor[outcome.tasks.slot].tolist()
-        return [
-            Placed(batch.executors[e].id, tuple(ranges))
-            for e, ranges in zip(executor, ranges_of, strict=True)
-        ]
+        self.planned_over = float(outcome.metrics["imbalance"])
+        return placed(outcome)
 
     def _account(
         self,
@@ -186,20 +178,43 @@ class Player:
             np.array([r[3] for r in reports], np.float64),
             size,
         )
-        work = float(np.dot(step.records, list(cost.values())))
+        each = np.array([*cost.values()])
+        work, dearest = float(step.records @ each), float(each[step.records > 0].max(initial=0))
+        fastest = min(step.slowness.get(e.id, 1.0) for e in step.executors)
         speed = sum(e.slots / step.slowness.get(e.id, 1.0) for e in step.executors)
         seconds = max((run.end_seconds for run in runs), default=0.0)
         total = float(np.dot(step.records, record_bytes))
         return Played(
             step.number,
             seconds,
-            work / speed,
+            max(work / speed, dearest * fastest),
             len(tasks),
             len(tail),
             broken,
             busy,
             None if step.replicas is None else crossed / (total or 1.0),
+            self.planned_over,
         )
+
+
+def placed(outcome: Outcome) -> list[Placed]:
+    """Return the tasks of a plan as the scheduler sees them."""
+    batch, pieces = outcome.batch, outcome.tasks.pieces
+    ranges_of: list[list[OffsetRange]] = [[] for _ in range(len(outcome.tasks))]
+    for task, topic, partition, start, end in zip(
+        outcome.tasks.task.tolist(),
+        batch.topic[pieces.row].tolist(),
+        batch.partition[pieces.row].tolist(),
+        pieces.start.tolist(),
+        pieces.end.tolist(),
+        strict=True,
+    ):
+        ranges_of[task].append(OffsetRange(batch.topics[topic], partition, start, end))
+    executor = batch.slot_executor[outcome.tasks.slot].tolist()
+    return [
+        Placed(batch.executors[e].id, tuple(ranges))
+        for e, ranges in zip(executor, ranges_of, strict=True)
+    ]
 
 
 def _far(step: Step) -> Callable[[Partition, str], bool]:
@@ -247,6 +262,11 @@ class Result:
         """The time of all batches over the ideal one, in which all slots end at once."""
         ideal = sum(p.bound_seconds for p in self.played)
         return self.seconds / ideal if ideal else 1.0
+
+    @property
+    def regret_seconds(self) -> float:
+        """Mean seconds of a batch beyond the least that hindsight allows."""
+        return fmean(p.seconds - p.bound_seconds for p in self.played) if self.played else 0.0
 
     @property
     def mean_over(self) -> float:

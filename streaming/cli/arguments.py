@@ -18,6 +18,13 @@ Query = Annotated[
     typer.Option(metavar="NAME", help="Which query, by name or id, if there are several."),
 ]
 
+PlanLog = Annotated[
+    Path | None,
+    typer.Option(
+        dir_okay=False, metavar="FILE", help="The file of the query's option assignor.planLog."
+    ),
+]
+
 
 def check_not_empty(option: str, name: str | None) -> None:
     """Refuse an empty name: for librdkafka it ends the process, for a path it is this folder."""

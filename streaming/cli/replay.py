@@ -10,12 +10,13 @@ from rich.console import Console
 from assignor_bridge.errors import OptionError
 from streaming.cli import assignors as own
 from streaming.cli import zones
-from streaming.cli.arguments import check_not_empty, check_writable, write
+from streaming.cli.arguments import PlanLog, check_not_empty, check_writable, write
 from streaming.cli.kafka_options import BootstrapServers, CommandConfig, check_source
 from streaming.cli.output import print_lines, print_table
 from streaming.replay import bill, player
 from streaming.replay.cluster import cluster_for
 from streaming.replay.log import read_log
+from streaming.replay.plan_log import placed_in
 from streaming.replay.traffic import PRICE_PER_GB, traffic_of
 from streaming.report.replays import HEAD, replay_page, replay_svg, table_rows
 
@@ -58,6 +59,7 @@ def replay(  # noqa: PLR0917
     locality_wait: Annotated[
         float, typer.Option(min=0, max=1_000_000, metavar="SECONDS", help="spark.locality.wait.")
     ] = 3.0,
+    plan_log: PlanLog = None,
     racks_file: zones.RacksFile = None,
     price_per_gb: zones.PricePerGb = None,
     record_bytes: zones.RecordBytes = None,
@@ -73,6 +75,9 @@ def replay(  # noqa: PLR0917
 
     Reads the offset log in the checkpoint of any query with a Kafka source, with this package
     or without; changes nothing and starts nothing. Says first whether there is anything to gain.
+
+    Times are judged in hindsight: where the planner has left what it learned of costs in the
+    checkpoint, by those costs. --plan-log adds the query's own plans, for the batches that it has.
 
     With --racks it says what reads across racks (availability zones) cost a day. Where replicas
     are, the brokers of --bootstrap-servers know, too; whether consumers may read from followers,
@@ -108,6 +113,7 @@ def replay(  # noqa: PLR0917
             executors=executors, slots=slots, hosts=hosts, cost_us=cost_us,
             locality_wait_s=locality_wait, racks=racks,
         )  # fmt: skip
+        logged = None if plan_log is None else placed_in(plan_log, played, find)
         price = PRICE_PER_GB if price_per_gb is None else price_per_gb
         traffic = traffic_of(log, index, played, price, record_bytes) if racks else None
         with stderr.status(f"playing {len(played)} batches through {len(names)} mappings"):
@@ -120,6 +126,7 @@ def replay(  # noqa: PLR0917
                     find=find,
                     racks=racks,
                     traffic=traffic,
+                    logged=logged,
                 )
             )
     for one in replays:

@@ -19,7 +19,8 @@ def report(  # noqa: PLR0917
         typer.Argument(
             metavar="CHECKPOINT|URL|LOG...",
             help="A query's checkpoint, the address of Spark's UI or history server (http://…), "
-            "or a file of metrics.log_file; several of the same query show more.",
+            "a file of metrics.log_file, or of assignor.planLog beside the checkpoint; several of "
+            "the same query show more.",
         ),
     ],
     output: Annotated[

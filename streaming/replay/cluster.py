@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor
-from streaming.replay.log import executors_in
+from streaming.replay.log import costs_in, executors_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from assignor_bridge.model import Partition
     from streaming.replay.log import CheckpointLog, ReplayBatch
     from streaming.replay.racks import Racks
 
 _DEFAULT_EXECUTORS = 4
+#: Where executors and costs are from, in words.
+KNOWN = "those of the last batch, from the state in the checkpoint"
+LEARNED = "as the planner had learned it by the last batch"
 #: Slots of a host: from 1 to 9,999.
 _SLOTS = re.compile(r"0*[1-9][0-9]{0,3}")
 
@@ -27,8 +31,12 @@ class Cluster:
     """What the log does not say."""
 
     executors: tuple[Executor, ...]
-    #: Seconds that reading and processing a record takes; alike for all.
+    #: Seconds that reading and processing a usual record takes.
     cost_s: float = 0.0001
+    #: The same for those of partitions that differ, and how many times as slow as usual executors
+    #: are, by id: as they were known at the end, which is hindsight for all batches but the last.
+    unusual: Mapping[Partition, float] = field(default_factory=dict)
+    slowness: Mapping[str, float] = field(default_factory=dict)
     #: `spark.locality.wait`: how long a task waits for its executor.
     locality_wait_s: float = 3.0
     #: In words, where `executors` and `cost` are from.
@@ -56,13 +64,20 @@ def cluster_for(
     members, origin = _executors(log, source, executors, slots, hosts, racks)
     if racks is not None:
         members = racks.of_executors(members)
+    learned = costs_in(log.checkpoint.states.get(source)) if cost_us is None else None
     if cost_us is not None:
         cost_s, cost_origin = cost_us / 1e6, "as given"
+    elif learned is not None:
+        cost_s, cost_origin = learned.record, LEARNED
     elif (bound_s := _cost_by_time(log, batches, sum(e.slots for e in members))) is not None:
         cost_s, cost_origin = bound_s, "at most, by the time the batches took"
     else:
         cost_s, cost_origin = Cluster(()).cost_s, "assumed; give yours with --cost-us"
-    return Cluster(members, cost_s, locality_wait_s, {"executors": origin, "cost": cost_origin})
+    unusual = learned.unusual if learned else {}
+    present = {e.id for e in members} if origin == KNOWN else set[str]()
+    slow = {name: f for name, f in learned.slowness.items() if name in present} if learned else {}
+    origins = {"executors": origin, "cost": cost_origin}
+    return Cluster(members, cost_s, unusual, slow, locality_wait_s, origins)
 
 
 def _executors(  # noqa: PLR0917
@@ -80,7 +95,7 @@ def _executors(  # noqa: PLR0917
     if executors is None and slots is None:
         known = executors_in(log.checkpoint.states.get(source))
         if known:
-            return known, "those of the last batch, from the state in the checkpoint"
+            return known, KNOWN
     if executors is None and racks is not None:
         named = enumerate(sorted(racks.executors), 1)
         members = tuple(Executor(f"{n:05}", host, slots or 1) for n, host in named)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assignor_bridge.model import Executor, OffsetRange
-from assignor_bridge.planner.costs import factors
+import numpy as np
+
+from assignor_bridge.model import Executor, OffsetRange, Partition
+from assignor_bridge.planner.costs import factors, log_slowness, paces_of
 from streaming.observe.checkpoint_files import read_checkpoint
 
 if TYPE_CHECKING:
@@ -113,8 +115,10 @@ class Costs:
     record: float
     #: A range, without its records.
     range: float
-    #: A record, by name of the partitions that differ from the usual.
-    unusual: Mapping[str, float]
+    #: A record, by partition that differs from the usual.
+    unusual: Mapping[Partition, float]
+    #: How many times as slow as usual executors are, by id of those that differ.
+    slowness: Mapping[str, float] = field(default_factory=dict)
 
 
 def executors_in(state: StickyState | None) -> tuple[Executor, ...]:
@@ -132,8 +136,10 @@ def costs_in(state: StickyState | None) -> Costs | None:
         return Costs(each, 0.0, {})
     columns = (state.topic, state.partition, state.cost, factors(state))
     unusual = {
-        f"{state.topics[topic]}-{partition}": each * math.exp(factor)
+        Partition(state.topics[topic], partition): each * math.exp(factor)
         for topic, partition, cost, factor in zip(*(c.tolist() for c in columns), strict=True)
         if factor and math.isfinite(cost)
     }
-    return Costs(each, state.common.fixed * each, unusual)
+    slow = np.exp(log_slowness(paces_of(state, state.paces))).tolist()
+    slowness = {name: factor for name, factor in zip(state.paces, slow, strict=True) if factor != 1}
+    return Costs(each, state.common.fixed * each, unusual, slowness)

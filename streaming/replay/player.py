@@ -7,7 +7,7 @@ would have ended. Nothing is read from Kafka and nothing is started.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +17,7 @@ from assignor_bridge.errors import AssignorError
 from assignor_bridge.options import LAG_AWARE_STICKY
 from assignor_bridge.simulator.play import SPARK_MAPPINGS, Player, Result
 from assignor_bridge.simulator.scenario import Scenario, Step
-from streaming.observe.words import counted
+from streaming.observe.words import counted, seconds_text
 from streaming.replay.bill import bill_answer, bill_assumptions, bill_json
 from streaming.replay.traffic import PRICE_PER_GB
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from assignor_bridge.assignors.protocol import Assignor
+    from assignor_bridge.simulator.mappings import Placed
     from streaming.replay.cluster import Cluster
     from streaming.replay.log import ReplayBatch
     from streaming.replay.racks import Racks
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 SPARK = SPARK_MAPPINGS[0]
 #: What is compared when nothing is named.
 EVERYTHING = (*SPARK_MAPPINGS, LAG_AWARE_STICKY, *sorted(set(ASSIGNORS) - {LAG_AWARE_STICKY}))
+#: The query's own plans, from a plan log.
+ITSELF = "this query"
+#: Only records count: what tasks and cold consumers cost in addition is not in the log.
+PLAIN = Scenario(service_noise=0, task_seconds=0, cold_seconds=0)
 #: A gain below this share of Spark's time is called none.
 WORTH_IT = 0.05
 
@@ -88,6 +93,8 @@ class Replay:
             "executors": len(self.cluster.executors),
             "slots": self.cluster.slots,
             "costSeconds": self.cluster.cost_s,
+            "unusualCosts": {str(tp): cost for tp, cost in sorted(self.cluster.unusual.items())},
+            "slowness": dict(sorted(self.cluster.slowness.items())),
             "localityWaitSeconds": self.cluster.locality_wait_s,
             "assumptions": list(assumptions(self)),
             "mappings": [_as_json(result, seconds) for result in self.mappings],
@@ -102,6 +109,8 @@ def _as_json(result: Result, spark_seconds: float) -> dict[str, object]:
     return {
         "name": result.name,
         "timesIdeal": round(result.times_ideal, 6),
+        "regret": round(result.times_ideal - 1, 6),
+        "regretSeconds": round(result.regret_seconds, 9),
         "worstTimesIdeal": round(1 + result.worst_over, 6),
         "tasks": round(result.tasks, 2),
         "movedPartitions": round(result.moved, 3),
@@ -120,32 +129,55 @@ def replay(
     find: Callable[[str], Assignor] = lookup,
     racks: Racks | None = None,
     traffic: Traffic | None = None,
+    logged: Mapping[int, Sequence[Placed]] | None = None,
 ) -> Replay:
     """Play the batches that read something through each mapping or assignor.
 
     An assignor that refuses (its preconditions do not hold, its option is missing) is reported
     with its reason; the others are played all the same. With `racks`, `traffic` is expected, too.
+    `logged` are the tasks that the query itself had, by batch: batches without are left out.
     """
-    full = [batch for batch in batches if batch.records]
+    full = [b for b in batches if b.records and (logged is None or b.batch in logged)]
     steps = [_step(batch, cluster, racks, traffic) for batch in full]
     of_spark = steps
     if racks is not None:
         of_spark = [_step(batch, cluster, racks, traffic, leaders=True) for batch in full]
-    # Only records count: what tasks and cold consumers cost in addition is not in the log.
-    plain = Scenario(service_noise=0, task_seconds=0, cold_seconds=0)
 
     def played(name: str, **more: float) -> Result:
         given = {**(options or {}), **{f"assignor.{key}": str(n) for key, n in more.items()}}
-        player = Player(name, plain, given, find, cluster.locality_wait_s)
+        player = Player(name, PLAIN, given, find, cluster.locality_wait_s)
         return _play(player, of_spark if name.partition("=")[0] in SPARK_MAPPINGS else steps)
 
+    itself = []
+    if logged is not None:
+        then = AsLogged(ITSELF, PLAIN, locality_wait=cluster.locality_wait_s, logged=logged)
+        itself = [_play(then, steps)]
     if traffic is None:
-        return Replay(title, cluster, full, [played(name) for name in names])
+        return Replay(title, cluster, full, [*itself, *(played(name) for name in names)])
     price = traffic.price_per_gb
     # Where only shares are asked for, at no price, zones count all the same.
     mappings = [played(name, zonePricePerGb=price or PRICE_PER_GB) for name in names]
     without = played(LAG_AWARE_STICKY, zonePricePerGb=0) if LAG_AWARE_STICKY in names else None
-    return Replay(title, cluster, full, mappings, racks, traffic, without)
+    return Replay(title, cluster, full, [*itself, *mappings], racks, traffic, without)
+
+
+@dataclass
+class AsLogged(Player):
+    """Has tasks that are given, by batch: those that the query itself had."""
+
+    logged: Mapping[int, Sequence[Placed]] = field(default_factory=dict)
+
+    def plan(self, step: Step) -> list[Placed]:
+        """Return them."""
+        return [*self.logged[step.number]]
+
+
+def played_until(batches: Sequence[ReplayBatch], cluster: Cluster) -> Player:
+    """Return the default assignor's player after these batches, with what it has learned."""
+    player = Player(LAG_AWARE_STICKY, PLAIN, locality_wait=cluster.locality_wait_s)
+    for batch in batches:
+        player.play(_step(batch, cluster, None, None))
+    return player
 
 
 def _bytes(batch: ReplayBatch, traffic: Traffic) -> float:
@@ -179,8 +211,8 @@ def _step(
         partitions,
         np.array([r.start for r in ranges], np.int64),
         np.array([r.size for r in ranges], np.int64),
-        np.full(len(ranges), cluster.cost_s),
-        {},
+        np.array([cluster.unusual.get(tp, cluster.cost_s) for tp in partitions]),
+        cluster.slowness,
         None if racks is None else racks.replicas(partitions, leaders=leaders),
         None if traffic is None else traffic.bytes_of(partitions),
     )
@@ -192,8 +224,29 @@ def answer(replayed: Replay) -> str:
     count = counted(len(replayed.batches), "batch", "batches")
     if not replayed.batches:
         return "No batch of the log read anything: there is nothing to compare"
-    bill = bill_answer(replayed)
-    return f"{_time_answer(replayed, spark, ours, count)}{'. ' * bool(bill)}{bill}"
+    parts = [
+        _time_answer(replayed, spark, ours, count), regret_answer(replayed), bill_answer(replayed)
+    ]  # fmt: skip
+    return ". ".join(part for part in parts if part)
+
+
+def regret_answer(replayed: Replay) -> str:
+    """Say how far plans were from the best that hindsight allows, and whose share that is."""
+    itself = replayed.find(ITSELF) or replayed.find(LAG_AWARE_STICKY)
+    if itself is None or not itself.regret_seconds > 0:
+        return ""
+    worst = max(itself.played, key=lambda p: p.over)
+    chosen = sum((p.planned_over or 0.0) * p.bound_seconds for p in itself.played)
+    lost = itself.regret_seconds * len(itself.played)
+    split = ""
+    if itself.name != ITSELF:
+        share = min(1.0, chosen / lost)
+        split = f"; {share:.0%} of it was accepted by the plans, the rest not foreseen"
+    return (
+        f"Regret of {itself.name}: {seconds_text(itself.regret_seconds)} a batch "
+        f"({itself.times_ideal - 1:.1%}) beyond what hindsight allows, at most {worst.over:.1%}, "
+        f"in batch {worst.batch}{split}"
+    )
 
 
 def _time_answer(replayed: Replay, spark: Result | None, ours: Result | None, count: str) -> str:
@@ -245,13 +298,25 @@ def assumptions(replayed: Replay) -> tuple[str, ...]:
     slots = "1 slot" if shapes == [1] else f"{'/'.join(map(str, shapes))} slots"
     return (
         f"{count} with {slots}, the same in every batch{executors}",
-        f"each record costs the same, {_micros(cluster.cost_s)}{cost}, and only "
-        "records count: starting a task or a consumer, and what follows the reading, do not",
+        f"{_costs(cluster)}{_micros(cluster.cost_s)}{cost}, and only records count: starting a "
+        "task or a consumer, and what follows the reading, do not",
         "each batch has its own offsets and all slots to itself; a task waits up to "
         f"{cluster.locality_wait_s:g} s for its executor (spark.locality.wait)",
         "minPartitions is 4 tasks per slot, at least 2 per partition; maxRecordsPerPartition a "
         "quarter of a slot's even share",
         *bill_assumptions(replayed),
+    )
+
+
+def _costs(cluster: Cluster) -> str:
+    if not cluster.unusual and not cluster.slowness:
+        return "each record costs the same, "
+    differ = [
+        counted(len(cluster.unusual), "partition"),
+        counted(len(cluster.slowness), "executor"),
+    ]
+    return (
+        f"costs are those learned, with {' and '.join(differ)} that differ; a usual record costs "
     )
 
 

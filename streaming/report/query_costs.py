@@ -30,11 +30,12 @@ def section(facts: QueryFacts) -> list[str]:
             [f"a record of a usual partition{name}", seconds_text(costs.record)],
             [f"a range, without its records{name}", seconds_text(costs.range)],
         ]
-        if costs.unusual:
-            rows += _extremes("unusual partitions", costs.unusual)
+        unusual = {str(tp): cost for tp, cost in costs.unusual.items()}
+        if unusual:
+            rows += _extremes("unusual partitions", unusual)
             figures.append(
                 _figure(
-                    f"partition{name}", {"usual": costs.record, **costs.unusual},
+                    f"partition{name}", {"usual": costs.record, **unusual},
                     "As the planner learned it on a usual executor, including what follows reading "
                     "in the same task. All partitions that are not shown count as usual. From the "
                     "state in the checkpoint.",

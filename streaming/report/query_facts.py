@@ -18,8 +18,9 @@ from streaming.observe.progress_log import read_batches
 from streaming.observe.spark_ui import SparkUi, choose_query
 from streaming.observe.web import Address
 from streaming.observe.which_query import one_query
-from streaming.replay.cluster import Cluster, cluster_for
+from streaming.replay.cluster import cluster_for
 from streaming.replay.log import CheckpointLog, read_log
+from streaming.replay.plan_log import is_plan_log, placed_in
 from streaming.replay.player import replay
 from streaming.replay.traffic import PRICE_PER_GB, traffic_of
 
@@ -37,7 +38,10 @@ _UI_BATCHES = 20
 #: Ranges that are replayed at most: those of the last batches.
 _REPLAYED_RANGES = 15_000
 _ADDRESS = re.compile(r"https?://|[\w.-]+:\d+(/|$)")
-_HOW = "a checkpoint's folder, an address of Spark's UI (http://…) or a log of metrics is expected"
+_HOW = (
+    "a checkpoint's folder, an address of Spark's UI (http://…), a log of metrics or a plan log is "
+    "expected"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +73,8 @@ def gather(
     Parameters
     ----------
     places
-        A checkpoint's folder, an address of Spark's UI, a file of `metrics.log_file`; one of each
-        at most.
+        A checkpoint's folder, an address of Spark's UI, a file of `metrics.log_file` or of
+        `assignor.planLog`; one of each at most.
     query
         Name or id, where a place knows several.
     batches
@@ -108,8 +112,13 @@ def gather(
         ended = [batch for batch in mine if batch.seconds is not None]
         ui = spark.run(ended[-(batches or _UI_BATCHES) :])
         origins.append(("Spark's UI", f"{spark.address}, {ui.name}"))
+    plans = by_kind.get("plan log")
+    if plans is not None:
+        if log is None:
+            raise OptionError(f"{plans!r} is a plan log: also give the query's checkpoint")
+        origins.append(("plan log", plans))
     if log is not None:
-        replays = [_replay(log, source, ui, racks, price_per_gb) for source in log.sources]
+        replays = [_replay(log, source, ui, racks, price_per_gb, plans) for source in log.sources]
     title = f"Query {label}" if label else f"Query of {log.checkpoint.name if log else ''}"
     return QueryFacts(title, log, progress, ui, replays, origins, price_per_gb)
 
@@ -119,8 +128,10 @@ def _by_kind(places: Sequence[str]) -> dict[str, str]:
     for place in places:
         if _ADDRESS.match(place) and not Path(place).exists():
             kind = "address"
+        elif Path(place).is_file():
+            kind = "plan log" if is_plan_log(Path(place)) else "log"
         else:
-            kind = "log" if Path(place).is_file() else "checkpoint"
+            kind = "checkpoint"
         if kind in by_kind:
             raise OptionError(f"{place!r} is a second {kind}: give one of each kind")
         by_kind[kind] = place
@@ -134,12 +145,13 @@ def _last_of(log: CheckpointLog, batches: int | None) -> CheckpointLog:
     return replace(log, sources=last)
 
 
-def _replay(
+def _replay(  # noqa: PLR0917
     log: CheckpointLog,
     source: str,
     ui: RunFigures | None,
     racks: Racks | None,
     price_per_gb: float,
+    plans: str | None,
 ) -> Replay:
     played: list[ReplayBatch] = []
     ranges = 0
@@ -157,13 +169,20 @@ def _replay(
         executors = ui.executors or cluster.executors
         if racks is not None:
             executors = racks.of_executors(executors)
-        cluster = Cluster(executors, cost_s, cluster.locality_wait_s, origins)
+        times = cost_s / cluster.cost_s  # what partitions differ by, the UI does not know
+        unusual = {tp: cost * times for tp, cost in cluster.unusual.items()}
+        cluster = replace(
+            cluster, executors=executors, cost_s=cost_s, unusual=unusual, origins=origins
+        )
     elif cluster.origins["executors"].startswith("assumed"):
         assumed = "assumed: also give the address of Spark's UI"
         cluster = replace(cluster, origins={**cluster.origins, "executors": assumed})
     names = (*SPARK_MAPPINGS, LAG_AWARE_STICKY)
     traffic = None if racks is None else traffic_of(log, source, played, price_per_gb)
-    return replay(log.title(source), played, cluster, names, racks=racks, traffic=traffic)
+    logged = None if plans is None else placed_in(Path(plans), played)
+    return replay(
+        log.title(source), played, cluster, names, racks=racks, traffic=traffic, logged=logged
+    )
 
 
 def _of_query(path: str, query: str | None) -> list[BatchProgress]:

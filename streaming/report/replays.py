@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assignor_bridge.options import LAG_AWARE_STICKY
+from streaming.observe.words import seconds_text
 from streaming.replay import bill
 from streaming.replay.player import SPARK, answer, assumptions
 from streaming.report import charts, page
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
 
     from streaming.replay.player import Replay
 
-HEAD = ("mapping", "times the ideal", "worst batch", "tasks", "moved per batch", "time vs Spark's")
+HEAD = (
+    "mapping", "times the ideal", "worst batch", "regret", "tasks", "moved per batch",
+    "time vs Spark's",
+)  # fmt: skip
 _CSS = {SPARK: "a", LAG_AWARE_STICKY: "b"}
 _NAMES_WIDTH = 188.0
 #: The axis of times of the ideal reaches this far at least.
@@ -36,6 +40,7 @@ def table_rows(replay: Replay) -> list[list[str]]:
                 m.name,
                 f"{m.times_ideal:.2f}",
                 f"{1 + m.worst_over:.2f}",
+                seconds_text(m.regret_seconds),
                 f"{m.tasks:,.0f}" if m.tasks >= 10 else f"{m.tasks:.1f}",
                 f"{m.moved_share:.1%}",
                 f"{ratio:.0%}" if ratio is not None else "",

@@ -16,9 +16,9 @@ import pytest
 
 from assignor_bridge.assignors import ASSIGNORS, Assignment, Group, Member, check_assignment
 from assignor_bridge.assignors.claims import weigh_claims
+from assignor_bridge.testing.groups import disturbed, random_group
 from checkpoints.user_data import Claim, decode_claim, encode_claim
 from tests.java.oracle import RACK_AWARE, Oracle
-from tests.strategies_groups import disturbed, random_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

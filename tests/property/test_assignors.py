@@ -1,9 +1,8 @@
-"""What every assignor promises, for any group."""
+"""What single assignors promise, for any group; what all do is in `test_conformance`."""
 
 from __future__ import annotations
 
 import itertools
-import random
 from collections import Counter
 from dataclasses import replace
 
@@ -24,7 +23,7 @@ from assignor_bridge.assignors.claims import weigh_claims
 from assignor_bridge.assignors.cooperative import different_subscriptions
 from assignor_bridge.assignors.racks import racks_of
 from assignor_bridge.errors import OptionError, PlanError
-from tests.strategies_groups import groups
+from assignor_bridge.testing.groups import groups
 from tests.support.consumer_group import settle
 
 ALL = sorted(ASSIGNORS)
@@ -55,23 +54,6 @@ def loads(answer: Assignment) -> list[int]:
     return [part.count for part in answer.values()]
 
 
-@pytest.mark.parametrize("name", ALL)
-@settings(max_examples=30)
-@given(data=st.data())
-def test_each_subscribed_partition_goes_to_one_subscriber(name: str, data: st.DataObject) -> None:
-    group = data.draw(groups(same=name in NEEDS_SAME))
-    answer = settle(ASSIGNORS[name], group)
-    got = owners(group, answer)
-    subscribed = {m.id: m.topics for m in group.members}
-    wanted = {
-        (t, p) for t, n in group.topics.items() for p in range(n)
-        if any(t in topics for topics in subscribed.values())
-    }  # fmt: skip
-    assert set(got) == wanted
-    assert all(topic in subscribed[member] for (topic, _), member in got.items())
-    check_assignment(name, group, answer.as_dict())
-
-
 @pytest.mark.parametrize("name", NEEDS_SAME)
 @FEW
 @given(group=groups())
@@ -80,39 +62,6 @@ def test_other_groups_are_refused_with_a_reason(name: str, group: Group) -> None
     assert ASSIGNORS[name].refusal(group)
     with pytest.raises(OptionError, match="must all subscribe to the same topics"):
         ASSIGNORS[name].assign(group)
-
-
-@pytest.mark.parametrize("name", ALL)
-@settings(max_examples=30)
-@given(data=st.data())
-def test_the_order_of_the_input_does_not_matter(name: str, data: st.DataObject) -> None:
-    group = data.draw(groups(same=name in NEEDS_SAME))
-    rng = random.Random(data.draw(st.integers(0, 9)))
-
-    def shuffled(mapping):  # type: ignore[no-untyped-def]
-        items = list(mapping.items())
-        rng.shuffle(items)
-        return dict(items)
-
-    members = [
-        replace(
-            m,
-            topics=frozenset(sorted(m.topics, reverse=True)),
-            owned={t: rng.sample(ps, len(ps)) for t, ps in shuffled(m.owned).items()},
-        )
-        for m in group.members
-    ]
-    rng.shuffle(members)
-    other = replace(
-        group,
-        members=tuple(members),
-        topics=shuffled(dict(group.topics)),
-        lags={t: shuffled(lags) for t, lags in shuffled(group.lags).items()},
-    )
-    one, two = ASSIGNORS[name].assign(group), ASSIGNORS[name].assign(other)
-    assert one.as_dict() == two.as_dict()
-    assert dict(one.standbys) == dict(two.standbys)
-    assert dict(one.transferring) == dict(two.transferring)
 
 
 @FEW
@@ -139,21 +88,6 @@ def test_range_with_racks_is_as_even_as_without(group: Group) -> None:
     for topic, subscribers in group.subscribers.items():
         counts = [len(answer[group.ids[i]].get(topic, ())) for i in subscribers]
         assert max(counts) - min(counts) <= 1
-
-
-@FEW
-@given(group=groups(same=True))
-def test_round_robin_is_even_for_equal_subscriptions(group: Group) -> None:
-    counts = loads(ASSIGNORS["roundrobin"].assign(group))
-    assert max(counts) - min(counts) <= 1
-
-
-@pytest.mark.parametrize("name", EVEN)
-@FEW
-@given(group=groups(same=True))
-def test_counts_differ_by_at_most_one_for_equal_subscriptions(name: str, group: Group) -> None:
-    counts = loads(settle(ASSIGNORS[name], group))
-    assert max(counts) - min(counts) <= 1
 
 
 @pytest.mark.parametrize("name", STICKY)
@@ -228,43 +162,6 @@ def test_nothing_as_even_crosses_fewer_racks_and_of_that_nothing_moves_less(grou
     best = min(cost(filled(c)) for c in itertools.product(*options))
     for name in ("sticky", "uniform"):
         assert cost(ASSIGNORS[name].assign(group).owner) == best
-
-
-@pytest.mark.parametrize("name", [*EVEN, "streams"])
-@FEW
-@given(data=st.data())
-def test_nothing_moves_when_nothing_changed(name: str, data: st.DataObject) -> None:
-    group = data.draw(groups(same=name in NEEDS_SAME))
-    first = settle(ASSIGNORS[name], group)
-    again = ASSIGNORS[name].assign(group.after(first, 7))
-    assert (again.owner == first.owner).all()
-    assert dict(again.standbys) == dict(first.standbys)
-
-
-@pytest.mark.parametrize("name", [*EVEN, "streams"])
-@FEW
-@given(group=groups(same=True, claimed=False, members=8))
-def test_a_leave_moves_only_what_the_leaver_had(name: str, group: Group) -> None:
-    assume(len(group.members) > 1)
-    group = replace(group, partition_racks={})
-    first = settle(ASSIGNORS[name], group)
-    for leaver in group.ids:
-        left = group.after(first, 7)
-        left = replace(left, members=tuple(m for m in left.members if m.id != leaver))
-        before, after = owners(group, first), owners(left, settle(ASSIGNORS[name], left))
-        assert all(after[tp] == member for tp, member in before.items() if member != leaver)
-
-
-@pytest.mark.parametrize("name", [*EVEN, "streams"])
-@FEW
-@given(group=groups(same=True, claimed=False, members=8))
-def test_a_join_moves_only_the_newcomers_share(name: str, group: Group) -> None:
-    group = replace(group, partition_racks={})
-    first = settle(ASSIGNORS[name], group)
-    joined = group.after(first, 7)
-    joined = replace(joined, members=(*joined.members, Member("new", group.members[0].topics)))
-    before, after = owners(group, first), owners(joined, settle(ASSIGNORS[name], joined))
-    assert all(after[tp] in (member, "new") for tp, member in before.items())
 
 
 @pytest.mark.parametrize("name", ["cooperative-sticky", "constrained-cooperative-sticky"])

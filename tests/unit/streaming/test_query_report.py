@@ -125,6 +125,8 @@ def test_the_kept_states_tell_what_moved_and_what_a_record_costs(tmp_path):
     assert "a record of a usual partition 4 ms a range, without its records 20 ms" in words
     assert "a record of the unusual partitions (1), median 8 ms" in words
     assert "2 executors with 1 slot" in words  # of the replay, from the state
+    assert "costs are those learned, with 1 partition and 0 executors that differ" in words
+    assert "Regret of lag-aware-sticky: " in words
 
 
 def test_a_log_tells_the_lag_and_what_moved(tmp_path):

@@ -8,7 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from assignor_bridge.model import Executor, OffsetRange
+from assignor_bridge.model import Executor, OffsetRange, Partition
+from assignor_bridge.simulator.mappings import Placed
 from streaming.replay.cluster import Cluster
 from streaming.replay.log import ReplayBatch
 from streaming.replay.player import EVERYTHING, answer, assumptions, replay
@@ -45,6 +46,38 @@ def test_one_hot_partition_is_what_spark_cannot_split():
     assert said.startswith("Over 2 batches, Spark's mapping would take 2.00 times the ideal")
     assert "51% of the time" in said
     assert "Spark's own" in said  # minPartitions splits as well
+
+
+def test_regret_is_what_hindsight_would_have_saved():
+    """Partition 0's records cost 3 ms, those of 1 one: in all 4 s for two slots."""
+    dear = replace(TWO, unusual={Partition("t", 0): 0.003})
+    done = replay("c", log(*[{0: 1000, 1: 1000}] * 8), dear)
+    spark, ours = done.find("spark"), done.find("lag-aware-sticky")
+    assert [p.bound_seconds for p in spark.played] == pytest.approx([2.0] * 8)
+    assert spark.regret_seconds == pytest.approx(1.0)  # one partition each: 3 s instead of 2
+    # Records alike at first, as nothing was learned; then what readers reported.
+    assert ours.played[0].over == pytest.approx(0.5)
+    assert ours.played[-1].over < 0.06
+    assert ours.played[0].planned_over == pytest.approx(0.0, abs=0.01)
+    assert done.as_json()["mappings"][0]["regret"] == pytest.approx(0.5)
+    assert "Regret of lag-aware-sticky: " in answer(done)
+    assert ", in batch 0; " in answer(done)
+
+
+def test_a_single_record_is_no_regret():
+    done = replay("c", log({0: 1}), TWO, ["spark", "lag-aware-sticky"])
+    assert {m.regret_seconds for m in done.mappings} == {0.0}
+    assert "Regret" not in answer(done)
+
+
+def test_the_plans_of_the_query_itself_are_judged_beside_the_others():
+    batches = log({0: 1000, 1: 0}, {0: 1000})
+    whole = {1: [Placed("1", tuple(batches[1].ranges))]}
+    done = replay("c", batches, TWO, logged=whole)
+    assert [b.batch for b in done.batches] == [1]
+    itself = done.find("this query")
+    assert itself.times_ideal == pytest.approx(2.0)
+    assert "Regret of this query: 500 ms a batch (100.0%)" in answer(done)
 
 
 def test_where_nothing_is_gained_it_says_so():

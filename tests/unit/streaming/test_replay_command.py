@@ -8,10 +8,14 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from msgspec import to_builtins
 
 from assignor_bridge.model import Executor
+from assignor_bridge.planner.plan import plan_batch
+from assignor_bridge.protocol.columns import pack_tasks
+from assignor_bridge.protocol.snapshots import read_snapshot
 from checkpoints.offset_log import Checkpoint
-from checkpoints.sticky_state import KnownExecutor, StickyState
+from checkpoints.sticky_state import KnownExecutor, StickyState, encode
 from streaming.cli import main
 from streaming.replay.cluster import cluster_for
 from streaming.replay.log import CheckpointLog, executors_in, read_log
@@ -101,6 +105,54 @@ def test_json_and_pictures(checkpoint, tmp_path, capsys):
     ElementTree.parse(svg)  # noqa: S314  (our own)
     assert main.run([*call, "--output", str(html)]) == 0
     assert html.read_text().count("<svg") == 2
+
+
+def plan_log(path: Path, *sizes: dict[int, int], split: str = "true") -> Path:
+    """A log of plans for two executors, as `assignor.planLog` writes it."""
+    state, at, lines = None, dict.fromkeys(sizes[0], 0), []
+    for number, size in enumerate(sizes):
+        ranges = [
+            {"topic": "t", "partition": p, "start": at[p], "end": at[p] + n}
+            for p, n in size.items()
+        ]
+        at = {p: at[p] + n for p, n in size.items()}
+        executors = [{"id": e, "host": f"h{e}"} for e in "12"]
+        options = {"assignor": "lag-aware-sticky", "assignor.split": split}
+        snapshot = {"executors": executors, "ranges": ranges, "options": options, "state": state}
+        outcome = plan_batch(*read_snapshot(snapshot))
+        tasks = to_builtins(pack_tasks(outcome), str_keys=True)
+        state = encode(outcome.state)
+        lines.append(
+            json.dumps({"batchId": number, "snapshot": snapshot, "plan": {"tasks": tasks}})
+        )
+    path.write_text("\n".join([*lines, lines[-1][:50]]))
+    return path
+
+
+def test_the_plans_that_a_query_had_are_compared_too(checkpoint, tmp_path, capsys):
+    """It kept partitions whole: nothing else does so badly."""
+    plans = plan_log(tmp_path / "plans.jsonl", *[{0: 1000, 1: 10}] * 2, split="false")
+    call = ["replay", "--checkpoint", str(checkpoint), "--executors", "2", "--json"]
+    assert main.run([*call, "--plan-log", str(plans)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["batches"] == 2
+    times = {m["name"]: m["timesIdeal"] for m in found["mappings"]}
+    assert times["this query"] == pytest.approx(1000 / 505)
+    assert times["lag-aware-sticky"] == pytest.approx(1.0, abs=0.06)
+    assert "Regret of this query" in found["answer"]
+    assert main.run(["report", str(checkpoint), str(plans), "-o", str(tmp_path / "r.html")]) == 0
+    assert "this query" in (tmp_path / "r.html").read_text()
+
+
+def test_a_plan_log_of_another_query_is_told(checkpoint, tmp_path, capsys):
+    plans = plan_log(tmp_path / "plans.jsonl", {0: 999})
+    call = ["replay", "--checkpoint", str(checkpoint), "--plan-log"]
+    assert main.run([*call, str(plans)]) == 2
+    assert "has no plan of the checkpoint's batches (0 to 2)" in capsys.readouterr().err
+    assert main.run([*call, "no.jsonl"]) == 2
+    assert "No such file" in capsys.readouterr().err
+    assert main.run(["report", str(plans), "-o", str(tmp_path / "r.html")]) == 2
+    assert "also give the query's checkpoint" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,14 @@ _HOSTS = ("h1", "h2", "h3")
 
 
 @st.composite
-def topic_counts(draw: st.DrawFn, *, most: int = 9) -> dict[str, int]:
+def _topic_counts(draw: st.DrawFn, *, most: int = 9) -> dict[str, int]:
     names = draw(st.lists(st.sampled_from(_TOPICS), min_size=1, unique=True))
     return {name: draw(st.integers(0, most)) for name in names}
 
 
 @st.composite
-def claims_on(draw: st.DrawFn, topics: dict[str, int]) -> dict[str, list[int]]:
-    """What a member may say that it owns: also partitions and topics that do not exist."""
+def _claims_on(draw: st.DrawFn, topics: dict[str, int]) -> dict[str, list[int]]:
+    """Draw what a member may say that it owns: also partitions and topics that do not exist."""
     names = draw(st.lists(st.sampled_from([*topics, "gone"]), unique=True))
     return {
         name: draw(st.lists(st.integers(0, topics.get(name, 2) + 1), unique=True, max_size=8))
@@ -34,8 +34,8 @@ def claims_on(draw: st.DrawFn, topics: dict[str, int]) -> dict[str, list[int]]:
 def groups(
     draw: st.DrawFn, *, same: bool = False, claimed: bool = True, members: int = 6, most: int = 9
 ) -> Group:
-    """A group; `same` gives every member the same, not empty, subscription."""
-    topics = draw(topic_counts(most=most))
+    """Draw a group, with claims, racks, lags, priorities; `same`: all subscribe to all topics."""
+    topics = draw(_topic_counts(most=most))
     subscription = st.frozensets(st.sampled_from([*topics, "missing"]))
     shared = frozenset(topics)
     ids = draw(st.lists(st.integers(0, 99), min_size=1, max_size=members, unique=True))
@@ -45,7 +45,7 @@ def groups(
             Member(
                 f"m{number}",
                 shared if same else draw(subscription),
-                draw(claims_on(topics)) if claimed else {},
+                draw(_claims_on(topics)) if claimed else {},
                 draw(st.sampled_from([None, 0, 1, 2])),
                 rack=rng.choice([None, *_RACKS]),
                 host=rng.choice([None, *_HOSTS]),
@@ -68,7 +68,10 @@ def groups(
 
 
 def random_group(rng: random.Random, *, same: bool, racks: bool = False) -> Group:
-    """A group without claims; members have some topic each (Kafka 4.1 mistreats those without)."""
+    """Make a group without claims and lags, in which each member subscribes to some topic.
+
+    Kafka 4.1 mistreats members without.
+    """
     topics = {f"t{i}": rng.randint(1, 12) for i in range(rng.randint(1, 5))}
     names = sorted(topics)
     shared = frozenset(names)
@@ -91,7 +94,7 @@ def random_group(rng: random.Random, *, same: bool, racks: bool = False) -> Grou
 
 
 def disturbed(rng: random.Random, group: Group, *, same: bool) -> Group:
-    """The group after something happened: joins, leaves, new partitions, a zombie, a new topic."""
+    """Let something happen: a join, a leave, new partitions, another subscription, a zombie."""
     racks = group.partition_racks
     members = {m.id: m for m in group.members}
     topics = dict(group.topics)

@@ -1,0 +1,23 @@
+"""For tests of assignors of your own: `pip install 'assignor-bridge[testing]'`.
+
+- `conformance`: what every assignor promises, as pytest cases that a class of yours inherits
+- `groups`: consumer groups, as hypothesis strategies and from a seeded generator
+- `answers`: the same questions to processes of different hash seeds
+- `rebalance`, `elect` (of `assignors.testing`): the rounds of a rebalance, an election
+"""
+
+from assignor_bridge.assignors.testing import Round, elect, rebalance
+from assignor_bridge.errors import OptionError
+
+try:
+    from assignor_bridge.testing.conformance import AssignorConformance
+    from assignor_bridge.testing.groups import groups
+except ModuleNotFoundError as error:
+    if error.name not in ("hypothesis", "pytest"):
+        raise
+    raise OptionError(
+        f"assignor_bridge.testing needs {error.name}, which is not installed: "
+        "pip install 'assignor-bridge[testing]'"
+    ) from error
+
+__all__ = ["AssignorConformance", "Round", "elect", "groups", "rebalance"]

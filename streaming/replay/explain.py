@@ -1,0 +1,285 @@
+"""Why one batch was planned as it was: each partition's reason, its cost, and the alternatives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from assignor_bridge.errors import AssignorError
+from assignor_bridge.model import Partition
+from assignor_bridge.options import LAG_AWARE_STICKY
+from assignor_bridge.planner.costs import predict
+from assignor_bridge.planner.learn import learn
+from assignor_bridge.planner.plan import plan_step
+from assignor_bridge.planner.table import load
+from assignor_bridge.simulator.play import SPARK_MAPPINGS, Player, placed
+from assignor_bridge.simulator.scenario import Step
+from streaming.observe.words import seconds_text
+from streaming.replay.player import PLAIN, AsLogged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from assignor_bridge.assignors.protocol import Assignor
+    from assignor_bridge.planner.batch import Batch
+    from assignor_bridge.planner.costs import Weights
+    from assignor_bridge.planner.plan import Outcome
+    from assignor_bridge.planner.table import PartitionTable
+    from assignor_bridge.simulator.mappings import Placed
+    from assignor_bridge.simulator.play import Played
+    from streaming.replay.kept_batch import KeptBatch
+
+Change = Literal["stays", "moved", "cut", "new", "orphaned"]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one slot reads of a partition."""
+
+    executor: str
+    slot: int
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"[{self.start:,}, {self.end:,}) by executor {self.executor} slot {self.slot}"
+
+
+@dataclass(frozen=True)
+class PartitionStory:
+    """What became of one partition in one batch, and why."""
+
+    partition: Partition
+    change: Change
+    #: The slot that had read it last, as `<executor>/<slot>`; None for none that is there.
+    before: str | None
+    pieces: Sequence[Piece]
+    why: str
+    predicted: float
+    took: float | None
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """What one mapping or assignor would have done with the same batch."""
+
+    name: str
+    played: Played | None = None
+    tasks: Sequence[Placed] = ()
+    error: str | None = None
+
+    def where(self, partition: Partition) -> str:
+        """Say which executors read a partition, and how many pieces it is in."""
+        at = [t.executor for t in self.tasks for r in t.ranges if r.tp == partition]
+        places = list(dict.fromkeys("anywhere" if e is None else e for e in at))
+        return ", ".join(places) + (f" ({len(at)} pieces)" if len(at) > 1 else "")
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """One batch, explained."""
+
+    kept: KeptBatch
+    outcome: Outcome
+    weights: Weights
+    stories: Sequence[PartitionStory]
+    alternatives: Sequence[Alternative]
+    #: Of the partitions of which the checkpoint names the reader, how many the plan gives to it.
+    agreeing: int
+
+    def amount(self, value: float) -> str:
+        """Write a predicted cost in its unit."""
+        in_seconds = self.weights.basis == "seconds"
+        return seconds_text(value) if in_seconds else f"{value:,.0f}{self.weights.unit}"
+
+    @property
+    def judged_by(self) -> str:
+        """In words, which costs the alternatives are judged by."""
+        if _all_took(self.kept):
+            return f"what the batch took ({self.kept.took_origin})"
+        return f"what was predicted ({self.weights.words.removeprefix('weights: ')})"
+
+    def as_json(self, of: Sequence[PartitionStory]) -> dict[str, Any]:
+        """As JSON values, with the stories of some partitions."""
+        return {
+            "batch": self.kept.number,
+            "assignor": self.outcome.assignor,
+            "origin": self.kept.origin,
+            "readersNamed": len(self.kept.readers),
+            "readersAgree": self.agreeing,
+            "reasons": list(self.outcome.reasons),
+            "costUnit": self.weights.unit.strip(),
+            "tookOrigin": self.kept.took_origin,
+            "partitions": [
+                {
+                    "partition": str(story.partition),
+                    "change": story.change,
+                    "before": story.before,
+                    "pieces": [vars(piece) for piece in story.pieces],
+                    "why": story.why,
+                    "predicted": story.predicted,
+                    "tookSeconds": story.took,
+                    "alternatives": {a.name: a.where(story.partition) for a in self.alternatives},
+                }
+                for story in of
+            ],
+            "alternatives": [
+                {"name": a.name, "error": a.error}
+                if a.played is None
+                else {
+                    "name": a.name,
+                    "busiest": a.played.seconds,
+                    "best": a.played.bound_seconds,
+                    "regret": a.played.over,
+                    "moved": a.played.broken,
+                    "tasks": a.played.tasks,
+                }
+                for a in self.alternatives
+            ],
+        }
+
+
+def explain_batch(
+    kept: KeptBatch, names: Sequence[str], find: Callable[[str], Assignor]
+) -> Explanation:
+    """Plan a batch again and say why it is as it is."""
+    outcome = plan_step(kept.batch, kept.before, find)
+    table = load(kept.before, outcome.batch)
+    learned, _ = learn(table, outcome.batch)
+    weights = predict(learned, table.line, outcome.batch)
+    stories = _stories(kept, outcome, table, weights)
+    step = _step(kept, outcome.batch, weights)
+    at = {Partition(*tp): r.executor for tp, r in kept.before.last_executors().items()}
+    alternatives = [_alternative(name, kept, step, at, find) for name in names]
+    last = {story.partition: story.pieces[-1].executor for story in stories}
+    agreeing = sum(last.get(tp) == reader for tp, reader in kept.readers.items())
+    named = {tp: reader for tp, reader in kept.readers.items() if tp in last}
+    kept = replace(kept, readers=named)
+    return Explanation(kept, outcome, weights, stories, alternatives, agreeing)
+
+
+def _stories(
+    kept: KeptBatch, outcome: Outcome, table: PartitionTable, weights: Weights
+) -> list[PartitionStory]:
+    batch, pieces = outcome.batch, outcome.tasks.pieces
+    slowness = weights.slowness[batch.slot_executor]
+    ideal = float(weights.work.sum() / (1 / slowness).sum())
+    limit = ideal * (1 + batch.settings.max_imbalance)
+    owner = table.range_owner
+    stay = np.bincount(owner[owner >= 0], weights.work[owner >= 0], batch.slots) * slowness
+    unit = seconds_text if weights.basis == "seconds" else (lambda n: f"{n:,.0f}{weights.unit}")
+    pieces_of: list[list[Piece]] = [[] for _ in range(batch.ranges)]
+    columns = (pieces.row, pieces.slot, pieces.start, pieces.end)
+    for row, slot, start, end in sorted(zip(*(c.tolist() for c in columns), strict=True)):
+        executor = batch.executors[int(batch.slot_executor[slot])].id
+        pieces_of[row].append(Piece(executor, int(batch.slot_number[slot]), start, end))
+    stories = []
+    for row, of_row in enumerate(pieces_of):
+        of_row.sort(key=lambda piece: piece.start)
+        tp = Partition(batch.topics[int(batch.topic[row])], int(batch.partition[row]))
+        slot = int(owner[row])
+        before = None if slot < 0 else _slot_name(batch, slot)
+        change = _change(of_row, before, had_reader=bool(table.had_reader[table.line[row]]))
+        why = _why(
+            change,
+            outcome.assignor,
+            unit(float(weights.work[row])),
+            unit(limit),
+            None if slot < 0 else (unit(float(stay[slot])), float(stay[slot]) > limit),
+            alone=float(weights.work[row]) * float(slowness.min()) > limit,
+        )
+        stories.append(
+            PartitionStory(
+                tp, change, before, of_row, why, float(weights.work[row]), kept.took.get(tp)
+            )
+        )
+    return stories
+
+
+def _slot_name(batch: Batch, slot: int) -> str:
+    return f"{batch.executors[int(batch.slot_executor[slot])].id}/{int(batch.slot_number[slot])}"
+
+
+def _change(pieces: Sequence[Piece], before: str | None, *, had_reader: bool) -> Change:
+    if len(pieces) > 1:
+        return "cut"
+    if before is None:
+        return "orphaned" if had_reader else "new"
+    return "stays" if pieces[0].executor == before.rpartition("/")[0] else "moved"
+
+
+def _why(
+    change: Change,
+    assignor: str,
+    work: str,
+    limit: str,
+    stay: tuple[str, bool] | None,
+    *,
+    alone: bool,
+) -> str:
+    """Say why; `stay` is what its slot would do had all stayed, and whether that is too much."""
+    rule = f"a slot's limit is {limit}, a fair share and assignor.maxImbalance of it"
+    if assignor != LAG_AWARE_STICKY:
+        rule = f"{assignor} decides by its own rule (docs/assignors.md)"
+        stay = None if stay is None else (stay[0], False)
+    match change:
+        case "new":
+            return f"nobody had read it: {work} went where there was room; {rule}"
+        case "orphaned":
+            return f"the executor that had read it is gone: {work} went where there was room"
+        case "stays" if stay is not None:
+            return f"its executor read it last, and its slot would take {stay[0]}; {rule}"
+        case "cut" if alone:
+            return f"it is {work}, more than one slot may take; {rule}"
+        case "cut" | "moved" if stay is not None and stay[1]:
+            return f"left in place its slot would take {stay[0]}; {rule}"
+        case _:
+            return f"not because of its own slot's load: the plan's reasons say why; {rule}"
+
+
+def _all_took(kept: KeptBatch) -> bool:
+    batch = kept.batch
+    return all(
+        Partition(batch.topics[topic], partition) in kept.took
+        for topic, partition in zip(batch.topic.tolist(), batch.partition.tolist(), strict=True)
+    )
+
+
+def _step(kept: KeptBatch, batch: Batch, weights: Weights) -> Step:
+    """Return the batch for the scheduler: by what it took, else by what was predicted."""
+    topics = [batch.topics[topic] for topic in batch.topic.tolist()]
+    partitions = [Partition(*tp) for tp in zip(topics, batch.partition.tolist(), strict=True)]
+    seconds = weights.work
+    if _all_took(kept):
+        sizes: dict[Partition, int] = {}
+        for tp, size in zip(partitions, batch.size.tolist(), strict=True):
+            sizes[tp] = sizes.get(tp, 0) + size
+        each = np.array([kept.took[tp] / sizes[tp] for tp in partitions])
+        seconds = each * batch.size
+    ids = [e.id for e in batch.executors]
+    slowness = dict(zip(ids, weights.slowness.tolist(), strict=True))
+    return Step(
+        kept.number, batch.executors, partitions, batch.start, batch.size, seconds / batch.size,
+        slowness,
+    )  # fmt: skip
+
+
+def _alternative(
+    name: str,
+    kept: KeptBatch,
+    step: Step,
+    at: Mapping[Partition, str],
+    find: Callable[[str], Assignor],
+) -> Alternative:
+    try:
+        if name.partition("=")[0] in SPARK_MAPPINGS:
+            tasks = Player(name, PLAIN).plan(step)
+        else:
+            settings = replace(kept.batch.settings, assignors=(name,))
+            tasks = placed(plan_step(replace(kept.batch, settings=settings), kept.before, find))
+    except AssignorError as error:
+        return Alternative(name, error=str(error))
+    player = AsLogged(name, PLAIN, at=dict(at), logged={step.number: tasks})
+    return Alternative(name, player.play(step), tasks)

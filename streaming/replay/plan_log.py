@@ -1,0 +1,122 @@
+"""The plans of a query, from the file of `assignor.planLog`.
+
+A line has the planner's input, so the plan is made again, and compared with the one that was made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import orjson
+from msgspec import to_builtins
+
+from assignor_bridge.assignors.registry import lookup
+from assignor_bridge.errors import AssignorError, OptionError
+from assignor_bridge.planner.plan import Outcome, plan_batch
+from assignor_bridge.protocol.columns import pack_tasks
+from assignor_bridge.protocol.snapshots import LoggedBatch, read_logged, read_snapshot
+from assignor_bridge.simulator.play import placed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from assignor_bridge.assignors.protocol import Assignor
+    from assignor_bridge.model import OffsetRange
+    from assignor_bridge.planner.batch import Batch
+    from assignor_bridge.simulator.mappings import Placed
+    from streaming.replay.log import ReplayBatch
+
+
+@dataclass(frozen=True, eq=False)
+class LoggedPlan:
+    """One batch of a plan log, planned again."""
+
+    number: int
+    #: What the planner was asked; its reports are of the batch before.
+    batch: Batch
+    state: str | None
+    outcome: Outcome
+    #: Whether the plan is the one that was made then.
+    as_then: bool
+
+
+def read_plan_log(
+    path: Path, batches: Sequence[ReplayBatch], find: Callable[[str], Assignor] = lookup
+) -> list[LoggedPlan]:
+    """Return the plans of those batches that the log has, in its order.
+
+    A file may hold the plans of several streams: a plan belongs to a batch when it is for the same
+    offsets. A batch that ran again has the last of its plans.
+
+    Raises
+    ------
+    OptionError
+        When the file cannot be read, or has none of the batches.
+    """
+    wanted = {batch.batch: _offsets(batch.ranges) for batch in batches if batch.records}
+    plans: dict[int, LoggedPlan] = {}
+    for line in _lines(path):
+        number = line.batch_id
+        if number not in wanted:
+            continue
+        try:
+            batch, state = read_snapshot(line.snapshot)
+            if _offsets_of(batch) == wanted[number]:
+                outcome = plan_batch(batch, state, find)
+                plans[number] = LoggedPlan(number, batch, state, outcome, _as_then(outcome, line))
+        except AssignorError as error:
+            raise OptionError(f"--plan-log {path}: batch {number}: {error}") from error
+    if not plans:
+        span = f"{min(wanted)} to {max(wanted)}" if wanted else "none"
+        raise OptionError(
+            f"--plan-log {path}: it has no plan of the checkpoint's batches ({span}): "
+            "is it of another query?"
+        )
+    return [plans[number] for number in sorted(plans)]
+
+
+def placed_in(
+    path: Path, batches: Sequence[ReplayBatch], find: Callable[[str], Assignor] = lookup
+) -> dict[int, list[Placed]]:
+    """Return the tasks that batches had, by number; raises OptionError as `read_plan_log`."""
+    return {plan.number: placed(plan.outcome) for plan in read_plan_log(path, batches, find)}
+
+
+def is_plan_log(path: Path) -> bool:
+    """Return whether the first line of a file is that of a plan log."""
+    try:
+        with path.open("rb") as file:
+            line = orjson.loads(file.readline())
+    except (OSError, ValueError):
+        return False
+    return isinstance(line, dict) and "snapshot" in line
+
+
+def _lines(path: Path) -> Iterator[LoggedBatch]:
+    """Read the lines that are whole; a crash may have cut one off."""
+    try:
+        with path.open("rb") as file:
+            for text in file:
+                try:
+                    yield read_logged(orjson.loads(text))
+                except (ValueError, AssignorError):
+                    continue
+    except OSError as error:
+        raise OptionError(f"--plan-log {path}: it cannot be read ({error.strerror})") from error
+
+
+def _offsets(ranges: Sequence[OffsetRange]) -> set[tuple[str, int, int, int]]:
+    return {(r.topic, r.partition, r.start, r.end) for r in ranges}
+
+
+def _offsets_of(batch: Batch) -> set[tuple[str, int, int, int]]:
+    topics = [batch.topics[topic] for topic in batch.topic.tolist()]
+    columns = batch.partition.tolist(), batch.start.tolist(), batch.end.tolist()
+    return set(zip(topics, *columns, strict=True))
+
+
+def _as_then(outcome: Outcome, line: LoggedBatch) -> bool:
+    then = line.plan.get("tasks") if isinstance(line.plan, dict) else None
+    return bool(then == to_builtins(pack_tasks(outcome), str_keys=True))
