@@ -70,7 +70,7 @@ class _Loader(yaml.SafeLoader):
             return super().construct_object(node, deep)
         except (ConfigError, yaml.YAMLError):
             raise
-        except (ValueError, KeyError, TypeError, OverflowError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             kind = node.tag.rpartition(":")[2]
             raise _error(
                 node, f"a value that looks like {kind!r} is not one: put it in quotes if it is text"
