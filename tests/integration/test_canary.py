@@ -127,7 +127,7 @@ def fetched(url: str) -> bytes:
 def test_secrets_are_found_nowhere_but_where_they_were_put(
     secured: Secured, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    broker, address, _ = secured
+    broker, address, *_ = secured
     topic = Topic(broker.bootstrap_servers, f"canary-{os.getpid()}").create(3)
     topic.fill([40, 20, 10])
     allow_all(secured, topic.name)
