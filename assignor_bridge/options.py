@@ -381,7 +381,7 @@ def _check_limits(options: PlannerOptions, source: Mapping[str, str]) -> None:
 def _topics(source: Mapping[str, str]) -> set[str]:
     """Return the topics that a source names, in lower case; none where it has a pattern."""
     named = [topic.strip() for topic in source.get("subscribe", "").split(",")]
-    with contextlib.suppress(ValueError):  # Spark says what is wrong with it
+    with contextlib.suppress(ValueError, RecursionError):  # Spark says what is wrong with it
         assigned = json.loads(source.get("assign", "{}"))
         named += assigned if isinstance(assigned, dict) else ()
     return {topic.lower() for topic in named if topic}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -12,6 +14,8 @@ _DEPTH = 2
 #: So many folders are looked into: a table beside the checkpoints may have many.
 _MOST_FOLDERS = 500
 _SHOWN = 5
+#: No file of a checkpoint comes near; a foreign one must not fill the memory.
+MOST_BYTES = 256 * 1024 * 1024
 
 
 class CheckpointError(ValueError):
@@ -58,15 +62,26 @@ class LocalFolder:
             return []
 
     def read(self, path: str) -> bytes | None:
-        """Content of a file."""
+        """Content of a file; one that is none, such as a pipe, could be waited for for ever."""
+        place = self.root / path
         try:
-            return (self.root / path).read_bytes()
+            found = place.stat()
+            if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+                raise OSError(errno.EINVAL, f"{path!r} is not a file")
+            check_size(path, found.st_size)
+            return place.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def below(self, path: str) -> LocalFolder:
         """Return a folder below."""
         return LocalFolder(self.root / path)
+
+
+def check_size(path: str, size: int) -> None:
+    """Raise OSError for a file that is larger than any of a checkpoint."""
+    if size > MOST_BYTES:
+        raise OSError(errno.EFBIG, f"{path!r} has more than {MOST_BYTES:,} bytes")
 
 
 def open_folder(location: str) -> LocalFolder:

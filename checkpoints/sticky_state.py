@@ -292,6 +292,9 @@ def _read(version: int, body: bytes) -> StickyState:
     claims = body[offset : offset + sum(lengths)]
     offset += sum(lengths)
     count = int(header["partitions"])
+    row = sum(np.dtype(kind).itemsize for _, kind, _ in _COLUMNS[version])
+    if count < 0 or offset + count * row != len(body):  # before anything of that size is made
+        raise StateError("the state is corrupt: it does not end where it should")
     unknown = np.full(count, np.nan)
     columns: dict[str, Any] = dict.fromkeys(("cost", "last_cost", "evidence"), unknown)
     for name, kind, unit in _COLUMNS[version]:
@@ -303,8 +306,6 @@ def _read(version: int, body: bytes) -> StickyState:
             column = np.frombuffer(body, kind, count, offset)
             columns[name] = column.astype(np.float64 if column.dtype.kind == "f" else np.int64)
         offset += np.dtype(kind).itemsize * count
-    if offset != len(body):
-        raise StateError("the state is corrupt: it does not end where it should")
     topics = tuple(str(t) for t in header["topics"])
     if count and not 0 <= columns["topic"].min() <= columns["topic"].max() < len(topics):
         raise StateError("the state is corrupt: it names a topic that it does not list")

@@ -15,13 +15,14 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_SECRET_KEY = re.compile(
-    r"secret|passw|pwd|passphrase|credential|jaas|username|user\.info|authorization"
+#: Names of settings with secret values, in the common words of Python's and Java's patterns.
+SECRET_KEYS = (
+    r"(?i)secret|passw|pwd|passphrase|credential|jaas|username|user\.info|authorization"
     r"|token(?!\.endpoint)|oauthbearer\.(?:client|config|extensions)"
     r"|(?:access|account|private|api|shared|encryption|signing)[._-]?key|key\.pem|keystore\.key"
-    r"|connection[._-]?string|(?:^|[._-])sas(?:$|[._-])",
-    re.IGNORECASE,
+    r"|connection[._-]?string|(?:^|[._-])sas(?:$|[._-])"
 )
+_SECRET_KEY = re.compile(SECRET_KEYS)
 #: Shorter ones are part of ordinary words: hiding them would garble every text.
 _SHORTEST = 3
 #: Words shorter than this are hidden as whole words only.

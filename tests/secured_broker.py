@@ -13,10 +13,12 @@ from streaming.kafka import embedded_setup
 from streaming.kafka.embedded import EmbeddedBroker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 PASSWORD = "s3cret-of-ann"  # noqa: S105  (of the embedded broker)
 STORE_PASSWORD = "s3cret-of-the-store"  # noqa: S105  (the same)
+SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 LOGIN = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required "
     'username="{user}" password="{password}";'
@@ -30,17 +32,29 @@ class Secured(NamedTuple):
     address: str
     #: Settings of a Java client whose stores are JKS files; the broker asks for its certificate.
     tls: dict[str, str]
+    #: The address that speaks TLS and asks for no certificate.
+    encrypted: str = ""
 
 
 @contextlib.contextmanager
-def start_secured() -> Iterator[Secured]:
-    """Start a broker that heeds access control lists; who comes by the open port may do all."""
+def start_secured(
+    mechanisms: Sequence[str] = ("PLAIN",), users: Iterable[str] = ()
+) -> Iterator[Secured]:
+    """Start a broker that heeds access control lists; who comes by the open port may do all.
+
+    `users` have ann's password. SCRAM users are to be made once it runs; OAUTHBEARER takes
+    unsecured tokens of anybody.
+    """
     port, controller = embedded_setup.free_ports(None)
     login, encrypted = embedded_setup.free_ports(None)
-    host, users = embedded_setup.HOST, f'user_ann="{PASSWORD}"'
+    tls, _ = embedded_setup.free_ports(None)
+    host = embedded_setup.HOST
+    known = " ".join(f'user_{user}="{PASSWORD}"' for user in ("ann", *users))
     listeners = (
-        f"PLAINTEXT://{host}:{port},SASL_PLAINTEXT://{host}:{login},SSL://{host}:{encrypted}"
+        f"PLAINTEXT://{host}:{port},SASL_PLAINTEXT://{host}:{login},SSL://{host}:{encrypted},"
+        f"TLS://{host}:{tls}"
     )
+    modules = {"scram-sha-512": SCRAM_MODULE, "oauthbearer": OAUTH_MODULE}
     with tempfile.TemporaryDirectory(prefix="assignor-stores-") as folder:
         stores = make_stores(Path(folder))
         properties = {
@@ -48,12 +62,17 @@ def start_secured() -> Iterator[Secured]:
             "advertised.listeners": listeners,
             "controller.quorum.voters": f"1@{host}:{controller}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
-            "SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL",
-            "sasl.enabled.mechanisms": "PLAIN",
+            "SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,TLS:SSL",
+            "sasl.enabled.mechanisms": ",".join(mechanisms),
             "listener.name.sasl_plaintext.plain.sasl.jaas.config": LOGIN.format(
                 **{"user": "admin", "password": "x"}
-            ).replace(";", f" {users};"),
+            ).replace(";", f" {known};"),
+            **{
+                f"listener.name.sasl_plaintext.{name}.sasl.jaas.config": f"{of} required;"
+                for name, of in modules.items()
+            },
             "ssl.client.auth": "required",
+            "listener.name.tls.ssl.client.auth": "none",
             **stores,
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS;User:CN=bob",
@@ -61,8 +80,8 @@ def start_secured() -> Iterator[Secured]:
             "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
         }
         with EmbeddedBroker(port=port, properties=properties) as broker:
-            tls = {"bootstrap.servers": f"{host}:{encrypted}", "security.protocol": "SSL", **stores}
-            yield Secured(broker, f"{host}:{login}", tls)
+            own = {"bootstrap.servers": f"{host}:{encrypted}", "security.protocol": "SSL", **stores}
+            yield Secured(broker, f"{host}:{login}", own, f"{host}:{tls}")
 
 
 def make_stores(folder: Path) -> dict[str, str]:

@@ -34,14 +34,18 @@ def check_not_empty(option: str, name: str | None) -> None:
 
 def check_servers(option: str, text: str) -> None:
     """Refuse what is not a list of `host:port`: librdkafka wraps ports, and waits for odd hosts."""
+    if "@" in text:  # shown is only what cannot be a part of the login
+        address = text.rpartition("@")[2]
+        raise OptionError(
+            f"{option} {address!r}: a login stands before it, host:port alone is expected"
+        )
     servers = [server.strip() for server in text.split(",")]
     for server in [server for server in servers if server] or [""]:
         match = _SERVER.fullmatch(server.rpartition("://")[2])
-        shown = server.rpartition("@")[2]  # a login is none of it
         if match is None:
-            raise OptionError(f"{option} {shown!r}: host:port is expected")
+            raise OptionError(f"{option} {server!r}: host:port is expected")
         if len(match[1]) > len("65535") or int(match[1]) not in _PORTS:
-            raise OptionError(f"{option} {shown!r}: the port must be from 1 to 65535")
+            raise OptionError(f"{option} {server!r}: the port must be from 1 to 65535")
 
 
 def check_writable(option: str, path: Path) -> None:

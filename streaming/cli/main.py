@@ -13,6 +13,7 @@ from typer.exceptions import TyperException
 
 from assignor_bridge import __version__
 from assignor_bridge.errors import AssignorError, expectation
+from streaming.observe.words import visible
 from streaming.redaction import redacted
 
 #: Commands under the headings of the help, each a function of its name in its module of
@@ -120,7 +121,7 @@ def _fail(message: str, code: int) -> int:
     if not line:
         return code
     with contextlib.suppress(OSError):  # stderr on a full disk: the exit code remains
-        typer.echo(f"assignor: {redacted(line)}", err=True)
+        typer.echo(f"assignor: {visible(redacted(line))}", err=True)
     return code
 
 

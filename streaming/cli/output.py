@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from streaming.observe.words import visible
 from streaming.redaction import redacted
 
 if TYPE_CHECKING:
@@ -25,10 +26,7 @@ def note(text: str) -> None:
 
 def printable(text: str) -> str:
     """Return a text without secrets that a terminal shows and does not obey."""
-    text = redacted(text)
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return visible(redacted(text))
 
 
 def print_lines(lines: Iterable[str]) -> None:

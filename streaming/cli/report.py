@@ -8,6 +8,7 @@ from rich.console import Console
 
 from streaming.cli import zones
 from streaming.cli.arguments import Query, check_not_empty, check_writable, write
+from streaming.cli.output import print_lines
 from streaming.replay.traffic import PRICE_PER_GB
 from streaming.report.query_facts import gather
 from streaming.report.query_report import report_page
@@ -51,4 +52,4 @@ def report(  # noqa: PLR0917
         facts = gather(places, query, batches, racks, price)
         text = report_page(facts)
     write("--output", output, text)
-    typer.echo(f"{output}: {facts.title}")
+    print_lines([f"{output}: {facts.title}"])

@@ -86,7 +86,7 @@ class Brokers:
     def __init__(self, java: Mapping[str, str], limit_s: float) -> None:
         self.settings = client_settings(java)
         self.limit_s = limit_s
-        self._address = java["bootstrap.servers"]
+        self._address = java["bootstrap.servers"].rpartition("@")[2]  # without what is no address
         #: What could not be learned, one line each.
         self.notes: list[str] = []
         #: Topics that were asked for and do not exist.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.errors import elided
 from streaming.lag.rows import rounded
-from streaming.observe.words import counted
+from streaming.observe.words import counted, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -145,4 +145,4 @@ def _cells(row: Row) -> list[str]:
 def _cell(value: str | float | None) -> str:
     if isinstance(value, float):
         return f"{value:.1f}"
-    return _UNKNOWN if value in (None, "") else str(value)
+    return _UNKNOWN if value in (None, "") else visible(str(value))

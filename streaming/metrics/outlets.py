@@ -35,6 +35,8 @@ _ASK_LIMIT_S = 5.0
 _ANSWER_LIMIT_S = 30.0
 _LONGEST_QUESTION = 16 * 1024
 _CHUNK = 4096
+#: More at once are turned away: each has a thread.
+_MOST_CLIENTS = 256
 
 
 class MetricsError(AssignorError):
@@ -76,6 +78,28 @@ class _Server(socketserver.ThreadingTCPServer):
     request_queue_size = 128
     daemon_threads = True
     block_on_close = False
+
+    def __init__(self, *arguments: Any) -> None:
+        self._places = threading.BoundedSemaphore(_MOST_CLIENTS)
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread, if there are not too many."""
+        if not self._places.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread was made
+            self._places.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer, and make room."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Keep quiet about clients that go away."""

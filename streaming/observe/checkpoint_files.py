@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.errors import OptionError
 from checkpoints import offset_log
-from checkpoints.folders import CheckpointError, Folder, NoCheckpointError, open_folder
+from checkpoints.folders import (
+    MOST_BYTES,
+    CheckpointError,
+    Folder,
+    NoCheckpointError,
+    check_size,
+    open_folder,
+)
 from streaming.redaction import redacted
 
 if TYPE_CHECKING:
@@ -51,9 +58,11 @@ class HadoopFolder:
         except FileNotFoundError:
             return None
         try:
-            return bytes(self._call(stream.readAllBytes))
+            content = bytes(self._call(stream.readNBytes, MOST_BYTES + 1))
         finally:
             stream.close()
+        check_size(path, len(content))
+        return content
 
     def below(self, path: str) -> HadoopFolder:
         """Return a folder below."""

@@ -112,5 +112,5 @@ def _progress(line: bytes) -> BatchProgress | None:
     try:
         data = orjson.loads(line)
         return read_progress(data.get("progress", data))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
         return None

@@ -149,7 +149,7 @@ def _offsets(value: Any) -> dict[Partition, int] | None:
             for topic, offsets in topics.items()
             for number, offset in offsets.items()
         }
-    except (AttributeError, TypeError, ValueError):
+    except (AttributeError, TypeError, ValueError, ArithmeticError, RecursionError):
         return None
 
 

@@ -40,9 +40,15 @@ def read_endpoint(text: str, query: str | None, where: object) -> QueryMetrics |
     an exposition of metrics, or the choice is not clear.
     """
     try:
-        samples = [s for f in text_string_to_metric_families(text) for s in f.samples]
-    except (ValueError, KeyError, IndexError) as error:
+        return _read(text, query, where)
+    except OptionError:
+        raise
+    except (ValueError, LookupError, ArithmeticError) as error:
         raise OptionError(f"{where} serves no metrics: metrics.port is expected") from error
+
+
+def _read(text: str, query: str | None, where: object) -> QueryMetrics | None:
+    samples = [s for f in text_string_to_metric_families(text) for s in f.samples]
     queries = {s.labels["query_id"]: s.labels["query"] for s in samples if s.name == _BATCH}
     if not queries:
         return None

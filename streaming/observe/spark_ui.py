@@ -6,24 +6,27 @@ the API does not have: offsets, lag, and a query's progress.
 
 from __future__ import annotations
 
+import functools
 import html
 import re
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import quote
 
 import orjson
 
-from assignor_bridge.errors import OptionError
+from assignor_bridge.errors import AssignorError, OptionError
 from assignor_bridge.model import Executor
 from streaming.observe.figures import BatchFigures, RunFigures, TaskFigures
 from streaming.observe.web import Address, WebError
 from streaming.observe.which_query import one_query
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 _MOST_TASKS = 100_000
 _NOT_FOUND = 404
@@ -83,6 +86,21 @@ class UiBatch:
         return self.name or self.query_id
 
 
+def _of_sparks_shape(method: _Method) -> _Method:
+    """Make one line of what an answer of another shape leads to; no server is believed."""
+
+    @functools.wraps(method)
+    def checked(self: SparkUi, *arguments: Any, **named: Any) -> Any:
+        try:
+            return method(self, *arguments, **named)
+        except AssignorError:
+            raise
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+            raise OptionError(f"{self.address} is not Spark's UI: {_EXPECTED}") from error
+
+    return cast("_Method", checked)
+
+
 class SparkUi:
     """One application behind an address.
 
@@ -91,6 +109,7 @@ class SparkUi:
     OptionError when it is something else.
     """
 
+    @_of_sparks_shape
     def __init__(self, address: Address) -> None:
         self.address = address
         history = _HISTORY.search(address.path)
@@ -124,12 +143,14 @@ class SparkUi:
         if "attemptId" in attempt:
             self.application += f"/{attempt['attemptId']}"
 
+    @_of_sparks_shape
     def executors(self) -> list[UiExecutor]:
         """Return all executors of the application; the driver alone in local mode."""
         everyone = [_executor(e) for e in self._get("allexecutors")]
         workers = [e for e in everyone if e.executor != "driver" and e.slots]
         return workers or [replace(e, slots=max(1, e.slots)) for e in everyone]
 
+    @_of_sparks_shape
     def batches(self) -> list[UiBatch]:
         """Return the micro-batches that the UI still has jobs of, the oldest first."""
         jobs: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
@@ -147,6 +168,7 @@ class SparkUi:
         ]  # fmt: skip
         return sorted(batches, key=lambda batch: (batch.start_s, batch.batch))
 
+    @_of_sparks_shape
     def run(
         self, batches: Sequence[UiBatch], records: Mapping[int, int] | None = None
     ) -> RunFigures:

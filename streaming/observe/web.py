@@ -12,6 +12,8 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from assignor_bridge.errors import AssignorError, OptionError
 
 _LIMIT_S = 10.0
+#: The tasks of a very large stage are a fifth of it; a foreign server must not fill the memory.
+_MOST_BYTES = 512 * 1024 * 1024
 
 
 class WebError(AssignorError):
@@ -64,7 +66,7 @@ class Address:
             request.add_unredirected_header("Authorization", self.authorization)
         try:
             with urllib.request.urlopen(request, timeout=_LIMIT_S) as answer:  # noqa: S310
-                return bytes(answer.read())
+                body = bytes(answer.read(_MOST_BYTES + 1))
         except urllib.error.HTTPError as error:
             error.close()
             refused = WebError(f"{self} answers {error.code} ({error.reason}) to {path!r}")
@@ -74,6 +76,9 @@ class Address:
             raise WebError(
                 f"{self} does not answer ({_reason(error)}): is it running, is the address right?"
             ) from error
+        if len(body) > _MOST_BYTES:
+            raise WebError(f"{self} answers with more than {_MOST_BYTES:,} bytes to {path!r}")
+        return body
 
 
 def _reason(error: Exception) -> str:

@@ -39,6 +39,11 @@ def check_brokers(loaded: LoadedJob) -> None:
 
 def _connect(loaded: LoadedJob, place: str, servers: str) -> None:
     why = "no address in it"
+    if "@" in servers:  # shown is only what cannot be a part of the login
+        address = servers.rpartition("@")[2]
+        raise loaded.error(
+            place, f"{SERVERS} {address!r}: a login stands before it, host:port alone is expected"
+        )
     for server in servers.split(","):
         match = _ADDRESS.fullmatch(server.strip())
         if match is None:

@@ -14,7 +14,7 @@ from streaming.observe.figures import over_mean
 from streaming.observe.scrape import QueryMetrics, read_endpoint
 from streaming.observe.spark_ui import SparkUi, choose_query
 from streaming.observe.web import Address, WebError
-from streaming.observe.words import counted, seconds_text, short
+from streaming.observe.words import counted, seconds_text, short, visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -115,7 +115,9 @@ def frame(snapshot: Snapshot, height: int, note: str = "") -> RenderableType:
 
 def _line(*parts: str | tuple[str, str]) -> Text:
     """Join parts, each with its style, into a line that is cut at the screen's edge."""
-    return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
+    pairs = [(part, "") if isinstance(part, str) else part for part in parts]
+    shown = [(visible(words), style) for words, style in pairs]
+    return Text.assemble(*shown, no_wrap=True, overflow="ellipsis")
 
 
 def _head(snapshot: Snapshot) -> Text:
@@ -154,7 +156,7 @@ def _lags(snapshot: Snapshot, rows: int) -> RenderableType:
     for tp in ranked[:rows]:
         lag, seconds = metrics.lag[tp], metrics.lag_seconds.get(tp)
         table.add_row(
-            str(tp),
+            _line(str(tp)),
             Text(f"{lag:,}", _HOT if lag and lag > 2 * total / len(metrics.lag) else ""),
             "" if seconds is None else f"{seconds:,.0f} s",
         )
@@ -174,10 +176,10 @@ def _slots(run: RunFigures | None, rows: int) -> RenderableType:
     ranked = sorted(seconds, key=lambda slot: -seconds[slot])
     shown = ranked if len(ranked) <= rows else [*ranked[: rows - 1], ranked[-1]]
     for slot in shown:
-        full = round(_BAR * seconds[slot] / most)
+        full = min(_BAR, max(0, round(_BAR * seconds[slot] / most)))
         bar = Text(_FULL * full, _HOT if seconds[slot] > 1.5 * mean else "deep_sky_blue1")
         bar.append(_EMPTY * (_BAR - full), "dim")
-        table.add_row(slot, bar, seconds_text(seconds[slot]), f"{records[slot]:,}")
+        table.add_row(_line(slot), bar, seconds_text(seconds[slot]), f"{records[slot]:,}")
     ratio = f", busiest {most / mean:.2f} x mean" if mean else ""
     over = counted(len(run.batches), "batch", "batches")
     head = f"{counted(len(seconds), 'slot')}, {over}{ratio}"
@@ -235,7 +237,9 @@ def _admission(values: Mapping[str, float], held_by: str) -> str:
     """Write how far the last batch went, and why no further."""
     if "assignor_admitted_records" not in values:
         return "failed, Spark's own limits hold"
-    admitted, held = (values[f"assignor_{name}_records"] for name in ("admitted", "held_back"))
+    admitted, held = (
+        values.get(f"assignor_{name}_records", 0.0) for name in ("admitted", "held_back")
+    )
     waits = f"{held:,.0f} held back by {held_by}" if held else "nothing held back"
     return f"{admitted:,.0f} records in the last batch, {waits}"
 

@@ -227,7 +227,7 @@ def allow(broker: EmbeddedBroker, kind: ResourceType, name: str, what: AclOperat
 def test_a_login_by_the_streams_own_settings_and_rights_that_are_missing(
     secured: Secured, driver: Driver, log: DriverLog
 ):
-    broker, address, _ = secured
+    broker, address, *_ = secured
     broker.create_topic("orders", 1)
     kafka = {"bootstrap.servers": address, "security.protocol": "SASL_PLAINTEXT",
              "sasl.mechanism": "PLAIN",

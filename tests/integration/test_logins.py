@@ -157,7 +157,7 @@ def test_lag_names_the_right_that_is_missing_from_nothing_allowed_to_all_that_is
     secured: Secured, tmp_path, monkeypatch, capfd
 ):
     monkeypatch.chdir(tmp_path)
-    broker, address, _ = secured
+    broker, address, *_ = secured
     name = f"t-{uuid.uuid4().hex[:6]}"
     topic = Topic(broker.bootstrap_servers, name).create(1)
     topic.fill([9])
@@ -206,7 +206,7 @@ def test_lag_names_the_right_that_is_missing_from_nothing_allowed_to_all_that_is
 def test_a_job_that_may_see_a_topic_but_not_read_it_says_which_right_it_needs(
     spark: SparkSession, secured: Secured, tmp_path
 ):
-    broker, address, _ = secured
+    broker, address, *_ = secured
     topic = Topic(broker.bootstrap_servers, f"t-{uuid.uuid4().hex[:6]}").create(1)
     topic.fill([3])
     allow(broker, ResourceType.TOPIC, topic.name, "DESCRIBE")

@@ -287,7 +287,7 @@ def test_a_user_who_may_only_read_is_planned_for_by_the_racks_of_leaders(
     record: Path,
     driver_log: DriverLog,
 ) -> None:
-    broker, address, _ = secured
+    broker, address, *_ = secured
     topic = Topic(broker.bootstrap_servers, f"t-{uuid.uuid4().hex[:6]}").create(2)
     topic.fill([9, 9])
     allow(broker, ResourceType.TOPIC, topic.name, "READ", "DESCRIBE")

@@ -13,6 +13,7 @@ import yaml
 from assignor_bridge.options import OPTIONS, PER_TOPIC
 from streaming.metrics.names import METRICS, OURS
 from tests.planner_process import plan
+from tests.support import rights
 from tests.support.option_reference import with_table
 from tests.unit.test_worker import SNAPSHOT
 
@@ -172,3 +173,9 @@ def test_the_recorded_log_has_the_metrics_of_today():
     zones = {"receivedBytes", "crossZoneBytes", "crossZoneShare"}
     assert planned - documented == {"commitFailures", *limits, *zones}
     assert documented - {"source"} <= metrics_in_code()
+
+
+def test_the_table_of_rights_is_up_to_date():
+    """Write it anew with `python -m tests.support.rights docs/security.md`."""
+    text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    assert rights.with_table(text) == text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import struct
+import tracemalloc
 import zlib
 from dataclasses import replace
 
@@ -207,3 +208,72 @@ def test_a_header_that_lies_is_noticed():
         envelope = struct.pack(">3sBI", b"ABs", VERSION, zlib.crc32(packed))
         with pytest.raises(StateError):
             decode(base64.b64encode(envelope + packed).decode())
+
+
+def forged(changes: dict[str, object]) -> str:
+    """Give a state whose header says something else, with a right checksum."""
+    body = zlib.decompress(base64.b64decode(some_state())[8:])
+    size = int.from_bytes(body[:4], "big")
+    header = json.dumps({**json.loads(body[4 : 4 + size]), **changes}).encode()
+    packed = zlib.compress(len(header).to_bytes(4, "big") + header + body[4 + size :])
+    envelope = struct.pack(">3sBI", b"ABs", VERSION, zlib.crc32(packed))
+    return base64.b64encode(envelope + packed).decode()
+
+
+def test_a_count_that_lies_makes_nothing_of_its_size():
+    text = forged({"partitions": 5 * 10**6})
+    tracemalloc.start()
+    try:
+        with pytest.raises(StateError, match="does not end where it should"):
+            decode(text)
+        assert tracemalloc.get_traced_memory()[1] < 5 * 10**6
+    finally:
+        tracemalloc.stop()
+
+
+_SCALARS = (
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=3)
+)
+_JSON = st.recursive(
+    _SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=2), inner),
+)
+_COMMON = st.tuples(
+    st.none() | st.floats(-60, 60), st.floats(0, 2e19), st.booleans(), st.floats(0, 60),
+    st.lists(st.floats(0, 60), max_size=24), st.floats(0, 1e9), st.floats(0, 60),
+    st.floats(0, 60), st.floats(0, 60), st.booleans(),
+).map(list)  # fmt: skip
+_PACES = st.dictionaries(
+    st.sampled_from(["1", "2", "30", "x"]), st.lists(st.floats(-60, 60), min_size=3, max_size=3)
+)
+_HEADERS = st.one_of(
+    st.tuples(st.sampled_from(["generation", "batches", "calm", "hold", "partitions", "claims",
+                               "topics", "readers", "paces", "common"]), _JSON),
+    st.tuples(st.just("common"), _COMMON),
+    st.tuples(st.just("paces"), _PACES),
+    st.tuples(st.sampled_from(["generation", "batches", "calm", "hold"]),
+              st.sampled_from([0, 1, 2**31 - 1, -(2**31 - 1)])),
+)  # fmt: skip
+
+
+@settings(max_examples=60)
+@given(st.lists(_HEADERS, min_size=1, max_size=3).map(dict))
+def test_any_state_that_is_taken_can_be_planned_with(changes):
+    """Else a file in a checkpoint would have each batch of a query planned by Spark."""
+    try:
+        text = forged(changes)
+    except (ValueError, OverflowError):  # no JSON
+        return
+    try:
+        decode(text)
+    except StateError as error:
+        assert len(str(error).splitlines()) == 1  # noqa: PT017
+        return
+    members = (Executor("1", "h1", 2), Executor("2", "h2", 1))
+    with np.errstate(all="ignore"):
+        for batch in range(2):
+            asked = tuple(OffsetRange("b", p, 100 * batch, 100 * batch + 100) for p in range(4))
+            seen = tuple(Observation("b", p, "1", 100, 1000, 0.5, 100) for p in range(4))
+            made = plan(Snapshot(members, asked, observed=seen, state=text))
+            assert sum(task.size for task in made.tasks) == 400
+            text = made.state or ""

@@ -32,7 +32,7 @@ _COMMON = (SERVERS, "kafka.security.protocol", "kafka.sasl.mechanism")
 
 _LENGTH = r"\d+(?:\.\d+)?\s*(?:millisecond|second|minute|hour|day)s?"
 _TRIGGER = rf"availableNow|(?:processingTime\s*)?({_LENGTH})"
-SIZE = r"off|(?=[\d.]*[1-9])(\d+(?:\.\d+)?)\s*(KB|MB|GB)"
+SIZE = r"off|(?=[\d.]*[1-9])(\d{1,9}(?:\.\d{1,9})?)\s*(KB|MB|GB)"
 
 
 class Section(BaseModel):
@@ -148,6 +148,8 @@ Size = Annotated[
 Interval = Annotated[str, _text(_LENGTH, "a length of time such as '10 seconds'")]
 #: When batches start.
 Trigger = Annotated[str, _text(_TRIGGER, "'availableNow' or 'processingTime 10 seconds'")]
+#: A count that Kafka, Avro and the JVM can hold.
+Count = Annotated[int, Field(gt=0, le=2**31 - 1)]
 #: Columns: one name, or a list.
 Columns = Annotated[
     tuple[str, ...],

@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
 from streaming.metrics.config import MetricsConfig
 from streaming.pipeline.config.base import (
     OF_KAFKA,
     SERVERS,
+    Count,
     Section,
     Trigger,
     ViewName,
@@ -60,7 +61,7 @@ class Seed(Section):
     file: str
     """JSON lines with `key`, `value` (text, an object for JSON, null for a tombstone) or `base64`,
     next to the job's YAML."""
-    partitions: PositiveInt = 4
+    partitions: Count = 4
     """Partitions of the topic."""
 
 

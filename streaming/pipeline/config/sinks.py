@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Discriminator, Field, PositiveInt, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from streaming.pipeline.config.base import (
     OF_KAFKA,
     SIZE,
     Columns,
+    Count,
     Section,
     Size,
     ViewName,
@@ -84,7 +85,7 @@ class DeltaSink(_Table):
     target_file_size: Size = "128MB"
     """Files are about this large, and a small batch is one file; `off` leaves it to Spark: one
     file per task."""
-    compact_every: PositiveInt | None = None
+    compact_every: Count | None = None
     """Compact the table after every Nth batch."""
 
     @property
@@ -116,7 +117,7 @@ class ConsoleSink(Section):
     """`console`."""
     from_: ViewName | None = Field(None, alias="from")
     """The source or transform whose rows are written; the last transform, else the only source."""
-    rows: PositiveInt = 20
+    rows: Count = 20
     """Rows of each batch that are printed."""
     truncate: bool = True
     """Whether long values are cut."""

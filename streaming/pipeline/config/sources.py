@@ -7,10 +7,17 @@ import json
 import re
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
 from assignor_bridge.options import OPTIONS, PREFIX, parse_options
-from streaming.pipeline.config.base import OF_KAFKA, Columns, Interval, Section, require_one
+from streaming.pipeline.config.base import (
+    OF_KAFKA,
+    Columns,
+    Count,
+    Interval,
+    Section,
+    require_one,
+)
 from streaming.pipeline.config.sinks import DeadLetter
 
 if TYPE_CHECKING:
@@ -58,7 +65,7 @@ class Records(Section):
     """For `bad_records: dead_letter`: the table or topic."""
     confluent: bool = True
     """For Avro: whether values begin with Confluent's five bytes."""
-    schema_id: PositiveInt | None = None
+    schema_id: Count | None = None
     """For Avro: the schema's id; a record with another id is bad."""
     reader_options: dict[str, str] = Field({}, alias="options")
     """Options of Spark's JSON, CSV or Avro reader, such as `sep`."""
@@ -122,7 +129,7 @@ class Source(Section):
     def topics(self) -> list[str]:
         """The topics of `subscribe` or `assign`."""
         subscribed = [t.strip() for t in self.options.get("subscribe", "").split(",") if t.strip()]
-        with contextlib.suppress(ValueError):  # Spark says what is wrong with it
+        with contextlib.suppress(ValueError, RecursionError):  # Spark says what is wrong with it
             assigned = json.loads(self.options.get("assign", "{}"))
             if isinstance(assigned, dict):
                 return [*subscribed, *assigned]
@@ -131,7 +138,7 @@ class Source(Section):
     def reads(self, topic: str) -> bool:
         """Whether it reads a topic; Java's patterns have what Python's have not."""
         pattern = self.options.get("subscribePattern")
-        with contextlib.suppress(re.error):
+        with contextlib.suppress(re.error, OverflowError, RecursionError):
             return topic in self.topics or (
                 pattern is not None and re.fullmatch(pattern, topic) is not None
             )

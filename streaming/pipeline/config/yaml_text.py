@@ -32,6 +32,9 @@ _VARIABLE = re.compile(r"\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})
 #: A job has a few hundred values at most, nested a few levels.
 _MOST_VALUES = 10_000
 _DEEPEST = 50
+#: Characters of a number; YAML reads some of any length, in time by the square.
+_LONGEST_NUMBER = 400
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
 class _Loader(yaml.SafeLoader):
@@ -62,10 +65,12 @@ class _Loader(yaml.SafeLoader):
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         """Make a value; the error of one that does not fit its type names its line."""
         try:
+            if node.tag in _NUMBERS and len(node.value) > _LONGEST_NUMBER:
+                raise ValueError  # noqa: TRY301
             return super().construct_object(node, deep)
         except (ConfigError, yaml.YAMLError):
             raise
-        except (ValueError, KeyError, TypeError, OverflowError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             kind = node.tag.rpartition(":")[2]
             raise _error(
                 node, f"a value that looks like {kind!r} is not one: put it in quotes if it is text"
@@ -151,8 +156,8 @@ def with_sets(data: Mapping[str, Any], sets: Iterable[str]) -> dict[str, Any]:
     changed: dict[str, Any] = mapped(data)
     for assignment in sets:
         path, equals, text = _SET.fullmatch(assignment).groups()  # type: ignore[union-attr]
-        if not equals or not path.strip():
-            raise ConfigError(f"--set {path!r}: key.path=value is expected")
+        if not equals or not path.strip():  # not shown: it may be a value that lost its key
+            raise ConfigError("--set: key.path=value is expected")
         try:
             value = _load(text) if text else ""
         except yaml.YAMLError:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.jars import connector_coordinate
 from streaming.delta.session import configure_delta, delta_coordinate
 from streaming.observe.masters import addresses_of, first_that_answers
 from streaming.pipeline.errors import ConfigError, JobError
+from streaming.redaction import SECRET_KEYS, is_secret_key
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
@@ -30,6 +32,8 @@ _SETTINGS = {
     # A merge has about 80 pieces of generated code. Spark keeps 100; what falls out is compiled
     # again in each batch.
     "spark.sql.codegen.cache.maxEntries": "1000",
+    # Spark's own pattern, for its UI and event log, knows few names of secrets.
+    "spark.redaction.regex": SECRET_KEYS,
 }
 _STANDALONE = "spark://"
 #: For Spark on this machine alone: 200 state stores, and 50 tasks to read a table's log, which each
@@ -106,4 +110,21 @@ def session_for(job: Job, starting: AbstractContextManager[None] | None = None) 
         builder = builder.config(key, value)
     builder = configure_spark(builder.config(_PACKAGES, ",".join([*own, *job_packages(job)])))
     with starting or contextlib.nullcontext():
+        _launch(builder._options)
         return builder.getOrCreate()
+
+
+def _launch(settings: Mapping[str, Any]) -> None:
+    """Start the JVM without secrets: all users of a machine can read its command line.
+
+    pyspark would put all settings there; the others reach the JVM by its gateway when Spark starts.
+    """
+    if not any(map(is_secret_key, settings)):
+        return
+    from pyspark import SparkConf, SparkContext
+
+    shown = SparkConf(loadDefaults=False)
+    for key, value in settings.items():
+        if not is_secret_key(key):
+            shown.set(key, str(value))
+    SparkContext._ensure_initialized(conf=shown)

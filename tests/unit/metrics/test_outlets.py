@@ -7,6 +7,7 @@ import json
 import logging
 import re
 import socket
+import threading
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -20,6 +21,7 @@ from streaming.metrics.config import MetricsConfig
 from streaming.metrics.names import METRICS
 from streaming.metrics.outlets import MetricsError
 from streaming.redaction import Redactor
+from tests.spark_tools import wait_until
 from tests.support.metric_reference import markdown
 from tests.unit.metrics.samples import QUERY, RUN, flush, text
 
@@ -228,3 +230,25 @@ def test_each_metric_of_the_dashboard_exists():
             name = re.search(r"label_values\((\w+), (\w+)\)", query["query"])
             assert name
             assert name[2] in METRICS[name[1]].labels
+
+
+def test_more_clients_than_there_are_places_are_turned_away_and_make_no_thread(monkeypatch):
+    monkeypatch.setattr("streaming.metrics.outlets._MOST_CLIENTS", 3)
+    with contextlib.ExitStack() as open_, Exporter(MetricsConfig(port=0)) as exporter:
+        address = ("127.0.0.1", exporter.port)
+        before = threading.active_count()
+        silent = [open_.enter_context(socket.create_connection(address, 10)) for _ in range(20)]
+        for client in silent[3:]:  # a place is free again only when one of the first has gone
+            assert client.recv(1) == b""
+        assert threading.active_count() - before <= 3
+        exporter.progressed(EVENT)  # the query's events are looked at all the same
+        flush(exporter)
+        for client in silent:
+            client.close()
+        wait_until(lambda: _scraped(exporter), "an answer once there is a place")
+
+
+def _scraped(exporter: Exporter) -> bool:
+    with contextlib.suppress(OSError):
+        return "kafka_" in scrape(exporter)
+    return False

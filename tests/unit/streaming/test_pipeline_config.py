@@ -171,6 +171,7 @@ MERGED = "\n".join(
                      id="no date"),
         pytest.param("name: 0x_", "line 1: a value that looks like 'int' is not one", id="no hex"),
         pytest.param("name: !!int abc", "looks like 'int' is not one", id="no int"),
+        pytest.param("name: !!timestamp", "looks like 'timestamp' is not one", id="no time"),
         pytest.param("name: !!bool maybe", "looks like 'bool' is not one", id="no bool"),
         pytest.param("name: !!float x", "looks like 'float' is not one", id="no float"),
         pytest.param(f"name: {'9' * 5_000}", "looks like 'int' is not one", id="5,000 digits"),
@@ -257,7 +258,7 @@ def test_set_reaches_every_key(assignment, path):
 
 @pytest.mark.parametrize("assignment", ["name", "=x", "sink..path=x", "sink.=x", "name.below=x"])
 def test_a_path_of_set_that_leads_nowhere_is_one_line(assignment):
-    with pytest.raises(ConfigError, match=r"^config: --set '") as raised:
+    with pytest.raises(ConfigError, match=r"^config: --set('|: key| ')") as raised:
         load_job({**GOOD, "name": "a"}, sets=[assignment], environment={})
     assert len(str(raised.value).splitlines()) == 1
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.types import (
     ArrayType,
@@ -374,3 +375,22 @@ def test_what_a_compaction_failed_with_is_told_without_secrets(monkeypatch, capl
     writer._compact(None)  # type: ignore[arg-type]
     [warning] = caplog.messages
     assert "compaction failed: no access with ${PLACE}" in warning
+
+
+def test_secret_settings_are_not_on_the_command_line_of_the_jvm(monkeypatch):
+    """pyspark puts all settings there; `make long` looks at a real one (test_canary.py)."""
+    launched: list[dict[str, str]] = []
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda builder: builder)
+    monkeypatch.setattr(SparkSession.Builder, "_options", {}, raising=False)
+    monkeypatch.setattr(
+        SparkContext, "_ensure_initialized",
+        lambda conf: launched.append(dict(conf.getAll())),
+    )  # fmt: skip
+    monkeypatch.setattr(SparkContext, "_jvm", None)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    settings = {"spark.hadoop.fs.s3a.secret.key": "topsecret99", "spark.driver.memory": "1g"}
+    builder = session_for(load_job(changed("spark", settings), environment={}).job)
+    assert builder._options["spark.hadoop.fs.s3a.secret.key"] == "topsecret99"
+    [shown] = launched
+    assert shown["spark.driver.memory"] == "1g"
+    assert "topsecret99" not in str(shown)

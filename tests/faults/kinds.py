@@ -1,0 +1,333 @@
+"""The faults by name: each does its harm to a running query, and returns when it is over.
+
+What is random comes from the scene's own generator; how long something lasts is part of the fault,
+so these wait by the clock.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import NewPartitions
+
+from tests.faults.scene import PARTITIONS
+from tests.integration.shared_reader_tools import delete_before
+from tests.spark_tools import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tests.faults.scene import Feed, Scene
+    from tests.support.broker_cluster import BrokerCluster
+    from tests.support.chaos_proxy import ChaosProxy
+
+#: What the query reads from.
+PROXY, CLUSTER = "one broker behind a proxy", "three brokers"
+
+
+@dataclass
+class Harm:
+    """All that a fault may reach, and what it says about what must be found afterwards."""
+
+    scene: Scene
+    feed: Feed
+    proxy: ChaosProxy | None = None
+    cluster: BrokerCluster | None = None
+    #: Offsets below which records were deleted, by partition.
+    deleted_below: dict[int, int] = field(default_factory=dict)
+    #: What a partition that the feed leaves alone must hold, and where its log ends.
+    values: dict[int, list[str]] = field(default_factory=dict)
+    ends: dict[int, int] = field(default_factory=dict)
+    #: What happened, in numbers.
+    did: dict[str, int] = field(default_factory=dict)
+
+    def note(self, what: str, count: int = 1) -> None:
+        """Count something that was done."""
+        self.did[what] = self.did.get(what, 0) + count
+
+    @property
+    def between(self) -> ChaosProxy:
+        """The proxy of a fault that has one."""
+        assert self.proxy is not None
+        return self.proxy
+
+    @property
+    def brokers(self) -> BrokerCluster:
+        """The cluster of a fault that has one."""
+        assert self.cluster is not None
+        return self.cluster
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A fault by name."""
+
+    name: str
+    place: str
+    make: Callable[[Harm], None]
+    #: Batches that Spark's own mapping reads, at least and at most.
+    fallbacks: tuple[int, int] = (0, 0)
+    options: Mapping[str, str] = field(default_factory=dict)
+    #: Characters that fill up each record.
+    padding: int = 0
+    #: What is promised, where that is not "nothing is lost, nothing comes twice".
+    promise: str = ""
+
+
+def slow_network(harm: Harm) -> None:
+    """Delay each piece by 20 to 200 ms, in both directions."""
+    harm.between.delay_s = (0.02, 0.2)
+    harm.scene.wait_for_batches(4, 240)
+
+
+def narrow_network(harm: Harm) -> None:
+    """Let 100 KB a second through each connection."""
+    harm.between.bytes_per_s = 100_000
+    harm.scene.wait_for_batches(4, 240)
+
+
+def cut_connections(harm: Harm) -> None:
+    """Reset all connections again and again."""
+    for _ in range(8):
+        time.sleep(harm.scene.rng.uniform(0.1, 1.0))
+        harm.note("connections reset", harm.between.cut())
+    harm.scene.wait_for_batches()
+
+
+def half_closed_connections(harm: Harm) -> None:
+    """End one direction of each connection, at random, again and again."""
+    for _ in range(5):
+        time.sleep(harm.scene.rng.uniform(0.1, 1.0))
+        harm.note("connections half closed", harm.between.half_close())
+    harm.scene.wait_for_batches()
+
+
+def silent_network(harm: Harm) -> None:
+    """Pass nothing on for some seconds, less and more than a request waits, and tell nobody."""
+    for seconds in (harm.scene.rng.uniform(3, 6), 12):
+        harm.between.is_silent = True
+        time.sleep(seconds)
+        harm.between.is_silent = False
+        harm.note("silences")
+        harm.scene.wait_for_batches()
+
+
+def slow_and_cut(harm: Harm) -> None:
+    """Reset connections of a slow network."""
+    harm.between.delay_s = (0.02, 0.2)
+    cut_connections(harm)
+
+
+def leaders_change(harm: Harm) -> None:
+    """Let other brokers lead all partitions, again and again, while all run."""
+    for turn in range(1, 5):
+        _lead(harm, turn)
+        harm.note("changes of all leaders")
+        time.sleep(harm.scene.rng.uniform(0.2, 1.5))
+    harm.scene.wait_for_batches()
+
+
+def broker_killed(harm: Harm) -> None:
+    """Kill a broker as kill -9 does, go on without it, and start it again."""
+    broker = harm.scene.rng.choice(list(harm.brokers.ids))
+    harm.brokers.kill(broker)
+    harm.scene.wait_for_batches(3, 180)
+    harm.brokers.start(broker)
+    harm.scene.wait_for_batches()
+
+
+def broker_stopped(harm: Harm) -> None:
+    """Stop a broker (SIGSTOP) until others lead its partitions, and continue it."""
+    broker = harm.scene.rng.choice(list(harm.brokers.ids))
+    harm.brokers.pause(broker)
+    time.sleep(harm.scene.rng.uniform(2, 12))
+    harm.brokers.resume(broker)
+    harm.scene.wait_for_batches(3, 180)
+
+
+def brokers_restarted(harm: Harm) -> None:
+    """Restart all brokers one by one, as an upgrade does."""
+    for broker in harm.brokers.ids:
+        wait_until(lambda: _all_in_sync(harm), "all brokers in sync", 180)
+        harm.brokers.stop(broker)
+        harm.brokers.start(broker)
+        harm.note("brokers restarted")
+    harm.scene.wait_for_batches(2, 180)
+
+
+def partitions_added(harm: Harm) -> None:
+    """Give the topic more partitions, into which records come at once."""
+    admin = harm.brokers.admin()
+    wanted = [NewPartitions(harm.scene.topic.name, PARTITIONS + 5)]
+    admin.create_partitions(wanted)[harm.scene.topic.name].result(30)
+    harm.feed.partitions = PARTITIONS + 5
+    harm.scene.wait_for_batches(3)
+
+
+def retention_ahead(harm: Harm) -> None:
+    """Delete records that the query has not read: all of some partitions so far."""
+    harm.scene.stop()
+    standing = dict(harm.feed.counts)
+    wait_until(lambda: all(harm.feed.counts[p] > standing[p] + 20 for p in standing), "records")
+    cut = {p: harm.feed.counts[p] - 10 for p in range(0, PARTITIONS, 3)}
+    _wait_for_offsets(harm, cut)
+    delete_before(harm.scene.direct, cut)
+    harm.deleted_below.update(cut)
+    harm.note("partitions cut", len(cut))
+    harm.scene.start()
+    wait_until(lambda: harm.scene.query.lastProgress is not None, "a batch", 120)
+    harm.scene.wait_for_batches()
+
+
+def open_transactions(harm: Harm) -> None:
+    """Leave transactions open while plain records come behind them; abort one, commit one."""
+    direct, partition = harm.scene.direct, PARTITIONS  # the feed writes to those before it
+    common: dict[str, Any] = {"bootstrap.servers": direct.bootstrap_servers, "log_level": 0}
+    plain, expected = Producer(common), []
+    for end in ("abort", "commit"):
+        producer = Producer({**common, "transactional.id": uuid.uuid4().hex})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        for each, kind in ((producer, "transaction"), (plain, "plain")):
+            values = [f"{end}/{kind}/{number}" for number in range(20)]
+            for value in values:
+                each.produce(direct.name, value.encode(), partition=partition)
+            assert each.flush(30) == 0
+            expected += values if kind == "plain" or end == "commit" else []
+        harm.scene.wait_for_batches(3)
+        (producer.abort_transaction if end == "abort" else producer.commit_transaction)(30)
+        harm.note(f"transactions: {end}")
+    harm.values[partition] = expected
+    harm.ends[partition] = 2 * (20 + 20 + 1)  # with the markers
+
+
+def large_records(harm: Harm) -> None:
+    """Write records of 1 MB (see `padding`), larger than a fetch of a partition asks for."""
+    harm.scene.wait_for_batches(3, 240)
+
+
+def planner_stopped(harm: Harm) -> None:
+    """Stop the planner (SIGSTOP) for longer than `assignor.planTimeoutMs`."""
+    [pid] = harm.scene.planners()
+    with harm.scene.paused(pid):
+        wait_until(lambda: harm.scene.planners() not in ([], [pid]), "another planner", 120)
+    harm.scene.wait_for_batches(3)
+
+
+def planner_killed(harm: Harm) -> None:
+    """Kill the planner again and again."""
+    for _ in range(3):
+        [pid] = wait_until(harm.scene.planners, "a planner")
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda pid=pid: harm.scene.planners() not in ([], [pid]), "another planner", 120)
+        harm.note("planners killed")
+        harm.scene.wait_for_batches(3)
+
+
+def executor_stopped(harm: Harm) -> None:
+    """Stop an executor (SIGSTOP) while it may have tasks, and continue it."""
+    with harm.scene.paused(harm.scene.rng.choice(harm.scene.executors())):
+        time.sleep(harm.scene.rng.uniform(3, 10))
+    harm.scene.wait_for_batches(3)
+
+
+def executor_killed(harm: Harm) -> None:
+    """Kill an executor; Spark starts another one."""
+    before = harm.scene.executors()
+    os.kill(harm.scene.rng.choice(before), signal.SIGKILL)
+    wait_until(lambda: len(set(harm.scene.executors()) - set(before)) == 1, "another one", 120)
+    harm.scene.wait_for_batches(3)
+
+
+def driver_stopped(harm: Harm) -> None:
+    """Stop the driver's JVM (SIGSTOP), as a machine does that runs out of memory."""
+    with harm.scene.paused(harm.scene.driver()):
+        time.sleep(harm.scene.rng.uniform(10, 20))
+    harm.scene.wait_for_batches(3, 180)
+
+
+def _lead(harm: Harm, turn: int) -> None:
+    """Have other brokers lead, by Kafka's Java client: the other one cannot reassign."""
+    jvm, ids = harm.scene.jvm, list(harm.brokers.ids)
+    admin_api = jvm.org.apache.kafka.clients.admin
+    settings, moves = jvm.java.util.HashMap(), jvm.java.util.HashMap()
+    settings.put("bootstrap.servers", harm.brokers.bootstrap_servers)
+    partitions = jvm.java.util.HashSet()
+    for number in range(PARTITIONS):
+        first = (number + turn) % len(ids)
+        replicas = jvm.java.util.ArrayList()
+        for broker in ids[first:] + ids[:first]:
+            replicas.add(broker)
+        partition = jvm.org.apache.kafka.common.TopicPartition(harm.scene.topic.name, number)
+        partitions.add(partition)
+        move = admin_api.NewPartitionReassignment(replicas)
+        moves.put(partition, jvm.java.util.Optional.of(move))
+    admin = admin_api.Admin.create(settings)
+    try:
+        admin.alterPartitionReassignments(moves).all().get()
+        kind = jvm.org.apache.kafka.common.ElectionType.PREFERRED
+        admin.electLeaders(kind, partitions).partitions().get()
+    finally:
+        admin.close()
+
+
+def _all_in_sync(harm: Harm) -> bool:
+    topic = harm.brokers.admin().list_topics(harm.scene.topic.name, timeout=10)
+    partitions = topic.topics[harm.scene.topic.name].partitions.values()
+    return all(set(p.isrs) == set(harm.brokers.ids) for p in partitions)
+
+
+def _wait_for_offsets(harm: Harm, offsets: Mapping[int, int]) -> None:
+    """Wait until the brokers have records up to there."""
+    from confluent_kafka import Consumer
+
+    settings = {"bootstrap.servers": harm.scene.direct.bootstrap_servers, "group.id": "faults"}
+    consumer = Consumer(settings)
+    try:
+        for partition, offset in offsets.items():
+            tp = TopicPartition(harm.scene.direct.name, partition)
+            wait_until(
+                lambda tp=tp, offset=offset: (
+                    consumer.get_watermark_offsets(tp, timeout=10)[1] >= offset
+                ),
+                f"{offset} records",
+            )
+    finally:
+        consumer.close()
+
+
+_NO_LOSS_FAILS = {"failOnDataLoss": "false"}
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("slow network", PROXY, slow_network),
+        Kind("narrow network", PROXY, narrow_network),
+        Kind("connections cut", PROXY, cut_connections),
+        Kind("connections half closed", PROXY, half_closed_connections),
+        Kind("silent network", PROXY, silent_network),
+        Kind("slow network, connections cut", PROXY, slow_and_cut),
+        Kind("leaders change", CLUSTER, leaders_change),
+        Kind("broker killed", CLUSTER, broker_killed),
+        Kind("broker stopped", CLUSTER, broker_stopped),
+        Kind("brokers restarted one by one", CLUSTER, brokers_restarted),
+        Kind("partitions added", CLUSTER, partitions_added),
+        Kind("retention ahead of the reader", CLUSTER, retention_ahead, options=_NO_LOSS_FAILS,
+             promise="what is left is read once; what was deleted is a warning of Spark's"),
+        Kind("open transactions", CLUSTER, open_transactions,
+             options={"kafka.isolation.level": "read_committed"},
+             promise="what was committed is read once, what was aborted never"),
+        Kind("records of 1 MB", CLUSTER, large_records, padding=1_000_000),
+        Kind("planner stopped", CLUSTER, planner_stopped, fallbacks=(1, 2),
+             options={"assignor.planTimeoutMs": "2000"}),
+        Kind("planner killed", CLUSTER, planner_killed, fallbacks=(0, 3)),
+        Kind("executor stopped", CLUSTER, executor_stopped),
+        Kind("executor killed", CLUSTER, executor_killed),
+        Kind("driver stopped", CLUSTER, driver_stopped),
+    )
+}  # fmt: skip

@@ -1,0 +1,282 @@
+"""One query from Kafka to Delta with a group, records that come all the while, and the checks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import threading
+import uuid
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import Producer
+
+from checkpoints.folders import LocalFolder
+from checkpoints.offset_log import read_checkpoint
+from tests.integration.shared_reader_tools import counters
+from tests.kafka_topics import Topic, committed
+from tests.spark_tools import as_dict, read_topic, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+PARTITIONS = 12
+_CATCH_UP_S = 240
+
+
+class Feed:
+    """Writes numbered values to all partitions until it is stopped, each acknowledged by all."""
+
+    def __init__(self, topic: Topic, partitions: int = PARTITIONS, padding: int = 0) -> None:
+        #: What was written, by partition.
+        self.counts: defaultdict[int, int] = defaultdict(int)
+        self.partitions = partitions
+        self._topic = topic
+        self._padding = " " * padding
+        #: Records of a megabyte are few.
+        self._most = 1 if padding else 10
+        self._pause_s = 0.5 if padding else 0.1
+        self._stop = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Return when all is acknowledged."""
+        self._stop.set()
+        self._thread.join(200)
+        assert not self._thread.is_alive(), "records are not acknowledged"
+        assert self._failure is None, self._failure
+
+    def _run(self) -> None:
+        try:
+            producer = Producer(
+                {
+                    "bootstrap.servers": self._topic.bootstrap_servers,
+                    "enable.idempotence": True,  # what is sent again is there once, in its place
+                    "message.timeout.ms": 180_000,
+                    "message.max.bytes": 4_000_000,
+                    "log_level": 0,
+                }
+            )
+            while not self._stop.wait(self._pause_s):
+                for partition in range(self.partitions):
+                    for _ in range(min(self._most, 1 + 3 * (partition % 4))):
+                        number = self.counts[partition]
+                        value = f"{partition}/{number}{self._padding}".encode()
+                        producer.produce(self._topic.name, value, partition=partition)
+                        self.counts[partition] += 1
+                assert producer.flush(180) == 0
+        except BaseException as error:  # noqa: BLE001  (told by `stop`)
+            self._failure = error
+
+
+class Scene:
+    """What a fault is made in: the query runs, and is looked at when the fault is over."""
+
+    def __init__(
+        self, spark: SparkSession, topic: Topic, direct: str, folder: Path, seed: int,
+        options: Mapping[str, str],
+    ) -> None:  # fmt: skip
+        self.rng = random.Random(seed)
+        self.topic = topic
+        #: The brokers' own address, where the query's leads through a proxy.
+        self.direct = Topic(direct, topic.name)
+        self.group = f"faults-{uuid.uuid4().hex[:8]}"
+        self.checkpoint, self.table = str(folder / "checkpoint"), str(folder / "table")
+        self._spark = spark
+        self._options = {
+            "assignor": "lag-aware-sticky", "assignor.commitGroup": self.group,
+            # Else a request to a broker that is silent is waited for longer than the fault takes.
+            "kafka.request.timeout.ms": "10000", "kafka.default.api.timeout.ms": "60000",
+            **options,
+        }  # fmt: skip
+        self._query: StreamingQuery | None = None
+
+    @property
+    def query(self) -> StreamingQuery:
+        """The query while it runs; its failure is raised."""
+        assert self._query is not None
+        if not self._query.isActive:
+            self._query.awaitTermination(1)
+        assert self._query.isActive
+        return self._query
+
+    @property
+    def jvm(self) -> Any:
+        """The driver's."""
+        return self._spark._jvm
+
+    def start(self) -> None:
+        """Start the query, or go on with it."""
+        self._query = (
+            read_topic(self._spark, self.topic, self._options)
+            .selectExpr(
+                "partition", "offset", "trim(CAST(value AS STRING)) AS value",
+                "length(value) AS size",
+            )
+            .writeStream.format("delta")
+            .option("checkpointLocation", self.checkpoint)
+            .trigger(processingTime="0 seconds")
+            .start(self.table)
+        )  # fmt: skip
+
+    def stop(self) -> None:
+        """Stop the query."""
+        if self._query is not None:
+            self._query.stop()
+
+    def batches(self) -> int:
+        """How many batches are complete, empty ones too."""
+        progress = self.query.lastProgress
+        return -1 if progress is None else int(progress["batchId"])
+
+    def wait_for_batches(self, count: int = 2, limit_s: float = 120) -> None:
+        """Wait until so many more batches are complete."""
+        wanted = self.batches() + count
+        wait_until(lambda: self.batches() >= wanted, f"batch {wanted}", limit_s)
+
+    def executors(self) -> list[int]:
+        """Process ids of the executors."""
+        return _children("CoarseGrainedExecutorBackend")
+
+    def planners(self) -> list[int]:
+        """Process ids of the planner processes."""
+        return _children("assignor_bridge.worker")
+
+    def driver(self) -> int:
+        """Process id of the driver's JVM."""
+        [pid] = _children("org.apache.spark.deploy.SparkSubmit")
+        return pid
+
+    @contextlib.contextmanager
+    def paused(self, pid: int) -> Iterator[None]:
+        """Stop a process as SIGSTOP does, within."""
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # somebody has killed it
+                os.kill(pid, signal.SIGCONT)
+
+    def look_at_the_group(self) -> dict[int, int]:
+        """See that what is committed to the group is complete in the checkpoint; its offsets."""
+        found = committed(self.direct.bootstrap_servers, self.group)
+        done = read_checkpoint(LocalFolder(Path(self.checkpoint))).last_committed
+        ends = done.ends["0"][self.topic.name] if done else {}
+        group = {partition: offset for (_, partition), offset in found.items()}
+        ahead = {p: (offset, ends.get(p)) for p, offset in group.items() if offset > ends.get(p, 0)}
+        assert not ahead, f"the group is ahead of the checkpoint: {ahead}"
+        return group
+
+    def catch_up(self, counts: Mapping[int, int]) -> None:
+        """Let the query read what there is, up to these offsets, or fail."""
+        expected = {p: count for p, count in counts.items() if count}
+
+        def caught_up() -> bool:
+            progress = self.query.lastProgress
+            if progress is None:
+                return False
+            end = as_offsets(progress["sources"][0]["endOffset"]).get(self.topic.name, {})
+            return all(int(end.get(str(p), 0)) >= count for p, count in expected.items())
+
+        wait_until(caught_up, f"{sum(expected.values())} records", _CATCH_UP_S)
+
+    def check_table(
+        self,
+        counts: Mapping[int, int],
+        deleted_below: Mapping[int, int],
+        values: Mapping[int, list[str]],
+    ) -> tuple[int, int]:
+        """Compare the table with what was written; the numbers of rows and of those lost.
+
+        Below the offsets `deleted_below` rows may be missing, none may be there twice. `values` are
+        those of partitions whose offsets are not the values' numbers.
+        """
+        rows = self._spark.read.format("delta").load(self.table)
+        found: dict[int, list[int]] = defaultdict(list)
+        others: dict[int, list[str]] = defaultdict(list)
+        for row in rows.select("partition", "offset", "value").collect():
+            if row.partition in values:
+                others[row.partition].append(row.value)
+                continue
+            assert row.value == f"{row.partition}/{row.offset}", row
+            found[row.partition].append(row.offset)
+        assert {p: sorted(of) for p, of in others.items()} == {
+            p: sorted(of) for p, of in values.items()
+        }
+        lost = 0
+        for partition, count in counts.items():
+            offsets = sorted(found[partition])
+            assert len(set(offsets)) == len(offsets), f"partition {partition}: rows came twice"
+            missing = set(range(count)) - set(offsets)
+            assert not set(offsets) - set(range(count)), f"partition {partition}: rows of nobody"
+            gone = {offset for offset in missing if offset < deleted_below.get(partition, 0)}
+            assert missing == gone, f"partition {partition} lacks {sorted(missing - gone)[:5]}"
+            lost += len(gone)
+        return sum(map(len, [*found.values(), *others.values()])), lost
+
+    def check_plans(self, fallbacks: tuple[int, int]) -> int:
+        """See that the last batches were planned by us; how many were not, from .. to."""
+        planned = [as_dict(p) for p in self.query.recentProgress]
+        with_rows = [p["sources"][0]["metrics"] for p in planned if p["numInputRows"]]
+        assert with_rows, "no batch with rows"
+        last = with_rows[-1]
+        assert last["assignor.strategy"] == "lag-aware-sticky", last
+        count = int(last["assignor.fallbacks"])
+        assert fallbacks[0] <= count <= fallbacks[1], last
+        return count
+
+    def check_nothing_left(self) -> None:
+        """After the query: no planner, thread, consumer or file of an unfinished write."""
+        wait_until(lambda: not self.planners(), "the end of the planner")
+        wait_until(lambda: not self._threads(), "the end of our threads")
+        wait_until(
+            lambda: (now := counters(self._spark))["created"] <= now["closed"] + now["idle"],
+            "the consumers to be idle or closed",
+        )
+        left = [
+            path for path in Path(self.checkpoint).rglob("*")
+            if path.parent.name == "assignments" and ".tmp" in path.name
+        ]  # fmt: skip
+        assert not left
+
+    def _threads(self) -> list[str]:
+        names = [t.getName() for t in self.jvm.java.lang.Thread.getAllStackTraces().keySet()]
+        return [name for name in names if name.startswith("assignor-")]
+
+
+def as_offsets(value: Any) -> dict[str, Any]:
+    """Offsets of a progress, which may be JSON text."""
+    import json
+
+    loaded: dict[str, Any] = json.loads(value) if isinstance(value, str) else value
+    return loaded or {}
+
+
+def _children(words: str) -> list[int]:
+    """Living processes below this one whose command line has these words."""
+    parents, found = {}, []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                if fields[0] not in "ZX":
+                    parents[int(entry.name)] = int(fields[1])
+                    if words in (entry / "cmdline").read_text(errors="replace"):
+                        found.append(int(entry.name))
+    return sorted(pid for pid in found if _is_below(pid, os.getpid(), parents))
+
+
+def _is_below(pid: int, ancestor: int, parents: Mapping[int, int]) -> bool:
+    while pid in parents:
+        if pid == ancestor:
+            return True
+        pid = parents[pid]
+    return pid == ancestor

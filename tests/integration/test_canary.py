@@ -1,0 +1,238 @@
+"""Secrets in every place that takes one: after a real run they are found nowhere else."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streaming.demo.job import linked_spark_home
+from streaming.kafka.embedded_setup import free_ports
+from tests.kafka_topics import Topic
+from tests.secured_broker import LOGIN, PASSWORD
+from tests.spark_tools import wait_until
+
+if TYPE_CHECKING:
+    from tests.secured_broker import Secured
+
+pytestmark = [pytest.mark.integration, pytest.mark.drivers, pytest.mark.long]
+
+ROOT = Path(__file__).parents[2]
+WRONG = "canary-of-a-wrong-login"
+STORE = "canary-of-the-trust-store"
+#: By where each is put; none has a letter that JSON or an address writes otherwise.
+SECRETS = {
+    "JAAS, from the environment": PASSWORD,
+    "a store's password": STORE,
+    "a setting of Hadoop's": "canary-of-the-bucket",
+    "a setting whose name Spark does not know for a secret": "canary-of-azure",
+    "a wrong login": WRONG,
+}
+PAGES = ("environment/", "jobs/", "stages/", "executors/", "SQL/", "StreamingQuery/",
+         "SQL/execution/?id=1", "stages/stage/?id=0&attempt=0")  # fmt: skip
+
+
+def job(address: str, topic: str, folder: Path, ports: tuple[int, int], password: str) -> str:
+    """The YAML of a job with all of them; JSON is YAML."""
+    logging = f"-Dlog4j2.configurationFile={(ROOT / 'tests/log4j2.properties').as_uri()}"
+    told = f"{logging} -Dassignor.test.level=info -Dassignor.test.log={folder}/{{}}.log"
+    config = {
+        "kafka.bootstrap.servers": address,
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": LOGIN.format(user="ann", password=password),
+        "kafka.ssl.truststore.password": STORE,
+        "source": {
+            "subscribe": topic,
+            "records": {"format": "raw"},
+            "assignor.commitGroup": topic,
+            "assignor.planLog": f"{folder}/plans.jsonl",
+        },
+        "sink": {"path": f"{folder}/table"},
+        "checkpoint": f"{folder}/checkpoint",
+        "trigger": "processingTime 1 second",
+        "metrics": {
+            "port": ports[1], "textfile": f"{folder}/m.prom", "log_file": f"{folder}/log.jsonl"
+        },
+        "spark": {
+            "spark.master": "local-cluster[1,2,1024]",
+            "spark.ui.enabled": True,
+            "spark.ui.port": ports[0],
+            "spark.eventLog.enabled": True,
+            "spark.eventLog.dir": f"{folder}/events",
+            "spark.driver.extraJavaOptions": told.format("driver"),
+            "spark.executor.extraJavaOptions": told.format("executor"),
+            "spark.hadoop.fs.s3a.secret.key": SECRETS["a setting of Hadoop's"],
+            "spark.hadoop.fs.azure.account.key.acme.dfs.core.windows.net":
+                SECRETS["a setting whose name Spark does not know for a secret"],
+        },
+    }  # fmt: skip
+    return json.dumps(config)
+
+
+class Run:
+    """`assignor run` as a child process, in a folder that holds all that it and its Spark write."""
+
+    def __init__(self, put: Path, folder: Path) -> None:
+        self.said = folder / "said.txt"
+        environment = os.environ | {
+            "CANARY_PASSWORD": PASSWORD, "PYTHONPATH": str(ROOT),
+            "SPARK_HOME": str(linked_spark_home(folder)), "SPARK_LOCAL_IP": "127.0.0.1",
+        }  # fmt: skip
+        words = ["run", str(put), "--log", str(folder / "spark.log")]
+        with self.said.open("wb") as said:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "streaming.cli.main", *words],
+                env=environment, stdout=said, stderr=said, cwd=folder,
+            )  # fmt: skip
+
+    def children(self) -> dict[int, tuple[bytes, bytes]]:
+        """Command line and environment of each process below, and of itself."""
+        parents = {}
+        for entry in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                fields = entry.read_text().rpartition(")")[2].split()
+                parents[int(entry.parent.name)] = int(fields[1])
+        found = {}
+        for pid in parents:
+            above = pid
+            while above in parents and above != self.process.pid:
+                above = parents[above]
+            if above == self.process.pid:
+                with contextlib.suppress(OSError):
+                    place = Path(f"/proc/{pid}")
+                    found[pid] = (place / "cmdline").read_bytes(), (place / "environ").read_bytes()
+        return found
+
+
+def fetched(url: str) -> bytes:
+    """A page of Spark's UI, or nothing where there is none of this number."""
+    try:
+        with urllib.request.urlopen(url, timeout=20) as answer:  # noqa: S310
+            return bytes(answer.read())
+    except urllib.error.HTTPError:
+        return b""
+
+
+@pytest.mark.timeout(400)
+def test_secrets_are_found_nowhere_but_where_they_were_put(
+    secured: Secured, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    broker, address, *_ = secured
+    topic = Topic(broker.bootstrap_servers, f"canary-{os.getpid()}").create(3)
+    topic.fill([40, 20, 10])
+    allow_all(secured, topic.name)
+    put, folder = tmp_path / "put", tmp_path / "written"
+    for made in (put, folder, folder / "events"):
+        made.mkdir()
+    ports = free_ports(None)
+    good = put / "job.yaml"
+    good.write_text(job(address, topic.name, folder, ports, "${CANARY_PASSWORD}"))
+    run = Run(good, folder)
+    seen: dict[int, tuple[bytes, bytes]] = {}
+
+    def has_read() -> bool:
+        assert run.process.poll() is None, run.said.read_text()
+        seen.update(run.children())
+        log = folder / "log.jsonl"
+        return log.exists() and '"rows":70' in log.read_text()
+
+    try:
+        wait_until(has_read, "the rows", 240)
+        topic.fill([10, 10, 10], first=1000)
+        ui = f"http://127.0.0.1:{ports[0]}"
+        [application] = json.loads(fetched(f"{ui}/api/v1/applications"))
+        api = f"{ui}/api/v1/applications/{application['id']}"
+        pages = {page: fetched(f"{ui}/{page}") for page in PAGES}
+        pages |= {path: fetched(f"{api}/{path}") for path in ("environment", "sql?details=true")}
+        pages["metrics"] = fetched(f"http://127.0.0.1:{ports[1]}/metrics")
+        assert all(pages[page] for page in ("environment/", "SQL/", "environment", "metrics"))
+        assert b"spark.hadoop.fs.s3a.secret.key" in pages["environment"]
+        seen.update(run.children())
+    finally:
+        run.process.send_signal(signal.SIGTERM)
+        code = run.process.wait(60)
+    assert code == 143, run.said.read_text()
+    for number, words in enumerate(commands(folder, topic.name, address)):
+        (put / "client.properties").write_text(client(address, PASSWORD))
+        done = assignor(*words, "--command-config", str(put / "client.properties"))
+        (folder / f"command-{number}.txt").write_text(done.stdout + done.stderr)
+        assert done.returncode == 0, done.stderr
+    done = assignor("report", str(folder / "checkpoint/sink"), "-o", str(folder / "report.html"))
+    assert done.returncode == 0, done.stderr
+    (put / "wrong.properties").write_text(client(address, WRONG))
+    done = assignor("lag", "--group", "g", "--command-config", str(put / "wrong.properties"))
+    assert done.returncode == 1
+    (folder / "refused.txt").write_text(done.stdout + done.stderr)
+
+    for page, text in pages.items():
+        assert secrets_in(text) == [], page
+    kinds = set()
+    for command, environment in seen.values():
+        assert secrets_in(command) == [], command
+        variables = environment.split(b"\0")
+        is_planner = b"assignor_bridge.worker" in command
+        kinds |= {"planner"} if is_planner else set()
+        kinds |= {"executor"} if b"CoarseGrainedExecutorBackend" in command else set()
+        kinds |= {"driver"} if b"SparkSubmit" in command else set()
+        # Spark's processes inherit the variable from ours; the planner does not.
+        elsewhere = [v for v in variables if is_planner or not v.startswith(b"CANARY_PASSWORD=")]
+        assert secrets_in(b"\0".join(elsewhere)) == []
+    assert kinds == {"planner", "executor", "driver"}
+    files = [path for path in folder.rglob("*") if path.is_file() and not is_linked(path, folder)]
+    for path in files:
+        assert secrets_in(path.read_bytes()) == [], path
+    for kept in ("driver.log", "executor.log", "plans.jsonl", "m.prom", "log.jsonl", "report.html"):
+        assert folder / kept in files
+    parts = {path.relative_to(folder).parts for path in files}
+    assert {"events", "checkpoint", "table", "spark-home"} <= {part[0] for part in parts}
+    assert any("assignments" in part for part in parts)
+    assert (folder / "driver.log").stat().st_size > 10_000  # at the level of INFO
+
+
+def is_linked(path: Path, folder: Path) -> bool:
+    """Whether it is one of the files that Spark is made of."""
+    return not path.resolve().is_relative_to(folder.resolve()) or path.suffix == ".jar"
+
+
+def secrets_in(text: bytes) -> list[str]:
+    return [place for place, secret in SECRETS.items() if secret.encode() in text]
+
+
+def assignor(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "streaming.cli.main", *words],
+        capture_output=True, text=True, timeout=120, check=False, cwd=ROOT,
+    )  # fmt: skip
+
+
+def commands(folder: Path, topic: str, address: str) -> list[list[str]]:
+    query = ["--checkpoint", str(folder / "checkpoint/sink")]
+    return [["lag", *query], ["lag", "--group", topic], ["offsets", "--group", topic],
+            ["doctor", *query]]  # fmt: skip
+
+
+def client(address: str, password: str) -> str:
+    login = LOGIN.format(user="ann", password=password)
+    return (
+        f"bootstrap.servers={address}\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        f"sasl.jaas.config={login}\nssl.key.password={STORE}\n"
+    )
+
+
+def allow_all(secured: Secured, topic: str) -> None:
+    from confluent_kafka.admin import ResourceType
+
+    from tests.integration.test_logins import allow
+
+    allow(secured.broker, ResourceType.TOPIC, topic, "READ", "DESCRIBE", "DESCRIBE_CONFIGS")
+    allow(secured.broker, ResourceType.GROUP, topic, "READ", "DESCRIBE")

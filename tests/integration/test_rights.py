@@ -1,0 +1,149 @@
+"""The least rights for each command, by a broker that heeds ACLs: enough, and none too many."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+from pyspark.errors import StreamingQueryException
+
+from streaming.cli import main
+from tests.kafka_topics import Topic
+from tests.secured_broker import LOGIN, PASSWORD, start_secured
+from tests.spark_tools import assert_planned, run_to_delta, wait_until
+from tests.support.rights import COMMITS, NEEDS, STREAM, Needs, Right
+from tests.unit.lag.checkpoint_files import write_query
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.secured_broker import Secured
+
+pytestmark = [pytest.mark.integration, pytest.mark.long]
+
+COUNTS = [30, 20, 10]
+_OPERATIONS = {"Read": "READ", "Describe": "DESCRIBE", "DescribeConfigs": "DESCRIBE_CONFIGS"}
+
+
+class Case(NamedTuple):
+    """A user who lacks one of the rights; None for who has all."""
+
+    needs: Needs
+    lacks: Right | None
+    user: str
+
+
+CASES = [
+    Case(needs, lacks, f"u{number}-{lacked}")
+    for number, needs in enumerate(NEEDS)
+    for lacked, lacks in enumerate([None, *needs.rights])
+]
+
+
+class Place(NamedTuple):
+    """A broker with a topic and a group that has offsets, whose users have their rights."""
+
+    secured: Secured
+    topic: Topic
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Place]:
+    with start_secured(users=[case.user for case in CASES]) as secured:
+        topic = Topic(secured.broker.bootstrap_servers, "read").create(3)
+        topic.fill(COUNTS)
+        topic.commit("team", {0: 30, 1: 20, 2: 5})  # what is unread has a time
+        rules = [
+            AclBinding(
+                ResourceType[right.kind.upper()], _of(case, right),
+                ResourcePatternType.LITERAL, f"User:{case.user}", "*",
+                AclOperation[_OPERATIONS[right.operation]], AclPermissionType.ALLOW,
+            )
+            for case in CASES
+            for right in case.needs.rights
+            if right != case.lacks
+        ]  # fmt: skip
+        admin = secured.broker.admin()
+        for done in admin.create_acls(rules).values():
+            done.result(30)
+        yield Place(secured, topic)
+
+
+def _of(case: Case, right: Right) -> str:
+    """The name of the topic, or of the group: what is committed must not be what lag looks at."""
+    if right.kind == "Topic":
+        return "read"
+    return "done" if case.needs.what == COMMITS else "team"
+
+
+def _name(case: Case) -> str:
+    lacks = f"without {case.lacks.operation} on {case.lacks.kind}" if case.lacks else "all"
+    return f"{case.needs.what}: {lacks}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=_name)
+def test_these_rights_are_enough_and_each_is_needed(
+    case: Case, place: Place, spark: SparkSession, tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    def goes_well() -> bool:
+        if case.needs.what in (STREAM, COMMITS):
+            return stream_goes_well(spark, place, case, tmp_path)
+        return command_goes_well(place, case, tmp_path, capfd)
+
+    if case.lacks is None:
+        wait_until(goes_well, _name(case), 90)  # brokers learn of rights a moment later
+    else:
+        assert not goes_well()
+
+
+def stream_goes_well(spark: SparkSession, place: Place, case: Case, folder: Path) -> bool:
+    options = {
+        "assignor": "lag-aware-sticky",
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": LOGIN.format(user=case.user, password=PASSWORD),
+        **({"assignor.commitGroup": "done"} if case.needs.what == COMMITS else {}),
+    }
+    topic = Topic(place.secured.address, place.topic.name)
+    run = folder / f"run-{time.monotonic_ns()}"
+    try:
+        progresses = run_to_delta(spark, topic, f"{run}/checkpoint", f"{run}/table", **options)
+    except StreamingQueryException:
+        return False
+    assert_planned(progresses)
+    metrics = progresses[-1]["sources"][0]["metrics"]
+    return metrics.get("assignor.commitFailures", "0") == "0"
+
+
+def command_goes_well(
+    place: Place, case: Case, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> bool:
+    """Whether it succeeds, and says nothing about what it could not learn."""
+    login = LOGIN.format(user=case.user, password=PASSWORD)
+    file = folder / "client.properties"
+    file.write_text(
+        f"bootstrap.servers={place.secured.address}\nsecurity.protocol=SASL_PLAINTEXT\n"
+        f"sasl.mechanism=PLAIN\nsasl.jaas.config={login}\n"
+    )
+    query = folder / "query"
+    if not query.exists():
+        write_query(query, {place.topic.name: {0: 30, 1: 20, 2: 5}})
+    words = case.needs.what.strip("`").split()[1:]
+    given = {"--checkpoint": [str(query)], "--group": ["team"]}
+    words = [part for word in words for part in (word, *given.get(word, ()))]
+    capfd.readouterr()
+    code = main.run([*words, "--command-config", str(file)])
+    _, err = capfd.readouterr()
+    return code == 0 and err == ""

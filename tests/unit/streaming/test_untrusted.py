@@ -1,0 +1,299 @@
+"""What others wrote (names, pages, checkpoints, jobs) is shown, and neither obeyed nor believed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assignor_bridge.errors import AssignorError
+from checkpoints import folders
+from checkpoints.folders import CheckpointError, LocalFolder
+from checkpoints.offset_log import read_checkpoint
+from streaming.cli import main
+from streaming.lag.positions import Position
+from streaming.lag.rows import Row
+from streaming.lag.table import as_text
+from streaming.observe import web
+from streaming.observe.scrape import read_endpoint
+from streaming.observe.spark_ui import SparkUi
+from streaming.observe.web import Address, WebError
+from streaming.pipeline.config.loading import load_job
+from streaming.pipeline.errors import ConfigError
+from tests.unit.checkpoints.test_offset_log import a_checkpoint
+from tests.unit.metrics import samples
+from tests.unit.streaming.checkpoints import write_checkpoint
+from tests.unit.streaming.served import APP, RECORDED, serve
+from tests.unit.streaming.test_pipeline_config import GOOD, changed
+from tests.unit.streaming.test_query_report import read as read_page
+from tests.unit.streaming.test_top import exposition
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Rich's markup (a closing tag without an opening one is an error there), an escape that clears
+#: the screen, one that sets the title, and a line of its own.
+HOSTILE = "[/red]\x1b[2J\x1b]0;title\x07\u202et\nassignor: all is well"
+SHOWN = "[/red]\\x1b[2J\\x1b]0;title\\x07\\u202et"
+HTML = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+
+
+def test_names_from_elsewhere_cannot_write_to_the_terminal_of_top(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "500")
+    ui = json.loads(json.dumps(RECORDED).replace("assignor-bridge tests", "[/x]\\u001b[2Jjob"))
+    executors = f"/api/v1/applications/{APP}/allexecutors"
+    listed = json.dumps(ui[executors]).replace('"id": "1"', '"id": "[/e]\\u001b[2J1"')
+    metrics = exposition("orders").replace('topic="t"', f'topic="{_label(HOSTILE)}"')
+    metrics = metrics.replace('strategy="lag-aware-sticky"', f'strategy="{_label(HOSTILE)}"')
+    metrics = metrics.replace('query="orders"', f'query="{_label(HOSTILE)}"')
+    metrics = metrics.replace('group="orders"', f'group="{_label(HOSTILE)}"')
+    answers = {**ui, executors: json.loads(listed)}
+    with serve(answers) as served, serve({"/metrics": metrics}) as endpoint:
+        assert main.run(["top", "--once", endpoint.url, served.url]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert out.count(SHOWN) >= 3  # query, topic, strategy
+    assert "[/x]\\x1b[2Jjob" in out
+    assert "[/e]\\x1b[2J1/0" in out
+    assert not re.search(r"^assignor: all is well", out, re.MULTILINE)
+
+
+def _label(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def test_nor_to_that_of_an_error_or_of_lag(capsys):
+    assert main.run(["lag", "--checkpoint", f"/no\x1b[2J/{HOSTILE}"]) == 2
+    err = capsys.readouterr().err
+    assert "\x1b" not in err
+    assert err.count("\n") == 1
+    table = as_text([Row(Position("g", HOSTILE, 0, offset=1))])
+    assert SHOWN in table
+    assert "\x1b" not in table
+
+
+def test_a_report_shows_names_and_does_not_run_them(tmp_path):
+    topics = [{HTML: {0: 1000 * n, 1: 10 * n}} for n in (1, 2, 3)]
+    checkpoint = write_checkpoint(tmp_path / "c", topics)
+    log = tmp_path / "log.jsonl"
+    lines = [
+        samples.text(
+            batch=n, topic=HTML, name=HTML, start={"0": n}, end={"0": n + 1}, latest={"0": 99},
+            strategy=HTML, heldBackBy=HTML,
+        )
+        for n in (1, 2)
+    ]  # fmt: skip
+    log.write_text("\n".join(lines))
+    for place in (checkpoint, log):
+        output = tmp_path / "report.html"
+        assert main.run(["report", str(place), "--output", str(output)]) == 0
+        assert HTML in read_page(output)
+        assert "onerror=alert(2)>" not in output.read_text()
+
+
+BAD_SAMPLES = [
+    'kafka_consumergroup_group_lag{group="q",topic="t",partition="x"} 1',
+    'kafka_consumergroup_group_lag{group="q",topic="t",partition="0"} NaN',
+    'kafka_consumergroup_group_lag{group="q",topic="t",partition="0"} +Inf',
+    'kafka_consumergroup_group_lag{group="q",partition="0"} 1',
+    'kafka_consumergroup_group_lag{topic="t",partition="0"} 1',
+    'spark_streaming_batch_id{query="other"} 1',
+    'assignor_info{query_id="id",strategy="s"} 1',
+    "{",
+]
+
+
+@pytest.mark.parametrize("line", BAD_SAMPLES)
+def test_an_endpoint_of_others_is_one_line(line, capsys):
+    text = f'# HELP x y\nspark_streaming_batch_id{{query="q",query_id="id"}} 1\n{line}\n'
+    with serve({"/metrics": text}) as endpoint:
+        assert main.run(["top", "--once", endpoint.url]) == 2
+    assert "serves no metrics: metrics.port is expected" in capsys.readouterr().err
+
+
+@settings(max_examples=200)
+@given(st.text(alphabet='{}",=\\ \n#abx01.+-NaInf_\x1b', max_size=80))
+def test_whatever_an_endpoint_serves_is_read_or_refused(text):
+    known = 'spark_streaming_batch_id{query="q",query_id="id"} 1\n'
+    try:
+        read_endpoint(known + text, None, "here")
+    except AssignorError:
+        return
+
+
+SHAPES: list[Any] = [None, 7, "x", [], [7], [{"id": 7}], {}, {"a": 1}, [[]], [None]]
+
+
+@pytest.mark.parametrize("answer", SHAPES, ids=repr)
+@pytest.mark.parametrize("what", ["", "/jobs", "/allexecutors", "/stages"])
+def test_answers_that_sparks_ui_does_not_give_are_one_line(what, answer):
+    root = "/api/v1/applications"
+    place = f"{root}/{APP}{what}" if what else root
+    answers = {**RECORDED, place: json.dumps(answer)}
+    if what == "/stages":
+        answers = {
+            key: json.dumps(answer) if "/stages/" in key else v for key, v in RECORDED.items()
+        }
+    with serve(answers) as served:
+        try:
+            ui = SparkUi(Address.parse(served.url))
+            ui.run(ui.batches())
+        except AssignorError as error:
+            assert len(str(error).splitlines()) == 1  # noqa: PT017
+
+
+def test_an_answer_without_end_does_not_fill_the_memory(monkeypatch):
+    monkeypatch.setattr(web, "_MOST_BYTES", 1000)
+    with serve({"/long": "x" * 1001, "/short": "x" * 1000}) as served:
+        address = Address.parse(served.url)
+        assert len(address.get("/short")) == 1000
+        with pytest.raises(WebError, match="answers with more than 1,000 bytes to '/long'"):
+            address.get("/long")
+
+
+CHECKPOINT_FILES = [
+    "metadata", "offsets/9", "offsets/12", "commits/9", "sources/0/0", "sources/1/0",
+    "sources/0/assignments/3.v2", "offsets/00", "offsets/99999999999999999999",
+]  # fmt: skip
+PIECES = st.lists(
+    st.sampled_from(
+        ["v1", "v2", "v9", "\n", "\0", "-", "{", "}", "[" * 3000, '{"t":{"0":1}}', "1e999", ":",
+         '{"t":{"0":' + "9" * 5000 + "}}", '{"t":{"0":-1}}', '{"t":{"0":null}}', "NaN", "\ud800",
+         '{"batchTimestampMs":1e400}', '{"id":{}}', "0:", "\x85", "\u2028"]
+    ),
+    max_size=6,
+).map("".join)  # fmt: skip
+
+
+@settings(max_examples=150)
+@given(st.dictionaries(st.sampled_from(CHECKPOINT_FILES), PIECES | st.binary(max_size=40),
+                       min_size=1, max_size=3))  # fmt: skip
+def test_any_bytes_in_a_checkpoint_are_read_or_one_line(tmp_path_factory, files):
+    folder = a_checkpoint(tmp_path_factory.mktemp("checkpoint"))
+    for name, content in files.items():
+        place = folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        raw = content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass")
+        place.write_bytes(raw)
+    try:
+        read_checkpoint(LocalFolder(folder))
+    except CheckpointError as error:
+        assert len(str(error).splitlines()) == 1  # noqa: PT017
+
+
+def test_a_pipe_or_a_giant_in_a_checkpoint_is_one_line_at_once(tmp_path, monkeypatch):
+    folder = a_checkpoint(tmp_path)
+    states = folder / "sources/0/assignments"
+    states.mkdir()
+    os.mkfifo(states / "5.v2")
+    assert read_checkpoint(LocalFolder(folder)).warnings == (
+        "sources/0/assignments/5.v2: 'sources/0/assignments/5.v2' is not a file",
+    )
+    (folder / "offsets/12").unlink()
+    os.mkfifo(folder / "offsets/12")
+    with pytest.raises(CheckpointError, match="cannot be read: 'offsets/12' is not a file"):
+        read_checkpoint(LocalFolder(folder))
+    monkeypatch.setattr(folders, "MOST_BYTES", 5)
+    with pytest.raises(CheckpointError, match="'metadata' has more than 5 bytes"):
+        read_checkpoint(LocalFolder(folder))
+
+
+NUMBERS = {
+    "hexadecimal": "0x" + "f" * 5_000,
+    "binary": "0b" + "1" * 5_000,
+    "base 60": "1" + ":01" * 100_000,
+    "fraction": "1." + "0" * 5_000,
+}
+
+
+@pytest.mark.parametrize("number", NUMBERS.values(), ids=NUMBERS)
+@pytest.mark.parametrize("key", ["name", "maxOffsetsPerTrigger"])
+def test_numbers_of_any_length_are_one_line_at_once(number, key, tmp_path, capsys):
+    (tmp_path / "job.yaml").write_text(f"{key}: {number}\n")
+    assert main.run(["run", str(tmp_path / "job.yaml"), "--dry-run"]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "line 1: a value that looks like '" in line
+    assert len(line) < 300
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        pytest.param("sink/target_file_size", "9" * 400 + "GB", "a size such as", id="size"),
+        pytest.param("sink/compact_every", 2**31, "at most 2147483647", id="count"),
+        pytest.param("seed", {"t": {"file": "f", "partitions": 2**70}}, "at most 2147483647",
+                     id="partitions"),
+        pytest.param("name", "../../elsewhere", "text that matches", id="name"),
+        pytest.param("name", "a\x1b[2J", "text that matches", id="name with an escape"),
+        pytest.param("sinks", {"../up": {"path": "x"}}, "sinks", id="sink"),
+        pytest.param("sources", {"a/../b": {"subscribe": "t"}}, "sources", id="source"),
+        pytest.param("transform", {"python": "../up:f"}, "text that matches", id="module"),
+        pytest.param("transform", {"python": "/home/up:f"}, "text that matches", id="a file"),
+    ],
+)  # fmt: skip
+def test_absurd_numbers_and_paths_are_one_line(path, value, message):
+    with pytest.raises(ConfigError) as raised:
+        load_job(changed(path, value), environment={})
+    assert message in str(raised.value)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_json_that_is_too_deep_is_left_to_spark_to_refuse():
+    data = changed("source/subscribe", None)
+    data["source"]["assign"] = "[" * 100_000
+    assert load_job(data, environment={}).job.all_sources["records"].topics == []
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(
+        st.sampled_from(
+            ["name: ", "source:\n", "  subscribe: ", "- ", "&a ", "*a", "<<: ", "!!set ",
+             "!!binary ",
+             "!!timestamp ", "2024-01-01", "{", "}", "[", "]", "? ", ": ", "|\n", "\t", "\n",
+             "${X}", "${", "1_0:59", ".inf", "0o7", "~", "'", '"', "\\x1b", "%YAML 9.9\n", "---\n",
+             "\x07"]
+        ),
+        max_size=12,
+    ).map("".join)
+)  # fmt: skip
+def test_whatever_yaml_holds_it_is_a_job_or_one_line(tmp_path_factory, text):
+    file: Path = tmp_path_factory.mktemp("job") / "job.yaml"
+    file.write_text(text)
+    try:
+        load_job(file, environment={"X": "x"})
+    except ConfigError as error:
+        assert len(str(error).splitlines()) == 1  # noqa: PT017
+
+
+@pytest.mark.parametrize("assignment", ["topsecret99", 'required "topsecret99";', "=x"])
+def test_a_value_that_lost_its_key_is_not_shown(assignment, capsys, tmp_path):
+    (tmp_path / "job.yaml").write_text(json.dumps(GOOD))
+    assert main.run(["run", str(tmp_path / "job.yaml"), "--dry-run", "--set", assignment]) == 2
+    out, err = capsys.readouterr()
+    assert "topsecret99" not in out + err
+    assert "--set: key.path=value is expected" in err
+
+
+LOGINS = ["ann:topsecret99@b:9092", "x:1,ann:top,secret99@b:9092", "SASL://ann:topsecret99@b:9092"]
+
+
+@pytest.mark.parametrize("address", LOGINS)
+def test_a_login_in_a_brokers_address_is_refused_and_not_shown(address, capsys, tmp_path):
+    data = changed("source/kafka.bootstrap.servers", address)
+    (tmp_path / "job.yaml").write_text(json.dumps(data))
+    calls = [
+        (["run", str(tmp_path / "job.yaml")], 2),
+        (["lag", "--group", "g", "--bootstrap-servers", address], 2),
+        (["init", str(tmp_path / "new.yaml"), "--topic", "t", "--broker", address], 2),
+    ]
+    for words, code in calls:
+        assert main.run(words) == code
+        out, err = capsys.readouterr()
+        assert not re.search("secret99|ann:", out + err)
+        assert "'b:9092': a login stands before it, host:port alone is expected" in err
