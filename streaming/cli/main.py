@@ -20,7 +20,10 @@ from streaming.redaction import redacted
 #: `streaming.cli`.
 PANELS = {
     "Run": ("init", "run", "schema", "jars", "demo"),
-    "Inspect a query": ("lag", "report", "top", "doctor", "audit", "offsets", "replay", "explain", "plan"),
+    "Inspect a query": (
+        *("lag", "report", "top", "doctor", "audit"),
+        *("offsets", "replay", "explain", "plan"),
+    ),
     "Try without Spark": ("assign", "simulate", "broker"),
 }
 
