@@ -57,6 +57,17 @@ def test_programs_compile(page: Path):
         ast.parse(program)
 
 
+def test_cells_of_the_notebook_compile():
+    """They run in `tests/integration/test_examples.py`."""
+    path = Path(__file__).parents[2] / "examples" / "quickstart.ipynb"
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
+    for cell in notebook["cells"]:
+        assert cell["cell_type"] == "markdown" or cell["outputs"] == []
+        if cell["cell_type"] == "code":
+            ast.parse("".join(cell["source"]))
+
+
 def test_the_programs_that_write_an_assignor_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     rule, check, _ = blocks(text_of("writing-an-assignor.md"), "python")
