@@ -164,7 +164,7 @@ def test_topics_that_are_gone_are_not_asked_for(
                     lines = driver_log.lines("asked for the racks")
                     return lines if len(lines) == times else None
 
-                lines = wait_until(asked, f"topic {name}", 60)
+                lines = wait_until(asked, f"topic {name}", 150)
         finally:
             query.stop()
     assert_planned([json.loads(p.json) for p in query.recentProgress])
