@@ -77,9 +77,10 @@ def test_zones(tmp_path: Path) -> None:
 
         def add(way: str, replication: int, **more: object) -> None:
             topic, replicas = created(brokers, replication, PARTITIONS)
-            each = uneven(replicas, A_BATCH)
-            if replication == len(RACKS):
-                each = lags("zipf-0.8", PARTITIONS, A_BATCH)
+            everywhere = replication == len(RACKS)
+            each = (
+                lags("zipf-0.8", PARTITIONS, A_BATCH) if everywhere else uneven(replicas, A_BATCH)
+            )
             options = dict(WAYS[way])
             if "behind" in more:
                 options["maxOffsetsPerTrigger"] = str(sum(each))

@@ -183,14 +183,16 @@ def test_uniform_is_as_even_as_kafkas_which_asks_for_no_racks(kafka: Oracle, rac
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("same", [True, False], ids=["alike", "mixed"])
-def test_uniform_with_racks_is_as_near_as_the_last_of_kafkas_that_had_them(same: bool) -> None:
-    """Kafka 3.7's, in groups that members leave; sums, as its hash map says who is asked first."""
+def test_uniform_with_racks_is_as_near_as_the_last_of_kafkas_that_had_them() -> None:
+    """Kafka 3.7's, in groups that members leave; sums, as its hash map says who is asked first.
+
+    Where subscriptions differ, that one gives members what they did not subscribe to, or fails.
+    """
     rng = random.Random(14515)
     crossed, moved = [0, 0], [0, 0]
     with Oracle(program="RackAwareUniform.java", first=RACK_AWARE) as kafka:
         for _ in range(150):
-            group = random_group(rng, same=same, racks=True)
+            group = random_group(rng, same=True, racks=True)
             for generation in range(1, 5):
                 before = weigh_claims(group).owner
                 ours = check_assignment("uniform", group, ASSIGNORS["uniform"].assign(group))
@@ -199,7 +201,6 @@ def test_uniform_with_racks_is_as_near_as_the_last_of_kafkas_that_had_them(same:
                 assert balance[0] <= balance[1], group
                 if balance[0] == balance[1]:
                     step = _crossing(group, ours), _crossing(group, theirs)
-                    assert same or step[0] <= step[1], group
                     crossed = [a + b for a, b in zip(crossed, step, strict=True)]
                     both = _moved(before, ours), _moved(before, theirs)
                     moved = [a + b for a, b in zip(moved, both, strict=True)]

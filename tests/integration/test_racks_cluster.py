@@ -153,8 +153,9 @@ def test_topics_that_are_gone_are_not_asked_for(
         query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
         try:
             query.processAllAvailable()
-            cluster.admin().delete_topics([gone.name])[gone.name].result(30)
-            wait_until(lambda: gone.name not in cluster.admin().list_topics().topics, "its end")
+            admin = cluster.admin()  # is to live as long as its request
+            admin.delete_topics([gone.name])[gone.name].result(30)
+            wait_until(lambda: gone.name not in admin.list_topics(timeout=10).topics, "its end")
             for number, name in enumerate("cd"):
                 filled(1, 1, f"{prefix}-{name}")
 
@@ -163,7 +164,7 @@ def test_topics_that_are_gone_are_not_asked_for(
                     lines = driver_log.lines("asked for the racks")
                     return lines if len(lines) == times else None
 
-                lines = wait_until(asked, f"topic {name}", 60)
+                lines = wait_until(asked, f"topic {name}", 150)
         finally:
             query.stop()
     assert_planned([json.loads(p.json) for p in query.recentProgress])
@@ -205,7 +206,7 @@ def test_a_rack_that_vanishes_is_unknown(
     topic = filled(6, 1)
     planner("record")
     lost = [i for i, (leader, _) in enumerate(placed(topic)) if leader == "c"]
-    assert len(lost) == 2
+    assert 0 < len(lost) < 6
     request.addfinalizer(lambda: begin_again(cluster, 3, "c"))
     begin_again(cluster, 3, None)
     wait_until(lambda: {placed(topic)[i][0] for i in lost} == {None}, "leaders without a rack")
@@ -219,4 +220,4 @@ def test_a_rack_that_vanishes_is_unknown(
     [told] = driver_log.lines("plans by zones")
     assert " WARN " in told
     assert "1 of 2 executors have no known rack; racks of the others: a (" in told
-    assert "2 of 6 partitions have none; racks of the others: a, b (" in told
+    assert f"{len(lost)} of 6 partitions have none; racks of the others: a, b (" in told

@@ -53,13 +53,17 @@ def a_run(topic: Topic, each: list[int], options: dict[str, str], **more: object
 
 
 def uneven(replicas: Replicas, limit: int = LIMIT) -> list[int]:
-    """Records of each partition: most of them where there are too few executors."""
-    [count] = {len(held) for held in replicas.values()}
-    weights = [
-        (8 if "c" not in held else 1) if count == 2 else (3 if "a" in held else 1)
-        for _, held in sorted(replicas.items())
-    ]
-    return [limit * weight // sum(weights) for weight in weights]
+    """Records of each partition: most of them where there are too few executors.
+
+    With two replicas 80% are in partitions that have none in `c`, with one 60% in those of `a`.
+    """
+    racks = [held for _, held in sorted(replicas.items())]
+    if len(racks[0]) == 2:
+        share, crowded = 0.8, ["c" not in held for held in racks]
+    else:
+        share, crowded = 0.6, ["a" in held for held in racks]
+    much, little = share / crowded.count(True), (1 - share) / crowded.count(False)
+    return [int(limit * (much if one else little)) for one in crowded]
 
 
 def run_driver(master: str, servers: str, folder: Path, runs: list[dict[str, Any]]) -> list[Lines]:
