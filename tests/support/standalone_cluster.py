@@ -63,7 +63,7 @@ class StandaloneCluster:
         logs = [
             self._started(
                 WORKER, worker.host, worker.environment,
-                *worker_arguments(worker.cores, str(self._folder / f"work-{worker.host}"), self.url),
+                *worker_arguments(worker.cores, f"{self._folder}/work-{worker.host}", self.url),
             )
             for worker in workers
         ]  # fmt: skip
