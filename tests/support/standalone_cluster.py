@@ -45,6 +45,11 @@ def workers(*cores: int, racks: Sequence[str] = ()) -> list[Worker]:
     ]
 
 
+def worker_arguments(cores: int, folder: str, master: str) -> list[str]:
+    """What a worker is started with, here and in docker-compose.yml."""
+    return ["--cores", str(cores), "--memory", f"{cores}g", "--work-dir", folder, master]
+
+
 class StandaloneCluster:
     """What runs; made by `standalone_cluster`."""
 
@@ -58,8 +63,7 @@ class StandaloneCluster:
         logs = [
             self._started(
                 WORKER, worker.host, worker.environment,
-                "--cores", str(worker.cores), "--memory", f"{worker.cores}g",
-                "--work-dir", str(self._folder / f"work-{worker.host}"), self.url,
+                *worker_arguments(worker.cores, f"{self._folder}/work-{worker.host}", self.url),
             )
             for worker in workers
         ]  # fmt: skip

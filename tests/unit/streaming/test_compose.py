@@ -13,7 +13,7 @@ from typer.main import get_command
 
 from assignor_bridge import __version__
 from streaming.cli.all import app
-from tests.support.standalone_cluster import MASTER, WORKER
+from tests.support.standalone_cluster import MASTER, WORKER, worker_arguments
 
 ROOT = Path(__file__).parents[3]
 
@@ -109,7 +109,8 @@ def test_it_runs_kafka_in_kraft_mode_a_master_three_workers_and_the_demo(compose
     for name in (*names, "demo"):
         assert master in services[name]["command"]
     for name in names:  # as without containers
-        assert services[name]["command"][:2] == ["spark-class", WORKER]
+        started = ["spark-class", WORKER, *worker_arguments(2, "/tmp/work", master)]  # noqa: S108
+        assert services[name]["command"] == started
     assert services["spark-master"]["command"][:2] == ["spark-class", MASTER]
     assert services["demo"]["image"].endswith(f":{__version__}")
 
