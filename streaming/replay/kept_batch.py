@@ -161,7 +161,7 @@ def _from_states(states: Mapping[int, StickyState], chosen: ReplayBatch) -> Kept
     batch, began = _with_a_name(batch, _with_costs(had, state))
     readers = {Partition(*tp): r.executor for tp, r in state.last_executors().items()}
     # A piece of a partition that is read elsewhere is not in a state: the reader of its end is.
-    origin = "by the states in the checkpoint; options and racks are not in them: the default's"
+    origin = "by the states in the checkpoint; options and racks are not in them: the defaults"
     if before is None and state.batches > 1:
         origin += ". Who had read what before is not kept any more: as if nobody had"
     why = "the state of the batch after it is not kept"

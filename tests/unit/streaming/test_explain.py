@@ -153,6 +153,32 @@ def test_a_slot_that_had_too_much_gives_partitions_away(
     assert {int(s["partition"][-1]) for s in changed} <= set(mine)
 
 
+@pytest.mark.parametrize("name", ["sticky", "range", "lag-aware"])
+def test_another_assignor_is_found_by_its_readers(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = kept_query(tmp_path, SIZES[:5], options={"assignor": name})
+    by_state = explained(query, capsys, "--batch", "4")
+    assert by_state["readersAgree"] == by_state["readersNamed"] == 6
+    assert "own rule" in by_state["partitions"][0]["why"]
+    by_log = explained(query, capsys, "--batch", "4", "--plan-log", str(query.plan_log))
+    assert by_log["assignor"] == name
+    both = [{s["partition"]: s["pieces"] for s in f["partitions"]} for f in (by_state, by_log)]
+    assert both[0] == both[1]
+
+
+def test_a_plan_with_other_options_is_not_taken_for_the_one_of_then(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Eight slots of which the stream had but two: nobody knows that from a state."""
+    eight = [tuple("12345678")] * 5
+    query = kept_query(tmp_path, SIZES[:5], executors=eight, options={"assignor.slots": "2"})
+    assert main.run(["explain", "--checkpoint", str(query.checkpoint)]) == 0
+    out, err = capsys.readouterr()
+    agree = "Of 6 partitions, 6 are read by whom" in " ".join(out.split())
+    assert agree or "this is not the plan of then" in err
+
+
 def test_of_an_older_batch_only_offsets_are_kept_and_that_is_said(
     query: KeptQuery, capsys: pytest.CaptureFixture[str]
 ) -> None:
