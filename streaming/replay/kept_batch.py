@@ -21,7 +21,7 @@ from assignor_bridge.planner.batch import ANONYMOUS, Observed, coded, lay_out
 from assignor_bridge.planner.costs import LEAST_DENSITY, log_slowness, paces_of
 from checkpoints.sticky_state import KnownExecutor, StickyState, decode_or_empty
 from streaming.replay.cluster import cluster_for
-from streaming.replay.plan_log import read_plan_log
+from streaming.replay.plan_log import DRIVER, read_plan_log, with_a_name
 from streaming.replay.player import played_until
 
 if TYPE_CHECKING:
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Batch
     from checkpoints.offset_log import KafkaOffsets
     from streaming.replay.log import CheckpointLog, ReplayBatch
-
-#: What the executor of local mode is called; Spark's UI calls it so, too.
-DRIVER = "driver"
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,7 +240,7 @@ def _with_a_name(batch: Batch, before: StickyState) -> tuple[Batch, StickyState]
     """Give the executor of local mode a name, as if it were one of a cluster."""
     if not batch.anonymous:
         return batch, before
-    executor = replace(batch.executors[0], id=DRIVER, host=DRIVER)
+    executor = with_a_name(batch.executors[0])
     readers = tuple(
         KnownExecutor(DRIVER, DRIVER, r.slots) if r.executor == ANONYMOUS else r
         for r in before.readers
