@@ -12,7 +12,7 @@ from assignor_bridge.model import Partition
 from streaming.cli import assignors as own
 from streaming.cli.arguments import AsJson, PlanLog, check_not_empty
 from streaming.cli.kafka_options import check_source
-from streaming.cli.output import print_lines, print_table
+from streaming.cli.output import note, print_lines, print_table
 from streaming.observe.words import counted, seconds_text
 from streaming.replay.explain import Explanation, PartitionStory, explain_batch
 from streaming.replay.kept_batch import kept_batch
@@ -91,6 +91,8 @@ def _print(
     if kept.readers:
         many = counted(len(kept.readers), "partition")
         print_lines([f"Of {many}, {explained.agreeing:,} are read by whom the checkpoint names."])
+        if explained.agreeing < len(kept.readers):
+            note("this is not the plan of then: its options may be others; --plan-log has them")
     if not one:
         print_lines(f"- {reason}" for reason in reasons)
     for story in stories[:_LISTED]:

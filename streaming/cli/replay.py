@@ -16,7 +16,7 @@ from streaming.cli.output import print_lines, print_table
 from streaming.replay import bill, player
 from streaming.replay.cluster import cluster_for
 from streaming.replay.log import read_log
-from streaming.replay.plan_log import placed_in
+from streaming.replay.plan_log import logged_tasks
 from streaming.replay.traffic import PRICE_PER_GB, traffic_of
 from streaming.report.replays import HEAD, replay_page, replay_svg, table_rows
 
@@ -108,12 +108,13 @@ def replay(  # noqa: PLR0917
     stderr, replays, find = Console(stderr=True), [], own.finder()
     for index in chosen:
         played = log.sources[index][-(batches or 0) :]
+        logged = None if plan_log is None else logged_tasks(plan_log, played, find)
         cluster = cluster_for(
             log, index, played,
             executors=executors, slots=slots, hosts=hosts, cost_us=cost_us,
             locality_wait_s=locality_wait, racks=racks,
+            logged=logged.executors if logged else (),
         )  # fmt: skip
-        logged = None if plan_log is None else placed_in(plan_log, played, find)
         price = PRICE_PER_GB if price_per_gb is None else price_per_gb
         traffic = traffic_of(log, index, played, price, record_bytes) if racks else None
         with stderr.status(f"playing {len(played)} batches through {len(names)} mappings"):
@@ -126,7 +127,7 @@ def replay(  # noqa: PLR0917
                     find=find,
                     racks=racks,
                     traffic=traffic,
-                    logged=logged,
+                    logged=logged.tasks if logged else None,
                 )
             )
     for one in replays:

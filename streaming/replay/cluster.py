@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _DEFAULT_EXECUTORS = 4
 #: Where executors and costs are from, in words.
 KNOWN = "those of the last batch, from the state in the checkpoint"
+LOGGED = "those of the last batch in the plan log"
 LEARNED = "as the planner had learned it by the last batch"
 #: Slots of a host: from 1 to 9,999.
 _SLOTS = re.compile(r"0*[1-9][0-9]{0,3}")
@@ -59,9 +60,13 @@ def cluster_for(
     cost_us: float | None = None,
     locality_wait_s: float = 3.0,
     racks: Racks | None = None,
+    logged: Sequence[Executor] = (),
 ) -> Cluster:
-    """Return the cluster of the options, or else that of the checkpoint."""
-    members, origin = _executors(log, source, executors, slots, hosts, racks)
+    """Return the cluster of the options, or else that of the plan log, or of the checkpoint."""
+    if logged and executors is None and slots is None and hosts is None:
+        members, origin = tuple(logged), LOGGED
+    else:
+        members, origin = _executors(log, source, executors, slots, hosts, racks)
     if racks is not None:
         members = racks.of_executors(members)
     learned = costs_in(log.checkpoint.states.get(source)) if cost_us is None else None
@@ -74,7 +79,7 @@ def cluster_for(
     else:
         cost_s, cost_origin = Cluster(()).cost_s, "assumed; give yours with --cost-us"
     unusual = learned.unusual if learned else {}
-    present = {e.id for e in members} if origin == KNOWN else set[str]()
+    present = {e.id for e in members} if origin in (KNOWN, LOGGED) else set[str]()
     slow = {name: f for name, f in learned.slowness.items() if name in present} if learned else {}
     origins = {"executors": origin, "cost": cost_origin}
     return Cluster(members, cost_s, unusual, slow, locality_wait_s, origins)

@@ -145,7 +145,7 @@ def explain_batch(
     kept: KeptBatch, names: Sequence[str], find: Callable[[str], Assignor]
 ) -> Explanation:
     """Plan a batch again and say why it is as it is."""
-    outcome = plan_step(kept.batch, kept.before, find)
+    kept, outcome = _planned(kept, names, find)
     table = load(kept.before, outcome.batch)
     learned, _ = learn(table, outcome.batch)
     weights = predict(learned, table.line, outcome.batch)
@@ -153,11 +153,44 @@ def explain_batch(
     step = _step(kept, outcome.batch, weights)
     at = {Partition(*tp): r.executor for tp, r in kept.before.last_executors().items()}
     alternatives = [_alternative(name, kept, step, at, find) for name in names]
-    last = {story.partition: story.pieces[-1].executor for story in stories}
-    agreeing = sum(last.get(tp) == reader for tp, reader in kept.readers.items())
-    named = {tp: reader for tp, reader in kept.readers.items() if tp in last}
-    kept = replace(kept, readers=named)
+    agreeing = _agreeing(kept, placed(outcome))
     return Explanation(kept, outcome, weights, stories, alternatives, agreeing)
+
+
+def _planned(
+    kept: KeptBatch, names: Sequence[str], find: Callable[[str], Assignor]
+) -> tuple[KeptBatch, Outcome]:
+    """Plan a batch by the assignor that it had; where that is not kept, by whose readers agree."""
+    batch = kept.batch
+    topics = [batch.topics[topic] for topic in batch.topic.tolist()]
+    read = {Partition(*tp) for tp in zip(topics, batch.partition.tolist(), strict=True)}
+    kept = replace(kept, readers={tp: e for tp, e in kept.readers.items() if tp in read})
+    outcome = plan_step(batch, kept.before, find)
+    most = _agreeing(kept, placed(outcome))
+    for name in names:
+        if most == len(kept.readers):
+            break
+        if name.partition("=")[0] in SPARK_MAPPINGS:
+            continue
+        settings = replace(batch.settings, assignors=(name,))
+        try:
+            other = plan_step(replace(batch, settings=settings), kept.before, find)
+        except AssignorError:
+            continue
+        if (agreeing := _agreeing(kept, placed(other))) > most:
+            most, outcome = agreeing, other
+    if outcome.batch.settings.assignors != batch.settings.assignors:
+        kept = replace(kept, batch=replace(batch, settings=outcome.batch.settings))
+    return kept, outcome
+
+
+def _agreeing(kept: KeptBatch, tasks: Sequence[Placed]) -> int:
+    """Count the partitions whose end is read by the executor that the checkpoint names."""
+    last: dict[Partition, tuple[int, str | None]] = {}
+    for task in tasks:
+        for r in task.ranges:
+            last[r.tp] = max(last.get(r.tp, (-1, None)), (r.end, task.executor), key=lambda e: e[0])
+    return sum(last.get(tp, (0, None))[1] == reader for tp, reader in kept.readers.items())
 
 
 def _stories(
@@ -170,6 +203,7 @@ def _stories(
     owner = table.range_owner
     stay = np.bincount(owner[owner >= 0], weights.work[owner >= 0], batch.slots) * slowness
     unit = seconds_text if weights.basis == "seconds" else (lambda n: f"{n:,.0f}{weights.unit}")
+    fastest = float(slowness.min())
     pieces_of: list[list[Piece]] = [[] for _ in range(batch.ranges)]
     columns = (pieces.row, pieces.slot, pieces.start, pieces.end)
     for row, slot, start, end in sorted(zip(*(c.tolist() for c in columns), strict=True)):
@@ -188,7 +222,7 @@ def _stories(
             unit(float(weights.work[row])),
             unit(limit),
             None if slot < 0 else (unit(float(stay[slot])), float(stay[slot]) > limit),
-            alone=float(weights.work[row]) * float(slowness.min()) > limit,
+            alone=float(weights.work[row]) * fastest > limit,
         )
         stories.append(
             PartitionStory(

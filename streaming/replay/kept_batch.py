@@ -21,7 +21,7 @@ from assignor_bridge.planner.batch import ANONYMOUS, Observed, coded, lay_out
 from assignor_bridge.planner.costs import LEAST_DENSITY, log_slowness, paces_of
 from checkpoints.sticky_state import KnownExecutor, StickyState, decode_or_empty
 from streaming.replay.cluster import cluster_for
-from streaming.replay.plan_log import read_plan_log
+from streaming.replay.plan_log import DRIVER, read_plan_log, with_a_name
 from streaming.replay.player import played_until
 
 if TYPE_CHECKING:
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Batch
     from checkpoints.offset_log import KafkaOffsets
     from streaming.replay.log import CheckpointLog, ReplayBatch
-
-#: What the executor of local mode is called; Spark's UI calls it so, too.
-DRIVER = "driver"
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +158,7 @@ def _from_states(states: Mapping[int, StickyState], chosen: ReplayBatch) -> Kept
     batch, began = _with_a_name(batch, _with_costs(had, state))
     readers = {Partition(*tp): r.executor for tp, r in state.last_executors().items()}
     # A piece of a partition that is read elsewhere is not in a state: the reader of its end is.
-    origin = "by the states in the checkpoint; options and racks are not in them: the default's"
+    origin = "by the states in the checkpoint; options and racks are not in them: the defaults"
     if before is None and state.batches > 1:
         origin += ". Who had read what before is not kept any more: as if nobody had"
     why = "the state of the batch after it is not kept"
@@ -243,7 +240,7 @@ def _with_a_name(batch: Batch, before: StickyState) -> tuple[Batch, StickyState]
     """Give the executor of local mode a name, as if it were one of a cluster."""
     if not batch.anonymous:
         return batch, before
-    executor = replace(batch.executors[0], id=DRIVER, host=DRIVER)
+    executor = with_a_name(batch.executors[0])
     readers = tuple(
         KnownExecutor(DRIVER, DRIVER, r.slots) if r.executor == ANONYMOUS else r
         for r in before.readers

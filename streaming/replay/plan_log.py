@@ -5,7 +5,7 @@ A line has the planner's input, so the plan is made again, and compared with the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import orjson
@@ -13,20 +13,24 @@ from msgspec import to_builtins
 
 from assignor_bridge.assignors.registry import lookup
 from assignor_bridge.errors import AssignorError, OptionError
+from assignor_bridge.planner.batch import ANONYMOUS
 from assignor_bridge.planner.plan import Outcome, plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
 from assignor_bridge.protocol.snapshots import LoggedBatch, read_logged, read_snapshot
 from assignor_bridge.simulator.play import placed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from assignor_bridge.assignors.protocol import Assignor
-    from assignor_bridge.model import OffsetRange
+    from assignor_bridge.model import Executor, OffsetRange
     from assignor_bridge.planner.batch import Batch
     from assignor_bridge.simulator.mappings import Placed
     from streaming.replay.log import ReplayBatch
+
+#: What the executor of local mode is called.
+DRIVER = "driver"
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,11 +81,30 @@ def read_plan_log(
     return [plans[number] for number in sorted(plans)]
 
 
-def placed_in(
+@dataclass(frozen=True)
+class LoggedTasks:
+    """The tasks that batches had, by number, and the executors of the last of them."""
+
+    executors: tuple[Executor, ...]
+    tasks: Mapping[int, Sequence[Placed]]
+
+
+def logged_tasks(
     path: Path, batches: Sequence[ReplayBatch], find: Callable[[str], Assignor] = lookup
-) -> dict[int, list[Placed]]:
-    """Return the tasks that batches had, by number; raises OptionError as `read_plan_log`."""
-    return {plan.number: placed(plan.outcome) for plan in read_plan_log(path, batches, find)}
+) -> LoggedTasks:
+    """Return the tasks that batches had; raises OptionError as `read_plan_log`."""
+    plans = read_plan_log(path, batches, find)
+    executors = tuple(with_a_name(e) for e in plans[-1].batch.executors)
+    tasks = {
+        plan.number: [replace(t, executor=t.executor or DRIVER) for t in placed(plan.outcome)]
+        for plan in plans
+    }
+    return LoggedTasks(executors, tasks)
+
+
+def with_a_name(executor: Executor) -> Executor:
+    """Return an executor, that of local mode with the name that Spark's UI has for it."""
+    return replace(executor, id=DRIVER, host=DRIVER) if executor.id == ANONYMOUS else executor
 
 
 def is_plan_log(path: Path) -> bool:

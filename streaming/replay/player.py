@@ -240,8 +240,11 @@ def regret_answer(replayed: Replay) -> str:
     lost = itself.regret_seconds * len(itself.played)
     split = ""
     if itself.name != ITSELF:
-        share = min(1.0, chosen / lost)
-        split = f"; {share:.0%} of it was accepted by the plans, the rest not foreseen"
+        share = f"{min(1.0, chosen / lost):.0%}"
+        foreseen = {"100%": "all of it", "0%": "none of it"}.get(share, f"{share} of it")
+        split = (
+            f"; the plans accepted {foreseen}" + (share != "100%") * ", the rest came unforeseen"
+        )
     return (
         f"Regret of {itself.name}: {seconds_text(itself.regret_seconds)} a batch "
         f"({itself.times_ideal - 1:.1%}) beyond what hindsight allows, at most {worst.over:.1%}, "

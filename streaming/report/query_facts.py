@@ -20,7 +20,7 @@ from streaming.observe.web import Address
 from streaming.observe.which_query import one_query
 from streaming.replay.cluster import cluster_for
 from streaming.replay.log import CheckpointLog, read_log
-from streaming.replay.plan_log import is_plan_log, placed_in
+from streaming.replay.plan_log import is_plan_log, logged_tasks
 from streaming.replay.player import replay
 from streaming.replay.traffic import PRICE_PER_GB, traffic_of
 
@@ -160,7 +160,11 @@ def _replay(  # noqa: PLR0917
         if ranges > _REPLAYED_RANGES and played:
             break
         played.insert(0, batch)
-    cluster = cluster_for(log, source, played, racks=None if ui and ui.batches else racks)
+    logged = None if plans is None else logged_tasks(Path(plans), played)
+    cluster = cluster_for(
+        log, source, played, racks=None if ui and ui.batches else racks,
+        logged=logged.executors if logged else (),
+    )  # fmt: skip
     if ui is not None and ui.batches:
         tasks = list(ui.measured_tasks)
         records = sum(task.records for task in tasks)
@@ -179,9 +183,14 @@ def _replay(  # noqa: PLR0917
         cluster = replace(cluster, origins={**cluster.origins, "executors": assumed})
     names = (*SPARK_MAPPINGS, LAG_AWARE_STICKY)
     traffic = None if racks is None else traffic_of(log, source, played, price_per_gb)
-    logged = None if plans is None else placed_in(Path(plans), played)
     return replay(
-        log.title(source), played, cluster, names, racks=racks, traffic=traffic, logged=logged
+        log.title(source),
+        played,
+        cluster,
+        names,
+        racks=racks,
+        traffic=traffic,
+        logged=logged.tasks if logged else None,
     )
 
 

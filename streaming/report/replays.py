@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assignor_bridge.options import LAG_AWARE_STICKY
-from streaming.observe.words import seconds_text
 from streaming.replay import bill
 from streaming.replay.player import SPARK, answer, assumptions
 from streaming.report import charts, page
@@ -16,10 +15,7 @@ if TYPE_CHECKING:
 
     from streaming.replay.player import Replay
 
-HEAD = (
-    "mapping", "times the ideal", "worst batch", "regret", "tasks", "moved per batch",
-    "time vs Spark's",
-)  # fmt: skip
+HEAD = ("mapping", "regret", "worst batch", "tasks", "moved per batch", "time vs Spark's")
 _CSS = {SPARK: "a", LAG_AWARE_STICKY: "b"}
 _NAMES_WIDTH = 188.0
 #: The axis of times of the ideal reaches this far at least.
@@ -38,9 +34,8 @@ def table_rows(replay: Replay) -> list[list[str]]:
         rows.append(
             [
                 m.name,
-                f"{m.times_ideal:.2f}",
-                f"{1 + m.worst_over:.2f}",
-                seconds_text(m.regret_seconds),
+                f"{m.times_ideal - 1:.1%}",
+                f"{m.worst_over:.1%}",
                 f"{m.tasks:,.0f}" if m.tasks >= 10 else f"{m.tasks:.1f}",
                 f"{m.moved_share:.1%}",
                 f"{ratio:.0%}" if ratio is not None else "",

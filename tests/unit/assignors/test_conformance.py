@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
@@ -195,7 +196,7 @@ def test_one_that_looks_at_the_order_of_a_set_is_found() -> None:
 def test_one_that_refuses_everything_is_told_what_to_declare() -> None:
     refusing = type("Picky", (), {"assign": dealt, "refusal": lambda *_: "no"})
     with pytest.raises(AssertionError, match="same_subscriptions = True"):
-        run("valid_and_complete", refusing, {"trials": settings(FOUND, max_examples=1)})
+        run("valid_and_complete", refusing, {})
 
 
 def test_options_reach_it_and_wrong_ones_are_named() -> None:
@@ -231,3 +232,14 @@ def test_the_example_of_the_docs_passes(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout
     assert "6 passed, 4 skipped" in done.stdout
+
+
+@pytest.mark.parametrize("missing", ["hypothesis", "pytest"])
+def test_without_the_extra_it_is_one_line_that_says_what_to_install(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [n for n in sys.modules if n.startswith("assignor_bridge.testing")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match=rf"needs {missing}.*'assignor-bridge\[testing\]'"):
+        importlib.import_module("assignor_bridge.testing")

@@ -132,7 +132,7 @@ def plan_log(path: Path, *sizes: dict[int, int], split: str = "true") -> Path:
 def test_the_plans_that_a_query_had_are_compared_too(checkpoint, tmp_path, capsys):
     """It kept partitions whole: nothing else does so badly."""
     plans = plan_log(tmp_path / "plans.jsonl", *[{0: 1000, 1: 10}] * 2, split="false")
-    call = ["replay", "--checkpoint", str(checkpoint), "--executors", "2", "--json"]
+    call = ["replay", "--checkpoint", str(checkpoint), "--json"]
     assert main.run([*call, "--plan-log", str(plans)]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["batches"] == 2
@@ -140,6 +140,7 @@ def test_the_plans_that_a_query_had_are_compared_too(checkpoint, tmp_path, capsy
     assert times["this query"] == pytest.approx(1000 / 505)
     assert times["lag-aware-sticky"] == pytest.approx(1.0, abs=0.06)
     assert "Regret of this query" in found["answer"]
+    assert found["executors"] == 2  # of the plan log
     assert main.run(["report", str(checkpoint), str(plans), "-o", str(tmp_path / "r.html")]) == 0
     assert "this query" in (tmp_path / "r.html").read_text()
 

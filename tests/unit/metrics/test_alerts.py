@@ -1,0 +1,144 @@
+"""Alerting rules: each fires when it should, and all that is queried is what a real run exports."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import promql_parser as promql
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from streaming.metrics.board import Board
+from streaming.metrics.names import METRICS
+from streaming.observe.query_progress import read_progress
+from tests.support.alert_rules import evaluate, firing, read_series, seconds
+
+DOCS = Path(__file__).parents[3] / "docs"
+RECORDED = Path(__file__).with_name("recorded_progress.jsonl")
+RULES = [
+    rule
+    for group in yaml.safe_load((DOCS / "prometheus" / "alerts.yaml").read_text())["groups"]
+    for rule in group["rules"]
+]
+CASES = yaml.safe_load((DOCS / "prometheus" / "alerts_test.yaml").read_text())
+BOARD = json.loads((DOCS / "grafana" / "assignor-bridge.json").read_text())
+#: What the recorded query had no occasion for; `secondsToLoss` and the others need options of ours.
+LIMITED = {
+    "secondsToLoss": "1800", "admittedRecords": "30", "heldBackRecords": "70",
+    "heldBackBy": "seconds", "receivedBytes": "10", "crossZoneBytes": "1",
+    "crossZoneShare": "0.1", "commitFailures": "0",
+}  # fmt: skip
+#: Grafana's variables, by what stands for them in a query that Prometheus gets.
+VARIABLES = {"$__rate_interval": "5m", "$__interval": "1m", "$__range": "1h"}
+
+
+def fires(rule: dict[str, Any], test: dict[str, Any], at: str) -> list[Any]:
+    every_s = seconds(CASES["evaluation_interval"])
+    series = [read_series(given, seconds(test["interval"])) for given in test["input_series"]]
+    return firing(rule, seconds(at), every_s, series)
+
+
+@pytest.mark.parametrize(
+    ("test", "case"),
+    [
+        pytest.param(test, case, id=f"{case['alertname']} at {case['eval_time']}")
+        for test in CASES["tests"]
+        for case in test["alert_rule_test"]
+    ],
+)
+def test_an_alert_fires_when_it_should(test: dict[str, Any], case: dict[str, Any]) -> None:
+    [rule] = [rule for rule in RULES if rule["alert"] == case["alertname"]]
+    expected = [(a["exp_labels"], a["exp_annotations"]) for a in case["exp_alerts"]]
+    assert fires(rule, test, case["eval_time"]) == expected
+
+
+def test_each_alert_is_seen_to_fire_and_to_be_silent() -> None:
+    cases = [case for test in CASES["tests"] for case in test["alert_rule_test"]]
+    for outcome in (True, False):
+        tested = {case["alertname"] for case in cases if bool(case["exp_alerts"]) is outcome}
+        assert tested == {rule["alert"] for rule in RULES}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_a_threshold_that_is_never_reached_is_found(rule: dict[str, Any]) -> None:
+    """The tests can fail: with every comparison the other way round, what fired is silent."""
+    turned = rule["expr"].translate(str.maketrans("<>", "><"))
+    [(test, case)] = [
+        (test, case)
+        for test in CASES["tests"]
+        for case in test["alert_rule_test"]
+        if case["alertname"] == rule["alert"] and case["exp_alerts"]
+    ]
+    expected = [(a["exp_labels"], a["exp_annotations"]) for a in case["exp_alerts"]]
+    assert fires({**rule, "expr": turned}, test, case["eval_time"]) != expected
+
+
+def exported() -> dict[str, set[str]]:
+    """Label names of each metric in the text that a real query's progress becomes."""
+    board, registry = Board("c"), CollectorRegistry()
+    lines = RECORDED.read_text(encoding="utf-8").splitlines()
+    for second, event in enumerate(map(json.loads, [*lines, lines[-1]])):
+        event["timestamp"] = f"2026-11-21T12:00:{10 * second:02}.000Z"
+        for source in event["sources"]:
+            source["metrics"] |= {f"assignor.{name}": value for name, value in LIMITED.items()}
+            for ends in source["latestOffset"].values():  # of a topic that is being written to
+                ends.update({partition: end + 10 * second for partition, end in ends.items()})
+        board.update(read_progress(event))
+    registry.register(board)
+    found: dict[str, set[str]] = {}
+    for family in text_string_to_metric_families(generate_latest(registry).decode()):
+        for sample in family.samples:
+            found.setdefault(sample.name, set()).update(sample.labels)
+    return found
+
+
+def queries() -> list[tuple[str, str]]:
+    found = [(rule["alert"], rule["expr"]) for rule in RULES]
+    for panel in BOARD["panels"]:
+        for target in panel.get("targets", ()):
+            text = target["expr"]
+            for variable, value in VARIABLES.items():
+                text = text.replace(variable, value)
+            found.append((f"{panel['title']} {target.get('refId', '')}", text))
+    return found
+
+
+@pytest.mark.parametrize("query", [q for _, q in queries()], ids=[name for name, _ in queries()])
+def test_what_is_queried_is_exported_with_these_labels(query: str) -> None:
+    """Rules and the Grafana board: each metric, and each label it is chosen or grouped by."""
+    text, selectors = exported(), []
+
+    def visit(node: Any) -> bool:
+        if isinstance(node, promql.VectorSelector):
+            selectors.append(node)
+        return True
+
+    expression = promql.parse(query)
+    promql.walk(expression, visit)
+    assert selectors
+    for selector in selectors:
+        assert selector.name in text, selector.name
+        assert text[selector.name] == set(METRICS[selector.name].labels)
+        assert {m.name for m in selector.matchers.matchers} <= text[selector.name]
+    for group in re.findall(r"\b(?:by|on) \(([^)]*)\)", query):
+        labels = {name.strip() for name in group.split(",")}
+        assert all(labels <= text[selector.name] for selector in selectors)
+
+
+def test_the_stand_in_reckons_as_prometheus_does() -> None:
+    """By hand: the documentation of `increase` and `deriv`, and the look-back of 5 minutes."""
+    given = [read_series({"series": 'a{b="c"}', "values": "0+2x10"}, 60)]
+    [[_, grown]] = evaluate(promql.parse("increase(a[5m])"), 600, given).items()
+    assert grown == pytest.approx(10)  # 8 in the 4 minutes between samples, extrapolated to 5
+    [[_, slope]] = evaluate(promql.parse("deriv(a[5m])"), 600, given).items()
+    assert slope == pytest.approx(2 / 60)
+    assert evaluate(promql.parse("a"), 899, given)
+    assert not evaluate(promql.parse("a"), 901, given)
+    assert not evaluate(promql.parse('a{b!="c"}'), 600, given)
+    with pytest.raises(NotImplementedError):
+        evaluate(promql.parse("sum(a)"), 600, given)

@@ -1,0 +1,259 @@
+"""`assignor explain`: what a batch's partitions did and why, from what a real query keeps."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming.cli import main
+from streaming.replay.player import EVERYTHING
+from tests.unit.streaming.kept_query import KeptQuery, kept_query
+
+#: Ten batches: one of six partitions has half of the records.
+SIZES = [{0: 1000, 1: 200, 2: 200, 3: 200, 4: 200, 5: 200}] * 10
+
+
+@pytest.fixture(scope="module")
+def query(tmp_path_factory: pytest.TempPathFactory) -> KeptQuery:
+    return kept_query(tmp_path_factory.mktemp("q"), SIZES, costly={5: 4.0})
+
+
+def explained(query: KeptQuery, capsys: Any, *words: str) -> dict[str, Any]:
+    call = ["explain", "--checkpoint", str(query.checkpoint), "--json", *words]
+    assert main.run(call) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def pieces(query: KeptQuery, batch: int, partition: int) -> list[dict[str, Any]]:
+    """What the plan of then gave away."""
+    outcome = query.outcomes[batch]
+    found = outcome.tasks.pieces
+    rows = [
+        {
+            "executor": outcome.batch.executors[int(outcome.batch.slot_executor[slot])].id,
+            "slot": int(outcome.batch.slot_number[slot]),
+            "start": start, "end": end,
+        }
+        for row, slot, start, end in zip(
+            found.row.tolist(), found.slot.tolist(), found.start.tolist(), found.end.tolist(),
+            strict=True,
+        )
+        if outcome.batch.partition[row] == partition
+    ]  # fmt: skip
+    return sorted(rows, key=lambda piece: int(str(piece["start"])))
+
+
+@pytest.mark.parametrize("batch", [8, 9])
+def test_the_states_in_the_checkpoint_are_enough_for_the_last_batches(
+    query: KeptQuery, batch: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same plan as then, to the offset, though options and reports are not in a state."""
+    found = explained(query, capsys, "--batch", str(batch))
+    assert (found["batch"], found["assignor"]) == (batch, "lag-aware-sticky")
+    assert found["origin"].startswith("by the states in the checkpoint")
+    assert (found["readersNamed"], found["readersAgree"]) == (6, 6)
+    assert len(found["partitions"]) == 6
+    for story in found["partitions"]:
+        number = int(story["partition"].removeprefix("orders-"))
+        assert story["pieces"] == pieces(query, batch, number)
+        predicted = query.took[batch][number]  # learned by then
+        assert story["predicted"] == pytest.approx(predicted, rel=0.1)
+        if batch == 8:
+            assert story["tookSeconds"] == pytest.approx(predicted, rel=0.05)
+        else:
+            assert story["tookSeconds"] is None
+
+
+def test_a_plan_log_has_everything_of_every_batch(
+    query: KeptQuery, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for batch in (0, 3, 9):
+        words = ("--batch", str(batch), "--plan-log", str(query.plan_log))
+        found = explained(query, capsys, *words)
+        assert "the plan is the same as then" in found["origin"]
+        for story in found["partitions"]:
+            number = int(story["partition"].removeprefix("orders-"))
+            assert story["pieces"] == pieces(query, batch, number)
+            took = story["tookSeconds"]
+            assert took is None if batch == 9 else took == pytest.approx(query.took[batch][number])
+
+
+def test_every_other_assignor_is_told_and_judged_by_what_the_batch_took(
+    query: KeptQuery, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = explained(query, capsys, "--batch", "8", "--partition", "orders-0")
+    [story] = found["partitions"]
+    assert story["alternatives"].keys() == set(EVERYTHING)
+    regret = {other["name"]: other["regret"] for other in found["alternatives"]}
+    total = sum(query.took[8].values())  # 2.6 s on two slots, of which one partition is 1 s
+    assert regret["lag-aware-sticky"] < 0.06
+    assert regret["spark"] == pytest.approx(
+        max(
+            query.took[8][0] + query.took[8][2] + query.took[8][4],
+            query.took[8][1] + query.took[8][3] + query.took[8][5],
+        ) / (total / 2) - 1,
+        abs=0.05,
+    )  # fmt: skip
+    assert story["alternatives"]["spark"] in ("1", "2")
+    assert "pieces" in story["alternatives"]["minPartitions"]
+
+
+def story_of(found: dict[str, Any], partition: int) -> dict[str, Any]:
+    [story] = [s for s in found["partitions"] if s["partition"] == f"orders-{partition}"]
+    return story
+
+
+def test_why_a_partition_is_new_stays_moves_is_cut_or_orphaned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    even = {0: 100, 1: 100, 2: 100, 3: 100}
+    sizes = [even, even, {0: 400, 1: 10, 2: 400, 3: 10}, {0: 900, 1: 100, 2: 100, 3: 100}, even]
+    gone = kept_query(tmp_path, sizes, executors=[("1", "2")] * 4 + [("1", "3")])
+    log = ("--plan-log", str(gone.plan_log))
+    first = explained(gone, capsys, "--batch", "0", *log)
+    assert {s["change"] for s in first["partitions"]} == {"new"}
+    assert "nobody had read it" in story_of(first, 0)["why"]
+    second = explained(gone, capsys, "--batch", "1", *log)
+    assert {s["change"] for s in second["partitions"]} == {"stays"}
+    assert "its executor read it last" in story_of(second, 0)["why"]
+    owners = {s["partition"]: s["before"] for s in second["partitions"]}
+    third = explained(gone, capsys, "--batch", "2", *log)
+    together = owners["orders-0"] == owners["orders-2"]
+    changes = {s["partition"]: s["change"] for s in third["partitions"]}
+    if together:
+        assert {changes["orders-0"], changes["orders-2"]} & {"moved", "cut"}
+    fourth = explained(gone, capsys, "--batch", "3", *log)
+    assert story_of(fourth, 0)["change"] == "cut"
+    assert "more than one slot may take" in story_of(fourth, 0)["why"]
+    fifth = explained(gone, capsys, "--batch", "4", *log)
+    orphans = [s for s in fifth["partitions"] if s["change"] == "orphaned"]
+    assert orphans
+    assert all(s["before"] is None and "is gone" in s["why"] for s in orphans)
+
+
+def test_a_slot_that_had_too_much_gives_partitions_away(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Six alike, three on each slot; then those of one slot have four times the records."""
+    alike = dict.fromkeys(range(6), 100)
+    first = kept_query(tmp_path / "a", [alike, alike])
+    mine = [p for p in alike if pieces(first, 1, p)[0]["executor"] == "1"]
+    skewed = {p: 400 if p in mine else 100 for p in alike}
+    query = kept_query(tmp_path / "b", [alike, alike, skewed])
+    found = explained(query, capsys, "--batch", "2")
+    changed = [s for s in found["partitions"] if s["change"] != "stays"]
+    assert {s["change"] for s in changed} <= {"moved", "cut"}
+    assert changed
+    assert all("left in place its slot would take" in s["why"] for s in changed)
+    assert {int(s["partition"][-1]) for s in changed} <= set(mine)
+
+
+@pytest.mark.parametrize("name", ["sticky", "range", "lag-aware"])
+def test_another_assignor_is_found_by_its_readers(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = kept_query(tmp_path, SIZES[:5], options={"assignor": name})
+    by_state = explained(query, capsys, "--batch", "4")
+    assert by_state["readersAgree"] == by_state["readersNamed"] == 6
+    assert "own rule" in by_state["partitions"][0]["why"]
+    by_log = explained(query, capsys, "--batch", "4", "--plan-log", str(query.plan_log))
+    assert by_log["assignor"] == name
+    both = [{s["partition"]: s["pieces"] for s in f["partitions"]} for f in (by_state, by_log)]
+    assert both[0] == both[1]
+
+
+def test_a_plan_with_other_options_is_not_taken_for_the_one_of_then(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Eight slots of which the stream had but two: nobody knows that from a state."""
+    eight = [tuple("12345678")] * 5
+    query = kept_query(tmp_path, SIZES[:5], executors=eight, options={"assignor.slots": "2"})
+    assert main.run(["explain", "--checkpoint", str(query.checkpoint)]) == 0
+    out, err = capsys.readouterr()
+    agree = "Of 6 partitions, 6 are read by whom" in " ".join(out.split())
+    assert agree or "this is not the plan of then" in err
+
+
+def test_of_an_older_batch_only_offsets_are_kept_and_that_is_said(
+    query: KeptQuery, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = explained(query, capsys, "--batch", "4")
+    assert found["origin"].startswith("nothing is kept of it but its offsets")
+    assert (found["readersNamed"], len(found["partitions"])) == (0, 6)
+    assert "learned it by the last batch" in found["tookOrigin"]
+
+
+def test_a_query_without_the_option_is_explained_by_planning_it(
+    query: KeptQuery, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = shutil.copytree(query.checkpoint, tmp_path / "c")
+    shutil.rmtree(folder / "sources" / "0" / "assignments")
+    assert main.run(["explain", "--checkpoint", str(folder)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "all batches of the log are planned again, on 4 executors (assumed" in out
+
+
+def test_local_mode_has_one_executor_and_is_kept_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = kept_query(tmp_path, SIZES[:5], local=True)
+    for words in ((), ("--plan-log", str(query.plan_log))):
+        found = explained(query, capsys, "--batch", "4", *words)
+        for story in found["partitions"]:
+            number = int(story["partition"].removeprefix("orders-"))
+            then = [{**p, "executor": "driver"} for p in pieces(query, 4, number)]
+            assert story["pieces"] == then
+
+
+def test_the_text_says_first_what_is_asked(
+    query: KeptQuery, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ["explain", "--checkpoint", str(query.checkpoint), "--batch", "8"]
+    assert main.run([*call, "--partition", "orders-0"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    for words in (
+        "batch 8 of ", "lag-aware-sticky: 2,000 offsets of 6 partitions in 2 tasks",
+        "Of 6 partitions, 6 are read by whom the checkpoint names.", "orders-0: ",
+        " by executor ", "why ", "cost predicted 1000 ms, took 1000 ms",
+        "judged by what the batch took", "constrained-cooperative-sticky",
+    ):  # fmt: skip
+        assert words in out
+    assert main.run(call) == 0
+    assert "kept 6 of 6" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        pytest.param(["--batch", "77"], "has no such batch that read something; it has 0 to 9",
+                     id="batch"),
+        pytest.param(["--partition", "orders-77"], "this batch did not read it; it read orders-0",
+                     id="partition"),
+        pytest.param(["--partition", "orders"], "a topic and a number are expected", id="name"),
+        pytest.param(["--source", "3"], "Kafka sources are 0", id="source"),
+        pytest.param(["--plan-log", "no.jsonl"], "No such file", id="plan log"),
+        pytest.param(["--assignors", ","], "at least one name", id="assignors"),
+    ],
+)  # fmt: skip
+def test_misuse_is_one_line(
+    query: KeptQuery, words: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(["explain", "--checkpoint", str(query.checkpoint), *words]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert problem in err
+    assert len(err.splitlines()) == 1
+
+
+def test_an_assignor_that_refuses_is_told_and_the_others_are_compared(
+    query: KeptQuery, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = explained(query, capsys, "--assignors", "spark,nobody")
+    spark, nobody = found["alternatives"]
+    assert spark["regret"] > 0
+    assert "unknown assignor 'nobody'" in nobody["error"]
