@@ -123,13 +123,13 @@ def test_options_in_the_plans_of_spark_are_hidden():
     """Spark takes the pattern for its UI and event log; a view's plan has all options."""
     login = 'Login required username="ann" password="hunter22";'
     plan = (
-        f"~StreamingRelation DataSource(session,kafka,List(),Map(kafka.sasl.jaas.config -> {login}, "
+        f"~StreamingRelation DataSource(session,List(),Map(kafka.sasl.jaas.config -> {login}, "
         "subscribe -> t, kafka.ssl.key.password -> hunter22, assignor -> sticky, "
         f"kafka.sasl.jaas.config -> {login}),None), kafka, [key#7]\n"
         "  +- Other(token -> hunter22)\n"
     )
     assert re.sub(SECRET_OPTIONS, "***", plan) == (
-        "~StreamingRelation DataSource(session,kafka,List(),Map(kafka.sasl.***, subscribe -> t, "
+        "~StreamingRelation DataSource(session,List(),Map(kafka.sasl.***, subscribe -> t, "
         "kafka.ssl.key.***, assignor -> sticky, kafka.sasl.***),None), kafka, [key#7]\n"
         "  +- Other(***)\n"
     )
