@@ -15,13 +15,16 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Names of settings with secret values, in the common words of Python's and Java's patterns.
-SECRET_KEYS = (
-    r"(?i)secret|passw|pwd|passphrase|credential|jaas|username|user\.info|authorization"
+_WORDS = (
+    r"secret|passw|pwd|passphrase|credential|jaas|username|user\.info|authorization"
     r"|token(?!\.endpoint)|oauthbearer\.(?:client|config|extensions)"
     r"|(?:access|account|private|api|shared|encryption|signing)[._-]?key|key\.pem|keystore\.key"
     r"|connection[._-]?string|(?:^|[._-])sas(?:$|[._-])"
 )
+#: Names of settings with secret values, and such settings in a text (`name -> value`), as patterns
+#: that Java knows, too.
+SECRET_KEYS = f"(?i){_WORDS}"
+SECRET_OPTIONS = rf"(?i)(?:{_WORDS})[\w.-]* -> .*?(?=, [\w.-]+ -> |\),|\)?\n|$)"
 _SECRET_KEY = re.compile(SECRET_KEYS)
 #: Shorter ones are part of ordinary words: hiding them would garble every text.
 _SHORTEST = 3

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _PARTITION_BYTES = 16 * 1024
 _MESSAGES_A_CALL = 5_000
 _WAIT_S = 0.1
+#: What librdkafka is refused for the name of the group, of which nothing is wanted.
+_NOT_ASKED = "GROUP_AUTHORIZATION_FAILED"
 
 
 def first_unread(
@@ -53,6 +55,8 @@ def first_unread(
             for message in consumer.consume(min(len(missing), _MESSAGES_A_CALL), _WAIT_S):
                 partition = Partition(message.topic() or "", message.partition() or 0)
                 error = message.error()
+                if error is not None and error.name() == _NOT_ASKED and not partition.topic:
+                    continue
                 is_end = error is not None and error.code() == KafkaError._PARTITION_EOF
                 if error is not None and not is_end:
                     brokers.add_failure(failures, error, "Read", partition)

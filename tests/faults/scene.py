@@ -183,7 +183,7 @@ class Scene:
             progress = self.query.lastProgress
             if progress is None:
                 return False
-            end = as_offsets(progress["sources"][0]["endOffset"]).get(self.topic.name, {})
+            end = as_dict(progress)["sources"][0]["endOffset"].get(self.topic.name, {})
             return all(int(end.get(str(p), 0)) >= count for p, count in expected.items())
 
         wait_until(caught_up, f"{sum(expected.values())} records", _CATCH_UP_S)
@@ -250,14 +250,6 @@ class Scene:
     def _threads(self) -> list[str]:
         names = [t.getName() for t in self.jvm.java.lang.Thread.getAllStackTraces().keySet()]
         return [name for name in names if name.startswith("assignor-")]
-
-
-def as_offsets(value: Any) -> dict[str, Any]:
-    """Offsets of a progress, which may be JSON text."""
-    import json
-
-    loaded: dict[str, Any] = json.loads(value) if isinstance(value, str) else value
-    return loaded or {}
 
 
 def _children(words: str) -> list[int]:

@@ -43,7 +43,7 @@ NEEDS = (
     Needs("`assignor lag --group`", (_READ, _CONFIGS, _SEE_GROUP), "one line, exit code 1"),
     Needs("`assignor offsets --group`", (_DESCRIBE, _SEE_GROUP), "one line, exit code 1"),
     Needs("`assignor offsets --checkpoint`", (_DESCRIBE,), "one line, exit code 1"),
-    Needs("`assignor doctor --checkpoint`", (_DESCRIBE,), "the check fails, or a line says so"),
+    Needs("`assignor doctor --checkpoint`", (_READ,), "the check fails, or a line says so"),
     Needs("`assignor doctor`", (), "nothing is asked of a topic or group"),
 )  # fmt: skip
 

@@ -78,6 +78,8 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Make a mapping whose keys are text, each there once."""
+        if not isinstance(node, yaml.MappingNode):  # of a tag such as `!!set`
+            raise _error(node, "a mapping is expected")
         seen: set[Any] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
@@ -133,6 +135,10 @@ def _load(text: str) -> Any:
     loader = _Loader(text)
     try:
         return mapped(loader.get_single_data())  # a change must not be one of an alias, too
+    except (ConfigError, yaml.YAMLError):
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
+        raise ConfigError("not valid YAML: a tag and its value do not fit together") from error
     finally:
         loader.dispose()
 

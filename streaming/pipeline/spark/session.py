@@ -11,7 +11,7 @@ from assignor_bridge.jars import connector_coordinate
 from streaming.delta.session import configure_delta, delta_coordinate
 from streaming.observe.masters import addresses_of, first_that_answers
 from streaming.pipeline.errors import ConfigError, JobError
-from streaming.redaction import SECRET_KEYS, is_secret_key
+from streaming.redaction import SECRET_KEYS, SECRET_OPTIONS, is_secret_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +34,8 @@ _SETTINGS = {
     "spark.sql.codegen.cache.maxEntries": "1000",
     # Spark's own pattern, for its UI and event log, knows few names of secrets.
     "spark.redaction.regex": SECRET_KEYS,
+    # The plan of a view, which is in both, shows all options of a source.
+    "spark.sql.redaction.string.regex": SECRET_OPTIONS,
 }
 _STANDALONE = "spark://"
 #: For Spark on this machine alone: 200 state stores, and 50 tasks to read a table's log, which each

@@ -171,6 +171,7 @@ MERGED = "\n".join(
                      id="no date"),
         pytest.param("name: 0x_", "line 1: a value that looks like 'int' is not one", id="no hex"),
         pytest.param("name: !!int abc", "looks like 'int' is not one", id="no int"),
+        pytest.param("name: !!set 1", "line 1: a mapping is expected", id="no set"),
         pytest.param("name: !!timestamp", "looks like 'timestamp' is not one", id="no time"),
         pytest.param("name: !!bool maybe", "looks like 'bool' is not one", id="no bool"),
         pytest.param("name: !!float x", "looks like 'float' is not one", id="no float"),

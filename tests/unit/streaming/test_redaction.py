@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from streaming.kafka.settings import client_settings
-from streaming.redaction import Redactor, is_secret_key
+from streaming.redaction import SECRET_OPTIONS, Redactor, is_secret_key
 
 HIDDEN_KEYS = [
     "kafka.sasl.jaas.config", "kafka.ssl.keystore.password", "kafka.ssl.keystore.key",
@@ -115,3 +117,19 @@ def test_a_long_text_takes_linear_time(part):
     redact = Redactor()
     redact.learn_secrets({"password": "hunter22"})
     assert "hunter22" not in redact(part * (200_000 // len(part)) + "hunter22")
+
+
+def test_options_in_the_plans_of_spark_are_hidden():
+    """Spark takes the pattern for its UI and event log; a view's plan has all options."""
+    login = 'Login required username="ann" password="hunter22";'
+    plan = (
+        f"~StreamingRelation DataSource(session,List(),Map(kafka.sasl.jaas.config -> {login}, "
+        "subscribe -> t, kafka.ssl.key.password -> hunter22, assignor -> sticky, "
+        f"kafka.sasl.jaas.config -> {login}),None), kafka, [key#7]\n"
+        "  +- Other(token -> hunter22)\n"
+    )
+    assert re.sub(SECRET_OPTIONS, "***", plan) == (
+        "~StreamingRelation DataSource(session,List(),Map(kafka.sasl.***, subscribe -> t, "
+        "kafka.ssl.key.***, assignor -> sticky, kafka.sasl.***),None), kafka, [key#7]\n"
+        "  +- Other(***)\n"
+    )
