@@ -119,10 +119,9 @@ def _reported(after: Batch, state: StickyState) -> dict[Partition, float]:
 
 
 def _states_by_batch(log: CheckpointLog, source: str) -> dict[int, StickyState]:
-    """Return the states that are kept, by batch: each knows where that batch ended.
+    """Return the states that are kept, by batch; their files have numbers of their own.
 
-    State files have numbers of their own. Of several batches that ended there, the last without
-    data is meant by none.
+    A state knows where its batch ended, and no two batches that read something end alike.
     """
     ends = {b.batch_id: b.ends[source] for b in log.checkpoint.batches if source in b.ends}
     read = {batch.batch for batch in log.sources[source] if batch.records}
