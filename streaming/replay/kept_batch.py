@@ -89,11 +89,12 @@ def _from_plan_log(
     find: Callable[[str], Assignor],
 ) -> KeptBatch | None:
     """Return the batch of a plan log, None where the log lacks it."""
-    plans = read_plan_log(path, batches, find)
-    plan = next((p for p in plans if p.number == chosen.batch), None)
+    later = [batch for batch in batches if batch.batch >= chosen.batch]
+    plans = {plan.number: plan for plan in read_plan_log(path, later[:2], find)}
+    plan = plans.pop(chosen.batch, None)
     if plan is None:
         return None
-    after = next((p for p in plans if p.number > plan.number), None)
+    after = next(iter(plans.values()), None)
     took: dict[Partition, float] = {}
     why = "no later batch is in the plan log: what this one took came with the next"
     if after is not None:
