@@ -14,10 +14,11 @@ from streaming.cli.arguments import AsJson, PlanLog, check_not_empty
 from streaming.cli.kafka_options import check_source
 from streaming.cli.output import note, print_lines, print_table
 from streaming.observe.words import counted, seconds_text
-from streaming.replay.explain import Explanation, PartitionStory, explain_batch
+from streaming.replay.explain import Explanation, explain_batch
 from streaming.replay.kept_batch import kept_batch
 from streaming.replay.log import read_log
 from streaming.replay.player import EVERYTHING
+from streaming.replay.stories import PartitionStory
 
 #: Partitions that are listed when none is named, those that changed first, then by cost.
 _LISTED = 10

@@ -28,13 +28,13 @@ def short(number: float) -> str:
 def seconds_text(seconds: float) -> str:
     """Write a time in few characters.
 
-    >>> [seconds_text(s) for s in (0, 0.0000042, 0.00015, 0.25, 3.14, 250)]
-    ['0 s', '4.2 µs', '150 µs', '250 ms', '3.1 s', '250 s']
+    >>> [seconds_text(s) for s in (0, 0.0000042, 0.00015, 0.25, 0.9999, 3.14, 250)]
+    ['0 s', '4.2 µs', '150 µs', '250 ms', '1 s', '3.1 s', '250 s']
     """
     if not seconds:
         return "0 s"
     for limit, unit, factor in ((1e-3, "µs", 1e6), (1.0, "ms", 1e3), (float("inf"), "s", 1.0)):
-        if seconds < limit:
+        if float(f"{seconds:.3g}") < limit:  # not 1000 ms
             value = seconds * factor
             return f"{value:.0f} {unit}" if value >= 10 else f"{value:.2g} {unit}"
     return "∞"

@@ -89,11 +89,12 @@ def _from_plan_log(
     find: Callable[[str], Assignor],
 ) -> KeptBatch | None:
     """Return the batch of a plan log, None where the log lacks it."""
-    plans = read_plan_log(path, batches, find)
-    plan = next((p for p in plans if p.number == chosen.batch), None)
+    later = [batch for batch in batches if batch.batch >= chosen.batch]
+    plans = {plan.number: plan for plan in read_plan_log(path, later[:2], find)}
+    plan = plans.pop(chosen.batch, None)
     if plan is None:
         return None
-    after = next((p for p in plans if p.number > plan.number), None)
+    after = next(iter(plans.values()), None)
     took: dict[Partition, float] = {}
     why = "no later batch is in the plan log: what this one took came with the next"
     if after is not None:
@@ -119,10 +120,9 @@ def _reported(after: Batch, state: StickyState) -> dict[Partition, float]:
 
 
 def _states_by_batch(log: CheckpointLog, source: str) -> dict[int, StickyState]:
-    """Return the states that are kept, by batch: each knows where that batch ended.
+    """Return the states that are kept, by batch; their files have numbers of their own.
 
-    State files have numbers of their own. Of several batches that ended there, the last without
-    data is meant by none.
+    A state knows where its batch ended, and no two batches that read something end alike.
     """
     ends = {b.batch_id: b.ends[source] for b in log.checkpoint.batches if source in b.ends}
     read = {batch.batch for batch in log.sources[source] if batch.records}

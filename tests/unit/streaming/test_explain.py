@@ -219,7 +219,7 @@ def test_the_text_says_first_what_is_asked(
     for words in (
         "batch 8 of ", "lag-aware-sticky: 2,000 offsets of 6 partitions in 2 tasks",
         "Of 6 partitions, 6 are read by whom the checkpoint names.", "orders-0: ",
-        " by executor ", "why ", "cost predicted 1000 ms, took 1000 ms",
+        " by executor ", "why ", "cost predicted 1 s, took 1 s",
         "judged by what the batch took", "constrained-cooperative-sticky",
     ):  # fmt: skip
         assert words in out
