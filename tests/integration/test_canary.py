@@ -85,6 +85,8 @@ class Run:
 
     def __init__(self, put: Path, folder: Path) -> None:
         self.said = folder / "said.txt"
+        #: Those of the planner: it is to accept nothing but what its parent writes.
+        self.sockets: list[str] = []
         environment = os.environ | {
             "CANARY_PASSWORD": PASSWORD, "PYTHONPATH": str(ROOT),
             "SPARK_HOME": str(linked_spark_home(folder)), "SPARK_LOCAL_IP": "127.0.0.1",
@@ -112,6 +114,9 @@ class Run:
                 with contextlib.suppress(OSError):
                     place = Path(f"/proc/{pid}")
                     found[pid] = (place / "cmdline").read_bytes(), (place / "environ").read_bytes()
+                    if b"assignor_bridge.worker" in found[pid][0]:
+                        opened = [str(fd.readlink()) for fd in (place / "fd").iterdir()]
+                        self.sockets += [name for name in opened if name.startswith("socket:")]
         return found
 
 
@@ -189,6 +194,7 @@ def test_secrets_are_found_nowhere_but_where_they_were_put(
         elsewhere = [v for v in variables if is_planner or not v.startswith(b"CANARY_PASSWORD=")]
         assert secrets_in(b"\0".join(elsewhere)) == []
     assert kinds == {"planner", "executor", "driver"}
+    assert run.sockets == []
     files = [path for path in folder.rglob("*") if path.is_file() and not is_linked(path, folder)]
     for path in files:
         assert secrets_in(path.read_bytes()) == [], path
