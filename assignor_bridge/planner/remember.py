@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from assignor_bridge.planner.zones import last_near
 from checkpoints.sticky_state import LEAST_HOLD, MOST_INT32, StickyState
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def remember(  # noqa: PLR0917
     last = np.flatnonzero(pieces.end == batch.end[pieces.row])
     line = table.line[pieces.row[last]]
     member[line] = pieces.slot[last]
+    near = last_near(batch, pieces)
+    member[table.line[pieces.row[near]]] = pieces.slot[near]
     position[line] = pieces.end[last]
     seen[line] = learned.batches + 1
     return replace(

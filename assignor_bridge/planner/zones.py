@@ -9,6 +9,10 @@ Promises, in order:
 3. Within a zone, what `place` promises: ranges stay, and pieces are few. A range is cut between
    zones only where the share of a zone ends, and at most once a group of ranges that are alike.
 
+Of a range that near and far zones share, the far ones read the tail: a consumer fetches beyond the
+end of its piece, which there would cross zones for nothing. The range stays with the last reader
+that is near (`last_near`), so the next batch is cut in the same way.
+
 How much of each group of ranges each zone reads is decided first (`transport`), then which ranges
 these are, as a slot gives work away: whole, the largest first, and the tail of one. Then each
 zone's slots share what their zone has.
@@ -29,6 +33,7 @@ from checkpoints.sorting import stable_order
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Batch, Flags, Floats, Ints
     from assignor_bridge.planner.costs import Weights
+    from assignor_bridge.planner.pieces import Pieces
 
 #: More zones are not looked at: the number of sets of them, and so of groups, would explode.
 MOST_ZONES = 8
@@ -75,6 +80,18 @@ def nearness(batch: Batch, weights: Weights, slots: Ints) -> Nearness | None:
     return Nearness(slot_zone, near[code], kinds[code], pays)
 
 
+def last_near(batch: Batch, pieces: Pieces) -> Ints:
+    """Return the last piece with a near reader of each cut range; none if zones do not count."""
+    zones, replicas = batch.zones, batch.replicas
+    if zones is None or replicas is None or not batch.settings.zone_price_per_gb:
+        return np.empty(0, np.int64)
+    cut = np.flatnonzero(np.bincount(pieces.row, minlength=batch.ranges)[pieces.row] > 1)
+    zone = zones.of_executor[batch.slot_executor[pieces.slot[cut]]]
+    near = cut[zones.near[replicas.code[pieces.row[cut]], zone]]
+    near = near[np.lexsort((pieces.start[near], pieces.row[near]))]
+    return near[np.append(np.diff(pieces.row[near]) > 0, True)[: len(near)]]
+
+
 def bytes_of(batch: Batch, weights: Weights) -> Floats:
     """Return the predicted bytes of each range."""
     if weights.bytes is None:
@@ -108,7 +125,8 @@ def place_in_zones(  # noqa: PLR0917
     row = row[placed.row]
     real = placed.amount > _ROUNDING * work[row]  # else where the sums of two zones meet
     real |= (np.bincount(row, real) == 0)[row]
-    return _in_order(Shares(row[real], placed.slot[real], placed.amount[real]), owner)
+    shares = Shares(row[real], placed.slot[real], placed.amount[real])
+    return _in_order(shares, owner, ~zones.near[shares.row, zones.slot_zone[shares.slot]])
 
 
 def place_whole_in_zones(  # noqa: PLR0917
@@ -214,12 +232,15 @@ def _laid_out(row: Ints, size: Floats, share: Floats, grain: float) -> tuple[Int
     return row[place], zone[np.minimum(np.searchsorted(ends, points), len(zone) - 1)], amount
 
 
-def _in_order(shares: Shares, owner: Ints) -> Shares:
-    """Sort by range; of one that zones share, what stays comes first, and the largest last."""
+def _in_order(shares: Shares, owner: Ints, far: Flags) -> Shares:
+    """Sort by range; of one that zones share, those with a replica come first.
+
+    Of these and of the others, what stays comes first, and the largest last.
+    """
     row, slot, amount = shares
     order = stable_order(row)
     several = np.flatnonzero(np.bincount(row)[row[order]] > 1)
     mixed = order[several]
     moves = slot[mixed] != owner[row[mixed]]
-    order[several] = mixed[np.lexsort((amount[mixed], moves, row[mixed]))]
+    order[several] = mixed[np.lexsort((amount[mixed], moves, far[mixed], row[mixed]))]
     return Shares(row[order], slot[order], amount[order])

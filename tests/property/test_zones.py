@@ -103,6 +103,8 @@ def test_hardly_more_crosses_zones_than_must(replication, executors, shape, part
         crossed = crossing(made, snapshot)
         assert made.metrics["crossZoneOffsets"] == crossed
         assert crossed <= 1.1 * least + 0.01 * total, (step, crossed / total, least / total)
+        shared = assert_far_readers_last(snapshot, made)
+        assert shared or replication > 1 or step, "nothing was cut between zones"
 
 
 @pytest.mark.parametrize("replication", [1, 2, 3])
@@ -162,6 +164,42 @@ def test_every_offset_is_read_exactly_once_with_racks(snapshot, data):
     assert plan(other) == made
     again = replace(snapshot, state=made.state)
     assert_exact(again, plan(again))
+
+
+def assert_far_readers_last(snapshot: Snapshot, made: Plan) -> int:
+    """No near zone reads on where a far one stops. Return how many ranges both have parts of."""
+    assert snapshot.racks is not None
+    rack = {e.id: e.rack for e in snapshot.executors}
+    held = {r.tp: racks for r, racks in zip(snapshot.ranges, snapshot.racks, strict=True)}
+    far: dict[tuple[str, int], list[tuple[int, bool]]] = {}
+    for task in made.tasks:
+        if task.executor is None:  # runs anywhere: `minPartitions` asks for more tasks than slots
+            continue
+        for r in task.ranges:
+            at = rack[task.executor]
+            crosses = bool(at and held[r.tp]) and at not in held[r.tp]
+            far.setdefault(r.tp, []).append((r.start, crosses))
+    shared = [[flag for _, flag in sorted(pieces)] for pieces in far.values()]
+    assert all(flags == sorted(flags) for flags in shared), (made, snapshot)
+    return sum(len(set(flags)) > 1 for flags in shared)
+
+
+@settings(max_examples=60)
+@given(snapshots(), st.data())
+def test_far_zones_read_the_tails(snapshot, data):
+    """Also where a far zone read the whole range before. Minimal tasks are topped up with ends."""
+    options = {k: v for k, v in snapshot.options.items() if k != "assignor.minRecordsPerTask"}
+    executors = tuple(
+        replace(e, rack=data.draw(st.none() | st.sampled_from(ZONES))) for e in snapshot.executors
+    )
+    held = tuple(data.draw(racks) for _ in snapshot.ranges)
+    moved = tuple(data.draw(racks) for _ in snapshot.ranges)
+    snapshot = replace(snapshot, executors=executors, racks=held, options=options)
+    for now in (held, moved, moved):
+        snapshot = replace(snapshot, racks=now)
+        made = plan(snapshot)
+        assert_far_readers_last(snapshot, made)
+        snapshot = replace(snapshot, state=made.state)
 
 
 @settings(max_examples=40)

@@ -110,6 +110,25 @@ def test_a_reassignment_moves_what_was_reassigned(split):
     assert second.metrics["movedPartitions"] == 2
 
 
+def test_a_far_zone_reads_the_tail_and_the_near_one_keeps_the_range():
+    """Also in the batches after, and where the far executor had the range before."""
+    ranges = {0: (600, "a"), 1: (300, "a"), 2: (100, "ab")}
+    before = plan(snapshot({"2": None}, ranges))
+    state, seen = before.state, []
+    assert {task.executor for task in before.tasks} == {"2"}
+    for _ in range(4):
+        given = snapshot({"1": "a", "2": "b"}, ranges)
+        made = plan(Snapshot(given.executors, given.ranges, state=state, racks=given.racks))
+        state = made.state
+        pieces = sorted((r, task.executor) for task in made.tasks for r in task.ranges)
+        seen.append([(str(r), e) for r, e in pieces if r.size not in (600, 300, 100)])
+        moved = made.metrics["movedPartitions"]
+    [(head, near), (tail, far)] = seen[0]
+    assert (head.startswith("t-0[0,"), tail.endswith(",600)")) == (True, True)
+    assert (near, far) == ("1", "2")
+    assert (seen[1:], moved) == (seen[:-1], 0)
+
+
 @pytest.mark.parametrize("name", ["sticky", "cooperative-sticky", "uniform", "range", "lag-aware"])
 def test_other_assignors_say_what_crosses_zones(name):
     given = snapshot(THREE, {p: (100, "abc"[(p // 2) % 3]) for p in range(12)})
