@@ -188,10 +188,10 @@ def _row(query: Query) -> tuple[str, ...]:
 def _records(query: Query) -> str:
     """Say what the counters of the records prove."""
     if query.counted == len(query.batches):
-        return "each offset was read once"
+        return "each read once"
     if not (query.counted or query.without_record or query.recounted):
         return "not counted"
-    said = [f"{query.counted} of {len(query.batches)} batches: each offset was read once"]
+    said = [f"{query.counted} of {len(query.batches)} batches: each read once"]
     if query.without_record:
         said.append(f"{query.without_record:,} offsets without a counted record")
     if query.recounted:
