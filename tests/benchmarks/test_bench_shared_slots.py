@@ -63,7 +63,8 @@ def test_shared_slots(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Pat
     topics = [Topic(servers, f"shared-{n}-{uuid4().hex[:6]}").create(PARTITIONS) for n in range(2)]
     for topic in topics:
         topic.fill(enough)
-    rows = []
+    rows: list[dict[str, Any]] = []
+    run(spark, topics, "to warm up", PAIRS["alike"], WAYS[1], tmp_path)
     for name, pair in PAIRS.items():
         for way in WAYS:
             rows += run(spark, topics, name, pair, way, tmp_path)
@@ -99,8 +100,8 @@ def run(
     begin = time.monotonic()
     try:
         wait_until(
-            lambda: time.monotonic() - begin > SECONDS and all(map(running, queries)),
-            "the end of the time", SECONDS + 60,
+            lambda: time.monotonic() - begin > SECONDS and all(map(has_enough, queries)),
+            "the end of the time", SECONDS + 120,
         )  # fmt: skip
         batches = [[as_dict(p) for p in query.recentProgress] for query in queries]
     finally:
@@ -110,6 +111,12 @@ def run(
         row_of(name, way, limit, share, [b for b in of_query if b["numInputRows"]])
         for (limit, share), of_query in zip(pair, batches, strict=True)
     ]
+
+
+def has_enough(query: Any) -> bool:
+    """Whether there are batches to measure; a failure of the query is raised."""
+    assert running(query)
+    return sum(p.numInputRows > 0 for p in query.recentProgress) >= SKIPPED + 3
 
 
 def row_of(
