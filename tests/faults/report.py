@@ -25,7 +25,7 @@ _END = "<!-- End of the table. -->"
 def table(outcomes: Sequence[dict[str, Any]], at: str) -> str:
     """Write a line a kind, in the order of `KINDS`."""
     lines = [
-        "| fault | what is done | times | batches | records | lost | batches read by Spark's mapping |",
+        "| fault | what is done | times | batches | records | lost | batches that Spark planned |",
         "|---|---|---|---|---|---|---|",
     ]
     for kind in KINDS.values():
