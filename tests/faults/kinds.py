@@ -143,7 +143,7 @@ def broker_killed(harm: Harm) -> None:
 
 
 def broker_stopped(harm: Harm) -> None:
-    """Stop a broker (SIGSTOP) until others lead its partitions, and continue it."""
+    """Stop a broker (SIGSTOP) for 2 to 12 s, with which others may come to lead; continue it."""
     broker = harm.scene.rng.choice(list(harm.brokers.ids))
     harm.brokers.pause(broker)
     time.sleep(harm.scene.rng.uniform(2, 12))
@@ -167,6 +167,7 @@ def partitions_added(harm: Harm) -> None:
     wanted = [NewPartitions(harm.scene.topic.name, PARTITIONS + 5)]
     admin.create_partitions(wanted)[harm.scene.topic.name].result(30)
     harm.feed.partitions = PARTITIONS + 5
+    wait_until(lambda: harm.feed.counts[PARTITIONS + 4] > 20, "records in the new partitions")
     harm.scene.wait_for_batches(3)
 
 

@@ -25,7 +25,7 @@ _END = "<!-- End of the table. -->"
 def table(outcomes: Sequence[dict[str, Any]], at: str) -> str:
     """Write a line a kind, in the order of `KINDS`."""
     lines = [
-        "| fault | what is done | times | batches | records | lost | read by Spark's mapping |",
+        "| fault | what is done | times | batches | records | lost | batches that Spark planned |",
         "|---|---|---|---|---|---|---|",
     ]
     for kind in KINDS.values():
@@ -35,7 +35,7 @@ def table(outcomes: Sequence[dict[str, Any]], at: str) -> str:
             sums.update({key: run[key] for key in ("batches", "rows", "lost", "fallbacks")})
         what = " ".join((kind.make.__doc__ or "").split())
         lost = f"{sums['lost']:,} (deleted from the topic)" if sums["lost"] else "0"
-        fallbacks = f"{sums['fallbacks']} batches" if sums["fallbacks"] else "0"
+        fallbacks = str(sums["fallbacks"])
         promise = f" Promised: {kind.promise}." if kind.promise else ""
         lines.append(
             f"| {kind.name} | {what}{promise} | {len(runs)} | {sums['batches']:,} | "

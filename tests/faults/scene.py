@@ -12,7 +12,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from checkpoints.folders import LocalFolder
 from checkpoints.offset_log import read_checkpoint
@@ -62,6 +62,7 @@ class Feed:
                     "enable.idempotence": True,  # what is sent again is there once, in its place
                     "message.timeout.ms": 180_000,
                     "message.max.bytes": 4_000_000,
+                    "topic.metadata.refresh.interval.ms": 1_000,
                     "log_level": 0,
                 }
             )
@@ -70,7 +71,12 @@ class Feed:
                     for _ in range(min(self._most, 1 + 3 * (partition % 4))):
                         number = self.counts[partition]
                         value = f"{partition}/{number}{self._padding}".encode()
-                        producer.produce(self._topic.name, value, partition=partition)
+                        try:
+                            producer.produce(self._topic.name, value, partition=partition)
+                        except KafkaException as error:  # a new partition, not known here yet
+                            if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+                                raise
+                            break
                         self.counts[partition] += 1
                 assert producer.flush(180) == 0
         except BaseException as error:  # noqa: BLE001  (told by `stop`)
