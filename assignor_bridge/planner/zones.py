@@ -89,7 +89,7 @@ def last_near(batch: Batch, pieces: Pieces) -> Ints:
     zone = zones.of_executor[batch.slot_executor[pieces.slot[cut]]]
     near = cut[zones.near[replicas.code[pieces.row[cut]], zone]]
     near = near[np.lexsort((pieces.start[near], pieces.row[near]))]
-    return near[np.append(np.diff(pieces.row[near]) > 0, True)[: len(near)]]
+    return np.asarray(near[np.flatnonzero(np.diff(pieces.row[near], append=-1))])
 
 
 def bytes_of(batch: Batch, weights: Weights) -> Floats:

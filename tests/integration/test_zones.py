@@ -119,7 +119,8 @@ def test_with_fewer_replicas_hardly_more_crosses_than_must(
         assert max(map(imbalance, batches[WARM_UP:])) <= 0.05
         bound = least_share(batches, replicas)
         assert bound > 0.05, "the brokers have placed replicas so that all can be near"
-        assert planned_share(batches) <= 1.1 * bound + 0.01
+        assert planned_share(batches) <= 1.1 * bound + 0.02
+        assert crossed(batches) <= 1.1 * bound + 0.02
         assert crossed(batches) == pytest.approx(share_by_kafka(lines, "all"), abs=0.01)
 
 
