@@ -244,7 +244,8 @@ def test_an_interpreter_that_cannot_plan(
     assert said in reason
     assert "xxx" not in reason  # the last line of what it said only
     assert sum(map(len, driver_log.lines("xxx"))) < 50_000
-    assert len(warnings) == 1
+    # A process that has ended is met when it is written to, or when it is read from: two reasons.
+    assert 1 <= len(warnings) <= 2, warnings
     assert said in warnings[0]
     assert "spark.assignor.python" in warnings[0]
 
