@@ -30,8 +30,9 @@ _HINTS = (
         "then reads all again and changes nothing)",
     ),
     (
-        # Java's words for a list whose elements are of a class that is not there.
-        r"DefaultSerializationProxy to field .*DataSourceRDDPartition",
+        # Java's words for a list whose elements are of a class that is not there; 4.2 names it.
+        r"DefaultSerializationProxy to field .*DataSourceRDDPartition"
+        r"|ClassNotFoundException: io\.assignorbridge\.",
         "do the executors lack the jar of assignor-bridge? See docs/where-it-runs.md",
     ),
     (r"Not authorized to access group", "the user needs Read on the Group"),

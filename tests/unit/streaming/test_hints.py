@@ -33,6 +33,9 @@ from streaming.pipeline.errors import with_hint
                      "; do the executors lack the jar of assignor-bridge? See docs/where-it-"
                      "runs.md",
                      id="no jar"),
+        pytest.param("java.lang.ClassNotFoundException: io.assignorbridge.AssignedInputPartition",
+                     "/c", "; do the executors lack the jar of assignor-bridge? See docs/where-it-"
+                     "runs.md", id="no jar on Spark 4.2"),
         pytest.param("id is null", "/c", "", id="something else"),
     ],
 )  # fmt: skip
