@@ -51,6 +51,9 @@ _SPDX = {
     "cddl + gplv2 with classpath exception": "CDDL-1.1 OR GPL-2.0-with-classpath-exception",
 }
 
+#: Read in the LICENSE of packages whose metadata names none.
+_IN_FILE = {"promql-parser": "MIT"}
+
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
@@ -135,7 +138,7 @@ def _licence(about: importlib.metadata.PackageMetadata) -> str:
     kinds = [str(c) for c in about.get_all("Classifier") or () if c.startswith("License :: OSI")]
     named = [str(about.get("License") or ""), *(kind.rpartition(" :: ")[2] for kind in kinds)]
     known = [_spdx(name) for name in named if _spdx(name) in ALLOWED]
-    return known[0] if known else next(filter(None, named), "")
+    return known[0] if known else next(filter(None, named), _IN_FILE.get(about["Name"], ""))
 
 
 def _spdx(name: str) -> str:
