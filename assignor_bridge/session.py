@@ -80,7 +80,7 @@ def configure_spark(builder: SparkSession.Builder) -> SparkSession.Builder:
         )
     ours = packages()
     # A value on the builder would replace that of spark-defaults.conf.
-    settings = _spark_defaults() | {key: value for key, value in options.items() if value}
+    settings = spark_defaults() | {key: value for key, value in options.items() if value}
     coordinates = _listed(settings.get(_PACKAGES))
     # A user who named another version of the connector keeps it.
     named = {_module(coordinate) for coordinate in coordinates}
@@ -125,7 +125,7 @@ def _module(coordinate: str) -> str:
     return coordinate.rpartition(":")[0]
 
 
-def _spark_defaults() -> dict[str, str]:
+def spark_defaults() -> dict[str, str]:
     """Read `spark-defaults.conf`."""
     home = os.environ.get("SPARK_HOME")
     folder = os.environ.get("SPARK_CONF_DIR") or (home and Path(home, "conf"))

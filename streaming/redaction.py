@@ -24,7 +24,9 @@ _WORDS = (
 #: Names of settings with secret values, and such settings in a text (`name -> value`), as patterns
 #: that Java knows, too.
 SECRET_KEYS = f"(?i){_WORDS}"
-SECRET_OPTIONS = rf"(?i)(?:{_WORDS})[\w.-]* -> .*?(?=, [\w.-]+ -> |\),|\)?\n|$)"
+SECRET_OPTIONS = (  # a value may have lines, as keys in PEM do, and brackets
+    rf"(?is)(?:{_WORDS})[\w.-]* -> .*?(?=, [\w.-]+ -> |\),(?:None|Some\()|\)\s*\n|$)"
+)
 _SECRET_KEY = re.compile(SECRET_KEYS)
 #: Shorter ones are part of ordinary words: hiding them would garble every text.
 _SHORTEST = 3

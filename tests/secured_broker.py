@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from assignor_bridge import ivy
 from streaming.kafka import embedded_setup
 from streaming.kafka.embedded import EmbeddedBroker
+from tests.support.broker_cluster import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -45,9 +46,9 @@ def start_secured(
     `users` have ann's password. SCRAM users are to be made once it runs; OAUTHBEARER takes
     unsecured tokens of anybody.
     """
-    port, controller = embedded_setup.free_ports(None)
-    login, encrypted = embedded_setup.free_ports(None)
-    tls, _ = embedded_setup.free_ports(None)
+    port, controller = free_ports(set())
+    login, encrypted = free_ports({port, controller})
+    tls, _ = free_ports({port, controller, login, encrypted})
     host = embedded_setup.HOST
     known = " ".join(f'user_{user}="{PASSWORD}"' for user in ("ann", *users))
     listeners = (

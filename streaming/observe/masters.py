@@ -16,6 +16,8 @@ _PORTS = {"sc": "15002", "k8s": "443"}
 def addresses_of(url: str) -> list[str]:
     """Return the `host:port` of a master's or server's URL; none where it names no host.
 
+    A login before a host, which none of them takes, is left out.
+
     >>> addresses_of("spark://a:7077,b:7077"), addresses_of("sc://server/;user_id=me")
     (['a:7077', 'b:7077'], ['server:15002'])
     >>> addresses_of("k8s://https://10.0.0.1:6443"), addresses_of("yarn")
@@ -24,7 +26,8 @@ def addresses_of(url: str) -> list[str]:
     scheme, found, rest = url.partition("://")
     if not found or scheme not in ("spark", *_PORTS):
         return []
-    hosts = rest.removeprefix("https://").removeprefix("http://").partition("/")[0].split(",")
+    authority = rest.removeprefix("https://").removeprefix("http://").partition("/")[0]
+    hosts = authority.rpartition("@")[2].split(",")
     port = _PORTS.get(scheme)
     return [f"{host}:{port}" if port and not _has_port(host) else host for host in hosts]
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming.kafka import embedded_setup
 from streaming.kafka.embedded import EmbeddedBroker
+from tests.support.broker_cluster import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -205,8 +206,8 @@ def proxied_broker(seed: int = 0) -> Iterator[tuple[EmbeddedBroker, ChaosProxy]]
     The broker's own address leads to it directly.
     """
     host = embedded_setup.HOST
-    port, controller = embedded_setup.free_ports(None)
-    far, outside = embedded_setup.free_ports(None)
+    port, controller = free_ports(set())
+    far, outside = free_ports({port, controller})
     properties = {
         "listeners": f"PLAINTEXT://{host}:{port},FAR://{host}:{far},"
         f"CONTROLLER://{host}:{controller}",

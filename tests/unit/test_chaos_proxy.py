@@ -28,11 +28,11 @@ class _Echo(socketserver.BaseRequestHandler):
 
 @pytest.fixture
 def proxy() -> Iterator[ChaosProxy]:
-    there, at = free_ports(None)
-    with socketserver.ThreadingTCPServer((HOST, there), _Echo) as server:
+    _, at = free_ports(None)
+    with socketserver.ThreadingTCPServer((HOST, 0), _Echo) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        with ChaosProxy((HOST, at), (HOST, there)) as proxy:
+        with ChaosProxy((HOST, at), (HOST, server.server_address[1])) as proxy:
             yield proxy
         server.shutdown()
 

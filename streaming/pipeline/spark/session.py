@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.jars import connector_coordinate
+from assignor_bridge.session import spark_defaults
 from streaming.delta.session import configure_delta, delta_coordinate
 from streaming.observe.masters import addresses_of, first_that_answers
 from streaming.pipeline.errors import ConfigError, JobError
@@ -32,7 +33,10 @@ _SETTINGS = {
     # A merge has about 80 pieces of generated code. Spark keeps 100; what falls out is compiled
     # again in each batch.
     "spark.sql.codegen.cache.maxEntries": "1000",
-    # Spark's own pattern, for its UI and event log, knows few names of secrets.
+}
+#: What Spark hides in its UI and event log, where an operator may hide more.
+_REDACTED = {
+    # Spark's own pattern knows few names of secrets.
     "spark.redaction.regex": SECRET_KEYS,
     # The plan of a view, which is in both, shows all options of a source.
     "spark.sql.redaction.string.regex": SECRET_OPTIONS,
@@ -98,7 +102,7 @@ def session_for(job: Job, starting: AbstractContextManager[None] | None = None) 
     if remote or any(os.environ.get(name) for name in _CONNECT):
         raise ConfigError(NO_CONNECT)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings = {**_SETTINGS, **job.spark}
+    settings = {**_SETTINGS, **_redacted(), **job.spark}
     own = [item for item in settings.pop(_PACKAGES, "").split(",") if item]
     if not is_submitted():
         master = job.spark.get("spark.master", "local")
@@ -114,6 +118,21 @@ def session_for(job: Job, starting: AbstractContextManager[None] | None = None) 
     with starting or contextlib.nullcontext():
         _launch(builder._options)
         return builder.getOrCreate()
+
+
+def _redacted() -> dict[str, str]:
+    """Return patterns that hide what we know of in addition to what the operator hides."""
+    from pyspark import SparkConf, SparkContext
+
+    if is_submitted():
+        SparkContext._ensure_initialized()
+        operators = dict(SparkConf().getAll())
+    else:
+        operators = spark_defaults()
+    return {
+        key: f"{operators[key]}|{ours}" if operators.get(key) else ours
+        for key, ours in _REDACTED.items()
+    }
 
 
 def _launch(settings: Mapping[str, Any]) -> None:

@@ -82,6 +82,8 @@ def test_a_master_that_answers_and_one_that_does_not(capsys):
         ("sc://[::1]", ["[::1]:15002"]),
         ("sc://[::1]:4", ["[::1]:4"]),
         ("k8s://api", ["api:443"]),
+        ("k8s://https://ann:hunter22@api", ["api:443"]),
+        ("spark://ann:hunter22@a:1,b:2", ["a:1", "b:2"]),
         ("local[2]", []),
         ("mesos://m:5050", []),
     ],

@@ -394,3 +394,18 @@ def test_secret_settings_are_not_on_the_command_line_of_the_jvm(monkeypatch):
     [shown] = launched
     assert shown["spark.driver.memory"] == "1g"
     assert "topsecret99" not in str(shown)
+
+
+def test_what_an_operator_hides_in_the_ui_stays_hidden(monkeypatch, tmp_path):
+    """Ours once took the place of the pattern in spark-defaults.conf."""
+    (tmp_path / "spark-defaults.conf").write_text(
+        "spark.redaction.regex (?i)pin[._]code\n", "utf-8"
+    )
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda builder: builder)
+    monkeypatch.setattr(SparkSession.Builder, "_options", {}, raising=False)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    builder = session_for(load_job(changed("spark", {}), environment={}).job)
+    pattern = str(builder._options["spark.redaction.regex"])
+    assert pattern.startswith("(?i)pin[._]code|")
+    assert "passw" in pattern

@@ -119,9 +119,17 @@ def test_a_long_text_takes_linear_time(part):
     assert "hunter22" not in redact(part * (200_000 // len(part)) + "hunter22")
 
 
-def test_options_in_the_plans_of_spark_are_hidden():
+@pytest.mark.parametrize(
+    "login",
+    [
+        'Login required username="ann" password="hunter22";',
+        'Login required\nusername="ann"\n  password="hunter22";\n',
+        'Login required password="hun),ter22";',
+    ],
+    ids=["one line", "lines", "brackets"],
+)
+def test_options_in_the_plans_of_spark_are_hidden(login):
     """Spark takes the pattern for its UI and event log; a view's plan has all options."""
-    login = 'Login required username="ann" password="hunter22";'
     plan = (
         f"~StreamingRelation DataSource(session,List(),Map(kafka.sasl.jaas.config -> {login}, "
         "subscribe -> t, kafka.ssl.key.password -> hunter22, assignor -> sticky, "

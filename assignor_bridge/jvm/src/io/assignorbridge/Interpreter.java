@@ -51,8 +51,12 @@ record Interpreter(String command, List<String> variables, List<String> files) {
             .filter(Interpreter::isPython)
             .findFirst()
             .orElse("python3");
-    return new Interpreter(
-        command, listed(session, SESSION_VARIABLES), listed(session, SPARK_FILES));
+    // In cluster mode on YARN they are URIs, of files that are elsewhere on the driver's host.
+    List<String> files =
+        listed(session, SPARK_FILES).stream()
+            .filter(file -> file.startsWith("/") && !file.contains(":"))
+            .toList();
+    return new Interpreter(command, listed(session, SESSION_VARIABLES), files);
   }
 
   private static List<String> listed(Map<String, String> session, String key) {
