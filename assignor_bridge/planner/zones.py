@@ -85,6 +85,8 @@ def last_near(batch: Batch, pieces: Pieces) -> Ints:
     zones, replicas = batch.zones, batch.replicas
     if zones is None or replicas is None or not batch.settings.zone_price_per_gb:
         return np.empty(0, np.int64)
+    if len(np.unique(zones.of_executor[batch.slot_executor])) > MOST_ZONES:
+        return np.empty(0, np.int64)
     cut = np.flatnonzero(np.bincount(pieces.row, minlength=batch.ranges)[pieces.row] > 1)
     zone = zones.of_executor[batch.slot_executor[pieces.slot[cut]]]
     near = cut[zones.near[replicas.code[pieces.row[cut]], zone]]

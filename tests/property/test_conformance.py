@@ -34,7 +34,7 @@ class TestConstrainedCooperativeSticky(TestSticky):
 
 
 class TestUniform(TestSticky):
-    assignor, racks = "uniform", False
+    assignor = "uniform"
 
 
 class TestLagAware(Ours):
