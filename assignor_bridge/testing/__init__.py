@@ -17,7 +17,7 @@ except ModuleNotFoundError as error:
         raise
     raise OptionError(
         f"assignor_bridge.testing needs {error.name}, which is not installed: "
-        "pip install 'hypothesis>=6.100' 'pytest>=8.2'"
+        "pip install pytest hypothesis"
     ) from error
 
 __all__ = ["AssignorConformance", "Round", "elect", "groups", "rebalance"]
