@@ -160,6 +160,12 @@ def test_a_plan_is_judged_on_the_executors_that_its_batch_had(tmp_path, capsys):
     assert itself["worstTimesIdeal"] < 1.05
     assert found["executors"] == 4
     assert "in each batch those that it had (by the plan log)" in found["assumptions"][0]
+    racks = tmp_path / "racks.json"  # of two executors that only the last batch had
+    where = {"executors": {"h3": "a", "h4": "b"}, "partitions": {"orders": {"0": ["a"]}}}
+    racks.write_text(json.dumps(where))
+    assert main.run([*call, "--racks", str(racks)]) == 0
+    zoned = json.loads(capsys.readouterr().out)["mappings"][0]
+    assert zoned["regret"] == pytest.approx(itself["regret"])
     assert main.run([*call, "--executors", "3"]) == 0
     out, err = capsys.readouterr()
     assert "'this query' is left out: its plans were made for other executors" in err
