@@ -156,7 +156,10 @@ class StickyState:
         return sum(reader.slots for reader in self.readers)
 
     def last_executors(self) -> dict[tuple[str, int], KnownExecutor]:
-        """Return who read each partition last; local mode has no executor with a name."""
+        """Return who read each partition last: of one that zones share, the last near reader.
+
+        Local mode has no executor with a name.
+        """
         of_member = [executor for executor in self.readers for _ in range(executor.slots)]
         columns = (self.topic.tolist(), self.partition.tolist(), self.member.tolist())
         return {

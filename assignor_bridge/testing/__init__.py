@@ -1,4 +1,4 @@
-"""For tests of assignors of your own: `pip install 'assignor-bridge[testing]'`.
+"""For tests of assignors of your own; needs pytest and hypothesis (the extra `testing`).
 
 - `conformance`: what every assignor promises, as pytest cases that a class of yours inherits
 - `groups`: consumer groups, as hypothesis strategies and from a seeded generator
@@ -17,7 +17,7 @@ except ModuleNotFoundError as error:
         raise
     raise OptionError(
         f"assignor_bridge.testing needs {error.name}, which is not installed: "
-        "pip install 'assignor-bridge[testing]'"
+        "pip install pytest hypothesis"
     ) from error
 
 __all__ = ["AssignorConformance", "Round", "elect", "groups", "rebalance"]

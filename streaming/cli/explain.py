@@ -55,6 +55,8 @@ def explain(  # noqa: PLR0917
     check_not_empty("--checkpoint", checkpoint)
     names, find = own.names_in(assignors), own.finder()
     log = read_log(checkpoint)
+    for warning in log.checkpoint.warnings:
+        note(warning)
     check_source(source, log.sources)
     if source is None:
         if len(log.sources) > 1:
@@ -93,7 +95,10 @@ def _print(
         many = counted(len(kept.readers), "partition")
         print_lines([f"Of {many}, {explained.agreeing:,} are read by whom the checkpoint names."])
         if explained.agreeing < len(kept.readers):
-            note("this is not the plan of then: its options may be others; --plan-log has them")
+            note(
+                "this is not the plan of then: its options or racks may be others; a plan log "
+                "(assignor.planLog) has them"
+            )
     if not one:
         print_lines(f"- {reason}" for reason in reasons)
     for story in stories[:_LISTED]:

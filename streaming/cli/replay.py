@@ -12,7 +12,7 @@ from streaming.cli import assignors as own
 from streaming.cli import zones
 from streaming.cli.arguments import PlanLog, check_not_empty, check_writable, write
 from streaming.cli.kafka_options import BootstrapServers, CommandConfig, check_source
-from streaming.cli.output import print_lines, print_table
+from streaming.cli.output import note, print_lines, print_table
 from streaming.replay import bill, player
 from streaming.replay.cluster import cluster_for
 from streaming.replay.log import read_log
@@ -97,6 +97,8 @@ def replay(  # noqa: PLR0917
         command_config=command_config,
     )
     log = read_log(checkpoint)
+    for warning in log.checkpoint.warnings:
+        note(warning)
     check_source(source, log.sources)
     racks = zones.with_brokers(racks, log, bootstrap_servers, command_config)
     chosen = [source] if source is not None else list(log.sources)
@@ -106,14 +108,24 @@ def replay(  # noqa: PLR0917
             "--source or write an .html file"
         )
     stderr, replays, find = Console(stderr=True), [], own.finder()
-    for index in chosen:
-        played = log.sources[index][-(batches or 0) :]
-        logged = None if plan_log is None else logged_tasks(plan_log, played, find)
+    last = {index: log.sources[index][-(batches or 0) :] for index in chosen}
+    plans = {} if plan_log is None else logged_tasks(plan_log, last, find)
+    if plans and any(given is not None for given in (executors, slots, hosts)):
+        plans = {}
+        note(
+            f"{player.ITSELF!r} is left out: its plans were made for other executors than those of "
+            "--executors, --slots and --hosts; leave these out to have it judged"
+        )
+    elif plan_log is not None:
+        for index in last.keys() - plans.keys():
+            note(f"--plan-log {plan_log}: it has no plan of source {index}")
+    for index, played in last.items():
+        logged = plans.get(index)
         cluster = cluster_for(
             log, index, played,
             executors=executors, slots=slots, hosts=hosts, cost_us=cost_us,
             locality_wait_s=locality_wait, racks=racks,
-            logged=logged.executors if logged else (),
+            logged=logged.executors if logged else None,
         )  # fmt: skip
         price = PRICE_PER_GB if price_per_gb is None else price_per_gb
         traffic = traffic_of(log, index, played, price, record_bytes) if racks else None

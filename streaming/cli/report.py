@@ -8,7 +8,7 @@ from rich.console import Console
 
 from streaming.cli import zones
 from streaming.cli.arguments import Query, check_not_empty, check_writable, write
-from streaming.cli.output import print_lines
+from streaming.cli.output import note, print_lines
 from streaming.replay.traffic import PRICE_PER_GB
 from streaming.report.query_facts import gather
 from streaming.report.query_report import report_page
@@ -51,5 +51,7 @@ def report(  # noqa: PLR0917
         price = PRICE_PER_GB if price_per_gb is None else price_per_gb
         facts = gather(places, query, batches, racks, price)
         text = report_page(facts)
+    for warning in facts.log.checkpoint.warnings if facts.log else ():
+        note(warning)
     write("--output", output, text)
     print_lines([f"{output}: {facts.title}"])

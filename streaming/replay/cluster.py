@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _DEFAULT_EXECUTORS = 4
 #: Where executors and costs are from, in words.
 KNOWN = "those of the last batch, from the state in the checkpoint"
-LOGGED = "those of the last batch in the plan log"
+LOGGED = "by the plan log"
 LEARNED = "as the planner had learned it by the last batch"
 #: Slots of a host: from 1 to 9,999.
 _SLOTS = re.compile(r"0*[1-9][0-9]{0,3}")
@@ -42,11 +42,18 @@ class Cluster:
     locality_wait_s: float = 3.0
     #: In words, where `executors` and `cost` are from.
     origins: Mapping[str, str] = field(default_factory=dict)
+    #: The executors that batches had, by number, where a plan log has them; `executors` is the last
+    #: of these.
+    by_batch: Mapping[int, tuple[Executor, ...]] = field(default_factory=dict)
 
     @property
     def slots(self) -> int:
         """Task slots over all executors."""
         return sum(executor.slots for executor in self.executors)
+
+    def executors_of(self, batch: int) -> tuple[Executor, ...]:
+        """Return the executors that a batch is played on."""
+        return self.by_batch.get(batch, self.executors)
 
 
 def cluster_for(
@@ -60,29 +67,36 @@ def cluster_for(
     cost_us: float | None = None,
     locality_wait_s: float = 3.0,
     racks: Racks | None = None,
-    logged: Sequence[Executor] = (),
+    logged: Mapping[int, tuple[Executor, ...]] | None = None,
 ) -> Cluster:
-    """Return the cluster of the options, or else that of the plan log, or of the checkpoint."""
-    if logged and executors is None and slots is None and hosts is None:
-        members, origin = tuple(logged), LOGGED
+    """Return the cluster of the plan log, or else that of the options, or of the checkpoint.
+
+    `logged` has the executors of each batch, the last one last.
+    """
+    by_batch = dict(logged or {})
+    if by_batch:
+        members, origin = tuple(by_batch.values())[-1], LOGGED
     else:
         members, origin = _executors(log, source, executors, slots, hosts, racks)
+    there = list(dict.fromkeys([*members, *(e for each in by_batch.values() for e in each)]))
     if racks is not None:
-        members = racks.of_executors(members)
+        placed = dict(zip(there, racks.of_executors(there), strict=True))
+        members = tuple(placed[e] for e in members)
+        by_batch = {number: tuple(placed[e] for e in each) for number, each in by_batch.items()}
     learned = costs_in(log.checkpoint.states.get(source)) if cost_us is None else None
     if cost_us is not None:
         cost_s, cost_origin = cost_us / 1e6, "as given"
     elif learned is not None:
         cost_s, cost_origin = learned.record, LEARNED
-    elif (bound_s := _cost_by_time(log, batches, sum(e.slots for e in members))) is not None:
+    elif (bound_s := _cost_by_time(log, batches, Cluster(members, by_batch=by_batch))) is not None:
         cost_s, cost_origin = bound_s, "at most, by the time the batches took"
     else:
         cost_s, cost_origin = Cluster(()).cost_s, "assumed; give yours with --cost-us"
     unusual = learned.unusual if learned else {}
-    present = {e.id for e in members} if origin in (KNOWN, LOGGED) else set[str]()
+    present = {e.id for e in there} if origin in (KNOWN, LOGGED) else set[str]()
     slow = {name: f for name, f in learned.slowness.items() if name in present} if learned else {}
     origins = {"executors": origin, "cost": cost_origin}
-    return Cluster(members, cost_s, unusual, slow, locality_wait_s, origins)
+    return Cluster(members, cost_s, unusual, slow, locality_wait_s, origins, by_batch)
 
 
 def _executors(  # noqa: PLR0917
@@ -128,14 +142,18 @@ def _by_host(text: str, slots: int) -> tuple[Executor, ...]:
     return tuple(executors)
 
 
-def _cost_by_time(log: CheckpointLog, batches: Sequence[ReplayBatch], slots: int) -> float | None:
+def _cost_by_time(
+    log: CheckpointLog, batches: Sequence[ReplayBatch], cluster: Cluster
+) -> float | None:
     """Bound the cost from above: had all slots been busy all the time.
 
     Too high a cost helps Spark's mapping: the longer tasks are, the sooner idle slots take some
     of those that wait for their executor.
     """
     costs = [
-        log.seconds[batch.batch] * slots / batch.records
+        log.seconds[batch.batch]
+        * sum(e.slots for e in cluster.executors_of(batch.batch))
+        / batch.records
         for batch in batches
         if batch.records and log.seconds.get(batch.batch)
     ]

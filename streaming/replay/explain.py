@@ -155,7 +155,10 @@ def _planned(
 
 
 def _agreeing(kept: KeptBatch, tasks: Sequence[Placed]) -> int:
-    """Count the partitions whose end is read by the executor that the checkpoint names."""
+    """Count the partitions whose end is read by the executor that the checkpoint names.
+
+    Of those that zones share it names the last near reader; racks are not in it to know which.
+    """
     last: dict[Partition, tuple[int, str | None]] = {}
     for task in tasks:
         for r in task.ranges:

@@ -2,8 +2,9 @@
 
 - A plan log has what the planner was asked, and with the next batch what readers reported.
 - Three states are kept in a checkpoint. That of the batch has the costs that its plan was made
-  with, and who read each partition to its end; that of the batch before has who had read what; and
-  the one after has what the batch cost. Options and racks are not in them.
+  with, and the reader of each partition: of its end, or where zones share it, of the last piece
+  near its replicas. That of the batch before has who had read what; and the one after has what the
+  batch cost. Options and racks are not in them.
 - The offset log has the ranges of the last 100 batches. What was known then is played again.
 """
 
@@ -44,7 +45,7 @@ class KeptBatch:
     before: StickyState
     #: In words, where all this is from.
     origin: str
-    #: Executor that read each partition to its end, as the checkpoint says; empty if it does not.
+    #: Executor that the checkpoint names as each partition's reader; empty if it names none.
     readers: Mapping[Partition, str]
     #: Seconds that each partition took on a usual executor; empty where nobody has reported.
     took: Mapping[Partition, float]
@@ -61,7 +62,8 @@ def kept_batch(
 ) -> KeptBatch:
     """Return what is kept of a batch; of the newest that read something, unless one is named.
 
-    Raises OptionError when the checkpoint has no such batch, or the plan log cannot be read.
+    A batch that the plan log lacks is taken from the checkpoint. Raises OptionError when that has
+    no such batch, or the plan log cannot be read.
     """
     batches = [batch for batch in log.sources[source] if batch.records]
     chosen = [b for b in batches if number is None or b.batch == number][-1:]
@@ -78,8 +80,12 @@ def kept_batch(
             return kept
     states = _states_by_batch(log, source)
     if chosen[0].batch in states:
-        return _from_states(states, chosen[0])
-    return _played_again(log, source, batches, chosen[0])
+        kept = _from_states(states, chosen[0])
+    else:
+        kept = _played_again(log, source, batches, chosen[0])
+    if plan_log is None:
+        return kept
+    return replace(kept, origin=f"{kept.origin}. --plan-log {plan_log} does not have this batch")
 
 
 def _from_plan_log(
@@ -142,7 +148,8 @@ def _ended(state: StickyState, ends: KafkaOffsets) -> bool:
         for topic, partition, position in zip(*columns, strict=True)
         if position >= 0
     ]
-    return bool(known) and all(end == position for end, position in known if end is not None)
+    shared = [(end, position) for end, position in known if end is not None]
+    return bool(shared) and all(end == position for end, position in shared)
 
 
 def _from_states(states: Mapping[int, StickyState], chosen: ReplayBatch) -> KeptBatch:
@@ -213,11 +220,15 @@ def _played_again(
     took = {
         r.tp: cluster.unusual.get(r.tp, cluster.cost_s) * r.size for r in chosen.ranges if r.size
     }
+    # Without what comes after the semicolon: options of `assignor replay`.
+    executors_by, cost_by = (
+        cluster.origins[name].partition(";")[0] for name in ("executors", "cost")
+    )
     origin = (
         "nothing is kept of it but its offsets: all batches of the log are planned again, on "
-        f"{len(cluster.executors)} executors ({cluster.origins['executors']})"
+        f"{len(cluster.executors)} executors ({executors_by})"
     )
-    why = f"assumed, a usual record {cluster.origins['cost']}"
+    why = f"assumed, a usual record {cost_by}"
     return KeptBatch(chosen.batch, batch, player.state, origin, {}, took, why)
 
 

@@ -54,10 +54,7 @@ def read_plan_log(
     A file may hold the plans of several streams: a plan belongs to a batch when it is for the same
     offsets. A batch that ran again has the last of its plans.
 
-    Raises
-    ------
-    OptionError
-        When the file cannot be read, or has none of the batches.
+    Raises OptionError when the file cannot be read.
     """
     wanted = {batch.batch: _offsets(batch.ranges) for batch in batches if batch.records}
     plans: dict[int, LoggedPlan] = {}
@@ -72,34 +69,46 @@ def read_plan_log(
                 plans[number] = LoggedPlan(number, batch, state, outcome, _as_then(outcome, line))
         except AssignorError as error:
             raise OptionError(f"--plan-log {path}: batch {number}: {error}") from error
-    if not plans:
-        span = f"{min(wanted)} to {max(wanted)}" if wanted else "none"
-        raise OptionError(
-            f"--plan-log {path}: it has no plan of the checkpoint's batches ({span}): "
-            "is it of another query?"
-        )
     return [plans[number] for number in sorted(plans)]
 
 
 @dataclass(frozen=True)
 class LoggedTasks:
-    """The tasks that batches had, by number, and the executors of the last of them."""
+    """The executors and the tasks that batches had, by number, in order."""
 
-    executors: tuple[Executor, ...]
+    executors: Mapping[int, tuple[Executor, ...]]
     tasks: Mapping[int, Sequence[Placed]]
 
 
 def logged_tasks(
-    path: Path, batches: Sequence[ReplayBatch], find: Callable[[str], Assignor] = lookup
-) -> LoggedTasks:
-    """Return the tasks that batches had; raises OptionError as `read_plan_log`."""
-    plans = read_plan_log(path, batches, find)
-    executors = tuple(with_a_name(e) for e in plans[-1].batch.executors)
-    tasks = {
-        plan.number: [replace(t, executor=t.executor or DRIVER) for t in placed(plan.outcome)]
-        for plan in plans
-    }
-    return LoggedTasks(executors, tasks)
+    path: Path,
+    sources: Mapping[str, Sequence[ReplayBatch]],
+    find: Callable[[str], Assignor] = lookup,
+) -> dict[str, LoggedTasks]:
+    """Return the tasks that the batches of each source had; sources without a plan are left out.
+
+    Raises
+    ------
+    OptionError
+        When the file cannot be read, or has no plan of any source.
+    """
+    logged = {}
+    for source, batches in sources.items():
+        if plans := read_plan_log(path, batches, find):
+            executors = {p.number: tuple(map(with_a_name, p.batch.executors)) for p in plans}
+            tasks = {
+                p.number: [replace(t, executor=t.executor or DRIVER) for t in placed(p.outcome)]
+                for p in plans
+            }
+            logged[source] = LoggedTasks(executors, tasks)
+    if not logged:
+        read = [batch.batch for batches in sources.values() for batch in batches if batch.records]
+        span = f"{min(read)} to {max(read)}" if read else "none"
+        raise OptionError(
+            f"--plan-log {path}: it has no plan of the checkpoint's batches ({span}): "
+            "is it of another query?"
+        )
+    return logged
 
 
 def with_a_name(executor: Executor) -> Executor:

@@ -207,7 +207,7 @@ def _step(
     partitions = [r.tp for r in ranges]
     return Step(
         batch.batch,
-        cluster.executors,
+        cluster.executors_of(batch.batch),
         partitions,
         np.array([r.start for r in ranges], np.int64),
         np.array([r.size for r in ranges], np.int64),
@@ -299,8 +299,12 @@ def assumptions(replayed: Replay) -> tuple[str, ...]:
     count = counted(len(cluster.executors), "executor")
     shapes = sorted({e.slots for e in cluster.executors})
     slots = "1 slot" if shapes == [1] else f"{'/'.join(map(str, shapes))} slots"
+    changed = any(each != cluster.executors for each in cluster.by_batch.values())
+    where = "the same in every batch"
+    if changed:
+        where = "in the last batch, in each batch those that it had"
     return (
-        f"{count} with {slots}, the same in every batch{executors}",
+        f"{count} with {slots}, {where}{executors}",
         f"{_costs(cluster)}{_micros(cluster.cost_s)}{cost}, and only records count: starting a "
         "task or a consumer, and what follows the reading, do not",
         "each batch has its own offsets and all slots to itself; a task waits up to "

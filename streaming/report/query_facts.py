@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from streaming.observe.figures import RunFigures
     from streaming.observe.query_progress import BatchProgress
     from streaming.replay.log import ReplayBatch
+    from streaming.replay.plan_log import LoggedTasks
     from streaming.replay.player import Replay
     from streaming.replay.racks import Racks
 
@@ -118,7 +119,12 @@ def gather(
             raise OptionError(f"{plans!r} is a plan log: also give the query's checkpoint")
         origins.append(("plan log", plans))
     if log is not None:
-        replays = [_replay(log, source, ui, racks, price_per_gb, plans) for source in log.sources]
+        last = {source: _replayed(batches) for source, batches in log.sources.items()}
+        logged = {} if plans is None else logged_tasks(Path(plans), last)
+        replays = [
+            _replay(log, source, played, ui, racks, price_per_gb, logged.get(source))
+            for source, played in last.items()
+        ]
     title = f"Query {label}" if label else f"Query of {log.checkpoint.name if log else ''}"
     return QueryFacts(title, log, progress, ui, replays, origins, price_per_gb)
 
@@ -145,42 +151,56 @@ def _last_of(log: CheckpointLog, batches: int | None) -> CheckpointLog:
     return replace(log, sources=last)
 
 
-def _replay(  # noqa: PLR0917
-    log: CheckpointLog,
-    source: str,
-    ui: RunFigures | None,
-    racks: Racks | None,
-    price_per_gb: float,
-    plans: str | None,
-) -> Replay:
+def _replayed(batches: Sequence[ReplayBatch]) -> list[ReplayBatch]:
+    """Return the last batches, as many as are replayed."""
     played: list[ReplayBatch] = []
     ranges = 0
-    for batch in reversed(log.sources[source]):
+    for batch in reversed(batches):
         ranges += len(batch.ranges)
         if ranges > _REPLAYED_RANGES and played:
             break
         played.insert(0, batch)
-    logged = None if plans is None else logged_tasks(Path(plans), played)
+    return played
+
+
+def _replay(  # noqa: PLR0917
+    log: CheckpointLog,
+    source: str,
+    played: Sequence[ReplayBatch],
+    ui: RunFigures | None,
+    racks: Racks | None,
+    price_per_gb: float,
+    logged: LoggedTasks | None,
+) -> Replay:
+    # The plans of a batch are judged on the executors that it had; the UI has those of now.
+    of_ui = logged is None and ui is not None and bool(ui.batches)
     cluster = cluster_for(
-        log, source, played, racks=None if ui and ui.batches else racks,
-        logged=logged.executors if logged else (),
+        log, source, played, racks=None if of_ui else racks,
+        logged=logged.executors if logged else None,
     )  # fmt: skip
     if ui is not None and ui.batches:
         tasks = list(ui.measured_tasks)
         records = sum(task.records for task in tasks)
         cost_s = sum(task.seconds for task in tasks) / records if records else cluster.cost_s
-        origins = dict.fromkeys(("executors", "cost"), "by Spark's UI")
-        executors = ui.executors or cluster.executors
-        if racks is not None:
-            executors = racks.of_executors(executors)
+        origins = {**cluster.origins, "cost": "by Spark's UI"}
+        executors = cluster.executors
+        if of_ui:
+            origins["executors"] = "by Spark's UI"
+            executors = ui.executors or executors
+            if racks is not None:
+                executors = racks.of_executors(executors)
         times = cost_s / cluster.cost_s  # what partitions differ by, the UI does not know
         unusual = {tp: cost * times for tp, cost in cluster.unusual.items()}
         cluster = replace(
             cluster, executors=executors, cost_s=cost_s, unusual=unusual, origins=origins
         )
-    elif cluster.origins["executors"].startswith("assumed"):
+    else:
         assumed = "assumed: also give the address of Spark's UI"
-        cluster = replace(cluster, origins={**cluster.origins, "executors": assumed})
+        origins = {
+            name: assumed if origin.startswith("assumed") else origin
+            for name, origin in cluster.origins.items()
+        }
+        cluster = replace(cluster, origins=origins)
     names = (*SPARK_MAPPINGS, LAG_AWARE_STICKY)
     traffic = None if racks is None else traffic_of(log, source, played, price_per_gb)
     return replay(

@@ -195,7 +195,8 @@ def test_a_query_without_the_option_is_explained_by_planning_it(
     shutil.rmtree(folder / "sources" / "0" / "assignments")
     assert main.run(["explain", "--checkpoint", str(folder)]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "all batches of the log are planned again, on 4 executors (assumed" in out
+    assert "all batches of the log are planned again, on 4 executors (assumed)" in out
+    assert "--executors" not in out  # of `assignor replay`
 
 
 def test_local_mode_has_one_executor_and_is_kept_alike(
@@ -257,3 +258,44 @@ def test_an_assignor_that_refuses_is_told_and_the_others_are_compared(
     spark, nobody = found["alternatives"]
     assert spark["regret"] > 0
     assert "unknown assignor 'nobody'" in nobody["error"]
+
+
+def test_a_batch_that_the_plan_log_has_no_more_is_explained_by_the_checkpoint(
+    query: KeptQuery, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A log that was rotated: its last lines are of the first batches."""
+    rotated = tmp_path / "plans.jsonl"
+    rotated.write_text("\n".join(query.plan_log.read_text().splitlines()[:2]))
+    for batch, origin in ((9, "by the states"), (4, "nothing is kept of it")):
+        words = ("--batch", str(batch), "--plan-log", str(rotated))
+        found = explained(query, capsys, *words)
+        assert found["origin"].startswith(origin)
+        assert found["origin"].endswith(f"--plan-log {rotated} does not have this batch")
+
+
+def test_damaged_states_are_told(
+    query: KeptQuery, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = shutil.copytree(query.checkpoint, tmp_path / "c")
+    for file in (folder / "sources" / "0" / "assignments").iterdir():
+        file.write_bytes(b"v2\nno state")
+    for call in (
+        ["explain", "--checkpoint", str(folder)],
+        ["replay", "--checkpoint", str(folder)],
+        ["report", str(folder), "-o", str(tmp_path / "r.html")],
+    ):
+        assert main.run(call) == 0
+        assert "sources/0/assignments/49.v2: the state is not base64" in capsys.readouterr().err
+
+
+def test_states_of_other_topics_are_of_no_batch(
+    query: KeptQuery, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All that the last batches read is new: nothing vouches that a state is theirs."""
+    folder = shutil.copytree(query.checkpoint, tmp_path / "c")
+    for file in (folder / "offsets").iterdir():
+        if int(file.name) > 6:
+            file.write_text(file.read_text().replace("orders", "fresh"))
+    assert main.run(["explain", "--checkpoint", str(folder), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["origin"].startswith("nothing is kept of it but its offsets")

@@ -20,6 +20,7 @@ from streaming.cli import main
 from streaming.replay.cluster import cluster_for
 from streaming.replay.log import CheckpointLog, executors_in, read_log
 from tests.unit.streaming.checkpoints import write_checkpoint
+from tests.unit.streaming.kept_query import kept_query
 
 HOT = [{"t": {0: 1000 * n, 1: 10 * n}} for n in (1, 2, 3)]
 
@@ -143,6 +144,53 @@ def test_the_plans_that_a_query_had_are_compared_too(checkpoint, tmp_path, capsy
     assert found["executors"] == 2  # of the plan log
     assert main.run(["report", str(checkpoint), str(plans), "-o", str(tmp_path / "r.html")]) == 0
     assert "this query" in (tmp_path / "r.html").read_text()
+
+
+def test_a_plan_is_judged_on_the_executors_that_its_batch_had(tmp_path, capsys):
+    """Even batches on two executors, the last on four: all plans were within the 5% of then."""
+    even = [dict.fromkeys(range(4), 1000)] * 6
+    query = kept_query(tmp_path, even, executors=[("1", "2")] * 5 + [("1", "2", "3", "4")])
+    call = ["replay", "--checkpoint", str(query.checkpoint), "--json"]
+    call += ["--plan-log", str(query.plan_log)]
+    assert main.run(call) == 0
+    found = json.loads(capsys.readouterr().out)
+    itself = found["mappings"][0]
+    assert itself["name"] == "this query"
+    assert itself["regret"] == pytest.approx(0, abs=0.01)
+    assert itself["worstTimesIdeal"] < 1.05
+    assert found["executors"] == 4
+    assert "in each batch those that it had (by the plan log)" in found["assumptions"][0]
+    racks = tmp_path / "racks.json"  # of two executors that only the last batch had
+    where = {"executors": {"h3": "a", "h4": "b"}, "partitions": {"orders": {"0": ["a"]}}}
+    racks.write_text(json.dumps(where))
+    assert main.run([*call, "--racks", str(racks)]) == 0
+    zoned = json.loads(capsys.readouterr().out)["mappings"][0]
+    assert zoned["regret"] == pytest.approx(itself["regret"])
+    assert main.run([*call, "--executors", "3"]) == 0
+    out, err = capsys.readouterr()
+    assert "'this query' is left out: its plans were made for other executors" in err
+    assert "this query" not in [mapping["name"] for mapping in json.loads(out)["mappings"]]
+
+
+def test_only_one_of_two_sources_is_in_the_plan_log(tmp_path, capsys):
+    query = kept_query(tmp_path, [{0: 1000, 1: 10}] * 3)
+    folder = query.checkpoint
+    (folder / "sources" / "1").mkdir()
+    (folder / "sources" / "1" / "0").write_text('\0v1\n{"other":{"0":0}}')
+    for file in (folder / "offsets").iterdir():
+        end = 10 * (int(file.name) + 1)
+        file.write_text(f'{file.read_text()}\n{{"other":{{"0":{end}}}}}')
+    call = ["replay", "--checkpoint", str(folder), "--json", "--plan-log", str(query.plan_log)]
+    assert main.run(call) == 0
+    out, err = capsys.readouterr()
+    first, second = (json.loads(line)["mappings"][0]["name"] for line in out.splitlines())
+    assert (first, second) == ("this query", "spark")
+    assert "it has no plan of source 1" in err
+    page = tmp_path / "r.html"
+    assert main.run(["report", str(folder), str(query.plan_log), "-o", str(page)]) == 0
+    assert "this query" in page.read_text()
+    assert main.run([*call, "--source", "1"]) == 2  # of no source that is asked for
+    assert "it has no plan of the checkpoint's batches (0 to 2)" in capsys.readouterr().err
 
 
 def test_a_plan_log_of_another_query_is_told(checkpoint, tmp_path, capsys):
