@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from assignor_bridge.errors import elided
 from streaming.audit.findings import Finding
-from streaming.audit.offsets import flat
+from streaming.audit.intervals import flat
 from streaming.delta.transactions import query_of
 
 if TYPE_CHECKING:

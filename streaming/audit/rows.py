@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from assignor_bridge.errors import elided
 from assignor_bridge.model import Partition
 from streaming.audit.findings import Finding
-from streaming.audit.offsets import flat, offsets_text
+from streaming.audit.intervals import flat
+from streaming.audit.offsets import offsets_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
