@@ -114,7 +114,7 @@ def audit(evidence: Evidence, since: int | None = None) -> Audit:
     rows = [add.rows for add, _ in history.files.values()]
     return Audit(
         first=min([*history.commits, *evidence.damaged], default=0),
-        last=max([*history.commits, *evidence.damaged], default=0),
+        last=evidence.last,
         files=len(history.files),
         rows=None if None in rows or not history.is_whole else sum(n for n in rows if n),
         queries=queries,
@@ -262,7 +262,7 @@ def _records(query: Query) -> Iterator[Finding]:
             query.without_record += missing
         elif missing < 0:
             query.recounted += 1
-        elif counted.checksum is not None and int(counted.checksum, 16) != checksum(batch.ranges):
+        elif counted.checksum not in {None, f"{checksum(batch.ranges):016x}"}:
             wrong.append(f"{batch}, {counted.records:,} records")
         else:
             query.counted += 1

@@ -93,7 +93,7 @@ KINDS = {
     "foreign-rows": Kind("wrong", "another writer appended rows, without ranges", _WHO),
     "rows-changed": Kind("wrong", "another writer deleted, changed or replaced rows", _WHO),
     "rows-outside": Kind(
-        "wrong", "a file has offsets that its batch did not read, by its statistics", _WHO
+        "wrong", "a file has offsets that no batch had read by then, by its statistics", _WHO
     ),
     "file-lost": Kind("wrong", "a data file of the table is not there", _FILES),
     "file-changed": Kind("wrong", "a data file has another size than the log says", _FILES),
@@ -131,7 +131,7 @@ KINDS = {
     ),
     "records-gone": Kind(
         "unproved",
-        "the topic no longer has records of these offsets",
+        "the topic no longer has records of these offsets: retention, or compaction",
         "audit sooner, or keep records longer",
     ),
     "no-ranges": Kind(

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from assignor_bridge.errors import OptionError
+from assignor_bridge.model import Partition
+from streaming.audit import row_sources
 from streaming.audit.audit import audit
-from streaming.audit.evidence import read_evidence
+from streaming.audit.evidence import UnreadableTableError, read_evidence
+from streaming.audit.rows import RowAudit
+from streaming.delta import log
 from streaming.delta.user_metadata import encode
 from tests.unit.streaming.checkpoints import write_checkpoint
 
@@ -138,3 +144,112 @@ def test_overlaps_of_queries_are_their_own_intervals(tmp_path: Path):
         f"queries {ONE} and {THREE}: t-0 offsets 50 to 59",
     ]
     assert "look first" in result.findings[0].cure
+
+
+def bounds(low: int, high: int, partition: int = 0) -> dict[str, Any]:
+    """Return a file's statistics of rows with Kafka's columns."""
+    return {
+        "minValues": {"topic": "t", "partition": partition, "offset": low},
+        "maxValues": {"topic": "t", "partition": partition, "offset": high},
+    }
+
+
+def test_a_query_with_state_may_emit_rows_of_earlier_batches(tmp_path: Path):
+    commits = [
+        batch(0, {0: (0, 10), 1: (0, 5)}, **bounds(0, 4)),
+        batch(1, {0: (10, 20)}, **bounds(5, 12)),
+        batch(2, {0: (20, 30)}, **bounds(0, 4, partition=1)),
+    ]
+    assert found(audited(tmp_path, *commits)) == {}
+
+
+@pytest.mark.parametrize("stats", [bounds(15, 20), bounds(0, 5, partition=1), bounds(0, 0, 2)])
+def test_a_row_beyond_all_that_was_read_is_outside(tmp_path: Path, stats: dict[str, Any]):
+    commits = batch(0, {0: (0, 10), 1: (0, 5)}), batch(1, {0: (10, 20)}, **stats)
+    assert found(audited(tmp_path, *commits)).keys() == {"rows-outside"}
+
+
+def test_what_other_engines_and_faults_write_is_no_traceback(tmp_path: Path):
+    other = {"operation": "WRITE", "operationMetrics": {"numFiles": "1.5", "numOutputRows": "x"}}
+    exact = {"operation": "WRITE", "operationMetrics": {"numFiles": "2.0"}}
+    back = {"operation": "RESTORE", "operationParameters": {"version": "x"}}
+    commits = [[{"commitInfo": info}] for info in (other, exact, back)]
+    assert found(audited(tmp_path, *commits)) == {
+        "count-mismatch": "version 2 says 2 files, it adds 0",
+        "no-batch": "4 commits",
+    }
+
+
+@pytest.mark.parametrize("checksum", ["zz", "0123456789abcdef", ""])
+def test_another_checksum_is_a_mismatch(tmp_path: Path, checksum: str):
+    actions = batch(0, {0: (0, 10)})
+    text = actions[0]["commitInfo"]["userMetadata"]
+    counted = json.dumps({"records": 10, "checksum": checksum})
+    actions[0]["commitInfo"]["userMetadata"] = text.replace("{}", counted)
+    assert found(audited(tmp_path, actions)).keys() == {"records-mismatch"}
+
+
+def test_a_commit_that_is_cleaned_up_meanwhile_is_gone_and_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    commits = batch(0, {0: (0, 10)}), batch(1, {0: (10, 20)})
+    versions = log.versions
+    monkeypatch.setattr(log, "versions", lambda folder: [*versions(folder), 3])
+    assert found(audited(tmp_path / "last", *commits)) == {}
+    monkeypatch.setattr(log, "versions", lambda _: [7])
+    with pytest.raises(UnreadableTableError, match="vanished while it was read"):
+        audited(tmp_path / "all", *commits)
+
+
+def test_a_row_whose_record_was_compacted_away_is_unproved():
+    partition = Partition("t", 0)
+    rows = [(n, ()) for n in range(10)]
+    for compacted, kind in (({"t"}, "records-gone"), ({"other"}, "rows-invented")):
+        result = RowAudit(compacted)
+        result.merge((partition, 0, 10), rows, iter(rows[:2] + rows[4:]))
+        [finding] = result.findings
+        assert (finding.kind, finding.details) == (kind, "2 offsets: t-0 offsets 2 to 3")
+
+
+class Frame:
+    """As much of a table's rows as an audit asks."""
+
+    def __init__(self, *rows: tuple[Any, ...]) -> None:
+        self._rows = rows
+
+    def orderBy(self, *_: str) -> Frame:
+        return self
+
+    def toLocalIterator(self) -> Any:
+        return iter(self._rows)
+
+
+def test_a_row_with_null_in_its_columns_is_one_line(monkeypatch: pytest.MonkeyPatch):
+    columns = row_sources.Columns("topic", "partition", "at.offset")
+    frame = Frame(("t", 0, 1), ("t", 0, None))
+    monkeypatch.setattr(row_sources, "_frame", lambda *_: (frame, ()))
+    spark: Any = None
+    with pytest.raises(OptionError, match=r"topic,partition,at\.offset: a row has NULL"):
+        row_sources.audit_rows(spark, "t", columns, {Partition("t", 0): (0, 2)})
+
+
+def test_rows_are_read_at_the_version_that_the_log_was():
+    """A query that goes on meanwhile adds rows that the log's batches do not have."""
+    asked = []
+
+    class Reader:
+        def format(self, _: str) -> Reader:
+            return self
+
+        def option(self, name: str, value: int) -> Reader:
+            asked.append((name, value))
+            return self
+
+        def load(self, _: str) -> Any:
+            raise LookupError
+
+    spark: Any = SimpleNamespace(read=Reader())
+    columns = row_sources.Columns("topic", "partition", "offset")
+    with pytest.raises(LookupError):
+        row_sources.audit_rows(spark, "t", columns, {}, version=7)
+    assert asked == [("versionAsOf", 7)]
