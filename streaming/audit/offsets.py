@@ -203,11 +203,10 @@ def check_checkpoint(
     batches = by_query.get(checkpoint.query_id or "", [])
     if not batches:
         if completed is not None and by_query:
-            others = elided(sorted(by_query))
             yield Finding(
                 "other-query",
                 f"query {checkpoint.query_id} has completed batch {completed}; the table's batches "
-                f"are of {others}",
+                f"are of {elided(sorted(by_query))}",
             )
         elif completed is not None and is_whole:
             yield Finding("table-behind", f"batch {completed} is completed, the table has none")

@@ -130,7 +130,7 @@ class Commit(msgspec.Struct, frozen=True):
     def restored_to(self) -> int | None:
         """The version that a `RESTORE` names; None for none, or where it names a time."""
         to = (self.info.operation_parameters or {}).get("version")
-        return int(to) if self.is_restore and str(to).isdecimal() else None
+        return int(str(to)) if self.is_restore and str(to).isdecimal() else None
 
     @property
     def is_restore(self) -> bool:
