@@ -290,8 +290,8 @@ def offsets_of_another_batch(copy: Copy) -> None:
     for action in actions:
         if "add" in action:
             stats = json.loads(action["add"]["stats"])
-            stats["minValues"] = {"topic": topic, "partition": int(number), "offset": begin - 1}
-            stats["maxValues"] = {"topic": topic, "partition": int(number), "offset": end - 1}
+            stats["minValues"] = {"topic": topic, "partition": int(number), "offset": begin}
+            stats["maxValues"] = {"topic": topic, "partition": int(number), "offset": end}
             action["add"]["stats"] = json.dumps(stats)
     copy.write(4, actions)
 

@@ -16,11 +16,11 @@ from streaming.audit.files import (
 )
 from streaming.audit.findings import Finding, by_severity
 from streaming.audit.history import replay
+from streaming.audit.intervals import flat, held_by, joined, left_of
 from streaming.audit.offsets import (
     check_checkpoint,
     check_overlaps_of_queries,
     check_query,
-    flat,
     total,
 )
 from streaming.audit.rows import spans_of
@@ -32,13 +32,14 @@ if TYPE_CHECKING:
     from checkpoints.offset_log import KafkaRanges
     from streaming.audit.evidence import Evidence
     from streaming.audit.history import Batch, History
+    from streaming.audit.intervals import Intervals
     from streaming.audit.rows import RowAudit
 
 
 #: Findings about batches, of which a table that others wrote has none.
 _OF_BATCHES = {"no-batch", "foreign-rows", "rows-changed", "log-begins-late"}
 #: With one of these, batches may have read more than is known.
-_INCOMPLETE = {"no-ranges", "log-begins-late", "commit-missing", "commit-damaged"}
+_INCOMPLETE = {"no-ranges", "log-begins-late", "commit-missing", "commit-damaged", "batch-unknown"}
 
 
 @dataclass
@@ -113,7 +114,7 @@ def audit(evidence: Evidence, since: int | None = None) -> Audit:
     rows = [add.rows for add, _ in history.files.values()]
     return Audit(
         first=min([*history.commits, *evidence.damaged], default=0),
-        last=max([*history.commits, *evidence.damaged], default=0),
+        last=evidence.last,
         files=len(history.files),
         rows=None if None in rows or not history.is_whole else sum(n for n in rows if n),
         queries=queries,
@@ -130,19 +131,26 @@ def _findings(
     since: int,
 ) -> Iterator[Finding]:
     yield from _log(evidence, since)
-    yield from _restores(history, by_query)
+    held = {
+        query: held_by(batch for batch in batches if batch.version in history.live)
+        for query, batches in by_query.items()
+    }
+    others = {query: _others(query, held) for query in by_query}
+    yield from _restores(history, by_query, others)
     checkpoint = evidence.checkpoint
     for query, batches in by_query.items():
-        is_ours = checkpoint is not None and checkpoint.query_id == query
-        begins = checkpoint.begins if checkpoint is not None and is_ours else None
-        yield from check_query(batches, history, begins or None)
+        own = checkpoint if checkpoint is not None and checkpoint.query_id == query else None
+        yield from check_query(batches, history, own, others[query])
         yield from _mismatches(batches)
         yield from check_statistics(batches, history)
     # A merge of the same records by another query changes nothing.
     if not history.is_upsert:
-        yield from check_overlaps_of_queries(by_query)
+        yield from check_overlaps_of_queries(held)
     if checkpoint is not None:
-        yield from check_checkpoint(checkpoint, evidence.completed, by_query, history.is_whole)
+        filled = others.get(checkpoint.query_id or "", {})
+        yield from check_checkpoint(
+            checkpoint, evidence.completed, by_query, history.is_whole, filled
+        )
     if not by_query and (checkpoint is None or evidence.completed is None):
         yield Finding("no-batch", f"{len(history.commits):,} commits")
     of_batches = {batch.version for batches in by_query.values() for batch in batches}
@@ -175,8 +183,19 @@ def _holes(evidence: Evidence) -> list[int]:
     return sorted(set(range(min(numbers), max(numbers) + 1)) - numbers)
 
 
-def _restores(history: History, by_query: dict[str, list[Batch]]) -> Iterator[Finding]:
-    """Name the batches that a `RESTORE` took away, and that no later one brought back."""
+def _others(query: str, held: dict[str, Intervals]) -> Intervals:
+    """Return what all queries but one hold."""
+    ranges: Intervals = {}
+    for intervals in (intervals for other, intervals in held.items() if other != query):
+        for partition, of_partition in intervals.items():
+            ranges[partition] = joined([*ranges.get(partition, []), *of_partition])
+    return ranges
+
+
+def _restores(
+    history: History, by_query: dict[str, list[Batch]], others: dict[str, Intervals]
+) -> Iterator[Finding]:
+    """Name the batches that a `RESTORE` took away, and that nothing later brought back."""
     for restore in history.restores:
         if restore.version not in history.live:
             continue
@@ -194,13 +213,23 @@ def _restores(history: History, by_query: dict[str, list[Batch]]) -> Iterator[Fi
             and batch.version not in history.live
             and (batch.query, batch.number) not in again
         ]
+        # What is not known may be anything.
+        left = {
+            str(batch): [
+                high - low
+                for (_, partition), begin, end in flat(batch.ranges or {})
+                for low, high in left_of(partition, begin, end, others[batch.query])
+            ]
+            for batch in gone
+        }
+        gone = [batch for batch in gone if batch.ranges is None or left[str(batch)]]
         if gone:
             accepted = history.properties.get("assignor.acceptedRestore") == str(restore.version)
             word = "; the property assignor.acceptedRestore accepts that" if accepted else ""
             yield Finding(
                 "restored",
                 f"version {restore.version} went back to version {restore.to}, without "
-                f"{elided([str(b) for b in gone])}: {total(gone):,} offsets{word}",
+                f"{elided([str(b) for b in gone])}: {sum(map(sum, left.values())):,} offsets{word}",
             )
 
 
@@ -233,7 +262,7 @@ def _records(query: Query) -> Iterator[Finding]:
             query.without_record += missing
         elif missing < 0:
             query.recounted += 1
-        elif counted.checksum is not None and int(counted.checksum, 16) != checksum(batch.ranges):
+        elif counted.checksum not in {None, f"{checksum(batch.ranges):016x}"}:
             wrong.append(f"{batch}, {counted.records:,} records")
         else:
             query.counted += 1

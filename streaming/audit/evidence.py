@@ -42,6 +42,11 @@ class Evidence:
     #: None for an audit of the log alone.
     files: DataFiles | None = None
 
+    @property
+    def last(self) -> int:
+        """The last version that was read."""
+        return max([*(commit.version for commit in self.commits), *self.damaged])
+
 
 @dataclass(frozen=True)
 class DataFiles:
@@ -87,6 +92,8 @@ def read_evidence(table: str, checkpoint: str | None) -> Evidence:
             raise OptionError(f"--table {table!r} is not a Delta table: it has no commits")
         before = read_checkpoint(open_folder(checkpoint)) if checkpoint is not None else None
         commits, damaged = _commits(folder, log.versions(folder))
+        if not commits and not damaged:
+            raise UnreadableTableError(f"{table}: its log vanished while it was read")
         query = read_checkpoint(open_folder(checkpoint)) if checkpoint is not None else None
         counted = {v: log.read_checksum(folder, v) for v in log.checksum_versions(folder)}
     except CheckpointError as error:
@@ -114,6 +121,8 @@ def _commits(
     for version in versions:
         try:
             commits.append(log.read_commit(folder, version))
+        except log.CommitGoneError:
+            continue  # Delta has just cleaned it up: the log begins later
         except log.DamagedCommitError as error:
             damaged[version] = str(error)
     return tuple(commits), damaged

@@ -23,10 +23,13 @@ class Kind(NamedTuple):
 
 
 _ONCE_MORE = (
-    "append what is missing by a job with a new checkpoint, `shared: true`, and startingOffsets at "
-    "its beginning"
+    "append exactly these offsets (an upsert: merge them) by a batch read, `spark.read`, with "
+    "startingOffsets and endingOffsets around them; no new checkpoint, which would read all that "
+    "follows again"
 )
-_DELETE = "delete the rows that are there twice (by topic, partition and offset, if they have them)"
+_DELETE = (
+    "look first whether rows are there twice (by --columns, or count them), and delete only those"
+)
 _FILES = "put the file back from a copy, or RESTORE the table to a version that did not have it"
 _WHO = "find out who did it; audit from a later version on by --since if it was meant"
 _LOG = "put the log's file back from a copy"
@@ -41,6 +44,11 @@ KINDS = {
         "give the query a new checkpoint; see `assignor doctor --checkpoint`",
     ),
     "batch-missing": Kind("wrong", "a batch is in no commit, and its offsets are not", _ONCE_MORE),
+    "batch-unknown": Kind(
+        "unproved",
+        "a batch is in no commit, and nothing tells whether it read anything",
+        "audit with the --checkpoint of the query, while it keeps the batch; else --columns",
+    ),
     "batch-twice": Kind("wrong", "a batch is in two commits", _DELETE),
     "batch-order": Kind(
         "wrong",
@@ -56,12 +64,13 @@ KINDS = {
         "give the checkpoint that wrote the table; if it is, one of the two was changed",
     ),
     "query-overlap": Kind(
-        "wrong", "two queries committed the same offsets", f"if it was not meant, {_DELETE}"
+        "wrong", "the table has the same offsets of two queries", f"if it was not meant, {_DELETE}"
     ),
     "checkpoint-behind": Kind(
         "wrong",
         "the table holds later batches than the checkpoint: the checkpoint was set back",
-        "put the newer checkpoint back, or give the query a new one; Delta would skip batches",
+        "put the newer checkpoint back, or give the query a new one with startingOffsets where the "
+        "table's ranges end; Delta would skip batches",
     ),
     "table-behind": Kind(
         "wrong",
@@ -84,7 +93,7 @@ KINDS = {
     "foreign-rows": Kind("wrong", "another writer appended rows, without ranges", _WHO),
     "rows-changed": Kind("wrong", "another writer deleted, changed or replaced rows", _WHO),
     "rows-outside": Kind(
-        "wrong", "a file has offsets that its batch did not read, by its statistics", _WHO
+        "wrong", "a file has offsets that no batch had read by then, by its statistics", _WHO
     ),
     "file-lost": Kind("wrong", "a data file of the table is not there", _FILES),
     "file-changed": Kind("wrong", "a data file has another size than the log says", _FILES),
@@ -122,7 +131,7 @@ KINDS = {
     ),
     "records-gone": Kind(
         "unproved",
-        "the topic no longer has records of these offsets",
+        "the topic no longer has records of these offsets: retention, or compaction",
         "audit sooner, or keep records longer",
     ),
     "no-ranges": Kind(

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import elided
 from assignor_bridge.model import Partition
 from streaming.audit.findings import Finding
+from streaming.audit.intervals import flat, left_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from checkpoints.offset_log import Checkpoint, KafkaOffsets, KafkaRanges
     from streaming.audit.history import Batch, History
-
-#: One partition of one source: the same topic may be read by two sources of a query.
-SourcePartition = tuple[str, Partition]
-
-
-def flat(ranges: KafkaRanges) -> Iterator[tuple[SourcePartition, int, int]]:
-    """Give each partition's range."""
-    for source, topics in ranges.items():
-        for topic, partitions in topics.items():
-            for number, (begin, end) in partitions.items():
-                yield (source, Partition(topic, number)), begin, end
+    from streaming.audit.intervals import Intervals, SourcePartition
 
 
 def offsets_text(partition: Partition, begin: int, end: int) -> str:
@@ -37,11 +27,12 @@ def offsets_text(partition: Partition, begin: int, end: int) -> str:
 
 
 def check_query(
-    batches: Sequence[Batch], history: History, begins: Mapping[str, KafkaOffsets] | None
+    batches: Sequence[Batch], history: History, checkpoint: Checkpoint | None, others: Intervals
 ) -> Iterator[Finding]:
     """Check the batches of one query, as the log has them.
 
-    `begins` is where it began, by its checkpoint; None where that is not known.
+    `checkpoint` is the query's own, None where it is not known; `others` is what live batches of
+    other queries hold, which fills gaps.
     """
     yield from _order(batches)
     by_number: dict[int, Batch] = {}
@@ -59,7 +50,8 @@ def check_query(
             )
         elif batch.version in history.live:
             by_number[batch.number] = batch
-    yield from _chain([by_number[n] for n in sorted(by_number)], history.is_whole, begins)
+    chain = [by_number[n] for n in sorted(by_number)]
+    yield from _chain(chain, history.is_whole, checkpoint, others)
     unknown = [str(b) for b in by_number.values() if b.ranges is None]
     if unknown:
         yield Finding("no-ranges", f"query {batches[0].query}: {elided(unknown)}")
@@ -77,68 +69,125 @@ def _order(batches: Sequence[Batch]) -> Iterator[Finding]:
 
 
 def _chain(
-    batches: Sequence[Batch], is_whole: bool, begins: Mapping[str, KafkaOffsets] | None
+    batches: Sequence[Batch], is_whole: bool, checkpoint: Checkpoint | None, others: Intervals
 ) -> Iterator[Finding]:
-    """Follow each partition from batch to batch; these have increasing numbers."""
-    ends: dict[SourcePartition, int] = {}
-    previous: Batch | None = None
-    if is_whole and batches and batches[0].number > 0:
+    """Follow each partition from batch to batch; these have increasing numbers.
+
+    Of a batch without a commit, partitions may be missing that no later batch reads: the offset log
+    tells them, or where the partitions stand at last.
+    """
+    logged = checkpoint.ranges if checkpoint is not None else {}
+    begins = checkpoint.begins if checkpoint is not None else {}
+    if is_whole and batches[0].number > 0:
         yield Finding("batch-missing", f"{_numbers(0, batches[0].number)} before {batches[0]}")
-    knows_begin = is_whole and begins is not None and bool(batches) and not batches[0].number
-    if knows_begin and begins is not None:
-        ends = {
-            (source, Partition(topic, number)): offset
-            for source, topics in begins.items()
-            for topic, partitions in topics.items()
-            for number, offset in partitions.items()
-        }
+    knows_begin = is_whole and bool(begins) and not batches[0].number
+    ends = dict(_positions(begins)) if knows_begin else {}
+    #: Batches without a commit of which nothing is known.
+    unknown: list[int] = []
+    previous: Batch | None = None
     for batch in batches:
-        jumps = previous is not None and batch.number > previous.number + 1
-        if batch.ranges is None:
-            ends, previous, knows_begin = {}, batch, False
-            continue
-        gaps, overlaps = [], []
-        for partition, begin, end in flat(batch.ranges):
-            last = ends.get(partition, 0 if knows_begin else None)
-            if last is not None and begin > last:
-                gaps.append(offsets_text(partition[1], last, begin))
-            elif last is not None and begin < last:
-                overlaps.append(offsets_text(partition[1], begin, min(last, max(begin + 1, end))))
-            if end < begin:
-                yield Finding(
-                    "range-reversed", f"{batch}: {partition[1]} begins at {begin}, ends at {end}"
-                )
-            ends[partition] = end
         between = f"between {previous} and {batch}" if previous else f"before {batch}"
-        if gaps and jumps and previous is not None:
-            missing = _numbers(previous.number + 1, batch.number)
-            yield Finding("batch-missing", f"{missing} {between}: {elided(gaps)}")
+        absent = range(previous.number + 1 if previous else batch.number, batch.number)
+        previous = batch
+        missing = [text for number in absent for text in _left(logged.get(number, {}), others)]
+        if missing:
+            numbers = _numbers(absent.start, absent.stop)
+            yield Finding("batch-missing", f"{numbers} {between}: {elided(missing)}")
+        for number in absent:
+            ends |= {partition: end for partition, _, end in flat(logged.get(number, {}))}
+        not_logged = [number for number in absent if number not in logged]
+        if batch.ranges is None:
+            ends, knows_begin = {}, False
+            unknown += not_logged
+            continue
+        gaps, overlaps = _joints(batch.ranges, ends, 0 if knows_begin else None, others)
+        yield from _reversed(batch)
+        if gaps and not_logged:
+            numbers = _numbers(not_logged[0], not_logged[-1] + 1)
+            yield Finding("batch-missing", f"{numbers} {between}: {elided(gaps)}")
         elif gaps:
             yield Finding("gap", f"{elided(gaps)}, {between}")
+        else:
+            unknown += not_logged
         if overlaps:
             yield Finding("overlap", f"{elided(overlaps)}, {between}")
-        previous = batch
+    standing = _standing(checkpoint, batches[-1])
+    known = {p: ends.get(p, 0) for p in standing if p in ends or knows_begin}
+    # One that went back is named already.
+    went_back = {p for b in batches for p, begin, end in flat(b.ranges or {}) if end < begin}
+    short = {p: (known[p], standing[p]) for p in sorted(known.keys() - went_back)}
+    gaps = [
+        offsets_text(p[1], *span)
+        for p, (last, end) in short.items()
+        for span in left_of(p[1], last, end, others)
+    ]
+    if gaps:
+        yield Finding("gap", f"{elided(gaps)}, up to {batches[-1]} by the checkpoint")
+    elif unknown and (not standing or known.keys() != standing.keys()):
+        names = elided([f"batch {number}" for number in unknown])
+        yield Finding("batch-unknown", f"query {batches[0].query}: {names}")
 
 
-def check_overlaps_of_queries(by_query: dict[str, list[Batch]]) -> Iterator[Finding]:
-    """Check that no two queries committed the same offsets."""
-    covered: dict[Partition, list[tuple[int, int, str]]] = {}
-    for query, batches in by_query.items():
-        hull: dict[Partition, tuple[int, int]] = {}
-        for batch in batches:
-            for (_, partition), begin, end in flat(batch.ranges or {}):
-                low, high = hull.get(partition, (begin, end))
-                hull[partition] = min(low, begin), max(high, end)
-        for partition, (low, high) in hull.items():
-            covered.setdefault(partition, []).append((low, high, query))
+def _joints(
+    ranges: KafkaRanges, ends: dict[SourcePartition, int], default: int | None, others: Intervals
+) -> tuple[list[str], list[str]]:
+    """Put ranges behind the ends of earlier ones; name the gaps and overlaps."""
+    gaps, overlaps = [], []
+    for partition, begin, end in flat(ranges):
+        last = ends.get(partition, default)
+        if last is not None and begin > last:
+            spans = left_of(partition[1], last, begin, others)
+            gaps += [offsets_text(partition[1], *span) for span in spans]
+        elif last is not None and begin < last:
+            overlaps.append(offsets_text(partition[1], begin, min(last, max(begin + 1, end))))
+        ends[partition] = end
+    return gaps, overlaps
+
+
+def _reversed(batch: Batch) -> Iterator[Finding]:
+    for (_, partition), begin, end in flat(batch.ranges or {}):
+        if end < begin:
+            words = f"{batch}: {partition} begins at {begin}, ends at {end}"
+            yield Finding("range-reversed", words)
+
+
+def _standing(checkpoint: Checkpoint | None, batch: Batch) -> dict[SourcePartition, int]:
+    """Return where each partition stands after a batch, by the offset log; empty if not kept."""
+    kept = checkpoint.batches if checkpoint is not None else ()
+    return next((dict(_positions(b.ends)) for b in kept if b.batch_id == batch.number), {})
+
+
+def _positions(offsets: Mapping[str, KafkaOffsets]) -> Iterator[tuple[SourcePartition, int]]:
+    for source, topics in offsets.items():
+        for topic, partitions in topics.items():
+            for number, offset in partitions.items():
+                yield (source, Partition(topic, number)), offset
+
+
+def _left(ranges: KafkaRanges, others: Intervals) -> list[str]:
+    """Name the offsets of ranges that others do not hold."""
+    return [
+        offsets_text(partition, *span)
+        for (_, partition), begin, end in flat(ranges)
+        for span in left_of(partition, begin, end, others)
+    ]
+
+
+def check_overlaps_of_queries(held: Mapping[str, Intervals]) -> Iterator[Finding]:
+    """Check that no two queries hold the same offsets; `held` is by query."""
+    spans: dict[Partition, list[tuple[int, int, str]]] = {}
+    for query, intervals in held.items():
+        for partition, of_partition in intervals.items():
+            spans.setdefault(partition, []).extend((b, e, query) for b, e in of_partition)
     shared: dict[tuple[str, str], list[str]] = {}
-    for partition, spans in covered.items():
-        spans.sort()
-        for (_, end, one), (begin, high, other) in itertools.pairwise(spans):
-            if begin < end:
-                pair = (min(one, other), max(one, other))
-                text = offsets_text(partition, begin, min(end, high))
-                shared.setdefault(pair, []).append(text)
+    for partition, of_queries in spans.items():
+        reaching: list[tuple[int, str]] = []
+        for begin, end, query in sorted(of_queries):
+            reaching = [(last, other) for last, other in reaching if last > begin]
+            for last, other in reaching:
+                pair = (min(query, other), max(query, other))
+                shared.setdefault(pair, []).append(offsets_text(partition, begin, min(end, last)))
+            reaching.append((end, query))
     for (one, other), texts in shared.items():
         yield Finding("query-overlap", f"queries {one} and {other}: {elided(texts)}")
 
@@ -148,16 +197,16 @@ def check_checkpoint(
     completed: int | None,
     by_query: dict[str, list[Batch]],
     is_whole: bool,
+    others: Intervals,
 ) -> Iterator[Finding]:
     """Compare the table with the query's checkpoint."""
     batches = by_query.get(checkpoint.query_id or "", [])
     if not batches:
         if completed is not None and by_query:
-            others = elided(sorted(by_query))
             yield Finding(
                 "other-query",
                 f"query {checkpoint.query_id} has completed batch {completed}; the table's batches "
-                f"are of {others}",
+                f"are of {elided(sorted(by_query))}",
             )
         elif completed is not None and is_whole:
             yield Finding("table-behind", f"batch {completed} is completed, the table has none")
@@ -170,13 +219,17 @@ def check_checkpoint(
             f"the table has batch {newest}, the checkpoint's last is {planned}: "
             f"{_numbers(planned + 1, newest + 1)} would be skipped",
         )
+    kept = checkpoint.ranges
     if completed is not None and completed > newest:
+        missing = [
+            t for n in range(newest + 1, completed + 1) for t in _left(kept.get(n, {}), others)
+        ]
+        offsets = f": {elided(missing)}" if missing else ""
         yield Finding(
             "table-behind",
             f"the checkpoint has completed batch {completed}, the table's last is {newest}: "
-            f"{_numbers(newest + 1, completed + 1)} missing",
+            f"{_numbers(newest + 1, completed + 1)} missing{offsets}",
         )
-    kept = checkpoint.ranges
     differing = [
         batch
         for batch in batches

@@ -9,15 +9,14 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from assignor_bridge.errors import AssignorError, OptionError, elided
 from assignor_bridge.model import Partition
-from streaming.audit.findings import Finding
-from streaming.audit.offsets import offsets_text
 from streaming.audit.rows import BLOCK, Faults, RowAudit, sampled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from streaming.audit.findings import Finding
     from streaming.audit.rows import Item, Span
     from streaming.kafka.brokers import Brokers
 
@@ -45,6 +44,7 @@ def audit_rows(  # noqa: PLR0917
     spans: Mapping[Partition, tuple[int, int]],
     brokers: Brokers | None = None,
     sample: int | None = None,
+    version: int | None = None,
 ) -> tuple[RowAudit, list[Finding]]:
     """Read the rows of a table, and the records that they were made of.
 
@@ -55,16 +55,18 @@ def audit_rows(  # noqa: PLR0917
         first row to its last.
     brokers, sample
         Where the records are; how many are looked at, None for all.
+    version
+        The table's version of which `spans` are; None for the newest. A query may go on meanwhile.
 
     Raises
     ------
     OptionError
-        When the table has no such columns.
+        When the table has no such columns, or rows without them.
     TopicUnreadableError
         When the brokers do not give the records.
     """
-    frame, content = _frame(spark, table, columns)
-    read = dict(spans) or _spans_of_rows(frame)
+    frame, content = _frame(spark, table, columns, version)
+    read = dict(spans) or _spans_of_rows(frame, columns)
     begins = _log_begins(read, brokers) if brokers is not None else {}
     kept = {p: (max(begin, begins.get(p, begin)), end) for p, (begin, end) in read.items()}
     chosen = [(p, begin, end) for p, (begin, end) in sorted(kept.items()) if begin < end]
@@ -72,10 +74,14 @@ def audit_rows(  # noqa: PLR0917
     if sample is not None:
         chosen, size = sampled({p: (begin, end) for p, begin, end in chosen}, sample), BLOCK
         frame = _of_blocks(spark, frame, chosen)
-    result = RowAudit()
+    retention = brokers.retention({p.topic for p in read}) if brokers is not None else {}
+    result = RowAudit({topic for topic, each in retention.items() if each.compacts})
     pending = {(span[0], span[1] // size): span for span in chosen}
-    ordered = frame.orderBy("topic", "partition", "offset").toLocalIterator()
-    for name, rows in groupby(ordered, lambda row: (Partition(row[0], row[1]), row[2] // size)):
+    ordered = frame.orderBy("topic", "partition", "offset")
+    for name, rows in groupby(
+        _named(ordered.toLocalIterator(), columns),
+        lambda row: (Partition(row[0], row[1]), row[2] // size),
+    ):
         partition = name[0]
         span = pending.pop(name, (partition, 0, 0))
         gone = range(read.get(partition, (0, 0))[0], kept.get(partition, (0, 0))[0])
@@ -83,29 +89,27 @@ def audit_rows(  # noqa: PLR0917
         result.merge(span, items, _records(brokers, span, content))
     for span in pending.values():
         result.merge(span, iter(()), _records(brokers, span, content))
-    lost = [
-        offsets_text(p, read[p][0], min(begin, read[p][1]))
-        for p, (begin, _) in sorted(kept.items())
-        if begin > read[p][0]
-    ]
+    for p, (begin, _) in sorted(kept.items()):
+        if begin > read[p][0]:
+            result.faults["records-gone"].add(p, read[p][0], min(begin, read[p][1]))
     if brokers is not None:
         _leave_out_aborted(result, brokers)
-    findings = list(result.findings)
-    if lost:
-        findings.append(Finding("records-gone", elided(lost)))
-    return result, findings
+    return result, list(result.findings)
 
 
 def _item(row: Any) -> Item:
     return row[2], tuple(None if value is None else bytes(value) for value in row[3:])
 
 
-def _frame(spark: SparkSession, table: str, columns: Columns) -> tuple[DataFrame, tuple[str, ...]]:
+def _frame(
+    spark: SparkSession, table: str, columns: Columns, version: int | None
+) -> tuple[DataFrame, tuple[str, ...]]:
     """Return topic, partition, offset and what can be compared, and the names of that."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as f
 
-    frame = spark.read.format("delta").load(table)
+    reader = spark.read.format("delta")
+    frame = (reader if version is None else reader.option("versionAsOf", version)).load(table)
     kinds = zip(columns, ("string", "int", "bigint"), Columns._fields, strict=True)
     content = tuple(name for name, kind in frame.dtypes if name in _CONTENT and kind == "binary")
     try:
@@ -117,12 +121,23 @@ def _frame(spark: SparkSession, table: str, columns: Columns) -> tuple[DataFrame
         ) from error
 
 
-def _spans_of_rows(frame: DataFrame) -> dict[Partition, tuple[int, int]]:
+def _named(rows: Iterable[Any], columns: Columns) -> Iterator[Any]:
+    """Give rows, and refuse one that does not say which record it is."""
+    for row in rows:
+        if None in row[:3]:
+            raise OptionError(
+                f"--columns {','.join(columns)}: a row has NULL there, so it does not say which "
+                "record it is; the table cannot be audited by these columns"
+            )
+        yield row
+
+
+def _spans_of_rows(frame: DataFrame, columns: Columns) -> dict[Partition, tuple[int, int]]:
     """Return from where to where there are rows of each partition."""
     from pyspark.sql import functions as f
 
     bounds = frame.groupBy("topic", "partition").agg(f.min("offset"), f.max("offset")).collect()
-    return {Partition(row[0], row[1]): (row[2], row[3] + 1) for row in bounds}
+    return {Partition(row[0], row[1]): (row[2], row[3] + 1) for row in _named(bounds, columns)}
 
 
 def _of_blocks(spark: SparkSession, frame: DataFrame, chosen: list[Span]) -> DataFrame:

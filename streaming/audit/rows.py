@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 from assignor_bridge.errors import elided
 from assignor_bridge.model import Partition
 from streaming.audit.findings import Finding
-from streaming.audit.offsets import flat, offsets_text
+from streaming.audit.intervals import flat
+from streaming.audit.offsets import offsets_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from streaming.audit.history import Batch
 
@@ -53,13 +54,16 @@ class Faults:
 
 
 #: Names in `KINDS`, in the order in which they are told.
-_KINDS = ("rows-doubled", "rows-missing", "rows-invented", "rows-differ", "rows-unproved")
+_KINDS = ("rows-doubled", "rows-missing", "rows-invented", "rows-differ", "rows-unproved",
+          "records-gone")  # fmt: skip
 
 
 class RowAudit:
     """Merges rows with records, partition by partition."""
 
-    def __init__(self) -> None:
+    def __init__(self, compacted: Collection[str] = ()) -> None:
+        #: Topics whose records go away behind newer ones of their keys.
+        self._compacted = compacted
         self.rows = 0
         #: Records that a row was compared with; None where none were read.
         self.compared: int | None = None
@@ -87,7 +91,9 @@ class RowAudit:
                     self.faults["rows-missing"].add(partition, record[0])
                     record = self._next(records)
                 if record is None or record[0] > offset:
-                    self.faults["rows-invented"].add(partition, offset)
+                    is_compacted = partition.topic in self._compacted
+                    kind = "records-gone" if is_compacted else "rows-invented"
+                    self.faults[kind].add(partition, offset)
                     continue
                 if any(a != b for a, b in zip(content, record[1], strict=False)):
                     self.faults["rows-differ"].add(partition, offset)

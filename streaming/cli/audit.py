@@ -102,7 +102,9 @@ def _read_rows(
         with log.taking_stderr():
             spark = local_session("assignor audit")
         try:
-            rows = audit_rows(spark, table, Columns(*names), result.spans, brokers, sample)
+            rows = audit_rows(
+                spark, table, Columns(*names), result.spans, brokers, sample, result.last
+            )
         finally:
             spark.stop()
     except (PySparkException, Py4JError) as error:

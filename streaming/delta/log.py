@@ -26,6 +26,10 @@ class DamagedCommitError(ValueError):
     """A commit that is not what Delta writes."""
 
 
+class CommitGoneError(FileNotFoundError):
+    """A commit that is no longer there."""
+
+
 class DeletionVector(msgspec.Struct, frozen=True, rename="camel"):
     """Which rows of a file do not count."""
 
@@ -126,7 +130,7 @@ class Commit(msgspec.Struct, frozen=True):
     def restored_to(self) -> int | None:
         """The version that a `RESTORE` names; None for none, or where it names a time."""
         to = (self.info.operation_parameters or {}).get("version")
-        return int(to) if self.is_restore and to is not None else None
+        return int(str(to)) if self.is_restore and str(to).isdecimal() else None
 
     @property
     def is_restore(self) -> bool:
@@ -152,11 +156,15 @@ def checksum_versions(folder: Folder) -> list[int]:
 
 
 def actions(folder: Folder, version: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Read the actions of one commit, each with its kind.
+    """Read the actions of one commit, each with its kind; none of one that is not there.
 
     Raises ValueError when a line is no JSON.
     """
-    for line in (folder.read(f"{LOG}/{version:020}.json") or b"").splitlines():
+    yield from _actions(folder.read(f"{LOG}/{version:020}.json") or b"")
+
+
+def _actions(raw: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
+    for line in raw.splitlines():
         found = json.loads(line) if line.strip() else {}
         for kind, action in found.items() if isinstance(found, dict) else ():
             if isinstance(action, dict):
@@ -164,10 +172,16 @@ def actions(folder: Folder, version: int) -> Iterator[tuple[str, dict[str, Any]]
 
 
 def read_commit(folder: Folder, version: int) -> Commit:
-    """Read one commit; raises DamagedCommitError when it is not one."""
+    """Read one commit.
+
+    Raises DamagedCommitError when it is not one, CommitGoneError when it is not there.
+    """
+    raw = folder.read(f"{LOG}/{version:020}.json")
+    if raw is None:
+        raise CommitGoneError(f"version {version} is gone")
     parts: dict[str, list[dict[str, Any]]] = {}
     try:
-        for kind, action in actions(folder, version):
+        for kind, action in _actions(raw):
             parts.setdefault(kind, []).append(action)
     except ValueError:
         raise DamagedCommitError("a line is no JSON, or is truncated") from None

@@ -37,10 +37,14 @@ class BatchMetadata(msgspec.Struct, frozen=True):
     format: int = FORMAT
 
 
-def encode(query: str, batch: int, ranges: KafkaRanges, beside: str | None = None) -> str | None:
+def encode(
+    query: str, batch: int, ranges: KafkaRanges | None, beside: str | None = None
+) -> str | None:
     """Return the text for a commit.
 
-    `beside` is what the user has there: None when that is no JSON object, which it then must stay.
+    Our sink leaves the ranges out, and DeltaWrites.java puts them in, where it finds
+    `"ranges":null,"counted":{}`. `beside` is what the user has there: None when that is no JSON
+    object, which it then must stay.
     """
     users: Any = {}
     if beside:
@@ -51,7 +55,16 @@ def encode(query: str, batch: int, ranges: KafkaRanges, beside: str | None = Non
         if not isinstance(users, dict) or _KEY in users:
             return None
     ours = {"format": FORMAT, "query": query, "batch": batch, "ranges": ranges, "counted": {}}
-    return json.dumps({**users, _KEY: ours}, separators=(",", ":"), ensure_ascii=False)
+    return _json({**users, _KEY: ours})
+
+
+def encode_ranges(ranges: KafkaRanges) -> str:
+    """Return the ranges as they stand in the text for a commit."""
+    return _json(ranges)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def decode(text: str | None) -> BatchMetadata | None:

@@ -73,6 +73,8 @@ class Retention:
     #: None for without limit.
     time_s: float | None
     size_bytes: int | None
+    #: Whether records go away behind newer ones of their keys.
+    compacts: bool = False
 
 
 class Brokers:
@@ -268,8 +270,10 @@ def in_requests(
 def _retention(configs: Mapping[str, str | None]) -> Retention:
     time_ms = int(configs.get("retention.ms") or -1)
     size = int(configs.get("retention.bytes") or -1)
+    policy = configs.get("cleanup.policy") or ""
     return Retention(
-        "delete" in (configs.get("cleanup.policy") or ""),
+        "delete" in policy,
         time_ms / 1000 if time_ms >= 0 else None,
         size if size >= 0 else None,
+        "compact" in policy,
     )

@@ -22,7 +22,7 @@ from streaming import start_job
 from streaming.audit.audit import audit
 from streaming.audit.evidence import read_evidence
 from streaming.kafka.embedded import EmbeddedBroker
-from streaming.pipeline.delta.audit_trail import AuditTrail
+from streaming.pipeline.delta.audit_trail import NOTHING, AuditTrail
 from streaming.pipeline.spark import records
 from tests.benchmarks.report import write_report
 from tests.kafka_topics import Topic
@@ -154,7 +154,7 @@ def _with_audit(is_on: bool) -> Iterator[None]:
         yield
         return
     with (
-        mock.patch.object(AuditTrail, "settings", return_value={}),
+        mock.patch.object(AuditTrail, "of_batch", return_value=NOTHING),
         mock.patch.object(records, "checksum_columns", list),
     ):
         yield

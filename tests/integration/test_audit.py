@@ -90,6 +90,7 @@ def test_a_table_of_a_job_is_proved(made: Copy):
     assert query.offsets == RECORDS + 30
     assert query.partitions == PARTITIONS
     assert len(query.batches) == 6
+    assert all(batch.metadata and batch.metadata.ranges for batch in query.batches)
     assert (query.counted, query.without_record, query.recounted) == (6, 0, 0)
     assert (result.rows, result.last) == (RECORDS + 30, 6)
 

@@ -8,14 +8,14 @@ all. A failure of ours costs the audit its proof, never the query a batch.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from checkpoints.folders import CheckpointError, Folder, open_folder
+from checkpoints.folders import Folder, LocalFolder
 from checkpoints.offset_log import read_ranges
-from streaming.delta.user_metadata import encode
+from streaming.delta.user_metadata import encode, encode_ranges
 from streaming.observe.checkpoint_files import HadoopFolder
 from streaming.pipeline.errors import first_line
-from streaming.pipeline.spark.folders import absolute
+from streaming.pipeline.spark.folders import absolute, local_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,8 +27,21 @@ _LOG = logging.getLogger(__name__)
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 
+class Origin(NamedTuple):
+    """What a batch was made of, for its commit."""
+
+    #: The session's settings for the commit; none where the user has other words there.
+    settings: dict[str, str]
+    #: JSON; None where the offset log could not be read.
+    ranges: str | None
+
+
+#: Of a batch whose commit says nothing.
+NOTHING = Origin({}, None)
+
+
 class AuditTrail:
-    """The texts for the commits of one run of a query."""
+    """What the commits of one run of a query say of their batches."""
 
     def __init__(self, place: str, checkpoint: str | None, redact: Callable[[str], str]) -> None:
         self._place = place
@@ -36,36 +49,49 @@ class AuditTrail:
         self._redact = redact
         self._checkpoint = checkpoint
         self._folder: Folder | None = None
+        self._has_warned = False
 
-    def settings(self, spark: SparkSession, query: str, batch: int) -> dict[str, str]:
-        """Return the session's setting for the commit of a batch; nothing where that cannot be."""
+    def of_batch(self, spark: SparkSession, query: str, batch: int) -> Origin:
+        """Return what the commit of a batch shall say; less where that cannot be.
+
+        The ranges are no part of the setting, which Spark copies into each task and event.
+        """
         if self._checkpoint is None:
-            return {}
+            return NOTHING
+        try:
+            text = encode(query, batch, None, spark.conf.get(USER_METADATA, None))
+            if text is None:
+                self._warn(f"{USER_METADATA} is set and is no JSON object to add them to")
+                return NOTHING
+            return Origin({USER_METADATA: text}, self._ranges(spark, self._checkpoint, batch))
+        except Exception as error:  # noqa: BLE001  (the batch is written all the same)
+            self._warn(first_line(error))
+            return NOTHING
+
+    def _ranges(self, spark: SparkSession, checkpoint: str, batch: int) -> str | None:
         try:
             if self._folder is None:
-                self._folder = _open(absolute(spark, self._checkpoint), spark)
+                self._folder = _open(absolute(spark, checkpoint), spark)
             ranges = read_ranges(self._folder, batch)
-            if ranges is None:
-                return self._give_up(f"offsets/{batch - 1} or offsets/{batch} is gone")
-            text = encode(query, batch, ranges, spark.conf.get(USER_METADATA, None))
-        except (CheckpointError, OSError) as error:
-            return self._give_up(first_line(error))
-        if text is None:
-            return self._give_up(
-                f"{USER_METADATA} is set and is no JSON object that they could be added to"
-            )
-        return {USER_METADATA: text}
+        except Exception as error:  # noqa: BLE001  (the next batch may have better luck)
+            self._warn(first_line(error))
+            return None
+        if ranges is None:
+            self._warn(f"offsets/{batch - 1} or offsets/{batch} is gone")
+            return None
+        return encode_ranges(ranges)
 
-    def _give_up(self, why: str) -> dict[str, str]:
-        _LOG.warning(
-            "%s: commits do not say which offsets they hold, so `assignor audit` cannot prove them "
-            "(%s)", self._place, self._redact(why),
-        )  # fmt: skip
-        self._checkpoint = None
-        return {}
+    def _warn(self, why: str) -> None:
+        if not self._has_warned:
+            _LOG.warning(
+                "%s: a commit does not say which offsets it holds, so `assignor audit` may not "
+                "prove it; later ones of this run are not warned of (%s)",
+                self._place, self._redact(why),
+            )  # fmt: skip
+        self._has_warned = True
 
 
 def _open(location: str, spark: Any) -> Folder:
     """Read files of this machine without Hadoop, which takes milliseconds for each."""
-    is_local = location.startswith("file:")
-    return open_folder(location) if is_local else HadoopFolder(location, spark)
+    local = local_path(location)
+    return HadoopFolder(location, spark) if local is None else LocalFolder(local)

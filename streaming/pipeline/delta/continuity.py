@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 #: Set to the version of a `RESTORE` by who wants to go on with the table as it is.
 ACCEPTED_RESTORE = "assignor.acceptedRestore"
-_NEW_CHECKPOINT = "give the job a new checkpoint, with startingOffsets that fit"
+_NEW_CHECKPOINT = (
+    "give the job a new checkpoint, with startingOffsets exactly where the rows of the table end"
+)
 
 
 def check_continuity(
@@ -42,7 +44,7 @@ def check_continuity(
         raise TableError(
             f"the table {delta.table.where!r} is gone, but the checkpoint {checkpoint!r} has "
             f"completed batch {standing.completed}: what was read is not read again; put the table "
-            f"back, or {_NEW_CHECKPOINT}"
+            "back, or give the job a new checkpoint, which makes the table anew"
         )
 
 

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import JavaPackage
+from py4j.protocol import Py4JError, Py4JJavaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from streaming.pipeline.delta.table import Table
 
 _LOG = logging.getLogger(__name__)
+_NO_METHOD = re.compile(r"Method (append|merge)\(.*\) does not exist")
 
 
 class OnceWriter:
@@ -38,10 +41,13 @@ class OnceWriter:
         #: The jar's part.
         self._writes: Any = None
 
-    def append(self, rows: DataFrame, *, grows: bool, execution: Any = None) -> None:
+    def append(
+        self, rows: DataFrame, *, grows: bool, execution: Any = None, ranges: str | None = None
+    ) -> None:
         """Append a batch, adding columns where the table may grow.
 
-        `execution` is Spark's own of the batch, which counts its records.
+        `execution` is Spark's own of the batch, which counts its records; `ranges` are what its
+        commit says it read, which without the jar's part it leaves out.
         """
         writer: Any = rows.write.format("delta").mode("append")
         if grows:
@@ -50,16 +56,18 @@ class OnceWriter:
         self._write(
             writer._spark,
             lambda: writer.save(path) if path is not None else writer.saveAsTable(name),
-            lambda bridge: bridge.append(writer._jwrite, path, name, execution),
+            lambda bridge: bridge.append(writer._jwrite, path, name, execution, ranges),
         )
 
-    def merge(self, merge: DeltaMergeBuilder, execution: Any = None) -> None:
+    def merge(
+        self, merge: DeltaMergeBuilder, execution: Any = None, ranges: str | None = None
+    ) -> None:
         """Merge a batch."""
         builder: Any = merge
         self._write(
             builder._spark,
             builder.execute,
-            lambda bridge: bridge.merge(builder._jbuilder, execution),
+            lambda bridge: bridge.merge(builder._jbuilder, execution, ranges),
         )
 
     def _write(
@@ -82,7 +90,13 @@ class OnceWriter:
             if isinstance(bridge, JavaPackage):
                 return "the session's jar has no DeltaWrites"
             self._writes = bridge()
-        return write(self._writes)
+        try:
+            return write(self._writes)
+        except Py4JError as error:
+            # Py4J looks for the method before it calls anything: the jar is of another version.
+            if isinstance(error, Py4JJavaError) or not _NO_METHOD.search(str(error)):
+                raise
+            return "the session's jar is of another version"
 
     def finish(self) -> None:
         """Wait for what is still written beside the batches: a checkpoint of the table's log."""

@@ -148,14 +148,17 @@ class DeltaWriter:
         if not self._started.wait(_START_LIMIT_S):
             raise JobError(f"{self._place}: the query has no id")
         spark = batch.sparkSession
-        with _settings(spark, self._batch_settings(spark, number)):
+        origin = self._trail.of_batch(spark, self._query_id or "", number)
+        with _settings(spark, self._batch_settings(spark, number) | origin.settings):
             if self.sink.mode == "upsert":
                 rows = upsert.newest(batch, self.sink)
                 merge = upsert.merging(self.table.open(spark), rows, self.sink)
-                self.once.merge(merge, self._execution())
+                self.once.merge(merge, self._execution(), origin.ranges)
             else:
                 grows = self.sink.schema_evolution
-                self.once.append(batch, grows=grows, execution=self._execution())
+                self.once.append(
+                    batch, grows=grows, execution=self._execution(), ranges=origin.ranges
+                )
         every = self.sink.compact_every
         if every is not None and (number + 1) % every == 0:
             self._compact(spark)
@@ -182,12 +185,10 @@ class DeltaWriter:
         to join, and it only makes twice as many jobs.
         """
         is_adaptive = int(spark.conf.get(_PARTITIONS) or 0) > _FEW_PARTITIONS
-        query_id = self._query_id or ""
         settings = {
-            _APP_ID: self._name_writer(query_id),
+            _APP_ID: self._name_writer(self._query_id or ""),
             _VERSION: str(number),
             _ADAPTIVE: str(is_adaptive).lower(),
-            **self._trail.settings(spark, query_id, number),
         }
         target = self.sink.target_file_bytes
         if target is not None:

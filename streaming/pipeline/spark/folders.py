@@ -93,7 +93,7 @@ def lock_checkpoint(checkpoint: str) -> JobLock | None:
 
     Raise BlockingIOError when another run has the lock.
     """
-    folder = _local(checkpoint)
+    folder = local_path(checkpoint)
     if folder is None:
         return None
     before = JobLock._held.get(folder)
@@ -128,12 +128,12 @@ def _opened(path: Path) -> int:
 def holder(checkpoint: str) -> str:
     """Name the process that has the lock, as it wrote itself down."""
     try:
-        return ((_local(checkpoint) or Path()) / _LOCK).read_text(encoding="ascii").strip()
+        return ((local_path(checkpoint) or Path()) / _LOCK).read_text(encoding="ascii").strip()
     except (OSError, ValueError):
         return "unknown"
 
 
-def _local(location: str) -> Path | None:
+def local_path(location: str) -> Path | None:
     """Return the folder as Hadoop writes it, with nothing quoted; None on another file system."""
     scheme, colon, below = location.partition(":")
     if not colon or "/" in scheme:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from py4j.protocol import Py4JError
 
 from assignor_bridge.model import Partition
 from checkpoints.folders import LocalFolder
@@ -21,7 +22,9 @@ from streaming.audit.rows import BLOCK, RowAudit, sampled
 from streaming.cli.main import run
 from streaming.delta.user_metadata import decode, encode
 from streaming.pipeline.delta import audit_trail
-from streaming.pipeline.delta.audit_trail import USER_METADATA, AuditTrail
+from streaming.pipeline.delta.audit_trail import NOTHING, USER_METADATA, AuditTrail
+from streaming.pipeline.delta.once import OnceWriter
+from streaming.pipeline.delta.table import Table
 from tests.support.audit_reference import rows as rows_of_findings
 from tests.unit.streaming.checkpoints import write_checkpoint
 
@@ -105,38 +108,83 @@ def local(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("local")
-def test_a_commit_gets_the_ranges_of_its_batch(tmp_path: Path):
-    checkpoint = write_checkpoint(tmp_path, [{"t": {0: 5}}, {"t": {0: 7}}])
-    trail = AuditTrail("job: sink", str(checkpoint), str)
-    found = decode(trail.settings(spark(), QUERY, 1)[USER_METADATA])
+@pytest.mark.parametrize("name", ["c", "a%20b", "a#b", "a?b", "a b"])
+def test_a_commit_gets_the_ranges_of_its_batch(tmp_path: Path, name: str):
+    """Not by the session's setting, which Spark copies into each task; paths are as Hadoop's."""
+    checkpoint = write_checkpoint(tmp_path / name, [{"t": {0: 5}}, {"t": {0: 7}}])
+    origin = AuditTrail("job: sink", str(checkpoint), str).of_batch(spark(), QUERY, 1)
+    text = origin.settings[USER_METADATA]
+    placeholder = '"ranges":null,"counted":{}'  # as DeltaWrites.java looks for it
+    assert text.count(placeholder) == 1
+    found = decode(text.replace(placeholder, f'"ranges":{origin.ranges},"counted":{{}}'))
     assert found is not None
-    assert found.ranges == {"0": {"t": {0: (5, 7)}}}
-    assert AuditTrail("job: sink", None, str).settings(spark(), QUERY, 1) == {}
+    assert (found.batch, found.ranges) == (1, {"0": {"t": {0: (5, 7)}}})
+    assert AuditTrail("job: sink", None, str).of_batch(spark(), QUERY, 1) == NOTHING
 
 
 @pytest.mark.usefixtures("local")
 @pytest.mark.parametrize(
-    ("spoil", "users", "why"),
+    ("spoil", "why"),
     [
-        pytest.param(lambda c: (c / "offsets" / "0").unlink(), None, "is gone", id="purged"),
-        pytest.param(
-            lambda c: (c / "offsets" / "1").write_text("v1"), None, "is truncated", id="damaged"
-        ),
-        pytest.param(lambda _: None, "nightly", "no JSON object", id="the user's words"),
+        pytest.param(lambda c: (c / "offsets" / "0").unlink(), "is gone", id="purged"),
+        pytest.param(lambda c: (c / "offsets" / "1").write_text("v1"), "is truncated", id="cut"),
     ],
 )
-def test_a_trail_that_fails_costs_one_warning_and_no_batch(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, spoil: Any, users: str | None, why: str
+def test_a_trail_that_fails_costs_one_warning_and_the_ranges_of_that_batch(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, spoil: Any, why: str
 ):
-    checkpoint = write_checkpoint(tmp_path, [{"t": {0: 5}}, {"t": {0: 7}}])
+    ends: list[Any] = [{"t": {0: 5}}, {"t": {0: 7}}, {"t": {0: 8}}, {"t": {0: 9}}]
+    checkpoint = write_checkpoint(tmp_path, ends)
     spoil(checkpoint)
     trail = AuditTrail("job: sink", str(checkpoint), lambda text: text.replace("truncated", "***"))
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            assert trail.settings(spark(users), QUERY, 1) == {}
+            assert trail.of_batch(spark(), QUERY, 1).ranges is None
+        assert trail.of_batch(spark(), QUERY, 3).ranges == '{"0":{"t":{"0":[8,9]}}}'
     [warning] = caplog.messages
     assert why.replace("truncated", "***") in warning
     assert "assignor audit" in warning
+
+
+@pytest.mark.usefixtures("local")
+def test_nothing_in_the_trail_fails_a_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    trail = AuditTrail("job: sink", str(write_checkpoint(tmp_path, [{"t": {0: 5}}])), str)
+    with caplog.at_level(logging.WARNING):
+        assert trail.of_batch(spark("nightly"), QUERY, 0) == NOTHING
+
+        def broken(*_: Any) -> None:
+            raise RuntimeError("no such luck")
+
+        monkeypatch.setattr(audit_trail, "read_ranges", broken)
+        assert trail.of_batch(spark(), QUERY, 0).ranges is None
+        monkeypatch.setattr(audit_trail, "encode", broken)
+        assert trail.of_batch(spark(), QUERY, 0) == NOTHING
+    [warning] = caplog.messages
+    assert "no JSON object" in warning
+
+
+@pytest.mark.parametrize(
+    ("text", "misfits"),
+    [
+        ("An error. Trace:\npy4j.Py4JException: Method append([class X, class Y]) does not exist\n",
+         True),
+        ("Answer from Java side is empty", False),
+    ],
+)  # fmt: skip
+def test_an_older_jar_in_the_session_misfits(text: str, misfits: bool):
+    once = OnceWriter(Table("t", None), "sink")
+    once._writes = object()
+
+    def write(_: Any) -> None:
+        raise Py4JError(text)
+
+    if misfits:
+        assert once._by_checksum(None, write) == "the session's jar is of another version"
+    else:
+        with pytest.raises(Py4JError):
+            once._by_checksum(None, write)
 
 
 def merged(rows: list[int], records: list[int] | None, end: int = 10) -> dict[str, Any]:

@@ -25,15 +25,19 @@ import scala.collection.immutable.Seq;
  * this query write last? Delta (up to 4.4) answers that by a Spark job over the table's log in each
  * batch. From the second batch on the checksum answers here, which Delta writes beside each commit and
  * which holds the transaction ids, too. Checkpoints of the log do not hold up the next batch ({@link
- * DeltaCheckpoints}). And a commit says how many records its batch was made of, for `assignor audit`.
+ * DeltaCheckpoints}). And a commit says which
+ * offsets and how many records its batch was made of, for `assignor audit`.
  * To skip, to note the id, to find conflicts and to commit stay Delta's own.
  *
  * <p>This is not Delta's public interface. Where a class has another shape, each method says so, and
  * its caller writes once more as everyone does; Delta then skips what is in the table already.
  */
 public final class DeltaWrites {
-  /** What our sink leaves in a commit's user metadata for the figures that are known last. */
-  private static final String TO_BE_COUNTED = "\"counted\":{}";
+  /**
+   * What our sink leaves in a commit's user metadata for the figures that are known last, and for the
+   * ranges: the text is a setting of the session, which Spark copies into each task and event.
+   */
+  private static final String TO_BE_FILLED = "\"ranges\":null,\"counted\":{}";
 
   /** What a source of `assignor run` observes of its records (records.py). */
   private static final List<String> OBSERVED =
@@ -46,10 +50,15 @@ public final class DeltaWrites {
 
   /**
    * Returns null once the rows are in the table, else what this Delta lacks. The batch's own
-   * execution, if there is one, has counted its records once the rows are written.
+   * execution, if there is one, has counted its records once the rows are written; its ranges, if
+   * they are known, are JSON.
    */
   public String append(
-      DataFrameWriter<?> writer, String path, String table, QueryExecution execution) {
+      DataFrameWriter<?> writer,
+      String path,
+      String table,
+      QueryExecution execution,
+      String ranges) {
     return write(
         () -> {
           if (path != null) {
@@ -58,17 +67,17 @@ public final class DeltaWrites {
             writer.saveAsTable(table);
           }
         },
-        execution);
+        new Origin(execution, ranges));
   }
 
   /** The same for a merge. */
-  public String merge(DeltaMergeBuilder merge, QueryExecution execution) {
-    return write(merge::execute, execution);
+  public String merge(DeltaMergeBuilder merge, QueryExecution execution, String ranges) {
+    return write(merge::execute, new Origin(execution, ranges));
   }
 
-  private String write(Runnable rows, QueryExecution execution) {
+  private String write(Runnable rows, Origin origin) {
     try {
-      new FirstTransaction(checkpoints, hasWritten, execution).observe(rows);
+      new FirstTransaction(checkpoints, hasWritten, origin).observe(rows);
       hasWritten = true;
       return null;
     } catch (LinkageError error) {
@@ -81,36 +90,27 @@ public final class DeltaWrites {
     checkpoints.finish();
   }
 
-  /** Asks the checksum of its snapshot, if that knows the query. */
-  private static final class ChecksumTransaction extends OptimisticTransaction {
-    private final DeltaCheckpoints checkpoints;
-    private final boolean asksChecksum;
-    private final QueryExecution execution;
-    private boolean isCheckpointDue;
-
-    ChecksumTransaction(
-        OptimisticTransaction begun,
-        DeltaCheckpoints checkpoints,
-        boolean asksChecksum,
-        QueryExecution execution) {
-      super(begun.deltaLog(), begun.catalogTable(), begun.snapshot());
-      this.checkpoints = checkpoints;
-      this.asksChecksum = asksChecksum;
-      this.execution = execution;
-    }
-
-    /** Delta asks for it when it commits, and the rows are written by then. */
-    @Override
-    public Option<String> getUserMetadata(DeltaOperations.Operation operation) {
-      Option<String> text = super.getUserMetadata(operation);
-      if (execution == null || text.isEmpty() || !text.get().contains(TO_BE_COUNTED)) {
+  /** What a batch was made of, for `assignor audit`; whatever fails here, the batch is written. */
+  private record Origin(QueryExecution execution, String ranges) {
+    String filled(String text) {
+      int at = text.lastIndexOf(TO_BE_FILLED); // the user's own words come before
+      if (at < 0) {
         return text;
       }
-      return Option.apply(text.get().replace(TO_BE_COUNTED, "\"counted\":{" + counted() + "}"));
+      String figures = "\"ranges\":" + ranges + ",\"counted\":{" + counted() + "}";
+      return text.substring(0, at) + figures + text.substring(at + TO_BE_FILLED.length());
+    }
+
+    private String counted() {
+      try {
+        return execution == null ? "" : sums();
+      } catch (RuntimeException | LinkageError error) { // this Spark observes in another way
+        return "";
+      }
     }
 
     /** The sums of what the parsers of all sources have seen; nothing for records as they are. */
-    private String counted() {
+    private String sums() {
       boolean any = false;
       long records = 0;
       long checksum = 0;
@@ -125,6 +125,32 @@ public final class DeltaWrites {
       return any
           ? String.format("\"records\":%d,\"checksum\":\"%016x\"", records, checksum)
           : "";
+    }
+  }
+
+  /** Asks the checksum of its snapshot, if that knows the query. */
+  private static final class ChecksumTransaction extends OptimisticTransaction {
+    private final DeltaCheckpoints checkpoints;
+    private final boolean asksChecksum;
+    private final Origin origin;
+    private boolean isCheckpointDue;
+
+    ChecksumTransaction(
+        OptimisticTransaction begun,
+        DeltaCheckpoints checkpoints,
+        boolean asksChecksum,
+        Origin origin) {
+      super(begun.deltaLog(), begun.catalogTable(), begun.snapshot());
+      this.checkpoints = checkpoints;
+      this.asksChecksum = asksChecksum;
+      this.origin = origin;
+    }
+
+    /** Delta asks for it when it commits, and the rows are written by then. */
+    @Override
+    public Option<String> getUserMetadata(DeltaOperations.Operation operation) {
+      Option<String> text = super.getUserMetadata(operation);
+      return text.isEmpty() ? text : Option.apply(origin.filled(text.get()));
     }
 
     /** Due ones are written beside: Delta reads the log in such a commit, for its statistics. */
@@ -179,13 +205,12 @@ public final class DeltaWrites {
         (TransactionExecutionObserver) OF_THREAD.getObserver();
     private final DeltaCheckpoints checkpoints;
     private final boolean asksChecksum;
-    private final QueryExecution execution;
+    private final Origin origin;
 
-    FirstTransaction(
-        DeltaCheckpoints checkpoints, boolean asksChecksum, QueryExecution execution) {
+    FirstTransaction(DeltaCheckpoints checkpoints, boolean asksChecksum, Origin origin) {
       this.checkpoints = checkpoints;
       this.asksChecksum = asksChecksum;
-      this.execution = execution;
+      this.origin = origin;
     }
 
     void observe(Runnable write) {
@@ -204,7 +229,7 @@ public final class DeltaWrites {
       if (begun.getClass() != OptimisticTransaction.class) {
         return begun;
       }
-      return new ChecksumTransaction(begun, checkpoints, asksChecksum, execution);
+      return new ChecksumTransaction(begun, checkpoints, asksChecksum, origin);
     }
 
     @Override
