@@ -115,6 +115,7 @@ def start(tmp_path: Path, **environment: str) -> subprocess.Popen[str]:
         )
 
 
+@pytest.mark.long
 def test_readings_by_the_command_with_its_own_broker_until_sigterm(spark, tmp_path):
     process = start(tmp_path, TRIGGER="processingTime 1 second")
     try:

@@ -183,6 +183,7 @@ def test_a_reason_is_logged_once_whatever_kafka_counts_in_it(driver: Driver, log
     assert len(log.lines("could not commit")) == 2
 
 
+@pytest.mark.long
 def test_a_login_that_hangs_does_not_hold_up_the_end_of_the_query(driver: Driver):
     login = "io.assignorbridge.Commits$SlowLogin required username=x password=x;"
     kafka = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_PLAINTEXT",

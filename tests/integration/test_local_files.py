@@ -63,6 +63,7 @@ def test_they_are_hadoops_but_for_the_processes(tmp_path: Path) -> None:
     assert int(ours[-1].split()[1]) < 10 <= int(hadoops[-1].split()[1])
 
 
+@pytest.mark.long
 def test_a_query_goes_on_with_and_without_them(
     spark: SparkSession, topic: Topic, tmp_path: Path
 ) -> None:

@@ -89,7 +89,16 @@ def test_only_a_runs_first_batch_reads_the_tables_log(spark, tmp_path, by_name):
     assert sorted(row.id for row in table.collect()) == list(range(CHECKPOINT - 1))
 
 
-@pytest.mark.parametrize("sink", [{}, {"mode": "upsert", "keys": "id", "sequence_by": "seq"}])
+@pytest.mark.parametrize(
+    "sink",
+    [
+        pytest.param({}, id="append"),
+        pytest.param(
+            {"mode": "upsert", "keys": "id", "sequence_by": "seq"},
+            id="upsert", marks=pytest.mark.long,
+        ),
+    ],
+)  # fmt: skip
 def test_checkpoints_of_the_log_are_written_beside_the_batches(spark, tmp_path, sink):
     """By a thread of the jar, which names its jobs; the run's end waits for it."""
     table = tmp_path / "table"
