@@ -25,9 +25,8 @@ import scala.collection.immutable.Seq;
  * this query write last? Delta (up to 4.4) answers that by a Spark job over the table's log in each
  * batch. From the second batch on the checksum answers here, which Delta writes beside each commit and
  * which holds the transaction ids, too. Checkpoints of the log do not hold up the next batch ({@link
- * DeltaCheckpoints}). And a commit says which
- * offsets and how many records its batch was made of, for `assignor audit`.
- * To skip, to note the id, to find conflicts and to commit stay Delta's own.
+ * DeltaCheckpoints}). And a commit says which offsets and how many records its batch was made of, for
+ * `assignor audit`. To skip, to note the id, to find conflicts and to commit stay Delta's own.
  *
  * <p>This is not Delta's public interface. Where a class has another shape, each method says so, and
  * its caller writes once more as everyone does; Delta then skips what is in the table already.
