@@ -171,8 +171,8 @@ def test_a_restart_in_the_middle_goes_on_aligned(
 LIMITS = [
     pytest.param({}, id="alone"),
     pytest.param({"assignor.fairness": "even", "maxOffsetsPerTrigger": "300"}, id="even"),
-    pytest.param({"assignor.targetBatchSeconds": "5"}, id="target seconds"),
-    pytest.param({"assignor.maxBytesPerTrigger": "4000"}, id="bytes"),
+    pytest.param({"assignor.targetBatchSeconds": "5"}, id="target seconds", marks=pytest.mark.long),
+    pytest.param({"assignor.maxBytesPerTrigger": "4000"}, id="bytes", marks=pytest.mark.long),
     pytest.param(
         {"minOffsetsPerTrigger": "500", "maxTriggerDelay": "1s", "assignor.reader": "spark"},
         id="a least number, and Spark's reader",

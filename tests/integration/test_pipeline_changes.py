@@ -132,6 +132,7 @@ def test_an_upserts_table_is_kept_as_it_was(spark, topic, tmp_path, capsys):
     misfits()  # it remembers again
 
 
+@pytest.mark.long
 def test_a_table_that_is_gone_set_back_or_vacuumed(spark, topic, tmp_path, capsys):
     topic.create(1)
     send(topic, [record(1), record(2)])
