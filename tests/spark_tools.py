@@ -242,6 +242,8 @@ class StageRun:
     records: int
     #: Milliseconds of each task by part.
     tasks: list[dict[str, float]]
+    #: Seconds of the processors that its tasks took.
+    cpu_s: float
 
 
 def stages_since(spark: SparkSession, stage: int) -> list[StageRun]:
@@ -263,7 +265,10 @@ def stages_since(spark: SparkSession, stage: int) -> list[StageRun]:
         times = (data.submissionTime(), data.firstTaskLaunchedTime(), data.completionTime())
         submitted, launched, completed = (int(time.get().getTime()) for time in times)
         records = int(data.inputRecords())
-        runs.append(StageRun(int(data.stageId()), submitted, launched, completed, records, tasks))
+        cpu_s = data.executorCpuTime() / 1e9
+        runs.append(
+            StageRun(int(data.stageId()), submitted, launched, completed, records, tasks, cpu_s)
+        )
     return runs
 
 

@@ -116,10 +116,28 @@ def _cut_well(  # noqa: PLR0917
     executor: Ints,
     zones: Nearness | None,
 ) -> Pieces:
-    """Place with splitting, where each further piece of a range costs its fixed part again.
+    """Place with splitting; as if there were no zones where these alone cost the balance."""
+    limit = 1 + batch.settings.max_imbalance
+    busiest, pieces = _cut_again(batch, weights, owner, fair, executor, zones)
+    if zones is not None and busiest > limit:
+        without, plain = _cut_again(batch, weights, owner, fair, executor, None)
+        return plain if without <= limit else pieces
+    return pieces
 
-    In most batches that is within the allowance. In small ones ranges that were cut are placed
-    anew as so much more work, and not cut into less than a piece costs by itself.
+
+def _cut_again(  # noqa: PLR0917
+    batch: Batch,
+    weights: Weights,
+    owner: Ints,
+    fair: Floats,
+    executor: Ints,
+    zones: Nearness | None,
+) -> tuple[float, Pieces]:
+    """Return the best of some tries, and how busy the busiest slot is then, as a part of its share.
+
+    Each further piece of a range costs its fixed part again. In most batches that is within the
+    allowance. In small ones ranges that were cut are placed anew as so much more work, and not cut
+    into less than a piece costs by itself.
     """
     extra, least = np.zeros(batch.ranges), 0.0
     max_imbalance, tried = batch.settings.max_imbalance, list[tuple[float, Pieces]]()
@@ -138,7 +156,7 @@ def _cut_well(  # noqa: PLR0917
         least = float(weights.fixed.mean())
         if busiest <= 1 + max_imbalance or not extra.any():
             break
-    return min(tried, key=itemgetter(0))[1]
+    return min(tried, key=itemgetter(0))
 
 
 def whole(batch: Batch, slot: Ints) -> Pieces:

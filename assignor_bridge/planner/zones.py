@@ -186,27 +186,50 @@ def _divide(  # noqa: PLR0917
     stays = np.where(groups.home >= 0, flow[numbers, groups.home], 0.0)
     out = groups.work - stays
     grain = max(_GRAIN * float(fair.min()), least)
-    giver = np.where((home >= 0) & (out > grain)[group], group, -1)
-    released = np.where(home < 0, work, release(work, giver, out, np.full(len(one), grain)))
-    kept = work - released
-    rows = np.flatnonzero(kept > 0)
-    parts = [(rows, home[rows], kept[rows])]
     flow[numbers, groups.home] *= groups.home < 0
-    leaving = np.flatnonzero(released > 0)
     targets = flow > 0
     lost = np.flatnonzero(~targets.any(axis=1))  # too little beside the others to be allotted
     flow[lost, groups.near[lost].argmax(axis=1)] = 1.0
-    targets = flow > 0
-    single = targets.sum(axis=1) == 1
+    single = (flow > 0).sum(axis=1) == 1
+    gives = (groups.home >= 0) & (out > grain)
+    giver = np.where((gives & single)[group], group, -1)
+    released = np.where(home < 0, work, release(work, giver, out, np.full(len(one), grain)))
+    leaving = np.flatnonzero(released > 0)
     rows = leaving[single[group[leaving]]]
-    parts.append((rows, flow.argmax(axis=1)[group[rows]], released[rows]))
-    for number in np.flatnonzero(~single).tolist():
+    parts = [(rows, flow.argmax(axis=1)[group[rows]], released[rows])]
+    for number in np.flatnonzero(~single & (groups.home < 0)).tolist():
         rows = leaving[group[leaving] == number]
         rows = rows[np.argsort(-released[rows], kind="stable")]
         if len(rows):
             parts.append(_laid_out(rows, released[rows], flow[number], grain))
+    for number in np.flatnonzero(~single & gives).tolist():
+        rows = np.flatnonzero(group == number)
+        given = _given_in_turn(work[rows], flow[number], grain)
+        released[rows] = given.sum(axis=1)
+        at, to = np.nonzero(given)
+        parts.append((rows[at], to, given[at, to]))
+    kept = np.maximum(work - released, 0.0)
+    rows = np.flatnonzero(kept > _ROUNDING * work)
+    parts.append((rows, home[rows], kept[rows]))
     row, zone, amount = (np.concatenate(column) for column in zip(*parts, strict=True))
     return row, zone, amount
+
+
+def _given_in_turn(work: Floats, share: Floats, grain: float) -> Floats:
+    """Return how much of each range (row) each zone (column) gets of what one zone gives away.
+
+    Of other ranges than the zones before, as long as there are enough: of two parts of a range, the
+    reader of the first would fetch the second as well.
+    """
+    given, left = np.zeros((len(work), len(share))), work.copy()
+    for zone in np.argsort(-share, kind="stable")[: np.count_nonzero(share)].tolist():
+        some = left == work
+        if left[some].sum() <= share[zone] + grain:
+            some = left > 0
+        giver = np.where(some & (left > 0), 0, -1)
+        given[:, zone] = release(left, giver, share[[zone]], np.full(len(share), grain))
+        left -= given[:, zone]
+    return given
 
 
 def _laid_out(row: Ints, size: Floats, share: Floats, grain: float) -> tuple[Ints, Ints, Floats]:

@@ -109,19 +109,22 @@ def test_with_a_replica_in_each_zone_next_to_nothing_crosses(
 def test_with_fewer_replicas_hardly_more_crosses_than_must(
     brokers: BrokerCluster, master: str, tmp_path: Path
 ) -> None:
-    """More work than slots is in some zones."""
+    """More work than slots is in some zones; also without one executor, and when it is back."""
     topics = [created(brokers, replication) for replication in (2, 1)]
-    runs = [a_run(topic, uneven(replicas), OPTIONS) for topic, replicas in topics]
+    runs = [a_run(topic, uneven(replicas), OPTIONS, loses=True) for topic, replicas in topics]
     told = run_driver(master, brokers.bootstrap_servers, tmp_path, runs)
     for lines, (_, replicas) in zip(told, topics, strict=True):
         assert_ours(lines)
-        [batches] = by_phase(lines).values()
-        assert max(map(imbalance, batches[WARM_UP:])) <= 0.05
-        bound = least_share(batches, replicas)
-        assert bound > 0.05, "the brokers have placed replicas so that all can be near"
-        assert planned_share(batches) <= 1.1 * bound + 0.02
-        assert crossed(batches) <= 1.1 * bound + 0.02
-        assert crossed(batches) == pytest.approx(share_by_kafka(lines, "all"), abs=0.01)
+        phases = by_phase(lines)
+        assert list(phases) == ["all", "without 127.0.0.2", "back"]
+        for phase, batches in phases.items():
+            assert max(map(imbalance, batches[WARM_UP:])) <= 0.05, phase
+            lost = RACK_OF_HOST["127.0.0.2"] if phase.startswith("without") else ""
+            bound = least_share(batches, replicas, lost)
+            assert bound > 0.05, "the brokers have placed replicas so that all can be near"
+            assert planned_share(batches) <= 1.1 * bound + 0.02, phase
+            assert crossed(batches) <= 1.1 * bound + 0.02, phase
+            assert crossed(batches) == pytest.approx(share_by_kafka(lines, phase), abs=0.01)
 
 
 def test_readers_go_where_kafka_sends_them(
