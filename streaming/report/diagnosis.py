@@ -34,6 +34,8 @@ _LEAST_BATCHES = 3
 #: From so many fair shares of the work in one piece a slot is held up by it; and it must cost so
 #: much of the time of all batches.
 _HOT, _LEAST_COST = 1.5, 0.2
+#: Where nobody says how long reading took, a piece has so many records at least.
+_LEAST_PIECE = 1000
 #: A hot partition has so many times as much as the median of the others; else there are too few.
 _STANDS_OUT = 2.0
 #: How many times as long as the others an executor takes.
@@ -94,7 +96,7 @@ def _hot_key(facts: SourceFacts) -> list[Finding]:
             lost[largest] += pieces[largest] - fair
             times[largest].append(pieces[largest] / fair)
     hot = max(lost, key=lambda tp: (lost[tp], tp), default=None)
-    if hot is None or len(times[hot]) < _LEAST_BATCHES or lost[hot] < _LEAST_COST * took:
+    if hot is None or _reads_little(facts) or len(times[hot]) < _LEAST_BATCHES or lost[hot] < _LEAST_COST * took:
         return []
     known = {tp for batch in facts.batches for tp in (*batch.read, *batch.waiting)}
     others = [sums.get(tp, 0.0) for tp in known if tp != hot]
@@ -115,6 +117,13 @@ def _hot_key(facts: SourceFacts) -> list[Finding]:
             f"{_how_to_cut(facts)}; or spread the key over several when producing", cost,
         )
     ]  # fmt: skip
+
+
+def _reads_little(facts: SourceFacts) -> bool:
+    """Return whether reading is a small part of the batches, so that its balance hardly counts."""
+    if facts.reading is not None:
+        return facts.reading < _LEAST_COST
+    return median(max(b.pieces.values(), default=0) for b in facts.batches) < _LEAST_PIECE
 
 
 def _work(offsets: Mapping[Partition, int], facts: SourceFacts) -> dict[Partition, float]:
