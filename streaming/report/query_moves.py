@@ -56,7 +56,12 @@ def in_short(facts: QueryFacts) -> str:
     """Say in a few words what moved, and why in the batch that moved most."""
     batches, rows = _moves_of_progress(facts.progress)
     if not batches:
-        return "unknown: give the log of metrics (metrics.log_file)"
+        kept = facts.log.checkpoint.kept_states.values() if facts.log else ()
+        pairs = [pair for states in kept for pair in pairwise(states)]
+        if not pairs:
+            return "unknown: give the log of metrics (metrics.log_file)"
+        moved = sum(len(names) for pair in pairs for names in _moves(*pair).values())
+        return f"{counted(moved, 'time')} a partition, in {counted(len(pairs), 'plan')}"
     moves = sum(row.moves for row in rows)
     if not moves:
         return f"nothing, in {counted(batches, 'batch', 'batches')}"

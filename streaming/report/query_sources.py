@@ -70,7 +70,8 @@ def _source(
     ui = {b.batch: b for b in facts.ui.batches} if facts.ui is not None and alone else {}
     batches = []
     for number in sorted(ranges.keys() | told.keys()):
-        batch = BatchFacts(number, ranges.get(number, {}))
+        took = facts.log.seconds.get(number) if facts.log is not None else None
+        batch = BatchFacts(number, ranges.get(number, {}), seconds=took)
         if number in ui:
             batch = _with_ui(batch, ui[number], assignor)
         if number in told:
