@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import replace
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.model import Partition
@@ -23,8 +22,9 @@ if TYPE_CHECKING:
     from streaming.replay.plan_log import LoggedPlan
     from streaming.report.query_facts import QueryFacts
 
-#: A number by partition and executor.
-_Reads = dict[tuple[Partition, str], float]
+#: A partition and an executor, and a number of each.
+_Key = tuple[Partition, str]
+_Reads = dict[_Key, float]
 #: Spark's mapping in the metrics.
 _SPARK = "spark"
 #: So far above its ideal a plan is not even.
@@ -62,7 +62,8 @@ def _source(
     logged = facts.log.sources.get(name, ()) if facts.log else ()
     ranges = {b.batch: {r.tp: r.size for r in b.ranges if r.size} for b in logged if b.records}
     plans = facts.plans.get(name, ())
-    by_number = {p.number: _of_plan(p, after) for p, after in zip_longest(plans, plans[1:])}
+    later = [*plans[1:], None]
+    by_number = {p.number: _of_plan(p, after) for p, after in zip(plans, later, strict=False)}
     state = plans[-1].outcome.state if plans else None
     if state is None and facts.log is not None:
         state = facts.log.checkpoint.states.get(name)
@@ -157,14 +158,14 @@ def _of_plan(plan: LoggedPlan, after: LoggedPlan | None) -> dict[str, Any]:
             batch.slot_executor.tolist(), batch.slot_number.tolist(), strict=True
         )
     ]
-    largest, planned = dict[Partition, int](), defaultdict[tuple[Partition, str], dict[str, int]](dict)
+    largest, planned = dict[Partition, int](), defaultdict[_Key, dict[str, int]](dict)
     columns = pieces.row.tolist(), pieces.slot.tolist(), (pieces.end - pieces.start).tolist()
     for row, slot, size in zip(*columns, strict=True):
         tp = Partition(batch.topics[int(batch.topic[row])], int(batch.partition[row]))
         of_executor = planned[tp, executors[int(batch.slot_executor[slot])]]
         of_executor[slots[slot]] = of_executor.get(slots[slot], 0) + size
         largest[tp] = max(largest.get(tp, 0), of_executor[slots[slot]])
-    known = {"slots": batch.slots, "pieces": largest}
+    known: dict[str, Any] = {"slots": batch.slots, "pieces": largest}
     reads, seconds = _reported(after, executors[0] if batch.anonymous else None)
     if not reads or sum(reads.values()) > 1.01 * batch.total:  # of several batches
         return known
@@ -177,7 +178,7 @@ def _of_plan(plan: LoggedPlan, after: LoggedPlan | None) -> dict[str, Any]:
 
 def _reported(after: LoggedPlan | None, only: str | None) -> tuple[_Reads, _Reads]:
     """Return the offsets and the seconds that were reported; of the only executor, if there is one."""
-    reads, seconds = defaultdict[tuple[Partition, str], float](float), defaultdict(float)
+    reads, seconds = defaultdict[_Key, float](float), defaultdict[_Key, float](float)
     if after is None:
         return {}, {}
     seen = after.batch.observed
@@ -192,7 +193,7 @@ def _reported(after: LoggedPlan | None, only: str | None) -> tuple[_Reads, _Read
 
 
 def _worked(
-    planned: Mapping[tuple[Partition, str], Mapping[str, int]], seconds: _Reads, slots: Sequence[str]
+    planned: Mapping[_Key, Mapping[str, int]], seconds: _Reads, slots: Sequence[str]
 ) -> dict[str, dict[Partition | None, float]]:
     """Share out what each executor reported over its slots: as planned, else to the least busy."""
     worked: dict[str, dict[Partition | None, float]] = {slot: {} for slot in slots}
@@ -209,7 +210,7 @@ def _worked(
     return worked
 
 
-def _taken(planned: Mapping[tuple[Partition, str], int], reads: _Reads) -> dict[str, float]:
+def _taken(planned: Mapping[_Key, int], reads: _Reads) -> dict[str, float]:
     """Return which share of each executor's planned offsets it did not read."""
     whole, missing = defaultdict[str, float](float), defaultdict[str, float](float)
     for key, offsets in planned.items():

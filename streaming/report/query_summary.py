@@ -139,6 +139,8 @@ def _busiest(source: SourceFacts, findings: Sequence[Finding]) -> str:
     seconds = {slot: sum(of.values()) for slot, of in parts.items()}
     busiest, mean = max(seconds, key=lambda slot: (seconds[slot], slot)), fmean(seconds.values())
     times = seconds[busiest] / mean if mean else 1.0
+    if not seconds[busiest]:
+        return "none: no slot reported any time"
     words = f"{busiest}: {seconds_text(seconds[busiest])}, {times:.1f} times the mean of all"
     if times <= _EVEN:
         return f"{words}: they are even"
