@@ -33,7 +33,8 @@ COMMAND = "java_method('java.lang.System', 'getProperty', 'sun.java.command')"
 SLOW = "1"
 COST_OF_SLOW = f"""
     CASE WHEN offset % 10 <> 9 THEN NULL
-    WHEN {COMMAND} LIKE '%--executor-id {SLOW} %' THEN {SLEEP.format(120)} ELSE {SLEEP.format(30)} END
+    WHEN {COMMAND} LIKE '%--executor-id {SLOW} %' THEN {SLEEP.format(120)}
+    ELSE {SLEEP.format(30)} END
 """
 
 

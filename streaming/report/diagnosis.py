@@ -96,7 +96,12 @@ def _hot_key(facts: SourceFacts) -> list[Finding]:
             lost[largest] += pieces[largest] - fair
             times[largest].append(pieces[largest] / fair)
     hot = max(lost, key=lambda tp: (lost[tp], tp), default=None)
-    if hot is None or _reads_little(facts) or len(times[hot]) < _LEAST_BATCHES or lost[hot] < _LEAST_COST * took:
+    if (
+        hot is None
+        or _reads_little(facts)
+        or len(times[hot]) < _LEAST_BATCHES
+        or lost[hot] < _LEAST_COST * took
+    ):
         return []
     known = {tp for batch in facts.batches for tp in (*batch.read, *batch.waiting)}
     others = [sums.get(tp, 0.0) for tp in known if tp != hot]

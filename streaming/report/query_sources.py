@@ -1,4 +1,4 @@
-"""What a query's checkpoint, plan log, log of metrics and UI know of each of its sources, joined."""
+"""What a checkpoint, a plan log, a log of metrics and a UI know of each source of a query."""
 
 from __future__ import annotations
 
@@ -118,19 +118,23 @@ def _slowness(state: StickyState | None, costs: Costs | None) -> dict[str, float
 
 
 def _with_ui(batch: BatchFacts, figures: BatchFigures, assignor: str | None) -> BatchFacts:
-    seconds = {slot: {None: s} for slot, s in figures.slot_seconds().items()}
+    seconds: dict[str, dict[Partition | None, float]] = {
+        slot: {None: took} for slot, took in figures.slot_seconds().items()
+    }
     local = [task.local for task in figures.tasks]
     planned = local and assignor not in (None, _SPARK)
     return replace(
         batch,
         seconds=figures.seconds,
         slots=len(figures.slots) or None,
-        worked=seconds if figures.tasks else {},
+        worked=seconds if local else {},
         as_planned=sum(local) / len(local) if planned else None,
     )
 
 
-def _with_progress(batch: BatchFacts, progress: BatchProgress, source: SourceProgress) -> BatchFacts:
+def _with_progress(
+    batch: BatchFacts, progress: BatchProgress, source: SourceProgress
+) -> BatchFacts:
     read = batch.read
     if not read and source.start:
         read = {tp: offsets for tp, offsets in source.read.items() if offsets > 0}
@@ -177,7 +181,7 @@ def _of_plan(plan: LoggedPlan, after: LoggedPlan | None) -> dict[str, Any]:
 
 
 def _reported(after: LoggedPlan | None, only: str | None) -> tuple[_Reads, _Reads]:
-    """Return the offsets and the seconds that were reported; of the only executor, if there is one."""
+    """Return the offsets and seconds that were reported; all of one executor, if it is alone."""
     reads, seconds = defaultdict[_Key, float](float), defaultdict[_Key, float](float)
     if after is None:
         return {}, {}

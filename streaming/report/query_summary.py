@@ -14,7 +14,7 @@ from streaming.report.diagnosis import diagnose
 from streaming.report.query_sources import sources_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from assignor_bridge.model import Partition
     from streaming.report.diagnosis import Finding
@@ -51,7 +51,7 @@ def section(facts: QueryFacts) -> list[str]:
 
 
 def _findings(facts: QueryFacts) -> list[tuple[str, Finding]]:
-    """Return what holds the query up, with titles, which name the source where there are several."""
+    """Return what holds the query up, with titles; these name the source where it has several."""
     sources = sources_of(facts)
     return [
         (f"Source {name}: {finding.title}" if len(sources) > 1 else finding.title, finding)
@@ -110,7 +110,9 @@ def _lags_most(source: SourceFacts, findings: Sequence[Finding]) -> str:
         return "none: the last batch read all that was there"
     worst = max(left, key=lambda tp: (left[tp], tp))
     whole = sum(left.values())
-    return f"{worst}: {left[worst]:,} of {whole:,} records left; {_why_lag(source, findings, worst)}"
+    return (
+        f"{worst}: {left[worst]:,} of {whole:,} records left; {_why_lag(source, findings, worst)}"
+    )
 
 
 def _why_lag(source: SourceFacts, findings: Sequence[Finding], worst: Partition) -> str:
@@ -134,23 +136,21 @@ def _why_lag(source: SourceFacts, findings: Sequence[Finding], worst: Partition)
 
 def _busiest(source: SourceFacts, findings: Sequence[Finding]) -> str:
     parts = source.slot_parts
-    if not parts:
-        return "unknown: give the plan log (assignor.planLog), or the address of Spark's UI"
     seconds = {slot: sum(of.values()) for slot, of in parts.items()}
+    if not any(seconds.values()):
+        return "unknown: give the plan log (assignor.planLog), or the address of Spark's UI"
     busiest, mean = max(seconds, key=lambda slot: (seconds[slot], slot)), fmean(seconds.values())
-    times = seconds[busiest] / mean if mean else 1.0
-    if not seconds[busiest]:
-        return "none: no slot reported any time"
-    words = f"{busiest}: {seconds_text(seconds[busiest])}, {times:.1f} times the mean of all"
-    if times <= _EVEN:
-        return f"{words}: they are even"
-    executor, of = busiest.rpartition("/")[0], parts[busiest]
-    slow = next((f for f in findings if f.kind == "slow executor"), None)
-    if slow is not None and slow.about.split()[0] == executor:
-        return f"{words}; its executor is slow"
+    times = seconds[busiest] / mean
+    why = ": they are even" if times <= _EVEN else _why_busy(busiest, parts[busiest], findings)
+    return f"{busiest}: {seconds_text(seconds[busiest])}, {times:.1f} times the mean of all{why}"
+
+
+def _why_busy(slot: str, of: Mapping[Partition | None, float], findings: Sequence[Finding]) -> str:
+    slow = [f.about.split()[0] for f in findings if f.kind == "slow executor"]
+    if slot.rpartition("/")[0] in slow:
+        return "; its executor is slow"
     if any(f.kind == "busy cluster" for f in findings):
-        return f"{words}; it did what others could not"
+        return "; it did what others could not"
     tp = max(of, key=lambda tp: of[tp])
-    if tp is not None and of[tp] >= _MOST * seconds[busiest]:
-        return f"{words}; {tp} is {of[tp] / seconds[busiest]:.0%} of it"
-    return words
+    share = of[tp] / sum(of.values())
+    return f"; {tp} is {share:.0%} of it" if tp is not None and share >= _MOST else ""

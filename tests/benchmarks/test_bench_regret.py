@@ -166,8 +166,8 @@ def why_of(ours: Result, batches: Sequence[ReplayBatch]) -> str:
     records = {batch.batch: batch.records for batch in batches}
     size = records[worst.batch] / statistics.median(records.values())
     return (
-        f"{share:.0%} accepted by the plans, the rest unforeseen; the worst batch, {worst.batch}, had "
-        f"{size:.2g} times the median's records"
+        f"{share:.0%} accepted by the plans, the rest unforeseen; the worst batch, {worst.batch}, "
+        f"had {size:.2g} times the median's records"
     )
 
 

@@ -1,4 +1,4 @@
-"""The first line of a report names what held a real query up, and says nothing where nothing did."""
+"""The first line of a report names what held a real query up, and nothing where nothing did."""
 
 from __future__ import annotations
 

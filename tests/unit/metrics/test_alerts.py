@@ -56,7 +56,9 @@ def test_promtool_says_so_too() -> None:
     assert PROMTOOL is not None
     folder = DOCS / "prometheus"
     for words in (["check", "rules", "alerts.yaml"], ["test", "rules", "alerts_test.yaml"]):
-        done = subprocess.run([PROMTOOL, *words], cwd=folder, capture_output=True, text=True)
+        done = subprocess.run(
+            [PROMTOOL, *words], cwd=folder, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stdout + done.stderr
 
 

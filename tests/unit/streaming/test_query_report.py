@@ -243,7 +243,9 @@ def test_a_plan_log_names_the_partition_that_one_slot_reads_alone(tmp_path):
     assert first_words(words).startswith("Hot key: orders-0. This partition has 77% of the work")
     assert "1.5 times as long as if all 2 slots shared it" in words
     assert "without assignor.split=false" in words
-    assert re.search(r"busiest slot (\d)/0: 5 s, 1.5 times the mean of all; orders-0 is 100%", words)
+    assert re.search(
+        r"busiest slot (\d)/0: 5 s, 1.5 times the mean of all; orders-0 is 100%", words
+    )
     cut = kept_query(tmp_path / "cut", sizes)
     words = a_report(tmp_path, cut.checkpoint, cut.plan_log)
     assert first_words(words).startswith("Nothing stands out. Looked for a partition that holds")
@@ -251,7 +253,7 @@ def test_a_plan_log_names_the_partition_that_one_slot_reads_alone(tmp_path):
 
 
 def test_a_plan_log_names_the_executors_whose_reads_ran_elsewhere(tmp_path):
-    query = kept_query(tmp_path, [{p: 300 for p in range(4)}] * 6)
+    query = kept_query(tmp_path, [dict.fromkeys(range(4), 300)] * 6)
     lines = query.plan_log.read_text().splitlines()[:6]
     moved = [line.replace('"executor": "2"', '"executor": "1"') for line in lines]
     query.plan_log.write_text("\n".join(moved))
@@ -274,7 +276,8 @@ def test_a_state_names_the_slow_executor(tmp_path):
 def test_a_log_tells_that_there_are_too_few_slots(tmp_path, capsys):
     lines = [
         samples.text(
-            batch=n, second=n, start={"0": 10 * n, "1": 10 * n}, end={"0": 10 * n + 10, "1": 10 * n + 10},
+            batch=n, second=n, start={"0": 10 * n, "1": 10 * n},
+            end={"0": 10 * n + 10, "1": 10 * n + 10},
             latest={"0": 100 + 20 * n, "1": 50 + 20 * n}, strategy="lag-aware-sticky", slots="4",
         )
         for n in range(1, 10)
