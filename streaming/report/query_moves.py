@@ -61,15 +61,14 @@ def in_short(facts: QueryFacts) -> str:
         if not pairs:
             return "unknown: give the log of metrics (metrics.log_file)"
         moved = sum(len(names) for pair in pairs for names in _moves(*pair).values())
-        return f"{counted(moved, 'time')} a partition, in {counted(len(pairs), 'plan')}"
+        return f"{counted(moved, 'move')} in the last {counted(len(pairs), 'plan')}"
     moves = sum(row.moves for row in rows)
     if not moves:
         return f"nothing, in {counted(batches, 'batch', 'batches')}"
     most = max(rows, key=lambda row: row.moves)
-    return (
-        f"{counted(moves, 'time')} a partition, in {counted(batches, 'batch', 'batches')}; most "
-        f"({most.moves:,}) in batch {most.batch}: {most.why}"
-    )
+    why = next((part for part in most.why.split("; ") if "→" in part), _LOAD)
+    many = f"{counted(moves, 'move')} in {counted(batches, 'batch', 'batches')}"
+    return f"{many}, most ({most.moves:,}) in batch {most.batch}: {why}"
 
 
 def _listed(words: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from assignor_bridge.model import Partition
     from streaming.report.diagnosis import Finding
     from streaming.report.query_facts import QueryFacts
-    from streaming.report.source_facts import SourceFacts
+    from streaming.report.source_facts import BatchFacts, SourceFacts
 
 #: Slots are even up to so many times their mean.
 _EVEN = 1.1
@@ -97,40 +97,42 @@ def _answers(
         if (age := s.number("freshnessSecondsMax")) is not None
     ]
     if ages:
-        rows.append(["oldest row of a batch", f"{median(ages):,.1f} s old (median) when done"])
+        rows.append(["oldest row", f"{median(ages):,.1f} s old when its batch was done (median)"])
     return rows
 
 
 def _lags_most(source: SourceFacts, findings: Sequence[Finding]) -> str:
-    last = source.batches[-1]
-    left = {tp: lag - last.read.get(tp, 0) for tp, lag in last.waiting.items()}
-    if not last.waiting:
+    told = [batch for batch in source.batches if batch.waiting]
+    if not told:
         return "unknown: give the log of metrics (metrics.log_file)"
+    left = {tp: lag - told[-1].read.get(tp, 0) for tp, lag in told[-1].waiting.items()}
     if not any(lag > 0 for lag in left.values()):
         return "none: the last batch read all that was there"
     worst = max(left, key=lambda tp: (left[tp], tp))
     whole = sum(left.values())
-    return (
-        f"{worst}: {left[worst]:,} of {whole:,} records left; {_why_lag(source, findings, worst)}"
-    )
+    why = _why_lag(source, told, findings, worst)
+    return f"{worst}: {left[worst]:,} of {whole:,} records left; {why}"
 
 
-def _why_lag(source: SourceFacts, findings: Sequence[Finding], worst: Partition) -> str:
+def _why_lag(
+    source: SourceFacts,
+    told: Sequence[BatchFacts],
+    findings: Sequence[Finding],
+    worst: Partition,
+) -> str:
     own = next((f for f in findings if f.about in (str(worst), worst.topic)), None)
     if own is not None:
         return own.title.lower() if own.about != str(worst) else f"{own.kind}, read alone"
-    arrived = {
-        tp: sum(b.waiting.get(tp, 0) for b in source.batches) for tp in source.batches[-1].waiting
-    }
+    arrived = {tp: sum(b.waiting.get(tp, 0) for b in told) for tp in told[-1].waiting}
     share = arrived[worst] / (fmean(arrived.values()) or 1)
     most = f"it has {share:.1f} times the mean of what waits" if share >= _MORE else ""
     if source.growth is not None:
         return most or "all are behind"
-    read = median(sum(b.read.values()) for b in source.batches)
-    first, last = (sum(b.waiting.values()) for b in (source.batches[0], source.batches[-1]))
+    read = median(sum(b.read.values()) for b in told)
+    first, last = (sum(b.waiting.values()) for b in (told[0], told[-1]))
     if last < first and read:
         many = counted(round(last / read) or 1, "more batch", "more batches")
-        return f"a backlog, gone in about {many}" + f"; {most}" * bool(most)
+        return f"a backlog, gone in about {many}{f'; {most}' if most else ''}"
     return most or "no partition stands out"
 
 
