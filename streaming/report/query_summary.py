@@ -108,7 +108,7 @@ def _lags_most(source: SourceFacts, findings: Sequence[Finding]) -> str:
     left = {tp: lag - told[-1].read.get(tp, 0) for tp, lag in told[-1].waiting.items()}
     if not any(lag > 0 for lag in left.values()):
         return "none: the last batch read all that was there"
-    worst = max(left, key=lambda tp: (left[tp], tp))
+    worst = min(left, key=lambda tp: (-left[tp], tp))
     whole = sum(left.values())
     why = _why_lag(source, told, findings, worst)
     return f"{worst}: {left[worst]:,} of {whole:,} records left; {why}"
