@@ -92,6 +92,7 @@ LATE = {n: {"t-0": 100 if n < 6 else 700, "t-1": 100, "t-2": 100} for n in range
         pytest.param(source(run(), slowness={"0": 5.0}), [], id="one executor has no others"),
         pytest.param(source([*run(count=2, **TAKEN), *run()]), [],
                      id="two batches that ran elsewhere"),
+        pytest.param(source(growing(2)), [], id="lag that creeps"),
         pytest.param(source(growing(-10)), [], id="a backlog that is read"),
         pytest.param(source([batch(n, {"t-0": 90 + 7 * (n * 5 % 8)}) for n in range(8)],
                             slowness={}), [], id="lag that goes up and down"),
