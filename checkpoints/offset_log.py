@@ -165,21 +165,31 @@ def read_checkpoint(folder: Folder) -> Checkpoint:
     return Checkpoint(folder.name, query_id, tuple(batches), begins, states, tuple(warnings))
 
 
-def read_ranges(folder: Folder, number: int) -> KafkaRanges | None:
-    """Read what a batch reads: up to its own ends, from those of the batch before it.
+class RangesOfBatches:
+    """What the batches of one run read; the ends of the last one are where the next one begins."""
 
-    None when the batch, the one before it or where a source began is not kept. Raises
-    CheckpointError when a file cannot be read, or is of a newer version.
-    """
-    with _errors_in_a_line(folder):
-        batch = _batch(folder, number, False)
-        before = _batch(folder, number - 1, True) if number else None
-        if batch is None or (number and before is None):
-            return None
-        starts = before.ends if before else {}
-        begins = {s: begin for s in batch.ends.keys() - starts if (begin := _begin(folder, s))}
-        known = {**begins, **starts}
-        return ranges_between(known, batch.ends) if known.keys() >= batch.ends.keys() else None
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._last: LoggedBatch | None = None
+
+    def read(self, number: int) -> KafkaRanges | None:
+        """Read what a batch reads: up to its own ends, from those of the batch before it.
+
+        None when the batch, the one before it or where a source began is not kept. Raises
+        CheckpointError when a file cannot be read, or is of a newer version.
+        """
+        folder, before = self._folder, self._last
+        with _errors_in_a_line(folder):
+            if number and (before is None or before.batch_id != number - 1):
+                before = _batch(folder, number - 1, True)
+            self._last = batch = _batch(folder, number, False)
+            if batch is None or (number and before is None):
+                return None
+            starts = before.ends if number and before else {}
+            begins = {s: at for s in batch.ends.keys() - starts if (at := _begin(folder, s))}
+            known = {**begins, **starts}
+            whole = known.keys() >= batch.ends.keys()
+            return ranges_between(known, batch.ends) if whole else None
 
 
 def ranges_between(

@@ -12,6 +12,7 @@ from streaming.cli.output import note, print_lines
 from streaming.replay.traffic import PRICE_PER_GB
 from streaming.report.query_facts import gather
 from streaming.report.query_report import report_page
+from streaming.report.query_summary import first_lines
 
 
 def report(  # noqa: PLR0917
@@ -37,11 +38,13 @@ def report(  # noqa: PLR0917
     racks_file: zones.RacksFile = None,
     price_per_gb: zones.PricePerGb = None,
 ) -> None:
-    """Write a page about a query: lag, load of the slots, moves, costs, before and after.
+    """Write a page about a query: what holds it up, lag, load of the slots, moves, costs.
 
-    One HTML file that opens offline. A checkpoint has what was read, and how Spark's mapping and
-    ours would read it; Spark's UI has which slot worked when; the log of metrics has lag and
-    moves. The page says what is unknown, and which input has it. Nothing is changed.
+    One HTML file that opens offline. Its first lines, which are printed, too, name what holds the
+    query up, and what would help. A checkpoint has what was read, and how Spark's mapping and ours
+    would read it; Spark's UI has which slot worked when; the log of metrics has lag and moves; the
+    plan log what each executor reported. The page says what is unknown, and which input has it.
+    Nothing is changed.
     """
     for place in places:
         check_not_empty("CHECKPOINT|URL|LOG", place)
@@ -54,4 +57,4 @@ def report(  # noqa: PLR0917
     for warning in facts.log.checkpoint.warnings if facts.log else ():
         note(warning)
     write("--output", output, text)
-    print_lines([f"{output}: {facts.title}"])
+    print_lines([f"{output}: {facts.title}", *first_lines(facts)])

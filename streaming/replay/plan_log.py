@@ -74,8 +74,9 @@ def read_plan_log(
 
 @dataclass(frozen=True)
 class LoggedTasks:
-    """The executors and the tasks that batches had, by number, in order."""
+    """The plans of one source, in order; and the executors and tasks that its batches had."""
 
+    plans: Sequence[LoggedPlan]
     executors: Mapping[int, tuple[Executor, ...]]
     tasks: Mapping[int, Sequence[Placed]]
 
@@ -100,7 +101,7 @@ def logged_tasks(
                 p.number: [replace(t, executor=t.executor or DRIVER) for t in placed(p.outcome)]
                 for p in plans
             }
-            logged[source] = LoggedTasks(executors, tasks)
+            logged[source] = LoggedTasks(plans, executors, tasks)
     if not logged:
         read = [batch.batch for batches in sources.values() for batch in batches if batch.records]
         span = f"{min(read)} to {max(read)}" if read else "none"

@@ -39,6 +39,8 @@ EVERYTHING = (*SPARK_MAPPINGS, LAG_AWARE_STICKY, *sorted(set(ASSIGNORS) - {LAG_A
 ITSELF = "this query"
 #: Only records count: what tasks and cold consumers cost in addition is not in the log.
 PLAIN = Scenario(service_noise=0, task_seconds=0, cold_seconds=0)
+#: Less is not regret but rounding.
+_NO_TIME = 1e-9
 #: A gain below this share of Spark's time is called none.
 WORTH_IT = 0.05
 
@@ -233,7 +235,7 @@ def answer(replayed: Replay) -> str:
 def regret_answer(replayed: Replay) -> str:
     """Say how far plans were from the best that hindsight allows, and whose share that is."""
     itself = replayed.find(ITSELF) or replayed.find(LAG_AWARE_STICKY)
-    if itself is None or not itself.regret_seconds > 0:
+    if itself is None or itself.regret_seconds < _NO_TIME:
         return ""
     worst = max(itself.played, key=lambda p: p.over)
     chosen = sum((p.planned_over or 0.0) * p.bound_seconds for p in itself.played)

@@ -68,6 +68,12 @@ def side_by_side(figures: Sequence[str]) -> str:
     return f'<div class="pair">{"".join(figures)}</div>'
 
 
+def finding(title: str, why: str, remedy: str) -> str:
+    """Write a cause, what tells it and what would help."""
+    help_ = f" <span>{escape(remedy)}</span>" if remedy else ""
+    return f'<p class="finding"><strong>{escape(title)}.</strong> {escape(why)}{help_}</p>'
+
+
 def checks(listed: Sequence[Check]) -> str:
     """List checks, each with its outcome as a word and a colour."""
     items = (

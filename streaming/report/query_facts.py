@@ -25,12 +25,12 @@ from streaming.replay.player import replay
 from streaming.replay.traffic import PRICE_PER_GB, traffic_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from streaming.observe.figures import RunFigures
     from streaming.observe.query_progress import BatchProgress
     from streaming.replay.log import ReplayBatch
-    from streaming.replay.plan_log import LoggedTasks
+    from streaming.replay.plan_log import LoggedPlan, LoggedTasks
     from streaming.replay.player import Replay
     from streaming.replay.racks import Racks
 
@@ -56,6 +56,8 @@ class QueryFacts:
     ui: RunFigures | None = None
     #: One for each Kafka source of the checkpoint.
     replays: Sequence[Replay] = ()
+    #: The plans of the plan log, by source, in order.
+    plans: Mapping[str, Sequence[LoggedPlan]] = field(default_factory=dict)
     #: What was looked at: kind and place.
     origins: Sequence[tuple[str, str]] = field(default_factory=list)
     #: What a GB across zones costs.
@@ -93,6 +95,7 @@ def gather(
     by_kind = _by_kind(places)
     origins: list[tuple[str, str]] = []
     log, replays, label = None, [], None
+    logged: dict[str, LoggedTasks] = {}
     if "checkpoint" in by_kind:
         log = _last_of(read_log(by_kind["checkpoint"]), batches)
         of_query = log.checkpoint.query_id
@@ -113,20 +116,22 @@ def gather(
         ended = [batch for batch in mine if batch.seconds is not None]
         ui = spark.run(ended[-(batches or _UI_BATCHES) :])
         origins.append(("Spark's UI", f"{spark.address}, {ui.name}"))
-    plans = by_kind.get("plan log")
-    if plans is not None:
+    plan_log = by_kind.get("plan log")
+    if plan_log is not None:
         if log is None:
-            raise OptionError(f"{plans!r} is a plan log: also give the query's checkpoint")
-        origins.append(("plan log", plans))
+            raise OptionError(f"{plan_log!r} is a plan log: also give the query's checkpoint")
+        origins.append(("plan log", plan_log))
     if log is not None:
         last = {source: _replayed(batches) for source, batches in log.sources.items()}
-        logged = {} if plans is None else logged_tasks(Path(plans), last)
+        if plan_log is not None:
+            logged = logged_tasks(Path(plan_log), last)
         replays = [
             _replay(log, source, played, ui, racks, price_per_gb, logged.get(source))
             for source, played in last.items()
         ]
     title = f"Query {label}" if label else f"Query of {log.checkpoint.name if log else ''}"
-    return QueryFacts(title, log, progress, ui, replays, origins, price_per_gb)
+    plans = {source: of.plans for source, of in logged.items()}
+    return QueryFacts(title, log, progress, ui, replays, plans, origins, price_per_gb)
 
 
 def _by_kind(places: Sequence[str]) -> dict[str, str]:

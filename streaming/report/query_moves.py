@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from assignor_bridge.errors import elided
+from streaming.observe.words import counted
 from streaming.report import page
 
 if TYPE_CHECKING:
@@ -51,14 +52,43 @@ def section(facts: QueryFacts) -> list[str]:
     return [page.note(f"What moved is unknown: {why}"), *replayed]
 
 
+def in_short(facts: QueryFacts) -> str:
+    """Say in a few words what moved, and why in the batch that moved most."""
+    batches, rows = _moves_of_progress(facts.progress)
+    if not batches:
+        kept = facts.log.checkpoint.kept_states.values() if facts.log else ()
+        pairs = [pair for states in kept for pair in pairwise(states)]
+        if not pairs:
+            return "unknown: give the log of metrics (metrics.log_file)"
+        moved = sum(len(names) for pair in pairs for names in _moves(*pair).values())
+        return f"{counted(moved, 'move')} in the last {counted(len(pairs), 'plan')}"
+    moves = sum(row.moves for row in rows)
+    if not moves:
+        return f"nothing, in {counted(batches, 'batch', 'batches')}"
+    most = max(rows, key=lambda row: row.moves)
+    why = next((part for part in most.why.split("; ") if "→" in part), _LOAD)
+    many = f"{counted(moves, 'move')} in {counted(batches, 'batch', 'batches')}"
+    return f"{many}, most ({most.moves:,}) in batch {most.batch}: {why}"
+
+
 def _listed(words: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Write a sentence and below it the last rows, if there are any."""
     listed = [page.table(head, rows[-_ROWS:], ends_in_words=True)] if rows else []
     return [page.paragraph(words), *listed]
 
 
-def _of_progress(logged: Sequence[BatchProgress]) -> list[str]:
-    rows, moved, batches = [], 0, 0
+class _Moves(NamedTuple):
+    """A batch with a move or a change."""
+
+    batch: str
+    moves: int
+    imbalance: str
+    why: str
+
+
+def _moves_of_progress(logged: Sequence[BatchProgress]) -> tuple[int, list[_Moves]]:
+    """Count the batches that an assignor planned, and list those with a move or a change."""
+    rows, batches = [], 0
     before: dict[int, SourceProgress] = {}
     for progress in logged:
         for source in progress.sources:
@@ -66,29 +96,28 @@ def _of_progress(logged: Sequence[BatchProgress]) -> list[str]:
                 continue
             batches += 1
             moves = int(source.number("movedPartitions") or 0)
-            moved += moves
             why = list(_changes(source, before.get(source.index)))
             before[source.index] = source
             if not moves and not why:
                 continue
             name = f" (source {source.index})" if len(progress.sources) > 1 else ""
             imbalance = source.number("imbalance")
-            rows.append(
-                [
-                    f"{progress.batch}{name}",
-                    source.metrics.get("assignor.movedPartitions", ""),
-                    "" if imbalance is None else f"{imbalance:.1%}",
-                    "; ".join(why) or _LOAD,
-                ]
-            )
+            over = "" if imbalance is None else f"{imbalance:.1%}"
+            rows.append(_Moves(f"{progress.batch}{name}", moves, over, "; ".join(why) or _LOAD))
+    return batches, rows
+
+
+def _of_progress(logged: Sequence[BatchProgress]) -> list[str]:
+    batches, rows = _moves_of_progress(logged)
     if not batches:
         return []
     listed = "Batches with a move or a change:" if rows else "Nothing else changed."
     return _listed(
-        f"{moved:,} times the planner gave a partition to another executor than before, in "
-        f"{batches:,} batches. {listed}",
-        ("batch", "moved", "over ideal", "why"), rows,
-    )  # fmt: skip
+        f"{sum(row.moves for row in rows):,} times the planner gave a partition to another "
+        f"executor than before, in {batches:,} batches. {listed}",
+        ("batch", "moved", "over ideal", "why"),
+        [[row.batch, f"{row.moves}", row.imbalance, row.why] for row in rows],
+    )
 
 
 def _changes(source: SourceProgress, before: SourceProgress | None) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The report of one query as a page: batches, lag, load, moves, cost, before and after.
+"""The report of one query as a page: causes, lag, load, moves, cost, before and after, batches.
 
 Each section is drawn from what there is. What is not known is said, with the input that would tell.
 """
@@ -19,6 +19,7 @@ from streaming.report import (
     query_costs,
     query_lag,
     query_moves,
+    query_summary,
     query_zones,
     replays,
 )
@@ -38,7 +39,8 @@ _SHOWN_BATCHES = 120
 
 def report_page(facts: QueryFacts) -> str:
     """Write the whole page."""
-    parts = [page.paragraph(words, "lead") for words in _lead(facts)]
+    parts = query_summary.section(facts)
+    parts += [page.paragraph(words, "lead") for words in _lead(facts)]
     for title, section in (
         ("Lag per partition", query_lag.section(facts)),
         ("Load per executor slot", _loads(facts.ui)),

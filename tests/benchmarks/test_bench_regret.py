@@ -23,7 +23,8 @@ what is chance nothing can be learned, and tasks that go to whichever slot is fr
 
 Checkpoints of real queries are first, where `REGRET_CHECKPOINTS=name=folder,…` names any. They are
 replayed as `assignor replay` does: by the costs that the planner had learned by the end, where it
-had learned some. Nothing is left out there, and tasks and consumers cost nothing.
+had learned some. Nothing is left out there, and tasks and consumers cost nothing; `why` says how
+much of the regret the plans accepted.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ import os
 import random
 import statistics
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -43,6 +44,11 @@ from streaming.replay.cluster import cluster_for
 from streaming.replay.log import read_log
 from streaming.replay.player import EVERYTHING, replay
 from tests.benchmarks.report import write_report
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streaming.replay.log import ReplayBatch
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 
@@ -148,14 +154,21 @@ def checkpoints() -> list[dict[str, Any]]:
         for source, batches in log.sources.items():
             played = replay(name, batches, cluster_for(log, source, batches), EVERYTHING)
             results = {m.name: m for m in played.mappings if m.error is None}
-            worst = max(results[LAG_AWARE_STICKY].played, key=lambda p: p.over)
             words = f"checkpoint of {name}: {len(played.batches)} batches"
-            rows.append(
-                row_of(
-                    words, results, f"costs learned on the way; the worst was batch {worst.batch}"
-                )
-            )
-    return rows
+            rows.append(row_of(words, results, why_of(results[LAG_AWARE_STICKY], played.batches)))
+    return sorted(rows, key=lambda row: -row["regret"])
+
+
+def why_of(ours: Result, batches: Sequence[ReplayBatch]) -> str:
+    """Whose share the regret of a checkpoint is, and what its worst batch was like."""
+    share = min(1.0, accepted(ours) / regret(ours)) if regret(ours) > 0 else 1.0
+    worst = max(ours.played, key=lambda p: p.over)
+    records = {batch.batch: batch.records for batch in batches}
+    size = records[worst.batch] / statistics.median(records.values())
+    return (
+        f"{share:.0%} accepted by the plans, the rest unforeseen; the worst batch, {worst.batch}, "
+        f"had {size:.2g} times the median's records"
+    )
 
 
 def summary(rows: list[dict[str, Any]]) -> str:

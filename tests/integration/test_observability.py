@@ -14,7 +14,8 @@ from streaming.metrics.attach import attach
 from streaming.metrics.config import MetricsConfig
 from streaming.metrics.names import METRICS
 from streaming.replay.log import read_log
-from tests.spark_tools import read_topic, wait_until
+from tests.spark_tools import as_dict, assert_planned, read_topic, wait_until
+from tests.support.metric_queries import check, queries, selectors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,3 +102,51 @@ def test_a_query_is_measured_while_it_runs(
 
 def test_nothing_asked_for_costs_nothing(spark: SparkSession) -> None:
     assert attach(spark, MetricsConfig()) is None
+
+
+#: Racks are known to no broker and no executor here; `test_racks.py` sees these.
+OF_ZONES = {"assignor_cross_zone_ratio", "assignor_cross_zone_bytes_total",
+            "assignor_received_bytes_total"}  # fmt: skip
+
+
+def test_what_rules_and_board_ask_for_is_exported(
+    spark: SparkSession, topic: Topic, checkpoint: str
+) -> None:
+    topic.create(4).fill([40] * 4)
+    options = {
+        "assignor": "lag-aware-sticky", "assignor.onError": "fail", "maxOffsetsPerTrigger": "30",
+        "assignor.fairness": "deadline", "assignor.commitGroup": topic.name,
+    }  # fmt: skip
+    needed = {s.name for _, query in queries() for s in selectors(query)} - OF_ZONES
+    written, found = 40, dict[str, set[str]]()
+    with attach(spark, MetricsConfig(port=0, address="127.0.0.1")) as exporter:
+        assert exporter is not None
+        url = f"http://127.0.0.1:{exporter.port}/metrics"
+
+        def all_there() -> bool:
+            """Ask again while records come: lag in seconds needs a log that grows."""
+            nonlocal written
+            topic.fill([10] * 4, first=written)
+            written += 10
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                text = answer.read().decode()
+            for family in text_string_to_metric_families(text):
+                for sample in family.samples:
+                    found.setdefault(sample.name, set()).update(sample.labels)
+            return needed <= found.keys()
+
+        query = (
+            read_topic(spark, topic, options)
+            .writeStream.format("noop")
+            .queryName(topic.name)
+            .option("checkpointLocation", checkpoint)
+            .start()
+        )
+        try:
+            wait_until(all_there, f"in the endpoint: {sorted(needed)}")
+            assert_planned(map(as_dict, query.recentProgress))
+        finally:
+            query.stop()
+    for _, text in queries():
+        if found.keys() >= {selector.name for selector in selectors(text)}:
+            check(text, found)

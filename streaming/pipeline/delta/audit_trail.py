@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from checkpoints.folders import Folder, LocalFolder
-from checkpoints.offset_log import read_ranges
+from checkpoints.folders import LocalFolder
+from checkpoints.offset_log import RangesOfBatches
 from streaming.delta.user_metadata import encode, encode_ranges
 from streaming.observe.checkpoint_files import HadoopFolder
 from streaming.pipeline.errors import first_line
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
+
+    from checkpoints.folders import Folder
 
 _LOG = logging.getLogger(__name__)
 #: Delta's setting for the text of each commit of a session.
@@ -48,7 +50,7 @@ class AuditTrail:
         #: Hides secrets in what is logged.
         self._redact = redact
         self._checkpoint = checkpoint
-        self._folder: Folder | None = None
+        self._batches: RangesOfBatches | None = None
         self._has_warned = False
 
     def of_batch(self, spark: SparkSession, query: str, batch: int) -> Origin:
@@ -70,9 +72,9 @@ class AuditTrail:
 
     def _ranges(self, spark: SparkSession, checkpoint: str, batch: int) -> str | None:
         try:
-            if self._folder is None:
-                self._folder = _open(absolute(spark, checkpoint), spark)
-            ranges = read_ranges(self._folder, batch)
+            if self._batches is None:
+                self._batches = RangesOfBatches(_open(absolute(spark, checkpoint), spark))
+            ranges = self._batches.read(batch)
         except Exception as error:  # noqa: BLE001  (the next batch may have better luck)
             self._warn(first_line(error))
             return None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,27 +15,20 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.metrics.board import Board
-from streaming.metrics.names import METRICS
 from streaming.observe.query_progress import read_progress
 from tests.support.alert_rules import evaluate, firing, read_series, seconds
+from tests.support.metric_queries import DOCS, RULES, check, queries
 
-DOCS = Path(__file__).parents[3] / "docs"
 RECORDED = Path(__file__).with_name("recorded_progress.jsonl")
-RULES = [
-    rule
-    for group in yaml.safe_load((DOCS / "prometheus" / "alerts.yaml").read_text())["groups"]
-    for rule in group["rules"]
-]
+#: Debian has it in its package `prometheus`; no Python package brings it.
+PROMTOOL = shutil.which("promtool")
 CASES = yaml.safe_load((DOCS / "prometheus" / "alerts_test.yaml").read_text())
-BOARD = json.loads((DOCS / "grafana" / "assignor-bridge.json").read_text())
 #: What the recorded query had no occasion for; `secondsToLoss` and the others need options of ours.
 LIMITED = {
     "secondsToLoss": "1800", "admittedRecords": "30", "heldBackRecords": "70",
     "heldBackBy": "seconds", "receivedBytes": "10", "crossZoneBytes": "1",
     "crossZoneShare": "0.1", "commitFailures": "0",
 }  # fmt: skip
-#: Grafana's variables, by what stands for them in a query that Prometheus gets.
-VARIABLES = {"$__rate_interval": "5m", "$__interval": "1m", "$__range": "1h"}
 
 
 def fires(rule: dict[str, Any], test: dict[str, Any], at: str) -> list[Any]:
@@ -55,6 +49,17 @@ def test_an_alert_fires_when_it_should(test: dict[str, Any], case: dict[str, Any
     [rule] = [rule for rule in RULES if rule["alert"] == case["alertname"]]
     expected = [(a["exp_labels"], a["exp_annotations"]) for a in case["exp_alerts"]]
     assert fires(rule, test, case["eval_time"]) == expected
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="no promtool on PATH: only the stand-in has run")
+def test_promtool_says_so_too() -> None:
+    assert PROMTOOL is not None
+    folder = DOCS / "prometheus"
+    for words in (["check", "rules", "alerts.yaml"], ["test", "rules", "alerts_test.yaml"]):
+        done = subprocess.run(
+            [PROMTOOL, *words], cwd=folder, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_each_alert_is_seen_to_fire_and_to_be_silent() -> None:
@@ -97,37 +102,10 @@ def exported() -> dict[str, set[str]]:
     return found
 
 
-def queries() -> list[tuple[str, str]]:
-    found = [(rule["alert"], rule["expr"]) for rule in RULES]
-    for panel in BOARD["panels"]:
-        for target in panel.get("targets", ()):
-            text = target["expr"]
-            for variable, value in VARIABLES.items():
-                text = text.replace(variable, value)
-            found.append((f"{panel['title']} {target.get('refId', '')}", text))
-    return found
-
-
 @pytest.mark.parametrize("query", [q for _, q in queries()], ids=[name for name, _ in queries()])
 def test_what_is_queried_is_exported_with_these_labels(query: str) -> None:
     """Rules and the Grafana board: each metric, and each label it is chosen or grouped by."""
-    text, selectors = exported(), []
-
-    def visit(node: Any) -> bool:
-        if isinstance(node, promql.VectorSelector):
-            selectors.append(node)
-        return True
-
-    expression = promql.parse(query)
-    promql.walk(expression, visit)
-    assert selectors
-    for selector in selectors:
-        assert selector.name in text, selector.name
-        assert text[selector.name] == set(METRICS[selector.name].labels)
-        assert {m.name for m in selector.matchers.matchers} <= text[selector.name]
-    for group in re.findall(r"\b(?:by|on) \(([^)]*)\)", query):
-        labels = {name.strip() for name in group.split(",")}
-        assert all(labels <= text[selector.name] for selector in selectors)
+    check(query, exported())
 
 
 def test_the_stand_in_reckons_as_prometheus_does() -> None:

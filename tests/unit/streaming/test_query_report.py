@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -10,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from checkpoints.sticky_state import Common, KnownExecutor, StickyState, decode, encode
+from checkpoints.sticky_state import Common, KnownExecutor, Pace, StickyState, decode, encode
 from streaming.cli import main
 from tests.unit.metrics import samples
 from tests.unit.streaming.checkpoints import write_checkpoint
+from tests.unit.streaming.kept_query import kept_query
 
 RECORDED = Path(samples.__file__).with_name("recorded_progress.jsonl")
 #: Partition 0 gets ten times what partition 1 gets, in each of three batches.
@@ -227,3 +229,85 @@ def test_a_query_is_chosen_by_name(tmp_path):
     two = samples.text(start={"0": 0}, end={"0": 5}, name="b", query_id="other")
     log.write_text(f"{one}\n{two}\n")
     assert "Query b" in a_report(tmp_path, log, query="b")
+
+
+def first_words(page: str) -> str:
+    """What follows the title."""
+    return re.sub(r"^Query (of \S+|\S+) ", "", page)
+
+
+def test_a_plan_log_names_the_partition_that_one_slot_reads_alone(tmp_path):
+    sizes = [{0: 1000, 1: 100, 2: 100, 3: 100}] * 6
+    whole = kept_query(tmp_path / "whole", sizes, options={"assignor.split": "false"})
+    words = a_report(tmp_path, whole.checkpoint, whole.plan_log)
+    assert first_words(words).startswith("Hot key: orders-0. This partition has 77% of the work")
+    assert "1.5 times as long as if all 2 slots shared it" in words
+    assert "without assignor.split=false" in words
+    assert re.search(
+        r"busiest slot (\d)/0: 5 s, 1.5 times the mean of all; orders-0 is 100%", words
+    )
+    cut = kept_query(tmp_path / "cut", sizes)
+    words = a_report(tmp_path, cut.checkpoint, cut.plan_log)
+    assert first_words(words).startswith("Nothing stands out. Looked for a partition that holds")
+    assert re.search(r"busiest slot \d/0: 3.\d s, 1.0 times the mean of all: they are even", words)
+
+
+def test_a_plan_log_names_the_executors_whose_reads_ran_elsewhere(tmp_path):
+    query = kept_query(tmp_path, [dict.fromkeys(range(4), 300)] * 6)
+    lines = query.plan_log.read_text().splitlines()[:6]
+    moved = [line.replace('"executor": "2"', '"executor": "1"') for line in lines]
+    query.plan_log.write_text("\n".join(moved))
+    words = a_report(tmp_path, query.checkpoint, query.plan_log)
+    assert first_words(words).startswith("Busy cluster: executor 2. Only ")
+    assert "1/0: 6 s, 2.0 times the mean of all; it did what others could not" in words
+
+
+def test_a_state_names_the_slow_executor(tmp_path):
+    folder = write_checkpoint(tmp_path / "c", HOT)
+    kept = folder / "sources" / "0" / "assignments"
+    kept.mkdir()
+    slow = float(np.log(3))
+    paces = {"1": Pace(0.0, 0.0, 8.0), "2": Pace(slow, slow, 8.0)}
+    (kept / "3.v1").write_text(encode(replace(decode(state([0, 1], ["1", "2"], 7)), paces=paces)))
+    words = a_report(tmp_path, folder)
+    assert first_words(words).startswith("Slow executor: 2 on h2. It takes 3.0 times as long")
+
+
+def test_a_log_tells_that_there_are_too_few_slots(tmp_path, capsys):
+    lines = [
+        samples.text(
+            batch=n, second=n, start={"0": 10 * n, "1": 10 * n},
+            end={"0": 10 * n + 10, "1": 10 * n + 10},
+            latest={"0": 100 + 20 * n, "1": 50 + 20 * n}, strategy="lag-aware-sticky", slots="4",
+        )
+        for n in range(1, 10)
+    ]  # fmt: skip
+    log = tmp_path / "progress.jsonl"
+    log.write_text("\n".join(lines))
+    words = a_report(tmp_path, log)
+    assert first_words(words).startswith("Too few slots. Records arrive 2.0 times as fast")
+    assert "about 8 slots would keep up" in words
+    assert "lags most t-0: 180 of 310 records left; all are behind" in words
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[1].startswith("Too few slots: records arrive 2.0 times as fast")
+
+
+def test_sources_are_diagnosed_each_by_itself(tmp_path):
+    """Spark's mapping on four slots: the second source has one partition for them."""
+    events = []
+    for n in range(6):
+        one = samples.progress(
+            batch=n, second=10 * n, start={"0": 0, "1": 0, "2": 0, "3": 0}, slots="4",
+            end={"0": 5000, "1": 5000, "2": 5000, "3": 5000}, strategy="spark",
+        )  # fmt: skip
+        two = samples.progress(
+            batch=n, start={"0": 1, "1": 1, "2": 1}, end={"0": 9000, "1": 101, "2": 101},
+            topic="u", strategy="spark", slots="4",
+        )  # fmt: skip
+        events.append(json.dumps({**one, "sources": [*one["sources"], *two["sources"]]}))
+    log = tmp_path / "progress.jsonl"
+    log.write_text("\n".join(events))
+    words = a_report(tmp_path, log)
+    assert first_words(words).startswith("Source 1: Hot key: u-0. This partition has 98%")
+    assert "assignor=lag-aware-sticky" in words
+    assert "source 0 lags most none: the last batch read all that was there" in words

@@ -1,0 +1,223 @@
+"""What a checkpoint, a plan log, a log of metrics and a UI know of each source of a query."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from assignor_bridge.model import Partition
+from streaming.replay.log import costs_in
+from streaming.replay.plan_log import with_a_name
+from streaming.report.source_facts import BatchFacts, SourceFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from checkpoints.sticky_state import StickyState
+    from streaming.observe.figures import BatchFigures
+    from streaming.observe.query_progress import BatchProgress, SourceProgress
+    from streaming.replay.log import Costs
+    from streaming.replay.plan_log import LoggedPlan
+    from streaming.report.query_facts import QueryFacts
+
+#: A partition and an executor, and a number of each.
+_Key = tuple[Partition, str]
+_Reads = dict[_Key, float]
+#: Spark's mapping in the metrics.
+_SPARK = "spark"
+#: So far above its ideal a plan is not even.
+_UNEVEN = 0.25
+
+
+def sources_of(facts: QueryFacts) -> dict[str, SourceFacts]:
+    """Return what is known of each source that read something, by its name in the checkpoint."""
+    indexes = sorted({s.index for p in facts.progress for s in p.sources})
+    names = list(facts.log.sources) if facts.log else [str(index) for index in indexes]
+    index_of = {str(index): index for index in indexes}
+    if len(names) == len(indexes) == 1:
+        index_of = {names[0]: indexes[0]}
+    known = {}
+    for name in names:
+        told = {
+            p.batch: (p, s)
+            for p in facts.progress
+            for s in p.sources
+            if s.index == index_of.get(name) and s.has_data
+        }
+        source = _source(facts, name, told, alone=len(names) == 1)
+        if source.batches:
+            known[name] = source
+    return known
+
+
+def _source(
+    facts: QueryFacts,
+    name: str,
+    told: Mapping[int, tuple[BatchProgress, SourceProgress]],
+    *,
+    alone: bool,
+) -> SourceFacts:
+    logged = facts.log.sources.get(name, ()) if facts.log else ()
+    ranges = {b.batch: {r.tp: r.size for r in b.ranges if r.size} for b in logged if b.records}
+    plans = facts.plans.get(name, ())
+    later = [*plans[1:], None]
+    by_number = {p.number: _of_plan(p, after) for p, after in zip(plans, later, strict=False)}
+    state = plans[-1].outcome.state if plans else None
+    if state is None and facts.log is not None:
+        state = facts.log.checkpoint.states.get(name)
+    assignor = _assignor(plans, [source for _, source in told.values()], state)
+    ui = {b.batch: b for b in facts.ui.batches} if facts.ui is not None and alone else {}
+    batches = []
+    for number in sorted(ranges.keys() | told.keys()):
+        took = facts.log.seconds.get(number) if facts.log is not None else None
+        batch = BatchFacts(number, ranges.get(number, {}), seconds=took)
+        if number in ui:
+            batch = _with_ui(batch, ui[number], assignor)
+        if number in told:
+            batch = _with_progress(batch, *told[number])
+        if not batch.read:
+            continue  # nobody says where it began
+        if assignor == _SPARK or (assignor and _is_uneven(told.get(number))):
+            is_cut = number in ui and len(ui[number].tasks) > len(batch.read)
+            batch = replace(batch, pieces={} if is_cut else batch.read)
+        batches.append(replace(batch, **by_number.get(number, {})))
+    costs = costs_in(state)
+    return SourceFacts(
+        batches,
+        assignor,
+        plans[-1].batch.settings.split if plans else None,
+        {tp: cost / costs.record for tp, cost in costs.unusual.items()} if costs else {},
+        _slowness(state, costs),
+        {r.executor: r.host for r in state.readers} if state else {},
+        dict(plans[-1].batch.settings.weights) if plans else {},
+    )
+
+
+def _assignor(
+    plans: Sequence[LoggedPlan], told: Sequence[SourceProgress], state: StickyState | None
+) -> str | None:
+    """Return who placed the last batch; a query without a state and our metrics has Spark alone."""
+    if plans:
+        return plans[-1].outcome.assignor
+    if told:
+        return told[-1].metrics.get("assignor.strategy", _SPARK)
+    return _SPARK if state is None else None
+
+
+def _is_uneven(told: tuple[BatchProgress, SourceProgress] | None) -> bool:
+    return told is not None and (told[1].number("imbalance") or 0.0) >= _UNEVEN
+
+
+def _slowness(state: StickyState | None, costs: Costs | None) -> dict[str, float]:
+    if state is None or costs is None:
+        return {}
+    ids = [reader.executor for reader in state.readers if reader.executor]
+    return {name: costs.slowness.get(name, 1.0) for name in ids}
+
+
+def _with_ui(batch: BatchFacts, figures: BatchFigures, assignor: str | None) -> BatchFacts:
+    seconds: dict[str, dict[Partition | None, float]] = {
+        slot: {None: took} for slot, took in figures.slot_seconds().items()
+    }
+    local = [task.local for task in figures.tasks]
+    planned = local and assignor not in (None, _SPARK)
+    return replace(
+        batch,
+        seconds=figures.seconds,
+        slots=len(figures.slots) or None,
+        worked=seconds if local else {},
+        as_planned=sum(local) / len(local) if planned else None,
+    )
+
+
+def _with_progress(
+    batch: BatchFacts, progress: BatchProgress, source: SourceProgress
+) -> BatchFacts:
+    read = batch.read
+    if not read and source.start:
+        read = {tp: offsets for tp, offsets in source.read.items() if offsets > 0}
+    waiting = {tp: read.get(tp, 0) + lag for tp, lag in source.lag.items()}
+    slots, hits = source.number("slots"), source.number("localityHitRate")
+    return replace(
+        batch,
+        read=read,
+        waiting=waiting if source.latest else {},
+        began_s=progress.timestamp_s,
+        seconds=progress.seconds,
+        slots=int(slots) if slots else batch.slots,
+        as_planned=batch.as_planned if hits is None else hits,
+        held_back_by=source.metrics.get("assignor.heldBackBy"),
+    )
+
+
+def _of_plan(plan: LoggedPlan, after: LoggedPlan | None) -> dict[str, Any]:
+    """Return what a plan says of its batch; what its readers reported is in the plan after it."""
+    batch, pieces = plan.batch, plan.outcome.tasks.pieces
+    executors = [with_a_name(executor).id for executor in batch.executors]
+    slots = [
+        f"{executors[place]}/{number}"
+        for place, number in zip(
+            batch.slot_executor.tolist(), batch.slot_number.tolist(), strict=True
+        )
+    ]
+    largest, planned = dict[Partition, int](), defaultdict[_Key, dict[str, int]](dict)
+    columns = pieces.row.tolist(), pieces.slot.tolist(), (pieces.end - pieces.start).tolist()
+    for row, slot, size in zip(*columns, strict=True):
+        tp = Partition(batch.topics[int(batch.topic[row])], int(batch.partition[row]))
+        of_executor = planned[tp, executors[int(batch.slot_executor[slot])]]
+        of_executor[slots[slot]] = of_executor.get(slots[slot], 0) + size
+        largest[tp] = max(largest.get(tp, 0), of_executor[slots[slot]])
+    known: dict[str, Any] = {"slots": batch.slots, "pieces": largest}
+    reads, seconds = _reported(after, executors[0] if batch.anonymous else None)
+    if not reads or sum(reads.values()) > 1.01 * batch.total:  # of several batches
+        return known
+    sizes = {key: sum(of_slots.values()) for key, of_slots in planned.items()}
+    known |= {"worked": _worked(planned, seconds, slots), "taken": _taken(sizes, reads)}
+    if after is not None and "plannedHitRate" in after.outcome.metrics:
+        known["as_planned"] = float(after.outcome.metrics["plannedHitRate"])
+    return known
+
+
+def _reported(after: LoggedPlan | None, only: str | None) -> tuple[_Reads, _Reads]:
+    """Return the offsets and seconds that were reported; all of one executor, if it is alone."""
+    reads, seconds = defaultdict[_Key, float](float), defaultdict[_Key, float](float)
+    if after is None:
+        return {}, {}
+    seen = after.batch.observed
+    columns = seen.topic, seen.partition, seen.executor, seen.records, seen.offsets, seen.seconds
+    for topic, partition, executor, records, offsets, took in zip(
+        *(column.tolist() for column in columns), strict=True
+    ):
+        key = Partition(seen.topics[topic], partition), only or seen.executors[executor]
+        reads[key] += next((n for n in (offsets, records) if math.isfinite(n)), 0.0)
+        seconds[key] += took if math.isfinite(took) else 0.0
+    return reads, seconds
+
+
+def _worked(
+    planned: Mapping[_Key, Mapping[str, int]], seconds: _Reads, slots: Sequence[str]
+) -> dict[str, dict[Partition | None, float]]:
+    """Share out what each executor reported over its slots: as planned, else to the least busy."""
+    worked: dict[str, dict[Partition | None, float]] = {slot: {} for slot in slots}
+    elsewhere = []
+    for key, took in seconds.items():
+        of_slots = planned.get(key, {})
+        elsewhere += [] if of_slots else [(key, took)]
+        for slot, size in of_slots.items():
+            worked[slot][key[0]] = took * size / sum(of_slots.values())
+    for (tp, executor), took in elsewhere:
+        mine = [slot for slot in slots if slot.rpartition("/")[0] == executor] or [f"{executor}/0"]
+        slot = min(mine, key=lambda name: sum(worked.get(name, {}).values()))
+        worked.setdefault(slot, {})[tp] = took
+    return worked
+
+
+def _taken(planned: Mapping[_Key, int], reads: _Reads) -> dict[str, float]:
+    """Return which share of each executor's planned offsets it did not read."""
+    whole, missing = defaultdict[str, float](float), defaultdict[str, float](float)
+    for key, offsets in planned.items():
+        whole[key[1]] += offsets
+        missing[key[1]] += max(0.0, offsets - reads.get(key, 0.0))
+    return {executor: missing[executor] / whole[executor] for executor in whole}

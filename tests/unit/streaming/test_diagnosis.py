@@ -1,0 +1,180 @@
+"""What a report names as the cause: a table of runs, each with what was wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from assignor_bridge.model import Partition
+from streaming.report.diagnosis import diagnose
+from streaming.report.source_facts import BatchFacts, SourceFacts
+
+EVEN = {f"t-{p}": 100 for p in range(6)}
+
+
+def offsets(by_name: Mapping[str, int]) -> dict[Partition, int]:
+    split = {name: name.rpartition("-") for name in by_name}
+    return {Partition(t, int(n)): by_name[name] for name, (t, _, n) in split.items()}
+
+
+def batch(number: int, read: Mapping[str, int], **known: Any) -> BatchFacts:
+    """One of a query on three slots that is planned and read as it should be, in two seconds."""
+    found, third = offsets(read), sum(read.values()) / 3
+    facts = BatchFacts(
+        number, found, waiting=found, began_s=2.0 * number, seconds=2.0, slots=3,
+        pieces={tp: min(n, round(third)) for tp, n in found.items()},
+        worked={f"{e}/0": {None: 1.9} for e in range(3)}, as_planned=1.0,
+        taken=dict.fromkeys("012", 0.0),
+    )  # fmt: skip
+    return replace(facts, **known)
+
+
+def source(batches: Sequence[BatchFacts], **known: Any) -> SourceFacts:
+    slowness = {"0": 1.0, "1": 1.1, "2": 0.95}
+    facts = SourceFacts(batches, "lag-aware-sticky", slowness=slowness, hosts={"1": "h1"})
+    return replace(facts, **known)
+
+
+def run(read: Mapping[str, int] = EVEN, count: int = 8, **known: Any) -> list[BatchFacts]:
+    return [batch(number, read, **known) for number in range(count)]
+
+
+def whole(read: Mapping[str, int]) -> dict[str, Any]:
+    return {"pieces": offsets(read)}
+
+
+def growing(step: int, *, read: Mapping[str, int] = EVEN, **known: Any) -> list[BatchFacts]:
+    """Lag that grows by so many records of each partition a batch."""
+    return [
+        batch(n, read, waiting=offsets({k: v + step * n for k, v in read.items()}), **known)
+        for n in range(8)
+    ]
+
+
+def two_topics(small: int, *, of: int = 90, **known: Any) -> list[BatchFacts]:
+    """A backlog beside a topic that has `of` records and gets `small`."""
+    return [
+        batch(
+            n, {"big-0": 300 - small, "big-1": 300, "small-0": small},
+            waiting=offsets({"big-0": 90_000, "big-1": 90_000, "small-0": of}), **known,
+        )
+        for n in range(6)
+    ]  # fmt: skip
+
+
+HOT = {"t-0": 700, "t-1": 60, "t-2": 60, "t-3": 60, "t-4": 60, "t-5": 60}
+SLOW = {"0": 1.0, "1": 3.0, "2": 1.0}
+IDLE = {"worked": {f"{e}/0": {None: 0.3} for e in range(3)}}
+TAKEN = {"as_planned": 0.4, "taken": {"0": 0.0, "1": 1.0, "2": 0.9}}
+LATE = {n: {"t-0": 100 if n < 6 else 700, "t-1": 100, "t-2": 100} for n in range(8)}
+
+
+@pytest.mark.parametrize(
+    ("facts", "titles"),
+    [
+        # Nothing is wrong.
+        pytest.param(SourceFacts(), [], id="no batch"),
+        pytest.param(source(run()), [], id="all is even"),
+        pytest.param(source(run(HOT)), [], id="a hot partition that is cut"),
+        pytest.param(source([batch(n, LATE[n], **whole(LATE[n])) for n in range(8)]), [],
+                     id="two batches with a burst"),
+        pytest.param(source(run(HOT, count=2, **whole(HOT))), [], id="too few batches to tell"),
+        pytest.param(source(run(EVEN | {"t-0": 200}, **whole(EVEN | {"t-0": 200}))), [],
+                     id="a large partition that fits into a slot"),
+        pytest.param(source(run({"t-0": 3}, worked={}, **whole({"t-0": 3}))), [],
+                     id="a quiet topic"),
+        pytest.param(source(run(HOT, **whole(HOT), **IDLE)), [], id="reading takes no time"),
+        pytest.param(source(run(), slowness={"0": 1.0, "1": 1.4, "2": 1.0}), [],
+                     id="an executor that is hardly slower"),
+        pytest.param(source(run(), slowness={"0": 5.0}), [], id="one executor has no others"),
+        pytest.param(source([*run(count=2, **TAKEN), *run()]), [],
+                     id="two batches that ran elsewhere"),
+        pytest.param(source(growing(2)), [], id="lag that creeps"),
+        pytest.param(source(growing(-10)), [], id="a backlog that is read"),
+        pytest.param(source([batch(n, {"t-0": 90 + 7 * (n * 5 % 8)}) for n in range(8)],
+                            slowness={}), [], id="lag that goes up and down"),
+        pytest.param(source(two_topics(90)), [], id="a small topic that gets all it has"),
+        pytest.param(source(two_topics(40)), [], id="half of what it has is enough"),
+        pytest.param(source(two_topics(5), weights={"small": 0.01}), [],
+                     id="a topic with a small weight"),
+        pytest.param(source(run(waiting={}, began_s=None, seconds=None, slots=None, pieces={},
+                                worked={}, as_planned=None, taken={}), slowness={}), [],
+                     id="nothing but offsets is known"),
+        # One cause.
+        pytest.param(source(run(HOT, **whole(HOT)), split=False), ["Hot key: t-0"], id="hot key"),
+        pytest.param(source(run(**whole(EVEN)), costs={Partition("t", 4): 20.0}),
+                     ["Hot key: t-4"], id="a partition with costly records"),
+        pytest.param(source(run({"t-0": 600, "t-1": 0}, pieces=offsets({"t-0": 600}))),
+                     ["Hot key: t-0"], id="the others are empty"),
+        pytest.param(source(run({"t-0": 300, "t-1": 300}, slots=8,
+                                pieces=offsets({"t-0": 300, "t-1": 300}))),
+                     ["Few partitions: 2 for 8 slots"], id="few partitions"),
+        pytest.param(source(run(), slowness=SLOW), ["Slow executor: 1 on h1"], id="slow executor"),
+        pytest.param(source(run(), slowness={"0": 0.58, "1": 1.73}, hosts={}),
+                     ["Slow executor: 1"], id="of two, each is told against the middle"),
+        pytest.param(source(run(**TAKEN)), ["Busy cluster: executors 1, 2"], id="busy cluster"),
+        pytest.param(source(run(as_planned=0.5, taken={})), ["Busy cluster"], id="nobody says who"),
+        pytest.param(source(growing(100)), ["Too few slots"], id="too few slots"),
+        pytest.param(source(growing(100, worked={}, slots=None)), ["Too few slots"],
+                     id="without knowing how busy they are"),
+        pytest.param(source(growing(100, **IDLE)), ["Overhead"], id="overhead"),
+        pytest.param(source([replace(b, began_s=20.0 * b.batch) for b in growing(100)]),
+                     ["Overhead"], id="a trigger that is too seldom"),
+        pytest.param(source(two_topics(2)), ["Starved topic: small"], id="starved topic"),
+        pytest.param(source(two_topics(0, held_back_by="time")), ["Alignment: small"],
+                     id="alignment"),
+        # Two at once, the costlier first.
+        pytest.param(source(run(HOT, **whole(HOT)), slowness=SLOW, split=False),
+                     ["Hot key: t-0", "Slow executor: 1 on h1"], id="hot key and slow executor"),
+        pytest.param(source(run(**TAKEN), slowness=SLOW),
+                     ["Busy cluster: executors 1, 2", "Slow executor: 1 on h1"],
+                     id="busy cluster and slow executor"),
+        pytest.param(source(growing(400), slowness=SLOW),
+                     ["Too few slots", "Slow executor: 1 on h1"],
+                     id="with a usual executor there would still be too few slots"),
+        pytest.param(source(growing(20), slowness=SLOW), ["Slow executor: 1 on h1"],
+                     id="with a usual executor there would be enough slots"),
+        pytest.param(source(two_topics(2), slowness=SLOW),
+                     ["Starved topic: small", "Slow executor: 1 on h1"],
+                     id="starved topic and slow executor"),
+    ],
+)  # fmt: skip
+def test_the_cause_is_named(facts: SourceFacts, titles: list[str]) -> None:
+    assert [finding.title for finding in diagnose(facts)] == titles
+
+
+def only(facts: SourceFacts) -> tuple[str, str]:
+    [finding] = diagnose(facts)
+    return finding.why, finding.remedy
+
+
+def test_figures_are_those_of_the_run() -> None:
+    why, remedy = only(source(run(HOT, **whole(HOT)), split=False))
+    assert "has 70% of the work" in why
+    assert "2.1 times as long as if all 3 slots shared it" in why
+    assert "assignor.split=false" in remedy
+    why, _ = only(source(run(), slowness=SLOW))
+    assert "3.0 times as long as the others" in why
+    assert "costs 22%" in why  # two and a third executors in place of three
+    why, remedy = only(source(growing(100)))
+    assert "2.0 times as fast as they are read by 3 slots, which read 95% of the time" in why
+    assert "about 6 slots would keep up" in remedy
+    why, _ = only(source(growing(100, **IDLE)))
+    assert "only 15% of the time is reading" in why
+    why, _ = only(source(run(**TAKEN)))
+    assert "only 40% of the reads ran where they were planned" in why
+    why, remedy = only(source(two_topics(2)))
+    assert "got 2% of an even share of 6 limited batches; big took 100% of all" in why
+    assert "assignor.fairness=even" in remedy
+
+
+@pytest.mark.parametrize("order", [list, reversed], ids=["as they are", "turned round"])
+def test_the_order_of_partitions_and_executors_does_not_matter(
+    order: Callable[[Any], Any],
+) -> None:
+    turned = dict(order(list(HOT.items())))
+    facts = source(run(turned, **whole(turned)), slowness=dict(order(list(SLOW.items()))))
+    assert [f.title for f in diagnose(facts)] == ["Hot key: t-0", "Slow executor: 1 on h1"]
