@@ -12,7 +12,7 @@ UNIT   := "not integration and not benchmark and not chaos and not compat"
 UNIT_TESTS ?= unit
 
 .DEFAULT_GOAL := help
-.PHONY: help check demo test unit coverage integration long fresh bench chaos spark-suite compat matrix lint format jar docs wheel sbom audit release-check lock clean
+.PHONY: help check demo test unit coverage integration long fresh bench chaos spark-suite compat matrix lint format jar docs wheel maven sbom audit release-check lock clean
 
 help:  ## This list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -105,6 +105,9 @@ wheel: jar  ## Build the wheel, with the jar in it, into dist/
 
 sbom: jar  ## Write a bill of materials into dist/
 	@$(BIN)/python -m tests.release bill dist/assignor-bridge.cdx.json
+
+maven: jar  ## The jar as a Maven artifact with POM and sources, into dist/maven
+	@$(BIN)/python -m tests.release maven dist/maven
 
 audit: jar  ## Look for known weaknesses in downloaded advisories (OSV=pypi.zip:maven.zip)
 	@$(BIN)/python -m tests.release audit $(subst :, ,$(OSV))
