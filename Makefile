@@ -74,8 +74,8 @@ long: jar  ## The tests with a real broker and a real Spark that `make test` has
 fresh: check  ## demo and test as on a new machine: a clone, HOME and caches in an empty folder
 	@PYTHON=$(PYTHON) .ci/fresh
 
-bench: jar  ## Measure, beside Spark and Kafka in the same run; writes docs/benchmarks/
-	@$(BIN)/python -m pytest -m benchmark -p no:randomly -s tests/benchmarks
+bench: jar  ## Measure, beside Spark and Kafka in the same run; writes docs/benchmarks/ (QUICK=1: a first look in five minutes, writes only build/bench-quick.md)
+	@$(BIN)/python -m $(if $(QUICK),tests.benchmarks.quick,pytest -m benchmark -p no:randomly -s tests/benchmarks)
 
 chaos: jar  ## Kill -9 drivers and executors 320 times (KILLS=n with executors, in local mode, with limited batches twice; SEED=n; LIMIT_S=n), or faults by name (KIND=name|all)
 	@KILLS=$(KILLS) KIND="$(KIND)" SEED=$(SEED) LIMIT_S=$(LIMIT_S) $(BIN)/python -m pytest -m chaos -p no:randomly -s \
