@@ -7,6 +7,7 @@ other machines cannot. Nothing is written but build/bench-quick.json and build/b
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import statistics
 import subprocess
@@ -21,7 +22,6 @@ from rich.console import Console
 from rich.table import Table
 
 from assignor_bridge.assignors import ASSIGNORS
-from assignor_bridge.ivy import pyspark_home
 from assignor_bridge.options import LAG_AWARE_STICKY
 from assignor_bridge.simulator.play import compare
 from assignor_bridge.simulator.scenario import Scenario
@@ -191,7 +191,7 @@ def main() -> None:
         measured.append(line)
         print(" | ".join(cells(line)), flush=True)
     where = {
-        **machine(), "spark": (pyspark_home() / "version.py").read_text().split('"')[1],
+        **machine(), "spark": importlib.metadata.version("pyspark"),
         "kafka": KAFKA, "commit": commit(), "minutes": round((time.monotonic() - begin) / 60, 1),
     }  # fmt: skip
     title = ", ".join(f"{key} {value}" for key, value in where.items())
