@@ -74,7 +74,7 @@ def test_the_readme_and_the_checkpoint_of_its_query(
     exec("\n".join(first), names)  # noqa: S102
     batch, ends = eval(last, names)  # noqa: S307
     assert batch >= 0
-    assert sum(ends.values()) == 60
+    assert sum(ends[topic.name].values()) == 60
 
 
 def test_the_options_of_admission(spark: SparkSession, topic: Topic, checkpoint: str) -> None:
