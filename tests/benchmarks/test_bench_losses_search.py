@@ -7,10 +7,10 @@ batches without the first three. What is shown is the worst of three climbs of 2
 
 `why` is what takes away most of the loss when it is taken out of the regime, as in regret.md; in
 brackets the `times` that are left then. `ours, small tasks` is our regret with
-`assignor.tasksPerSlot=4` and `spark.locality.wait=0s`. `batch_s` is the ideal time of a batch: where it is small,
-tasks (4 ms) and cold consumers (20 ms) are much of it. The simulator compares where records are
-read, not how: that Spark's reader waits half a second at the end of a partition, or that a plan
-takes some milliseconds, is not in it (losses.md, the benchmark, measures whole batches).
+`assignor.tasksPerSlot=4` and `spark.locality.wait=0s`. `batch_s` is the ideal time of a batch: where
+it is small, tasks (4 ms) and cold consumers (20 ms) are much of it. The simulator compares where
+records are read, not how: that Spark's reader waits half a second at the end of a partition, or that
+a plan takes some milliseconds, is not in it (`test_bench_losses.py` measures whole batches).
 """
 
 from __future__ import annotations
