@@ -22,7 +22,7 @@ _POM = """<?xml version="1.0" encoding="UTF-8"?>
 <project><modelVersion>4.0.0</modelVersion>
 <groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>
 <name>{artifact}</name>
-<description>Plans what Spark's Kafka source reads; needs the connector of the Spark in use</description>
+<description>Plans what Spark's Kafka source reads; needs that source beside it</description>
 <licenses><license><name>Apache-2.0</name></license></licenses>
 </project>
 """

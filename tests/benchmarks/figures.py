@@ -28,9 +28,7 @@ def reader(start: str, name: str, column: str = "median") -> Figure:
     )
 
 
-def sticky(
-    column: str, steps: Sequence[str], groups: Callable[[str], bool]
-) -> Figure:
+def sticky(column: str, steps: Sequence[str], groups: Callable[[str], bool]) -> Figure:
     """Return the most of a column over some groups and steps of `sticky` beside Kafka's."""
     return lambda rows: max(
         float(r[column])

@@ -1,7 +1,7 @@
 """`make bench QUICK=1`: a first look in five minutes, as one table.
 
 Each line compares two figures of the same run: ours, and what stands beside it. The machine's own
-speed goes out of a ratio, so these can be compared with docs/benchmarks/summary.md, where figures of
+speed goes out of a ratio, so ratios can be compared with those of docs/benchmarks, where figures of
 other machines cannot. Nothing is written but build/bench-quick.json and build/bench-quick.md.
 """
 

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 _HEAD = """# All targets in one table
 
-What this project set out to reach, and what was measured. Each line leads to its page, which has the method, all rows and how far
-they scatter. {counts} "Missed" says by how much of what was asked, and why as far as it is known. Nobody edits this
-page: every benchmark writes it anew from the JSON files, and a test compares.
+What this project set out to reach, and what was measured. Each line leads to its page, which has
+the method, all rows and how far they scatter. {counts}
+"Missed" says by how much of what was asked, and why as far as it is known. Nobody edits this page:
+every benchmark writes it anew from the JSON files, and a test compares.
 
-Figures of one line come from one run; lines of one page, too. Pages were measured on the days and commits at the end.
+All figures of a page come from one run, on the day and commit at the end.
 
 | | asked | measured | | why |
 |---|---|---|---|---|

@@ -73,7 +73,7 @@ TARGETS: tuple[Target, ...] = (
     Target("assignors", "sticky, one leaves or joins, times Kafka's", "assignors",
            sticky("x sticky", ("leave", "join"), lambda g: g.endswith(SAME)), 1,
            why="with one partition a member, what each member costs in Python is most of it; "
-           "from two partitions a member on it is faster than Kafka's"),
+           "with ten and more it is faster than Kafka's"),
     Target("assignors", "five disjoint subscriptions, one joins, times Kafka's", "assignors",
            sticky("x sticky", ("join",), lambda g: g.startswith("1,000 x 10,000")
                   and g.endswith("disjoint")), 0.1),
@@ -108,8 +108,8 @@ TARGETS: tuple[Target, ...] = (
     Target("dynamic allocation", "time to read the backlog, times Spark's", "dynamic_allocation",
            ratio("backlog_s", OURS, SPARK), 1),
     Target("rewriting", "each figure after over before", "before_after", most("after/before"), 1.05,
-           why="`rows` is what `assignor plan` reads and writes; a running stream has no objects "
-           "for ranges any more, so they are made for that command alone"),
+           why="`rows` is the form that `assignor plan` reads and writes; no running stream uses "
+           "it since requests are packed"),
     *(Target("freshness", f"append, {kind} volumes: {what}", "freshness", figure, limit, at_least,
              why="not looked into; its batches take twice as long as those of Zipf's volumes")
       for kind, volumes in (("equal", "equal"), ("Zipf 1.1", "zipf 1.1"))

@@ -1,9 +1,9 @@
 """The fewest slots that hold lag flat at a given load: Theodolite's measure of scalability.
 
-`measured`: a producer process writes 2,500 records a second into sixteen partitions; a record costs
-1 ms of its slot, modelled by a sleep of 20 ms at every twentieth one, so 2.5 slots have work for all
-of their time. Spark runs in local mode with so many slots, a query without a limit, results go
-nowhere. After ten seconds of warm-up lag is looked at for half a minute: what waits when a batch
+`measured`: a producer process writes 2,500 records a second into sixteen partitions; a record
+costs 1 ms of its slot, modelled by a sleep of 20 ms at every twentieth one, so 2.5 slots have work
+for all of their time. Spark runs in local mode with so many slots, a query without a limit; results
+go nowhere. After ten seconds of warm-up lag is looked at for half a minute: what waits when a batch
 begins is what the batch reads. It is flat where a line through these grows by less than a
 twentieth of what arrives. The least number of slots is searched for by halving, from 3 to 12.
 

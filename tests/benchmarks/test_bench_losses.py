@@ -29,7 +29,6 @@ from tests.strategies_snapshots import lags
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 

@@ -7,10 +7,10 @@ batches without the first three. What is shown is the worst of three climbs of 2
 
 `why` is what takes away most of the loss when it is taken out of the regime, as in regret.md; in
 brackets the `times` that are left then. `ours, small tasks` is our regret with
-`assignor.tasksPerSlot=4` and `spark.locality.wait=0s`. `batch_s` is the ideal time of a batch: where
-it is small, tasks (4 ms) and cold consumers (20 ms) are much of it. The simulator compares where
-records are read, not how: that Spark's reader waits half a second at the end of a partition, or that
-a plan takes some milliseconds, is not in it (`test_bench_losses.py` measures whole batches).
+`assignor.tasksPerSlot=4` and `spark.locality.wait=0s`. `batch_s` is the ideal time of a batch:
+where it is small, tasks (4 ms) and cold consumers (20 ms) are much of it. The simulator compares
+where records are read, not how: that Spark's reader waits half a second at the end of a partition,
+or that a plan takes some milliseconds, is not in it (`test_bench_losses.py` measures batches).
 """
 
 from __future__ import annotations
@@ -56,11 +56,23 @@ def step(kind: str, given: Scenario, draw: random.Random) -> Scenario:
     """Take one thing over from another regime."""
     other = within(kind, regime(draw.randrange(1_000_000)))
     key = draw.choice(
-        ["partitions", "executors", "slots", "records", "lags", "skew", "noise", "cost_skew", "slow"]
+        [
+            "partitions",
+            "executors",
+            "slots",
+            "records",
+            "lags",
+            "skew",
+            "noise",
+            "cost_skew",
+            "slow",
+        ]
     )
     changed = {key: getattr(other, key)}
     if key in {"records", "executors", "slots"}:  # else a batch would last for hours, or no time
-        changed |= {name: getattr(other, name) for name in ("records", "executors", "slots", "cost")}
+        changed |= {
+            name: getattr(other, name) for name in ("records", "executors", "slots", "cost")
+        }
     return replace(given, **changed)
 
 
@@ -148,9 +160,9 @@ def test_losses_search() -> None:
         rows.append(row_of(kind))
         print(rows[-1], flush=True)
     notes = (
-        f"{__doc__}\nThe hundred regimes of [regret](regret.md), by what most of our regret in them "
-        "comes from; `lost` are those in which one of Spark's three mappings was faster, the medians "
-        f"are of these:\n\n{regimes_by_cause()}\n\nWhat the search came to:"
+        f"{__doc__}\nThe hundred regimes of [regret](regret.md), by what most of our regret in them"
+        " comes from; `lost` are those in which one of Spark's three mappings was faster, the"
+        f" medians are of these:\n\n{regimes_by_cause()}\n\nWhat the search came to:"
     )
     write_report(
         "losses_search", title="A search for workloads that the option loses", rows=rows,

@@ -1,6 +1,6 @@
 """Nexmark's first three queries over Kafka: bids as JSON, with the option and without.
 
-q0 passes bids through, q1 turns the price of each into euros, q2 keeps those of every 123rd auction;
+q0 passes bids through, q1 turns their prices into euros, q2 keeps those of every 123rd auction;
 each parses the JSON, and all columns that it yields are computed. Bids are as Nexmark's generator
 makes them, in what matters for reading: half of them go to the few auctions that are hot just
 now, and they are keyed by auction, so a few of sixteen partitions get most (by Kafka's own hash of
@@ -27,7 +27,6 @@ from tests.benchmarks.turns import NO_WAIT, OURS, SCALE, Work, cluster, rows_of,
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 

@@ -82,7 +82,8 @@ def test_window_latency(spark: SparkSession, broker: EmbeddedBroker, tmp_path: P
     if SCALE == 1:
         write_report(
             "window_latency", title="Spark's published latency of windows over Kafka", rows=rows,
-            notes=__doc__ or "", command="make bench (tests/benchmarks/test_bench_window_latency.py)",
+            notes=__doc__ or "",
+            command="make bench (tests/benchmarks/test_bench_window_latency.py)",
         )  # fmt: skip
 
 

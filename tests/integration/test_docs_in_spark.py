@@ -115,7 +115,7 @@ def test_metrics_of_a_query(spark: SparkSession, topic: Topic, tmp_path: Path) -
         "port=9404": "port=0",
         "/var/lib/node/a.prom": str(tmp_path / "a.prom"),
         "progress.jsonl": str(tmp_path / "progress.jsonl"),
-        ".start()": f'.option("checkpointLocation", "{tmp_path}/c").trigger(availableNow=True).start()',
+        ".writeStream": ".writeStream.trigger(availableNow=True)",
     }
     exec(put(program("metrics.md", "MetricsConfig"), **places), names)  # noqa: S102
     assert "assignor_" in (tmp_path / "a.prom").read_text()

@@ -1,4 +1,4 @@
-"""The page of all targets says what the benchmarks' files say; a quick run compares within itself."""
+"""The page of all targets says what the benchmarks' files say; a quick run has its ratios."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def test_a_target_is_met_or_missed_by_a_share_or_not_measured(
     assert (
         "| [a](one.md): faster | at most 1 | 1.5 | **missed by 50%** | it is what it is |" in lines
     )
-    assert "| [a](one.md): often | at least 3 | 1.5 | **missed by 50%** | not looked into |" in lines
+    assert (
+        "| [a](one.md): often | at least 3 | 1.5 | **missed by 50%** | not looked into |" in lines
+    )
     assert "| a: none | at most 1 | | not measured yet | |" in lines
     assert "| a: new column | at most 1 | | not measured yet | |" in lines
     assert "1 are met, 2 missed and 2 not measured yet" in " ".join(lines)
