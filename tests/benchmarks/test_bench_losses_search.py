@@ -7,10 +7,11 @@ batches without the first three. What is shown is the worst of three climbs of 2
 
 `why` is what takes away most of the loss when it is taken out of the regime, as in regret.md; in
 brackets the `times` that are left then. `ours, small tasks` is our regret with
-`assignor.tasksPerSlot=4` and `spark.locality.wait=0s`. `batch_s` is the ideal time of a batch:
-where it is small, tasks (4 ms) and cold consumers (20 ms) are much of it. The simulator compares
-where records are read, not how: that Spark's reader waits half a second at the end of a partition,
-or that a plan takes some milliseconds, is not in it (`test_bench_losses.py` measures batches).
+`assignor.maxRecordsPerTask` of a quarter of a slot's share, and `spark.locality.wait=0s`. `batch_s`
+is the ideal time of a batch: where it is small, tasks (4 ms) and cold consumers (20 ms) are much of
+it. The simulator compares where records are read, not how: that Spark's reader waits half a second
+at the end of a partition, or that a plan takes some milliseconds, is not in it
+(`test_bench_losses.py` measures batches).
 """
 
 from __future__ import annotations
@@ -86,8 +87,9 @@ def played(given: Scenario) -> dict[str, Result]:
 
 
 def small_tasks(given: Scenario) -> Result:
-    """Play the option with four tasks a slot, which whoever is free may take at once."""
-    options = {"assignor.tasksPerSlot": "4"}
+    """Play the option with at least four tasks a slot, which whoever is free may take at once."""
+    slots = sum(executor.slots for executor in given.topology)
+    options = {"assignor.maxRecordsPerTask": str(max(1, given.records // (4 * slots)))}
     player = Player(LAG_AWARE_STICKY, given, options=options, locality_wait=0.0)
     return Result(LAG_AWARE_STICKY, play(player)[WARM_UP_BATCHES:])
 
