@@ -12,7 +12,7 @@ UNIT   := "not integration and not benchmark and not chaos and not compat"
 UNIT_TESTS ?= unit
 
 .DEFAULT_GOAL := help
-.PHONY: help check demo test unit coverage integration long fresh bench chaos spark-suite compat matrix lint format jar docs wheel sbom audit release-check lock clean
+.PHONY: help check demo test unit coverage integration long fresh bench chaos spark-suite compat matrix lint format jar docs wheel maven sbom audit release-check lock clean
 
 help:  ## This list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,8 +74,8 @@ long: jar  ## The tests with a real broker and a real Spark that `make test` has
 fresh: check  ## demo and test as on a new machine: a clone, HOME and caches in an empty folder
 	@PYTHON=$(PYTHON) .ci/fresh
 
-bench: jar  ## Measure, beside Spark and Kafka in the same run; writes docs/benchmarks/
-	@$(BIN)/python -m pytest -m benchmark -p no:randomly -s tests/benchmarks
+bench: jar  ## Measure, beside Spark and Kafka in the same run; writes docs/benchmarks/ (QUICK=1: a first look in five minutes, writes only build/bench-quick.md)
+	@$(BIN)/python -m $(if $(QUICK),tests.benchmarks.quick,pytest -m benchmark -p no:randomly -s tests/benchmarks)
 
 chaos: jar  ## Kill -9 drivers and executors 320 times (KILLS=n with executors, in local mode, with limited batches twice; SEED=n; LIMIT_S=n), or faults by name (KIND=name|all)
 	@KILLS=$(KILLS) KIND="$(KIND)" SEED=$(SEED) LIMIT_S=$(LIMIT_S) $(BIN)/python -m pytest -m chaos -p no:randomly -s \
@@ -105,6 +105,9 @@ wheel: jar  ## Build the wheel, with the jar in it, into dist/
 
 sbom: jar  ## Write a bill of materials into dist/
 	@$(BIN)/python -m tests.release bill dist/assignor-bridge.cdx.json
+
+maven: jar  ## The jar as a Maven artifact with POM and sources, into dist/maven
+	@$(BIN)/python -m tests.release maven dist/maven
 
 audit: jar  ## Look for known weaknesses in downloaded advisories (OSV=pypi.zip:maven.zip)
 	@$(BIN)/python -m tests.release audit $(subst :, ,$(OSV))

@@ -21,6 +21,9 @@ TRIED_SPARKS = ("4.0.4", "4.1.1", "4.2.0")
 _POM = """<?xml version="1.0" encoding="UTF-8"?>
 <project><modelVersion>4.0.0</modelVersion>
 <groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>
+<name>{artifact}</name>
+<description>Plans what Spark's Kafka source reads; needs that source beside it</description>
+<licenses><license><name>Apache-2.0</name></license></licenses>
 </project>
 """
 
@@ -64,16 +67,22 @@ def built_jar() -> Path:
     return jars[-1]
 
 
+def lay_out(repository: Path, jar: bytes, version: str) -> Path:
+    """Write jar and POM where a Maven repository has them; return their folder."""
+    folder = repository.joinpath(*GROUP.split("."), ARTIFACT, version)
+    pom = _POM.format(group=GROUP, artifact=ARTIFACT, version=version)
+    ivy.write_file(folder / f"{ARTIFACT}-{version}.jar", jar)
+    ivy.write_file(folder / f"{ARTIFACT}-{version}.pom", pom.encode())
+    return folder
+
+
 def packages() -> Packages:
     """Lay our jar out as a Maven repository in the user's cache and name the packages."""
     jar = built_jar()
     version = jar.stem.removeprefix(f"{ARTIFACT}-")
     repository = ivy.cache_folder() / "maven"
-    folder = repository.joinpath(*GROUP.split("."), ARTIFACT, version)
-    pom = _POM.format(group=GROUP, artifact=ARTIFACT, version=version)
     try:
-        ivy.write_file(folder / f"{ARTIFACT}-{version}.jar", jar.read_bytes())
-        ivy.write_file(folder / f"{ARTIFACT}-{version}.pom", pom.encode())
+        lay_out(repository, jar.read_bytes(), version)
     except OSError as error:
         raise ivy.CacheError(ivy.cache_folder(), error) from error
     return Packages(

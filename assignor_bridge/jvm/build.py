@@ -62,11 +62,16 @@ def build(folder: Path = JARS_FOLDER) -> Path:
         members = "\n".join(_spark_members(Path(scratch)))
         (package / "spark-members.txt").write_text(members, encoding="utf-8")
         (package / "version.txt").write_text(source_version(), encoding="utf-8")
-        _pack(Path(scratch), jar)
+        _pack(jar, Path(scratch), RESOURCES)
     for stale in folder.glob("assignor-bridge-*.jar"):
         if stale != jar:
             stale.unlink(missing_ok=True)
     return jar
+
+
+def pack_sources(jar: Path) -> None:
+    """Write the jar of the sources and resources that the jar is built from."""
+    _pack(jar, SOURCES, RESOURCES)
 
 
 def _inputs() -> list[Path]:
@@ -87,11 +92,11 @@ def _spark_members(classes: Path) -> list[str]:
     return sorted(found)
 
 
-def _pack(classes: Path, jar: Path) -> None:
+def _pack(jar: Path, *roots: Path) -> None:
     jar.parent.mkdir(parents=True, exist_ok=True)
     scratch = jar.with_suffix(".tmp")
     with zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED) as archive:
-        for root in (classes, RESOURCES):
+        for root in roots:
             for path in sorted(p for p in root.rglob("*") if p.is_file()):
                 entry = zipfile.ZipInfo(path.relative_to(root).as_posix(), (2020, 1, 1, 0, 0, 0))
                 entry.compress_type = zipfile.ZIP_DEFLATED

@@ -20,7 +20,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Producer
+from confluent_kafka import Message, Producer
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -44,6 +44,8 @@ class Load:
     #: Exponent of Zipf's law over the partitions; 0 for equal ones.
     zipf: float
     first: int
+    #: Note the time to the acknowledgement of every so many records; 0: of none.
+    sampled: int = 0
 
 
 class LoadProcess:
@@ -110,6 +112,8 @@ class _Writer:
         self._draw.shuffle(weights)
         self._partitions = self._draw.choices(range(load.partitions), weights, k=_DRAWN)
         self.written = 0
+        self.sampled: list[tuple[float, float]] = []
+        self._every = load.sampled
 
     def write_to(self, count: int) -> None:
         """Write records up to a number."""
@@ -119,11 +123,16 @@ class _Writer:
                 self._topics[number % len(self._topics)],
                 f'{{"key": {key}, "id": {number}}}',
                 partition=self._partitions[number % _DRAWN],
+                on_delivery=self._note if self._every and number % self._every == 0 else None,
             )
             if number % 1000 == 0:
                 self._producer.poll(0)
         self.written = max(self.written, count)
         self._producer.poll(0)
+
+    def _note(self, error: object, message: Message) -> None:
+        assert error is None, error
+        self.sampled.append((time.time(), message.latency()))
 
     def flush(self) -> None:
         """Wait until the broker has all."""
@@ -166,6 +175,7 @@ def main() -> None:
         "records": writer.written,
         "most_behind_s": most_behind_s,
         "cores": (time.process_time() - cpu_s) / lasted,
+        "sampled": writer.sampled,
     }
     print(json.dumps(told), flush=True)
 

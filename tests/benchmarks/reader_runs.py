@@ -8,7 +8,7 @@ import sys
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
@@ -17,12 +17,23 @@ from assignor_bridge import configure_spark
 from tests.spark_tools import as_dict, assert_planned, read_topic, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming import StreamingQuery
 
     from tests.kafka_topics import Topic
+
+
+class Batch(Protocol):
+    """What is written before each batch."""
+
+    @property
+    def records(self) -> int:
+        """Records of one batch."""
+
+    def write(self, topic: Topic) -> None:
+        """Write one batch's records and wait until the broker has them."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +75,7 @@ class Reader:
     name: str
     query: StreamingQuery
     topic: Topic
-    load: Load
+    load: Batch
     is_planned: bool
     seconds: list[float] = field(default_factory=list)
     add_batch_seconds: list[float] = field(default_factory=list)
@@ -75,9 +86,10 @@ class Reader:
         spark: SparkSession,
         name: str,
         topic: Topic,
-        load: Load,
+        load: Batch,
         options: Mapping[str, str],
         table: str | None = None,
+        shape: Callable[[DataFrame], DataFrame] | None = None,
     ) -> Reader:
         """Start the query; a batch begins only when all records of a round are there.
 
@@ -87,7 +99,7 @@ class Reader:
         whole = {"minOffsetsPerTrigger": str(load.records), "maxTriggerDelay": "5h"}
         load.write(topic)
         frame = read_topic(spark, topic, {**whole, **options})
-        query = started(frame, table)
+        query = started(shape(frame) if shape else frame, table)
         reader = cls(name, query, topic, load, "assignor" in options)
         wait_until(reader._batches, f"the first batch of {name}", 600)
         return reader

@@ -14,6 +14,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.benchmarks import summary
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -41,6 +43,7 @@ def write_report(
         ", ".join(f"{key}: {value}" for key, value in where.items()),
     ]
     (FOLDER / f"{name}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    summary.write(FOLDER)
 
 
 def machine() -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """`python -m tests.release`: write the bill of materials, audit it, or try a whole release.
 
-`bill FILE` writes the bill of materials. `audit ZIP…` looks for what we depend on in downloaded
-exports of OSV's advisories. `check [ZIP…]` does all that a release does, and publishes nothing.
+`bill FILE` writes the bill of materials, `maven FOLDER` the jar as a Maven repository has it.
+`audit ZIP…` looks for what we depend on in downloaded exports of OSV's advisories. `check [ZIP…]`
+does all that a release does, and publishes nothing.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assignor_bridge.ivy import JarError
 from assignor_bridge.jvm import build as jar_build
 from streaming.cli.output import print_checks, print_lines
 from streaming.observe.check import Check
+from tests.release import maven
 from tests.release.advisories import audit
 from tests.release.dependencies import ROOT, installed, jars, packages, pinned
 from tests.release.sbom import bill, sha256
@@ -114,6 +117,24 @@ def works_where_it_is_installed(folder: Path, kind: str) -> Check:
     return Check(what, True, package.name)
 
 
+def maven_artifact(folder: Path) -> Check:
+    """Lay the artifact out twice, and fetch it by its coordinate; leave it in `dist/maven`."""
+    what = "Maven artifact: laid out twice, one hash each, and fetched by coordinate"
+    dist = ROOT / "dist" / "maven"
+    shutil.rmtree(dist, ignore_errors=True)
+    one, two = (_hashes(maven.lay_out(repository)) for repository in (dist, folder / "again"))
+    try:
+        [jar] = maven.fetched(dist, folder)
+    except (JarError, ValueError) as error:
+        return Check(what, False, str(error))
+    same = one == two and sha256(jar.read_bytes()) == one[f"{maven.NAME}.jar"]
+    return Check(what, same, f"{maven.COORDINATE}, {len(one)} files")
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    return {path.name: sha256(path.read_bytes()) for path in sorted(folder.iterdir())}
+
+
 def billed() -> Check:
     """Write the bill of materials beside the packages."""
     target = ROOT / "dist" / "assignor-bridge.cdx.json"
@@ -130,6 +151,7 @@ def steps(scratch: Path, exports: Sequence[str]) -> Iterator[Callable[[], Check]
     yield clean_tree
     yield lambda: same_jar(scratch / "jar")
     yield lambda: same_packages(scratch)
+    yield lambda: maven_artifact(scratch / "maven")
     yield lambda: works_where_it_is_installed(scratch / "wheel", "*.whl")
     yield lambda: works_where_it_is_installed(scratch / "sdist", "*.tar.gz")
     yield billed
@@ -142,6 +164,9 @@ def main() -> int:
     if what == "bill" and len(rest) == 1:
         Path(rest[0]).parent.mkdir(exist_ok=True)
         Path(rest[0]).write_text(bill(), encoding="utf-8")
+        return 0
+    if what == "maven" and len(rest) == 1:
+        print(maven.lay_out(Path(rest[0])))
         return 0
     if what == "audit" and rest:
         checks = [audited(rest)]

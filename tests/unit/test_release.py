@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import json
 import zipfile
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from assignor_bridge.jars import built_jar
-from tests.release import dependencies
+from tests.release import dependencies, maven
 from tests.release.advisories import audit
 from tests.release.dependencies import OURS, Dependency, installed, jars, packages, pinned
 from tests.release.sbom import bill
@@ -127,3 +129,31 @@ def test_a_jar_that_ivy_did_not_note_is_no_silent_gap(
     )
     with pytest.raises(LookupError, match=r"unknown-1\.0\.jar is not in"):
         jars()
+
+
+def test_the_maven_artifact_has_pom_sources_and_checksums(tmp_path: Path) -> None:
+    folder = maven.lay_out(tmp_path)
+    packed = {f"{maven.NAME}{end}" for end in (".jar", ".pom", "-sources.jar")}
+    checksums = {f"{name}.{kind}" for name in packed for kind in maven.CHECKSUMS}
+    assert {path.name for path in folder.iterdir()} == packed | checksums
+    sha1 = hashlib.sha1((folder / f"{maven.NAME}.jar").read_bytes()).hexdigest()  # noqa: S324
+    assert (folder / f"{maven.NAME}.jar.sha1").read_text() == sha1
+    pom = ElementTree.parse(folder / f"{maven.NAME}.pom").getroot()  # noqa: S314  (ours)
+    named = [pom.findtext(tag) for tag in ("groupId", "artifactId", "version")]
+    assert ":".join(map(str, named)) == maven.COORDINATE
+    assert folder == tmp_path.joinpath(*str(named[0]).split("."), *map(str, named[1:]))
+
+
+def test_the_sources_jar_has_a_source_for_each_class(tmp_path: Path) -> None:
+    folder = maven.lay_out(tmp_path)
+    with zipfile.ZipFile(folder / f"{maven.NAME}.jar") as jar:
+        classes = {n.removesuffix(".class") for n in jar.namelist() if n.endswith(".class")}
+    with zipfile.ZipFile(folder / f"{maven.NAME}-sources.jar") as jar:
+        sources = {n.removesuffix(".java") for n in jar.namelist() if n.endswith(".java")}
+    assert {name.partition("$")[0] for name in classes} == sources
+
+
+def test_two_repositories_have_the_same_bytes(tmp_path: Path) -> None:
+    one, two = (maven.lay_out(tmp_path / name) for name in ("one", "two"))
+    files = sorted(path.name for path in one.iterdir())
+    assert [(one / n).read_bytes() for n in files] == [(two / n).read_bytes() for n in files]
