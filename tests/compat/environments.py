@@ -55,7 +55,7 @@ def interpreter(spark: str, python: str) -> Path | None:
         install = ("pip", "install", "--python", str(found))
         if not _uv(*install, "-c", str(others), *wanted):
             return None
-        if not _uv(*install, "--no-deps", "--no-build-isolation", "-e", str(ROOT)):
+        if not _uv(*install, "--no-deps", "-e", str(ROOT)):
             return None
         ready.write_text("\n".join(wanted), encoding="utf-8")
     return found
