@@ -124,10 +124,10 @@ def watch(spark: Any) -> tuple[Callable[[], int], Callable[[], None]]:
     stopped = threading.Event()
 
     def tell() -> None:
-        before, start = None, time.monotonic()
+        before = None
         while not stopped.is_set():
             if (now := count()) != before:
-                say(executors=now, second=round(time.monotonic() - start, 1))
+                say(executors=now, at=time.time())
                 before = now
             stopped.wait(0.1)
 

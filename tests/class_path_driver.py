@@ -94,6 +94,7 @@ def start(folder: Path, task: dict[str, Any]) -> SparkSession:
             f" -Dlog4j2.configurationFile={logging.as_uri()}",
         )
         .config("spark.assignor.python", sys.executable)
+        .config(map=task.get("conf", {}))
         .getOrCreate()
     )
 

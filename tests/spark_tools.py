@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -53,13 +54,23 @@ def start_spark(master: str, folder: Path, **settings: str) -> SparkSession:
     from delta.pip_utils import configure_spark_with_delta_pip
 
     from assignor_bridge import configure_spark
-    from streaming.pipeline.spark.session import avro_coordinate
 
     builder = spark_builder(master, folder, **settings)
-    with_delta = configure_spark_with_delta_pip(builder, [avro_coordinate()])
+    with_delta = configure_spark_with_delta_pip(builder, avro())
     session = configure_spark(with_delta).getOrCreate()
     session.conf.set("assignor.test.log", f"{folder}/driver.log")
     return session
+
+
+def avro() -> list[str]:
+    """Name Spark's Avro functions, where Maven's repository has them for this Spark."""
+    from assignor_bridge import ivy
+    from streaming.pipeline.spark.session import avro_coordinate
+
+    with contextlib.suppress(ivy.JarError):
+        ivy.fetch(avro_coordinate(), transitive=False)
+        return [avro_coordinate()]
+    return []
 
 
 def spark_builder(master: str, folder: Path, **settings: str) -> SparkSession.Builder:
@@ -212,7 +223,7 @@ def tasks_since(spark: SparkSession, stage: int) -> list[TaskRun]:
     """Return the tasks of all stages after this one, as far as the status store has them."""
     store = spark.sparkContext._jsc.sc().statusStore()
     runs = []
-    for data in _stages(spark):
+    for data in all_stages(spark):
         if data.stageId() > stage and str(data.status()) == "COMPLETE":
             for task in _seq(store.taskList(data.stageId(), data.attemptId(), 100_000)):
                 if task.status() != "SUCCESS":
@@ -250,7 +261,7 @@ def stages_since(spark: SparkSession, stage: int) -> list[StageRun]:
     """Return the times of all stages after this one that are complete."""
     store = spark.sparkContext._jsc.sc().statusStore()
     runs = []
-    for data in _stages(spark):
+    for data in all_stages(spark):
         if data.stageId() <= stage or str(data.status()) != "COMPLETE":
             continue
         tasks = [
@@ -274,10 +285,11 @@ def stages_since(spark: SparkSession, stage: int) -> list[StageRun]:
 
 def last_stage(spark: SparkSession) -> int:
     """Return the number of the newest stage, failed and skipped ones too; -1 before the first."""
-    return max((int(data.stageId()) for data in _stages(spark)), default=-1)
+    return max((int(data.stageId()) for data in all_stages(spark)), default=-1)
 
 
-def _stages(spark: SparkSession) -> list[Any]:
+def all_stages(spark: SparkSession) -> list[Any]:
+    """Return what the status store has of each stage."""
     gateway: Any = spark.sparkContext._gateway
     context = spark.sparkContext._jsc.sc()
     context.listenerBus().waitUntilEmpty()

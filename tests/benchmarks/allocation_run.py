@@ -6,7 +6,9 @@ import json
 import sys
 import threading
 import time
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from tests.allocation_driver import keep_filling, running, say, start_query, watch
 from tests.kafka_topics import Topic
@@ -35,7 +37,7 @@ def main() -> None:
     executors, stop_watching = watch(spark)
     wait_until(lambda: executors() == 1, "the first executor", 120)
     given = {"maxOffsetsPerTrigger": str(A_BATCH)} | json.loads(options)
-    begin = time.monotonic()
+    began, begin = time.time(), time.monotonic()
     query = start_query(read_topic(spark, topic, given), f"{folder}/checkpoint")
     reached: list[float] = []
 
@@ -53,17 +55,26 @@ def main() -> None:
     left = executors()
     enough.set()
     trickle.join()
-    batches = [p for p in map(as_dict, query.recentProgress) if p["numInputRows"] > A_BATCH // 2]
+    read = [p for p in map(as_dict, query.recentProgress) if p["numInputRows"]]
+    batches = [p for p in read if p["numInputRows"] > A_BATCH // 2]
     say(
         reached_s=reached[0] if reached else None,
         read_s=read_s,
         left=left,
         batches=[b["durationMs"]["triggerExecution"] / 1000 for b in batches],
         metrics=[b["sources"][0]["metrics"] for b in batches],
+        began=began,
+        end=time.time() - began,
+        newest=[[started(p) - began, p["durationMs"]["triggerExecution"] / 1000] for p in read],
     )
     query.stop()
     stop_watching()
     spark.stop()
+
+
+def started(progress: dict[str, Any]) -> float:
+    """When a batch began, in seconds since 1970."""
+    return datetime.fromisoformat(progress["timestamp"].replace("Z", "+00:00")).timestamp()
 
 
 if __name__ == "__main__":

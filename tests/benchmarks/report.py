@@ -23,12 +23,14 @@ FOLDER = Path(__file__).parents[2] / "docs" / "benchmarks"
 
 
 def write_report(
-    name: str, *, title: str, command: str, rows: Sequence[Mapping[str, Any]], notes: str
-) -> None:
-    """Write the figures as JSON and as a Markdown table."""
+    name: str, *, title: str, command: str, rows: Sequence[Mapping[str, Any]], notes: str,
+    series: Mapping[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Write the figures as JSON and as a Markdown table; `series` is what a picture shows."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     where = machine() | {"commit": commit(), "command": command}
     document = {"title": title, "notes": notes.strip(), "run": where, "rows": list(rows)}
+    document |= {"series": series} if series else {}
     (FOLDER / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     columns = list(rows[0])
     lines = [

@@ -6,6 +6,8 @@ sleeping) over 24 partitions, 8,000 a batch, map only, from one executor: at bes
 executor and 2 s on four. Then a trickle for a minute, 240 records a second: little work, but no
 pause. `backlog_s` counts from the start of the query, `most_after_s` until the fourth executor is
 there.
+
+![Executors, and the seconds of the newest batch, over time](../images/dynamic_allocation.svg)
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from uuid import uuid4
 import pytest
 
 from tests.benchmarks import allocation_run
-from tests.benchmarks.report import write_report
+from tests.benchmarks.allocation_figures import each_second, picture
+from tests.benchmarks.report import FOLDER, write_report
 from tests.support import drivers
 from tests.support.standalone_cluster import standalone_cluster, workers
 
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 
+PICTURE = FOLDER.parent / "images" / "dynamic_allocation.svg"
 MODES: dict[str, dict[str, str]] = {
     "Spark: default": {},
     "lag-aware-sticky": {"assignor": "lag-aware-sticky"},
@@ -35,18 +39,20 @@ MODES: dict[str, dict[str, str]] = {
 
 
 def test_one_to_four_executors(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    rows = [
-        row_of(mode, measured(broker.bootstrap_servers, options, tmp_path / str(number)))
-        for number, (mode, options) in enumerate(MODES.items())
-    ]
-    for row in rows:
-        print(row)
+    rows, series = [], {}
+    for number, (mode, options) in enumerate(MODES.items()):
+        figures = measured(broker.bootstrap_servers, options, tmp_path / str(number))
+        rows.append(row_of(mode, figures))
+        series[mode] = over_time(figures)
+        print(rows[-1])
+    PICTURE.write_text(picture(series), encoding="utf-8")
     write_report(
         "dynamic_allocation",
         title="Dynamic allocation, 1 to 4 executors",
         command="make bench",
         rows=rows,
         notes=__doc__ or "",
+        series=series,
     )
 
 
@@ -56,8 +62,16 @@ def measured(servers: str, options: dict[str, str], folder: Path) -> dict[str, A
         name, given = f"allocation-{uuid4().hex[:6]}", json.dumps(options)
         done = drivers.run(allocation_run, cluster.url, servers, name, folder, given, limit_s=900)
     print(done.stdout)
-    [figures] = [line for line in drivers.json_lines(done) if "reached_s" in line]
-    return figures
+    lines = drivers.json_lines(done)
+    [figures] = [line for line in lines if "reached_s" in line]
+    return figures | {"executors": [(x["at"], x["executors"]) for x in lines if "at" in x]}
+
+
+def over_time(figures: dict[str, Any]) -> dict[str, list[float]]:
+    """Return what the picture shows, each second from the start of the query."""
+    executors = [(at - figures["began"], number) for at, number in figures["executors"]]
+    found = {"executors": executors, "batch_s": figures["newest"]}
+    return {name: each_second(pairs, int(figures["end"])) for name, pairs in found.items()}
 
 
 def row_of(mode: str, figures: dict[str, Any]) -> dict[str, Any]:

@@ -1,105 +1,119 @@
-"""Run the compat tests on other versions of Spark and Python: `python -m tests.compat`.
+"""Run the same jar's tests on other versions of Spark, Python and Java: `python -m tests.compat`.
 
-Each pair of versions gets a virtual environment of its own under `build/compat/` (kept; uv links
-what several have in common), with our pinned packages but another pyspark; the jar is the one that
-was built against the pinned pyspark. By default, Spark 4.1 and 4.2 on this Python; with `--matrix`,
-all of both that are supported, on the JDKs in `$JDKS` (folders, separated by colons).
+By default the tests of this folder on Spark 4.1 and 4.2; with `--matrix`, all cells of the matrix
+(`--list` names them); with `--only PATTERN`, those whose names match. What became of each is kept
+in docs/benchmarks/matrix.json and in the table of docs/where-it-runs.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import re
-import shutil
 import subprocess
 import sys
-from importlib.metadata import requires
+import tempfile
+import time
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
 
-from assignor_bridge.jars import TRIED_SPARKS
+from tests.compat.environments import interpreter, java_homes
+from tests.compat.matrix import (
+    JAVAS,
+    KINDS,
+    PYTHONS,
+    ROOT,
+    Cell,
+    Result,
+    chosen,
+    deselected,
+    record,
+)
 
-VERSIONS = TRIED_SPARKS[1:]
-PYTHONS = ("3.10", "3.11", "3.12", "3.13")
-ROOT = Path(__file__).parents[2]
-HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
-#: What the tests need beside the package's own dependencies.
-TOOLS = ("hypothesis", "pytest", "pytest-randomly", "pytest-timeout", "pyyaml")
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-
-def packages(version: str) -> list[str]:
-    """Return what to install beside this Spark; Delta has a build for each and is left out."""
-    needed = [line for line in requires("assignor-bridge") or () if "extra ==" not in line]
-    others = [line for line in needed if not line.startswith("pyspark")]
-    return [f"pyspark[connect]=={version}", *sorted(others), *TOOLS]
-
-
-def uv(*words: str) -> bool:
-    """Run uv, which is among our tools; whether it could do it."""
-    tool = shutil.which("uv", path=str(Path(sys.executable).parent)) or "uv"
-    return subprocess.run([tool, *words, "--quiet"], check=False).returncode == 0
-
-
-def environment(version: str, python: str) -> Path | None:
-    """Return the interpreter of this pair's environment, made anew when it needs others.
-
-    None where this machine has no such Python, or there are no packages for it.
-    """
-    home = ROOT / "build" / "compat" / f"{version}-python{python}"
-    interpreter, ready = home / "bin" / "python", home / ".ready"
-    wanted = packages(version)
-    if not ready.exists() or ready.read_text(encoding="utf-8") != "\n".join(wanted):
-        found = sys.executable if python == HERE else python
-        if not uv("venv", "--clear", "--no-python-downloads", "--python", found, str(home)):
-            return None
-        pins = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-        others = home / "constraints.txt"
-        kept = [pin for pin in pins if not pin.startswith(("pyspark", "py4j"))]
-        others.write_text("\n".join(kept), encoding="utf-8")
-        if not uv("pip", "install", "--python", str(interpreter), "-c", str(others), *wanted):
-            return None
-        ready.write_text("\n".join(wanted), encoding="utf-8")
-    return interpreter
-
-
-def tested(version: str, python: str, jdk: str) -> str:
-    """Run the tests; what became of them, in a few words."""
-    interpreter = environment(version, python)
-    if interpreter is None:
-        return "not run: no such environment can be made here"
-    command = [str(interpreter), "-m", "pytest", "-m", "compat", "tests/compat"]
-    # The package is not installed there.
-    planners = os.environ | {"PYTHONPATH": str(ROOT)} | ({"JAVA_HOME": jdk} if jdk else {})
-    run = subprocess.Popen(
-        command, cwd=ROOT, env=planners, stdout=subprocess.PIPE, text=True, encoding="utf-8"
-    )
-    assert run.stdout is not None
-    last = ""
-    for line in run.stdout:
-        print(line, end="", flush=True)
-        last = line.strip("= \n") or last
-    return ("passed: " if run.wait() == 0 else "FAILED: ") + re.sub(r" in [\d.]+s.*", "", last)
+BY_DEFAULT = [f"4.[12].*/{PYTHONS[0]}/{JAVAS[0]}/compat"]
 
 
 def main() -> int:
-    """Run the tests on each, and print a table; 1 when one of them failed, or none could be run."""
+    """Run the cells one after the other; 1 when a test failed, or none could be run."""
     parser = argparse.ArgumentParser(prog="python -m tests.compat", description=__doc__)
-    parser.add_argument("versions", nargs="*", metavar="SPARK")
-    parser.add_argument("--matrix", action="store_true", help="all Sparks, Pythons and JDKs")
+    parser.add_argument("--matrix", action="store_true", help="all cells")
+    parser.add_argument("--only", nargs="+", metavar="PATTERN", help="such as '4.2.0/3.11/17/*'")
+    parser.add_argument("--list", action="store_true", help="name the cells, and run nothing")
     given = parser.parse_args()
-    sparks = given.versions or (TRIED_SPARKS if given.matrix else VERSIONS)
-    jdks = os.environ.get("JDKS", "").split(":") if given.matrix else [""]
-    table = []
-    for jdk in jdks:
-        for python in PYTHONS if given.matrix else (HERE,):
-            for version in sparks:
-                print(f"== Spark {version}, Python {python}, JDK {jdk or 'by default'}", flush=True)
-                outcome = tested(version, python, jdk)
-                table.append((version, python, Path(jdk).name or "default", outcome))
-    for row in (("Spark", "Python", "JDK", "tests"), ("---",) * 4, *table):
-        print("| " + " | ".join(row) + " |")
-    failed = any("FAILED" in row[3] for row in table)
-    return failed or not any("passed" in row[3] for row in table)
+    cells = chosen(given.only or (["*"] if given.matrix else BY_DEFAULT))
+    if given.list or not cells:
+        print("\n".join(cell.name for cell in cells) or "no cell has such a name")
+        return int(not cells)
+    homes = java_homes()
+    lines, failed, ran = [], False, False
+    for cell in cells:
+        print(f"== {cell.name}", flush=True)
+        result = run(cell, homes)
+        if isinstance(result, Result):
+            record(result)
+            ran, failed = True, failed or bool(result.failed)
+            lines += [f"{cell.name}: {result.in_words()}", *(f"    {t}" for t in result.failed)]
+        else:
+            lines.append(f"{cell.name}: not run: {result}")
+        print("\n".join(["== so far", *lines]), flush=True)
+    return int(failed or not ran)
+
+
+def run(cell: Cell, homes: Mapping[str, str]) -> Result | str:
+    """Run a cell's tests; why it cannot be run here, where it cannot."""
+    if cell.java not in homes:
+        return f"there is no Java {cell.java} here: name its folder in JDKS"
+    python = interpreter(cell.spark, cell.python)
+    if python is None:
+        return "no such environment can be made here"
+    home = homes[cell.java]
+    environment = os.environ | ({"JAVA_HOME": home} if home else {})
+    left_out, commit, begin = deselected(cell), _commit(), time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="assignor-matrix-") as folder:
+        report = Path(folder, "report.xml")
+        if cell.kind == "suites":
+            words = ["-m", "tests.sparksuite", "--report", str(report)]
+        else:
+            words = ["-m", "pytest", *KINDS[cell.kind], f"--junit-xml={report}"]
+            words += [f"--deselect={test}" for test in left_out]
+        done = subprocess.run([str(python), *words], cwd=ROOT, env=environment, check=False)
+        passed, skipped, failed = counted(report)
+    if done.returncode and not failed:
+        failed = [f"ended with code {done.returncode}"]
+    minutes = round((time.monotonic() - begin) / 60, 1)
+    today = datetime.now(timezone.utc).date().isoformat()
+    return Result(cell, passed, failed, skipped, len(left_out), minutes, commit, today)
+
+
+def counted(report: Path) -> tuple[int, int, list[str]]:
+    """Return how many tests passed and how many were skipped, and the names of those that failed.
+
+    The report is JUnit's, as pytest and `tests.sparksuite` write it.
+    """
+    if not report.exists():
+        return 0, 0, ["nothing was reported"]
+    passed, skipped, failed = 0, 0, []
+    for case in ElementTree.parse(report).getroot().iter("testcase"):  # noqa: S314  (ours)
+        if case.find("failure") is not None or case.find("error") is not None:
+            failed.append(f"{case.get('classname')}: {case.get('name')}")
+        elif case.find("skipped") is not None:
+            skipped += 1
+        else:
+            passed += 1
+    return passed, skipped, failed
+
+
+def _commit() -> str:
+    """Return the commit that is tested; `+` when more than the docs has changes."""
+    words = ["git", "describe", "--always", "--exclude=*"]
+    told = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    words = ["git", "status", "--porcelain", "--", ".", ":!docs"]
+    changed = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    return told.stdout.strip() + ("+" if changed.stdout.strip() else "")
 
 
 if __name__ == "__main__":

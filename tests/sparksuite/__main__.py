@@ -8,8 +8,8 @@ The run fails when a streaming suite shows no plan of ours in Spark's log, when 
 not in `expected_failures.yaml`, and when one that is there passes. A test that fails is run again
 by itself, up to three times: some of Spark's race with their own broker, with Spark alone as well.
 One that then passes is named and does not fail the run. With `--strategy none` Spark is alone, and
-nothing is expected to fail. Needs the connector's published test jars, which Ivy fetches once into
-the cache (120 MB).
+nothing is expected to fail. Needs the connector's published test jars of the installed
+Spark, which Ivy fetches once into the cache (120 MB).
 
 With `--admission=time` (`make spark-suite ADMISSION=time`) the planner also says how far each batch
 of the largest suite goes, by a target time that none of them reaches; with `--admission=deadline`
@@ -27,11 +27,13 @@ import tempfile
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING
 
 from assignor_bridge import ivy
 from assignor_bridge.jars import built_jar, connector_coordinate
-from tests.sparksuite.results import Suite, complaints, expected_failures, read_suite
+from tests.compat.class_path import jars
+from tests.sparksuite.results import Suite, complaints, expected_failures, read_suite, report
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,6 +58,12 @@ ADMISSIONS = {
     "deadline": ["spark.assignor.fairness=deadline", "spark.assignor.alignEventTime=10 minutes"],
 }
 ALONE = "none"
+#: What the test jars of a line of Spark need beside Spark itself, as its POMs have it.
+NEEDS = {
+    "4.0": {"kafka": "3.9.0", "hadoop": "3.4.1", "mockito": "mockito-5-12_2.13"},
+    "4.1": {"kafka": "3.9.1", "hadoop": "3.4.2", "mockito": "mockito-5-12_2.13"},
+    "4.2": {"kafka": "3.9.2", "hadoop": "3.5.0", "mockito": "mockito-5-18_2.13"},
+}
 LOG, REPORTS = "spark.log", "reports"
 #: A test that fails is run again by itself so often, at most.
 RERUNS = 3
@@ -66,30 +74,36 @@ OPENED = (
 )  # fmt: skip
 
 
+def spark_version() -> str:
+    """Return the version of the connector for the installed Spark."""
+    return connector_coordinate().rpartition(":")[2]
+
+
 def suite_jars() -> Path:
     """Folder of the test jars and what they need, fetched the first time."""
-    target = ivy.cache_folder() / "jars" / "spark-suite-4.0.0"
+    version = spark_version()
+    target = ivy.cache_folder() / "jars" / f"spark-suite-{version}"
     if not target.is_dir():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=".fetching-", dir=target.parent))
-        with ivy.exclusive("ivy"):
-            module = str(Path(__file__).with_name("ivy.xml"))
-            pattern = f"{scratch}/[artifact]-[revision](-[classifier]).[ext]"
-            arguments = ["-ivy", module, "-confs", "default", "-retrieve", pattern]
+        template = Template(Path(__file__).with_name("ivy.xml.template").read_text("utf-8"))
+        with ivy.exclusive("ivy"), ivy.new_folder(target) as folder:
+            module = folder / "ivy.xml"
+            needs = NEEDS[version.rpartition(".")[0]]
+            module.write_text(template.substitute(spark=version, **needs), encoding="utf-8")
+            pattern = f"{folder}/[artifact]-[revision](-[classifier]).[ext]"
+            arguments = ["-ivy", str(module), "-confs", "default", "-retrieve", pattern]
             ivy.run_ivy(arguments, "Spark's own test jars")
-        # Some tests open their resources as files, so the connector's tests must not stay a jar.
-        for jar in scratch.glob("spark-sql-kafka-*-tests.jar"):
-            with zipfile.ZipFile(jar) as archive:
-                archive.extractall(scratch / "classes")
-            jar.unlink()
-        scratch.rename(target)
+            # Some tests open their resources as files, so the connector's must not stay a jar.
+            for jar in folder.glob("spark-sql-kafka-*-tests.jar"):
+                with zipfile.ZipFile(jar) as archive:
+                    archive.extractall(folder / "classes")
+                jar.unlink()
     return target
 
 
 def command(strategy: str, settings: list[str], suite: str, scratch: Path) -> list[str]:
     """Make the call of ScalaTest's runner for one suite, with its report and log in `scratch`."""
     class_path = [str(suite_jars() / "classes"), str(built_jar())]
-    class_path += [str(jar) for jar in ivy.fetch(connector_coordinate()) if _is_connector(jar)]
+    class_path += [str(jar) for jar in jars() if _is_connector(jar)]
     class_path += [str(ivy.pyspark_home() / "jars" / "*"), str(suite_jars() / "*")]
     properties = {
         "java.io.tmpdir": str(scratch),
@@ -148,16 +162,20 @@ def main() -> int:
     parser.add_argument("--strategy", default="lag-aware-sticky", help="'none' for Spark alone")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings")
     parser.add_argument("--admission", choices=ADMISSIONS, help="limit batches, too")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write what passed, as JUnit")
     parser.add_argument("suites", nargs="*")
     asked = parser.parse_args()
     alone = asked.strategy == ALONE
+    line = spark_version().rpartition(".")[0]
     settings = asked.settings + ADMISSIONS.get(asked.admission, [])
-    expected = {} if alone else expected_failures(admission=asked.admission)
-    wrong = []
+    expected = {} if alone else expected_failures(line, admission=asked.admission)
+    wrong: list[str] = []
+    ran: list[Suite] = []
     for name in asked.suites or ([LIMITED] if asked.admission else SUITES):
         print(f"== {name}", flush=True)
         suite = run(name, asked.strategy, settings)
         suite = without_races(suite, expected, asked.strategy, settings)
+        ran.append(suite)
         print(
             f"== {name}: {len(suite.passed)} passed, {len(suite.failed)} failed, "
             f"{suite.plans} plans by {asked.strategy}, {suite.admissions} admissions",
@@ -165,6 +183,8 @@ def main() -> int:
         )
         due = SUITES.get(name, True) and not alone
         wrong += complaints(suite, expected, due, due and asked.admission is not None)
+    if asked.report:
+        asked.report.write_text(report(ran, expected, wrong), encoding="utf-8")
     print("\n".join(wrong) if wrong else "== all as expected", flush=True)
     return bool(wrong)
 

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 #: Why a test fails, by suite and test.
 Expected = dict[tuple[str, str], str]
@@ -55,12 +55,15 @@ def read_suite(name: str, reports: Path, log: str, strategy: str) -> Suite:
     return Suite(name, frozenset(passed), frozenset(failed), plans, admissions)
 
 
-def expected_failures(path: Path = EXPECTED, *, admission: str | None = None) -> Expected:
-    """Return the reason of each expected failure; some are of batches that are limited this way."""
+def expected_failures(
+    line: str, path: Path = EXPECTED, *, admission: str | None = None
+) -> Expected:
+    """Return why each test must fail; some do on this line of Spark, or in batches limited so."""
     return {
         (suite, str(test)): group["reason"]
         for group in yaml.safe_load(path.read_text(encoding="utf-8"))
         if "admission" not in group or admission in group["admission"]
+        if line in group.get("sparks", [line])
         for entry in group["tests"]
         for suite, test in entry.items()
     }
@@ -90,3 +93,18 @@ def complaints(
     if admissions_are_due and not suite.admissions:
         lines.append(f"{suite.name}: no batch was limited by the bridge: admission was not on")
     return lines
+
+
+def report(suites: Iterable[Suite], expected: Expected, wrong: Iterable[str]) -> str:
+    """Return all of it as JUnit's XML: expected failures are skipped, each complaint has failed."""
+    root = ElementTree.Element("testsuite")
+    for suite in suites:
+        for test in sorted(suite.passed | suite.failed):
+            if test in suite.passed or (suite.name, test) in expected:
+                case = ElementTree.SubElement(root, "testcase", classname=suite.name, name=test)
+                if test in suite.failed:
+                    ElementTree.SubElement(case, "skipped", message=expected[suite.name, test])
+    for line in wrong:
+        case = ElementTree.SubElement(root, "testcase", classname="tests.sparksuite", name=line)
+        ElementTree.SubElement(case, "failure")
+    return ElementTree.tostring(root, encoding="unicode")

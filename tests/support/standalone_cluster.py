@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import subprocess
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 #: How docker-compose.yml starts the same.
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
+#: In the environment of a worker that is to heed such a signal.
+DECOMMISSIONING = {"JDK_JAVA_OPTIONS": "-Dspark.decommission.enabled=true"}
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,10 @@ class StandaloneCluster:
     def stop(self, *workers: Worker) -> None:
         """End workers as an operator does; each ends its executors."""
         self._stop(*(worker.host for worker in workers))
+
+    def decommission(self, worker: Worker) -> None:
+        """Tell a worker that its host goes soon, as a cloud does; needs DECOMMISSIONING."""
+        self._running[worker.host].send_signal(signal.SIGPWR)
 
     def start_master(self) -> None:
         """Start the master on 127.0.0.1, on a port that is free."""

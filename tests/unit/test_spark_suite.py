@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.compat.__main__ import counted
 from tests.sparksuite import __main__ as spark_suite
-from tests.sparksuite.__main__ import ADMISSIONS, SUITES
-from tests.sparksuite.results import Suite, complaints, expected_failures, read_suite
+from tests.sparksuite.__main__ import ADMISSIONS, NEEDS, SUITES
+from tests.sparksuite.results import Suite, complaints, expected_failures, read_suite, report
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,12 +74,15 @@ def test_a_run_that_is_to_limit_batches_fails_when_none_was(tmp_path: Path) -> N
     assert "no batch was limited by the bridge" in line
 
 
+@pytest.mark.parametrize("line", NEEDS)
 @pytest.mark.parametrize("admission", ADMISSIONS)
-def test_each_expected_failure_is_of_a_suite_that_is_run_and_has_a_reason(admission: str) -> None:
-    expected = expected_failures(admission=admission)
+def test_each_expected_failure_is_of_a_suite_that_is_run_and_has_a_reason(
+    admission: str, line: str
+) -> None:
+    expected = expected_failures(line, admission=admission)
     assert {name for name, _ in expected} <= set(SUITES)
     assert all(expected.values())
-    assert set(expected_failures()) < set(expected), "some are of limited batches only"
+    assert set(expected_failures(line)) < set(expected), "some are of limited batches only"
 
 
 def test_only_a_failed_test_that_passes_by_itself_is_forgiven(
@@ -100,3 +104,12 @@ def test_only_a_failed_test_that_passes_by_itself_is_forgiven(
     assert result.passed == {"good", "races"}
     assert runs == ["broken"] * spark_suite.RERUNS + ["races"] * 2
     assert "passed when run again: races" in capsys.readouterr().out
+
+
+def test_the_matrix_counts_expected_failures_as_skipped_and_each_complaint_as_failed(
+    tmp_path: Path,
+) -> None:
+    ran = Suite("S", frozenset({"good"}), frozenset({"listed", "broken"}), 1)
+    wrong = complaints(ran, EXPECTED, plans_are_due=True)
+    (tmp_path / "report.xml").write_text(report([ran], EXPECTED, wrong))
+    assert counted(tmp_path / "report.xml") == (1, 1, ["tests.sparksuite: S: failed: broken"])

@@ -1,0 +1,82 @@
+"""Virtual environments, Javas and jars for the cells of the matrix, all below `build/compat/`.
+
+An environment has our pinned packages but another pyspark, and this checkout itself; the jar is the
+one that was built against the pinned pyspark. uv links what several have in common.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib.metadata import requires
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from assignor_bridge.ivy import java_tool
+from tests.compat.matrix import ROOT
+
+HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
+_BUILD = ROOT / "build" / "compat"
+_EXTRAS = ("", "demo", "dev")
+
+
+def packages(spark: str) -> list[str]:
+    """Return what to install beside this Spark: what we depend on, and the tools of the tests."""
+    needed = map(Requirement, requires("assignor-bridge") or ())
+    kept = {
+        f"{each.name}{each.specifier}"
+        for each in needed
+        if each.name != "pyspark"
+        and (each.marker is None or any(each.marker.evaluate({"extra": e}) for e in _EXTRAS))
+    }
+    return [f"pyspark[connect]=={spark}", *sorted(kept)]
+
+
+def interpreter(spark: str, python: str) -> Path | None:
+    """Return the Python of an environment, which is made anew when it needs other packages.
+
+    None where this machine has no such Python, or there are no packages for it.
+    """
+    home = _BUILD / f"{spark}-python{python}"
+    found, ready = home / "bin" / "python", home / ".ready"
+    wanted = packages(spark)
+    if not ready.exists() or ready.read_text(encoding="utf-8") != "\n".join(wanted):
+        base = sys.executable if python == HERE else python
+        if not _uv("venv", "--clear", "--no-python-downloads", "--python", base, str(home)):
+            return None
+        pins = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+        others = home / "constraints.txt"
+        kept = [pin for pin in pins if not pin.startswith(("pyspark", "py4j"))]
+        others.write_text("\n".join(kept), encoding="utf-8")
+        install = ("pip", "install", "--python", str(found))
+        if not _uv(*install, "-c", str(others), *wanted):
+            return None
+        if not _uv(*install, "--no-deps", "-e", str(ROOT)):
+            return None
+        ready.write_text("\n".join(wanted), encoding="utf-8")
+    return found
+
+
+def _uv(*words: str) -> bool:
+    """Run uv, which is among our tools; whether it could do it."""
+    tool = shutil.which("uv", path=str(Path(sys.executable).parent)) or "uv"
+    return subprocess.run([tool, *words, "--quiet"], check=False).returncode == 0
+
+
+def java_homes() -> dict[str, str]:
+    """Return the Javas of this machine by version: `$JDKS` (separated by colons), and the default.
+
+    The home of the default is empty: nothing is set for it.
+    """
+    homes = {}
+    for home in [*os.environ.get("JDKS", "").split(":"), ""]:
+        java = Path(home, "bin", "java") if home else java_tool("java")
+        told = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=True)
+        version = re.search(r'version "(\d+)', told.stderr)
+        assert version is not None, told.stderr
+        homes[version[1]] = home
+    return homes

@@ -1,0 +1,111 @@
+"""The matrix of versions: what is run, what is kept of it, and the table in the docs."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from assignor_bridge.jars import TRIED_SPARKS
+from tests.compat import matrix
+from tests.compat.__main__ import BY_DEFAULT, counted
+from tests.compat.matrix import (
+    JAVAS,
+    KINDS,
+    PAGE,
+    PYTHONS,
+    ROOT,
+    Cell,
+    Result,
+    cells,
+    chosen,
+    deselected,
+    read_results,
+    record,
+    rows,
+    with_table,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+QUERIES = Cell("4.2.0", "3.11", "17", "queries")
+
+
+def result(cell: Cell = QUERIES, *failed: str, passed: int = 7) -> Result:
+    return Result(cell, passed, list(failed), 1, 0, 2.5, "abc1234", "2026-01-02")
+
+
+def test_each_spark_has_all_kinds_and_each_python_and_java_has_each_spark() -> None:
+    found = cells()
+    assert len(set(found)) == len(found)
+    for spark in TRIED_SPARKS:
+        of_spark = [cell for cell in found if cell.spark == spark]
+        usual = {cell.kind for cell in of_spark if (cell.python, cell.java) == ("3.11", "17")}
+        assert usual == set(KINDS)
+        assert {cell.python for cell in of_spark if cell.kind == "compat"} == set(PYTHONS)
+        assert {cell.java for cell in of_spark if cell.kind == "compat"} == set(JAVAS)
+
+
+def test_cells_are_chosen_by_name() -> None:
+    assert chosen(["4.2.0/3.11/17/q*"]) == [QUERIES]
+    assert {cell.spark for cell in chosen(BY_DEFAULT)} == set(TRIED_SPARKS[1:])
+    assert {cell.kind for cell in chosen(BY_DEFAULT)} == {"compat"}
+    assert chosen(["4.2"]) == []
+
+
+def test_what_became_of_a_cell_replaces_what_was_known_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matrix, "RESULTS", tmp_path / "matrix.json")
+    monkeypatch.setattr(matrix, "PAGE", tmp_path / "page.md")
+    (tmp_path / "page.md").write_text(f"before\n{matrix._BEGIN}\n{matrix._END}\nafter\n")
+    compat = Cell("4.0.4", "3.11", "17", "compat")
+    for each in (result(QUERIES, "t::a"), result(compat), result()):
+        record(each)
+    assert read_results() == {compat: result(compat), QUERIES: result()}
+    page = (tmp_path / "page.md").read_text()
+    assert page.startswith("before\n")
+    assert page.endswith("after\n")
+    assert page.count("7 passed, 1 skipped (`abc1234`)") == 2
+    assert "FAILED" not in page
+    assert with_table(page, read_results()) == page
+
+
+def test_a_cell_that_failed_or_was_not_run_says_so_in_the_table() -> None:
+    table = {row[:3]: row[3:] for row in rows({QUERIES: result(QUERIES, "t::a", "t::b")})}
+    assert table["4.2.0", "3.11", "17"] == (
+        "not run", "FAILED: 2, 7 passed, 1 skipped (`abc1234`)", "not run", "not run", "not run",
+    )  # fmt: skip
+    assert table["4.2.0", "3.10", "17"] == ("not run", "", "", "", "")
+
+
+REPORT = """<testsuites><testsuite name="pytest">
+<testcase classname="tests.a" name="good"/>
+<testcase classname="tests.a" name="bad"><failure message="no"/></testcase>
+<testcase classname="tests.a" name="worse"><error message="no"/></testcase>
+<testcase classname="tests.a" name="other"><skipped message="why"/></testcase>
+</testsuite></testsuites>"""
+
+
+def test_a_run_is_counted_by_its_report_and_has_failed_without_one(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    assert counted(report) == (0, 0, ["nothing was reported"])
+    report.write_text(REPORT)
+    assert counted(report) == (1, 1, ["tests.a: bad", "tests.a: worse"])
+
+
+def test_the_table_of_the_page_is_that_of_the_results() -> None:
+    """Any run of `python -m tests.compat` writes both."""
+    page = PAGE.read_text(encoding="utf-8")
+    assert with_table(page, read_results()) == page
+
+
+def test_each_test_that_is_left_out_exists_and_has_a_reason() -> None:
+    left_out = {test: why for cell in cells() for test, why in deselected(cell).items()}
+    assert all(left_out.values())
+    for test in left_out:
+        path, _, name = test.partition("::")
+        name = re.sub(r"\[.*", "", name)
+        assert not name or f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), test
