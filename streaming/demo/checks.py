@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING, Any
 from streaming.observe.check import Check
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from streaming.demo.flights import Expected
     from streaming.observe.figures import RunFigures
+
+
+def same_batches(sparks: RunFigures, ours: RunFigures, sizes: Sequence[int]) -> Check:
+    """Check that each batch of both runs has the records of its turn."""
+    read = [[batch.records for batch in run.batches] for run in (sparks, ours)]
+    words = " and ".join(f"{sum(r):,} records in {len(r)} batches" for r in read)
+    return Check("both read the same batches", all(r == list(sizes) for r in read), words)
 
 
 def table_checks(mode: str, expected: Expected, table: Mapping[str, Any]) -> list[Check]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import io
+import time
 import zipfile
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from confluent_kafka import Producer
 from assignor_bridge.errors import AssignorError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Sequence
 
     from confluent_kafka import KafkaError, Message
 
@@ -91,45 +92,44 @@ def _value(name: str, text: str) -> str | int | None:
     return text if name in _TEXT_COLUMNS else int(text)
 
 
-def produce(
-    bootstrap_servers: str,
-    topic: str,
-    limit: int,
-    on_progress: Callable[[int], None] = lambda _: None,
-) -> Expected:
-    """Write the flights to the topic, partitioned by carrier as Java's producer would do it.
+class Writer:
+    """Writes flights to topics, partitioned by carrier as Java's producer would do it."""
 
-    Raises FlightsError when the broker did not take all of them.
-    """
-    failures: list[str] = []
-
-    def on_delivery(error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            failures.append(error.str())
-
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "partitioner": "murmur2_random",
-            "enable.idempotence": True,
-            "compression.type": "lz4",
-            "linger.ms": 50,
-            "log_level": 3,  # a coordinator that still loads is no news
-            "queue.buffering.max.messages": 1_000_000,
-        }
-    )
-    expected = Expected()
-    for number, flight in enumerate(read_flights(limit), start=1):
-        producer.produce(topic, flight.value, key=flight.carrier, on_delivery=on_delivery)
-        expected.add(flight)
-        if number % 5_000 == 0:
-            producer.poll(0)
-            on_progress(number)
-    missing = producer.flush(60)
-    if missing or failures:
-        raise FlightsError(
-            f"{missing + len(failures)} flights were not written to topic {topic!r}: "
-            + (failures[0] if failures else "no answer within 60 s")
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._failures: list[str] = []
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "partitioner": "murmur2_random",
+                "enable.idempotence": True,
+                "compression.type": "lz4",
+                "linger.ms": 50,
+                "log_level": 3,  # a coordinator that still loads is no news
+                "queue.buffering.max.messages": 1_000_000,
+            }
         )
-    on_progress(sum(expected.flights.values()))
-    return expected
+
+    def write(self, topic: str, flights: Sequence[Flight]) -> tuple[float, float]:
+        """Write flights; return when the first and the last were produced, in seconds since 1970.
+
+        Raises FlightsError when the broker did not take all of them.
+        """
+        began_s = time.time()
+        for number, flight in enumerate(flights, start=1):
+            self._producer.produce(
+                topic, flight.value, key=flight.carrier, on_delivery=self._on_delivery
+            )
+            if number % 5_000 == 0:
+                self._producer.poll(0)
+        ended_s = time.time()
+        missing = self._producer.flush(60)
+        if missing or self._failures:
+            raise FlightsError(
+                f"{missing + len(self._failures)} flights were not written to topic {topic!r}: "
+                + (self._failures[0] if self._failures else "no answer within 60 s")
+            )
+        return began_s, ended_s
+
+    def _on_delivery(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self._failures.append(error.str())

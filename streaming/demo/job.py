@@ -1,7 +1,4 @@
-"""The demo's Spark: started with its executors in a process group of its own, used, and ended.
-
-What ran is measured by Spark's UI and the progress, so alike for any mapping, ours or Spark's own.
-"""
+"""The demo's Spark: started with its executors in a process group of its own, and ended."""
 
 from __future__ import annotations
 
@@ -11,32 +8,23 @@ import os
 import signal
 import sys
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-
-import orjson
 
 from assignor_bridge import ivy
 from assignor_bridge.errors import AssignorError
-from streaming.demo.flights import SCHEMA
-from streaming.observe.query_progress import read_progress
-from streaming.observe.spark_ui import SparkUi, choose_query
+from streaming.observe.spark_ui import SparkUi
 from streaming.observe.web import Address
 from streaming.pipeline.errors import first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, SparkSession
-
-    from streaming.observe.figures import BatchFigures
-    from streaming.observe.query_progress import BatchProgress
+    from pyspark.sql import SparkSession
 
 #: The log of Spark, in the demo's folder.
 LOG = "spark.log"
 _EXECUTORS_LIMIT_S = 90.0
-_QUERY_LIMIT_S = 900.0
 _END_LIMIT_S = 20.0
 #: Of the environment, what would change the demo's Spark.
 _NOT_OURS = (
@@ -105,7 +93,7 @@ def start(folder: Path, workers: int, master: str | None) -> SparkSession:
         SparkContext(conf=conf, gateway=gateway)
     signal.signal(signal.SIGINT, on_interrupt)  # pyspark's calls the JVM in the midst of a call
     spark = builder.getOrCreate()
-    ui, deadline = _ui_of(spark), time.monotonic() + _EXECUTORS_LIMIT_S
+    ui, deadline = ui_of(spark), time.monotonic() + _EXECUTORS_LIMIT_S
     while len(present := [e for e in ui.executors() if e.is_worker]) < workers:
         if time.monotonic() > deadline:
             raise DemoError(f"{len(present)} of {workers} executors came within 90 s")
@@ -127,7 +115,7 @@ def linked_spark_home(folder: Path) -> Path:
     return home
 
 
-def _ui_of(spark: SparkSession) -> SparkUi:
+def ui_of(spark: SparkSession) -> SparkUi:
     """Return the UI of a session of this process."""
     return SparkUi(Address.parse(str(spark.sparkContext.uiWebUrl)))
 
@@ -160,95 +148,6 @@ def _is_running(process: Any) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def run(
-    spark: SparkSession, topic: Mapping[str, str], name: str, table: Path, work_us: int
-) -> list[dict[str, Any]]:
-    """Run the job until the topic is read; return the progress of each batch with records.
-
-    `topic` is the options of the source. The checkpoint is next to the table.
-    """
-    source = spark.readStream.format("kafka").options(startingOffsets="earliest", **topic).load()
-
-    def append(batch: DataFrame, number: int) -> None:
-        (
-            _delays(batch, work_us)
-            .write.format("delta")
-            .mode("append")
-            .option("txnAppId", f"assignor-demo-{name}")
-            .option("txnVersion", number)
-            .save(str(table))
-        )
-
-    query = (
-        source.writeStream.foreachBatch(append)
-        .queryName(name)
-        .option("checkpointLocation", f"{table}.checkpoint")
-        .trigger(availableNow=True)
-        .start()
-    )
-    if not query.awaitTermination(int(_QUERY_LIMIT_S)):
-        raise DemoError(f"the query {name!r} did not end within {_QUERY_LIMIT_S:g} s")
-    progresses = [orjson.loads(progress.json) for progress in query.recentProgress]
-    return [progress for progress in progresses if progress["numInputRows"] > 0]
-
-
-def _delays(batch: DataFrame, work_us: int) -> DataFrame:
-    """Parse, then sum up by carrier; the flights' ids stay, so that none can go unnoticed."""
-    from pyspark.sql import functions as f
-
-    if work_us:
-        every = max(1, round(1000 / work_us))  # one sleep of a millisecond stands for so many
-        nap = f"java_method('java.lang.Thread', 'sleep', {max(1, work_us // 1000)}L)"
-        batch = batch.where(f"CASE WHEN offset % {every} = 0 THEN length({nap}) > 0 ELSE true END")
-    return (
-        batch.select(f.from_json(f.col("value").cast("string"), SCHEMA).alias("flight"))
-        .select("flight.*")
-        .groupBy("carrier")
-        .agg(
-            f.count("*").alias("flights"),
-            f.sum("dep_delay").alias("delay_min"),
-            f.collect_list("id").alias("ids"),
-        )
-    )
-
-
-def table_figures(spark: SparkSession, table: Path) -> dict[str, Any]:
-    """Ask the Delta table what it holds."""
-    from pyspark.sql import functions as f
-
-    rows = spark.read.format("delta").load(str(table))
-    ids = rows.select(f.explode("ids").alias("id")).agg(
-        f.count("id"), f.count_distinct("id"), f.min("id"), f.max("id")
-    )
-    by_carrier = rows.groupBy("carrier").agg(f.sum("flights"), f.sum("delay_min")).collect()
-    return {
-        "ids": list(ids.collect()[0]),
-        "flights": {row[0]: row[1] for row in by_carrier},
-        "delay_min": {row[0]: row[2] or 0 for row in by_carrier},
-    }
-
-
-def measure(
-    spark: SparkSession, progresses: Sequence[Mapping[str, Any]]
-) -> tuple[BatchFigures, ...]:
-    """Join the progresses of one query, as dicts, with the tasks that read their records."""
-    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
-    ui = _ui_of(spark)
-    batches = {progress.batch: progress for progress in map(read_progress, progresses)}
-    query = next(progress.query_id for progress in batches.values())
-    ran = [b for b in choose_query(ui.batches(), query, ui.address) if b.batch in batches]
-    run = ui.run(ran, {number: progress.rows for number, progress in batches.items()})
-    return tuple(_joined(figures, batches[figures.batch]) for figures in run.batches)
-
-
-def _joined(figures: BatchFigures, progress: BatchProgress) -> BatchFigures:
-    source = progress.sources[0]
-    lag = {str(tp): count for tp, count in sorted(source.waiting.items())}
-    return replace(
-        figures, seconds=progress.seconds, records=progress.rows, lag=lag, metrics=source.metrics
-    )
 
 
 def _last_words(folder: Path) -> str:

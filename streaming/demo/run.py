@@ -1,4 +1,4 @@
-"""The demo from start to end: broker, flights, Spark in both modes, checks, report."""
+"""The demo from start to end: broker, Spark, acts in which modes take turns, checks, report."""
 
 from __future__ import annotations
 
@@ -10,32 +10,37 @@ import shutil
 import tempfile
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 from rich.progress import TimeElapsedColumn as Elapsed
 
 from assignor_bridge.errors import AssignorError, OptionError
 from streaming.demo import flights, job
-from streaming.demo.checks import run_checks, table_checks
+from streaming.demo.checks import run_checks, same_batches, table_checks
+from streaming.demo.mode import Mode
+from streaming.demo.turns import batch_sizes, take_turns
 from streaming.kafka.embedded import EmbeddedBroker
 from streaming.kafka.topics import create_topic, delete_topics
 from streaming.observe.check import Check
 from streaming.observe.figures import RunFigures
-from streaming.report.compare import comparison_page
+from streaming.report.compare import Act, comparison_page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Sequence
 
     from rich.console import Console
 
 PARTITIONS = 12
-_WARM_UP_ROWS = 2_000
 SPARK_MAPPING = "Spark's mapping"
 OURS = "lag-aware-sticky"
 _MODES: dict[str, dict[str, str]] = {SPARK_MAPPING: {}, OURS: {"assignor": OURS}}
+#: Batches that are left out of the figures, as far as there are others.
+_WARM_UP = 2
+#: The act with work for each record reads this part of the flights.
+_WORK_PART = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +57,19 @@ class Demo:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """Figures and checks of both runs, and what all of it took."""
+class _Script:
+    """What is different from act to act."""
 
-    runs: tuple[RunFigures, ...]
+    title: str
+    rows: int
+    work_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Figures and checks of all acts, and what all of it took."""
+
+    acts: tuple[Act, ...]
     checks: tuple[Check, ...]
     seconds: float
 
@@ -74,6 +88,7 @@ def run_demo(demo: Demo, report: Path, stderr: Console) -> Outcome:
         raise OptionError(f"the folder of the report does not exist: {str(report.parent)!r}")
     if demo.data is not None and not demo.data.is_dir():
         raise OptionError(f"the data folder does not exist: {str(demo.data)!r}")
+    batch_sizes(demo.rows, demo.batches)
     flights.data_file()
     began = time.monotonic()
     place = demo.data.resolve() if demo.data is not None else None  # Spark's working folder differs
@@ -86,7 +101,7 @@ def run_demo(demo: Demo, report: Path, stderr: Console) -> Outcome:
         Progress(*columns, console=stderr) as progress,
     ):
         try:
-            runs, checks = _run(demo, Path(scratch), progress)
+            acts, checks = _run(demo, Path(scratch), progress)
         except AssignorError as error:
             log = Path(scratch, job.LOG)
             if not log.is_file():
@@ -94,57 +109,66 @@ def run_demo(demo: Demo, report: Path, stderr: Console) -> Outcome:
             kept = report.with_suffix(".log")
             shutil.copyfile(log, kept)
             raise AssignorError(f"{error} (Spark's log: {kept})") from error
-    outcome = Outcome(tuple(runs), tuple(checks), time.monotonic() - began)
+    outcome = Outcome(tuple(acts), tuple(checks), time.monotonic() - began)
     report.write_text(_page(demo, outcome), encoding="utf-8")
     return outcome
 
 
-def _run(demo: Demo, folder: Path, progress: Progress) -> tuple[list[RunFigures], list[Check]]:
-    with _broker(demo, progress) as address, _topics(address) as topics:
-        step = progress.add_task("flights into a topic of 12 partitions", total=demo.rows)
-        flights.produce(address, topics[1], min(demo.rows, _WARM_UP_ROWS))
-        expected = flights.produce(
-            address, topics[0], demo.rows, lambda count: progress.update(step, completed=count)
-        )
-        source = {
-            "kafka.bootstrap.servers": address,
-            # A little more than a share, so that rounding leaves no crumbs for a last batch.
-            "maxOffsetsPerTrigger": str(-(-demo.rows // demo.batches) + PARTITIONS),
-        }
-        runs, checks = [], []
+def _scripts(demo: Demo) -> list[_Script]:
+    acts = [_Script("cheap records of equal cost", demo.rows, 0)]
+    if demo.work_us:
+        rows = max(demo.batches, demo.rows // _WORK_PART)
+        acts.append(_Script(f"records that cost {demo.work_us} µs more each", rows, demo.work_us))
+    return acts
+
+
+def _run(demo: Demo, folder: Path, progress: Progress) -> tuple[list[Act], list[Check]]:
+    scripts = _scripts(demo)
+    with (
+        _broker(demo, progress) as address,
+        _topics(address, len(_MODES) * len(scripts)) as topics,
+    ):
+        acts, checks = [], []
+        starting = progress.add_task("Spark starts (the first time it fetches packages)", total=1)
         try:
             with job.failures_in_a_line(folder):
-                for run, table in _measured(demo, folder, progress, source, topics):
-                    assignor = _MODES[run.name].get("assignor")
-                    runs.append(run)
-                    checks += table_checks(run.name, expected, table)
-                    checks += run_checks(run, demo.rows, assignor=assignor)
+                spark = job.start(folder, demo.workers, demo.master)
+                progress.update(starting, description="Spark", completed=1)
+                writer = flights.Writer(address)
+                for number, script in enumerate(scripts, start=1):
+                    modes = [
+                        Mode(
+                            spark, name, writer, topics.pop(), folder / f"{number}-{name}",
+                            {"kafka.bootstrap.servers": address, **options},
+                            script.rows // demo.batches, script.work_us,
+                        )
+                        for name, options in _MODES.items()
+                    ]  # fmt: skip
+                    act, held = _act(script, demo.batches, modes, progress)
+                    acts.append(act)
+                    checks += [replace(c, what=f"act {number}: {c.what}") for c in held]
+                spark.stop()
         finally:
             ended = job.end()
     words = "all processes ended" if ended else "some had to be killed"
-    return runs, [*checks, Check("nothing is left running", ended, words)]
+    return acts, [*checks, Check("nothing is left running", ended, words)]
 
 
-def _measured(
-    demo: Demo, folder: Path, progress: Progress, source: Mapping[str, str], topics: tuple[str, str]
-) -> Iterator[tuple[RunFigures, Mapping[str, Any]]]:
-    """Run the job in each mode, after a warm-up; yield its figures and what its table holds."""
-    starting = progress.add_task("Spark starts (the first time it fetches packages)", total=1)
-    spark = job.start(folder, demo.workers, demo.master)
-    progress.update(starting, description="Spark", completed=1)
-    warm_up = progress.add_task("warm-up, both modes", total=len(_MODES))
-    for mode, options in _MODES.items():
-        warming = {**source, **options, "subscribe": topics[1]}
-        job.run(spark, warming, f"warm-up-{mode}", folder / f"warm-up-{mode}", demo.work_us)
-        progress.update(warm_up, advance=1)
-    for mode, options in _MODES.items():
-        step, table = progress.add_task(mode, total=demo.batches), folder / mode
-        reading = {**source, **options, "subscribe": topics[0]}
-        batches = job.run(spark, reading, mode, table, demo.work_us)
-        figures = job.measure(spark, batches)
-        progress.update(step, completed=len(figures), total=len(figures))
-        yield RunFigures(mode, figures, warm_up=1), job.table_figures(spark, table)
-    spark.stop()
+def _act(
+    script: _Script, batches: int, modes: Sequence[Mode], progress: Progress
+) -> tuple[Act, list[Check]]:
+    """Let the modes take turns; return what they measured, and check their tables."""
+    sizes, expected = batch_sizes(script.rows, batches), flights.Expected()
+    step = progress.add_task(f"both modes, {script.title}", total=len(modes) * batches)
+    records = flights.read_flights(script.rows)
+    take_turns(modes, records, sizes, expected, lambda: progress.update(step, advance=1))
+    warm_up = min(_WARM_UP, batches - 1)
+    sparks, ours = (RunFigures(mode.name, mode.end(), warm_up=warm_up) for mode in modes)
+    checks = [same_batches(sparks, ours, sizes)]
+    for mode, run in zip(modes, (sparks, ours), strict=True):
+        checks += table_checks(mode.name, expected, mode.table_figures())
+        checks += run_checks(run, script.rows, assignor=_MODES[mode.name].get("assignor"))
+    return Act(script.title, sparks, ours), checks
 
 
 @contextlib.contextmanager
@@ -164,40 +188,24 @@ def _broker(demo: Demo, progress: Progress) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _topics(bootstrap_servers: str) -> Iterator[tuple[str, str]]:
+def _topics(bootstrap_servers: str, count: int) -> Iterator[list[str]]:
     """Create the demo's topics, and delete them at the end."""
     suffix = uuid.uuid4().hex[:8]
-    names = (f"assignor-demo-flights-{suffix}", f"assignor-demo-warm-up-{suffix}")
+    names = [f"assignor-demo-flights-{suffix}-{number}" for number in range(count)]
     for name in names:
         create_topic(bootstrap_servers, name, PARTITIONS)
     try:
-        yield names
+        yield list(names)
     finally:
         delete_topics(bootstrap_servers, names)
 
 
 def _page(demo: Demo, outcome: Outcome) -> str:
-    sparks, ours = outcome.runs
-    cost = (
-        f" Each record costs {demo.work_us} µs more, as a look-up in a service would."
-        if demo.work_us
-        else ""
+    lead = (
+        f"{demo.rows:,} flights, keyed by carrier into {PARTITIONS} Kafka partitions, are read by "
+        f'{demo.workers} executor slots into Delta. Spark\'s mapping and .option("assignor", '
+        f'"{OURS}") took turns, batch by batch over the same records.'
     )
-    lead = [
-        f"{demo.rows:,} flights, keyed by carrier into {PARTITIONS} Kafka partitions, read by "
-        f"{demo.workers} executor slots. The same job ran twice: with Spark's own mapping of "
-        f'partitions to executors, and with .option("assignor", "{OURS}").{cost}',
-        f"The busiest slot read {sparks.imbalance:.2f} times the mean with Spark's mapping and "
-        f"{ours.imbalance:.2f} times with ours. A batch took {sparks.batch_seconds:.2f} s and "
-        f"{ours.batch_seconds:.2f} s (median).",
-    ]
-    if not demo.work_us:
-        lead.append(
-            "The job is light: much of a batch is Delta's commit and Spark's scheduling, which "
-            f"no mapping changes, and {demo.workers} slots share {os.cpu_count()} cores here. "
-            "Balance shows in the time where records cost more or slots have cores of their own: "
-            "try --work-us 200."
-        )
     facts = [
         ("Machine", f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"),
         ("Python", platform.python_version()),
@@ -206,4 +214,4 @@ def _page(demo: Demo, outcome: Outcome) -> str:
         ("Executors", f"{demo.workers} with one slot each, {demo.master or 'local-cluster'}"),
         ("Whole demo", f"{outcome.seconds:.0f} s"),
     ]
-    return comparison_page("One job, two mappings", lead, outcome.runs, outcome.checks, facts)
+    return comparison_page("One job, two mappings", [lead], outcome.acts, outcome.checks, facts)

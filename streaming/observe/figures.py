@@ -43,6 +43,9 @@ class BatchFigures:
     lag: Mapping[str, int] = field(default_factory=dict)
     #: The source's metrics of the progress.
     metrics: Mapping[str, str] = field(default_factory=dict)
+    #: Age of its newest and its oldest record when it was committed, where somebody measured it.
+    newest_s: float | None = None
+    oldest_s: float | None = None
     is_running: bool = False
 
     def slot_records(self) -> dict[str, int]:
@@ -112,10 +115,9 @@ class RunFigures:
         local = [task.local for task in self.measured_tasks]
         return sum(local) / len(local) if local else None
 
-    def metric_sum(self, name: str) -> int | None:
-        """Sum of one `assignor.*` metric over the batches; None where the run has none."""
-        values = [b.metrics[name] for b in self.measured if name in b.metrics]
-        return sum(int(float(value)) for value in values) if values else None
+    def metric(self, name: str) -> list[float]:
+        """Return one `assignor.*` metric of each batch that has it."""
+        return [float(b.metrics[name]) for b in self.measured if name in b.metrics]
 
     def slot_records(self) -> dict[str, int]:
         """Return the records that each slot read over all measured batches."""

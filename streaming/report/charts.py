@@ -36,15 +36,6 @@ _LEVELS = 12
 _PARTS = (0.0, 0.5, 1.0)
 
 
-def lag_heat_map(run: RunFigures) -> str:
-    """Draw the lag of each partition at the start of each batch, stronger for more."""
-    return heat_map(
-        f"lag per partition, {run.name}",
-        list(run.batches[0].lag) if run.batches else [],
-        [(batch.batch, batch.lag) for batch in run.batches],
-    )
-
-
 def heat_map(
     title: str, partitions: Sequence[str], batches: Sequence[tuple[int, Mapping[str, int]]]
 ) -> str:

@@ -2,84 +2,143 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from statistics import fmean, median
+from typing import TYPE_CHECKING, NamedTuple
 
-from streaming.observe.words import short
-from streaming.report import charts, page
+from streaming.observe.words import counted, short
+from streaming.report import charts, definitions, page
+from streaming.report.terms import TERMS
+from streaming.report.verdict import verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from streaming.observe.check import Check
-    from streaming.observe.figures import RunFigures
+    from streaming.observe.figures import BatchFigures, RunFigures
 
 _CSS = ("a", "b")
 _UNKNOWN = "\N{EN DASH}"
 
 
+@dataclass(frozen=True, slots=True)
+class Act:
+    """Two runs of one job that took turns over the same batches, in the words of a sentence."""
+
+    title: str
+    sparks: RunFigures
+    ours: RunFigures
+
+    @property
+    def runs(self) -> tuple[RunFigures, RunFigures]:
+        """Both, Spark's own mapping first."""
+        return self.sparks, self.ours
+
+
+class _Figure(NamedTuple):
+    #: Holds a term that is defined.
+    name: str
+    of: Callable[[RunFigures], str]
+
+
+def _median(of: Callable[[BatchFigures], float | None]) -> Callable[[RunFigures], str]:
+    def show(run: RunFigures) -> str:
+        known = [value for batch in run.measured if (value := of(batch)) is not None]
+        return f"{median(known):.2f}" if known else _UNKNOWN
+
+    return show
+
+
+def _sum(metric: str) -> Callable[[RunFigures], str]:
+    return lambda run: f"{sum(v):.0f}" if (v := run.metric(metric)) else _UNKNOWN
+
+
+def _share(metric: str) -> Callable[[RunFigures], str]:
+    return lambda run: f"{fmean(v):.0%}" if (v := run.metric(metric)) else _UNKNOWN
+
+
+_FIGURES = (
+    _Figure("median batch, seconds", lambda run: f"{run.batch_seconds:.2f}"),
+    _Figure("median reading, seconds", lambda run: f"{run.read_seconds:.2f}"),
+    _Figure("age of newest row, seconds", _median(lambda batch: batch.newest_s)),
+    _Figure("age of oldest row, seconds", _median(lambda batch: batch.oldest_s)),
+    _Figure("busiest slot / mean, records", lambda run: f"{run.imbalance:.2f}"),
+    _Figure("busiest slot / mean, seconds", lambda run: f"{run.imbalance_of_time:.2f}"),
+    _Figure("tasks per batch", lambda run: f"{run.tasks:.1f}"),
+    _Figure("partitions split", _sum("assignor.splitPartitions")),
+    _Figure("partitions moved", _sum("assignor.movedPartitions")),
+    _Figure("offsets moved", _share("assignor.movedOffsets")),
+    _Figure("prediction error", _share("assignor.predictionError")),
+    _Figure(
+        "locality hits", lambda run: _UNKNOWN if run.hit_rate is None else f"{run.hit_rate:.0%}"
+    ),
+)
+
+
 def comparison(runs: Sequence[RunFigures]) -> list[tuple[str, list[str]]]:
     """Return the rows of the table: a measure and its value for each run."""
-    return [
-        ("batch seconds, median", [f"{run.batch_seconds:.2f}" for run in runs]),
-        ("reading seconds, median", [f"{run.read_seconds:.2f}" for run in runs]),
-        ("busiest slot / mean, records", [f"{run.imbalance:.2f}" for run in runs]),
-        ("busiest slot / mean, seconds", [f"{run.imbalance_of_time:.2f}" for run in runs]),
-        ("tasks per batch", [f"{run.tasks:.1f}" for run in runs]),
-        ("partitions split", [_count(run, "assignor.splitPartitions") for run in runs]),
-        ("partitions moved", [_count(run, "assignor.movedPartitions") for run in runs]),
-        ("locality hits", [_percent(run.hit_rate) for run in runs]),
-    ]
+    return [(figure.name, [figure.of(run) for run in runs]) for figure in _FIGURES]
 
 
 def comparison_page(
-    title: str, lead: Sequence[str], runs: Sequence[RunFigures], checks: Sequence[Check],
+    title: str, lead: Sequence[str], acts: Sequence[Act], checks: Sequence[Check],
     facts: Sequence[tuple[str, str]],
 ) -> str:  # fmt: skip
-    """Write the whole page for two runs, Spark's own mapping first."""
-    most = max((max(run.slot_records().values(), default=0) for run in runs), default=0) or 1
-    middle = [run.measured[len(run.measured) // 2] for run in runs]
-    scale_s = max((t.start_s + t.seconds for batch in middle for t in batch.tasks), default=1.0)
-    by_run = list(zip(runs, middle, _CSS, strict=False))
-    loads = [
-        page.figure(
-            run.name, charts.slot_bars(run, css, most),
-            f"Records read over {len(run.measured)} batches. Batch by batch the busiest slot "
-            f"read {run.imbalance:.2f} times the mean.", css,
-        )
-        for run, _, css in by_run
-    ]  # fmt: skip
-    timelines = [
-        page.figure(
-            f"{run.name}, batch {batch.batch}", charts.timeline(batch, css, scale_s),
-            f"{len(batch.tasks)} tasks, one box each; an empty track is an idle slot.", css,
-        )
-        for run, batch, css in by_run
-    ]  # fmt: skip
-    lags = [
-        page.figure(
-            run.name, charts.lag_heat_map(run),
-            "Lag of each partition (rows) when a batch (columns) began, stronger for more.", css,
-        )
-        for run, _, css in by_run
-    ]  # fmt: skip
-    rows = [[name, *values] for name, values in comparison(runs)]
-    parts = [page.paragraph(words, "lead") for words in lead]
-    parts += [page.table(["", *(run.name for run in runs)], rows), page.note(_how_measured(runs))]
-    parts += [page.heading("Checks"), page.checks(checks)]
-    parts += [page.heading("Load per executor slot"), page.side_by_side(loads)]
-    parts += [page.heading("When each slot worked"), page.side_by_side(timelines)]
-    parts += [page.heading("Lag per partition"), page.side_by_side(lags)]
-    parts.append(page.heading("The topic and the batches"))
-    parts.append(page.side_by_side([_topic(runs), _durations(runs)]))
-    parts += [page.heading("Where it ran"), page.table(["", ""], facts)]
+    """Write the whole page; after the verdict comes `lead`, of what was done."""
+    parts = [page.paragraph(_linked(words), "lead") for words in (verdict(acts), *lead)]
+    for number, act in enumerate(acts, start=1):
+        parts += _act(number, act)
+    parts += [page.heading("Checks"), page.checks(checks, _linked)]
+    parts += [page.heading("Where it ran")]
+    parts += [page.table(["", ""], [[_linked(name), value] for name, value in facts])]
+    parts += [page.heading("What the figures mean"), definitions.listed(TERMS)]
     return page.page(title, parts)
 
 
-def _topic(runs: Sequence[RunFigures]) -> str:
-    first = next((run.batches[0].lag for run in runs if run.batches), {})
+def _act(number: int, act: Act) -> list[str]:
+    rows = [[_linked(name), *values] for name, values in comparison(act.runs)]
+    return [
+        page.heading(_linked(f"Act {number}: {act.title}")),
+        page.table(["", *(run.name for run in act.runs)], rows),
+        page.side_by_side(_loads(act)),
+        page.side_by_side(_timelines(act)),
+        page.side_by_side([_partitions(act.sparks), _durations(act.runs)]),
+    ]
+
+
+def _loads(act: Act) -> list[str]:
+    most = max(max(run.slot_records().values(), default=0) for run in act.runs) or 1
+    return [
+        page.figure(
+            _linked(f"Records of each slot, {run.name}"), charts.slot_bars(run, css, most),
+            f"Over {counted(len(run.measured), 'batch', 'batches')}; in each, the busiest slot "
+            f"read {run.imbalance:.2f} times the mean (average).", css,
+        )
+        for run, css in zip(act.runs, _CSS, strict=True)
+    ]  # fmt: skip
+
+
+def _timelines(act: Act) -> list[str]:
+    middle = [run.measured[len(run.measured) // 2] for run in act.runs]
+    scale_s = max((t.start_s + t.seconds for batch in middle for t in batch.tasks), default=1.0)
+    return [
+        page.figure(
+            _linked(f"When each slot worked, {run.name}"), charts.timeline(batch, css, scale_s),
+            f"Batch {batch.batch}: {counted(len(batch.tasks), 'task')}, one box each; an empty "
+            "track is an idle slot.", css,
+        )
+        for run, batch, css in zip(act.runs, middle, _CSS, strict=True)
+    ]  # fmt: skip
+
+
+def _partitions(run: RunFigures) -> str:
+    total: dict[str, int] = {}
+    for batch in run.batches:
+        for name, records in batch.lag.items():
+            total[name] = total.get(name, 0) + records
     return page.figure(
-        "Records per partition at the start",
-        charts.value_bars("records per partition", first, short),
+        _linked("Records of each partition"),
+        charts.value_bars("records of each partition", total, short),
         "The key decides the partition, so big keys make big partitions.",
     )
 
@@ -87,28 +146,10 @@ def _topic(runs: Sequence[RunFigures]) -> str:
 def _durations(runs: Sequence[RunFigures]) -> str:
     names = zip(("left", "right"), runs, strict=False)
     keys = ", ".join(f"{side} bars: {run.name}" for side, run in names)
-    warm_up = " Pale: warm-up, left out of the table." if any(run.warm_up for run in runs) else ""
+    pale = " Pale: warm-up, left out of all figures." if any(run.warm_up for run in runs) else ""
     picture = charts.batch_columns(runs, _CSS)
-    return page.figure("Batches, from trigger to commit", picture, f"{keys}.{warm_up}")
+    return page.figure(_linked("Seconds of each batch"), picture, f"{keys}.{pale}")
 
 
-def _how_measured(runs: Sequence[RunFigures]) -> str:
-    warm_up = max((run.warm_up for run in runs), default=0)
-    first = "first batch" if warm_up == 1 else f"first {warm_up} batches"
-    excluded = f" The {first} of each run: left out, as warm-up." if warm_up else ""
-    return (
-        "Records, seconds and slots are those of the tasks that ran, from Spark's status store. "
-        "Splits and moves are what the planner reports; Spark's own mapping "
-        "reports none. Our planner evens out the seconds that it has learned to expect, so the "
-        "records of its slots may differ. Batch seconds include planning, writing and "
-        f"committing.{excluded}"
-    )
-
-
-def _count(run: RunFigures, metric: str) -> str:
-    total = run.metric_sum(metric)
-    return _UNKNOWN if total is None else f"{total}"
-
-
-def _percent(share: float | None) -> str:
-    return _UNKNOWN if share is None else f"{100 * share:.0f}%"
+def _linked(words: str) -> page.Html:
+    return definitions.linked(words, TERMS)

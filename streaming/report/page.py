@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING
 from streaming.report.svg import STYLE as PICTURE_STYLE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from streaming.observe.check import Check
 
 _STYLE = PICTURE_STYLE + Path(__file__).with_name("page.css").read_text("utf-8")
 _PAGE = Template(Path(__file__).with_name("page.html").read_text("utf-8"))
+
+
+class Html(str):
+    """Text that is HTML already, and is not escaped again."""
+
+    __slots__ = ()
 
 
 def page(title: str, parts: Sequence[str]) -> str:
@@ -25,7 +31,7 @@ def page(title: str, parts: Sequence[str]) -> str:
 
 def paragraph(words: str, css: str = "") -> str:
     """Write a paragraph of plain text."""
-    return f'<p class="{css}">{escape(words)}</p>' if css else f"<p>{escape(words)}</p>"
+    return f'<p class="{css}">{_html(words)}</p>' if css else f"<p>{_html(words)}</p>"
 
 
 def note(words: str) -> str:
@@ -35,17 +41,17 @@ def note(words: str) -> str:
 
 def heading(words: str) -> str:
     """Write a section's heading."""
-    return f"<h2>{escape(words)}</h2>"
+    return f"<h2>{_html(words)}</h2>"
 
 
 def table(
     head: Sequence[str], rows: Sequence[Sequence[str]], *, ends_in_words: bool = False
 ) -> str:
     """Write a table whose first column names the rows; words in the last one may wrap."""
-    top = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
+    top = "".join(f'<th scope="col">{_html(cell)}</th>' for cell in head)
     body = "".join(
-        f'<tr><th scope="row">{escape(row[0])}</th>'
-        + "".join(f"<td>{escape(cell)}</td>" for cell in row[1:])
+        f'<tr><th scope="row">{_html(row[0])}</th>'
+        + "".join(f"<td>{_html(cell)}</td>" for cell in row[1:])
         + "</tr>"
         for row in rows
     )
@@ -59,8 +65,8 @@ def table(
 def figure(title: str, svg: str, caption: str = "", key: str = "") -> str:
     """Frame a picture; `key` is the colour class that stands before the title."""
     mark = f'<span class="key {key}"></span>' if key else ""
-    below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
-    return f"<figure><h3>{mark}{escape(title)}</h3>{svg}{below}</figure>"
+    below = f"<figcaption>{_html(caption)}</figcaption>" if caption else ""
+    return f"<figure><h3>{mark}{_html(title)}</h3>{svg}{below}</figure>"
 
 
 def side_by_side(figures: Sequence[str]) -> str:
@@ -74,11 +80,15 @@ def finding(title: str, why: str, remedy: str) -> str:
     return f'<p class="finding"><strong>{escape(title)}.</strong> {escape(why)}{help_}</p>'
 
 
-def checks(listed: Sequence[Check]) -> str:
-    """List checks, each with its outcome as a word and a colour."""
+def checks(listed: Sequence[Check], show: Callable[[str], str] = escape) -> str:
+    """List checks, each with its outcome as a word and a colour; `show` writes what was checked."""
     items = (
         f'<li><span class="{"yes" if c.holds else "no"}">{c.outcome}</span> '
-        f"{escape(c.what)}: {escape(c.details)}</li>"
+        f"{show(c.what)}: {escape(c.details)}</li>"
         for c in listed
     )
     return f'<ul class="checks">{"".join(items)}</ul>'
+
+
+def _html(words: str) -> str:
+    return words if isinstance(words, Html) else escape(words)

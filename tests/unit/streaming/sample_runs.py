@@ -6,7 +6,8 @@ from streaming.observe.figures import BatchFigures, RunFigures, TaskFigures
 
 SLOTS = ("0/0", "1/0", "2/0", "3/0")
 OURS = {"assignor.strategy": "lag-aware-sticky", "assignor.fallbacks": "0",
-        "assignor.splitPartitions": "2", "assignor.movedPartitions": "1"}  # fmt: skip
+        "assignor.splitPartitions": "2", "assignor.movedPartitions": "1",
+        "assignor.movedOffsets": "0.1", "assignor.predictionError": "0.04"}  # fmt: skip
 
 
 def skewed_run(partitions: int = 12, batches: int = 6) -> RunFigures:
@@ -26,6 +27,8 @@ def skewed_run(partitions: int = 12, batches: int = 6) -> RunFigures:
                     TaskFigures("2/0", 0.0, 0.5, 1_000, local=True),
                 ),
                 lag=_lag(partitions, batches - number),
+                newest_s=3.5,
+                oldest_s=4.0,
             )
             for number in range(batches)
         ),
@@ -45,6 +48,8 @@ def even_run(partitions: int = 12, batches: int = 6) -> RunFigures:
                 slots=SLOTS,
                 tasks=tuple(TaskFigures(slot, 0.0, 0.75, 1_500, local=True) for slot in SLOTS),
                 lag=_lag(partitions, batches - number),
+                newest_s=1.75,
+                oldest_s=2.25,
                 metrics=OURS,
             )
             for number in range(batches)

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 import pytest
 from pyspark.errors import PySparkException
 from rich.console import Console
 
+from assignor_bridge.errors import OptionError
 from streaming.delta.session import delta_coordinate
 from streaming.demo import flights, job, run
-from streaming.demo.checks import run_checks, table_checks
+from streaming.demo.checks import run_checks, same_batches, table_checks
 from streaming.demo.flights import Expected, Flight
+from streaming.demo.turns import batch_sizes, in_turn, take_turns
 from tests.unit.streaming.sample_runs import even_run, skewed_run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def expected() -> Expected:
@@ -56,6 +62,57 @@ def test_a_run_of_ours_that_fell_back_or_was_not_planned_fails():
 def test_a_run_of_sparks_own_must_not_have_been_planned_by_us():
     assert all(c.holds for c in run_checks(skewed_run(batches=1), 6_000, assignor=None))
     assert not all(c.holds for c in run_checks(even_run(batches=1), 6_000, assignor=None))
+
+
+def test_modes_that_did_not_read_the_same_batches_are_not_compared():
+    assert same_batches(skewed_run(batches=2), even_run(batches=2), [6_000, 6_000]).holds
+    assert not same_batches(skewed_run(batches=2), even_run(batches=2), [6_000, 5_999]).holds
+    assert not same_batches(skewed_run(batches=3), even_run(batches=2), [6_000, 6_000]).holds
+
+
+@dataclasses.dataclass
+class Recorder:
+    """A player that writes down which records it was given, in which batch."""
+
+    name: str
+    notes: list[tuple[str, int, bytes]]
+
+    def take(self, batch: int, flights: Sequence[Flight]) -> None:
+        self.notes += [(self.name, batch, flight.value) for flight in flights]
+
+
+def test_both_get_each_batch_in_turn_and_who_goes_first_alternates():
+    notes: list[tuple[str, int, bytes]] = []
+    turns: list[int] = []
+    records = [Flight("UA", value, 1) for value in (b"p", b"q", b"r", b"s")]
+    seen = Expected()
+    players = [Recorder("spark", notes), Recorder("ours", notes)]
+    take_turns(players, iter(records), batch_sizes(4, 3), seen, lambda: turns.append(len(notes)))
+    assert notes == [
+        ("spark", 0, b"p"), ("spark", 0, b"q"), ("ours", 0, b"p"), ("ours", 0, b"q"),
+        ("ours", 1, b"r"), ("spark", 1, b"r"),
+        ("spark", 2, b"s"), ("ours", 2, b"s"),
+    ]  # fmt: skip
+    assert turns == [2, 4, 5, 6, 7, 8]
+    assert dict(seen.flights) == {"UA": 4}, "counted once, whoever read them"
+
+
+@pytest.mark.parametrize(("rows", "batches"), [(336_776, 8), (30_000, 7), (3, 3), (10, 1)])
+def test_batches_are_equal_but_for_what_is_left_of_the_division(rows, batches):
+    first, *others = batch_sizes(rows, batches)
+    assert first + sum(others) == rows
+    assert {*others} <= {rows // batches}
+    assert rows // batches <= first < rows // batches + batches
+
+
+def test_more_batches_than_rows_are_refused():
+    with pytest.raises(OptionError, match="8 batches need at least as many rows, 7 were asked for"):
+        batch_sizes(7, 8)
+
+
+def test_over_an_even_number_of_batches_each_goes_first_as_often():
+    first = [in_turn(("spark", "ours"), batch)[0] for batch in range(2, 8)]
+    assert first.count("spark") == first.count("ours") == 3
 
 
 def test_the_flights_are_the_real_ones():

@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
 
 from streaming.observe.check import Check
-from streaming.observe.figures import RunFigures
+from streaming.observe.figures import BatchFigures, RunFigures, TaskFigures
 from streaming.observe.words import short
 from streaming.report import charts
-from streaming.report.compare import comparison, comparison_page
+from streaming.report.compare import Act, comparison, comparison_page
+from streaming.report.terms import TERMS
+from streaming.report.verdict import verdict
 from tests.unit.streaming.sample_runs import even_run, skewed_run
 
 NO_RUN = RunFigures("nothing", ())
+TITLES = ("cheap records of equal cost", "records that cost 5 µs more each")
+ACTS = [Act(title, skewed_run(), even_run()) for title in TITLES]
+CHECKS = [
+    Check("each flight is in Delta exactly once (ours)", True, "3 rows"),
+    Check("nothing is left running", False, "2 had to be killed"),
+]
 
 
 def test_the_table_says_what_was_measured_without_the_warm_up():
     rows = dict(comparison([skewed_run(), even_run()]))
     assert rows == {
-        "batch seconds, median": ["3.25", "1.50"],
-        "reading seconds, median": ["2.50", "0.75"],
+        "median batch, seconds": ["3.25", "1.50"],
+        "median reading, seconds": ["2.50", "0.75"],
+        "age of newest row, seconds": ["3.50", "1.75"],
+        "age of oldest row, seconds": ["4.00", "2.25"],
         "busiest slot / mean, records": ["2.67", "1.00"],  # 4,000 of 6,000 on one of four slots
         "busiest slot / mean, seconds": ["2.86", "1.00"],  # 2.5 of 3.5 s
         "tasks per batch": ["4.0", "4.0"],
         "partitions split": ["\N{EN DASH}", "10"],
         "partitions moved": ["\N{EN DASH}", "5"],
+        "offsets moved": ["\N{EN DASH}", "10%"],
+        "prediction error": ["\N{EN DASH}", "4%"],
         "locality hits": ["75%", "100%"],
     }
 
@@ -36,16 +50,139 @@ def test_an_idle_slot_counts_in_the_mean():
 
 
 def test_a_run_without_batches_is_drawn_as_nothing():
-    assert dict(comparison([NO_RUN]))["locality hits"] == ["\N{EN DASH}"]
-    assert "<svg" in charts.lag_heat_map(NO_RUN)
+    assert {value for _, [value] in comparison([NO_RUN])} <= {"\N{EN DASH}", "0.00", "0.0"}
+    assert "<svg" in charts.heat_map("nothing", [], [])
+
+
+def timed(name: str, seconds: list[float], busiest: int) -> RunFigures:
+    """Batches of these durations; one of two slots reads so many of 100 records."""
+    tasks = (
+        TaskFigures("1/0", 0.0, 1.0, busiest, local=True),
+        TaskFigures("2/0", 0.0, 1.0, 100 - busiest, local=True),
+    )
+    batches = (
+        BatchFigures(n, s, 100, tasks, ("1/0", "2/0")) for n, s in enumerate([9.0, *seconds])
+    )
+    return RunFigures(name, tuple(batches), warm_up=1)
+
+
+@pytest.mark.parametrize(
+    ("sparks", "ours", "words"),
+    [
+        pytest.param(
+            ([2, 2, 2, 2], 80), ([1, 1, 1, 1], 50),
+            "the median batch took 50% less time (1.00 s, with Spark's mapping 2.00 s), and the "
+            "busiest slot read 1.00 times the mean, with Spark's mapping 1.60",
+            id="both gained",
+        ),
+        pytest.param(
+            ([1.02] * 4, 80), ([1.0] * 4, 50),
+            "no time was gained: the median batch took as long (1.00 s, with Spark's mapping "
+            "1.02 s), but the busiest slot read 1.00 times the mean, with Spark's mapping 1.60",
+            id="balance alone",
+        ),
+        pytest.param(
+            ([2, 2, 1, 1], 50), ([1, 1, 1.1, 1.1], 50),
+            "no time was gained: the median batch took as long (1.05 s, with Spark's mapping "
+            "1.50 s), and balance was not gained: the busiest slot read 1.00 times the mean, with "
+            "Spark's mapping 1.00",
+            id="half of the rounds say otherwise",
+        ),
+        pytest.param(
+            ([1, 1, 1], 50), ([1.5, 1.5, 1.5], 60),
+            "time was lost: the median batch took 50% more (1.50 s, with Spark's mapping 1.00 s), "
+            "and balance was lost: the busiest slot read 1.20 times the mean, with Spark's "
+            "mapping 1.00",
+            id="both lost",
+        ),
+        pytest.param(
+            ([2, 2], 50), ([1, 1], 52),
+            "times of 2 rounds are too few to compare, and balance was not gained: the busiest "
+            "slot read 1.04 times the mean, with Spark's mapping 1.00",
+            id="too few rounds",
+        ),
+        pytest.param(
+            ([2, 2, 2, 2], 50), ([1, 1, 1, 3], 60),
+            "the median batch took 50% less time (1.00 s, with Spark's mapping 2.00 s), but "
+            "balance was lost: the busiest slot read 1.20 times the mean, with Spark's mapping "
+            "1.00",
+            id="time alone",
+        ),
+    ],
+)  # fmt: skip
+def test_the_verdict_says_what_was_gained_and_what_not(sparks, ours, words):
+    act = Act("dear records", timed("theirs", *sparks), timed("ours", *ours))
+    assert verdict([act]) == f"With dear records, {words}."
+
+
+def test_the_verdict_is_one_sentence_of_all_acts():
+    cheap, dear = verdict(ACTS).split("; ")
+    assert cheap.startswith("With cheap records of equal cost, the median batch took 54% less time")
+    assert dear.startswith(
+        "with records that cost 5 µs more each, the median batch took 54% less time"
+    )
+
+
+class _Page(HTMLParser):
+    """The texts of a page that hold figures, and the definitions that each of them links to."""
+
+    #: What holds one figure, or several that one definition explains.
+    PARTS = ("p", "tr", "li", "figure", "h2")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.links: list[list[str]] = []
+        self.ids: list[str] = []
+        self._inside: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = dict(attrs)
+        self._inside.append(tag)
+        if tag in self.PARTS:
+            self.texts.append("")
+            self.links.append([])
+        if named.get("class") == "term":
+            assert named["title"], "shown when the pointer rests on it"
+            self.links[-1].append(str(named["href"]))
+        if "id" in named:
+            self.ids.append(str(named["id"]))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._inside and self._inside.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if set(self.PARTS) & set(self._inside):
+            self.texts[-1] += data
+
+
+def test_every_figure_has_its_definition_one_click_away():
+    facts = [("Machine", "2 cores"), ("Executors", "4"), ("Whole demo", "9 s"), ("Python", "3.11")]
+    read = _Page()
+    read.feed(comparison_page("Title", ["The modes took turns 8 times."], ACTS, CHECKS, facts))
+    figures = [
+        (text, links)
+        for text, links in zip(read.texts, read.links, strict=True)
+        if re.search(r"\d", text)
+    ]
+    assert len(figures) > 2 * (12 + 6)  # rows and pictures of two acts
+    assert [text for text, links in figures if not links] == ["Python3.11"]
+    linked = {link for links in read.links for link in links}
+    assert linked <= {f"#{name}" for name in read.ids}
+    assert len(read.ids) == len(set(read.ids)) == len(TERMS)
 
 
 @pytest.mark.parametrize("partitions", [1, 12, 1_000])
 def test_pictures_are_well_formed_and_stay_inside_their_frame(partitions):
     run = skewed_run(partitions)
+    lags = run.batches[0].lag
     pictures = [
-        charts.lag_heat_map(run),
-        charts.value_bars("records", run.batches[0].lag, short),
+        charts.heat_map("lag", list(lags), [(b.batch, b.lag) for b in run.batches]),
+        charts.value_bars("records", lags, short),
         charts.slot_bars(run, "a"),
         charts.timeline(run.batches[0], "a", 2.5),
         charts.batch_columns([run, even_run()], ["a", "b"]),
@@ -60,16 +197,19 @@ def test_pictures_are_well_formed_and_stay_inside_their_frame(partitions):
 
 
 def test_the_heat_map_has_a_cell_for_each_partition_and_batch():
-    assert charts.lag_heat_map(skewed_run(12, 6)).count("<rect") == 12 * 6
+    batches = [(b.batch, b.lag) for b in skewed_run(12, 6).batches]
+    assert charts.heat_map("lag", list(batches[0][1]), batches).count("<rect") == 12 * 6
 
 
 def test_the_page_opens_offline_and_escapes_what_it_is_given():
     checks = [Check("a<b", True, "yes"), Check("<script>", False, "no & no")]
     facts = [("Machine", "<Linux>")]
-    text = comparison_page("T & C", ["x < y"], [skewed_run(), even_run()], checks, facts)
+    act = dataclasses.replace(ACTS[0], title="<cheap>")
+    text = comparison_page("T & C", ["x < y"], [act], checks, facts)
     assert not re.search(r"<script|<link|<img|src=|https?:|@import|url\(", text)
     for escaped in ("T &amp; C", "x &lt; y", "a&lt;b", "no &amp; no", "&lt;Linux&gt;", "FAILED"):
         assert escaped in text
+    assert "Act 1: &lt;cheap&gt;" in text
     assert "prefers-color-scheme:dark" in text
     assert "@media print" in text
-    assert text.count("<svg") == text.count("</svg>") == 8
+    assert text.count("<svg") == text.count("</svg>") == 6

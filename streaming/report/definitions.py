@@ -1,0 +1,41 @@
+"""Definitions on a page, without a script: each term in its texts links to what it means.
+
+The definition is shown when the pointer rests on a term. A click lays it over the lower edge of the
+window, on a phone too, until it is closed. All of them are listed on the page, and in print.
+"""
+
+from __future__ import annotations
+
+import re
+from html import escape
+from typing import TYPE_CHECKING
+
+from streaming.report.page import Html
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def linked(words: str, terms: Mapping[str, str]) -> Html:
+    """Escape a text, and link each term in it to its definition; the longest term wins."""
+    longest_first = sorted(terms, key=lambda term: (-len(term), term))
+    pieces = re.split(f"({'|'.join(map(re.escape, longest_first))})", words)
+    return Html("".join(_link(p, terms[p]) if i % 2 else escape(p) for i, p in enumerate(pieces)))
+
+
+def listed(terms: Mapping[str, str]) -> Html:
+    """List all terms with their definitions."""
+    close = '<a class="close" href="#0">close</a>'  # an anchor that is nowhere: nothing scrolls
+    items = (
+        f'<div id="{_anchor(term)}"><dt>{escape(term)}</dt><dd>{escape(meaning)} {close}</dd></div>'
+        for term, meaning in terms.items()
+    )
+    return Html(f'<dl class="terms">{"".join(items)}</dl>')
+
+
+def _link(term: str, meaning: str) -> str:
+    return f'<a class="term" href="#{_anchor(term)}" title="{escape(meaning)}">{escape(term)}</a>'
+
+
+def _anchor(term: str) -> str:
+    return "term-" + re.sub(r"\W+", "-", term.lower())

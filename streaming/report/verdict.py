@@ -1,0 +1,65 @@
+"""What was gained, and what was not, in one sentence that follows from the figures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streaming.observe.words import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streaming.observe.figures import RunFigures
+    from streaming.report.compare import Act
+
+#: A difference of times below this share may be noise, and so may one with fewer rounds, or where
+#: fewer of them agree.
+_LEAST_SHARE, _LEAST_ROUNDS, _LEAST_AGREEING = 0.05, 3, 0.75
+#: Busiest slot over mean: a difference below this is none.
+_LEAST_BALANCE = 0.05
+
+
+def verdict(acts: Sequence[Act]) -> str:
+    """Write the sentence: of each act, whether batches took less time, and slots were more even.
+
+    A batch took less (or more) time only where medians differ by 5% or more, and three rounds of
+    four, of at least three, say the same.
+    """
+    clauses = (f"with {act.title}, {_clause(act.sparks, act.ours)}" for act in acts)
+    sentence = "; ".join(clauses)
+    return f"{sentence[:1].upper()}{sentence[1:]}."
+
+
+def _clause(sparks: RunFigures, ours: RunFigures) -> str:
+    time, time_gain = _time(sparks, ours)
+    balance, balance_gain = _balance(sparks, ours)
+    but = "but" if (time_gain > 0) != (balance_gain > 0) else "and"
+    return f"{time}, {but} {balance}"
+
+
+def _time(sparks: RunFigures, ours: RunFigures) -> tuple[str, int]:
+    """Return what to say about time, and 1 for a gain, -1 for a loss, 0 for neither."""
+    pairs = [(o.seconds, s.seconds) for o, s in zip(ours.measured, sparks.measured, strict=False)]
+    if len(pairs) < _LEAST_ROUNDS:
+        return f"times of {counted(len(pairs), 'round')} are too few to compare", 0
+    mine, theirs = ours.batch_seconds, sparks.batch_seconds
+    less = 1 - mine / theirs if theirs else 0.0
+    both = f"({mine:.2f} s, with Spark's mapping {theirs:.2f} s)"
+    if less >= _LEAST_SHARE and _agree([mine < theirs for mine, theirs in pairs]):
+        return f"the median batch took {less:.0%} less time {both}", 1
+    if less <= -_LEAST_SHARE and _agree([mine > theirs for mine, theirs in pairs]):
+        return f"time was lost: the median batch took {-less:.0%} more {both}", -1
+    return f"no time was gained: the median batch took as long {both}", 0
+
+
+def _balance(sparks: RunFigures, ours: RunFigures) -> tuple[str, int]:
+    mine, theirs = ours.imbalance, sparks.imbalance
+    words = f"the busiest slot read {mine:.2f} times the mean, with Spark's mapping {theirs:.2f}"
+    gain = (theirs - mine >= _LEAST_BALANCE) - (mine - theirs >= _LEAST_BALANCE)
+    if gain > 0:
+        return words, gain
+    return f"balance was {'lost' if gain else 'not gained'}: {words}", gain
+
+
+def _agree(rounds: Sequence[bool]) -> bool:
+    return sum(rounds) >= _LEAST_AGREEING * len(rounds)
