@@ -31,32 +31,36 @@ _MORE = 1.5
 
 def first_lines(facts: QueryFacts) -> list[str]:
     """Return the causes as lines of text; none where nothing stands out."""
-    return [f"{title}: {finding.why}" for title, finding in _findings(facts)]
+    return [
+        f"{where}{finding.title}: {finding.why}"
+        for where, _, findings in _diagnosed(facts)
+        for finding in findings
+    ]
 
 
 def section(facts: QueryFacts) -> list[str]:
     """Write the causes of all sources, then the answers."""
-    sources = sources_of(facts)
+    diagnosed = _diagnosed(facts)
     parts = [
-        page.finding(title, _sentence(f.why), f"Would help: {f.remedy}.")
-        for title, f in _findings(facts)
+        page.finding(f"{where}{f.title}", _sentence(f.why), f"Would help: {f.remedy}.")
+        for where, _, findings in diagnosed
+        for f in findings
     ]
-    if sources and not parts:
-        parts.append(page.finding("Nothing stands out", _looked_at(list(sources.values())), ""))
-    for name, source in sources.items():
-        head = f"source {name}" if len(sources) > 1 else ""
-        rows = _answers(facts, source, diagnose(source))
-        parts.append(page.table([head, ""], rows, ends_in_words=True))
+    if diagnosed and not parts:
+        looked_at = _looked_at([source for _, source, _ in diagnosed])
+        parts.append(page.finding("Nothing stands out", looked_at, ""))
+    for where, source, findings in diagnosed:
+        rows = _answers(facts, source, findings)
+        parts.append(page.table([where.strip(": "), ""], rows, ends_in_words=True))
     return parts
 
 
-def _findings(facts: QueryFacts) -> list[tuple[str, Finding]]:
-    """Return what holds the query up, with titles; these name the source where it has several."""
+def _diagnosed(facts: QueryFacts) -> list[tuple[str, SourceFacts, list[Finding]]]:
+    """Return each source with what holds it up; its name first, where there are several."""
     sources = sources_of(facts)
     return [
-        (f"Source {name}: {finding.title}" if len(sources) > 1 else finding.title, finding)
+        (f"Source {name}: " if len(sources) > 1 else "", source, diagnose(source))
         for name, source in sources.items()
-        for finding in diagnose(source)
     ]
 
 

@@ -310,4 +310,4 @@ def test_sources_are_diagnosed_each_by_itself(tmp_path):
     words = a_report(tmp_path, log)
     assert first_words(words).startswith("Source 1: Hot key: u-0. This partition has 98%")
     assert "assignor=lag-aware-sticky" in words
-    assert "source 0 lags most none: the last batch read all that was there" in words
+    assert "Source 0 lags most none: the last batch read all that was there" in words
