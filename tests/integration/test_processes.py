@@ -131,6 +131,8 @@ def test_spark_submit_with_the_flags_that_the_jars_name(
     assert names >= {"PATH", "HOME", "LC_TIME", "TEAM_SETTING", "TEAM_OF_TWO"}
     assert not names & {"AWS_SECRET_ACCESS_KEY", "TEST_PYTHON", "SPARK_LOCAL_IP", "NOT_SET"}
     assert "hunter2" not in given
+    [path] = [line for line in given.splitlines() if line.startswith("PYTHONPATH=")]
+    assert ".jar" not in path, "Python would read the directory of each"
 
 
 def workers_of(parent: int) -> list[int]:

@@ -51,10 +51,11 @@ record Interpreter(String command, List<String> variables, List<String> files) {
             .filter(Interpreter::isPython)
             .findFirst()
             .orElse("python3");
-    // In cluster mode on YARN they are URIs, of files that are elsewhere on the driver's host.
+    // In cluster mode on YARN they are URIs, of files that are elsewhere on the driver's host. The jars
+    // of `--packages` are among them: Python would read each one's directory, 30 MB in all for Delta.
     List<String> files =
         listed(session, SPARK_FILES).stream()
-            .filter(file -> file.startsWith("/") && !file.contains(":"))
+            .filter(file -> file.startsWith("/") && !file.contains(":") && !file.endsWith(".jar"))
             .toList();
     return new Interpreter(command, listed(session, SESSION_VARIABLES), files);
   }
