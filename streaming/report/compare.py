@@ -97,10 +97,10 @@ def comparison_page(
 
 def _act(number: int, act: Act) -> list[str]:
     rows = [[_linked(name), *values] for name, values in comparison(act.runs)]
+    table = page.table(["", *(run.name for run in act.runs)], rows)
     return [
         page.heading(_linked(f"Act {number}: {act.title}")),
-        page.table(["", *(run.name for run in act.runs)], rows),
-        page.side_by_side(_loads(act)),
+        page.side_by_side([table, page.side_by_side(_loads(act))]),
         page.side_by_side(_timelines(act)),
         page.side_by_side([_partitions(act.sparks), _durations(act.runs)]),
     ]
