@@ -30,12 +30,12 @@ CHECKS = [
 def test_the_table_says_what_was_measured_without_the_warm_up():
     rows = dict(comparison([skewed_run(), even_run()]))
     assert rows == {
-        "median batch, seconds": ["3.25", "1.50"],
-        "median reading, seconds": ["2.50", "0.75"],
-        "age of newest row, seconds": ["3.50", "1.75"],
-        "age of oldest row, seconds": ["4.00", "2.25"],
-        "busiest slot / mean, records": ["2.67", "1.00"],  # 4,000 of 6,000 on one of four slots
-        "busiest slot / mean, seconds": ["2.86", "1.00"],  # 2.5 of 3.5 s
+        "median batch": ["3.25 s", "1.50 s"],
+        "median reading": ["2.50 s", "0.75 s"],
+        "age of newest row": ["3.50 s", "1.75 s"],
+        "age of oldest row": ["4.00 s", "2.25 s"],
+        "busiest slot, records": ["2.67", "1.00"],  # 4,000 of 6,000 on one of four slots
+        "busiest slot, seconds": ["2.86", "1.00"],  # 2.5 of 3.5 s
         "tasks per batch": ["4.0", "4.0"],
         "partitions split": ["\N{EN DASH}", "10"],
         "partitions moved": ["\N{EN DASH}", "5"],
@@ -50,7 +50,12 @@ def test_an_idle_slot_counts_in_the_mean():
 
 
 def test_a_run_without_batches_is_drawn_as_nothing():
-    assert {value for _, [value] in comparison([NO_RUN])} <= {"\N{EN DASH}", "0.00", "0.0"}
+    assert {value for _, [value] in comparison([NO_RUN])} <= {
+        "\N{EN DASH}",
+        "0.00 s",
+        "0.00",
+        "0.0",
+    }
     assert "<svg" in charts.heat_map("nothing", [], [])
 
 
