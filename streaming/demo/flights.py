@@ -104,7 +104,7 @@ class Writer:
                 "enable.idempotence": True,
                 "compression.type": "lz4",
                 "linger.ms": 50,
-                "log_level": 3,  # a coordinator that still loads is no news
+                "log_level": 0,  # a broker that ends first is no news
                 "queue.buffering.max.messages": 1_000_000,
             }
         )

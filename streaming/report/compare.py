@@ -44,7 +44,7 @@ class _Figure(NamedTuple):
 def _median(of: Callable[[BatchFigures], float | None]) -> Callable[[RunFigures], str]:
     def show(run: RunFigures) -> str:
         known = [value for batch in run.measured if (value := of(batch)) is not None]
-        return f"{median(known):.2f}" if known else _UNKNOWN
+        return f"{median(known):.2f} s" if known else _UNKNOWN
 
     return show
 
@@ -58,12 +58,12 @@ def _share(metric: str) -> Callable[[RunFigures], str]:
 
 
 _FIGURES = (
-    _Figure("median batch, seconds", lambda run: f"{run.batch_seconds:.2f}"),
-    _Figure("median reading, seconds", lambda run: f"{run.read_seconds:.2f}"),
-    _Figure("age of newest row, seconds", _median(lambda batch: batch.newest_s)),
-    _Figure("age of oldest row, seconds", _median(lambda batch: batch.oldest_s)),
-    _Figure("busiest slot / mean, records", lambda run: f"{run.imbalance:.2f}"),
-    _Figure("busiest slot / mean, seconds", lambda run: f"{run.imbalance_of_time:.2f}"),
+    _Figure("median batch", lambda run: f"{run.batch_seconds:.2f} s"),
+    _Figure("median reading", lambda run: f"{run.read_seconds:.2f} s"),
+    _Figure("age of newest row", _median(lambda batch: batch.newest_s)),
+    _Figure("age of oldest row", _median(lambda batch: batch.oldest_s)),
+    _Figure("busiest slot, records", lambda run: f"{run.imbalance:.2f}"),
+    _Figure("busiest slot, seconds", lambda run: f"{run.imbalance_of_time:.2f}"),
     _Figure("tasks per batch", lambda run: f"{run.tasks:.1f}"),
     _Figure("partitions split", _sum("assignor.splitPartitions")),
     _Figure("partitions moved", _sum("assignor.movedPartitions")),
@@ -97,10 +97,10 @@ def comparison_page(
 
 def _act(number: int, act: Act) -> list[str]:
     rows = [[_linked(name), *values] for name, values in comparison(act.runs)]
+    table = page.table(["", *(run.name for run in act.runs)], rows)
     return [
         page.heading(_linked(f"Act {number}: {act.title}")),
-        page.table(["", *(run.name for run in act.runs)], rows),
-        page.side_by_side(_loads(act)),
+        page.side_by_side([table, page.side_by_side(_loads(act))]),
         page.side_by_side(_timelines(act)),
         page.side_by_side([_partitions(act.sparks), _durations(act.runs)]),
     ]

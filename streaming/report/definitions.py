@@ -17,10 +17,15 @@ if TYPE_CHECKING:
 
 
 def linked(words: str, terms: Mapping[str, str]) -> Html:
-    """Escape a text, and link each term in it to its definition; the longest term wins."""
+    """Escape a text, and link each term in it, once, to its definition; the longest term wins."""
     longest_first = sorted(terms, key=lambda term: (-len(term), term))
     pieces = re.split(f"({'|'.join(map(re.escape, longest_first))})", words)
-    return Html("".join(_link(p, terms[p]) if i % 2 else escape(p) for i, p in enumerate(pieces)))
+    parts, linked_already = [], set[str]()
+    for number, piece in enumerate(pieces):
+        is_term = number % 2 == 1 and piece not in linked_already
+        parts.append(_link(piece, terms[piece]) if is_term else escape(piece))
+        linked_already.add(piece)
+    return Html("".join(parts))
 
 
 def listed(terms: Mapping[str, str]) -> Html:

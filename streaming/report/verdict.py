@@ -26,8 +26,7 @@ def verdict(acts: Sequence[Act]) -> str:
     four, of at least three, say the same.
     """
     clauses = (f"with {act.title}, {_clause(act.sparks, act.ours)}" for act in acts)
-    sentence = "; ".join(clauses)
-    return f"{sentence[:1].upper()}{sentence[1:]}."
+    return f"{acts[0].ours.name} beside {acts[0].sparks.name}: {'; '.join(clauses)}."
 
 
 def _clause(sparks: RunFigures, ours: RunFigures) -> str:
@@ -44,21 +43,22 @@ def _time(sparks: RunFigures, ours: RunFigures) -> tuple[str, int]:
         return f"times of {counted(len(pairs), 'round')} are too few to compare", 0
     mine, theirs = ours.batch_seconds, sparks.batch_seconds
     less = 1 - mine / theirs if theirs else 0.0
-    both = f"({mine:.2f} s, with Spark's mapping {theirs:.2f} s)"
+    both = f"{mine:.2f} s instead of {theirs:.2f} s"
     if less >= _LEAST_SHARE and _agree([mine < theirs for mine, theirs in pairs]):
-        return f"the median batch took {less:.0%} less time {both}", 1
+        return f"the median batch took {less:.0%} less time ({both})", 1
     if less <= -_LEAST_SHARE and _agree([mine > theirs for mine, theirs in pairs]):
-        return f"time was lost: the median batch took {-less:.0%} more {both}", -1
-    return f"no time was gained: the median batch took as long {both}", 0
+        return f"time was lost: the median batch took {-less:.0%} more ({both})", -1
+    return f"no time was gained (median batch {both})", 0
 
 
 def _balance(sparks: RunFigures, ours: RunFigures) -> tuple[str, int]:
     mine, theirs = ours.imbalance, sparks.imbalance
-    words = f"the busiest slot read {mine:.2f} times the mean, with Spark's mapping {theirs:.2f}"
-    gain = (theirs - mine >= _LEAST_BALANCE) - (mine - theirs >= _LEAST_BALANCE)
-    if gain > 0:
-        return words, gain
-    return f"balance was {'lost' if gain else 'not gained'}: {words}", gain
+    both = f"{mine:.2f} instead of {theirs:.2f} times the mean"
+    if theirs - mine >= _LEAST_BALANCE:
+        return f"the busiest slot read {both}", 1
+    if mine - theirs >= _LEAST_BALANCE:
+        return f"balance was lost (busiest slot {both})", -1
+    return f"balance was not gained (busiest slot {both})", 0
 
 
 def _agree(rounds: Sequence[bool]) -> bool:

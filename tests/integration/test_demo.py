@@ -71,7 +71,7 @@ def test_the_demo_measures_both_modes_checks_delta_and_leaves_nothing(tmp_path):
         f"ok     act 2: {once} (lag-aware-sticky): {ROWS // 4:,} rows",
         "ok     act 1: every batch was planned (lag-aware-sticky): 3 of 3 batches",
         "ok     act 2: every batch was planned (lag-aware-sticky): 3 of 3 batches",
-        "With cheap records of equal cost, times of 1 round are too few to compare",
+        "with cheap records of equal cost, times of 1 round are too few to compare",
         "ok     nothing is left running",
     ):
         assert line in done.stdout

@@ -56,6 +56,9 @@ def test_the_reference_in_the_docs_is_up_to_date(tmp_path):
             ["demo", "--report", "/no/such/r.html"], "folder of the report", id="no folder"
         ),
         pytest.param(["demo", "--data", "/no/such"], "data folder does not exist", id="no data"),
+        pytest.param(
+            ["demo", "--rows", "7"], "8 batches need at least as many rows", id="few rows"
+        ),
     ],
 )
 def test_misuse_is_one_line_and_exit_code_2(arguments, message, capsys):

@@ -30,12 +30,12 @@ CHECKS = [
 def test_the_table_says_what_was_measured_without_the_warm_up():
     rows = dict(comparison([skewed_run(), even_run()]))
     assert rows == {
-        "median batch, seconds": ["3.25", "1.50"],
-        "median reading, seconds": ["2.50", "0.75"],
-        "age of newest row, seconds": ["3.50", "1.75"],
-        "age of oldest row, seconds": ["4.00", "2.25"],
-        "busiest slot / mean, records": ["2.67", "1.00"],  # 4,000 of 6,000 on one of four slots
-        "busiest slot / mean, seconds": ["2.86", "1.00"],  # 2.5 of 3.5 s
+        "median batch": ["3.25 s", "1.50 s"],
+        "median reading": ["2.50 s", "0.75 s"],
+        "age of newest row": ["3.50 s", "1.75 s"],
+        "age of oldest row": ["4.00 s", "2.25 s"],
+        "busiest slot, records": ["2.67", "1.00"],  # 4,000 of 6,000 on one of four slots
+        "busiest slot, seconds": ["2.86", "1.00"],  # 2.5 of 3.5 s
         "tasks per batch": ["4.0", "4.0"],
         "partitions split": ["\N{EN DASH}", "10"],
         "partitions moved": ["\N{EN DASH}", "5"],
@@ -50,7 +50,12 @@ def test_an_idle_slot_counts_in_the_mean():
 
 
 def test_a_run_without_batches_is_drawn_as_nothing():
-    assert {value for _, [value] in comparison([NO_RUN])} <= {"\N{EN DASH}", "0.00", "0.0"}
+    assert {value for _, [value] in comparison([NO_RUN])} <= {
+        "\N{EN DASH}",
+        "0.00 s",
+        "0.00",
+        "0.0",
+    }
     assert "<svg" in charts.heat_map("nothing", [], [])
 
 
@@ -71,55 +76,52 @@ def timed(name: str, seconds: list[float], busiest: int) -> RunFigures:
     [
         pytest.param(
             ([2, 2, 2, 2], 80), ([1, 1, 1, 1], 50),
-            "the median batch took 50% less time (1.00 s, with Spark's mapping 2.00 s), and the "
-            "busiest slot read 1.00 times the mean, with Spark's mapping 1.60",
+            "the median batch took 50% less time (1.00 s instead of 2.00 s), and the busiest slot "
+            "read 1.00 instead of 1.60 times the mean",
             id="both gained",
         ),
         pytest.param(
             ([1.02] * 4, 80), ([1.0] * 4, 50),
-            "no time was gained: the median batch took as long (1.00 s, with Spark's mapping "
-            "1.02 s), but the busiest slot read 1.00 times the mean, with Spark's mapping 1.60",
+            "no time was gained (median batch 1.00 s instead of 1.02 s), but the busiest slot read "
+            "1.00 instead of 1.60 times the mean",
             id="balance alone",
         ),
         pytest.param(
             ([2, 2, 1, 1], 50), ([1, 1, 1.1, 1.1], 50),
-            "no time was gained: the median batch took as long (1.05 s, with Spark's mapping "
-            "1.50 s), and balance was not gained: the busiest slot read 1.00 times the mean, with "
-            "Spark's mapping 1.00",
+            "no time was gained (median batch 1.05 s instead of 1.50 s), and balance was not "
+            "gained (busiest slot 1.00 instead of 1.00 times the mean)",
             id="half of the rounds say otherwise",
         ),
         pytest.param(
             ([1, 1, 1], 50), ([1.5, 1.5, 1.5], 60),
-            "time was lost: the median batch took 50% more (1.50 s, with Spark's mapping 1.00 s), "
-            "and balance was lost: the busiest slot read 1.20 times the mean, with Spark's "
-            "mapping 1.00",
+            "time was lost: the median batch took 50% more (1.50 s instead of 1.00 s), and balance "
+            "was lost (busiest slot 1.20 instead of 1.00 times the mean)",
             id="both lost",
         ),
         pytest.param(
             ([2, 2], 50), ([1, 1], 52),
-            "times of 2 rounds are too few to compare, and balance was not gained: the busiest "
-            "slot read 1.04 times the mean, with Spark's mapping 1.00",
+            "times of 2 rounds are too few to compare, and balance was not gained (busiest slot "
+            "1.04 instead of 1.00 times the mean)",
             id="too few rounds",
         ),
         pytest.param(
             ([2, 2, 2, 2], 50), ([1, 1, 1, 3], 60),
-            "the median batch took 50% less time (1.00 s, with Spark's mapping 2.00 s), but "
-            "balance was lost: the busiest slot read 1.20 times the mean, with Spark's mapping "
-            "1.00",
+            "the median batch took 50% less time (1.00 s instead of 2.00 s), but balance was lost "
+            "(busiest slot 1.20 instead of 1.00 times the mean)",
             id="time alone",
         ),
     ],
 )  # fmt: skip
 def test_the_verdict_says_what_was_gained_and_what_not(sparks, ours, words):
     act = Act("dear records", timed("theirs", *sparks), timed("ours", *ours))
-    assert verdict([act]) == f"With dear records, {words}."
+    assert verdict([act]) == f"ours beside theirs: with dear records, {words}."
 
 
 def test_the_verdict_is_one_sentence_of_all_acts():
-    cheap, dear = verdict(ACTS).split("; ")
-    assert cheap.startswith("With cheap records of equal cost, the median batch took 54% less time")
-    assert dear.startswith(
-        "with records that cost 5 µs more each, the median batch took 54% less time"
+    both = "the median batch took 54% less time (1.50 s instead of 3.25 s), and the busiest slot "
+    assert verdict(ACTS) == (
+        f"lag-aware-sticky beside Spark's mapping: with {TITLES[0]}, {both}read 1.00 instead of "
+        f"2.67 times the mean; with {TITLES[1]}, {both}read 1.00 instead of 2.67 times the mean."
     )
 
 
