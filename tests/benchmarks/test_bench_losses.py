@@ -14,7 +14,7 @@ records in each of four partitions.
 
 Where the option is slower, docs/losses.md says why.
 
-`ASSIGNOR_BENCH_SCALE=0.1` tries it with two rounds each, and writes nothing.
+`ASSIGNOR_BENCH_SCALE=0.1` and `-k chance` try a part of it, and write nothing.
 """
 
 from __future__ import annotations
@@ -77,14 +77,23 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
-def test_losses(spark: SparkSession, broker: EmbeddedBroker) -> None:
-    rows: list[dict[str, Any]] = []
-    for name, work in WORKLOADS.items():
-        took = take_turns(spark, broker.bootstrap_servers, work, ways(work), ROUNDS)
-        rows += rows_of(name, work, took, "lag-aware-sticky")
-        print(*rows[-len(took) :], sep="\n", flush=True)
-    if SCALE == 1:
+@pytest.fixture(scope="module")
+def rows() -> Iterator[list[dict[str, Any]]]:
+    """Collects the figures and writes them when all are there."""
+    collected: list[dict[str, Any]] = []
+    yield collected
+    if SCALE == 1 and len({row["workload"] for row in collected}) == len(WORKLOADS):
         write_report(
-            "losses", title="Where little can be gained", rows=rows, notes=__doc__ or "",
+            "losses", title="Where little can be gained", rows=collected, notes=__doc__ or "",
             command="make bench (tests/benchmarks/test_bench_losses.py)",
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_losses(
+    spark: SparkSession, broker: EmbeddedBroker, rows: list[dict[str, Any]], name: str
+) -> None:
+    work = WORKLOADS[name]
+    took = take_turns(spark, broker.bootstrap_servers, work, ways(work), ROUNDS)
+    rows += rows_of(name, work, took, "lag-aware-sticky")
+    print(*rows[-len(took) :], sep="\n", flush=True)
