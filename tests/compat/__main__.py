@@ -43,6 +43,7 @@ def main() -> int:
     parser.add_argument("--matrix", action="store_true", help="all cells")
     parser.add_argument("--only", nargs="+", metavar="PATTERN", help="such as '4.2.0/3.11/17/*'")
     parser.add_argument("--list", action="store_true", help="name the cells, and run nothing")
+    parser.add_argument("--minutes", type=float, help="end each cell of pytest's after so long")
     given = parser.parse_args()
     cells = chosen(given.only or (["*"] if given.matrix else BY_DEFAULT))
     if given.list or not cells:
@@ -52,7 +53,7 @@ def main() -> int:
     lines, failed, ran = [], False, False
     for cell in cells:
         print(f"== {cell.name}", flush=True)
-        result = run(cell, homes)
+        result = run(cell, homes, given.minutes)
         if isinstance(result, Result):
             record(result)
             ran, failed = True, failed or bool(result.failed)
@@ -63,7 +64,7 @@ def main() -> int:
     return int(failed or not ran)
 
 
-def run(cell: Cell, homes: Mapping[str, str]) -> Result | str:
+def run(cell: Cell, homes: Mapping[str, str], limit: float | None = None) -> Result | str:
     """Run a cell's tests; why it cannot be run here, where it cannot."""
     if cell.java not in homes:
         return f"there is no Java {cell.java} here: name its folder in JDKS"
@@ -72,21 +73,28 @@ def run(cell: Cell, homes: Mapping[str, str]) -> Result | str:
         return "no such environment can be made here"
     home = homes[cell.java]
     environment = os.environ | ({"JAVA_HOME": home} if home else {})
-    left_out, commit, begin = deselected(cell), _commit(), time.monotonic()
+    pytest = [str(python), "-m", "pytest", *KINDS[cell.kind]]
+    pytest += [f"--deselect={test}" for test in deselected(cell)]
+    commit, begin = _commit(), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="assignor-matrix-") as folder:
         report = Path(folder, "report.xml")
+        words = [*pytest, f"--junit-xml={report}"]
         if cell.kind == "suites":
-            words = ["-m", "tests.sparksuite", "--report", str(report)]
-        else:
-            words = ["-m", "pytest", *KINDS[cell.kind], f"--junit-xml={report}"]
-            words += [f"--deselect={test}" for test in left_out]
-        done = subprocess.run([str(python), *words], cwd=ROOT, env=environment, check=False)
+            words = [str(python), "-m", "tests.sparksuite", "--report", str(report)]
+        elif limit is not None:
+            words.append(f"--session-timeout={60 * limit:.0f}")
+        done = subprocess.run(words, cwd=ROOT, env=environment, check=False)
         passed, skipped, failed = counted(report)
-    if done.returncode and not failed:
+    missed = 0
+    if limit is not None and cell.kind != "suites":
+        missed = _collected(pytest) - passed - skipped - len(failed)
+    if done.returncode and not failed and not missed:
         failed = [f"ended with code {done.returncode}"]
     minutes = round((time.monotonic() - begin) / 60, 1)
     today = datetime.now(timezone.utc).date().isoformat()
-    return Result(cell, passed, failed, skipped, len(left_out), minutes, commit, today)
+    return Result(
+        cell, passed, failed, skipped, len(deselected(cell)), missed, minutes, commit, today
+    )
 
 
 def counted(report: Path) -> tuple[int, int, list[str]]:
@@ -105,6 +113,13 @@ def counted(report: Path) -> tuple[int, int, list[str]]:
         else:
             passed += 1
     return passed, skipped, failed
+
+
+def _collected(pytest: list[str]) -> int:
+    """Return how many tests there are."""
+    words = [*pytest, "--collect-only", "-q"]
+    told = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return sum("::" in line for line in told.splitlines())
 
 
 def _commit() -> str:

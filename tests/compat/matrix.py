@@ -63,6 +63,7 @@ class Result:
     failed: Sequence[str]
     skipped: int
     deselected: int
+    not_reached: int
     minutes: float
     commit: str
     date: str
@@ -75,6 +76,7 @@ class Result:
         words.append(f"{self.passed} passed")
         words += [f"{self.skipped} skipped"] if self.skipped else []
         words += [f"{self.deselected} left out"] if self.deselected else []
+        words += [f"{self.not_reached} not reached"] if self.not_reached else []
         return f"{', '.join(words)} (`{self.commit}`)"
 
 

@@ -34,7 +34,7 @@ QUERIES = Cell("4.2.0", "3.11", "17", "queries")
 
 
 def result(cell: Cell = QUERIES, *failed: str, passed: int = 7) -> Result:
-    return Result(cell, passed, list(failed), 1, 0, 2.5, "abc1234", "2026-01-02")
+    return Result(cell, passed, list(failed), 1, 0, 0, 2.5, "abc1234", "2026-01-02")
 
 
 def test_each_spark_has_all_kinds_and_each_python_and_java_has_each_spark() -> None:
