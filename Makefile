@@ -77,9 +77,10 @@ fresh: check  ## demo and test as on a new machine: a clone, HOME and caches in 
 bench: jar  ## Measure, beside Spark and Kafka in the same run; writes docs/benchmarks/ (QUICK=1: a first look in five minutes, writes only build/bench-quick.md)
 	@$(BIN)/python -m $(if $(QUICK),tests.benchmarks.quick,pytest -m benchmark -p no:randomly -s tests/benchmarks)
 
-chaos: jar  ## Kill -9 drivers and executors 320 times (KILLS=n with executors, in local mode, with limited batches twice; SEED=n; LIMIT_S=n), or faults by name (KIND=name|all)
-	@KILLS=$(KILLS) KIND="$(KIND)" SEED=$(SEED) LIMIT_S=$(LIMIT_S) $(BIN)/python -m pytest -m chaos -p no:randomly -s \
-	  $(if $(KIND),tests/integration/test_faults.py,tests/integration/test_kills.py)
+chaos: jar  ## Kill -9 drivers and executors 320 times (KILLS=n with executors, in local mode, with limited batches twice; SEED=n; LIMIT_S=n), or faults by name (KIND=name|all, WITH=admission|alignment|zones), or with a protection taken out (WITHOUT=name|all)
+	@$(if $(WITHOUT),$(BIN)/python -m tests.faults.without "$(WITHOUT)",KILLS=$(KILLS) KIND="$(KIND)" WITH="$(WITH)" SEED=$(SEED) LIMIT_S=$(LIMIT_S) \
+	  $(BIN)/python -m pytest -m chaos -p no:randomly -s \
+	  $(if $(KIND),tests/integration/test_faults.py,tests/integration/test_kills.py))
 
 spark-suite: jar  ## Spark's own suites of its Kafka source, with the bridge on (ADMISSION=time|deadline: with limited batches)
 	@$(BIN)/python -m tests.sparksuite $(if $(ADMISSION),--admission=$(ADMISSION))

@@ -10,74 +10,19 @@ import os
 import signal
 import time
 import uuid
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions
 
-from tests.faults.scene import PARTITIONS
+from tests.faults import clocks, disks, logs
+from tests.faults.feed import PARTITIONS
+from tests.faults.harm import CLUSTER, PROXY, Kind
 from tests.integration.shared_reader_tools import delete_before
 from tests.spark_tools import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tests.faults.scene import Feed, Scene
-    from tests.support.broker_cluster import BrokerCluster
-    from tests.support.chaos_proxy import ChaosProxy
-
-#: What the query reads from.
-PROXY, CLUSTER = "one broker behind a proxy", "three brokers"
-
-
-@dataclass
-class Harm:
-    """All that a fault may reach, and what it says about what must be found afterwards."""
-
-    scene: Scene
-    feed: Feed
-    proxy: ChaosProxy | None = None
-    cluster: BrokerCluster | None = None
-    #: Offsets below which records were deleted, by partition.
-    deleted_below: dict[int, int] = field(default_factory=dict)
-    #: What a partition that the feed leaves alone must hold, and where its log ends.
-    values: dict[int, list[str]] = field(default_factory=dict)
-    ends: dict[int, int] = field(default_factory=dict)
-    #: What happened, in numbers.
-    did: dict[str, int] = field(default_factory=dict)
-
-    def note(self, what: str, count: int = 1) -> None:
-        """Count something that was done."""
-        self.did[what] = self.did.get(what, 0) + count
-
-    @property
-    def between(self) -> ChaosProxy:
-        """The proxy of a fault that has one."""
-        assert self.proxy is not None
-        return self.proxy
-
-    @property
-    def brokers(self) -> BrokerCluster:
-        """The cluster of a fault that has one."""
-        assert self.cluster is not None
-        return self.cluster
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A fault by name."""
-
-    name: str
-    place: str
-    make: Callable[[Harm], None]
-    #: Batches that Spark's own mapping reads, at least and at most.
-    fallbacks: tuple[int, int] = (0, 0)
-    options: Mapping[str, str] = field(default_factory=dict)
-    #: Characters that fill up each record.
-    padding: int = 0
-    #: What is promised, where that is not "nothing is lost, nothing comes twice".
-    promise: str = ""
+    from tests.faults.harm import Harm
 
 
 def slow_network(harm: Harm) -> None:
@@ -177,9 +122,9 @@ def retention_ahead(harm: Harm) -> None:
     standing = dict(harm.feed.counts)
     wait_until(lambda: all(harm.feed.counts[p] > standing[p] + 20 for p in standing), "records")
     cut = {p: harm.feed.counts[p] - 10 for p in range(0, PARTITIONS, 3)}
-    _wait_for_offsets(harm, cut)
+    wait_until(lambda: logs.reaches(harm, cut), "the records")
     delete_before(harm.scene.direct, cut)
-    harm.deleted_below.update(cut)
+    harm.loses({p: range(end) for p, end in cut.items()})
     harm.note("partitions cut", len(cut))
     harm.scene.start()
     wait_until(lambda: harm.scene.query.lastProgress is not None, "a batch", 120)
@@ -279,28 +224,8 @@ def _lead(harm: Harm, turn: int) -> None:
 
 
 def _all_in_sync(harm: Harm) -> bool:
-    topic = harm.brokers.admin().list_topics(harm.scene.topic.name, timeout=10)
-    partitions = topic.topics[harm.scene.topic.name].partitions.values()
+    partitions = harm.brokers.partitions(harm.scene.topic.name)
     return all(set(p.isrs) == set(harm.brokers.ids) for p in partitions)
-
-
-def _wait_for_offsets(harm: Harm, offsets: Mapping[int, int]) -> None:
-    """Wait until the brokers have records up to there."""
-    from confluent_kafka import Consumer
-
-    settings = {"bootstrap.servers": harm.scene.direct.bootstrap_servers, "group.id": "faults"}
-    consumer = Consumer(settings)
-    try:
-        for partition, offset in offsets.items():
-            tp = TopicPartition(harm.scene.direct.name, partition)
-            wait_until(
-                lambda tp=tp, offset=offset: (
-                    consumer.get_watermark_offsets(tp, timeout=10)[1] >= offset
-                ),
-                f"{offset} records",
-            )
-    finally:
-        consumer.close()
 
 
 _NO_LOSS_FAILS = {"failOnDataLoss": "false"}
@@ -330,5 +255,6 @@ KINDS = {
         Kind("executor stopped", CLUSTER, executor_stopped),
         Kind("executor killed", CLUSTER, executor_killed),
         Kind("driver stopped", CLUSTER, driver_stopped),
+        *logs.KINDS, *disks.KINDS, *clocks.KINDS,
     )
 }  # fmt: skip

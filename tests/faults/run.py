@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tests.faults.kinds import KINDS, PROXY, Harm, Kind
-from tests.faults.scene import PARTITIONS, Feed, Scene
+from tests.faults.disks import SIZES, folder_of
+from tests.faults.feed import Feed
+from tests.faults.harm import CLUSTER, WITH, Harm, Kind
+from tests.faults.kinds import KINDS
+from tests.faults.scene import Scene
+from tests.integration.shared_reader_tools import SPARKS
+from tests.integration.test_racks import attributes
 from tests.kafka_topics import Topic
 from tests.spark_tools import wait_until
+from tests.support.small_disk import small_disk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,14 +36,20 @@ class Outcome:
     """What was seen of one fault; all checks held."""
 
     kind: str
+    #: The name of options that it was done with.
+    options: str
     seed: int
     seconds: float
     batches: int
     rows: int
-    #: Records that are not in the table: all had been deleted from the topic.
+    #: Records that are not in the table: all are gone from the topic.
     lost: int
     fallbacks: int
     did: dict[str, int] = field(default_factory=dict)
+    #: What ended a query on the way, by its name; empty when nothing did.
+    errors: dict[str, str] = field(default_factory=dict)
+    #: What Spark's own source lost beside ours, None where it did not run.
+    sparks_lost: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -45,44 +58,73 @@ class Outcome:
 def run_fault(
     name: str, spark: SparkSession, folder: Path, seed: int,
     proxied: tuple[EmbeddedBroker, ChaosProxy] | None, cluster: BrokerCluster | None,
+    options: str = "",
 ) -> Outcome:  # fmt: skip
     """Run a query, do this to it, and compare: table, group, plans, and what is left behind."""
-    kind, began = KINDS[name], time.monotonic()
+    kind, more, began = KINDS[name], WITH[options], time.monotonic()
     topic, direct = _topic(kind, proxied, cluster)
-    feed = Feed(direct, PARTITIONS, kind.padding)
-    scene = Scene(spark, topic, direct.bootstrap_servers, folder, seed, kind.options)
-    harm = Harm(scene, feed, proxied[1] if proxied else None, cluster)
-    try:
-        scene.start()
-        scene.wait_for_batches(2)
+    all_options = {**more.options, **kind.options}
+    scene = Scene(spark, topic, direct.bootstrap_servers, folder, seed, all_options)
+    sparks = None
+    if kind.beside:
+        plain = {k: v for k, v in all_options.items() if not k.startswith("assignor.")}
+        settings = {**SPARKS, **plain}
+        direct_at = direct.bootstrap_servers
+        sparks = Scene(spark, topic, direct_at, folder, seed, settings, ours=False)
+    with contextlib.ExitStack() as stack:
+        if more.racks:
+            stack.enter_context(attributes(spark, *more.racks))
+        disk = None
+        if kind.disk:
+            disk = stack.enter_context(small_disk(folder_of(kind.disk, scene), SIZES[kind.disk]))
+        feed = Feed(direct, kind.fed, kind.padding, kind.keys, kind.stamps)
+        stack.callback(feed.stop)
+        if cluster:
+            stack.callback(_mend, cluster)  # before the feed waits for acknowledgements
+        proxy, logs = (proxied[1], proxied[0].folder / "log") if proxied else (None, None)
+        harm = Harm(scene, feed, proxy, cluster, logs, sparks, disk)
+        for one in harm.scenes:
+            stack.callback(one.stop)
+        if proxied:
+            stack.callback(proxied[1].reset)
+        for one in harm.scenes:
+            one.start()
+        for one in harm.scenes:
+            one.wait_for_batches(2)
         kind.make(harm)
         if proxied:
             proxied[1].reset()
         feed.stop()
         ends = {**feed.counts, **harm.ends}
-        scene.catch_up(ends)
-        read = {p: end for p, end in ends.items() if end}
+        for one in harm.scenes:
+            one.catch_up(ends)
         wait_until(
-            lambda: {p: o for p, o in scene.look_at_the_group().items() if o} == read,
-            f"the group to reach {read}",
-            90,
+            lambda: scene.group_stands() == {p: o for p, o in ends.items() if o}, "the group", 90
         )
-        fallbacks, batches = scene.check_plans(kind.fallbacks), scene.batches() + 1
-        scene.stop()
-        rows, lost = scene.check_table(feed.counts, harm.deleted_below, harm.values)
+        low, high = kind.fallbacks
+        fallbacks = scene.check_plans((low, high * (2 if more.options else 1)), more.metric)
+        batches = scene.batches() + 1
+        for one in harm.scenes:
+            one.stop()
+        for p, end in feed.counts.items() if kind.keys else ():
+            harm.loses({p: range(end - kind.keys)})
+        rows, lost = scene.check_table(feed.eras, harm.gone, harm.values)
+        sparks_lost = None
+        if sparks:
+            _, sparks_lost = sparks.check_table(feed.eras, harm.gone, harm.values)
         scene.check_nothing_left()
-    finally:
-        if proxied:
-            proxied[1].reset()
-        scene.stop()
-        if cluster is not None:
-            for broker in cluster.ids:
-                if cluster.pid(broker) is not None:
-                    cluster.resume(broker)
-            cluster.start()
-        feed.stop()
-    seconds = round(time.monotonic() - began, 1)
-    return Outcome(name, seed, seconds, batches, rows, lost, fallbacks, harm.did)
+    return Outcome(
+        name, options, seed, round(time.monotonic() - began, 1), batches, rows, lost, fallbacks,
+        harm.did, harm.errors, sparks_lost,
+    )  # fmt: skip
+
+
+def _mend(cluster: BrokerCluster) -> None:
+    """Let all brokers run again."""
+    for broker in cluster.ids:
+        if cluster.pid(broker) is not None:
+            cluster.resume(broker)
+    cluster.start()
 
 
 def _topic(
@@ -92,13 +134,14 @@ def _topic(
 ) -> tuple[Topic, Topic]:
     """Make a topic with a partition more than is fed; as the query reaches it, and directly."""
     name = f"faults-{uuid.uuid4().hex[:8]}"
-    if kind.place == PROXY:
+    if kind.place != CLUSTER:
         assert proxied
         broker, proxy = proxied
-        direct = Topic(broker.bootstrap_servers, name).create(PARTITIONS + 1, _TOPIC)
+        config = {**_TOPIC, **kind.config}
+        direct = Topic(broker.bootstrap_servers, name).create(kind.partitions, config)
         return Topic(proxy.address, name), direct
     assert cluster
-    config = {**_TOPIC, "min.insync.replicas": "2"}
-    cluster.create_topic(name, PARTITIONS + 1, 3, config)
+    config = {**_TOPIC, "min.insync.replicas": "2", **kind.config}
+    cluster.create_topic(name, kind.partitions, 3, config, kind.replicas)
     topic = Topic(cluster.bootstrap_servers, name)
     return topic, topic

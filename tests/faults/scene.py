@@ -6,13 +6,12 @@ import contextlib
 import os
 import random
 import signal
-import threading
 import uuid
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from pyspark.errors import StreamingQueryException
 
 from checkpoints.folders import LocalFolder
 from checkpoints.offset_log import read_checkpoint
@@ -21,88 +20,43 @@ from tests.kafka_topics import Topic, committed
 from tests.spark_tools import as_dict, read_topic, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-PARTITIONS = 12
+    from tests.faults.feed import Era
+
 _CATCH_UP_S = 240
 
 
-class Feed:
-    """Writes numbered values to all partitions until it is stopped, each acknowledged by all."""
-
-    def __init__(self, topic: Topic, partitions: int = PARTITIONS, padding: int = 0) -> None:
-        #: What was written, by partition.
-        self.counts: defaultdict[int, int] = defaultdict(int)
-        self.partitions = partitions
-        self._topic = topic
-        self._padding = " " * padding
-        #: Records of a megabyte are few.
-        self._most = 1 if padding else 10
-        self._pause_s = 0.5 if padding else 0.1
-        self._stop = threading.Event()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Return when all is acknowledged."""
-        self._stop.set()
-        self._thread.join(200)
-        assert not self._thread.is_alive(), "records are not acknowledged"
-        assert self._failure is None, self._failure
-
-    def _run(self) -> None:
-        try:
-            producer = Producer(
-                {
-                    "bootstrap.servers": self._topic.bootstrap_servers,
-                    "enable.idempotence": True,  # what is sent again is there once, in its place
-                    "message.timeout.ms": 180_000,
-                    "message.max.bytes": 4_000_000,
-                    "topic.metadata.refresh.interval.ms": 1_000,
-                    "log_level": 0,
-                }
-            )
-            while not self._stop.wait(self._pause_s):
-                for partition in range(self.partitions):
-                    for _ in range(min(self._most, 1 + 3 * (partition % 4))):
-                        number = self.counts[partition]
-                        value = f"{partition}/{number}{self._padding}".encode()
-                        try:
-                            producer.produce(self._topic.name, value, partition=partition)
-                        except KafkaException as error:  # a new partition, not known here yet
-                            if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
-                                raise
-                            break
-                        self.counts[partition] += 1
-                assert producer.flush(180) == 0
-        except BaseException as error:  # noqa: BLE001  (told by `stop`)
-            self._failure = error
-
-
 class Scene:
-    """What a fault is made in: the query runs, and is looked at when the fault is over."""
+    """What a fault is made in: the query runs, and is looked at when the fault is over.
+
+    With `ours` false it is Spark's own source that reads.
+    """
 
     def __init__(
         self, spark: SparkSession, topic: Topic, direct: str, folder: Path, seed: int,
-        options: Mapping[str, str],
+        options: Mapping[str, str], *, ours: bool = True,
     ) -> None:  # fmt: skip
         self.rng = random.Random(seed)
         self.topic = topic
         #: The brokers' own address, where the query's leads through a proxy.
         self.direct = Topic(direct, topic.name)
         self.group = f"faults-{uuid.uuid4().hex[:8]}"
-        self.checkpoint, self.table = str(folder / "checkpoint"), str(folder / "table")
+        self.name = "ours" if ours else "sparks"
+        self.checkpoint = str(folder / "checkpoint" / self.name)
+        self.table = str(folder / "table" / self.name)
         self._spark = spark
-        self._options = {
-            "assignor": "lag-aware-sticky", "assignor.commitGroup": self.group,
+        self.options = {
             # Else a request to a broker that is silent is waited for longer than the fault takes.
             "kafka.request.timeout.ms": "10000", "kafka.default.api.timeout.ms": "60000",
             **options,
         }  # fmt: skip
+        if ours:
+            chosen = {"assignor": "lag-aware-sticky", "assignor.commitGroup": self.group}
+            self.options = chosen | self.options
         self._query: StreamingQuery | None = None
 
     @property
@@ -115,14 +69,32 @@ class Scene:
         return self._query
 
     @property
+    def is_active(self) -> bool:
+        """Whether it runs."""
+        return self._query is not None and self._query.isActive
+
+    def failure(self, limit_s: float = 180) -> StreamingQueryException:
+        """Wait until the query fails."""
+        assert self._query is not None
+        try:
+            self._query.awaitTermination(int(limit_s))
+        except StreamingQueryException as error:
+            return error
+        raise AssertionError("the query did not fail")
+
+    @property
     def jvm(self) -> Any:
         """The driver's."""
         return self._spark._jvm
 
+    def setting(self, name: str) -> str:
+        """Return a setting of the session."""
+        return str(self._spark.conf.get(name))
+
     def start(self) -> None:
         """Start the query, or go on with it."""
         self._query = (
-            read_topic(self._spark, self.topic, self._options)
+            read_topic(self._spark, self.topic, self.options)
             .selectExpr(
                 "partition", "offset", "trim(CAST(value AS STRING)) AS value",
                 "length(value) AS size",
@@ -181,60 +153,80 @@ class Scene:
         assert not ahead, f"the group is ahead of the checkpoint: {ahead}"
         return group
 
+    def group_stands(self) -> dict[int, int]:
+        """Offsets that are committed to the group, but those of 0; none is ahead."""
+        return {p: offset for p, offset in self.look_at_the_group().items() if offset}
+
+    def ends(self) -> dict[int, int]:
+        """Where the last batch ended, by partition; nothing before the first."""
+        assert self._query is not None
+        progress = self._query.lastProgress
+        if progress is None:
+            return {}
+        end = as_dict(progress)["sources"][0]["endOffset"] or {}
+        return {int(p): offset for p, offset in end.get(self.topic.name, {}).items()}
+
+    def stands_at(self, ends: Mapping[int, int]) -> bool:
+        """Whether the last batch ended there."""
+        now = self.ends()
+        return all(now.get(p) == end for p, end in ends.items())
+
     def catch_up(self, counts: Mapping[int, int]) -> None:
         """Let the query read what there is, up to these offsets, or fail."""
         expected = {p: count for p, count in counts.items() if count}
 
         def caught_up() -> bool:
-            progress = self.query.lastProgress
-            if progress is None:
-                return False
-            end = as_dict(progress)["sources"][0]["endOffset"].get(self.topic.name, {})
-            return all(int(end.get(str(p), 0)) >= count for p, count in expected.items())
+            assert self.query  # its failure is raised
+            now = self.ends()
+            return all(now.get(p, 0) >= count for p, count in expected.items())
 
         wait_until(caught_up, f"{sum(expected.values())} records", _CATCH_UP_S)
 
     def check_table(
         self,
-        counts: Mapping[int, int],
-        deleted_below: Mapping[int, int],
+        eras: Sequence[Era],
+        gone: Mapping[tuple[int, int], set[int]],
         values: Mapping[int, list[str]],
     ) -> tuple[int, int]:
         """Compare the table with what was written; the numbers of rows and of those lost.
 
-        Below the offsets `deleted_below` rows may be missing, none may be there twice. `values` are
-        those of partitions whose offsets are not the values' numbers.
+        Rows of the offsets `gone`, by era and partition, may be missing, none may be there twice.
+        `values` are those of partitions that the feed leaves alone.
         """
         rows = self._spark.read.format("delta").load(self.table)
-        found: dict[int, list[int]] = defaultdict(list)
+        found: dict[tuple[int, int], list[int]] = defaultdict(list)
         others: dict[int, list[str]] = defaultdict(list)
         for row in rows.select("partition", "offset", "value").collect():
             if row.partition in values:
                 others[row.partition].append(row.value)
                 continue
-            assert row.value == f"{row.partition}/{row.offset}", row
-            found[row.partition].append(row.offset)
+            at, _, era = row.value.rpartition("/")
+            assert at == f"{row.partition}/{row.offset}", row
+            found[int(era), row.partition].append(row.offset)
         assert {p: sorted(of) for p, of in others.items()} == {
             p: sorted(of) for p, of in values.items()
         }
         lost = 0
-        for partition, count in counts.items():
-            offsets = sorted(found[partition])
-            assert len(set(offsets)) == len(offsets), f"partition {partition}: rows came twice"
-            missing = set(range(count)) - set(offsets)
-            assert not set(offsets) - set(range(count)), f"partition {partition}: rows of nobody"
-            gone = {offset for offset in missing if offset < deleted_below.get(partition, 0)}
-            assert missing == gone, f"partition {partition} lacks {sorted(missing - gone)[:5]}"
-            lost += len(gone)
+        for number, era in enumerate(eras):
+            for partition in era.counts:
+                offsets, written = found[number, partition], era.offsets(partition)
+                who = f"era {number}, partition {partition}"
+                assert len(set(offsets)) == len(offsets), f"{who}: rows came twice"
+                assert not set(offsets) - written, f"{who}: rows of nobody"
+                missing = written - set(offsets)
+                left = sorted(missing - gone.get((number, partition), set()))
+                assert not left, f"{who} lacks {left[:5]}"
+                lost += len(missing)
         return sum(map(len, [*found.values(), *others.values()])), lost
 
-    def check_plans(self, fallbacks: tuple[int, int]) -> int:
+    def check_plans(self, fallbacks: tuple[int, int], metric: str) -> int:
         """See that the last batches were planned by us; how many were not, from .. to."""
         planned = [as_dict(p) for p in self.query.recentProgress]
         with_rows = [p["sources"][0]["metrics"] for p in planned if p["numInputRows"]]
         assert with_rows, "no batch with rows"
         last = with_rows[-1]
         assert last["assignor.strategy"] == "lag-aware-sticky", last
+        assert metric in last, last
         count = int(last["assignor.fallbacks"])
         assert fallbacks[0] <= count <= fallbacks[1], last
         return count

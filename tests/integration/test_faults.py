@@ -1,26 +1,31 @@
-"""Networks, brokers and processes that fail under a query: nothing lost, nothing twice.
+"""Networks, brokers, logs, disks and processes fail under a query: nothing lost, nothing twice.
 
-What is done is told in `tests/faults/kinds.py`. `make long` does each once; `make chaos KIND=NAME`
-does one of them, or all in turn (`KIND=all`), until LIMIT_S seconds are over.
+What is done is told in `tests/faults`. `make long` does most of them once; `make chaos KIND=NAME`
+does one of them, some (`KIND='a|b'`), or all in turn (`KIND=all`), until LIMIT_S seconds are over.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import random
+import re
 import time
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.benchmarks.report import commit
-from tests.faults.kinds import CLUSTER, KINDS, PROXY
+from tests.faults import clocks
+from tests.faults.harm import CLUSTER, PROXY, TIERED, WITH
+from tests.faults.kinds import KINDS
 from tests.faults.run import run_fault
-from tests.support.broker_cluster import BrokerCluster
+from tests.support import tiered_storage
+from tests.support.broker_cluster import NEAREST_REPLICA, BrokerCluster
 from tests.support.chaos_proxy import proxied_broker
+from tests.support.small_disk import NotPossibleError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,10 +36,12 @@ if TYPE_CHECKING:
     from tests.faults.run import Outcome
     from tests.support.chaos_proxy import ChaosProxy
 
-    Run = Callable[[str, int], Outcome]
+    Run = Callable[[str, int, str], Outcome]
 
-#: Each line is a fault that was survived, for `tests.faults.report`.
+#: Each line is a fault that was survived, or what was seen instead, for `tests.faults.report`.
 RUNS = Path(__file__).parents[2] / "build" / "faults"
+#: Kinds that are told most by options, in `make long`; `make chaos WITH=…` does any.
+_LONG_WITH = [("leaders change", "admission"), ("executor killed", "zones")]
 
 
 @pytest.fixture(scope="module")
@@ -45,55 +52,113 @@ def proxied() -> Iterator[tuple[EmbeddedBroker, ChaosProxy]]:
 
 
 @pytest.fixture(scope="module")
+def tiered(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[EmbeddedBroker, ChaosProxy]]:
+    """A broker with a remote tier."""
+    with proxied_broker(more=tiered_storage.settings(tmp_path_factory.mktemp("tier"))) as both:
+        yield both
+
+
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[BrokerCluster]:
-    """Three brokers."""
-    with BrokerCluster() as cluster:
+    """Three brokers, which compact at once."""
+    with BrokerCluster(properties={**NEAREST_REPLICA, "log.cleaner.backoff.ms": "200"}) as cluster:
         yield cluster
 
 
-@pytest.fixture
-def run(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Run:
-    """Run a fault by its name and a seed, note it, and give what was seen."""
+@pytest.fixture(scope="session")
+def clock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The file that moves the clocks of what is started from now on; empty if none asks for it."""
+    if os.environ.get("KIND") != clocks.NAME:
+        yield ""
+        return
+    try:
+        with clocks.can_jump(tmp_path_factory.mktemp("clock")) as offset:
+            yield offset
+    except NotPossibleError as error:
+        pytest.skip(str(error))
 
-    def run(name: str, seed: int) -> Outcome:
-        folder = tmp_path / f"{name.replace(' ', '-')}-{seed}"
-        of = {place: place == KINDS[name].place for place in (PROXY, CLUSTER)}
-        outcome = run_fault(
-            name, spark, folder, seed,
-            request.getfixturevalue("proxied") if of[PROXY] else None,
-            request.getfixturevalue("cluster") if of[CLUSTER] else None,
-        )  # fmt: skip
+
+@pytest.fixture
+def run(tmp_path: Path, request: pytest.FixtureRequest) -> Run:
+    """Run a fault by its name and a seed, with options; note and give what was seen."""
+
+    def run(name: str, seed: int, options: str) -> Outcome:
+        if name == clocks.NAME and os.environ.get("KIND") != name:
+            raise NotPossibleError(f"clocks jump with KIND='{name}' alone: Spark is started for it")
+        folder = tmp_path / re.sub(r"\W+", "-", f"{name} {options} {seed}")
+        place = KINDS[name].place
+        single = {PROXY: "proxied", TIERED: "tiered"}.get(place)
+        proxied = request.getfixturevalue(single) if single else None
+        cluster = request.getfixturevalue("cluster") if place == CLUSTER else None
+        offset = request.getfixturevalue("clock")  # the brokers run by now, Spark does not
+        spark: SparkSession = request.getfixturevalue("spark")
+        spark.conf.set("assignor.test.clock", offset)
+        try:
+            outcome = run_fault(name, spark, folder, seed, proxied, cluster, options)
+        except Exception as error:
+            what = "skipped" if isinstance(error, NotPossibleError) else "failed"
+            _note({"kind": name, "options": options, "seed": seed, what: str(error)[:500]})
+            raise
         print(outcome, flush=True)
-        RUNS.mkdir(parents=True, exist_ok=True)
-        with (RUNS / f"{commit().removesuffix('+')}.jsonl").open("a") as file:
-            file.write(json.dumps(outcome.as_json()) + "\n")
+        _note(outcome.as_json())
         return outcome
 
     return run
 
 
+def _note(line: dict[str, object]) -> None:
+    RUNS.mkdir(parents=True, exist_ok=True)
+    with (RUNS / f"{commit().removesuffix('+')}.jsonl").open("a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
 @pytest.mark.integration
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "name",
+    ("name", "options"),
     [
-        pytest.param(kind.name, marks=[pytest.mark.falls_back] if kind.fallbacks[1] else [])
-        for kind in KINDS.values()
+        pytest.param(
+            name, options, marks=[pytest.mark.falls_back] if KINDS[name].fallbacks[1] else []
+        )
+        for name, options in [*((k.name, "") for k in KINDS.values() if k.long), *_LONG_WITH]
     ],
 )
-def test_nothing_is_lost_or_read_twice(run: Run, name: str) -> None:
-    run(name, 7)
+def test_nothing_is_lost_or_read_twice(
+    spark: SparkSession, run: Run, name: str, options: str
+) -> None:
+    try:
+        run(name, 7, options)
+    except NotPossibleError as error:
+        pytest.skip(str(error))
 
 
 @pytest.mark.chaos
 @pytest.mark.falls_back
 @pytest.mark.timeout(6 * 3600)
 def test_faults_by_name(run: Run) -> None:
-    kind, limit_s = os.environ.get("KIND") or "all", float(os.environ.get("LIMIT_S") or 600)
-    assert kind == "all" or kind in KINDS, f"KIND is {kind!r}: all, or one of {', '.join(KINDS)}"
+    """One that fails does not end the others: all that failed are told at the end."""
+    asked, limit_s = os.environ.get("KIND") or "all", float(os.environ.get("LIMIT_S") or 600)
+    chosen = list(KINDS) if asked == "all" else asked.split("|")
+    options = os.environ.get("WITH") or ""
+    unknown = [name for name in chosen if name not in KINDS]
+    assert not unknown, f"KIND has {unknown}: all, or some of {', '.join(KINDS)}, with | between"
+    assert options in WITH, (
+        f"WITH is {options!r}: nothing, or one of {', '.join(filter(None, WITH))}"
+    )
     rng = random.Random(int(os.environ.get("SEED") or time.time()))
-    end = time.monotonic() + limit_s
-    for name in itertools.cycle(KINDS if kind == "all" else [kind]):
-        if time.monotonic() > end:
-            return
-        run(name, rng.randrange(10**6))
+    end, failed = time.monotonic() + limit_s, []
+    while chosen and time.monotonic() < end:
+        for name in list(chosen):
+            if time.monotonic() > end:
+                break
+            try:
+                run(name, rng.randrange(10**6), options)
+            except NotPossibleError as error:
+                chosen.remove(name)
+                print(f"{name}: {error}", flush=True)
+            except Exception as error:  # noqa: BLE001  (told at the end)
+                failed.append(f"{name}: {error}")
+                traceback.print_exc()
+    assert not failed, "\n".join(failed)

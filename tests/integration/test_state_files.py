@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +10,7 @@ import pytest
 
 from tests import planner_proxy
 from tests.spark_tools import assert_each_row_once, run_in_batches, run_to_delta
+from tests.support.small_disk import NotPossibleError, fill_up, remount, small_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,21 +52,13 @@ def damage(how: str, path: Path) -> None:
 
 
 @pytest.fixture
-def small_disk(checkpoint: str) -> Iterator[Path]:
+def state_disk(checkpoint: str) -> Iterator[Path]:
     """The folder of state files on a file system of its own, of 64 KiB."""
-    folder = folder_of(checkpoint)
-    folder.mkdir(parents=True)
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("mounting a small file system needs root and a kernel that allows it")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def fill_up(folder: Path) -> None:
-    with (folder / "filler").open("wb", 0) as file, contextlib.suppress(OSError):
-        while True:
-            file.write(bytes(4096))
+    try:
+        with small_disk(folder_of(checkpoint), "64k") as folder:
+            yield folder
+    except NotPossibleError as error:
+        pytest.skip(str(error))
 
 
 BATCHED = {"assignor": "lag-aware-sticky", "maxOffsetsPerTrigger": "40"}
@@ -199,15 +190,15 @@ def test_a_disk_that_takes_nothing_is_told_once_and_the_query_runs(
     spark: SparkSession,
     topic: Topic,
     checkpoint: str,
-    small_disk: Path,
+    state_disk: Path,
     driver_log: DriverLog,
     trouble: str,
 ) -> None:
     topic.create(3).fill(COUNTS)
     if trouble == "full":
-        fill_up(small_disk)
+        fill_up(state_disk)
     else:
-        subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+        assert remount(state_disk, "ro")
 
     progresses, rows = run_in_batches(spark, topic, checkpoint)
 
@@ -215,4 +206,4 @@ def test_a_disk_that_takes_nothing_is_told_once_and_the_query_runs(
     assert {p["sources"][0]["metrics"]["assignor.fallbacks"] for p in progresses} == {"0"}
     [warning] = driver_log.lines("could not save its state")
     assert {"full": "No space left", "read-only": "Read-only"}[trouble] in warning
-    assert {path.name for path in small_disk.iterdir()} <= {"filler"}
+    assert {path.name for path in state_disk.iterdir()} <= {"filler"}

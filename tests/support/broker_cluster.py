@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from streaming.kafka import embedded_setup as setup
 from streaming.kafka.topics import create_topic
 from tests.spark_tools import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
+
+    from confluent_kafka.admin import PartitionMetadata
 
 #: The brokers' setting with which followers may be read (KIP-392).
 NEAREST_REPLICA = {
@@ -118,15 +120,37 @@ class BrokerCluster:
         return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
 
     def create_topic(
-        self, name: str, partitions: int, replication: int, config: Mapping[str, str] | None = None
+        self,
+        name: str,
+        partitions: int,
+        replication: int,
+        config: Mapping[str, str] | None = None,
+        replicas: Sequence[int] = (),
     ) -> None:
         """Create a topic, and return when each partition has a leader."""
-        create_topic(self.bootstrap_servers, name, partitions, config, replication)
+        if not replicas:
+            create_topic(self.bootstrap_servers, name, partitions, config, replication)
+            return
+        each = [list(replicas)] * partitions
+        topic = NewTopic(name, partitions, replica_assignment=each, config=dict(config or {}))
+        admin = self.admin()  # held: without it there is no answer
+        admin.create_topics([topic])[name].result(60)
+        wait_until(lambda: {p.leader for p in self.partitions(name)} == {replicas[0]}, "leaders")
+
+    def log_folder(self, i: int) -> Path:
+        """Where a broker keeps its data."""
+        return self._folder / str(i) / "log"
 
     def log(self, i: int) -> str:
         """Return the end of what a broker logged, warnings and worse."""
         text = (self._folder / str(i) / "broker.log").read_text(errors="replace")
         return " | ".join(text.strip().splitlines()[-20:])
+
+    def partitions(self, topic: str) -> Collection[PartitionMetadata]:
+        """Return the partitions of a topic with their leaders and replicas in sync."""
+        found: dict[int, PartitionMetadata]
+        found = self.admin().list_topics(topic, timeout=10).topics[topic].partitions
+        return found.values()
 
     def _answers(self, i: int) -> bool:
         """Whether it serves requests and is one of the cluster."""

@@ -16,7 +16,7 @@ from streaming.kafka.embedded import EmbeddedBroker
 from tests.support.broker_cluster import free_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 _CHUNK = 256 * 1024
 _LOOK_S = 0.02
@@ -200,10 +200,12 @@ def _reset(link: _Link) -> None:
 
 
 @contextlib.contextmanager
-def proxied_broker(seed: int = 0) -> Iterator[tuple[EmbeddedBroker, ChaosProxy]]:
+def proxied_broker(
+    seed: int = 0, more: Mapping[str, str] | None = None
+) -> Iterator[tuple[EmbeddedBroker, ChaosProxy]]:
     """Run a broker that tells those who come through the proxy to go on doing so.
 
-    The broker's own address leads to it directly.
+    The broker's own address leads to it directly. `more` are further settings of the broker.
     """
     host = embedded_setup.HOST
     port, controller = free_ports(set())
@@ -215,6 +217,7 @@ def proxied_broker(seed: int = 0) -> Iterator[tuple[EmbeddedBroker, ChaosProxy]]
         "controller.quorum.voters": f"1@{host}:{controller}",
         "inter.broker.listener.name": "PLAINTEXT",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,FAR:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        **(more or {}),
     }
     with (
         EmbeddedBroker(port=port, properties=properties) as broker,

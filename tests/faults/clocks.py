@@ -1,0 +1,68 @@
+"""Clocks that jump: the time of day of driver, planner and executors, by Debian's libfaketime.
+
+They inherit it, so that the session must be started with it; the brokers keep the right time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.faults.harm import CLUSTER, Kind
+from tests.spark_tools import wait_until
+from tests.support.small_disk import NotPossibleError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.faults.harm import Harm
+
+NAME = "clock steps of an hour"
+_OFFSET = "FAKETIME_TIMESTAMP_FILE"
+_HOUR = 3600
+
+
+def clock_steps(harm: Harm) -> None:
+    """Set the clock of driver, planner and executors an hour ahead, right, an hour back, right."""
+    offset = Path(harm.scene.setting("assignor.test.clock"))
+    for step in (_HOUR, 0, -_HOUR, 0):
+        offset.write_text(f"{step:+d}")
+        wait_until(lambda step=step: abs(_ahead_s(harm) - step) < 60, f"a step of {step} s")
+        harm.note("clock steps")
+        harm.scene.wait_for_batches(3)
+
+
+def _ahead_s(harm: Harm) -> float:
+    """By how much the driver's clock is ahead of ours."""
+    millis: int = harm.scene.jvm.java.lang.System.currentTimeMillis()
+    return millis / 1000 - time.time()
+
+
+@contextlib.contextmanager
+def can_jump(folder: Path) -> Iterator[str]:
+    """Start processes whose clock can be moved, within; the file that says by how much."""
+    found = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+    if not found:
+        raise NotPossibleError("clock steps need libfaketime (apt-get install libfaketime)")
+    offset = folder / "clock"
+    offset.write_text("+0")
+    settings = {
+        "LD_PRELOAD": str(found[0]), _OFFSET: str(offset), "FAKETIME_CACHE_DURATION": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1", "NO_FAKE_STAT": "1",
+    }  # fmt: skip
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
+    try:
+        yield str(offset)
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+KINDS = (Kind(NAME, CLUSTER, clock_steps, long=False),)

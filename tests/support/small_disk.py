@@ -1,0 +1,47 @@
+"""A small file system of its own, which can be filled up or made read-only; mounted by root."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_BLOCK = bytes(4096)
+
+
+class NotPossibleError(Exception):
+    """This machine does not allow what a test needs; the text says what it would take."""
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[Path]:
+    """Mount a file system in memory at a folder, within."""
+    folder.mkdir(parents=True, exist_ok=True)
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        raise NotPossibleError(
+            "mounting a small file system needs root and a kernel that allows it"
+        )
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill_up(disk: Path) -> Path:
+    """Leave no block free; removing the file that is returned frees them."""
+    filler = disk / "filler"
+    with filler.open("wb", 0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(_BLOCK)
+    return filler
+
+
+def remount(disk: Path, how: str) -> bool:
+    """Make it read-only (`ro`) or not (`rw`); False while a file is being written."""
+    command = ["mount", "-o", f"remount,{how}", str(disk)]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
