@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from assignor_bridge import ivy
 from assignor_bridge.errors import AssignorError
 from streaming.observe.spark_ui import SparkUi
-from streaming.observe.web import Address
+from streaming.observe.web import Address, WebError
 from streaming.pipeline.errors import first_line
 
 if TYPE_CHECKING:
@@ -93,11 +93,13 @@ def start(folder: Path, workers: int, master: str | None) -> SparkSession:
         SparkContext(conf=conf, gateway=gateway)
     signal.signal(signal.SIGINT, on_interrupt)  # pyspark's calls the JVM in the midst of a call
     spark = builder.getOrCreate()
-    ui, deadline = ui_of(spark), time.monotonic() + _EXECUTORS_LIMIT_S
-    while len(present := [e for e in ui.executors() if e.is_worker]) < workers:
+    deadline, present = time.monotonic() + _EXECUTORS_LIMIT_S, 0
+    while present < workers:
         if time.monotonic() > deadline:
-            raise DemoError(f"{len(present)} of {workers} executors came within 90 s")
+            raise DemoError(f"{present} of {workers} executors came within 90 s")
         time.sleep(0.1)
+        with contextlib.suppress(WebError):  # a machine that is busy answers later
+            present = sum(executor.is_worker for executor in ui_of(spark).executors())
     return spark
 
 
