@@ -260,6 +260,8 @@ def test_a_plan_log_names_the_executors_whose_reads_ran_elsewhere(tmp_path):
     words = a_report(tmp_path, query.checkpoint, query.plan_log)
     assert first_words(words).startswith("Busy cluster: executor 2. Only ")
     assert "1/0: 6 s, 2.0 times the mean of all; it did what others could not" in words
+    assert "Seconds of reading by each slot" in words
+    assert "Of 5 batches, as readers reported" in words
 
 
 def test_a_state_names_the_slow_executor(tmp_path):
