@@ -23,6 +23,7 @@ from streaming.report import (
     query_zones,
     replays,
 )
+from streaming.report.query_sources import sources_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +44,7 @@ def report_page(facts: QueryFacts) -> str:
     parts += [page.paragraph(words, "lead") for words in _lead(facts)]
     for title, section in (
         ("Lag per partition", query_lag.section(facts)),
-        ("Load per executor slot", _loads(facts.ui)),
+        ("Load per executor slot", _loads(facts)),
         ("What moved, and why", query_moves.section(facts)),
         ("Cost per record", query_costs.section(facts)),
         ("Before and after", _before_and_after(facts)),
@@ -129,14 +130,10 @@ def _admission(facts: QueryFacts) -> list[list[str]]:
     return rows
 
 
-def _loads(run: RunFigures | None) -> list[str]:
+def _loads(facts: QueryFacts) -> list[str]:
+    run = facts.ui
     if run is None:
-        return [
-            page.note(
-                "Which slot ran what is unknown: only Spark's UI has it. Also give its address, "
-                "such as http://localhost:4040, or a history server's."
-            )
-        ]
+        return _loads_by_reports(facts)
     batches = [batch for batch in run.batches if batch.tasks]
     if not batches:
         return [page.note("No task of a finished batch read a record.")]
@@ -162,6 +159,32 @@ def _loads(run: RunFigures | None) -> list[str]:
         page.side_by_side([bars, _slot_table(run)]),
         page.side_by_side(timelines),
     ]
+
+
+def _loads_by_reports(facts: QueryFacts) -> list[str]:
+    """Draw how long each slot read, by what the plan log has of the readers' reports."""
+    ui = (
+        "Spark's UI has it: also give its address, such as http://localhost:4040, or a history "
+        "server's."
+    )
+    parts: list[str] = []
+    sources = sources_of(facts)
+    for name, source in sources.items():
+        seconds = {slot: sum(of.values()) for slot, of in source.slot_parts.items()}
+        if not any(seconds.values()):
+            continue
+        title = f"Seconds of reading by each slot{f', source {name}' if len(sources) > 1 else ''}"
+        bars = charts.value_bars(
+            title,
+            {slot: seconds[slot] for slot in sorted(seconds, key=lambda s: (len(s), s))},
+            seconds_text,
+        )
+        many = counted(sum(1 for b in source.batches if b.worked), "batch", "batches")
+        what = f"Of {many}, as readers reported; shared over an executor's slots as planned."
+        parts.append(page.side_by_side([page.figure(title, bars, what)]))
+    if not parts:
+        return [page.note(f"Which slot ran what is unknown. {ui}")]
+    return [*parts, page.note(f"When each task ran is unknown. {ui}")]
 
 
 def _slot_table(run: RunFigures) -> str:

@@ -161,14 +161,14 @@ def checkpoints() -> list[dict[str, Any]]:
 
 def why_of(ours: Result, batches: Sequence[ReplayBatch]) -> str:
     """Whose share the regret of a checkpoint is, and what its worst batch was like."""
-    share = min(1.0, accepted(ours) / regret(ours)) if regret(ours) > 0 else 1.0
+    share = min(1.0, accepted(ours) / regret(ours)) if regret(ours) > 1e-9 else 1.0
     worst = max(ours.played, key=lambda p: p.over)
+    whose = f"{share:.0%} accepted by the plans" + ", the rest unforeseen" * (share < 0.995)
+    if worst.batch == ours.played[0].batch:
+        return f"{whose}; the worst batch is the first, when nothing was learned"
     records = {batch.batch: batch.records for batch in batches}
     size = records[worst.batch] / statistics.median(records.values())
-    return (
-        f"{share:.0%} accepted by the plans, the rest unforeseen; the worst batch, {worst.batch}, "
-        f"had {size:.2g} times the median's records"
-    )
+    return f"{whose}; the worst batch, {worst.batch}, has {size:.2g} times the median's records"
 
 
 def summary(rows: list[dict[str, Any]]) -> str:

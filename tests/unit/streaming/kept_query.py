@@ -39,11 +39,12 @@ def kept_query(
     executors: Sequence[Sequence[str]] = (),
     options: Mapping[str, str] | None = None,
     local: bool = False,
+    slots: int = 1,
 ) -> KeptQuery:
     """Run batches of so many records by partition of topic `orders`, and keep what Spark would.
 
-    `executors` are those of each batch, "1" and "2" where nothing is said; a record costs `cost`
-    seconds, those of the partitions in `costly` so many times as much.
+    `executors` are those of each batch, "1" and "2" where nothing is said, with `slots` each; a
+    record costs `cost` seconds, those of the partitions in `costly` so many times as much.
     """
     state, at, observed = None, dict.fromkeys(sizes[0], 0), []
     outcomes, lines, ends, states, took = [], [], [], [], []
@@ -52,8 +53,10 @@ def kept_query(
         at = {**at, **{p: at.get(p, 0) + n for p, n in size.items()}}
         present = executors[number] if number < len(executors) else ("1", "2")
         snapshot: dict[str, Any] = {
-            "executors": [] if local else [{"id": e, "host": f"h{e}"} for e in present],
-            "parallelism": len(present),
+            "executors": [{"id": e, "host": f"h{e}", "slots": slots} for e in present]
+            if not local
+            else [],
+            "parallelism": slots * len(present),
             "ranges": [
                 {"topic": "orders", "partition": p, "start": start.get(p, 0), "end": at[p]}
                 for p, n in size.items() if n

@@ -260,6 +260,8 @@ def test_a_plan_log_names_the_executors_whose_reads_ran_elsewhere(tmp_path):
     words = a_report(tmp_path, query.checkpoint, query.plan_log)
     assert first_words(words).startswith("Busy cluster: executor 2. Only ")
     assert "1/0: 6 s, 2.0 times the mean of all; it did what others could not" in words
+    assert "Seconds of reading by each slot" in words
+    assert "Of 5 batches, as readers reported" in words
 
 
 def test_a_state_names_the_slow_executor(tmp_path):
@@ -311,3 +313,12 @@ def test_sources_are_diagnosed_each_by_itself(tmp_path):
     assert first_words(words).startswith("Source 1: Hot key: u-0. This partition has 98%")
     assert "assignor=lag-aware-sticky" in words
     assert "Source 0 lags most none: the last batch read all that was there" in words
+
+
+def test_seconds_of_an_executor_are_those_of_its_slots(tmp_path):
+    """Two slots of two executors: what was planned for a slot is what it read."""
+    query = kept_query(tmp_path, [{0: 400, 1: 300, 2: 200, 3: 100}] * 5, slots=2)
+    words = a_report(tmp_path, query.checkpoint, query.plan_log)
+    assert first_words(words).startswith("Nothing stands out.")
+    assert re.search(r"busiest slot \d/[01]: 1 s, 1.0 times the mean of all: they are even", words)
+    assert "Of 4 batches, as readers reported" in words
