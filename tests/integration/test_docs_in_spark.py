@@ -120,7 +120,7 @@ def test_metrics_of_a_query(spark: SparkSession, topic: Topic, tmp_path: Path) -
     exec(put(program("metrics.md", "MetricsConfig"), **places), names)  # noqa: S102
     assert "assignor_" in (tmp_path / "a.prom").read_text()
     lines = (tmp_path / "progress.jsonl").read_text().splitlines()
-    assert sum(json.loads(line)["numInputRows"] for line in lines) == 40
+    assert sum(json.loads(line).get("rows", 0) for line in lines) == 40
 
 
 @pytest.mark.long
