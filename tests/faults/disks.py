@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.faults.harm import CLUSTER, Kind
 from tests.spark_tools import DriverLog, wait_until
@@ -122,10 +122,19 @@ def _newest(folder: Path) -> int:
 def _end_with(harm: Harm, words: str) -> None:
     """See each query end with this error; the group is not ahead then."""
     for scene in harm.scenes:
-        text = str(scene.failure())
+        text = _causes(scene.failure())
         assert words in text, text
         harm.errors[scene.name] = words
     harm.scene.look_at_the_group()  # which fails if it is
+
+
+def _causes(error: Any) -> str:
+    """All that the chain of causes says: what failed on an executor is told far below."""
+    cause, texts = error._origin, []
+    while cause is not None:
+        texts.append(str(cause.getMessage()))
+        cause = cause.getCause()
+    return " | ".join(texts)
 
 
 def _start_again(harm: Harm) -> None:

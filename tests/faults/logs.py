@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _LEADER, _FOLLOWER = 1, 2
 _KEYS = 20
+_RECORDS_S = 180
 _A_YEAR_MS = 365 * 24 * 3600 * 1000
 _ERRORS = ("KafkaIllegalStateException", "UnknownTopicOrPartition")
 
@@ -41,14 +42,14 @@ def unclean_election(harm: Harm) -> None:
     harm.brokers.start(_LEADER)
     for scene in harm.scenes:
         scene.wait_for_batches(3)
-    wait_until(lambda: all(harm.feed.counts[p] > read[p] for p in read), "records beyond the cut")
+    wait_until(lambda: all(harm.feed.counts[p] > read[p] for p in read), "records", _RECORDS_S)
 
 
 def unclean_election_unseen(harm: Harm) -> None:
     """Let such a follower lead while the query is stopped, which starts when the log is longer."""
     read, ends = _elect_unclean(harm, stop=True)
     _write_on(harm, ends)
-    wait_until(lambda: all(harm.feed.counts[p] > read[p] + 5 for p in read), "a longer log")
+    wait_until(lambda: all(harm.feed.counts[p] > read[p] + 5 for p in read), "records", _RECORDS_S)
     wait_until(lambda: reaches(harm, {p: end + 1 for p, end in read.items()}), "the brokers")
     harm.loses({p: range(ends[p], read[p]) for p in read}, era=1)
     harm.brokers.start(_LEADER)
@@ -77,16 +78,15 @@ def topic_made_anew(harm: Harm) -> None:
 def compacted(harm: Harm) -> None:
     """Let compaction remove older records of the keys, some of them before they are read."""
     harm.scene.stop()
-    first = dict(harm.feed.counts)
-    wait_until(lambda: all(harm.feed.counts[p] > first[p] + 4 * _KEYS for p in first), "records")
     busy = PARTITIONS - 1
-    before = first[busy]
+    before = harm.feed.counts[busy]
+    wait_until(lambda: harm.feed.counts[busy] > before + 4 * _KEYS, "records", _RECORDS_S)
 
     def gone() -> int:
         """Records that are not there any more of the first ones that were not read."""
         return _KEYS - _count(harm, busy, before, before + _KEYS)
 
-    unread: int = wait_until(gone, "compaction", 120)
+    unread: int = wait_until(gone, "compaction", _RECORDS_S)
     harm.note("unread records compacted, at least", unread)
     harm.scene.start()
     harm.scene.wait_for_batches(3)
@@ -94,8 +94,9 @@ def compacted(harm: Harm) -> None:
 
 def odd_times(harm: Harm) -> None:
     """Write records of 1970 and of the next year among the others."""
+    last = max(_STAMPS)
     wait_until(
-        lambda: all(harm.feed.counts[p] > max(_STAMPS) for p in range(PARTITIONS)), "odd times"
+        lambda: all(harm.feed.counts[p] > last for p in range(PARTITIONS)), "them", _RECORDS_S
     )
     harm.note("records of another time", PARTITIONS * len(_STAMPS))
     harm.scene.wait_for_batches(3)
@@ -106,7 +107,7 @@ def remote_tier(harm: Harm) -> None:
     for scene in harm.scenes:
         scene.stop()
     read = dict(harm.feed.counts)
-    wait_until(lambda: all(harm.feed.counts[p] > read[p] + 50 for p in read), "records")
+    wait_until(lambda: all(harm.feed.counts[p] > read[p] + 50 for p in read), "records", _RECORDS_S)
     harm.feed.stop()
     ends = dict(harm.feed.counts)
     harm.feed.start()
@@ -172,7 +173,9 @@ def _elect_unclean(harm: Harm, *, stop: bool) -> tuple[dict[int, int], dict[int,
     harm.brokers.kill(_FOLLOWER)
     wait_until(lambda: _in_sync(harm) == {(_LEADER,)}, "the follower to be out of sync", 60)
     lacking = dict(harm.feed.counts)
-    wait_until(lambda: all(harm.feed.counts[p] > lacking[p] + 10 for p in lacking), "records")
+    wait_until(
+        lambda: all(harm.feed.counts[p] > lacking[p] + 10 for p in lacking), "records", _RECORDS_S
+    )
     read = _pause_the_feed(harm)
     if stop:
         for scene in harm.scenes:

@@ -88,6 +88,8 @@ class BrokerCluster:
         wanted = set(ids or self.ids)
         for i in wanted:
             if self.pid(i) is None:
+                if i in self._processes:
+                    self._ended(i)  # maybe by itself
                 self._processes[i] = self._started(i, jars)
         wait_until(lambda: all(map(self._answers, wanted)), f"brokers {wanted}", _READY_LIMIT_S)
 
