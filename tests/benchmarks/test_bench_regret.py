@@ -24,7 +24,8 @@ what is chance nothing can be learned, and tasks that go to whichever slot is fr
 Checkpoints of real queries are first, where `REGRET_CHECKPOINTS=name=folder,…` names any. They are
 replayed as `assignor replay` does: by the costs that the planner had learned by the end, where it
 had learned some. Nothing is left out there, and tasks and consumers cost nothing; `why` says how
-much of the regret the plans accepted.
+much of the regret the plans accepted. Those below are of the demo (80,000 flights), of the long run
+(`LONG_RUN_S=45`), and of runs of `tests/integration/test_report_causes.py`; other work ran beside.
 """
 
 from __future__ import annotations
@@ -154,7 +155,8 @@ def checkpoints() -> list[dict[str, Any]]:
         for source, batches in log.sources.items():
             played = replay(name, batches, cluster_for(log, source, batches), EVERYTHING)
             results = {m.name: m for m in played.mappings if m.error is None}
-            words = f"checkpoint of {name}: {len(played.batches)} batches"
+            of = f"{name}, source {source}" if len(log.sources) > 1 else name
+            words = f"checkpoint of {of}: {len(played.batches)} batches"
             rows.append(row_of(words, results, why_of(results[LAG_AWARE_STICKY], played.batches)))
     return sorted(rows, key=lambda row: -row["regret"])
 
