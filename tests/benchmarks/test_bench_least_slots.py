@@ -52,7 +52,7 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 PARTITIONS, RATE, FIRST, ZIPF = 16, 2_500, 20, 0.8
 WARM_UP_S, MEASURED_S, FLAT = max(3.0, 10 * SCALE), max(6.0, 30 * SCALE), 0.05
 SLEEP = "CASE WHEN offset % 20 = 19 THEN java_method('java.lang.Thread', 'sleep', 20L) END"
-LEAST_SLOTS, MOST_SLOTS = 3, 12
+LEAST_SLOTS, MOST_SLOTS = 3, 12 if SCALE == 1 else 4
 WAYS: dict[str, Callable[[int], dict[str, str]]] = {
     "Spark: default": lambda slots: {},
     "Spark: no wait": lambda slots: NO_WAIT,

@@ -92,6 +92,7 @@ def test_the_options_of_admission(spark: SparkSession, topic: Topic, checkpoint:
     assert sum(batch["numInputRows"] for batch in batches) == 80
 
 
+@pytest.mark.long
 def test_the_records_that_an_audit_misses_are_read_again(
     spark: SparkSession, topic: Topic, tmp_path: Path
 ) -> None:
