@@ -115,7 +115,8 @@ def _lines(names: Sequence[str]) -> Runs:
 if __name__ == "__main__":
     commits = sys.argv[2:] or [commit().removesuffix("+")]
     page = Path(sys.argv[1])
-    text = with_part(page.read_text(encoding="utf-8"), "table", table(_lines(commits), commits))
+    ran = [name for name in commits if (_FOLDER / f"{name}.jsonl").exists()]
+    text = with_part(page.read_text(encoding="utf-8"), "table", table(_lines(ran), ran))
     page.write_text(
         with_part(text, "second table", protections(_lines([f"without-{c}" for c in commits]))),
         encoding="utf-8",
