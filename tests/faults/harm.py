@@ -103,6 +103,8 @@ class Kind:
     long: bool = True
     #: What is promised, where that is not "nothing is lost, nothing comes twice".
     promise: str = ""
+    #: What the records are that may be missing.
+    loss: str = "gone from the topic"
 
 
 @dataclass(frozen=True)

@@ -262,6 +262,7 @@ KINDS = (
          replicas=(_LEADER, _FOLLOWER), promise=_GOES_ON),
     Kind("unclean election, not seen", CLUSTER, unclean_election_unseen, config=_UNCLEAN,
          beside=True, replicas=(_LEADER, _FOLLOWER), long=False,
+         loss="in the topic, not read",
          promise="as Spark's own source, which notices nothing and begins where it was"),
     Kind("topic made anew", CLUSTER, topic_made_anew, beside=True, promise=_GOES_ON),
     Kind("topic made anew, failOnDataLoss=false", CLUSTER, topic_made_anew, beside=True, long=False,

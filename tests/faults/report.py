@@ -36,7 +36,7 @@ def table(outcomes: Runs, commits: Sequence[str]) -> str:
     lines = _head(_COLUMNS)
     for name in KINDS:
         for options in WITH:
-            runs = [o for o in outcomes if (o["kind"], o["options"]) == (name, options)]
+            runs = [o for o in outcomes if (o["kind"], o.get("options", "")) == (name, options)]
             if runs or not options:
                 lines.append(_line(name, options, runs))
     ran = [run for run in outcomes if "seconds" in run]
@@ -53,7 +53,7 @@ def _line(name: str, options: str, runs: Runs) -> str:
     survived = [run for run in runs if "seconds" in run]
     for run in survived:
         sums.update({key: run[key] for key in ("batches", "rows", "lost", "fallbacks")})
-    beside = [run for run in survived if run["sparks_lost"] is not None]
+    beside = [run for run in survived if run.get("sparks_lost") is not None]
     what = " ".join((kind.make.__doc__ or "").split())
     failed = sum("failed" in run for run in runs)
     skipped = [run["skipped"] for run in runs if "skipped" in run]
@@ -66,7 +66,7 @@ def _line(name: str, options: str, runs: Runs) -> str:
         times if survived or failed else skipped[0] if skipped else "not run",
         f"{sums['batches']:,}",
         f"{sums['rows'] + sums['lost']:,}",
-        f"{sums['lost']:,} (gone from the topic)" if sums["lost"] else "0",
+        f"{sums['lost']:,} ({kind.loss})" if sums["lost"] else "0",
         str(sums["fallbacks"]),
         _beside(beside) if beside else "",
     )
@@ -115,7 +115,8 @@ def _lines(names: Sequence[str]) -> Runs:
 if __name__ == "__main__":
     commits = sys.argv[2:] or [commit().removesuffix("+")]
     page = Path(sys.argv[1])
-    text = with_part(page.read_text(encoding="utf-8"), "table", table(_lines(commits), commits))
+    ran = [name for name in commits if (_FOLDER / f"{name}.jsonl").exists()]
+    text = with_part(page.read_text(encoding="utf-8"), "table", table(_lines(ran), ran))
     page.write_text(
         with_part(text, "second table", protections(_lines([f"without-{c}" for c in commits]))),
         encoding="utf-8",
