@@ -25,7 +25,8 @@ Checkpoints of real queries are first, where `REGRET_CHECKPOINTS=name=folder,…
 replayed as `assignor replay` does: by the costs that the planner had learned by the end, where it
 had learned some. Nothing is left out there, and tasks and consumers cost nothing; `why` says how
 much of the regret the plans accepted. Those below are of the long run for
-45 s (`LONG_RUN_S=45`), and of runs of `tests/integration/test_report_causes.py`; other work ran beside.
+45 s (`LONG_RUN_S=45`) and of the queries of `tests/integration/test_report_causes.py`, beside
+other work.
 """
 
 from __future__ import annotations
