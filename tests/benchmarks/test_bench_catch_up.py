@@ -90,7 +90,6 @@ def run(
             wait_for(query, FIRST)
             producer.write_at(RATE)
             time.sleep(BEFORE_S)
-            before = batches_of(query)
         finally:
             query.stop()
         stopped_s = time.time()
@@ -112,7 +111,7 @@ def run(
     for name, begin, end in zip(("before", "outage", "after"), edges, edges[1:], strict=False):
         within = sampled[(sampled[:, 0] >= begin) & (sampled[:, 0] < end), 1]
         found[name] = float(np.percentile(within, 99))
-    return found | {"before_s": float(np.median([seconds(batch) for batch in before[1:]]))}
+    return found
 
 
 def start(
@@ -136,14 +135,10 @@ def has_caught_up(query: StreamingQuery) -> bool:
     return any(map(is_normal, batches_of(query)[1:]))
 
 
-def seconds(batch: Mapping[str, Any]) -> float:
-    return float(batch["durationMs"]["triggerExecution"]) / 1000
-
-
 def ended(batch: Mapping[str, Any]) -> float:
     """Give the end of a batch, in seconds since 1970."""
     begin = datetime.fromisoformat(batch["timestamp"].replace("Z", "+00:00"))
-    return begin.timestamp() + seconds(batch)
+    return begin.timestamp() + float(batch["durationMs"]["triggerExecution"]) / 1000
 
 
 def row_of(way: str, runs: list[dict[str, Any]], ours: float) -> dict[str, Any]:
