@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 BY_DEFAULT = [f"4.[12].*/{PYTHONS[0]}/{JAVAS[0]}/compat"]
+#: The code with which pytest ends when it is interrupted.
+_INTERRUPTED = 2
 
 
 def main() -> int:
@@ -86,7 +88,7 @@ def run(cell: Cell, homes: Mapping[str, str], limit: float | None = None) -> Res
         done = subprocess.run(words, cwd=ROOT, env=environment, check=False)
         passed, skipped, failed = counted(report)
     missed = 0
-    if limit is not None and cell.kind != "suites":
+    if cell.kind != "suites" and (limit is not None or done.returncode == _INTERRUPTED):
         missed = _collected(pytest) - passed - skipped - len(failed)
     if done.returncode and not failed and not missed:
         failed = [f"ended with code {done.returncode}"]

@@ -9,7 +9,7 @@ once is the start of the planner and pyspark's own API, which `compat` goes thro
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,8 +67,6 @@ class Result:
     minutes: float
     commit: str
     date: str
-    #: Of what is not as elsewhere, such as a jar that stood in for another.
-    note: str = field(default="")
 
     def in_words(self) -> str:
         """What the table says."""
