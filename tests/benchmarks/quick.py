@@ -87,7 +87,7 @@ def assignors() -> Iterator[Line]:
         for shape in (of_assignors.SHAPES[0], of_assignors.SHAPES[4]):
             theirs = kafka.ask(
                 op="measure", assignor="sticky", members=shape.members, topics=shape.topics,
-                partitions=shape.partitions, buckets=shape.buckets, runs=5,
+                partitions=shape.partitions, buckets=shape.buckets, runs=shape.kafka_runs,
             )  # fmt: skip
             for step, group in of_assignors.groups_of(shape, sticky).items():
                 ours = [of_assignors.measured(group, sticky)[0]]
