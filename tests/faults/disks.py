@@ -147,7 +147,8 @@ def _start_again(harm: Harm) -> None:
 _FAILS = "the error of Spark's own source; after a start nothing is lost, nothing comes twice"
 KINDS = (
     Kind("state disk full", CLUSTER, state_disk_full, disk="state"),
-    Kind("table disk full", CLUSTER, table_disk_full, disk="table", beside=True, promise=_FAILS),
+    Kind("table disk full", CLUSTER, table_disk_full, disk="table", beside=True, long=False,
+         promise=_FAILS),
     Kind("checkpoint disk full", CLUSTER, checkpoint_disk_full, disk="checkpoint", beside=True,
          long=False, promise=_FAILS),
     Kind("broker disk full", CLUSTER, broker_disk_full, long=False),

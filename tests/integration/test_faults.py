@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 #: Each line is a fault that was survived, or what was seen instead, for `tests.faults.report`.
 RUNS = Path(__file__).parents[2] / "build" / "faults"
-#: Kinds that are told most by options, in `make long`; `make chaos WITH=…` does any.
-_LONG_WITH = [("leaders change", "admission"), ("executor killed", "zones")]
 
 
 @pytest.fixture(scope="module")
@@ -117,19 +115,16 @@ def _note(line: dict[str, object]) -> None:
 @pytest.mark.integration
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("name", "options"),
+    "name",
     [
-        pytest.param(
-            name, options, marks=[pytest.mark.falls_back] if KINDS[name].fallbacks[1] else []
-        )
-        for name, options in [*((k.name, "") for k in KINDS.values() if k.long), *_LONG_WITH]
+        pytest.param(kind.name, marks=[pytest.mark.falls_back] if kind.fallbacks[1] else [])
+        for kind in KINDS.values()
+        if kind.long
     ],
 )
-def test_nothing_is_lost_or_read_twice(
-    spark: SparkSession, run: Run, name: str, options: str
-) -> None:
+def test_nothing_is_lost_or_read_twice(spark: SparkSession, run: Run, name: str) -> None:
     try:
-        run(name, 7, options)
+        run(name, 7, "")
     except NotPossibleError as error:
         pytest.skip(str(error))
 
