@@ -34,6 +34,8 @@ FAILOVER = "failover"
 _MOST_TRIES = 9
 #: Times that ranges are cut, where pieces have a cost of their own.
 _MOST_CUT_TRIES = 3
+#: Beyond the allowance for zones' sake, in small batches where each further piece costs something.
+_MOST_FOR_ZONES = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,13 +118,16 @@ def _cut_well(  # noqa: PLR0917
     executor: Ints,
     zones: Nearness | None,
 ) -> Pieces:
-    """Place with splitting; as if there were no zones where these alone cost the balance."""
+    """Place with splitting; as if there were no zones where these alone cost much of the balance."""
     limit = 1 + batch.settings.max_imbalance
     busiest, pieces = _cut_again(batch, weights, owner, fair, executor, zones)
-    if zones is not None and busiest > limit:
-        without, plain = _cut_again(batch, weights, owner, fair, executor, None)
-        return plain if without <= limit else pieces
-    return pieces
+    if zones is None or busiest <= limit + _MOST_FOR_ZONES:
+        return pieces
+    offset = float((weights.work / batch.size).max() / fair.min())  # ranges end between records
+    if busiest <= limit + offset:
+        return pieces
+    without, plain = _cut_again(batch, weights, owner, fair, executor, None)
+    return plain if without <= limit else pieces
 
 
 def _cut_again(  # noqa: PLR0917
