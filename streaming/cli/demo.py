@@ -11,7 +11,7 @@ from streaming.cli.output import print_checks, print_lines, print_table
 from streaming.demo import flights
 from streaming.demo.run import Demo, run_demo
 from streaming.report.compare import comparison
-from streaming.report.verdict import verdict
+from streaming.report.verdict import headline
 
 
 def demo(
@@ -63,6 +63,6 @@ def demo(
         title = f"Act {number}: {act.title}"
         print_table(["", *(run.name for run in act.runs)], table, title=title)
     print_checks(outcome.checks)
-    print_lines([verdict(outcome.acts), f"report: {report}"])
+    print_lines([headline(outcome.acts, outcome.checks), f"report: {report}"])
     if not outcome.succeeded:
         raise typer.Exit(1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from streaming.observe.words import counted, short
 from streaming.report import charts, definitions, page
 from streaming.report.terms import TERMS
-from streaming.report.verdict import verdict
+from streaming.report.verdict import headline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -85,7 +85,7 @@ def comparison_page(
     facts: Sequence[tuple[str, str]],
 ) -> str:  # fmt: skip
     """Write the whole page; after the verdict comes `lead`, of what was done."""
-    parts = [page.paragraph(_linked(words), "lead") for words in (verdict(acts), *lead)]
+    parts = [page.paragraph(_linked(words), "lead") for words in (headline(acts, checks), *lead)]
     for number, act in enumerate(acts, start=1):
         parts += _act(number, act)
     parts += [page.heading("Checks"), page.checks(checks, _linked)]

@@ -9,12 +9,12 @@ from streaming.observe.words import counted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streaming.observe.check import Check
     from streaming.observe.figures import RunFigures
     from streaming.report.compare import Act
 
-#: A difference of times below this share may be noise, and so may one with fewer rounds, or where
-#: fewer of them agree.
-_LEAST_SHARE, _LEAST_ROUNDS, _LEAST_AGREEING = 0.05, 3, 0.75
+#: A difference of times below this share may be noise, and so may one in fewer rounds.
+_LEAST_SHARE, _LEAST_ROUNDS = 0.05, 5
 #: Busiest slot over mean: a difference below this is none.
 _LEAST_BALANCE = 0.05
 
@@ -22,11 +22,20 @@ _LEAST_BALANCE = 0.05
 def verdict(acts: Sequence[Act]) -> str:
     """Write the sentence: of each act, whether batches took less time, and slots were more even.
 
-    A batch took less (or more) time only where medians differ by 5% or more, and three rounds of
-    four, of at least three, say the same.
+    A batch took less time only where medians differ by 5% or more and all rounds, of at least five,
+    say the same: by chance alone about one comparison of sixty does. It took more where half do.
     """
     clauses = (f"with {act.title}, {_clause(act.sparks, act.ours)}" for act in acts)
     return f"{acts[0].ours.name} beside {acts[0].sparks.name}: {'; '.join(clauses)}."
+
+
+def headline(acts: Sequence[Act], checks: Sequence[Check]) -> str:
+    """Write the sentence; before it that checks failed, if some did."""
+    failed = sum(not check.holds for check in checks)
+    if not failed:
+        return verdict(acts)
+    words = f"{counted(failed, 'check')} failed, so these figures prove nothing"
+    return f"{words}. {verdict(acts)}"
 
 
 def _clause(sparks: RunFigures, ours: RunFigures) -> str:
@@ -44,10 +53,15 @@ def _time(sparks: RunFigures, ours: RunFigures) -> tuple[str, int]:
     mine, theirs = ours.batch_seconds, sparks.batch_seconds
     less = 1 - mine / theirs if theirs else 0.0
     both = f"{mine:.2f} s instead of {theirs:.2f} s"
-    if less >= _LEAST_SHARE and _agree([mine < theirs for mine, theirs in pairs]):
+    if less >= _LEAST_SHARE and all(mine < theirs for mine, theirs in pairs):
         return f"the median batch took {less:.0%} less time ({both})", 1
-    if less <= -_LEAST_SHARE and _agree([mine > theirs for mine, theirs in pairs]):
-        return f"time was lost: the median batch took {-less:.0%} more ({both})", -1
+    slower = sum(mine > theirs for mine, theirs in pairs)
+    if mine > theirs * (1 + _LEAST_SHARE) and slower >= len(pairs) / 2:
+        more = f" by {-less:.0%}" if theirs else ""
+        return f"time was lost: the median batch took longer{more} ({both})", -1
+    if abs(less) >= _LEAST_SHARE:
+        faster = sum(mine < theirs for mine, theirs in pairs)
+        return f"rounds disagree about time: {faster} of {len(pairs)} took less (median {both})", 0
     return f"no time was gained (median batch {both})", 0
 
 
@@ -59,7 +73,3 @@ def _balance(sparks: RunFigures, ours: RunFigures) -> tuple[str, int]:
     if mine - theirs >= _LEAST_BALANCE:
         return f"balance was lost (busiest slot {both})", -1
     return f"balance was not gained (busiest slot {both})", 0
-
-
-def _agree(rounds: Sequence[bool]) -> bool:
-    return sum(rounds) >= _LEAST_AGREEING * len(rounds)

@@ -15,7 +15,7 @@ from streaming.observe.words import short
 from streaming.report import charts
 from streaming.report.compare import Act, comparison, comparison_page
 from streaming.report.terms import TERMS
-from streaming.report.verdict import verdict
+from streaming.report.verdict import headline, verdict
 from tests.unit.streaming.sample_runs import even_run, skewed_run
 
 NO_RUN = RunFigures("nothing", ())
@@ -75,27 +75,39 @@ def timed(name: str, seconds: list[float], busiest: int) -> RunFigures:
     ("sparks", "ours", "words"),
     [
         pytest.param(
-            ([2, 2, 2, 2], 80), ([1, 1, 1, 1], 50),
+            ([2] * 5, 80), ([1] * 5, 50),
             "the median batch took 50% less time (1.00 s instead of 2.00 s), and the busiest slot "
             "read 1.00 instead of 1.60 times the mean",
             id="both gained",
         ),
         pytest.param(
-            ([1.02] * 4, 80), ([1.0] * 4, 50),
+            ([1.02] * 5, 80), ([1.0] * 5, 50),
             "no time was gained (median batch 1.00 s instead of 1.02 s), but the busiest slot read "
             "1.00 instead of 1.60 times the mean",
             id="balance alone",
         ),
         pytest.param(
-            ([2, 2, 1, 1], 50), ([1, 1, 1.1, 1.1], 50),
-            "no time was gained (median batch 1.05 s instead of 1.50 s), and balance was not "
-            "gained (busiest slot 1.00 instead of 1.00 times the mean)",
-            id="half of the rounds say otherwise",
+            ([2, 2, 2, 2, 1], 50), ([1, 1, 1, 1, 1.1], 50),
+            "rounds disagree about time: 4 of 5 took less (median 1.00 s instead of 2.00 s), and "
+            "balance was not gained (busiest slot 1.00 instead of 1.00 times the mean)",
+            id="one round says otherwise",
         ),
         pytest.param(
-            ([1, 1, 1], 50), ([1.5, 1.5, 1.5], 60),
-            "time was lost: the median batch took 50% more (1.50 s instead of 1.00 s), and balance "
-            "was lost (busiest slot 1.20 instead of 1.00 times the mean)",
+            ([1] * 6, 50), ([0.9, 0.9, 3, 3, 3, 3], 50),
+            "time was lost: the median batch took longer by 200% (3.00 s instead of 1.00 s), and "
+            "balance was not gained (busiest slot 1.00 instead of 1.00 times the mean)",
+            id="a loss in two rounds of three",
+        ),
+        pytest.param(
+            ([0] * 5, 50), ([9] * 5, 50),
+            "time was lost: the median batch took longer (9.00 s instead of 0.00 s), and balance "
+            "was not gained (busiest slot 1.00 instead of 1.00 times the mean)",
+            id="nothing to divide by",
+        ),
+        pytest.param(
+            ([1] * 5, 50), ([1.5] * 5, 60),
+            "time was lost: the median batch took longer by 50% (1.50 s instead of 1.00 s), and "
+            "balance was lost (busiest slot 1.20 instead of 1.00 times the mean)",
             id="both lost",
         ),
         pytest.param(
@@ -105,7 +117,7 @@ def timed(name: str, seconds: list[float], busiest: int) -> RunFigures:
             id="too few rounds",
         ),
         pytest.param(
-            ([2, 2, 2, 2], 50), ([1, 1, 1, 3], 60),
+            ([2] * 5, 50), ([1] * 5, 60),
             "the median batch took 50% less time (1.00 s instead of 2.00 s), but balance was lost "
             "(busiest slot 1.20 instead of 1.00 times the mean)",
             id="time alone",
@@ -115,6 +127,13 @@ def timed(name: str, seconds: list[float], busiest: int) -> RunFigures:
 def test_the_verdict_says_what_was_gained_and_what_not(sparks, ours, words):
     act = Act("dear records", timed("theirs", *sparks), timed("ours", *ours))
     assert verdict([act]) == f"ours beside theirs: with dear records, {words}."
+
+
+def test_what_failed_comes_before_what_was_gained():
+    assert headline(ACTS, CHECKS[:1]) == verdict(ACTS)
+    assert headline(ACTS, CHECKS) == (
+        f"1 check failed, so these figures prove nothing. {verdict(ACTS)}"
+    )
 
 
 def test_the_verdict_is_one_sentence_of_all_acts():
