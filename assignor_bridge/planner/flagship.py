@@ -118,7 +118,7 @@ def _cut_well(  # noqa: PLR0917
     executor: Ints,
     zones: Nearness | None,
 ) -> Pieces:
-    """Place with splitting; as if there were no zones where these alone cost much of the balance."""
+    """Place with splitting; without zones where these alone would cost much of the balance."""
     limit = 1 + batch.settings.max_imbalance
     busiest, pieces = _cut_again(batch, weights, owner, fair, executor, zones)
     if zones is None or busiest <= limit + _MOST_FOR_ZONES:
