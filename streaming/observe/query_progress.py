@@ -7,6 +7,7 @@ that are not Kafka's count rows only.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -58,11 +59,12 @@ class SourceProgress:
         return any(self.read.values())
 
     def number(self, name: str) -> float | None:
-        """Return one `assignor.*` metric as a number; None when it is missing or not one."""
+        """Return one `assignor.*` metric as a number; None when it is missing or not finite."""
         try:
-            return float(self.metrics[PREFIX + name])
+            number = float(self.metrics[PREFIX + name])
         except (KeyError, ValueError):
             return None
+        return number if math.isfinite(number) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Kind = Literal[
     "hot key", "few partitions", "slow executor", "busy cluster", "too few slots", "overhead",
-    "starved topic", "alignment",
+    "small batches", "starved topic", "alignment",
 ]  # fmt: skip
 
 #: What happens in fewer batches is chance, or the start of the query.
@@ -36,8 +36,9 @@ _LEAST_BATCHES = 3
 _HOT, _LEAST_COST = 1.5, 0.2
 #: Where nobody says how long reading took, a piece has so many records at least.
 _LEAST_PIECE = 1000
-#: A hot partition has so many times as much as the median of the others; else there are too few.
-_STANDS_OUT = 2.0
+#: A hot partition has so many times as much as the median of the others, and so many times as much
+#: as the next one or half of all; else there are too few.
+_STANDS_OUT, _NEXT, _HALF = 2.0, 1.5, 0.5
 #: How many times as long as the others an executor takes.
 _SLOW = 1.5
 #: Reads that ran where they were planned: fewer than this share are too few.
@@ -46,6 +47,8 @@ _AS_PLANNED = 0.8
 _TAKEN = 0.3
 #: Less of the time than this is reading: more slots would not help.
 _MOSTLY = 0.5
+#: What holds a batch back but says nothing against more slots.
+_NO_LIMIT = (None, "nothing", "seconds")
 #: A topic that gets less than this share of what even sharing would give it.
 _STARVED = 0.25
 
@@ -71,9 +74,10 @@ class Finding:
 
 def diagnose(facts: SourceFacts) -> list[Finding]:
     """Return what holds a query up, the costliest first; nothing where nothing does."""
-    found = [*_hot_key(facts), *_slow_executors(facts), *_busy_cluster(facts)]
+    found = [*_hot_key(facts), *_slow_executors(facts)]
     spare = 1 - max((finding.cost for finding in found), default=0.0)
-    found += [*_behind(facts, spare), *_starved(facts)]
+    # Reads that run elsewhere are read all the same: their share is not one of time.
+    found += [*_busy_cluster(facts), *_behind(facts, spare), *_starved(facts)]
     return sorted(found, key=lambda finding: -finding.cost)
 
 
@@ -87,9 +91,12 @@ def _hot_key(facts: SourceFacts) -> list[Finding]:
         for tp, amount in work.items():
             sums[tp] += amount
         pieces = _work(batch.pieces, facts)
-        if not batch.slots or not pieces:
+        if not batch.slots:
             continue
         slots, fair = batch.slots, sum(work.values()) / batch.slots
+        if not pieces:
+            took += fair  # nobody says that it was uneven
+            continue
         largest = max(pieces, key=lambda tp: (pieces[tp], tp))
         took += max(pieces[largest], fair)
         if pieces[largest] >= _HOT * fair:
@@ -109,11 +116,16 @@ def _hot_key(facts: SourceFacts) -> list[Finding]:
         f"one slot reads {{}} alone, so reading takes {median(times[hot]):.1f} times as long as if "
         f"all {counted(slots, 'slot')} shared it"
     )
-    cost = lost[hot] / took
-    if not others or sums[hot] < _STANDS_OUT * median(others):
-        about = f"{len(known)} for {counted(slots, 'slot')}"
+    cost, share = lost[hot] / took, sums[hot] / sum(sums.values())
+    if (
+        not others
+        or sums[hot] < _STANDS_OUT * median(others)
+        or (share < _HALF and sums[hot] < _NEXT * max(others))
+    ):
+        large = 1 + sum(sums[hot] <= _STANDS_OUT * other for other in others)
+        many = f"{large}" if large == len(known) else f"{large} large ones of {len(known)}"
+        about = f"{many} for {counted(slots, 'slot')}"
         return [Finding("few partitions", about, alone.format(hot), _how_to_cut(facts), cost)]
-    share = sums[hot] / sum(sums.values())
     return [
         Finding(
             "hot key", str(hot),
@@ -196,15 +208,27 @@ def _behind(facts: SourceFacts, spare: float) -> list[Finding]:
     if times is None or (spare < 1 and times * spare <= 1):
         return []
     arrive = f"records arrive {times:.1f} times as fast as they are read"
-    if reading is not None and facts.awake * reading < _MOSTLY:
+    used = facts.awake * (1 if reading is None else reading)
+    if used < _MOSTLY:
+        most = "at most " if reading is None else ""
         idle = f", in {1 - facts.awake:.0%} of it no batch runs" * (facts.awake < 1 - _LEAST_COST)
         return [
             Finding(
                 "overhead", "",
-                f"{arrive}, but only {facts.awake * reading:.0%} of the time is reading{idle}; the "
-                "rest is planning, sink and commits",
+                f"{arrive}, but {most or 'only '}{used:.0%} of the time is reading{idle}; the rest "
+                "is waiting for a trigger, planning, sink and commits",
                 "more records a batch (maxOffsetsPerTrigger), a shorter trigger, or a cheaper "
-                "commit (docs/tuning.md)", 1 - facts.awake * reading,
+                "commit (docs/tuning.md)", 1 - used,
+            )
+        ]  # fmt: skip
+    held = sum(b.held_back_by not in _NO_LIMIT for b in facts.batches)
+    if reading is None and held > len(facts.batches) / 2:
+        return [
+            Finding(
+                "small batches", "",
+                f"{arrive}; a limit holds most batches back, and nobody says how long slots read",
+                "more records a batch (maxOffsetsPerTrigger) if slots are idle, else more slots: "
+                "the plan log (assignor.planLog) and Spark's UI tell", 1 - 1 / times,
             )
         ]  # fmt: skip
     slots, busy = facts.slots, facts.busy
@@ -232,16 +256,16 @@ def _starved(facts: SourceFacts) -> list[Finding]:
             got[topic] += read[topic]
             fair[topic] += offsets
             short[topic] += read[topic] < _STARVED * offsets
-    found = []
+    found, whole = [], sum(got.values())
     by_time = sum(b.held_back_by == "time" for b in limited) > len(limited) / 2
     for topic in sorted(fair):
-        if short[topic] < _LEAST_BATCHES or got[topic] >= _STARVED * fair[topic]:
+        if not whole or short[topic] < _LEAST_BATCHES or got[topic] >= _STARVED * fair[topic]:
             continue
         first = max(got, key=lambda name: (got[name], name))
         why = (
             f"it got {got[topic] / fair[topic]:.0%} of an even share of "
             f"{counted(len(limited), 'limited batch', 'limited batches')}; {first} took "
-            f"{got[first] / sum(got.values()):.0%} of all"
+            f"{got[first] / whole:.0%} of all"
         )
         kind: Kind = "alignment" if by_time else "starved topic"
         remedy = "assignor.fairness=even, or a floor for it (docs/admission.md)"

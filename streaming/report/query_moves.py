@@ -58,6 +58,8 @@ def in_short(facts: QueryFacts) -> str:
     if not batches:
         kept = facts.log.checkpoint.kept_states.values() if facts.log else ()
         pairs = [pair for states in kept for pair in pairwise(states)]
+        if not pairs and facts.progress:
+            return "unknown: no batch in the log was planned by an assignor"
         if not pairs:
             return "unknown: give the log of metrics (metrics.log_file)"
         moved = sum(len(names) for pair in pairs for names in _moves(*pair).values())

@@ -25,31 +25,49 @@ if TYPE_CHECKING:
 #: A partition and an executor, and a number of each.
 _Key = tuple[Partition, str]
 _Reads = dict[_Key, float]
-#: Spark's mapping in the metrics.
-_SPARK = "spark"
+#: Who placed a batch in the metrics, and Spark's mapping there.
+_STRATEGY, _SPARK = "assignor.strategy", "spark"
 #: So far above its ideal a plan is not even.
 _UNEVEN = 0.25
 
 
 def sources_of(facts: QueryFacts) -> dict[str, SourceFacts]:
     """Return what is known of each source that read something, by its name in the checkpoint."""
-    indexes = sorted({s.index for p in facts.progress for s in p.sources})
-    names = list(facts.log.sources) if facts.log else [str(index) for index in indexes]
-    index_of = {str(index): index for index in indexes}
-    if len(names) == len(indexes) == 1:
-        index_of = {names[0]: indexes[0]}
+    names = _indexes(facts)
     known = {}
-    for name in names:
+    for name, index in names.items():
         told = {
             p.batch: (p, s)
             for p in facts.progress
             for s in p.sources
-            if s.index == index_of.get(name) and s.has_data
+            if s.index == index and s.has_data
         }
         source = _source(facts, name, told, alone=len(names) == 1)
         if source.batches:
             known[name] = source
     return known
+
+
+def of_source(facts: QueryFacts, name: str) -> QueryFacts:
+    """Return the progress of one source alone, and the states that its planner kept."""
+    index, log = _indexes(facts)[name], facts.log
+    progress = [
+        replace(p, sources=tuple(s for s in p.sources if s.index == index)) for p in facts.progress
+    ]
+    if log is not None:
+        kept = {n: states for n, states in log.checkpoint.kept_states.items() if n == name}
+        log = replace(log, checkpoint=replace(log.checkpoint, kept_states=kept))
+    return replace(facts, progress=progress, log=log)
+
+
+def _indexes(facts: QueryFacts) -> dict[str, int | None]:
+    """Return the sources by their names in the checkpoint, each with its place in the progress."""
+    indexes = sorted({s.index for p in facts.progress for s in p.sources})
+    names = list(facts.log.sources) if facts.log else [str(index) for index in indexes]
+    if len(names) == len(indexes) == 1:
+        return {names[0]: indexes[0]}
+    index_of = {str(index): index for index in indexes}
+    return {name: index_of.get(name) for name in names}
 
 
 def _source(
@@ -67,10 +85,14 @@ def _source(
     state = plans[-1].outcome.state if plans else None
     if state is None and facts.log is not None:
         state = facts.log.checkpoint.states.get(name)
-    assignor = _assignor(plans, [source for _, source in told.values()], state)
+    planned_by = {p.number: p.outcome.assignor for p in plans}
+    of_told = {number: s.metrics.get(_STRATEGY, _SPARK) for number, (_, s) in told.items()}
+    # A query without a state and our metrics has Spark alone.
+    all_spark = state is None and set(of_told.values()) <= {_SPARK}
     ui = {b.batch: b for b in facts.ui.batches} if facts.ui is not None and alone else {}
     batches = []
     for number in sorted(ranges.keys() | told.keys()):
+        assignor = planned_by.get(number, of_told.get(number, _SPARK if all_spark else None))
         took = facts.log.seconds.get(number) if facts.log is not None else None
         batch = BatchFacts(number, ranges.get(number, {}), seconds=took)
         if number in ui:
@@ -86,24 +108,12 @@ def _source(
     costs = costs_in(state)
     return SourceFacts(
         batches,
-        assignor,
         plans[-1].batch.settings.split if plans else None,
         {tp: cost / costs.record for tp, cost in costs.unusual.items()} if costs else {},
         _slowness(state, costs),
         {r.executor: r.host for r in state.readers} if state else {},
         dict(plans[-1].batch.settings.weights) if plans else {},
     )
-
-
-def _assignor(
-    plans: Sequence[LoggedPlan], told: Sequence[SourceProgress], state: StickyState | None
-) -> str | None:
-    """Return who placed the last batch; a query without a state and our metrics has Spark alone."""
-    if plans:
-        return plans[-1].outcome.assignor
-    if told:
-        return told[-1].metrics.get("assignor.strategy", _SPARK)
-    return _SPARK if state is None else None
 
 
 def _is_uneven(told: tuple[BatchProgress, SourceProgress] | None) -> bool:
@@ -144,6 +154,7 @@ def _with_progress(
         batch,
         read=read,
         waiting=waiting if source.latest else {},
+        run=progress.run_id,
         began_s=progress.timestamp_s,
         seconds=progress.seconds,
         slots=int(slots) if slots else batch.slots,

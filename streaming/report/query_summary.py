@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from streaming.observe.words import counted, seconds_text
 from streaming.report import page, query_moves
 from streaming.report.diagnosis import diagnose
-from streaming.report.query_sources import sources_of
+from streaming.report.query_sources import of_source, sources_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,13 +27,15 @@ _EVEN = 1.1
 _MOST = 0.4
 #: A partition has an own reason to lag with so many times the mean of what arrives.
 _MORE = 1.5
+#: Further ahead than so many batches nothing is foretold.
+_SOON = 100
 
 
 def first_lines(facts: QueryFacts) -> list[str]:
     """Return the causes as lines of text; none where nothing stands out."""
     return [
         f"{where}{finding.title}: {finding.why}"
-        for where, _, findings in _diagnosed(facts)
+        for where, _, _, findings in _diagnosed(facts)
         for finding in findings
     ]
 
@@ -43,25 +45,30 @@ def section(facts: QueryFacts) -> list[str]:
     diagnosed = _diagnosed(facts)
     parts = [
         page.finding(f"{where}{f.title}", _sentence(f.why), f"Would help: {f.remedy}.")
-        for where, _, findings in diagnosed
+        for where, _, _, findings in diagnosed
         for f in findings
     ]
     if diagnosed and not parts:
-        looked_at = _looked_at([source for _, source, _ in diagnosed])
+        looked_at = _looked_at([source for _, _, source, _ in diagnosed])
         parts.append(page.finding("Nothing stands out", looked_at, ""))
-    for where, source, findings in diagnosed:
-        rows = _answers(facts, source, findings)
+    for where, own, source, findings in diagnosed:
+        rows = _answers(own, source, findings)
         parts.append(page.table([where.strip(": "), ""], rows, ends_in_words=True))
     return parts
 
 
-def _diagnosed(facts: QueryFacts) -> list[tuple[str, SourceFacts, list[Finding]]]:
-    """Return each source with what holds it up; its name first, where there are several."""
+def _diagnosed(
+    facts: QueryFacts,
+) -> list[tuple[str, QueryFacts, SourceFacts, list[Finding]]]:
+    """Return each source's facts and what holds it up; its name first, where there are several."""
     sources = sources_of(facts)
     return [
-        (f"Source {name}: " if len(sources) > 1 else "", source, diagnose(source))
+        (
+            f"Source {name}: " if len(sources) > 1 else "",
+            of_source(facts, name), source, diagnose(source),
+        )
         for name, source in sources.items()
-    ]
+    ]  # fmt: skip
 
 
 def _sentence(words: str) -> str:
@@ -106,7 +113,7 @@ def _answers(
 
 
 def _lags_most(source: SourceFacts, findings: Sequence[Finding]) -> str:
-    told = [batch for batch in source.batches if batch.waiting]
+    told = [batch for batch in source.last_run if batch.waiting]
     if not told:
         return "unknown: give the log of metrics (metrics.log_file)"
     left = {tp: lag - told[-1].read.get(tp, 0) for tp, lag in told[-1].waiting.items()}
@@ -126,17 +133,20 @@ def _why_lag(
 ) -> str:
     own = next((f for f in findings if f.about in (str(worst), worst.topic)), None)
     if own is not None:
-        return own.title.lower() if own.about != str(worst) else f"{own.kind}, read alone"
+        return f"{own.kind}: {own.about}" if own.about != str(worst) else f"{own.kind}, read alone"
     arrived = {tp: sum(b.waiting.get(tp, 0) for b in told) for tp in told[-1].waiting}
     share = arrived[worst] / (fmean(arrived.values()) or 1)
     most = f"it has {share:.1f} times the mean of what waits" if share >= _MORE else ""
     if source.growth is not None:
         return most or "all are behind"
-    read = median(sum(b.read.values()) for b in told)
     first, last = (sum(b.waiting.values()) for b in (told[0], told[-1]))
-    if last < first and read:
-        many = counted(round(last / read) or 1, "more batch", "more batches")
-        return f"a backlog, gone in about {many}{f'; {most}' if most else ''}"
+    if last < first:
+        # What arrives slows it down, so the pace is that of the lag, not of reading.
+        left = last - sum(told[-1].read.values())
+        more = max(1, round(left * (len(told) - 1) / (first - last)))
+        gone = f", gone in about {counted(more, 'more batch', 'more batches')}"
+        slow = ", which hardly shrinks"
+        return f"a backlog{gone if more <= _SOON else slow}{f'; {most}' if most else ''}"
     return most or "no partition stands out"
 
 

@@ -25,6 +25,8 @@ class BatchFacts:
     #: Offsets that it read, and those that waited when it began, by partition.
     read: Mapping[Partition, int]
     waiting: Mapping[Partition, int] = field(default_factory=dict)
+    #: The run of the query that it is of.
+    run: str | None = None
     #: When its trigger began, in seconds since 1970, and how long it took until its commit.
     began_s: float | None = None
     seconds: float | None = None
@@ -55,8 +57,6 @@ class SourceFacts:
     """What is known of one source of a query; its batches read something."""
 
     batches: Sequence[BatchFacts] = ()
-    #: The assignor of the last batch, "spark" for Spark's mapping; None where nobody says.
-    assignor: str | None = None
     #: Whether a partition may be cut, as far as known.
     split: bool | None = None
     #: How many times as long as a usual one a record takes, by partition that differs.
@@ -73,9 +73,15 @@ class SourceFacts:
         return next((b.slots for b in reversed(self.batches) if b.slots), None)
 
     @property
+    def last_run(self) -> list[BatchFacts]:
+        """The batches since the query was last started, as far as somebody says."""
+        run = next((b.run for b in reversed(self.batches) if b.run), None)
+        return [b for b in self.batches if b.run == run]
+
+    @property
     def growth(self) -> float | None:
         """How many times as many records arrive as are read, where lag grows; None elsewhere."""
-        known = [b for b in self.batches if b.waiting][-_MOST_OF_TREND:]
+        known = [b for b in self.last_run if b.waiting][-_MOST_OF_TREND:]
         if len(known) < _LEAST_OF_TREND:
             return None
         lag = [sum(b.waiting.values()) for b in known]
@@ -104,7 +110,7 @@ class SourceFacts:
     @property
     def awake(self) -> float:
         """Share of the time in which there was a batch, 1 where nobody says."""
-        known = [(b.began_s, b.seconds) for b in self.batches if b.began_s and b.seconds]
+        known = [(b.began_s, b.seconds) for b in self.last_run if b.began_s and b.seconds]
         if len(known) < 2:
             return 1.0
         (first, _), (last, took) = known[0], known[-1]

@@ -34,7 +34,7 @@ def batch(number: int, read: Mapping[str, int], **known: Any) -> BatchFacts:
 
 def source(batches: Sequence[BatchFacts], **known: Any) -> SourceFacts:
     slowness = {"0": 1.0, "1": 1.1, "2": 0.95}
-    facts = SourceFacts(batches, "lag-aware-sticky", slowness=slowness, hosts={"1": "h1"})
+    facts = SourceFacts(batches, slowness=slowness, hosts={"1": "h1"})
     return replace(facts, **known)
 
 
@@ -178,3 +178,82 @@ def test_the_order_of_partitions_and_executors_does_not_matter(
     turned = dict(order(list(HOT.items())))
     facts = source(run(turned, **whole(turned)), slowness=dict(order(list(SLOW.items()))))
     assert [f.title for f in diagnose(facts)] == ["Hot key: t-0", "Slow executor: 1 on h1"]
+
+
+def titles(facts: SourceFacts) -> list[str]:
+    return [finding.title for finding in diagnose(facts)]
+
+
+def test_an_idle_query_has_overhead_though_nobody_says_how_long_slots_read() -> None:
+    batches = [
+        replace(b, began_s=20.0 * b.batch, held_back_by="records")
+        for b in growing(100, worked={})
+    ]  # fmt: skip
+    why, _ = only(source(batches))
+    assert "at most 11% of the time is reading, in 89% of it no batch runs" in why
+
+
+@pytest.mark.parametrize(
+    ("by", "known", "title"),
+    [
+        ("records", {"worked": {}}, "Small batches"),
+        ("records", {}, "Too few slots"),
+        ("nothing", {"worked": {}}, "Too few slots"),
+        ("seconds", {"worked": {}}, "Too few slots"),
+    ],
+)
+def test_a_limit_that_holds_batches_back_is_not_too_few_slots(
+    by: str, known: dict[str, Any], title: str
+) -> None:
+    assert titles(source(growing(100, held_back_by=by, **known))) == [title]
+
+
+def test_fallbacks_in_a_few_batches_are_no_hot_key_of_all() -> None:
+    ours = run(HOT, count=17, pieces={})
+    assert titles(source([*ours, *run(HOT, count=3, **whole(HOT))])) == []
+
+
+def test_a_busy_cluster_does_not_hide_too_few_slots() -> None:
+    facts = source(growing(1000, as_planned=0.05, taken={}))
+    assert titles(facts) == ["Busy cluster", "Too few slots"]
+
+
+BIG = {f"big-{p}": 100_000 for p in range(4)}
+
+
+@pytest.mark.parametrize(
+    ("read", "title"),
+    [
+        pytest.param(BIG | {f"small-{p}": 10 for p in range(8)},
+                     "Few partitions: 4 large ones of 12 for 16 slots", id="others are tiny"),
+        pytest.param(BIG | {f"small-{p}": 0 for p in range(60)},
+                     "Few partitions: 4 large ones of 64 for 16 slots", id="others are empty"),
+        pytest.param(BIG | {"big-2": 160_000}, "Few partitions: 4 for 16 slots",
+                     id="somewhat larger"),
+        pytest.param(BIG | {f"small-{p}": 10 for p in range(8)} | {"big-2": 160_000},
+                     "Hot key: big-2", id="much larger than the next"),
+        pytest.param({"t-0": 500, "t-1": 400, "t-2": 10, "t-3": 10}, "Hot key: t-0",
+                     id="half of the work"),
+    ],
+)  # fmt: skip
+def test_several_partitions_that_are_equally_hot_are_no_hot_key(
+    read: Mapping[str, int], title: str
+) -> None:
+    slots = 16 if "big-0" in read else 3
+    assert titles(source(run(read, slots=slots, **whole(read)))) == [title]
+
+
+def test_a_stop_of_the_query_is_not_idle_time() -> None:
+    batches = [
+        replace(b, run="old" if b.batch < 8 else "new",
+                began_s=2.0 * b.batch + 3600 * (b.batch >= 8))
+        for b in (*growing(100), *(replace(b, batch=b.batch + 8) for b in growing(100)))
+    ]  # fmt: skip
+    facts = source(batches)
+    assert facts.awake == 1.0
+    assert facts.growth == source(growing(100)).growth
+    assert titles(facts) == ["Too few slots"]
+
+
+def test_what_waits_and_what_was_read_may_have_no_partition_in_common() -> None:
+    assert titles(source(run(waiting=offsets({"u-0": 9000}), **whole(EVEN)))) == []

@@ -322,3 +322,94 @@ def test_seconds_of_an_executor_are_those_of_its_slots(tmp_path):
     assert first_words(words).startswith("Nothing stands out.")
     assert re.search(r"busiest slot \d/[01]: 1 s, 1.0 times the mean of all: they are even", words)
     assert "Of 4 batches, as readers reported" in words
+
+
+def log_of(tmp_path: Path, lines: list[str]) -> Path:
+    log = tmp_path / "progress.jsonl"
+    log.write_text("\n".join(lines))
+    return log
+
+
+def test_one_fallback_in_the_last_batch_is_no_hot_key(tmp_path):
+    ours = {"strategy": "lag-aware-sticky", "imbalance": "0.01", "slots": "10"}
+    lines = [
+        samples.text(
+            batch=n, second=n, start={"0": 90_000 * n, "1": 5000 * n, "2": 5000 * n},
+            end={"0": 90_000 * (n + 1), "1": 5000 * (n + 1), "2": 5000 * (n + 1)},
+            **(ours if n < 19 else {"strategy": "spark", "slots": "10"}),
+        )
+        for n in range(20)
+    ]  # fmt: skip
+    words = a_report(tmp_path, log_of(tmp_path, lines))
+    assert first_words(words).startswith("Nothing stands out.")
+
+
+def a_backlog(shrinks: int) -> list[str]:
+    """Eleven batches of 1,000 records each, and what waits shrinks by so many a batch."""
+    return [
+        samples.text(
+            batch=n, second=n, start={"0": 1000 * n}, end={"0": 1000 * (n + 1)},
+            latest={"0": 1000 * n + 10_000 + shrinks * (10 - n)},
+        )
+        for n in range(11)
+    ]  # fmt: skip
+
+
+def test_a_backlog_is_gone_when_its_own_pace_says_so(tmp_path):
+    """9,000 are left: at 500 a batch that takes 18, whatever is read."""
+    words = a_report(tmp_path, log_of(tmp_path, a_backlog(500)))
+    assert "a backlog, gone in about 18 more batches" in words
+    words = a_report(tmp_path, log_of(tmp_path, a_backlog(10)))
+    assert "a backlog, which hardly shrinks" in words
+    assert "more batches" not in words
+
+
+def test_moves_and_ages_are_those_of_each_source(tmp_path):
+    events = []
+    for n in range(2):
+        one, two = (
+            samples.progress(
+                batch=n, second=n, start={"0": 10 * n}, end={"0": 10 * n + 10}, topic=topic,
+                strategy="lag-aware-sticky", movedPartitions=moved, freshnessSecondsMax=age,
+            )
+            for topic, moved, age in (("t", "0", "2"), ("u", "3", "40"))
+        )  # fmt: skip
+        events.append(json.dumps({**one, "sources": [*one["sources"], *two["sources"]]}))
+    words = a_report(tmp_path, log_of(tmp_path, events))
+    first, second = words.split("Source 0 lags")[1].split("Source 1 lags")
+    assert "moved nothing, in 2 batches oldest row 2.0 s old" in first
+    assert "moved 6 moves in 2 batches" in second
+    assert "oldest row 40.0 s old" in second
+
+
+def test_names_of_topics_keep_their_case(tmp_path):
+    events = []
+    for n in range(6):
+        one = samples.progress(
+            batch=n, second=n, start={"0": 2 * n}, end={"0": 2 * n + 2}, latest={"0": 9000},
+            topic="Orders_EU",
+        )["sources"][0]  # fmt: skip
+        event = samples.progress(
+            batch=n, second=n, start={"0": 500 * n}, end={"0": 500 * n + 500}, latest={"0": 8000},
+        )  # fmt: skip
+        for key in ("startOffset", "endOffset", "latestOffset"):
+            event["sources"][0][key] |= one[key]
+        events.append(json.dumps(event))
+    words = a_report(tmp_path, log_of(tmp_path, events))
+    assert "Starved topic: Orders_EU." in words
+    assert "lags most Orders_EU-0: 8,988 of 13,988 records left; starved topic: Orders_EU" in words
+
+
+def test_a_log_of_sparks_own_mapping_is_not_asked_for_again(tmp_path):
+    words = a_report(tmp_path, log_of(tmp_path, a_backlog(500)))
+    assert "moved unknown: no batch in the log was planned by an assignor" in words
+    assert "give the log of metrics" not in words
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-inf", "many"])
+def test_a_metric_that_is_no_finite_number_is_unknown(tmp_path, number):
+    line = samples.text(
+        start={"0": 0}, end={"0": 9}, strategy="lag-aware-sticky", slots=number,
+        movedPartitions=number, imbalance=number, localityHitRate=number,
+    )  # fmt: skip
+    assert "moved nothing, in 1 batch" in a_report(tmp_path, log_of(tmp_path, [line]))
