@@ -93,6 +93,8 @@ def run(tmp_path: Path, request: pytest.FixtureRequest) -> Run:
         offset = request.getfixturevalue("clock")  # the brokers run by now, Spark does not
         spark: SparkSession = request.getfixturevalue("spark")
         spark.conf.set("assignor.test.clock", offset)
+        if offset:
+            spark.conf.set("spark.assignor.env", clocks.VARIABLES)
         try:
             outcome = run_fault(name, spark, folder, seed, proxied, cluster, options)
         except NotPossibleError as error:
