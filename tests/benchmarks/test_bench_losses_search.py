@@ -28,6 +28,7 @@ from assignor_bridge.options import LAG_AWARE_STICKY
 from assignor_bridge.simulator.play import WARM_UP_BATCHES, Player, Result, compare, play
 from tests.benchmarks.report import FOLDER, write_report
 from tests.benchmarks.test_bench_regret import SPARK, causes, in_words, regime
+from tests.benchmarks.turns import SCALE
 
 if TYPE_CHECKING:
     from assignor_bridge.simulator.scenario import Scenario
@@ -166,7 +167,8 @@ def test_losses_search() -> None:
         " comes from; `lost` are those in which one of Spark's three mappings was faster, the"
         f" medians are of these:\n\n{regimes_by_cause()}\n\nWhat the search came to:"
     )
-    write_report(
-        "losses_search", title="A search for workloads that the option loses", rows=rows,
-        notes=notes, command="make bench (tests/benchmarks/test_bench_losses_search.py)",
-    )  # fmt: skip
+    if SCALE == 1:
+        write_report(
+            "losses_search", title="A search for workloads that the option loses", rows=rows,
+            notes=notes, command="make bench (tests/benchmarks/test_bench_losses_search.py)",
+        )  # fmt: skip

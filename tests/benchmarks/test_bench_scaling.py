@@ -22,6 +22,7 @@ import pytest
 
 from tests.benchmarks.report import write_report
 from tests.benchmarks.test_bench_planner import timed
+from tests.benchmarks.turns import SCALE
 from tests.strategies_snapshots import lags
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
@@ -122,9 +123,10 @@ def test_scaling() -> None:
             }
         )
         print(rows[-1], flush=True)
-    write_report(
-        "scaling", title="How the cost of a plan grows", rows=rows, notes=__doc__ or "",
-        command="make bench (tests/benchmarks/test_bench_scaling.py)",
-    )  # fmt: skip
+    if SCALE == 1:
+        write_report(
+            "scaling", title="How the cost of a plan grows", rows=rows, notes=__doc__ or "",
+            command="make bench (tests/benchmarks/test_bench_scaling.py)",
+        )  # fmt: skip
     of = {row["grows"]: row for row in rows}
     assert of["partitions"]["exponent, upper half"] < 1.2, of["partitions"]

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 BY_DEFAULT = [f"4.[12].*/{PYTHONS[0]}/{JAVAS[0]}/compat"]
-#: The code with which pytest ends when it is interrupted.
-_INTERRUPTED = 2
+#: The codes with which pytest ends when tests fail or its time is up, and when it is interrupted.
+_FAILED, _INTERRUPTED = 1, 2
 
 
 def main() -> int:
@@ -87,16 +87,25 @@ def run(cell: Cell, homes: Mapping[str, str], limit: float | None = None) -> Res
             words.append(f"--session-timeout={60 * limit:.0f}")
         done = subprocess.run(words, cwd=ROOT, env=environment, check=False)
         passed, skipped, failed = counted(report)
-    missed = 0
-    if cell.kind != "suites" and (limit is not None or done.returncode == _INTERRUPTED):
-        missed = _collected(pytest) - passed - skipped - len(failed)
-    if done.returncode and not failed and not missed:
+    is_over = limit is not None and time.monotonic() - begin >= 60 * limit
+    total, missed = 0, 0
+    if cell.kind != "suites" and was_cut_short(done.returncode, is_over=is_over):
+        total = _collected(pytest)
+        missed = max(0, total - passed - skipped - len(failed))
+    if done.returncode and not failed and not total:
         failed = [f"ended with code {done.returncode}"]
+    if not passed and not failed:
+        return "all skipped" if not missed else "no test was over in time"
     minutes = round((time.monotonic() - begin) / 60, 1)
     today = datetime.now(timezone.utc).date().isoformat()
     return Result(
         cell, passed, failed, skipped, len(deselected(cell)), missed, minutes, commit, today
     )
+
+
+def was_cut_short(code: int, *, is_over: bool) -> bool:
+    """Return whether pytest ended before its tests did because it was to: other ends are errors."""
+    return code == _INTERRUPTED or (is_over and code == _FAILED)
 
 
 def counted(report: Path) -> tuple[int, int, list[str]]:
@@ -118,10 +127,10 @@ def counted(report: Path) -> tuple[int, int, list[str]]:
 
 
 def _collected(pytest: list[str]) -> int:
-    """Return how many tests there are."""
+    """Return how many tests there are; 0 where they cannot be collected."""
     words = [*pytest, "--collect-only", "-q"]
-    told = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return sum("::" in line for line in told.splitlines())
+    told = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    return 0 if told.returncode else sum("::" in line for line in told.stdout.splitlines())
 
 
 def _commit() -> str:

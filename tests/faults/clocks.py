@@ -23,16 +23,32 @@ if TYPE_CHECKING:
 NAME = "clock steps of an hour"
 _OFFSET = "FAKETIME_TIMESTAMP_FILE"
 _HOUR = 3600
+#: For `spark.assignor.env`, without which the planner would not inherit them.
+VARIABLES = "LD_PRELOAD,FAKETIME_*,DONT_FAKE_MONOTONIC,NO_FAKE_STAT"
 
 
 def clock_steps(harm: Harm) -> None:
     """Set the clock of driver, planner and executors an hour ahead, right, an hour back, right."""
     offset = Path(harm.scene.setting("assignor.test.clock"))
+    planners, executors = harm.scene.planners(), harm.scene.executors()
+    assert planners
+    assert executors
+    for pid in (harm.scene.driver(), *planners, *executors):
+        assert _has_our_clock(pid, offset), f"process {pid} has the right time"
     for step in (_HOUR, 0, -_HOUR, 0):
         offset.write_text(f"{step:+d}")
         wait_until(lambda step=step: abs(_ahead_s(harm) - step) < 60, f"a step of {step} s")
         harm.note("clock steps")
         harm.scene.wait_for_batches(3)
+
+
+def _has_our_clock(pid: int, offset: Path) -> bool:
+    process = Path("/proc", str(pid))
+    variables = (process / "environ").read_bytes().split(b"\0")
+    return (
+        f"{_OFFSET}={offset}".encode() in variables
+        and "libfaketime" in (process / "maps").read_text()
+    )
 
 
 def _ahead_s(harm: Harm) -> float:

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from tests.faults.harm import Harm
 
 
+def nothing_done(harm: Harm) -> None:
+    """Do nothing: what the checks find here is not the fault's."""
+    harm.scene.wait_for_batches(3)
+
+
 def slow_network(harm: Harm) -> None:
     """Delay each piece by 20 to 200 ms, in both directions."""
     harm.between.delay_s = (0.02, 0.2)
@@ -42,6 +47,7 @@ def cut_connections(harm: Harm) -> None:
     for _ in range(8):
         time.sleep(harm.scene.rng.uniform(0.1, 1.0))
         harm.note("connections reset", harm.between.cut())
+    assert harm.did["connections reset"], "there was no connection to reset"
     harm.scene.wait_for_batches()
 
 
@@ -50,6 +56,7 @@ def half_closed_connections(harm: Harm) -> None:
     for _ in range(5):
         time.sleep(harm.scene.rng.uniform(0.1, 1.0))
         harm.note("connections half closed", harm.between.half_close())
+    assert harm.did["connections half closed"], "there was no connection to close"
     harm.scene.wait_for_batches()
 
 
@@ -72,8 +79,9 @@ def slow_and_cut(harm: Harm) -> None:
 def leaders_change(harm: Harm) -> None:
     """Let other brokers lead all partitions, again and again, while all run."""
     for turn in range(1, 5):
+        before = _leaders(harm)
         _lead(harm, turn)
-        harm.note("changes of all leaders")
+        harm.note("partitions with another leader", len(_leaders(harm).items() - before.items()))
         time.sleep(harm.scene.rng.uniform(0.2, 1.5))
     harm.scene.wait_for_batches()
 
@@ -204,9 +212,10 @@ def _lead(harm: Harm, turn: int) -> None:
     admin_api = jvm.org.apache.kafka.clients.admin
     settings, moves = jvm.java.util.HashMap(), jvm.java.util.HashMap()
     settings.put("bootstrap.servers", harm.brokers.bootstrap_servers)
-    partitions = jvm.java.util.HashSet()
+    partitions, wanted = jvm.java.util.HashSet(), {}
     for number in range(PARTITIONS):
         first = (number + turn) % len(ids)
+        wanted[number] = ids[first]
         replicas = jvm.java.util.ArrayList()
         for broker in ids[first:] + ids[:first]:
             replicas.add(broker)
@@ -218,9 +227,19 @@ def _lead(harm: Harm, turn: int) -> None:
     try:
         admin.alterPartitionReassignments(moves).all().get()
         kind = jvm.org.apache.kafka.common.ElectionType.PREFERRED
-        admin.electLeaders(kind, partitions).partitions().get()
+
+        def lead() -> bool:
+            """Elect; a partition that cannot says so in a map that nobody looks at."""
+            admin.electLeaders(kind, partitions).partitions().get()
+            return wanted.items() <= _leaders(harm).items()
+
+        wait_until(lead, "the leaders that were asked for")
     finally:
         admin.close()
+
+
+def _leaders(harm: Harm) -> dict[int, int]:
+    return {p.id: p.leader for p in harm.brokers.partitions(harm.scene.topic.name)}
 
 
 def _all_in_sync(harm: Harm) -> bool:
@@ -228,10 +247,12 @@ def _all_in_sync(harm: Harm) -> bool:
     return all(set(p.isrs) == set(harm.brokers.ids) for p in partitions)
 
 
+NOTHING_DONE = "nothing done"
 _NO_LOSS_FAILS = {"failOnDataLoss": "false"}
 KINDS = {
     kind.name: kind
     for kind in (
+        Kind(NOTHING_DONE, CLUSTER, nothing_done, long=False),
         Kind("slow network", PROXY, slow_network),
         Kind("narrow network", PROXY, narrow_network),
         Kind("connections cut", PROXY, cut_connections),

@@ -84,7 +84,7 @@ def compacted(harm: Harm) -> None:
 
     def gone() -> int:
         """Records that are not there any more of the first ones that were not read."""
-        return _KEYS - _count(harm, busy, before, before + _KEYS)
+        return _KEYS - len(held(harm, busy, before, before + _KEYS))
 
     unread: int = wait_until(gone, "compaction", _RECORDS_S)
     harm.note("unread records compacted, at least", unread)
@@ -239,14 +239,19 @@ def _leaders(harm: Harm) -> set[int]:
     return {p.leader for p in harm.brokers.partitions(harm.scene.topic.name)}
 
 
-def _count(harm: Harm, partition: int, first: int, end: int) -> int:
-    """How many records the log has of these offsets."""
+def held(harm: Harm, partition: int, first: int, end: int) -> set[int]:
+    """Offsets of the records that the log has, of these."""
     with _consumer(harm) as consumer:
         consumer.assign([TopicPartition(harm.scene.direct.name, partition, first)])
-        count = 0
-        while (message := consumer.poll(20)) is not None and message.offset() < end:
-            count += message.error() is None
-        return count
+        found: set[int] = set()
+        while end - 1 not in found and (message := consumer.poll(20)) is not None:
+            assert message.error() is None, message.error()
+            offset = message.offset()
+            assert offset is not None
+            if offset >= end:
+                break
+            found.add(offset)
+        return found
 
 
 _STAMPS = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+import traceback
 import uuid
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from tests.faults.disks import SIZES, folder_of
 from tests.faults.feed import Feed
 from tests.faults.harm import CLUSTER, WITH, Harm, Kind
 from tests.faults.kinds import KINDS
+from tests.faults.logs import held
 from tests.faults.scene import Scene
 from tests.integration.shared_reader_tools import SPARKS
 from tests.integration.test_racks import attributes
@@ -107,7 +109,10 @@ def run_fault(
         for one in harm.scenes:
             one.stop()
         for p, end in feed.counts.items() if kind.keys else ():
-            harm.loses({p: range(end - kind.keys)})
+            left = held(harm, p, 0, end) if end else set()  # that was there when it was read
+            newest = set(range(max(0, end - kind.keys), end))
+            assert newest <= left, f"the log of partition {p} lacks {sorted(newest - left)[:5]}"
+            harm.loses({p: set(range(end)) - left})
         rows, lost = scene.check_table(feed.eras, harm.gone, harm.values)
         sparks_lost = None
         if sparks:
@@ -117,6 +122,15 @@ def run_fault(
         name, options, seed, round(time.monotonic() - began, 1), batches, rows, lost, fallbacks,
         harm.did, harm.errors, sparks_lost,
     )  # fmt: skip
+
+
+def raised_in(error: BaseException) -> str:
+    """Name the function of the tests that failed, but for what waits: the check."""
+    names = [
+        frame.name for frame in traceback.extract_tb(error.__traceback__)
+        if "/tests/" in frame.filename and frame.name not in ("wait_until", "<lambda>")
+    ]  # fmt: skip
+    return names[-1] if names else type(error).__name__
 
 
 def _mend(cluster: BrokerCluster) -> None:

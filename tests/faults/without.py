@@ -1,29 +1,38 @@
 """Faults with the protection taken out that stands against them: each must be seen to fail.
 
 `python -m tests.faults.without NAME|all` copies the project, takes the lines out, builds the jar
-and runs the faults there; what failed goes to `build/faults`, for `tests.faults.report`. One that
+and runs the faults there, after a run in which nothing is done, which must pass: else what fails
+then fails always. What was seen goes to `build/faults`, for `tests.faults.report`. A fault that
 passes without its protection is a mistake, of the fault or of its checks.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tests.benchmarks.report import commit
-from tests.faults.kinds import KINDS
+from tests.faults.kinds import NOTHING_DONE
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: What came of a fault (`failed`, `passed`, `skipped`, `broken`: not run as it should), in words.
+Seen = tuple[str, str]
 _ROOT = Path(__file__).parents[2]
 _JAVA = "assignor_bridge/jvm/src/io/assignorbridge"
-_LIMIT_S = 900
+_LIMIT_S, _END_S = 900, 120
 
 
 @dataclass(frozen=True)
@@ -115,9 +124,9 @@ PROTECTIONS = {
 }
 
 
-def run_without(one: Protection, kind: str) -> str:
-    """Run a fault in a copy of the project without the protection; what failed."""
-    assert kind in KINDS, kind
+@contextlib.contextmanager
+def copied(one: Protection) -> Iterator[Path]:
+    """Make a copy of the project without the protection, with its jar."""
     with tempfile.TemporaryDirectory(prefix="assignor-without-") as scratch:
         root = Path(scratch)
         listed = subprocess.run(
@@ -128,42 +137,91 @@ def run_without(one: Protection, kind: str) -> str:
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(_ROOT / name, root / name)
         one.take_out(root)
-        words = {"KIND": kind, "SEED": "7", "LIMIT_S": "1", "PYTHONPATH": str(root)}
-        environment = {**os.environ, **words}
-        python = [sys.executable, "-m"]
         subprocess.run(
-            [*python, "assignor_bridge.jvm.build"], cwd=root, env=environment, check=True,
-            capture_output=True,
+            [sys.executable, "-m", "assignor_bridge.jvm.build"], cwd=root, check=True,
+            env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True,
         )  # fmt: skip
-        test = ["pytest", "-m", "chaos", "-p", "no:randomly", "-q"]
-        done = subprocess.run(
-            [*python, *test, "tests/integration/test_faults.py"], cwd=root, env=environment,
-            capture_output=True, text=True, timeout=_LIMIT_S, check=False,
-        )  # fmt: skip
-    errors = re.findall(r"^E +(.+)$", done.stdout, re.MULTILINE)
-    assert done.returncode == 1, f"{kind} passes without: {one.name}\n{done.stdout[-2000:]}"
-    return _short(errors[0] if errors else "the run")
+        yield root
+
+
+def run_fault_in(root: Path, kind: str) -> Seen:
+    """Run a fault in a copy of the project; what came of it, and in which words."""
+    notes = root / "build" / "faults"
+    shutil.rmtree(notes, ignore_errors=True)
+    words = {"KIND": kind, "SEED": "7", "LIMIT_S": "1", "WITH": "", "PYTHONPATH": str(root)}
+    test = ["pytest", "-m", "chaos", "-p", "no:randomly", "-q", "tests/integration/test_faults.py"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", *test], cwd=root, env={**os.environ, **words}, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        output, _ = process.communicate(timeout=_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)  # so that it unmounts its disks and ends its brokers
+        try:
+            process.communicate(timeout=_END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+        return "broken", f"not over in {_LIMIT_S} s"
+    lines = [line for path in notes.glob("*.jsonl") for line in path.read_text().splitlines()]
+    return seen_of(kind, [json.loads(line) for line in lines], output)
+
+
+def seen_of(kind: str, notes: list[dict[str, Any]], output: str) -> Seen:
+    """Return what the notes of a run say; one without notes failed before the query was there."""
+    for note in notes:
+        if note["kind"] == kind:
+            if "failed" in note:
+                return "failed", _short(note["failed"])
+            return ("skipped", note["skipped"]) if "skipped" in note else ("passed", "")
+    errors = re.findall(r"^E +(.+)$", output, re.MULTILINE) or output.strip().splitlines()[-1:]
+    return "broken", _short(errors[0] if errors else "it said nothing")
 
 
 def _short(error: str) -> str:
     """One line for a table, without ids."""
-    text = re.sub(r"\b[0-9a-f]{8}(-[0-9a-f-]{27})?\b", "#", error)
-    return text.removeprefix("AssertionError: ").replace("|", "/")[:160]
+    text = re.sub(r"\b[0-9a-f]{8}(-[0-9a-f-]{27})?\b", "#", " ".join(error.split()))
+    return text.replace("|", "/")[:160]
 
 
-def main(wanted: str) -> None:
-    """Run one by its name, or all."""
-    runs = _ROOT / "build" / "faults" / f"without-{commit().removesuffix('+')}.jsonl"
+def run_without(one: Protection, run: Callable[[str], Seen]) -> Iterator[dict[str, str]]:
+    """Run nothing first, then each fault: a line each.
+
+    What fails with nothing done says nothing about a fault: then none of them is run.
+    """
+    seen, text = run(NOTHING_DONE)
+    if seen != "passed":
+        seen = "always" if seen == "failed" else seen
+        for kind in one.kinds:
+            yield {"without": one.name, "kind": kind, seen: text}
+        return
+    for kind in one.kinds:
+        seen, text = run(kind)
+        yield {"without": one.name, "kind": kind, seen: text}
+
+
+def main(wanted: str) -> int:
+    """Run one by its name, or all; 1 unless each fault failed, 2 for a name that is none."""
+    if wanted != "all" and wanted not in PROTECTIONS:
+        names = "; ".join(PROTECTIONS)
+        print(f"WITHOUT is {wanted!r}: all, or one of: {names}", file=sys.stderr)
+        return 2
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
+    runs = _ROOT / "build" / "faults" / f"without-{commit()}.jsonl"
     runs.parent.mkdir(parents=True, exist_ok=True)
+    all_failed = True
     for one in PROTECTIONS.values():
-        for kind in one.kinds if wanted in ("all", one.name) else ():
-            began = time.monotonic()
-            failed = run_without(one, kind)
-            line = {"without": one.name, "kind": kind, "failed": failed}
-            print(f"{time.monotonic() - began:.0f} s: {line}", flush=True)
-            with runs.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+        if wanted not in ("all", one.name):
+            continue
+        with copied(one) as root:
+            for line in run_without(one, partial(run_fault_in, root)):
+                all_failed = all_failed and "failed" in line
+                print(line, flush=True)
+                with runs.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(line) + "\n")
+    return int(not all_failed)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    sys.exit(main(sys.argv[1] if sys.argv[1:] else ""))

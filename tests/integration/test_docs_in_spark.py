@@ -108,6 +108,7 @@ def test_the_records_that_an_audit_misses_are_read_again(
     assert sorted((row.partition, row.offset) for row in rows) == [(1, n) for n in range(10, 50)]
 
 
+@pytest.mark.long
 def test_metrics_of_a_query(spark: SparkSession, topic: Topic, tmp_path: Path) -> None:
     topic.create(2).fill([20, 20])
     options = {"assignor": "lag-aware-sticky"}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tests.kafka_topics import Topic
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 #: In each batch of 40, two thirds are of partition 0.
 COUNTS = [107, 18, 18, 17]

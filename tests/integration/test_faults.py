@@ -21,7 +21,7 @@ from tests.benchmarks.report import commit
 from tests.faults import clocks
 from tests.faults.harm import CLUSTER, PROXY, TIERED, WITH
 from tests.faults.kinds import KINDS
-from tests.faults.run import run_fault
+from tests.faults.run import raised_in, run_fault
 from tests.support import tiered_storage
 from tests.support.broker_cluster import NEAREST_REPLICA, BrokerCluster
 from tests.support.chaos_proxy import proxied_broker
@@ -93,11 +93,16 @@ def run(tmp_path: Path, request: pytest.FixtureRequest) -> Run:
         offset = request.getfixturevalue("clock")  # the brokers run by now, Spark does not
         spark: SparkSession = request.getfixturevalue("spark")
         spark.conf.set("assignor.test.clock", offset)
+        if offset:
+            spark.conf.set("spark.assignor.env", clocks.VARIABLES)
         try:
             outcome = run_fault(name, spark, folder, seed, proxied, cluster, options)
-        except Exception as error:
-            what = "skipped" if isinstance(error, NotPossibleError) else "failed"
-            _note({"kind": name, "options": options, "seed": seed, what: str(error)[:500]})
+        except NotPossibleError as error:
+            _note({"kind": name, "options": options, "seed": seed, "skipped": str(error)})
+            raise
+        except (Exception, pytest.fail.Exception) as error:  # the latter when time is up
+            what = f"{raised_in(error)}: {error}"[:500]
+            _note({"kind": name, "options": options, "seed": seed, "failed": what})
             raise
         print(outcome, flush=True)
         _note(outcome.as_json())
@@ -108,7 +113,7 @@ def run(tmp_path: Path, request: pytest.FixtureRequest) -> Run:
 
 def _note(line: dict[str, object]) -> None:
     RUNS.mkdir(parents=True, exist_ok=True)
-    with (RUNS / f"{commit().removesuffix('+')}.jsonl").open("a") as file:
+    with (RUNS / f"{commit()}.jsonl").open("a") as file:
         file.write(json.dumps(line) + "\n")
 
 
@@ -143,17 +148,23 @@ def test_faults_by_name(run: Run) -> None:
         f"WITH is {options!r}: nothing, or one of {', '.join(filter(None, WITH))}"
     )
     rng = random.Random(int(os.environ.get("SEED") or time.time()))
-    end, failed = time.monotonic() + limit_s, []
+    end, ran = time.monotonic() + limit_s, 0
+    failed: list[str] = []
+    not_possible: list[str] = []
     while chosen and time.monotonic() < end:
         for name in list(chosen):
             if time.monotonic() > end:
                 break
             try:
                 run(name, rng.randrange(10**6), options)
+                ran += 1
             except NotPossibleError as error:
                 chosen.remove(name)
-                print(f"{name}: {error}", flush=True)
+                not_possible.append(f"{name}: {error}")
+                print(not_possible[-1], flush=True)
             except Exception as error:  # noqa: BLE001  (told at the end)
                 failed.append(f"{name}: {error}")
                 traceback.print_exc()
     assert not failed, "\n".join(failed)
+    if not ran:
+        pytest.skip("nothing was run: " + ("; ".join(not_possible) or f"LIMIT_S is {limit_s}"))

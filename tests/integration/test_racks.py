@@ -83,10 +83,13 @@ def attributes(spark: SparkSession, *racks: str | None) -> Iterator[list[str]]:
     for executor, rack in zip(ids, racks, strict=True):
         post(executor, rack)
     bus.waitUntilEmpty()
-    yield ids
-    for executor in ids:
-        post(executor, None)
-    bus.waitUntilEmpty()
+    try:
+        yield ids
+    finally:
+        bus.waitUntilEmpty()
+        for executor in set(ids) & set(executor_ids(spark)):  # else the dead would come to life
+            post(executor, None)
+        bus.waitUntilEmpty()
 
 
 def racks_asked_with(record: Path) -> list[tuple[dict[str, str | None], list[list[str]]]]:

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults import without
 from tests.faults.harm import WITH
-from tests.faults.kinds import KINDS
-from tests.faults.report import table
-from tests.faults.without import PROTECTIONS
+from tests.faults.kinds import KINDS, NOTHING_DONE
+from tests.faults.report import protections, table
+from tests.faults.run import raised_in
+from tests.faults.without import PROTECTIONS, Seen, run_without, seen_of
+from tests.spark_tools import wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,3 +45,57 @@ def test_the_table_has_each_kind_and_what_was_run_with_options() -> None:
     assert "| needs root |" in next(line for line in lines if "state disk full" in line)
     assert "1 that FAILED" in next(line for line in lines if "broker stopped" in line)
     assert "1 runs in 1 minutes at commit abc" in written
+
+
+ONE = PROTECTIONS["Kafka's client waits and asks again"]
+
+
+def test_a_name_that_is_no_protection_is_misuse(capsys: pytest.CaptureFixture[str]) -> None:
+    assert without.main("typo") == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("WITHOUT is 'typo': all, or one of: ")
+
+
+@pytest.mark.parametrize(
+    ("nothing", "runs", "words"),
+    [
+        (("passed", ""), [NOTHING_DONE, *ONE.kinds], "| check_table: rows came twice |"),
+        (("failed", "no"), [NOTHING_DONE], "| fails always, with nothing done too: no |"),
+        (("broken", "no broker"), [NOTHING_DONE], "| not seen: no broker |"),
+    ],
+)
+def test_what_fails_with_nothing_done_says_nothing_of_a_fault(
+    nothing: Seen, runs: list[str], words: str
+) -> None:
+    asked = []
+
+    def run(kind: str) -> Seen:
+        asked.append(kind)
+        return nothing if kind == NOTHING_DONE else ("failed", "check_table: rows came twice")
+
+    lines = list(run_without(ONE, run))
+    assert asked == runs
+    assert [line["kind"] for line in lines] == list(ONE.kinds)
+    text = protections([{**line} for line in lines])
+    assert text.count(words) == len(ONE.kinds)
+    assert (ONE.kinds[0] in text.rpartition("Not seen to fail: ")[2]) == ("failed" not in lines[0])
+
+
+def test_a_run_has_failed_only_where_its_check_is_named() -> None:
+    note = {"kind": "slow network", "seed": 7}
+    assert seen_of("slow network", [note | {"failed": "catch_up:\n no"}], "") == (
+        "failed", "catch_up: no",
+    )  # fmt: skip
+    assert seen_of("slow network", [note | {"seconds": 3}], "") == ("passed", "")
+    assert seen_of("slow network", [note | {"skipped": "root"}], "") == ("skipped", "root")
+    assert seen_of("slow network", [], "E   brokers {1}: no\n") == ("broken", "brokers {1}: no")
+    assert seen_of("slow network", [], "") == ("broken", "it said nothing")
+
+
+def test_the_check_that_failed_is_named() -> None:
+    def check_something() -> None:
+        wait_until(lambda: False, "something", 0)
+
+    with pytest.raises(AssertionError) as raised:
+        check_something()
+    assert raised_in(raised.value) == "check_something"

@@ -9,7 +9,7 @@ import pytest
 
 from assignor_bridge.jars import TRIED_SPARKS
 from tests.compat import matrix
-from tests.compat.__main__ import BY_DEFAULT, counted
+from tests.compat.__main__ import BY_DEFAULT, counted, run, was_cut_short
 from tests.compat.matrix import (
     JAVAS,
     KINDS,
@@ -94,6 +94,44 @@ def test_a_run_is_counted_by_its_report_and_has_failed_without_one(tmp_path: Pat
     assert counted(report) == (0, 0, ["nothing was reported"])
     report.write_text(REPORT)
     assert counted(report) == (1, 1, ["tests.a: bad", "tests.a: worse"])
+
+
+@pytest.mark.parametrize(
+    ("code", "is_over", "cut_short"),
+    [(0, False, False), (1, False, False), (1, True, True), (2, False, True), (3, True, False),
+     (-9, True, False)],
+)  # fmt: skip
+def test_a_crash_is_not_an_end_of_the_time(code: int, is_over: bool, cut_short: bool) -> None:
+    assert was_cut_short(code, is_over=is_over) == cut_short
+
+
+PASSED = '<testcase classname="a" name="b"/>'
+SKIPPED = '<testcase classname="a" name="c"><skipped message="why"/></testcase>'
+
+
+@pytest.mark.parametrize(
+    ("code", "cases", "expected"),
+    [
+        (0, PASSED + SKIPPED, (1, [])),
+        (0, SKIPPED, "all skipped"),
+        (3, PASSED, (1, ["ended with code 3"])),
+        (2, PASSED, (1, ["ended with code 2"])),  # and cannot be collected either
+    ],
+)
+def test_what_a_cell_ends_with(
+    code: int, cases: str, expected: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(
+        f"""#!/bin/sh
+for word; do case $word in --junit-xml=*) echo '<t>{cases}</t>' > "${{word#*=}}";; esac; done
+exit {code}
+"""
+    )
+    python.chmod(0o755)
+    monkeypatch.setattr("tests.compat.__main__.interpreter", lambda *_: python)
+    became = run(QUERIES, {"17": ""}, 30)
+    assert (became if isinstance(became, str) else (became.passed, became.failed)) == expected
 
 
 def test_the_table_of_the_page_is_that_of_the_results() -> None:
