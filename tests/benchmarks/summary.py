@@ -69,7 +69,8 @@ def _line(target: Target, figure: float | None) -> str:
     name = f"[{target.area}]({target.page}.md): {target.what}"
     verdict, why = "met", ""
     if not target.met(figure):
-        verdict = f"**missed by {abs(figure - target.limit) / (target.limit or 1):.0%}**"
+        by = abs(figure - target.limit) / (target.limit or 1)
+        verdict = f"**missed by {by:.{0 if by >= 0.01 else 1}%}**"
         why = target.why or "not looked into"
     return f"| {name} | {asked} | {_number(figure)} | {verdict} | {why} |"
 
