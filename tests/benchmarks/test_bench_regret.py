@@ -24,7 +24,7 @@ what is chance nothing can be learned, and tasks that go to whichever slot is fr
 Checkpoints of real queries are first, where `REGRET_CHECKPOINTS=name=folder,…` names any. They are
 replayed as `assignor replay` does: by the costs that the planner had learned by the end, where it
 had learned some. Nothing is left out there, and tasks and consumers cost nothing; `why` says how
-much of the regret the plans accepted. Those below are of the long run for
+much of the regret the plans accepted. Those below are of both acts of `make demo`, the long run for
 45 s (`LONG_RUN_S=45`) and of the queries of `tests/integration/test_report_causes.py`, beside
 other work.
 """
