@@ -1,24 +1,18 @@
-"""How JVMs of these tests start, and that no test passes by Spark's own mapping unawares.
-
-Every JVM here is short-lived: starting it well matters, compiling it well does not.
-"""
+"""No test passes by Spark's own mapping unawares."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.quick_jvms import start_jvms_quickly
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_QUICK_START = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-)
-os.environ["JAVA_TOOL_OPTIONS"] = f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} {_QUICK_START}"
+start_jvms_quickly()
 
 
 @pytest.fixture(autouse=True)
