@@ -33,7 +33,14 @@ from typing import TYPE_CHECKING
 from assignor_bridge import ivy
 from assignor_bridge.jars import built_jar, connector_coordinate
 from tests.compat.class_path import jars
-from tests.sparksuite.results import Suite, complaints, expected_failures, read_suite, report
+from tests.sparksuite.results import (
+    Expectation,
+    Suite,
+    complaints,
+    expected_failures,
+    read_suite,
+    report,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -144,7 +151,10 @@ def run(suite: str, strategy: str, settings: list[str], test: str | None = None)
 
 
 def without_races(
-    suite: Suite, expected: Mapping[tuple[str, str], str], strategy: str, settings: list[str]
+    suite: Suite,
+    expected: Mapping[tuple[str, str], Expectation],
+    strategy: str,
+    settings: list[str],
 ) -> Suite:
     """Return the results with those of failed tests that pass when they are run by themselves."""
     for test in sorted(suite.failed):

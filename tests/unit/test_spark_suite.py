@@ -12,7 +12,14 @@ import pytest
 from tests.compat.__main__ import counted
 from tests.sparksuite import __main__ as spark_suite
 from tests.sparksuite.__main__ import ADMISSIONS, NEEDS, SUITES
-from tests.sparksuite.results import Suite, complaints, expected_failures, read_suite, report
+from tests.sparksuite.results import (
+    Expectation,
+    Suite,
+    complaints,
+    expected_failures,
+    read_suite,
+    report,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +31,7 @@ REPORT = """<?xml version="1.0"?><testsuite>
 </testsuite>"""
 PLAN = "10:00:00,000 INFO BatchPlanner [stream]: 2 tasks by assignor '{}': {{tasks=2}}\n"
 ADMISSION = "10:00:01,000 INFO BatchPlanner [stream]: a batch is admitted: {heldBackBy=nothing}\n"
-EXPECTED = {("S", "listed"): "inherent"}
+EXPECTED = {("S", "listed"): Expectation("inherent")}
 
 
 def suite(tmp_path: Path, log: str = PLAN.format("mine"), report: str = REPORT) -> Suite:
@@ -66,6 +73,14 @@ def test_what_is_not_as_expected_fails_the_run(
     assert any(complaint in line for line in lines), lines
 
 
+def test_one_that_fails_by_chance_may_pass(tmp_path: Path) -> None:
+    passed = REPORT.replace('<failure message="no" type="T">why</failure>', "")
+    by_chance = {("S", "listed"): Expectation("inherent", by_chance=True)}
+    for each in (REPORT, passed):
+        ran = suite(tmp_path, PLAN.format("mine"), each)
+        assert complaints(ran, by_chance, plans_are_due=True) == []
+
+
 def test_a_run_that_is_to_limit_batches_fails_when_none_was(tmp_path: Path) -> None:
     limited = suite(tmp_path, PLAN.format("mine") + ADMISSION * 2)
     assert limited.admissions == 2
@@ -81,7 +96,7 @@ def test_each_expected_failure_is_of_a_suite_that_is_run_and_has_a_reason(
 ) -> None:
     expected = expected_failures(line, admission=admission)
     assert {name for name, _ in expected} <= set(SUITES)
-    assert all(expected.values())
+    assert all(each.reason for each in expected.values())
     assert set(expected_failures(line)) < set(expected), "some are of limited batches only"
 
 
