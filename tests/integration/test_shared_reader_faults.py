@@ -50,7 +50,7 @@ def test_a_task_that_fails_once_gets_a_fresh_consumer(
 ) -> None:
     topic.create(4).fill([500] * 4)
 
-    @udf("long")
+    @udf("long", useArrow=False)
     def fail_once(offset: int) -> int:
         if offset == 250 and TaskContext.get().attemptNumber() == 0:
             raise ValueError("first attempt")
@@ -78,7 +78,7 @@ def test_an_executor_killed_while_it_reads(
     def name_of(pid: int) -> str:
         return stat_of(pid).partition("(")[2].rpartition(")")[0]
 
-    @udf("long")
+    @udf("long", useArrow=False)
     def die_once(partition: int, offset: int) -> int:
         if partition == 2 and offset == 250 and TaskContext.get().attemptNumber() == 0:
             pid = os.getpid()

@@ -13,7 +13,8 @@ import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.security.plain.PlainLoginModule;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkEnv;
-import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.kafka010.JsonUtils;
+import org.apache.spark.sql.kafka010.KafkaSourceOffset;
 
 /**
  * Commits to groups as the driver does. Standard input holds one query a line: {@code group}, its
@@ -37,7 +38,7 @@ public final class Commits {
       query.get("kafka").fields().forEachRemaining(f -> kafka.put(f.getKey(), f.getValue().asText()));
       GroupCommits commits = new GroupCommits(query.get("group").asText(), kafka);
       for (JsonNode end : query.get("ends")) {
-        commits.completed(new End(end.toString()));
+        commits.completed(new KafkaSourceOffset(JsonUtils.partitionOffsets(end.toString())));
       }
       for (JsonNode error : query.path("errors")) {
         commits.fail(new TimeoutException(error.asText()));
@@ -49,20 +50,6 @@ public final class Commits {
       answer.put("threads", ours());
       answer.put("closedMs", closedMs);
       out.println(json.writeValueAsString(answer));
-    }
-  }
-
-  /** The end of a batch. Spark's own class for it has another name in each version. */
-  private static final class End extends Offset {
-    private final String json;
-
-    End(String json) {
-      this.json = json;
-    }
-
-    @Override
-    public String json() {
-      return json;
     }
   }
 
