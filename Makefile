@@ -85,7 +85,7 @@ chaos: jar  ## Kill -9 drivers and executors 320 times (KILLS=n with executors, 
 spark-suite: jar  ## Spark's own suites of its Kafka source, with the bridge on (ADMISSION=time|deadline: with limited batches)
 	@$(BIN)/python -m tests.sparksuite $(if $(ADMISSION),--admission=$(ADMISSION))
 
-compat: jar  ## The same jar on Spark 4.1 and 4.2: every way to start a query (fetches each once, 450 MB)
+compat: jar  ## The same jar on Spark 4.0, 4.1 and 4.2: every way to start a query (fetches each once, 450 MB)
 	@$(BIN)/python -m tests.compat
 
 matrix: jar  ## That, `make test`, kills and Spark's own suites on all Sparks; other Pythons and JDKs (JDKS=folder:folder)

@@ -1,6 +1,6 @@
 """Run the same jar's tests on other versions of Spark, Python and Java: `python -m tests.compat`.
 
-By default the tests of this folder on Spark 4.1 and 4.2; with `--matrix`, all cells of the matrix
+By default the tests of this folder on each Spark; with `--matrix`, all cells of the matrix
 (`--list` names them); with `--only PATTERN`, those whose names match. What became of each is kept
 in docs/benchmarks/matrix.json and in the table of docs/where-it-runs.md.
 """
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
+from assignor_bridge.jars import built_jar
 from tests.compat.environments import interpreter, java_homes
 from tests.compat.matrix import (
     JAVAS,
@@ -34,13 +35,13 @@ from tests.compat.matrix import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-BY_DEFAULT = [f"4.[12].*/{PYTHONS[0]}/{JAVAS[0]}/compat"]
+BY_DEFAULT = [f"*/{PYTHONS[0]}/{JAVAS[0]}/compat"]
 #: The codes with which pytest ends when tests fail or its time is up, and when it is interrupted.
 _FAILED, _INTERRUPTED = 1, 2
 
 
 def main() -> int:
-    """Run the cells one after the other; 1 when a test failed, or none could be run."""
+    """Run the cells one after the other; 1 when a test failed, or a cell was not run to its end."""
     parser = argparse.ArgumentParser(prog="python -m tests.compat", description=__doc__)
     parser.add_argument("--matrix", action="store_true", help="all cells")
     parser.add_argument("--only", nargs="+", metavar="PATTERN", help="such as '4.2.0/3.11/17/*'")
@@ -52,18 +53,19 @@ def main() -> int:
         print("\n".join(cell.name for cell in cells) or "no cell has such a name")
         return int(not cells)
     homes = java_homes()
-    lines, failed, ran = [], False, False
+    lines, is_whole = [], True
     for cell in cells:
         print(f"== {cell.name}", flush=True)
         result = run(cell, homes, given.minutes)
         if isinstance(result, Result):
             record(result)
-            ran, failed = True, failed or bool(result.failed)
+            is_whole = is_whole and not (result.failed or result.not_reached)
             lines += [f"{cell.name}: {result.in_words()}", *(f"    {t}" for t in result.failed)]
         else:
+            is_whole = False
             lines.append(f"{cell.name}: not run: {result}")
         print("\n".join(["== so far", *lines]), flush=True)
-    return int(failed or not ran)
+    return int(not is_whole)
 
 
 def run(cell: Cell, homes: Mapping[str, str], limit: float | None = None) -> Result | str:
@@ -98,9 +100,8 @@ def run(cell: Cell, homes: Mapping[str, str], limit: float | None = None) -> Res
         return "all skipped" if not missed else "no test was over in time"
     minutes = round((time.monotonic() - begin) / 60, 1)
     today = datetime.now(timezone.utc).date().isoformat()
-    return Result(
-        cell, passed, failed, skipped, len(deselected(cell)), missed, minutes, commit, today
-    )
+    left_out, jar = len(deselected(cell)), built_jar().name
+    return Result(cell, passed, failed, skipped, left_out, missed, minutes, commit, today, jar)
 
 
 def was_cut_short(code: int, *, is_over: bool) -> bool:

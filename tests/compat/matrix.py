@@ -56,7 +56,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a cell, of which commit."""
+    """What became of a cell, of which commit and with which jar."""
 
     cell: Cell
     passed: int
@@ -67,6 +67,7 @@ class Result:
     minutes: float
     commit: str
     date: str
+    jar: str = ""
 
     def in_words(self) -> str:
         """What the table says."""

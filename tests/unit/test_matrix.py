@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from assignor_bridge.jars import TRIED_SPARKS
+from tests.compat import __main__ as program
 from tests.compat import matrix
 from tests.compat.__main__ import BY_DEFAULT, counted, run, was_cut_short
 from tests.compat.matrix import (
@@ -50,9 +52,29 @@ def test_each_spark_has_all_kinds_and_each_python_and_java_has_each_spark() -> N
 
 def test_cells_are_chosen_by_name() -> None:
     assert chosen(["4.2.0/3.11/17/q*"]) == [QUERIES]
-    assert {cell.spark for cell in chosen(BY_DEFAULT)} == set(TRIED_SPARKS[1:])
+    assert {cell.spark for cell in chosen(BY_DEFAULT)} == set(TRIED_SPARKS)
     assert {cell.kind for cell in chosen(BY_DEFAULT)} == {"compat"}
     assert chosen(["4.2"]) == []
+
+
+@pytest.mark.parametrize(
+    ("became", "code"),
+    [
+        pytest.param([result()], 0, id="all passed"),
+        pytest.param([result(QUERIES, "t::a")], 1, id="one failed"),
+        pytest.param([replace(result(), not_reached=3)], 1, id="stopped before its end"),
+        pytest.param([result(), "there is no Java 21 here"], 1, id="one could not be run"),
+    ],
+)
+def test_the_run_ends_well_only_when_every_cell_was_run_to_its_end(
+    monkeypatch: pytest.MonkeyPatch, became: list[Result | str], code: int
+) -> None:
+    results = iter(became)
+    monkeypatch.setattr(program, "chosen", lambda patterns: [QUERIES] * len(became))
+    monkeypatch.setattr(program, "run", lambda *of_cell: next(results))
+    monkeypatch.setattr(program, "record", lambda each: None)
+    monkeypatch.setattr("sys.argv", ["compat"])
+    assert program.main() == code
 
 
 def test_what_became_of_a_cell_replaces_what_was_known_of_it(
