@@ -119,6 +119,15 @@ def test_a_remote_client_asks_for_an_assignor_in_each_way(
     assert not told["has a JVM"]
 
 
+#: A streaming table, in Python, and one in SQL over a stream that Python opens: SQL has no Kafka.
+TABLES = {
+    "in Python": ("table(format='parquet')", ""),
+    "in SQL": (
+        "temporary_view()",
+        "CREATE STREAMING TABLE rows_by_sql USING parquet AS"
+        " SELECT partition, offset FROM STREAM rows_of_the_topic;",
+    ),
+}
 PIPELINE = """
 from pyspark import pipelines as dp
 from pyspark.sql import SparkSession
@@ -126,7 +135,7 @@ from pyspark.sql import SparkSession
 spark = SparkSession.active()
 
 
-@dp.table(format="parquet")
+@dp.{decorator}
 def rows_of_the_topic():
     return (
         spark.readStream.format("kafka")
@@ -143,18 +152,26 @@ def rows_of_the_topic():
 
 
 @pytest.mark.skipif(VERSION < (4, 1), reason="there are no declarative pipelines before 4.1")
-def test_a_declarative_pipeline_is_planned(server: str, topic: Topic, tmp_path: Path) -> None:
+@pytest.mark.parametrize("table", TABLES)
+def test_a_declarative_pipeline_is_planned(
+    server: str, topic: Topic, tmp_path: Path, table: str
+) -> None:
     """On a server that has the jars: one that it starts itself has none."""
     topic.create(4).fill(COUNTS)
     log = tmp_path / "plans.jsonl"
-    source = PIPELINE.format(servers=topic.bootstrap_servers, topic=topic.name, log=log)
+    decorator, sql = TABLES[table]
+    kinds = ("py", "sql") if sql else ("py",)
+    source = PIPELINE.format(
+        servers=topic.bootstrap_servers, topic=topic.name, log=log, decorator=decorator
+    )
     (tmp_path / "pipeline.py").write_text(source)
+    (tmp_path / "pipeline.sql").write_text(sql)
     (tmp_path / "spark-pipeline.yml").write_text(
         json.dumps(
             {
                 "name": "rows",
                 "storage": f"file://{tmp_path}/storage",
-                "libraries": [{"glob": {"include": "pipeline.py"}}],
+                "libraries": [{"glob": {"include": f"pipeline.{kind}"}} for kind in kinds],
             }
         )
     )

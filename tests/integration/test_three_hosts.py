@@ -8,6 +8,7 @@ import pytest
 
 from tests import three_hosts_driver
 from tests.support import drivers
+from tests.three_hosts_driver import COUNTS, EARLY
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,18 +17,24 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
-LOST, ADDED = "127.0.0.3", "127.0.0.5"
+LOST, ADDED, DIED = "127.0.0.3", "127.0.0.5", "127.0.0.2"
 
 
 def test_partitions_stay_on_their_hosts(topic: Topic, tmp_path: Path) -> None:
     done = drivers.run(three_hosts_driver, topic.bootstrap_servers, topic.name, tmp_path)
 
     phases = {line["phase"]: line for line in drivers.json_lines(done)}
-    assert list(phases) == ["first", "second", "restarted", "lost", "back", "added"]
+    assert list(phases) == [
+        "first", "second", "restarted", "lost", "back", "added", "died", "after"
+    ]  # fmt: skip
+    for number, (phase, line) in enumerate(phases.items(), start=1):
+        expected = sum(EARLY) + (number - 1) * sum(COUNTS)
+        assert line["rows"] == [expected, expected], phase
     for phase, metrics in ((name, line["metrics"]) for name, line in phases.items()):
         assert metrics["assignor.strategy"] == "lag-aware-sticky", phase
         assert metrics["assignor.fallbacks"] == "0", phase
-        assert float(metrics["assignor.localityHitRate"]) == 1, phase
+        if phase != "died":
+            assert float(metrics["assignor.localityHitRate"]) == 1, phase
 
     # A driver started again: other executors on the same hosts.
     before, after = phases["second"], phases["restarted"]
@@ -50,6 +57,12 @@ def test_partitions_stay_on_their_hosts(topic: Topic, tmp_path: Path) -> None:
         assert len(elsewhere) <= 0.05 * len(after["hosts"]), elsewhere
         fair = len(after["hosts"]) / len(after["executors"])
         assert 0.5 * fair <= len(moved) <= 1.5 * fair
+
+    # A host that dies in the middle of a batch: each row once, and the others keep their own.
+    before, after = phases["died"], phases["after"]
+    assert DIED in before["hosts"].values()
+    assert DIED not in after["hosts"].values()
+    assert stayed(before, after, but=DIED) >= 0.95
 
 
 def stayed(before: dict[str, Any], after: dict[str, Any], but: str = "") -> float:

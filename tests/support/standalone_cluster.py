@@ -1,18 +1,24 @@
 """A real Spark standalone cluster on this machine: a master and workers as child processes.
 
 Each worker has a loopback address of its own, 127.0.0.2 and on: different hosts to Spark. Workers
-can be stopped and started again, and their executors with them. docker-compose.yml has the same
-processes, one a container.
+can be stopped, killed and started again, and their executors with them. docker-compose.yml has the
+same processes, one a container.
+
+`python -m tests.support.standalone_cluster 2 1 1` runs one until it is interrupted: a worker for
+each number, with so many cores.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import re
 import signal
 import subprocess
+import tempfile
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assignor_bridge.ivy import java_tool, pyspark_home
@@ -20,7 +26,6 @@ from tests.spark_tools import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
 #: How docker-compose.yml starts the same.
 MASTER = "org.apache.spark.deploy.master.Master"
@@ -77,6 +82,12 @@ class StandaloneCluster:
         """End workers as an operator does; each ends its executors."""
         self._stop(*(worker.host for worker in workers))
 
+    def kill(self, worker: Worker) -> None:
+        """End a worker and its executors at once, as when their host dies."""
+        process = self._running.pop(worker.host)
+        _kill_group(process)
+        process.wait()
+
     def decommission(self, worker: Worker) -> None:
         """Tell a worker that its host goes soon, as a cloud does; needs DECOMMISSIONING."""
         self._running[worker.host].send_signal(signal.SIGPWR)
@@ -107,7 +118,7 @@ class StandaloneCluster:
                     java_tool("java"), "-Xmx128m", "-cp", f"{pyspark_home()}/jars/*",
                     main, "--host", host, "--webui-port", "0", *arguments,
                 ],
-                stdout=out, stderr=subprocess.STDOUT,
+                stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
                 env=os.environ | settings | environment,
             )  # fmt: skip
         return log
@@ -117,11 +128,10 @@ class StandaloneCluster:
         for process in ended:
             process.terminate()
         for process in ended:
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            _kill_group(process)  # an executor may outlive its worker
+            process.wait()
 
 
 @contextlib.contextmanager
@@ -137,7 +147,31 @@ def standalone_cluster(folder: Path, workers: Sequence[Worker]) -> Iterator[Stan
         cluster.stop_all()
 
 
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
 def _found(log: Path, pattern: str) -> str | None:
     text = log.read_text(encoding="utf-8", errors="replace")
     match = re.search(pattern, text)
     return match[1] if match else None
+
+
+def main() -> None:
+    """Run a cluster until it is interrupted or told to end."""
+    parser = argparse.ArgumentParser(description="Run a Spark master and workers.")
+    parser.add_argument("cores", nargs="*", type=int, default=[1, 1, 1], help="of each worker")
+    given = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with (
+        tempfile.TemporaryDirectory(prefix="assignor-cluster-") as folder,
+        contextlib.suppress(KeyboardInterrupt),
+        standalone_cluster(Path(folder), workers(*given.cores)) as cluster,
+    ):
+        print(cluster.url, flush=True)
+        signal.pause()
+
+
+if __name__ == "__main__":
+    main()
