@@ -26,7 +26,7 @@ _REPOSITORIES = "spark.jars.repositories"
 _PYTHON = "spark.assignor.python"
 _ENTRY_POINT = "io.assignorbridge.AssignorExtensions"
 _ADVICE = (
-    f"pyspark {', '.join(TRIED_SPARKS)} were tested; spark.jars.repositories can name a mirror, "
+    f"Spark {', '.join(TRIED_SPARKS)} were tested; spark.jars.repositories can name a mirror, "
     "spark.jars.packages another version of the connector"
 )
 
@@ -59,7 +59,7 @@ def configure_spark(builder: SparkSession.Builder) -> SparkSession.Builder:
     Warns
     -----
     UserWarning
-        When the installed pyspark is a version that the bridge was not tried on.
+        When the Spark that will run is a version that the bridge was not tried on.
 
     Examples
     --------

@@ -115,7 +115,7 @@ def test_a_client_of_spark_connect_resolves_nothing(monkeypatch: pytest.MonkeyPa
 
 def test_a_pyspark_that_nothing_was_run_on_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "TRIED_SPARKS", ("4.0.1",))
-    with pytest.warns(UserWarning, match=r"was not tested on pyspark \d+\.\d+\.\d+"):
+    with pytest.warns(UserWarning, match=r"was not tested on Spark \d+\.\d+\.\d+"):
         configured()
 
 
