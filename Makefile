@@ -7,6 +7,8 @@ SHELL  := /bin/bash
 export PYTHONHASHSEED ?= random
 # Planners and drivers start hundreds of times: what Python compiles is kept.
 export PYTHONDONTWRITEBYTECODE :=
+# Of another Spark than the pyspark in .venv.
+unexport SPARK_HOME
 UNIT   := "not integration and not benchmark and not chaos and not compat"
 # What `make test` runs of them; CI has `coverage`, which takes half as long again.
 UNIT_TESTS ?= unit
