@@ -13,9 +13,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.report import FOLDER, write_report
+from tests.benchmarks.report import ROOT, write_report
 
-HERE = FOLDER.parents[1]
 #: The column that is compared, by benchmark; more is better where the line's unit says so.
 COLUMNS = {
     "planner": "ms_min",
@@ -92,11 +91,11 @@ def main() -> None:
     asked = parser.parse_args()
     rows = []
     for name in asked.names:
-        runs: dict[Path, list[Report]] = {asked.other: [], HERE: []}
+        runs: dict[Path, list[Report]] = {asked.other: [], ROOT: []}
         for _ in range(asked.rounds):
             for checkout, reports in runs.items():
                 reports.append(measure(checkout, name))
-        rows += compared(name, runs[asked.other], runs[HERE])
+        rows += compared(name, runs[asked.other], runs[ROOT])
     write(rows, runs[asked.other][0]["run"]["commit"], " ".join(asked.names))
 
 
