@@ -112,7 +112,9 @@ import sys
 from pathlib import Path
 from tests.benchmarks.one_run import run
 from tests.unit.test_one_run import Trivial
-waits = "import os, subprocess, signal; other = subprocess.Popen(['sleep', '1000'])\\n"
+waits = "import os, subprocess, signal\\n"
+waits += "deaf = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)\\n"  # as PySpark's JVM is
+waits += "other = subprocess.Popen(['sleep', '1000'], preexec_fn=deaf)\\n"
 waits += "print(os.getpid(), other.pid, flush=True); signal.pause()"
 run(Path(sys.argv[1]), [Trivial("quick", "a", 1), Trivial("waits", "b", 1, program=waits)])
 """
