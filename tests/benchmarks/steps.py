@@ -50,7 +50,7 @@ STEPS: tuple[Step, ...] = (
     Step("reader: many partitions", "reader", 12, "many_small", settings=_FEWER),
     Step("reader: one partition", "reader", 4, "one_partition", settings=_FEWER),
     Step("reader: 10,000 partitions", "reader", 3, "ten_thousand"),
-    Step("end to end", "end_to_end", 6),
+    Step("end to end", "end_to_end", 8),
     Step("losses: balanced", "losses", 7, "balanced"),
     Step("losses: others", "losses", 7, "not balanced"),
     Step("dynamic allocation", "dynamic_allocation", 9),
