@@ -47,6 +47,8 @@ def main() -> None:
     folder = ROOT / "build" / "one-run" / commit()
     if changed:  # the same name for other code: nothing of it is known to be of this
         shutil.rmtree(folder, ignore_errors=True)
+    for stops in (signal.SIGINT, signal.SIGTERM):  # a shell's background job ignores the first
+        signal.signal(stops, signal.default_int_handler)
     print(plan(folder, STEPS), flush=True)
     try:
         run(folder, STEPS)

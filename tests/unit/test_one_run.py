@@ -110,13 +110,15 @@ def test_steps_that_are_done_are_not_run_again_and_failed_ones_are(
 STOPPED = """
 import sys
 from pathlib import Path
-from tests.benchmarks.one_run import run
+from tests.benchmarks import one_run
 from tests.unit.test_one_run import Trivial
 waits = "import os, subprocess, signal\\n"
 waits += "deaf = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)\\n"  # as PySpark's JVM is
 waits += "other = subprocess.Popen(['sleep', '1000'], preexec_fn=deaf)\\n"
 waits += "print(os.getpid(), other.pid, flush=True); signal.pause()"
-run(Path(sys.argv[1]), [Trivial("quick", "a", 1), Trivial("waits", "b", 1, program=waits)])
+one_run.STEPS = (Trivial("quick", "a", 1), Trivial("waits", "b", 1, program=waits))
+one_run.ROOT, one_run.commit, one_run.changes = Path(sys.argv.pop()), lambda: "abc", list
+one_run.main()
 """
 
 
@@ -127,19 +129,24 @@ def has_ended(pid: int) -> bool:
         return True
 
 
-def test_ctrl_c_ends_the_step_with_all_its_processes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_stopped_ends_the_step_with_all_its_processes(
+    tmp_path: Path, how: signal.Signals
+) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", STOPPED, str(tmp_path)],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdout
     pids = next(line for line in process.stdout if line.strip().replace(" ", "").isdigit())
-    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, how)
     _, said = process.communicate(timeout=100)
-    assert "KeyboardInterrupt" in said
+    assert process.returncode == 130
+    assert said.endswith("bench: stopped; the same command goes on from here\n")
     assert all(has_ended(int(pid)) for pid in pids.split())
-    assert json.loads((tmp_path / "quick" / "result.json").read_text())["code"] == 0
-    assert not (tmp_path / "waits" / "result.json").exists()
+    run = tmp_path / "build" / "one-run" / "abc"
+    assert json.loads((run / "quick" / "result.json").read_text())["code"] == 0
+    assert not (run / "waits" / "result.json").exists()
 
 
 def test_a_tree_with_changes_is_refused_in_one_line(
