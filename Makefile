@@ -7,6 +7,8 @@ SHELL  := /bin/bash
 export PYTHONHASHSEED ?= random
 # Planners and drivers start hundreds of times: what Python compiles is kept.
 export PYTHONDONTWRITEBYTECODE :=
+# Of another Spark than the pyspark in .venv.
+unexport SPARK_HOME
 UNIT   := "not integration and not benchmark and not chaos and not compat"
 # What `make test` runs of them; CI has `coverage`, which takes half as long again.
 UNIT_TESTS ?= unit
@@ -74,8 +76,8 @@ long: jar  ## The tests with a real broker and a real Spark that `make test` has
 fresh: check  ## demo and test as on a new machine: a clone, HOME and caches in an empty folder
 	@PYTHON=$(PYTHON) .ci/fresh
 
-bench: jar  ## Measure, beside Spark and Kafka in the same run; writes docs/benchmarks/ (QUICK=1: a first look in five minutes, writes only build/bench-quick.md)
-	@$(BIN)/python -m $(if $(QUICK),tests.benchmarks.quick,pytest -m benchmark -p no:randomly -s tests/benchmarks)
+bench: jar  ## Measure, beside Spark and Kafka in the same run; writes docs/benchmarks/ (QUICK=1: a first look in five minutes, writes only build/bench-quick.md; TARGETS=1: what targets rest on, in two hours; DIRTY=1: although the tree has changes)
+	@$(BIN)/python -m $(if $(QUICK),tests.benchmarks.quick,$(if $(TARGETS),tests.benchmarks.one_run $(if $(DIRTY),--dirty),pytest -m benchmark -p no:randomly -s tests/benchmarks))
 
 chaos: jar  ## Kill -9 drivers and executors 320 times (KILLS=n with executors, in local mode, with limited batches twice; SEED=n; LIMIT_S=n), or faults by name (KIND=name|all, WITH=admission|alignment|zones), or with a protection taken out (WITHOUT=name|all)
 	@$(if $(WITHOUT),$(BIN)/python -m tests.faults.without "$(WITHOUT)",KILLS=$(KILLS) KIND="$(KIND)" WITH="$(WITH)" SEED=$(SEED) LIMIT_S=$(LIMIT_S) \

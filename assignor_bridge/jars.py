@@ -6,16 +6,16 @@ sets both `spark.jars` and `spark.jars.packages` loses the latter on the executo
 
 from __future__ import annotations
 
-import importlib.metadata
 from dataclasses import dataclass
 from pathlib import Path
 
 from assignor_bridge import ivy
+from assignor_bridge.installed_spark import spark_version
 
 GROUP = "io.assignorbridge"
 ARTIFACT = "assignor-bridge"
 JARS_FOLDER = Path(__file__).parent / "jars"
-#: Versions of pyspark on which the tests were run (`make test`, `make compat`).
+#: Versions of Spark on which the tests were run (`make test`, `make compat`).
 TRIED_SPARKS = ("4.0.4", "4.1.1", "4.2.0")
 
 _POM = """<?xml version="1.0" encoding="UTF-8"?>
@@ -36,24 +36,26 @@ class Packages:
     repository: str
 
 
-def connector_coordinate() -> str:
-    """Return the coordinate of Spark's Kafka connector that fits the installed pyspark.
+def connector_coordinate(spark: str | None = None) -> str:
+    """Return the coordinate of the Kafka connector that fits this version of Spark.
+
+    By default that of the Spark that will run.
 
     Spark 4.0's connector is taken at 4.0.0 whatever the patch version (it is unchanged since);
     later lines take the connector of the same version.
     """
-    version = importlib.metadata.version("pyspark")
+    version = spark or spark_version()
     if version.startswith("4.0."):
         version = "4.0.0"
     return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"
 
 
 def untried_spark() -> str | None:
-    """Return a sentence about the installed pyspark when nothing was run on that version."""
-    version = importlib.metadata.version("pyspark")
+    """Return a sentence about the Spark that will run when nothing was run on that version."""
+    version = spark_version()
     if version in TRIED_SPARKS:
         return None
-    return f"assignor-bridge was not tested on pyspark {version}"
+    return f"assignor-bridge was not tested on Spark {version}"
 
 
 def built_jar() -> Path:

@@ -26,8 +26,13 @@ _REPOSITORIES = "spark.jars.repositories"
 _PYTHON = "spark.assignor.python"
 _ENTRY_POINT = "io.assignorbridge.AssignorExtensions"
 _ADVICE = (
-    f"pyspark {', '.join(TRIED_SPARKS)} were tested; spark.jars.repositories can name a mirror, "
+    f"Spark {', '.join(TRIED_SPARKS)} were tested; spark.jars.repositories can name a mirror, "
     "spark.jars.packages another version of the connector"
+)
+#: What is set on the builder of a JVM that runs has no effect.
+_TOO_LATE = (
+    "configure_spark cannot add assignor-bridge to the JVM that spark-submit has started: "
+    "give it the flags that `assignor jars` prints, `spark-submit $(assignor jars) job.py`"
 )
 
 
@@ -52,14 +57,15 @@ def configure_spark(builder: SparkSession.Builder) -> SparkSession.Builder:
     ------
     OptionError
         When `spark.jars` is set on the builder too (Spark would then lose all packages on the
-        executors), or when a JVM is running that does not have the bridge.
+        executors), or when a session of this process has started a JVM without the bridge.
     JarError
         When the jar is not built, or a package cannot be fetched.
 
     Warns
     -----
     UserWarning
-        When the installed pyspark is a version that the bridge was not tried on.
+        When the Spark that will run is a version that the bridge was not tried on; under
+        spark-submit, when its JVM does not have the bridge.
 
     Examples
     --------
@@ -70,6 +76,12 @@ def configure_spark(builder: SparkSession.Builder) -> SparkSession.Builder:
     """
     options: dict[str, str] = getattr(builder, "_options", {})
     builder = builder.config(_PYTHON, options.get(_PYTHON) or sys.executable)
+    # The jars of a client of Spark Connect belong on its server.
+    is_client = bool(options.get("spark.remote") or os.environ.get("SPARK_REMOTE"))
+    if _is_submitted():
+        if not is_client and not _has_bridge():
+            warnings.warn(_TOO_LATE, UserWarning, stacklevel=2)
+        return builder
     if _jvm_is_running():
         return builder
     if options.get("spark.jars"):
@@ -91,8 +103,7 @@ def configure_spark(builder: SparkSession.Builder) -> SparkSession.Builder:
     added = {_PACKAGES: ",".join(coordinates), _REPOSITORIES: ",".join(repositories)}
     if untried := untried_spark():
         warnings.warn(f"{untried}; {_ADVICE}", UserWarning, stacklevel=2)
-    # The jars of a client of Spark Connect belong on its server.
-    if not options.get("spark.remote") and not os.environ.get("SPARK_REMOTE"):
+    if not is_client:
         spark_packages.resolve(settings | added, _ADVICE)
     for key, value in added.items():
         builder = builder.config(key, value)
@@ -101,20 +112,33 @@ def configure_spark(builder: SparkSession.Builder) -> SparkSession.Builder:
 
 def _jvm_is_running() -> bool:
     """Return whether this process has a JVM already; raise when it lacks the bridge."""
-    if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit, with its own flags
-        return True
     from pyspark import SparkContext
 
-    gateway = SparkContext._gateway
-    if gateway is None:
+    if SparkContext._gateway is None:
         return False
-    loader = gateway.jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    if loader.getResource(_ENTRY_POINT.replace(".", "/") + ".class") is None:
+    if not _has_bridge():
         raise OptionError(
             "Spark's JVM is running in this process without assignor-bridge: call configure_spark "
             "before the first session of the process (a stopped session leaves its JVM running)"
         )
     return True
+
+
+def _is_submitted() -> bool:
+    """Return whether spark-submit has started this process, and before it a JVM by its flags."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _has_bridge() -> bool:
+    """Return whether the JVM of this process sees our jar."""
+    from pyspark import SparkContext
+
+    SparkContext._ensure_initialized()  # under spark-submit: connect to it
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return False
+    loader = gateway.jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    return loader.getResource(_ENTRY_POINT.replace(".", "/") + ".class") is not None
 
 
 def _listed(text: str | None) -> list[str]:

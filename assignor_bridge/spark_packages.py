@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assignor_bridge import ivy
+from assignor_bridge.installed_spark import spark_home
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,10 +41,10 @@ def resolve(settings: Mapping[str, str], advice: str) -> bool:
     `advice`, when a package cannot be fetched: which, from where, and what the repositories
     answered; also when there is no Java to start Spark with.
     """
-    if not Path(os.environ.get("SPARK_CONF_DIR") or _spark_home() / "conf", _ENV).is_file():
+    if not Path(os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf", _ENV).is_file():
         ivy.java_tool("java")  # else that file may name one; its absence is a better message here
     chosen = {key: settings[key] for key in SETTINGS if settings.get(key)}
-    spark = str(_spark_home().resolve())
+    spark = str(spark_home().resolve())
     key = hashlib.sha256(json.dumps([spark, sorted(chosen.items())]).encode()).hexdigest()[:24]
     note = ivy.cache_folder() / "spark-packages" / f"{key}.json"
     if _is_resolved(note):
@@ -67,7 +68,7 @@ def _is_resolved(note: Path) -> bool:
 
 
 def _resolve_now(chosen: Mapping[str, str], note: Path, advice: str) -> None:
-    home = _spark_home()
+    home = spark_home()
     # By Spark's own script, so that proxies and what else its start is given hold here, too.
     command = [str(home / "bin" / "spark-submit"), "--master", "local"]
     command += [word for key, value in chosen.items() for word in ("--conf", f"{key}={value}")]
@@ -97,9 +98,3 @@ def _file_name(coordinate: str) -> str:
     """
     group, artifact, version = coordinate.strip().replace("/", ":").split(":")
     return f"{group}_{artifact}-{version}.jar"
-
-
-def _spark_home() -> Path:
-    """Return the Spark whose `spark-submit` pyspark will run."""
-    home = os.environ.get("SPARK_HOME")
-    return Path(home) if home else ivy.pyspark_home()

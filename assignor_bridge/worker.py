@@ -126,10 +126,11 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Answer until there are no more requests."""
     workers: defaultdict[bytes, Worker] = defaultdict(Worker)
     for line in requests:
-        number, stream, request = line.split(b" ", 2)
+        number, _, rest = line.partition(b" ")
+        stream, _, request = rest.partition(b" ")
         worker = workers[stream]
         answer = worker.answer(request)
-        answers.write(number + b" " + messages.write_answer(answer))
+        answers.write(number.strip() + b" " + messages.write_answer(answer))
         answers.flush()
         if isinstance(answer, Ended):
             del workers[stream]

@@ -350,4 +350,5 @@ def _json(text: str | bytes) -> Any:
 
 
 def _is_number(name: str) -> bool:
-    return name.isascii() and name.isdigit() and len(name) <= _DIGITS
+    is_short = name.isascii() and name.isdigit() and len(name) <= _DIGITS
+    return is_short and int(name) <= _MOST_OFFSET

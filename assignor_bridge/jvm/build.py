@@ -8,6 +8,7 @@ version, never serves a stale jar. The zip's time stamps are fixed: same sources
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import re
 import subprocess
 import sys
@@ -44,8 +45,9 @@ def build(folder: Path = JARS_FOLDER) -> Path:
     jar = folder / f"assignor-bridge-{source_version()}.jar"
     if jar.exists():
         return jar
+    connector = connector_coordinate(importlib.metadata.version("pyspark"))
     class_path = [str(ivy.pyspark_home() / "jars" / "*")]
-    class_path += [str(path) for path in ivy.fetch(connector_coordinate())]
+    class_path += [str(path) for path in ivy.fetch(connector)]
     for coordinate in _DELTA:
         class_path += [str(path) for path in ivy.fetch(coordinate, transitive=False)]
     with tempfile.TemporaryDirectory() as scratch:

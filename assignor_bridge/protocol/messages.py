@@ -239,7 +239,7 @@ def read_request(line: bytes) -> Request:
     """
     try:
         return _request.decode(line)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise OptionError(
             f"the request is not one of this version: {one_line(str(error))} "
             "(are the jar and the Python package of the same version?)"

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from assignor_bridge.errors import elided
 from streaming.audit.findings import Finding
 from streaming.audit.intervals import flat
+from streaming.delta.log import MOST, whole
 from streaming.delta.transactions import query_of
 
 if TYPE_CHECKING:
@@ -164,22 +165,16 @@ def _miscount(commit: Commit) -> str | None:
     has_vectors = any(f.deletion_vector for f in (*commit.adds, *commit.removes))
     if of_files is None or of_files not in metrics or has_vectors:
         return None
-    said, added = _number(metrics[of_files]), len(commit.adds)
+    said, added = whole(metrics[of_files]), len(commit.adds)
     if said is not None and said != added:
         return f"version {commit.version} says {said} files, it adds {added}"
     counts = [file.rows for file in commit.adds]
     if of_rows is None or of_rows not in metrics or None in counts or commit.removes:
         return None
-    said, rows = _number(metrics[of_rows]), sum(count or 0 for count in counts)
+    said, rows = whole(metrics[of_rows]), sum(count or 0 for count in counts)
     if said is None or said == rows:
         return None
     return f"version {commit.version} says {said:,} rows, it adds {rows:,}"
-
-
-def _number(value: object) -> int | None:
-    """Read a metric, which another engine may write in another way: then it says nothing."""
-    text = str(value).removesuffix(".0")
-    return int(text) if text.isdecimal() else None
 
 
 def check_statistics(batches: list[Batch], history: History) -> Iterator[Finding]:
@@ -236,7 +231,8 @@ def _offsets_of(
     if not is_upsert and not any(t.startswith(str(least.get("topic"))) for t in topics):
         return None
     pairs = [(least.get(name), most.get(name)) for name in ("partition", "offset")]
-    bounds = [bound for pair in pairs for bound in pair if isinstance(bound, int)]
+    numbers = [bound for pair in pairs for bound in pair if isinstance(bound, int)]
+    bounds = [bound for bound in numbers if abs(bound) <= MOST]
     return ((bounds[0], bounds[1]), (bounds[2], bounds[3])) if len(bounds) == 4 else None
 
 

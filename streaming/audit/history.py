@@ -69,7 +69,7 @@ class History:
             metadata = decode(commit.info.user_metadata)
             for transaction in commit.transactions:
                 query = query_of(transaction.app_id)
-                if query is None:
+                if query is None or transaction.version < 0:
                     continue
                 ours = metadata if metadata and metadata.query == query else None
                 ranges = ours.ranges if ours and ours.batch == transaction.version else None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from assignor_bridge.model import Partition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from checkpoints.offset_log import KafkaRanges
     from streaming.audit.history import Batch
@@ -49,6 +50,33 @@ def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             result.append((begin, end))
     return result
+
+
+def without(numbers: Iterable[int], first: int, end: int) -> list[range]:
+    """Return what is left of `[first, end)` without some numbers, which ascend.
+
+    Numbers come from files, so a gap may be as wide as 64 bits: never walk through one.
+
+    >>> without([3, 4, 9], 2, 7)
+    [range(2, 3), range(5, 7)]
+    """
+    spans = []
+    for number in numbers:
+        if first <= number < end:
+            spans.append(range(first, number))
+            first = number + 1
+    return [span for span in [*spans, range(first, end)] if span]
+
+
+def named(word: str, spans: Sequence[range]) -> str:
+    """Name the first few numbers of spans, and how many more there are.
+
+    >>> named("batch", [range(1, 3), range(7, 2**62)])
+    'batch 1, batch 2, batch 7 and 4,611,686,018,427,387,896 more'
+    """
+    shown = [f"{word} {number}" for number in itertools.islice(itertools.chain(*spans), 3)]
+    more = sum(map(len, spans)) - len(shown)
+    return ", ".join(shown) + (f" and {more:,} more" if more else "")
 
 
 def left_of(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from assignor_bridge.errors import elided
 from assignor_bridge.model import Partition
 from streaming.audit.findings import Finding
-from streaming.audit.intervals import flat, left_of
+from streaming.audit.intervals import flat, left_of, named, without
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -83,19 +83,20 @@ def _chain(
     knows_begin = is_whole and bool(begins) and not batches[0].number
     ends = dict(_positions(begins)) if knows_begin else {}
     #: Batches without a commit of which nothing is known.
-    unknown: list[int] = []
+    unknown: list[range] = []
     previous: Batch | None = None
     for batch in batches:
         between = f"between {previous} and {batch}" if previous else f"before {batch}"
         absent = range(previous.number + 1 if previous else batch.number, batch.number)
         previous = batch
-        missing = [text for number in absent for text in _left(logged.get(number, {}), others)]
+        kept = [number for number in logged if number in absent]
+        missing = [text for number in kept for text in _left(logged[number], others)]
         if missing:
             numbers = _numbers(absent.start, absent.stop)
             yield Finding("batch-missing", f"{numbers} {between}: {elided(missing)}")
-        for number in absent:
-            ends |= {partition: end for partition, _, end in flat(logged.get(number, {}))}
-        not_logged = [number for number in absent if number not in logged]
+        for number in kept:
+            ends |= {partition: end for partition, _, end in flat(logged[number])}
+        not_logged = without(kept, absent.start, absent.stop)
         if batch.ranges is None:
             ends, knows_begin = {}, False
             unknown += not_logged
@@ -103,7 +104,7 @@ def _chain(
         gaps, overlaps = _joints(batch.ranges, ends, 0 if knows_begin else None, others)
         yield from _reversed(batch)
         if gaps and not_logged:
-            numbers = _numbers(not_logged[0], not_logged[-1] + 1)
+            numbers = _numbers(not_logged[0].start, not_logged[-1].stop)
             yield Finding("batch-missing", f"{numbers} {between}: {elided(gaps)}")
         elif gaps:
             yield Finding("gap", f"{elided(gaps)}, {between}")
@@ -124,8 +125,7 @@ def _chain(
     if gaps:
         yield Finding("gap", f"{elided(gaps)}, up to {batches[-1]} by the checkpoint")
     elif unknown and (not standing or known.keys() != standing.keys()):
-        names = elided([f"batch {number}" for number in unknown])
-        yield Finding("batch-unknown", f"query {batches[0].query}: {names}")
+        yield Finding("batch-unknown", f"query {batches[0].query}: {named('batch', unknown)}")
 
 
 def _joints(
@@ -222,7 +222,7 @@ def check_checkpoint(
     kept = checkpoint.ranges
     if completed is not None and completed > newest:
         missing = [
-            t for n in range(newest + 1, completed + 1) for t in _left(kept.get(n, {}), others)
+            t for n in sorted(kept) if newest < n <= completed for t in _left(kept[n], others)
         ]
         offsets = f": {elided(missing)}" if missing else ""
         yield Finding(

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
+from assignor_bridge.installed_spark import difference, spark_version
 from assignor_bridge.jars import packages
+from streaming.cli.output import note
 
 
 def jars(
@@ -19,8 +21,12 @@ def jars(
     """Print the flags that add the bridge and Spark's Kafka connector to spark-submit.
 
     In a shell: spark-submit $(assignor jars) job.py
+
+    They are for the Spark that SPARK_HOME names, else for pip's pyspark.
     """
     bridge = packages()
+    if differs := difference():
+        note(f"{differs}: what is printed is for Spark {spark_version()}")
     names = [*bridge.coordinates, *(_packages_of(job) if job else [])]
     if as_json:
         typer.echo(json.dumps({"packages": names, "repositories": [bridge.repository]}))

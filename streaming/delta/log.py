@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from checkpoints.folders import Folder
 
 LOG = "_delta_log"
+#: What Java writes as a long; larger numbers are no numbers of Delta's.
+MOST = 2**63 - 1
+Natural = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
+_Long = Annotated[int, msgspec.Meta(ge=-MOST - 1, le=MOST)]
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKSUM = re.compile(r"(\d{20})\.crc")
 
@@ -33,10 +37,10 @@ class CommitGoneError(FileNotFoundError):
 class DeletionVector(msgspec.Struct, frozen=True, rename="camel"):
     """Which rows of a file do not count."""
 
-    cardinality: int = 0
+    cardinality: Natural = 0
     storage_type: str = ""
     path_or_inline_dv: str = ""
-    offset: int | None = None
+    offset: _Long | None = None
 
     @property
     def key(self) -> str:
@@ -64,14 +68,14 @@ class _File(msgspec.Struct, frozen=True, rename="camel"):
 class Add(_File, frozen=True, rename="camel"):
     """A data file that a commit adds."""
 
-    size: int = 0
+    size: Natural = 0
 
     @property
     def statistics(self) -> dict[str, Any]:
         """Delta's statistics of the file; empty where it wrote none."""
         try:
             found = json.loads(self.stats) if self.stats else {}
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
 
@@ -79,7 +83,7 @@ class Add(_File, frozen=True, rename="camel"):
     def rows(self) -> int | None:
         """Its rows that count; None where that is not written."""
         count = self.statistics.get("numRecords")
-        if not isinstance(count, int):
+        if not isinstance(count, int) or not 0 <= count <= MOST:
             return None
         return count - (self.deletion_vector.cardinality if self.deletion_vector else 0)
 
@@ -92,7 +96,7 @@ class Transaction(msgspec.Struct, frozen=True, rename="camel"):
     """The last batch of a writer."""
 
     app_id: str
-    version: int
+    version: _Long
 
 
 class Info(msgspec.Struct, frozen=True, rename="camel"):
@@ -130,7 +134,7 @@ class Commit(msgspec.Struct, frozen=True):
     def restored_to(self) -> int | None:
         """The version that a `RESTORE` names; None for none, or where it names a time."""
         to = (self.info.operation_parameters or {}).get("version")
-        return int(str(to)) if self.is_restore and str(to).isdecimal() else None
+        return whole(to) if self.is_restore else None
 
     @property
     def is_restore(self) -> bool:
@@ -141,8 +145,14 @@ class Commit(msgspec.Struct, frozen=True):
 class TableChecksum(msgspec.Struct, frozen=True, rename="camel"):
     """What Delta counts beside a commit."""
 
-    num_files: int | None = None
-    table_size_bytes: int | None = None
+    num_files: Natural | None = None
+    table_size_bytes: Natural | None = None
+
+
+def whole(value: object) -> int | None:
+    """Read a number as writers of Delta put it, also as text; None for anything else."""
+    text = str(value).removesuffix(".0") if isinstance(value, int | float | str) else ""
+    return int(text) if text.isdecimal() and len(text) <= 19 else None
 
 
 def versions(folder: Folder) -> list[int]:
@@ -183,7 +193,7 @@ def read_commit(folder: Folder, version: int) -> Commit:
     try:
         for kind, action in _actions(raw):
             parts.setdefault(kind, []).append(action)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise DamagedCommitError("a line is no JSON, or is truncated") from None
     if not parts:
         raise DamagedCommitError("it is empty")
@@ -214,4 +224,5 @@ def read_checksum(folder: Folder, version: int) -> TableChecksum | None:
 
 
 def _numbered(folder: Folder, pattern: re.Pattern[str]) -> list[int]:
-    return sorted(int(match[1]) for n in folder.names(LOG) if (match := pattern.fullmatch(n)))
+    found = (int(match[1]) for n in folder.names(LOG) if (match := pattern.fullmatch(n)))
+    return sorted(number for number in found if number <= MOST)

@@ -1,11 +1,11 @@
-"""Delta and the bridge: the coordinate that fits the installed pyspark, and the settings."""
+"""Delta and the bridge: the coordinate that fits the Spark that will run, and the settings."""
 
 from __future__ import annotations
 
-import importlib.metadata
 from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import OptionError
+from assignor_bridge.installed_spark import spark_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -14,17 +14,17 @@ _DELTA_VERSION = "4.4.0"
 _LINES = ("4.0", "4.1", "4.2")
 
 
-def delta_coordinate(pyspark_version: str | None = None) -> str:
+def delta_coordinate(spark: str | None = None) -> str:
     """Coordinate of the Delta that was built for this line of Spark.
 
     >>> delta_coordinate("4.0.4")
     'io.delta:delta-spark_4.0_2.13:4.4.0'
     """
-    version = pyspark_version or importlib.metadata.version("pyspark")
+    version = spark or spark_version()
     line = ".".join(version.split(".")[:2])
     if line not in _LINES:
         raise OptionError(
-            f"no Delta version is known for pyspark {version}: install one of {', '.join(_LINES)}"
+            f"no Delta version is known for Spark {version}, only for {', '.join(_LINES)}"
         )
     return f"io.delta:delta-spark_{line}_2.13:{_DELTA_VERSION}"
 

@@ -63,7 +63,7 @@ def read_log(table: str | Folder, query_id: str | None) -> TableLog:
         return _read(open_folder(table) if isinstance(table, str) else table, query_id)
     except CheckpointError as error:
         raise OptionError(str(error).replace("checkpoint", "Delta table", 1)) from error
-    except (OSError, KeyError, TypeError, ValueError) as error:
+    except (OSError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
         if isinstance(error, OptionError):
             raise
         why = getattr(error, "strerror", None) or f"its log is damaged ({type(error).__name__})"

@@ -7,9 +7,12 @@ A range is `[from, until)`; partitions of which a batch reads nothing are left o
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+
+from assignor_bridge.model import MOST_PARTITION
+from streaming.delta.log import Natural
 
 if TYPE_CHECKING:
     from checkpoints.offset_log import KafkaRanges
@@ -18,10 +21,13 @@ _KEY = "assignor"
 FORMAT = 1
 
 
+_Number = Annotated[int, msgspec.Meta(ge=0, le=MOST_PARTITION)]
+
+
 class Counted(msgspec.Struct, frozen=True):
     """The records that went through the parser."""
 
-    records: int | None = None
+    records: Natural | None = None
     #: Exclusive or of the records' xxhash64 over topic, partition and offset, as 16 digits.
     checksum: str | None = None
 
@@ -30,9 +36,9 @@ class BatchMetadata(msgspec.Struct, frozen=True):
     """The batch that a commit holds."""
 
     query: str
-    batch: int
+    batch: Natural
     #: `[from, until)` by source, topic and partition; None where they could not be learned.
-    ranges: dict[str, dict[str, dict[int, tuple[int, int]]]] | None = None
+    ranges: dict[str, dict[str, dict[_Number, tuple[Natural, Natural]]]] | None = None
     counted: Counted = Counted()
     format: int = FORMAT
 
@@ -50,7 +56,7 @@ def encode(
     if beside:
         try:
             users = json.loads(beside)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         if not isinstance(users, dict) or _KEY in users:
             return None
@@ -75,6 +81,6 @@ def decode(text: str | None) -> BatchMetadata | None:
         found = json.loads(text)
         ours = found.get(_KEY) if isinstance(found, dict) else None
         read = msgspec.convert(ours, BatchMetadata, strict=False)
-    except (ValueError, msgspec.ValidationError):
+    except (ValueError, RecursionError, msgspec.ValidationError):
         return None
     return read if read.format <= FORMAT else None

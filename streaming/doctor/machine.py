@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge import ivy, jars, spark_packages
 from assignor_bridge.errors import AssignorError
+from assignor_bridge.installed_spark import difference, spark_version
 from streaming.delta.session import delta_coordinate
 from streaming.observe.check import Check
 
@@ -30,7 +31,7 @@ def examine() -> list[Check]:
     return [
         _python(),
         _jdk(),
-        _pyspark(),
+        _spark(),
         _jar(),
         _package("Spark's Kafka connector", jars.connector_coordinate),
         _package("Delta (for assignor run)", delta_coordinate),
@@ -57,14 +58,18 @@ def _jdk() -> Check:
     return Check(what, fits, f"{text or 'javac prints nothing'}, {javac}")
 
 
-def _pyspark() -> Check:
-    what = "pyspark from 4.0.1 to 4.2"
+def _spark() -> Check:
+    what = "Spark from 4.0.1 to 4.2"
     try:
-        version = importlib.metadata.version("pyspark")
+        version = spark_version()
     except importlib.metadata.PackageNotFoundError:
         return Check(what, False, "not installed: pip install 'pyspark>=4.0.1,<=4.2.0'")
+    except ivy.JarError as error:
+        return Check(what, False, str(error))
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
-    return Check(what, (4, 0, 1) <= numbers < (4, 3), jars.untried_spark() or version)
+    return Check(
+        what, (4, 0, 1) <= numbers < (4, 3), jars.untried_spark() or difference() or version
+    )
 
 
 def _jar() -> Check:

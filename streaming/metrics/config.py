@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import Path
 from typing import Literal
 
@@ -36,6 +37,23 @@ class MetricsConfig(BaseModel):
         "owner",
         description="Who may read new files: mode 0600, 0640 or 0644.",
     )
+
+    @field_validator("address")
+    @classmethod
+    def _is_a_host(cls, address: str) -> str:
+        """Refuse what is no host: a port beside it, brackets, a name that DNS cannot have."""
+        try:
+            if ":" in address:
+                ipaddress.IPv6Address(address)
+            is_host = address != "" and address.isprintable() and not set(address) & set(" []")
+            address.encode("idna")
+        except ValueError:
+            is_host = False
+        if not is_host:
+            raise ValueError(
+                "a host alone is expected, such as 127.0.0.1 or ::1 (metrics.port has the port)"
+            )
+        return address
 
     @field_validator("textfile")
     @classmethod

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Of the names of our reader's and planner's metrics.
 PREFIX = "assignor."
+#: The first number that Kafka has no offset for.
+_BEYOND = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +148,14 @@ def _offsets(value: Any) -> dict[Partition, int] | None:
     """Flatten `{topic: {partition: offset}}`, which may be JSON text; None for anything else."""
     try:
         topics = json.loads(value) if isinstance(value, str) else value
-        return {
+        found = {
             Partition(str(topic), int(number)): int(offset)
             for topic, offsets in topics.items()
             for number, offset in offsets.items()
         }
     except (AttributeError, TypeError, ValueError, ArithmeticError, RecursionError):
         return None
+    return found if all(abs(offset) < _BEYOND for offset in found.values()) else None
 
 
 def _watermark(event_time: Mapping[str, str]) -> float | None:

@@ -72,7 +72,13 @@ def _read(text: str, query: str | None, where: object) -> QueryMetrics | None:
         elif labels.get("group") == group and "partition" in labels:
             key = Partition(labels["topic"], int(labels["partition"]))
             if sample.name == _LAG:
-                metrics.lag[key] = int(sample.value)
+                metrics.lag[key] = _offsets(sample.value)
             elif sample.name == f"{_LAG}_seconds":
                 metrics.lag_seconds[key] = sample.value
     return metrics
+
+
+def _offsets(value: float) -> int:
+    if abs(value) > 2**63:  # as a float, Kafka's largest offset is this
+        raise ValueError(f"{value:g} offsets are more than Kafka has")
+    return int(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ from assignor_bridge.errors import AssignorError, OptionError
 _LIMIT_S = 10.0
 #: The tasks of a very large stage are a fifth of it; a foreign server must not fill the memory.
 _MOST_BYTES = 512 * 1024 * 1024
+#: `urlsplit` drops tabs and newlines, and, before Python 3.12, what stands behind the bracket.
+_PLACE = re.compile(r"(\[[^\[\]\s]+\]|[^\[\]\s:]+)(:[0-9]*)?")
+_PATH = re.compile(r"[!-~]*")
 
 
 class WebError(AssignorError):
@@ -38,10 +42,17 @@ class Address:
         """Read `http://HOST:PORT/PATH`, also without the scheme; raises OptionError for others."""
         try:
             parts = urlsplit(text if "://" in text else f"http://{text}")
-            host, port = parts.hostname, parts.port
+            host, port = parts.hostname or "", parts.port
+            host.encode("idna")
+            has_shape = (
+                text.isprintable()
+                and parts.scheme in ("http", "https")
+                and _PLACE.fullmatch(parts.netloc.rpartition("@")[2])
+                and _PATH.fullmatch(parts.path)
+            )
         except ValueError:
-            host = None
-        if not host or parts.scheme not in ("http", "https"):
+            has_shape = False
+        if not has_shape:
             shown = text.rpartition("@")[2]
             raise OptionError(
                 f"{shown!r} is not an address: http://HOST:PORT is expected, such as "

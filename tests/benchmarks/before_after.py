@@ -1,8 +1,9 @@
 """Benchmarks of another checkout beside those of this one: nothing gets slower unseen.
 
 `python -m tests.benchmarks.before_after ../before planner java_side end_to_end` runs each benchmark
-in both checkouts in turns (each with its own `.venv`), twice, and writes the best of each line and
-their ratio to `docs/benchmarks/before_after.*`. Both checkouts' other figures are written as well.
+in both checkouts in turns (each with its own `.venv`), once to warm the machine's caches up and
+then twice, and writes the best of each line and their ratio to `docs/benchmarks/before_after.*`.
+Both checkouts' other figures are written as well.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.report import FOLDER, write_report
+from tests.benchmarks.report import ROOT, write_report
+from tests.benchmarks.turns import in_turn
 
-HERE = FOLDER.parents[1]
 #: The column that is compared, by benchmark; more is better where the line's unit says so.
 COLUMNS = {
     "planner": "ms_min",
@@ -25,7 +26,8 @@ COLUMNS = {
     "reader": "median",
 }
 NOTES = """
-Each benchmark ran in both checkouts in turns on the same machine; the least of its runs counts (the
+Each benchmark ran in both checkouts in turns on the same machine, first one and then the other
+first, after a run of each that does not count; the least of its runs counts (the
 most, for records a second). Below 1 is faster than before.
 """
 
@@ -92,11 +94,13 @@ def main() -> None:
     asked = parser.parse_args()
     rows = []
     for name in asked.names:
-        runs: dict[Path, list[Report]] = {asked.other: [], HERE: []}
-        for _ in range(asked.rounds):
-            for checkout, reports in runs.items():
-                reports.append(measure(checkout, name))
-        rows += compared(name, runs[asked.other], runs[HERE])
+        runs: dict[Path, list[Report]] = {asked.other: [], ROOT: []}
+        for number in range(asked.rounds + 1):
+            for checkout in in_turn(list(runs), number):
+                report = measure(checkout, name)
+                if number > 0:
+                    runs[checkout].append(report)
+        rows += compared(name, runs[asked.other], runs[ROOT])
     write(rows, runs[asked.other][0]["run"]["commit"], " ".join(asked.names))
 
 

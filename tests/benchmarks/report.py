@@ -19,7 +19,12 @@ from tests.benchmarks import summary
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-FOLDER = Path(__file__).parents[2] / "docs" / "benchmarks"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs" / "benchmarks"
+#: Where this process writes its pages; `one_run` gives each of its steps a folder.
+FOLDER = Path(os.environ.get("ASSIGNOR_BENCH_FOLDER", DOCS))
+#: What benchmarks write themselves: it says nothing about what was measured.
+_PAGES = (":!docs/benchmarks", ":!docs/images")
 
 
 def write_report(
@@ -27,25 +32,36 @@ def write_report(
     series: Mapping[str, Any] | None = None,
 ) -> None:  # fmt: skip
     """Write the figures as JSON and as a Markdown table; `series` is what a picture shows."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
     where = machine() | {"commit": commit(), "command": command}
     document = {"title": title, "notes": notes.strip(), "run": where, "rows": list(rows)}
-    document |= {"series": series} if series else {}
-    (FOLDER / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    write_page(FOLDER, name, document | ({"series": series} if series else {}))
+    if FOLDER == DOCS:
+        summary.write(DOCS)
+
+
+def write_page(folder: Path, name: str, document: Mapping[str, Any]) -> None:
+    """Write a page and its JSON into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    rows = document["rows"]
     columns = list(rows[0])
     lines = [
-        f"# {title}",
+        f"# {document['title']}",
         "",
-        notes.strip(),
+        document["notes"],
         "",
         "| " + " | ".join(columns) + " |",
         "|" + "---|" * len(columns),
         *("| " + " | ".join(_cell(row.get(c)) for c in columns) + " |" for row in rows),
         "",
-        ", ".join(f"{key}: {value}" for key, value in where.items()),
+        ", ".join(f"{key}: {value}" for key, value in document["run"].items()),
     ]
-    (FOLDER / f"{name}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    summary.write(FOLDER)
+    (folder / f"{name}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def is_written(whole: bool) -> bool:
+    """Whether a page that takes long is written: a part of it only to where it is joined."""
+    return whole or FOLDER != DOCS
 
 
 def machine() -> dict[str, Any]:
@@ -58,17 +74,23 @@ def machine() -> dict[str, Any]:
     }
 
 
-def commit() -> str:
+def commit(root: Path = ROOT) -> str:
     """The commit that was measured; `+` when the tree had changes."""
-    here = FOLDER.parents[1]
+    told = _git(root, "describe", "--always", "--exclude=*").strip()
+    return (told or "unknown") + ("+" if changes(root) else "")
+
+
+def changes(root: Path = ROOT) -> list[str]:
+    """Files that differ from the commit, but what benchmarks write."""
+    told = _git(root, "status", "--porcelain", "--", ".", *_PAGES)
+    return [line[3:] for line in told.splitlines()]
+
+
+def _git(root: Path, *words: str) -> str:
     told = subprocess.run(
-        ["git", "describe", "--always", "--dirty=+", "--exclude=*"],
-        cwd=here,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return told.stdout.strip() or "unknown"
+        ["git", *words], cwd=root, capture_output=True, text=True, check=False
+    )  # fmt: skip
+    return told.stdout
 
 
 def _cell(value: Any) -> str:

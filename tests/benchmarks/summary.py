@@ -18,7 +18,7 @@ _HEAD = """# All targets in one table
 What this project set out to reach, and what was measured. Each line leads to its page, which has
 the method, all rows and how far they scatter. {counts}
 "Missed" says by how much of what was asked, and why as far as it is known. Nobody edits this page:
-every benchmark writes it anew from the JSON files, and a test compares.
+every benchmark writes it anew from the JSON files, and a test compares.{one_run}
 
 All figures of a page come from one run, on the day and commit at the end.
 
@@ -34,9 +34,9 @@ def page(folder: Path) -> str:
     for target in TARGETS:
         path = folder / f"{target.page}.json"
         document = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-        figure = _figure(target, document)
+        figure = figure_of(target, document)
         results.append(None if figure is None else target.met(figure))
-        lines.append(_line(target, figure))
+        lines.append(line_of(target, figure))
         if document is not None:
             runs[target.page] = document["run"]
     counts = (
@@ -48,10 +48,12 @@ def page(folder: Path) -> str:
         f"Python {run['python']}"
         for name, run in sorted(runs.items())
     ]
-    return _HEAD.format(counts=counts) + "\n".join([*lines, "", "## Runs", "", *measured]) + "\n"
+    one_run = " [One run](one_run.md) has what targets rest on, at one commit."
+    head = _HEAD.format(counts=counts, one_run=one_run if (folder / "one_run.md").is_file() else "")
+    return head + "\n".join([*lines, "", "## Runs", "", *measured]) + "\n"
 
 
-def _figure(target: Target, document: dict[str, Any] | None) -> float | None:
+def figure_of(target: Target, document: dict[str, Any] | None) -> float | None:
     """Return the figure, None where the benchmark has not measured it."""
     if document is None:
         return None
@@ -61,7 +63,8 @@ def _figure(target: Target, document: dict[str, Any] | None) -> float | None:
         return None
 
 
-def _line(target: Target, figure: float | None) -> str:
+def line_of(target: Target, figure: float | None) -> str:
+    """Return a row: asked, measured, met or missed by how much, and why."""
     asked = f"{'at least' if target.at_least else 'at most'} {_number(target.limit)}"
     if figure is None:
         name = f"{target.area}: {target.what}"
@@ -85,6 +88,6 @@ def write(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    from tests.benchmarks.report import FOLDER
+    from tests.benchmarks.report import DOCS
 
-    write(FOLDER)
+    write(DOCS)

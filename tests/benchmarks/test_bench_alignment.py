@@ -27,6 +27,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.benchmarks.report import write_report
+from tests.benchmarks.turns import in_turn
 from tests.spark_tools import assert_planned, finished, read_topic
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def test_a_skewed_backlog(spark: SparkSession, topic: Topic, tmp_path: Path) -> 
     runs: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
     count(spark, topic, tmp_path / "warm", SPARK)
     for repeat in range(REPEATS):
-        for way in WAYS:
+        for way in in_turn(list(WAYS), repeat):
             folder = tmp_path / f"{repeat}{len(way)}"
             runs[way].append(count(spark, topic, folder, way))
     rows = [row_of(way, total, of_way) for way, of_way in runs.items()]

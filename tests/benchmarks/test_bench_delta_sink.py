@@ -20,6 +20,7 @@ from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.delta import upsert
 from streaming.pipeline.delta.writer import DeltaWriter
 from tests.benchmarks.report import write_report
+from tests.benchmarks.turns import in_turn
 from tests.spark_tools import as_dict, start_spark, wait_until
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ def test_what_a_batch_costs_in_each_sink(tmp_path: Path) -> None:
             ),
             "merge: ours": Way(spark, tmp_path / "upsert", tables["merge"], now_merge),
         }
-        for _ in range(TURNS):
-            for name, way in ways.items():
+        for turn in range(TURNS):
+            for name, way in in_turn(list(ways.items()), turn):
                 way.run(BATCHES[name.split(":")[0]])
         rows = [way.row(name) for name, way in ways.items()]
     finally:

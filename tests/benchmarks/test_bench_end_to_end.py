@@ -19,6 +19,7 @@ from uuid import uuid4
 import pytest
 
 from tests.benchmarks.report import write_report
+from tests.benchmarks.turns import in_turn
 from tests.kafka_topics import Topic
 from tests.spark_tools import as_dict, assert_planned, read_topic, start_spark, wait_until
 
@@ -34,7 +35,7 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 
 EXECUTORS, PARTITIONS, RECORDS, ZIPF = 8, 16, 16_000, 1.2
 IDEAL_S = RECORDS / EXECUTORS / 1000
-WARM_UP, ROUNDS = 2, 5
+WARM_UP, ROUNDS = 2, 8
 
 NO_WAIT = {"kafka.fetch.max.wait.ms": "10"}
 MODES: Mapping[str, dict[str, str]] = {
@@ -94,7 +95,7 @@ def test_zipf_lags_on_eight_executors(
         wait_until(lambda q=query: batches(q), f"the first batch of {mode}", 300)
     took: dict[str, list[dict[str, int]]] = {mode: [] for mode in MODES}
     for round_number in range(WARM_UP + ROUNDS):
-        for mode, query in queries.items():
+        for mode, query in in_turn(list(queries.items()), round_number):
             seen = len(batches(query))
             topics[mode].fill(zipf_counts())
             wait_until(lambda q=query, n=seen: len(batches(q)) > n, f"a batch of {mode}", 300)

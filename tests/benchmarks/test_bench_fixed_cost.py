@@ -23,7 +23,7 @@ import pytest
 
 from tests.benchmarks.fixed_cost_parts import parts_of
 from tests.benchmarks.reader_runs import Load, Reader, started
-from tests.benchmarks.report import write_report
+from tests.benchmarks.report import is_written, write_report
 from tests.kafka_topics import Topic
 from tests.spark_tools import as_dict, stages_since, start_spark, wait_until
 
@@ -85,7 +85,7 @@ def results() -> Iterator[dict[str, list[dict[str, Any]]]]:
     """Collects the figures by sink, and writes them when both sinks were measured."""
     found: dict[str, list[dict[str, Any]]] = {}
     yield found
-    if SCALE == 1 and len(found) == 2:
+    if SCALE == 1 and found and is_written(len(found) == 2):
         write_report(
             "fixed_cost",
             title="The fixed cost of a batch, part by part",

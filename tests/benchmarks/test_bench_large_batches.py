@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 from tests.benchmarks.far_broker import far_broker
 from tests.benchmarks.reader_runs import Load, Reader, rows_of, session
 from tests.benchmarks.report import write_report
+from tests.benchmarks.turns import in_turn
 from tests.kafka_topics import Topic
 
 if TYPE_CHECKING:
@@ -111,8 +112,8 @@ def test_large_batches(
         ]
         for reader in readers:
             reader.round(measured=False)
-        for _ in range(REPEATS):
-            for reader in readers:
+        for number in range(REPEATS):
+            for reader in in_turn(readers, number):
                 reader.round()
         for reader in readers:
             reader.stop()

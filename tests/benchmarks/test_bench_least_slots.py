@@ -1,11 +1,12 @@
 """The fewest slots that hold lag flat at a given load: Theodolite's measure of scalability.
 
-`measured`: a producer process writes 2,500 records a second into sixteen partitions; a record
-costs 1 ms of its slot, modelled by a sleep of 20 ms at every twentieth one, so 2.5 slots have work
-for all of their time. Spark runs in local mode with so many slots, a query without a limit; results
-go nowhere. After ten seconds of warm-up lag is looked at for half a minute: what waits when a batch
-begins is what the batch reads. It is flat where a line through these grows by less than a
-twentieth of what arrives. The least number of slots is searched for by halving, from 3 to 12.
+`measured`: a producer process writes 2,500 records a second into sixteen partitions; a record costs
+1 ms of its slot, modelled by a sleep of 20 ms at every twentieth one, so 2.5 slots have work for
+all of their time. Spark runs in local mode with so many slots, a query without a limit; results go
+nowhere. After ten seconds of warm-up lag is looked at for half a minute: what waits when a batch
+begins is what the batch reads. It is flat where a line through these grows by less than a twentieth
+of what arrives. The least number of slots is searched for by halving, from 3 to 12; the ways take
+turns, a run each, after a run of each that does not count.
 
 `simulated`: 100,000 records a second of 1 ms each over 1,000 partitions, executors of four slots,
 batches of ten seconds' arrivals; lag is flat where such a batch takes at most ten seconds, on
@@ -37,15 +38,17 @@ from assignor_bridge.simulator.scenario import Scenario
 from tests.benchmarks.freshness_load import Load, LoadProcess
 from tests.benchmarks.freshness_runs import batches_of, wait_for
 from tests.benchmarks.report import write_report
-from tests.benchmarks.turns import NO_WAIT, OURS, SCALE
+from tests.benchmarks.turns import NO_WAIT, OURS, SCALE, in_turn
 from tests.kafka_topics import Topic
 from tests.spark_tools import assert_planned, read_topic, start_spark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
     from pathlib import Path
 
     from streaming.kafka.embedded import EmbeddedBroker
+
+    Search = Generator[int, bool, int | None]
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 
@@ -63,26 +66,48 @@ SIMULATED = ("spark", "minPartitions", "maxRecordsPerPartition", "lag-aware-stic
 ARRIVE, BATCH_S, OF_AN_EXECUTOR = int(100_000 * min(1, 4 * SCALE)), 10, 4
 
 
-def least(holds: Callable[[int], bool], low: int, high: int) -> int | None:
-    """Return the least number for which it holds, by halving; None where the highest does not."""
-    if not holds(high):
+def least(low: int, high: int) -> Search:
+    """Look for the least number for which it holds, by halving; None where the highest does not.
+
+    A number is yielded to ask whether it holds there; searches of several ways take turns.
+    """
+    if not (yield high):
         return None
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+        low, high = (low, middle) if (yield middle) else (middle + 1, high)
     return high
 
 
+def by_turns(
+    searches: Mapping[str, Search], holds: Callable[[str, int], bool]
+) -> dict[str, int | None]:
+    """Return what each search finds; in each round, each goes on by a step."""
+    found: dict[str, int | None] = {}
+    asked = {way: next(search) for way, search in searches.items()}
+    number = 0
+    while asked:
+        for way in in_turn(list(asked), number):
+            try:
+                asked[way] = searches[way].send(holds(way, asked[way]))
+            except StopIteration as end:
+                found[way] = end.value
+                del asked[way]
+        number += 1
+    return {way: found[way] for way in searches}
+
+
 def test_least_slots(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    def holds(way: str, slots: int) -> bool:
+        grows = growth(broker.bootstrap_servers, WAYS[way](slots), slots, tmp_path)
+        print(f"{way}, {slots} slots: lag grows by {grows:.1%} of what arrives", flush=True)
+        return grows < FLAT
+
     rows = simulated()
-    for way, options in WAYS.items():
-
-        def holds(slots: int, way: str = way, options: Any = options) -> bool:
-            grows = growth(broker.bootstrap_servers, options(slots), slots, tmp_path)
-            print(f"{way}, {slots} slots: lag grows by {grows:.1%} of what arrives", flush=True)
-            return grows < FLAT
-
-        slots = least(holds, LEAST_SLOTS, MOST_SLOTS)
+    for way in WAYS:
+        holds(way, MOST_SLOTS)  # does not count: the driver's JVM is the same for all runs
+    searches = {way: least(LEAST_SLOTS, MOST_SLOTS) for way in WAYS}
+    for way, slots in by_turns(searches, holds).items():
         rows.append(row("measured", f"zipf {ZIPF}", way, slots, RATE / 1000))
         print(rows[-1], flush=True)
     if SCALE == 1:
@@ -145,19 +170,20 @@ def simulated() -> list[dict[str, Any]]:
     rows = []
     possible = ARRIVE // 1000
     for lags, skew in (("uniform", 0.0), ("zipf", 0.8), ("zipf", 1.2)):
-        for name in SIMULATED:
 
-            def holds(executors: int, name: str = name, lags: Any = lags, skew: Any = skew) -> bool:
-                scenario = Scenario(
-                    partitions=1_000, executors=executors, slots=(OF_AN_EXECUTOR,), batches=6,
-                    records=ARRIVE * BATCH_S, lags=lags, skew=skew, cost=0.001,
-                )  # fmt: skip
-                [result] = compare(scenario, [name])
-                return fmean(batch.seconds for batch in result.played) <= BATCH_S
+        def holds(name: str, executors: int, lags: Any = lags, skew: float = skew) -> bool:
+            scenario = Scenario(
+                partitions=1_000, executors=executors, slots=(OF_AN_EXECUTOR,), batches=6,
+                records=ARRIVE * BATCH_S, lags=lags, skew=skew, cost=0.001,
+            )  # fmt: skip
+            [result] = compare(scenario, [name])
+            return fmean(batch.seconds for batch in result.played) <= BATCH_S
 
-            executors = least(holds, possible // OF_AN_EXECUTOR, 16 * possible // OF_AN_EXECUTOR)
+        low, high = possible // OF_AN_EXECUTOR, 16 * possible // OF_AN_EXECUTOR
+        searches = {name: least(low, high) for name in SIMULATED}
+        shape = f"zipf {skew:g}" if skew else "equal"
+        for name, executors in by_turns(searches, holds).items():
             slots = None if executors is None else executors * OF_AN_EXECUTOR
-            shape = f"zipf {skew:g}" if skew else "equal"
             rows.append(row("simulated", shape, name, slots, possible))
             print(rows[-1], flush=True)
     return rows

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.benchmarks.report import write_report
+from tests.benchmarks.report import is_written, write_report
 from tests.benchmarks.turns import NO_WAIT, OURS, SCALE, Work, cluster, rows_of, take_turns
 from tests.strategies_snapshots import lags
 
@@ -82,7 +82,8 @@ def rows() -> Iterator[list[dict[str, Any]]]:
     """Collects the figures and writes them when all are there."""
     collected: list[dict[str, Any]] = []
     yield collected
-    if SCALE == 1 and len({row["workload"] for row in collected}) == len(WORKLOADS):
+    whole = len({row["workload"] for row in collected}) == len(WORKLOADS)
+    if SCALE == 1 and collected and is_written(whole):
         write_report(
             "losses", title="Where little can be gained", rows=collected, notes=__doc__ or "",
             command="make bench (tests/benchmarks/test_bench_losses.py)",

@@ -11,6 +11,7 @@ import pytest
 
 from tests.benchmarks.reader_runs import Load, Reader, rows_of, session
 from tests.benchmarks.report import write_report
+from tests.benchmarks.turns import in_turn
 from tests.kafka_topics import Topic
 
 if TYPE_CHECKING:
@@ -75,9 +76,9 @@ def test_many_small_partitions(broker: EmbeddedBroker, results: list[dict[str, A
         best = _reader(spark, broker, "Spark, best setting", MANY, NO_WAIT)
         _warm(ours, 3)
         _warm(best, 2)
-        for _ in range(REPEATS):
-            best.round()
-            ours.round()
+        for number in range(REPEATS):
+            for reader in in_turn((best, ours), number):
+                reader.round()
         best.stop()
         ours.stop()
     ours.seconds += first
@@ -105,9 +106,9 @@ def test_one_partition(
         default = _reader(spark, broker, "Spark, default", load, {})
         _warm(ours, 2)
         _warm(default, 2)
-        for _ in range(REPEATS):
-            default.round()
-            ours.round()
+        for number in range(REPEATS):
+            for reader in in_turn((default, ours), number):
+                reader.round()
         ours.stop()
         default.stop()
     results += rows_of(

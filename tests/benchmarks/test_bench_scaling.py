@@ -2,12 +2,13 @@
 
 One of them at a time is raised while the others stay at 4,000 partitions, 100 executors of four
 slots, 200 records a partition and Zipf's law with an exponent of 0.8. Timed is a plan in steady
-state, JSON in to JSON out, as in planner.md: the least of several runs in a warm process. `from`
-and `to` are the ends of what was tried, `ms` the times there. `exponent` is the slope of a line
-through the logarithms (for the skew, whose logarithm means little, of the time over the exponent
-itself, as a factor for each 1.0 more): 1 says that twice as much takes twice as long, 0 that it
-takes no longer. `exponent, upper half` is the slope of the larger half alone: a fixed cost hides
-growth where numbers are small. `r2` says how well the line fits.
+state, JSON in to JSON out, as in planner.md: the least of ten runs in a warm process; sizes take
+turns, after a round that does not count. `from` and `to` are the ends of what was tried, `ms` the
+times there. `exponent` is the slope of a line through the logarithms (for the skew, whose logarithm
+means little, of the time over the exponent itself, as a factor for each 1.0 more): 1 says that
+twice as much takes twice as long, 0 that it takes no longer. `exponent, upper half` is the slope of
+the larger half alone: a fixed cost hides growth where numbers are small. `r2` says how well the
+line fits.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ import pytest
 
 from tests.benchmarks.report import write_report
 from tests.benchmarks.test_bench_planner import timed
-from tests.benchmarks.turns import SCALE
+from tests.benchmarks.turns import SCALE, in_turn
 from tests.strategies_snapshots import lags
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 
-SLOTS, TOPICS = 4, 10
+SLOTS, TOPICS, ROUNDS = 4, 10, 10
 
 
 @dataclass(frozen=True)
@@ -81,12 +82,16 @@ def request(size: Size, before: dict[str, Any] | None, seed: int) -> bytes:
     )  # fmt: skip
 
 
-def least_ms(size: Size) -> float:
-    """Return the least milliseconds of a plan in steady state."""
-    runs = max(5, min(15, 60_000 // size.partitions))
-    first, _ = timed(request(size, None, 1), 1)
-    _, took = timed(request(size, first, 2), runs)
-    return min(took)
+def least_ms(sizes: list[Size]) -> list[float]:
+    """Return the least milliseconds of a plan of each size in steady state; sizes take turns."""
+    asked = [request(size, timed(request(size, None, 1), 1)[0], 2) for size in sizes]
+    least = [float("inf")] * len(sizes)
+    for number in range(ROUNDS + 1):
+        for which in in_turn(range(len(sizes)), number):
+            _, [took] = timed(asked[which], 1)
+            if number > 0:  # the first round warms up
+                least[which] = min(least[which], took)
+    return least
 
 
 def slope(x: list[float], y: list[float], factor: bool) -> tuple[float, float]:
@@ -102,10 +107,9 @@ def slope(x: list[float], y: list[float], factor: bool) -> tuple[float, float]:
 def test_scaling() -> None:
     rows = []
     for what, values in GRID.items():
-        ms = [
-            least_ms(replace(Size(), **{what: value if what == "skew" else int(value)}))
-            for value in values
-        ]
+        ms = least_ms(
+            [replace(Size(), **{what: value if what == "skew" else int(value)}) for value in values]
+        )
         exponent, r2 = slope(values, ms, what == "skew")
         half = len(values) // 2
         rows.append(

@@ -1,6 +1,7 @@
 """Ways to read the same records, side by side: one whole batch each, round after round.
 
-Each way has a topic of its own, and who goes first changes from round to round.
+Each way has a topic of its own. First there are rounds that warm up and do not count; the order
+changes from round to round, so that no way always follows a heavy one.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import os
 import statistics
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from tests.benchmarks.reader_runs import Reader
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+T = TypeVar("T")
 #: Below 1 a benchmark tries whether it runs, and writes nothing.
 SCALE = float(os.environ.get("ASSIGNOR_BENCH_SCALE", "1"))
 OURS = {"assignor": "lag-aware-sticky", "assignor.onError": "fail"}
@@ -59,6 +61,18 @@ def cluster(folder: Path, executors: int, slots: int = 1, **settings: str) -> Sp
     return session
 
 
+def in_turn(ways: Sequence[T], number: int) -> list[T]:
+    """Return the ways in the order of a round.
+
+    In as many rounds as there are ways, each is once at each place and once right after each other
+    (a Williams square); where the number of ways is odd, in twice as many twice.
+    """
+    count = len(ways)
+    places = [(step + 1) // 2 * (1 if step % 2 else -1) for step in range(count)]
+    order = [ways[(place + number) % count] for place in places]
+    return order[::-1] if count % 2 and number // count % 2 else order
+
+
 def take_turns(
     spark: SparkSession, servers: str, work: Work, ways: Mapping[str, Mapping[str, str]],
     rounds: int, warm_up: int = 2,
@@ -71,7 +85,7 @@ def take_turns(
             topic.create(work.partitions, dict(work.config or {}))
             readers.append(Reader.start(spark, way, topic, work, options, shape=work.shape))
         for number in range(warm_up + rounds):
-            for reader in readers if number % 2 else reversed(readers):
+            for reader in in_turn(readers, number):
                 reader.round(measured=number >= warm_up)
     finally:
         for reader in readers:

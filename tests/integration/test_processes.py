@@ -15,6 +15,7 @@ import pytest
 
 from assignor_bridge import jars
 from assignor_bridge.ivy import pyspark_home
+from assignor_bridge.session import _TOO_LATE
 from tests.kafka_topics import committed
 from tests.spark_tools import wait_until
 
@@ -116,6 +117,7 @@ def test_spark_submit_with_the_flags_that_the_jars_name(
         timeout=240,
     )
     assert done.returncode == 0, done.stderr[-3000:]
+    assert "UserWarning" not in done.stdout
     [line] = [line for line in done.stdout.splitlines() if line.startswith("PROGRESS ")]
     progress = json.loads(line.removeprefix("PROGRESS "))
     assert progress["numInputRows"] == 60
@@ -133,6 +135,21 @@ def test_spark_submit_with_the_flags_that_the_jars_name(
     assert "hunter2" not in given
     [path] = [line for line in given.splitlines() if line.startswith("PYTHONPATH=")]
     assert ".jar" not in path, "Python would read the directory of each"
+
+
+def test_spark_submit_without_those_flags_is_told_at_once(tmp_path: Path) -> None:
+    job = tmp_path / "job.py"
+    job.write_text(
+        "from pyspark.sql import SparkSession\nfrom assignor_bridge import configure_spark\n"
+        "configure_spark(SparkSession.builder)\n"
+    )
+    done = subprocess.run(
+        [str(pyspark_home() / "bin" / "spark-submit"), "--master", "local[1]", str(job)],
+        env=environment(), capture_output=True, text=True, check=False, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    # Spark sends what the driver's Python writes to stderr to stdout.
+    assert f"job.py:3: UserWarning: {_TOO_LATE}\n" in done.stdout
 
 
 def workers_of(parent: int) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ resolve = spark_packages.resolve
 def no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pretend that this process has started no JVM, whatever other tests did."""
     monkeypatch.setattr(session, "_jvm_is_running", lambda: False)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     monkeypatch.setattr(spark_packages, "resolve", lambda *_: None)
     monkeypatch.delenv("SPARK_HOME", raising=False)
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
@@ -113,9 +115,31 @@ def test_a_client_of_spark_connect_resolves_nothing(monkeypatch: pytest.MonkeyPa
     configured(spark_remote="sc://host")
 
 
+@pytest.mark.parametrize("has_bridge", [False, True])
+def test_what_comes_too_late_under_spark_submit_is_told(
+    has_bridge: bool, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    """The packages of the builder were dropped without a word, and the option did nothing."""
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    monkeypatch.setattr(session, "_has_bridge", lambda: has_bridge)
+    warnings.simplefilter("always")
+    assert list(configured()) == ["spark.assignor.python"]
+    told = [str(warning.message) for warning in recwarn]
+    assert told == ([] if has_bridge else [session._TOO_LATE])
+    assert "spark-submit $(assignor jars)" in session._TOO_LATE
+
+
+def test_a_client_of_spark_connect_under_spark_submit_asks_no_jvm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    monkeypatch.setattr(session, "_has_bridge", lambda: pytest.fail("asked"))
+    configured(spark_remote="sc://host")
+
+
 def test_a_pyspark_that_nothing_was_run_on_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "TRIED_SPARKS", ("4.0.1",))
-    with pytest.warns(UserWarning, match=r"was not tested on pyspark \d+\.\d+\.\d+"):
+    with pytest.warns(UserWarning, match=r"was not tested on Spark \d+\.\d+\.\d+"):
         configured()
 
 

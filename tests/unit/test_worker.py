@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import signal
@@ -14,7 +15,7 @@ import pytest
 from assignor_bridge.errors import OptionError
 from assignor_bridge.protocol.messages import Planned, Restored, write_answer
 from assignor_bridge.protocol.snapshots import read_snapshot
-from assignor_bridge.worker import Worker
+from assignor_bridge.worker import Worker, serve
 from checkpoints import sticky_state
 from tests.packed import column, packed, rows_of, tasks_of
 from tests.planner_process import ask, line_of, plan
@@ -220,6 +221,31 @@ def test_malformed_snapshots_are_refused_with_one_line(request_, message):
         read_snapshot(request_)
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+LINES = [
+    b'0 0 {"type":"validate","options":{"assignor":"\xff"}}',
+    b'0 0 {"type":"\xc3\x28"}',
+    b'0 0 {"type":"restore","state":"\xed\xa0\x80","topics":[]}',
+    b"0 0 \xff",
+    b"0 0",
+    b"\xff",
+    b"",
+]
+
+
+@pytest.mark.parametrize("line", LINES, ids=repr)
+def test_bytes_that_are_no_request_are_answered_and_the_next_request_too(line):
+    answers = io.BytesIO()
+    serve(io.BytesIO(line + b'\n5 0 {"type":"end"}\n'), answers)
+    first, second = answers.getvalue().splitlines()
+    number, _, answer = first.partition(b" ")
+    assert number == line.partition(b" ")[0]
+    failed = json.loads(answer)
+    assert failed["misuse"]
+    assert not failed["traceback"]
+    assert "the request is not one of this version" in failed["error"]
+    assert second == b'5 {"type":"ended"}'
 
 
 def test_an_answer_that_cannot_be_written_is_a_failure():

@@ -167,3 +167,10 @@ def test_a_folder_that_is_not_there_or_not_ours_to_read(tmp_path):
 )  # fmt: skip
 def test_offsets_of_other_sources_are_told_apart(value):
     assert kafka_offsets(json.loads(json.dumps(value))) is None
+
+
+def test_a_batch_beyond_64_bits_is_none(tmp_path):
+    known = read_checkpoint(open_folder(str(a_checkpoint(tmp_path / "known"))))
+    folder = a_checkpoint(tmp_path / "more", **{"offsets/9223372036854775808": "damaged"})
+    found = read_checkpoint(open_folder(str(folder)))
+    assert found.batches == known.batches

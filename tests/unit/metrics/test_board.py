@@ -223,3 +223,11 @@ def test_the_labels_of_kafkas_metrics_are_those_of_kafka_lag_exporter():
     assert KAFKA[1].labels == (
         "cluster_name", "group", "topic", "partition", "member_host", "consumer_id", "client_id",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("offset", [2**63, -(2**63) - 1, 10**30, 1e300])
+def test_offsets_beyond_64_bits_are_not_kafkas(offset):
+    event = progress(start={"0": 1}, end={"0": 2})
+    assert len(read_progress(event).sources) == 1
+    event["sources"][0]["endOffset"] = {"t": {"0": offset}}
+    assert read_progress(event).sources == ()

@@ -34,7 +34,8 @@ def batch(
     rows = sum(end - begin for begin, end in (ranges or {}).values())
     by_source = {"0": {"t": ranges}} if ranges else {}
     text = json.dumps({"numRecords": rows, **stats})
-    add = {"path": f"{query[-1]}-{number}", "size": 10 + number, "dataChange": True, "stats": text}
+    size = 10 + number % 1000
+    add = {"path": f"{query[-1]}-{number}", "size": size, "dataChange": True, "stats": text}
     return [
         {"commitInfo": {"operation": "WRITE", "userMetadata": encode(query, number, by_source)}},
         {"txn": {"appId": f"assignor-{query}", "version": number}},
@@ -253,3 +254,86 @@ def test_rows_are_read_at_the_version_that_the_log_was():
     with pytest.raises(LookupError):
         row_sources.audit_rows(spark, "t", columns, {}, version=7)
     assert asked == [("versionAsOf", 7)]
+
+
+def test_a_gap_of_any_width_between_batches_is_named_at_once(tmp_path: Path):
+    far = 2**62
+    result = audited(tmp_path, batch(0, {0: (0, 10)}), batch(far, {0: (10, 30)}))
+    details = found(result)["batch-unknown"]
+    assert details == f"query {ONE}: batch 1, batch 2, batch 3 and {far - 4:,} more"
+
+
+def test_and_so_is_one_up_to_the_checkpoint(tmp_path: Path):
+    checkpoint = checkpoint_of(tmp_path / "c", {0: 10}, begin={0: 0})
+    far = 2**62
+    for log_of, text in (("offsets", '{"t":{"0":90}}'), ("commits", "{}")):
+        (checkpoint / log_of / str(far)).write_text(f"v1\n{{}}\n{text}")
+    result = audited(tmp_path, batch(0, {0: (0, 10)}), checkpoint=checkpoint)
+    assert f"batches 1 to {far} missing" in found(result)["table-behind"]
+
+
+def test_a_gap_of_any_width_between_versions_is_named_at_once(tmp_path: Path):
+    audited(tmp_path, batch(0, {0: (0, 10)}))
+    place = tmp_path / "table" / "_delta_log"
+    (place / f"{1:020}.json").rename(place / f"{2**62:020}.json")
+    (place / f"{10**19:020}.json").write_text("no version of Delta's")
+    result = audit(read_evidence(str(tmp_path / "table"), None))
+    assert found(result)["commit-missing"] == (
+        f"version 1, version 2, version 3 and {2**62 - 4:,} more"
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "damaged"),
+    [
+        ('"version": 0}', f'"version": {2**63}}}'),
+        ('"version": 0}', f'"version": 1{"0" * 5000}}}'),
+        ('"size": 10,', f'"size": 1{"0" * 400},'),
+        ('"size": 10,', '"size": -1,'),
+    ],
+    ids=["version", "long version", "size", "negative size"],
+)
+def test_a_number_beyond_64_bits_damages_a_commit(written: str, damaged: str, tmp_path: Path):
+    actions = batch(0, {0: (0, 10)})
+    audited(tmp_path, actions)
+    text = "\n".join(json.dumps(action) for action in actions)
+    assert written in text
+    text = text.replace(written, damaged)
+    (tmp_path / "table" / "_delta_log" / f"{1:020}.json").write_text(text)
+    result = audit(read_evidence(str(tmp_path / "table"), None))
+    assert found(result)["commit-damaged"].startswith("version 1: ")
+
+
+def test_nor_are_ranges_beyond_64_bits_ranges(tmp_path: Path):
+    for number, given in enumerate(((0, 2**63), (-1, 4), (0, 10**30))):
+        result = audited(tmp_path / str(number), batch(0, {0: given}))
+        assert "no-ranges" in found(result)
+    assert "no-ranges" not in found(audited(tmp_path / "good", batch(0, {0: (0, 2**63 - 1)})))
+
+
+def test_what_is_nested_too_deeply_is_damaged(tmp_path: Path):
+    audited(tmp_path, batch(0, {0: (0, 10)}))
+    text = '{"add":' + "[" * 100_000
+    (tmp_path / "table" / "_delta_log" / f"{1:020}.json").write_text(text)
+    result = audit(read_evidence(str(tmp_path / "table"), None))
+    assert "no JSON" in found(result)["commit-damaged"]
+    actions = batch(0, {0: (0, 10)})
+    actions[2]["add"]["stats"] = "[" * 100_000
+    actions[0]["commitInfo"]["userMetadata"] = '{"assignor":' + "[" * 100_000
+    assert "no-ranges" in found(audited(tmp_path / "other", actions))
+
+
+def test_numbers_of_texts_are_read_or_nothing(tmp_path: Path):
+    actions = batch(0, {0: (0, 10)})
+    metrics = {"numFiles": "9" * 5000, "numOutputRows": "9" * 5000}
+    actions[0]["commitInfo"]["operationMetrics"] = metrics
+    restore = {"operation": "RESTORE", "operationParameters": {"version": "9" * 5000}}
+    assert found(audited(tmp_path, actions, [{"commitInfo": restore}])) == {}
+
+
+def test_no_checksum_is_made_of_more_offsets_than_a_batch_has(tmp_path: Path):
+    actions = batch(0, {0: (0, 2**62)})
+    text = json.loads(actions[0]["commitInfo"]["userMetadata"])
+    text["assignor"]["counted"] = {"records": 2**62, "checksum": "0" * 16}
+    actions[0]["commitInfo"]["userMetadata"] = json.dumps(text)
+    assert audited(tmp_path, actions).queries[0].counted == 0

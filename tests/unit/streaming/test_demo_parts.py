@@ -150,7 +150,7 @@ def test_a_data_folder_beside_the_user_is_found_by_spark_that_works_elsewhere(
 
 def test_delta_fits_the_line_of_spark():
     assert delta_coordinate("4.2.0") == "io.delta:delta-spark_4.2_2.13:4.4.0"
-    with pytest.raises(ValueError, match=r"no Delta version is known for pyspark 5\.0\.0"):
+    with pytest.raises(ValueError, match=r"no Delta version is known for Spark 5\.0\.0"):
         delta_coordinate("5.0.0")
 
 

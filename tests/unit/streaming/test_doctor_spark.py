@@ -102,12 +102,12 @@ def test_what_is_no_address_is_said_to_be_none(address):
     ("version", "holds", "told"),
     [
         ("4.0.4", True, "4.0.4"),
-        ("4.0.2", True, "assignor-bridge was not tested on pyspark 4.0.2"),
-        ("3.5.1", False, "assignor-bridge was not tested on pyspark 3.5.1"),
-        ("4.3.0", False, "assignor-bridge was not tested on pyspark 4.3.0"),
+        ("4.0.2", True, "assignor-bridge was not tested on Spark 4.0.2"),
+        ("3.5.1", False, "assignor-bridge was not tested on Spark 3.5.1"),
+        ("4.3.0", False, "assignor-bridge was not tested on Spark 4.3.0"),
     ],
 )
 def test_a_spark_outside_the_range_is_one_line_of_the_doctor(version, holds, told, monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", lambda name: version)
-    check = machine._pyspark()
+    check = machine._spark()
     assert (check.holds, check.details) == (holds, told)

@@ -100,6 +100,7 @@ BAD_SAMPLES = [
     'kafka_consumergroup_group_lag{group="q",topic="t",partition="x"} 1',
     'kafka_consumergroup_group_lag{group="q",topic="t",partition="0"} NaN',
     'kafka_consumergroup_group_lag{group="q",topic="t",partition="0"} +Inf',
+    'kafka_consumergroup_group_lag{group="q",topic="t",partition="0"} 1e30',
     'kafka_consumergroup_group_lag{group="q",partition="0"} 1',
     'kafka_consumergroup_group_lag{topic="t",partition="0"} 1',
     'spark_streaming_batch_id{query="other"} 1',
@@ -154,6 +155,35 @@ def test_an_answer_without_end_does_not_fill_the_memory(monkeypatch):
         assert len(address.get("/short")) == 1000
         with pytest.raises(WebError, match="answers with more than 1,000 bytes to '/long'"):
             address.get("/long")
+
+
+ADDRESSES = [
+    ":x", "http://:9", "h:70000", "h:80x", "h:1:2", "[::1", "[::1]x:99", "http://[::1]x:99",
+    "http://h\t:1", "http://..:1", "http://" + "a" * 70, "http://h:1/\u00e9", "http://h:1/a b",
+    "http://h\x00", "ftp://h:1", "http://",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_what_is_no_address_of_metrics_is_one_line(address, capsys):
+    assert main.run(["top", "--once", address]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "is not an address: http://HOST:PORT is expected" in line
+
+
+def test_an_address_of_ipv6_is_one():
+    assert str(Address.parse("[::1]:99")) == "http://[::1]:99"
+
+
+@pytest.mark.parametrize("host", ["", ":x", "[::1]", "[::1]:99", "h:99", "a..b", "a" * 70, "a b"])
+def test_a_job_serves_metrics_on_a_host_or_says_so(host, tmp_path, capsys):
+    text = json.dumps(changed("metrics", {"port": 0, "address": host}))
+    (tmp_path / "job.yaml").write_text(text)
+    assert main.run(["run", str(tmp_path / "job.yaml"), "--dry-run"]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "metrics.address" in line
+    assert "a host alone is expected" in line
+    load_job(changed("metrics", {"port": 0, "address": "::1"}), environment={})
 
 
 CHECKPOINT_FILES = [

@@ -1,0 +1,121 @@
+"""`make bench TARGETS=1`: all that the targets rest on, one after the other, in one run.
+
+Nothing else should run meanwhile. A step that was done at this commit is not run again, so a run
+that was stopped (Ctrl-C, too) goes on where it was; what it has is in build/one-run/. At the end
+there are `docs/benchmarks/one_run.md`, the pages that were measured as a whole, and the summary.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.benchmarks import one_run_page
+from tests.benchmarks.report import DOCS, ROOT, changes, commit
+from tests.benchmarks.steps import STEPS, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: What a step that was told to stop has for its JVMs to end.
+_END_LIMIT_S = 60.0
+Result = dict[str, Any]
+
+
+def main() -> None:
+    """Run what is left, and write the pages."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.one_run")
+    parser.add_argument("--dirty", action="store_true", help="although the tree has changes")
+    asked = parser.parse_args()
+    changed = changes()
+    if changed and not asked.dirty:
+        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        print(
+            f"bench: the tree has changes ({changed[0]}{more}); commit them, or give DIRTY=1",
+            file=sys.stderr,
+        )
+        sys.exit(2)
+    folder = ROOT / "build" / "one-run" / commit()
+    if changed:  # the same name for other code: nothing of it is known to be of this
+        shutil.rmtree(folder, ignore_errors=True)
+    for stops in (signal.SIGINT, signal.SIGTERM):  # a shell's background job ignores the first
+        signal.signal(stops, signal.default_int_handler)
+    print(plan(folder, STEPS), flush=True)
+    try:
+        run(folder, STEPS)
+    except KeyboardInterrupt:
+        print("bench: stopped; the same command goes on from here", file=sys.stderr)
+        sys.exit(130)
+    one_run_page.write(folder, STEPS, results(folder, STEPS), DOCS)
+    failed = [step.name for step in STEPS if results(folder, STEPS)[step.name]["code"]]
+    print(f"bench: wrote {DOCS.relative_to(ROOT)}/one_run.md")
+    if failed:
+        print(f"bench: failed: {', '.join(failed)}; again with the same command", file=sys.stderr)
+        sys.exit(1)
+
+
+def plan(folder: Path, steps: Sequence[Step]) -> str:
+    """Say how long each step takes, what is done, and what is left in all."""
+    done = {name for name, result in results(folder, steps).items() if not result["code"]}
+    lines = [
+        f"{step.name:<28} {step.minutes:>4.0f} min{'  done' if step.name in done else ''}"
+        for step in steps
+    ]
+    left = [step.minutes for step in steps if step.name not in done]
+    what = f"{len(left)} of {len(steps)} steps to run"
+    return "\n".join([*lines, f"{what}, about {sum(left):.0f} minutes; leave the machine alone"])
+
+
+def run(folder: Path, steps: Sequence[Step]) -> None:
+    """Run each step that has not passed yet; one that fails does not stop the next."""
+    for number, step in enumerate(steps, 1):
+        if results(folder, [step]).get(step.name, {"code": 1})["code"] == 0:
+            continue
+        print(f"\n== {number} of {len(steps)}: {step.name}", flush=True)
+        own = step.folder(folder)
+        shutil.rmtree(own, ignore_errors=True)
+        (own / "images").mkdir(parents=True)
+        load, begin = os.getloadavg()[0], time.time()
+        code = run_step(step, own / "benchmarks")
+        result = {"code": code, "load": load, "began": begin, "seconds": time.time() - begin}
+        (own / "result.json").write_text(json.dumps(result), encoding="utf-8")
+
+
+def run_step(step: Step, pages: Path) -> int:
+    """Run one step in a session of its own, so that nothing of it is left beside the next."""
+    given = {**os.environ, **step.settings, "ASSIGNOR_BENCH_FOLDER": str(pages)}
+    process = subprocess.Popen(step.command, cwd=ROOT, env=given, start_new_session=True)
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        os.killpg(process.pid, signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_END_LIMIT_S)
+        raise
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def results(folder: Path, steps: Sequence[Step]) -> dict[str, Result]:
+    """Return the results of the steps that have ended."""
+    found = {}
+    for step in steps:
+        path = step.folder(folder) / "result.json"
+        if path.is_file():
+            found[step.name] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""What one run of all targets came to: its own page, and the pages that it measured as a whole."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import re
+import shutil
+import subprocess
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from assignor_bridge.ivy import java_tool
+from tests.benchmarks import summary
+from tests.benchmarks.report import machine, write_page
+from tests.benchmarks.steps import ELSEWHERE
+from tests.benchmarks.targets import TARGETS
+from tests.java.oracle import KAFKA
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from tests.benchmarks.steps import Step
+
+Document = dict[str, Any]
+
+_TEXT = """# All targets in one run
+
+`make bench TARGETS=1`: every benchmark that a target rests on, one after the other, at one commit,
+with nothing else on the machine. {counts} Nobody edits this page. All that was promised, with what
+other runs measured, is in [the summary](summary.md).
+
+{where}
+
+| | asked | measured | | why |
+|---|---|---|---|---|
+{targets}
+
+{elsewhere}
+
+## Steps
+
+A step in parts measures some rows of its page only, and leaves the page as it was. `load` is the
+machine's load average when the step began.
+
+| step | page | settings | result | minutes, reckoned | minutes | load |
+|---|---|---|---|---|---|---|
+{steps}
+"""
+
+
+def write(
+    folder: Path, steps: Sequence[Step], results: Mapping[str, Mapping[str, Any]], docs: Path
+) -> None:
+    """Write the run's page, the pages that are whole, their pictures and the summary."""
+    found = pages(folder, steps)
+    for page, document in found.items():
+        of_page = [step for step in steps if step.page == page]
+        if any(step.is_part or results[step.name]["code"] for step in of_page):
+            continue
+        write_page(docs, page, document)
+        for step in of_page:
+            pictures = step.folder(folder) / "images"
+            shutil.copytree(pictures, docs.parent / "images", dirs_exist_ok=True)
+    told = text(folder.name, steps, results, found)
+    for page in found:
+        if not (docs / f"{page}.md").is_file():  # never measured as a whole: no link to it
+            told = re.sub(rf"\[([^]]*)\]\({page}\.md\)", r"\1", told)
+    (docs / "one_run.md").write_text(told, encoding="utf-8")
+    summary.write(docs)
+
+
+def pages(folder: Path, steps: Sequence[Step]) -> dict[str, Document]:
+    """Return each page that was measured, with the rows of all its steps."""
+    found: dict[str, Document] = {}
+    for step in steps:
+        path = step.folder(folder) / "benchmarks" / f"{step.page}.json"
+        if not path.is_file():
+            continue
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if step.page in found:
+            found[step.page]["rows"] += document["rows"]
+        else:
+            found[step.page] = document
+    return found
+
+
+def text(
+    commit: str, steps: Sequence[Step], results: Mapping[str, Mapping[str, Any]],
+    found: Mapping[str, Document],
+) -> str:  # fmt: skip
+    """Return the run's page."""
+    here = [target for target in TARGETS if target.page not in ELSEWHERE]
+    figures = [summary.figure_of(target, found.get(target.page)) for target in here]
+    met = [
+        figure is not None and target.met(figure)
+        for target, figure in zip(here, figures, strict=True)
+    ]
+    missing = figures.count(None)
+    return _TEXT.format(
+        counts=f"Of {len(here)} targets {sum(met)} are met, {len(here) - sum(met) - missing} "
+        f"missed and {missing} not measured.",
+        where=", ".join(f"{name}: {value}" for name, value in where(commit, results).items()),
+        targets="\n".join(map(summary.line_of, here, figures)),
+        elsewhere="\n".join(
+            f"- Not in this run: [{page}]({page}.md), {why}" for page, why in ELSEWHERE.items()
+        ),
+        steps="\n".join(_row(step, results[step.name]) for step in steps),
+    )
+
+
+def where(commit: str, results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return machine, versions, commit and time."""
+    began = datetime.fromtimestamp(min(r["began"] for r in results.values()), timezone.utc)
+    told = subprocess.run(
+        [java_tool("java"), "-version"], capture_output=True, text=True, check=True
+    )  # fmt: skip
+    return {
+        **machine(),
+        "date": began.date().isoformat(),
+        "commit": commit,
+        "Spark": importlib.metadata.version("pyspark"),
+        "Delta": importlib.metadata.version("delta-spark"),
+        "Kafka": KAFKA,
+        "Java": told.stderr.split('"')[1],
+        "hours of all steps": round(sum(r["seconds"] for r in results.values()) / 3600, 1),
+    }
+
+
+def _row(step: Step, result: Mapping[str, Any]) -> str:
+    settings = [f"{name}={value}" for name, value in step.settings.items()]
+    settings += [step.only] if step.only else []
+    ended = "passed" if result["code"] == 0 else f"**failed** (exit code {result['code']})"
+    cells = [
+        step.name, f"[{step.page}]({step.page}.md)" + (", in parts" if step.is_part else ""),
+        ", ".join(settings), ended, f"{step.minutes:.0f}", f"{result['seconds'] / 60:.1f}",
+        f"{result['load']:.1f}",
+    ]  # fmt: skip
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,73 @@
+"""The steps of `make bench TARGETS=1`: each a pytest process, for what the targets rest on.
+
+A step that measures only some rows of its page is a part; its figures are in one_run.md, and the
+page keeps those of the last whole run.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Step:
+    """One process, and the page that it writes."""
+
+    name: str
+    page: str
+    #: How long it takes on two cores, as reckoned.
+    minutes: float
+    #: Which tests of `tests/benchmarks/test_bench_<file>.py`, as for `pytest -k`; all without.
+    only: str = ""
+    file: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    is_part: bool = False
+
+    def folder(self, run: Path) -> Path:
+        """Where its result, pages and pictures go."""
+        return run / self.name.replace(":", "").replace(" ", "-")
+
+    @property
+    def command(self) -> list[str]:
+        path = f"tests/benchmarks/test_bench_{self.file or self.page}.py"
+        words = ["-m", "pytest", "-m", "benchmark", "-p", "no:randomly", "-s", "-q", path]
+        return [sys.executable, *words, *(["-k", self.only] if self.only else [])]
+
+
+_FEWER = {"ASSIGNOR_BENCH_REPEATS": "3"}
+STEPS: tuple[Step, ...] = (
+    Step("planner", "planner", 4, "planning_time"),
+    Step("simulator", "simulator", 2, "side_by_side", file="planner"),
+    Step("java side", "java_side", 2),
+    Step("assignors", "assignors", 8),
+    Step("lag", "lag", 3),
+    Step("reader: many partitions", "reader", 12, "many_small", settings=_FEWER),
+    Step("reader: one partition", "reader", 4, "one_partition", settings=_FEWER),
+    Step("reader: 10,000 partitions", "reader", 3, "ten_thousand"),
+    Step("end to end", "end_to_end", 8),
+    Step("losses: balanced", "losses", 7, "balanced"),
+    Step("losses: others", "losses", 7, "not balanced"),
+    Step("dynamic allocation", "dynamic_allocation", 9),
+    *(Step(f"freshness: {cell}", "freshness", minutes, cell, is_part=True)
+      for cell, minutes in (("append-24-equal-5000", 3), ("append-24-zipf1.1-5000", 4),
+                            ("upsert-24-zipf1.1-5000", 5))),
+    Step("fixed cost: noop", "fixed_cost", 3, "noop"),
+    Step("fixed cost: Delta", "fixed_cost", 5, "delta"),
+    Step("bursts", "bursts", 8),
+    Step("starvation", "starvation", 7),
+    Step("retention", "retention", 3),
+    Step("alignment", "alignment", 6),
+    Step("zones", "zones", 10),
+    Step("audit", "audit", 7),
+)  # fmt: skip
+#: Targets' pages that no step measures, and why.
+ELSEWHERE = {
+    "kills": "hours: `make chaos`",
+    "before_after": "needs another checkout: `python -m tests.benchmarks.before_after`",
+}
