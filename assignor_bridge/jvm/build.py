@@ -30,6 +30,10 @@ _OF_SPARK = re.compile(
     r"// (org/apache/spark/[\w/$]+)(?:\.\"?([\w$<>]+)\"?:(\S+))?$",
     re.MULTILINE,
 )
+#: The name of a class of ours that extends one of Spark.
+_EXTENDING = re.compile(
+    r"^  this_class: .*// (\S+)\n  super_class: .*// org/apache/spark/\S+$", re.MULTILINE
+)
 
 
 def source_version() -> str:
@@ -83,7 +87,8 @@ def _inputs() -> list[Path]:
 def _spark_members(classes: Path) -> list[str]:
     """Return what our class files use of Spark: `owner`, or `owner name descriptor`.
 
-    Those that use Delta are left out: they need it too, and no stream needs them.
+    And, as owners, our own classes that extend one of Spark. Those that use Delta are left out:
+    they need it too, and no stream needs them.
     """
     command = [ivy.java_tool("javap"), "-v", "-p", *map(str, sorted(classes.rglob("*.class")))]
     javap = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -91,6 +96,7 @@ def _spark_members(classes: Path) -> list[str]:
     for text in javap.stdout.split("\nClassfile "):
         if "org/apache/spark/sql/delta/" not in text:
             found.update(" ".join(filter(None, entry)) for entry in _OF_SPARK.findall(text))
+            found.update(_EXTENDING.findall(text))
     return sorted(found)
 
 

@@ -10,6 +10,7 @@ import pytest
 from assignor_bridge import ivy
 from assignor_bridge.jars import built_jar, connector_coordinate
 from tests.class_path_driver import told_by
+from tests.support.class_files import FINAL, PUBLIC, with_flags
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,13 +35,21 @@ def without_member(jar: Path, name: str, member: str, folder: Path) -> Path:
     Gives the folder to put on the class path. The name is a constant of the class file: a tag, its
     length, its characters.
     """
-    with zipfile.ZipFile(jar) as archive:
-        code = archive.read(f"{PACKAGE}/{name}.class")
+    code = code_of(jar, name)
     constant = b"\x01" + len(member).to_bytes(2, "big") + member.encode()
     assert code.count(constant) == 1
+    return on_class_path(code.replace(constant, constant[:-1] + b"X"), name, folder)
+
+
+def code_of(jar: Path, name: str) -> bytes:
+    with zipfile.ZipFile(jar) as archive:
+        return archive.read(f"{PACKAGE}/{name}.class")
+
+
+def on_class_path(code: bytes, name: str, folder: Path) -> Path:
     target = folder / "classes" / PACKAGE / f"{name}.class"
     target.parent.mkdir(parents=True)
-    target.write_bytes(code.replace(constant, constant[:-1] + b"X"))
+    target.write_bytes(code)
     return folder / "classes"
 
 
@@ -76,11 +85,51 @@ def test_a_spark_that_lacks_what_we_use_of_it_reads_the_topic_by_itself(
 
     topic.create(len(COUNTS)).fill(COUNTS)
 
-    told, warnings = told_by(topic, tmp_path, [classes, built_jar(), *connector()])
+    assert_spark_reads_alone(
+        topic, tmp_path, classes, f"org.apache.spark.sql.kafka010.{name}.{named}"
+    )
+
+
+KAFKA010 = "org.apache.spark.sql.kafka010"
+STREAM = "KafkaMicroBatchStream"
+UNFIT = "a superclass that fits (class io.assignorbridge.AssignedMicroBatchStream"
+
+
+@pytest.mark.parametrize(
+    ("name", "member", "remove", "add", "named"),
+    [
+        pytest.param(
+            "KafkaSourceOffset", "<init>", PUBLIC, 0,  # private, Spark could not call it either
+            f"{KAFKA010}.KafkaSourceOffset.<init>()",
+            id="a constructor that is not public",
+        ),
+        pytest.param(
+            STREAM, None, 0, FINAL,
+            f"{UNFIT} cannot inherit from final class {KAFKA010}.{STREAM})",
+            id="a final class",
+        ),
+        pytest.param(
+            STREAM, "planInputPartitions", 0, FINAL,
+            f"{UNFIT} overrides final method {KAFKA010}.{STREAM}.planInputPartitions",
+            id="a final method",
+        ),
+    ],
+)  # fmt: skip
+def test_a_spark_where_what_we_use_has_another_shape_reads_the_topic_by_itself(
+    topic: Topic, tmp_path: Path, name: str, member: str | None, remove: int, add: int, named: str
+) -> None:
+    """All of it is there, and the first query would have ended with a LinkageError."""
+    [jar] = [jar for jar in connector() if "sql-kafka" in jar.name]
+    code = with_flags(code_of(jar, name), member, remove=remove, add=add)
+    topic.create(len(COUNTS)).fill(COUNTS)
+    assert_spark_reads_alone(topic, tmp_path, on_class_path(code, name, tmp_path), named)
+
+
+def assert_spark_reads_alone(topic: Topic, folder: Path, classes: Path, named: str) -> None:
+    told, warnings = told_by(topic, folder, [classes, built_jar(), *connector()])
 
     assert told["without"] == told["with"] == {"rows": sum(COUNTS), "metrics": [{}]}
-    reason = f"which lacks org.apache.spark.sql.kafka010.{name}.{named}"
     [warning] = warnings
     assert "option 'assignor' has no effect" in warning
-    assert warning.endswith(reason)
-    assert reason in told["fail"]["error"]
+    assert f"which lacks {named}" in warning
+    assert f"which lacks {named}" in told["fail"]["error"]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -36,6 +39,35 @@ def test_there_are_some() -> None:
 @pytest.mark.parametrize("name", manifests())
 def test_a_manifest_is_valid(name: str, version: str) -> None:
     assert kubernetes_validate.validate(manifests()[name], version, strict=True) == version
+
+
+def test_the_image_has_what_the_option_needs_and_no_second_pyspark() -> None:
+    """It is installed without what the wheel depends on: pyspark is in the image."""
+    page = (DOCS / "where-it-runs.md").read_text("utf-8")
+    [install] = re.findall(r"pip install --no-cache-dir ([^\\]+) \\\n && (.+--no-deps.+)", page)
+    named = set(install[0].split())
+    program = (
+        "import sys, assignor_bridge.session, assignor_bridge.worker\n"
+        "print(*{name.partition('.')[0] for name in sys.modules} - sys.stdlib_module_names)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True)
+    distributions = importlib.metadata.packages_distributions()
+    imported = {
+        distributions[module][0]
+        for module in done.stdout.decode().split()
+        if module in distributions
+    }
+    ours = {"assignor-bridge", "setuptools", "typing_extensions"}  # what .venv itself brings
+    assert named == imported - ours
+
+
+def test_the_drivers_memory_has_room_for_the_planner() -> None:
+    """40% is what Spark takes for Python; the setting replaces it."""
+    page = (DOCS / "where-it-runs.md").read_text("utf-8")
+    [(memory, overhead)] = re.findall(
+        r"driver.memory=(\d+)g --conf spark.driver.memoryOverhead=(\d+)m", page
+    )
+    assert int(overhead) >= int(memory) * 1024 * 0.4 + 40
 
 
 def test_one_with_a_misspelt_field_is_not() -> None:

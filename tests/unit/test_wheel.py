@@ -127,5 +127,9 @@ def test_the_jar_names_what_it_uses_of_spark() -> None:
     assert (f"{kafka010}/KafkaBatchInputPartition", "copy") in methods
     assert (stream, "<init>") in methods
     assert (stream,) in methods
+    extending = {"AssignedMicroBatchStream", "KafkaRelationRule", "Reports"}
+    assert {member for member in members if "assignorbridge" in member} == {
+        f"io/assignorbridge/{name}" for name in extending
+    }
     assert not [member for member in members if "/delta/" in member]
     assert built_jar().stem == f"assignor-bridge-{version}"

@@ -5,9 +5,12 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.MethodType;
+import java.lang.reflect.Constructor;
 import java.lang.reflect.Field;
+import java.lang.reflect.Modifier;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
+import java.util.Objects;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
@@ -30,6 +33,8 @@ final class SparkMembers {
           STREAM + " metadataPath Ljava/lang/String;",
           STREAM + " startingOffsets Lorg/apache/spark/sql/kafka010/KafkaOffsetRangeLimit;",
           STREAM + " failOnDataLoss Z");
+
+  private static final String OURS = "io/assignorbridge/";
 
   private static final int MOST_TO_NAME = 3;
 
@@ -54,8 +59,8 @@ final class SparkMembers {
       missing =
           Stream.concat(list.lines(), FIELDS.stream())
               .map(line -> line.split(" "))
-              .filter(member -> !isThere(member))
-              .map(SparkMembers::inWords)
+              .map(SparkMembers::lacking)
+              .filter(Objects::nonNull)
               .distinct()
               .toList();
     } catch (IOException e) {
@@ -67,6 +72,26 @@ final class SparkMembers {
     int more = missing.size() - MOST_TO_NAME;
     return missing.stream().limit(MOST_TO_NAME).collect(Collectors.joining(", "))
         + (more > 0 ? " and " + more + " more" : "");
+  }
+
+  /** What is lacking for a member, in words; null if nothing is. */
+  private static String lacking(String[] member) {
+    if (member[0].startsWith(OURS)) {
+      return superclassOf(member[0]);
+    }
+    return isThere(member) ? null : inWords(member);
+  }
+
+  /** Java itself refuses a class of ours whose superclass, or a method we override, is final. */
+  private static String superclassOf(String ours) {
+    try {
+      Class.forName(ours.replace('/', '.'), false, SparkMembers.class.getClassLoader());
+      return null;
+    } catch (ClassNotFoundException | NoClassDefFoundError e) {
+      return null; // what is not there at all has a line of its own
+    } catch (LinkageError e) {
+      return "a superclass that fits (" + e.getMessage() + ")";
+    }
   }
 
   private static boolean isThere(String[] member) {
@@ -82,8 +107,8 @@ final class SparkMembers {
       }
       MethodType type = MethodType.fromMethodDescriptorString(member[2], loader);
       if (member[1].equals("<init>")) {
-        owner.getDeclaredConstructor(type.parameterArray());
-        return true;
+        Constructor<?> constructor = owner.getDeclaredConstructor(type.parameterArray());
+        return (constructor.getModifiers() & (Modifier.PUBLIC | Modifier.PROTECTED)) != 0;
       }
       return hasMethod(owner, member[1], type);
     } catch (ReflectiveOperationException | LinkageError | TypeNotPresentException e) {
