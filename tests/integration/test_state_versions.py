@@ -1,0 +1,111 @@
+"""One checkpoint under other versions of the planner's state: up, down, and up again."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from checkpoints.sticky_state import VERSION, decode
+from tests import other_version, planner_proxy
+from tests.spark_tools import assert_each_row_once, assert_planned, run_to_delta
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from tests.kafka_topics import Topic
+    from tests.spark_tools import DriverLog
+
+pytestmark = pytest.mark.integration
+
+EACH = 20
+OPTION = {"assignor": "lag-aware-sticky", "assignor.onError": "fail"}
+UNUSED = "cannot use its stored state"
+
+
+def state_files(checkpoint: str) -> list[Path]:
+    """Oldest first."""
+    found = (Path(checkpoint) / "sources" / "0" / "assignments").glob("[0-9]*.v[0-9]*")
+    return sorted(found, key=lambda path: int(path.name.partition(".")[0]))
+
+
+@pytest.fixture
+def next_version(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[[bool], None]]:
+    """Turn `spark.assignor.python` to a planner of the next version, and back."""
+    before = spark.conf.get("spark.assignor.python")
+    script = tmp_path / "next-version"
+    words = shlex.join([sys.executable, other_version.__file__])
+    root = Path(__file__).parents[2]
+    script.write_text(f"#!/bin/sh\nexport PYTHONPATH={root}\nexec {words}\n")
+    script.chmod(0o755)
+
+    def use(is_next: bool) -> None:
+        spark.conf.set("spark.assignor.python", str(script) if is_next else before or "")
+
+    yield use
+    use(False)
+
+
+def test_a_checkpoint_goes_up_to_the_next_version_down_and_up_again(
+    spark: SparkSession,
+    topic: Topic,
+    checkpoint: str,
+    tmp_path: Path,
+    driver_log: DriverLog,
+    next_version: Callable[[bool], None],
+) -> None:
+    """Each batch is planned, no row is lost or read twice, and going down is one warning."""
+    topic.create(3)
+    table = str(tmp_path / "table")
+    newest = []
+    for run, is_next in enumerate((False, True, False, True)):
+        topic.fill([EACH] * 3, first=run * EACH)
+        next_version(is_next)
+        assert_planned(run_to_delta(spark, topic, checkpoint, table, **OPTION))
+        assert_each_row_once(spark, table, [(run + 1) * EACH] * 3)
+        assert len(driver_log.lines(UNUSED)) == (0 if run < 2 else 1)
+        newest.append(state_files(checkpoint)[-1])
+
+    present, following = f".v{VERSION}", f".v{VERSION + 1}"
+    assert [file.suffix for file in newest] == [present, following, present, following]
+    [warning] = driver_log.lines(UNUSED)
+    assert f"{newest[1].name}: the state has version {VERSION + 1}, newer than" in warning
+    assert f"with the older {newest[0].name}" in warning
+    version, header = other_version.header_of(newest[-1].read_text())
+    assert (version, header[other_version.FROM_THE_FUTURE]) == (VERSION + 1, [1, 2])
+    assert not driver_log.lines("could not save its state")
+
+
+def test_a_state_of_version_1_is_taken_and_followed_by_the_present_one(
+    spark: SparkSession,
+    topic: Topic,
+    checkpoint: str,
+    tmp_path: Path,
+    driver_log: DriverLog,
+    planner: Callable[[str], None],
+    record: Path,
+) -> None:
+    topic.create(3).fill([EACH] * 3)
+    table = str(tmp_path / "table")
+    run_to_delta(spark, topic, checkpoint, table, **OPTION)
+    [file] = state_files(checkpoint)
+    known = decode(file.read_text())
+    old = other_version.version_1(file.read_text())
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    file.unlink()
+    file.with_name(file.name.replace(file.suffix, ".v1")).write_text(old)
+
+    planner("record")
+    topic.fill([EACH] * 3, first=EACH)
+    assert_planned(run_to_delta(spark, topic, checkpoint, table, **OPTION))
+
+    assert_each_row_once(spark, table, [2 * EACH] * 3)
+    assert not driver_log.lines(UNUSED)
+    assert planner_proxy.snapshots(record)[0]["state"] == old
+    assert [file.suffix for file in state_files(checkpoint)] == [".v1", f".v{VERSION}"]
+    assert decode(state_files(checkpoint)[-1].read_text()).generation == known.generation
