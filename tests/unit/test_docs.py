@@ -114,6 +114,17 @@ def test_each_alert_has_its_line_in_the_runbook():
     assert listed == [rule["alert"] for rule in rules]
 
 
+def test_the_runbook_quotes_what_the_driver_says():
+    java = "\n".join(path.read_text(encoding="utf-8") for path in JAVA.glob("*.java"))
+    said = re.sub(r'"\s*\+ "', "", java)
+    quoted = re.findall(
+        r"`(?:assignor-bridge )?(c(?:ould not|annot) [\w -]+)", text_of("operating.md")
+    )
+    assert len(quoted) >= 4
+    unsaid = [words for words in quoted if words.replace(" plan ", " {} ", 1) not in said]
+    assert [words for words in unsaid if words.replace(" without it", " {}") not in said] == []
+
+
 def measured(name: str) -> list[dict[str, Any]]:
     text = (ROOT / "docs" / "benchmarks" / f"{name}.json").read_text(encoding="utf-8")
     rows: list[dict[str, Any]] = json.loads(text)["rows"]
