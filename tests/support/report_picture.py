@@ -2,7 +2,7 @@
 
 Twelve skewed partitions on three executors of two slots; one of the executors is killed. The page
 is that of `assignor report`, by checkpoint, log of metrics, plan log and the running driver's UI;
-the picture has its first pictures under their headings. It has to be looked at: nothing compares.
+the picture has some of its pictures. It has to be looked at: nothing compares.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from tests.strategies_snapshots import lags
 ROOT = Path(__file__).parents[2]
 PICTURE = ROOT / "docs" / "images" / "report.svg"
 PARTITIONS, RECORDS, BATCHES, KILLED_IN = 12, 3_000, 16, 11
-#: Pictures of the page, by the headings above them.
+#: Pictures of the page, by how their headings begin.
 PANELS = (
-    "Lag per partition", "Load per executor slot", "What moved, and why", "Cost per record",
-    "Batches",
+    "Lag when a batch began", "Records read by each slot", "When each slot worked",
+    "Time a record takes", "Seconds of each batch",
 )  # fmt: skip
 COST = "CASE WHEN offset % 10 = 9 THEN java_method('java.lang.Thread', 'sleep', 20L) END"
 
@@ -84,12 +84,10 @@ def done(query: Any) -> int:
 
 
 def picture_of(page: str) -> str:
-    """Give the page's pictures under the headings of their sections."""
-    sections = dict(re.findall(r"<h2>(.*?)</h2>(.*?)(?=<h2>|$)", page, flags=re.S))
+    """Lay the page's pictures out, under their own headings."""
+    framed = re.findall(r"<figure><h3>(?:<span[^>]*></span>)?(.*?)</h3>(<svg.*?</svg>)", page, re.S)
     panels = [
-        (heading, svg[0])
-        for heading in PANELS
-        if (svg := re.findall(r"<svg.*?</svg>", sections.get(heading, ""), flags=re.S))
+        next((title, svg) for title, svg in framed if title.startswith(wanted)) for wanted in PANELS
     ]
     return standalone("A report of a real query", panels)
 

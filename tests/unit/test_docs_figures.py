@@ -86,6 +86,13 @@ def sizing() -> Iterator[str]:
     for number, row in steady.items():
         yield f"| {number:,} | {rounded(row['ms_median'])} | {rounded(jvm[number])} |"
     yield from states()
+    resident: dict[int, list[float]] = {}
+    for row in rows("planner_memory"):
+        resident.setdefault(row["partitions"], []).append(row["rss_mb"])
+    for partitions in (100, 1_000, 10_000, 100_000):
+        mb = [f"{each:.0f}" for each in resident[partitions]]
+        yield f"| {partitions:,} | {' | '.join(mb)} |"
+    yield f"resident {resident[1_000][0]:.0f} MB with 1,000 partitions"
     peak = of_reader("10,000 partitions", "shared reader", "heap")["max"]
     yield f"the heap peaked at {peak} MB"
 
