@@ -64,7 +64,7 @@ STEPS: tuple[Step, ...] = (
     Step("planner", "planner", 4, "planning_time"),
     Step("simulator", "simulator", 2, "side_by_side", file="planner"),
     Step("java side", "java_side", 2),
-    Step("planner's memory", "planner_memory", 3),
+    Step("planner memory", "planner_memory", 3),
     Step("assignors", "assignors", 8),
     Step("lag", "lag", 3),
     Step("reader: many partitions", "reader", 12, "many_small", settings=_FEWER),
