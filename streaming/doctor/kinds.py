@@ -55,7 +55,10 @@ KINDS = (
         "standalone, client mode",
         "tested",
         "master and workers as processes of one machine (`make test`, `make compat`); three hosts"
-        " as loopback addresses. Workers need no Python",
+        " as loopback addresses: drivers started again, a worker lost and back, a host added, one"
+        " killed in mid-batch, dynamic allocation, decommissioning, speculation, fair pools, tasks"
+        " of two cores (`make long`). Workers need no Python. Not shown: hosts with a network"
+        " between them",
         r"spark://.*",
     ),
     Kind(
@@ -72,7 +75,9 @@ KINDS = (
         "Declarative pipelines (`spark-pipelines`, 4.1 and later)",
         "tested",
         "`make compat`. A pipeline runs on a server of Spark Connect: jar and package belong there."
-        ' Its streaming tables read the topic with `readStream.format("kafka")`',
+        ' Its streaming tables read the topic with `readStream.format("kafka")`; those in SQL'
+        " (`CREATE STREAMING TABLE … AS SELECT … FROM STREAM view`) through a view that Python"
+        " opens so",
         r"sc://.*",
     ),
     Kind(

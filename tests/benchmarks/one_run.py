@@ -17,7 +17,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tests.benchmarks import one_run_page
 from tests.benchmarks.report import DOCS, ROOT, changes, commit
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 #: What a step that was told to stop has for its JVMs to end.
 _END_LIMIT_S = 60.0
-Result = dict[str, Any]
 
 
 def main() -> None:
@@ -55,9 +54,9 @@ def main() -> None:
     except KeyboardInterrupt:
         print("bench: stopped; the same command goes on from here", file=sys.stderr)
         sys.exit(130)
-    one_run_page.write(folder, STEPS, results(folder, STEPS), DOCS)
-    failed = [step.name for step in STEPS if results(folder, STEPS)[step.name]["code"]]
+    one_run_page.write(folder, STEPS, DOCS)
     print(f"bench: wrote {DOCS.relative_to(ROOT)}/one_run.md")
+    failed = [step.name for step in STEPS if not is_done(folder, step)]
     if failed:
         print(f"bench: failed: {', '.join(failed)}; again with the same command", file=sys.stderr)
         sys.exit(1)
@@ -65,7 +64,7 @@ def main() -> None:
 
 def plan(folder: Path, steps: Sequence[Step]) -> str:
     """Say how long each step takes, what is done, and what is left in all."""
-    done = {name for name, result in results(folder, steps).items() if not result["code"]}
+    done = {step.name for step in steps if is_done(folder, step)}
     lines = [
         f"{step.name:<28} {step.minutes:>4.0f} min{'  done' if step.name in done else ''}"
         for step in steps
@@ -76,9 +75,9 @@ def plan(folder: Path, steps: Sequence[Step]) -> str:
 
 
 def run(folder: Path, steps: Sequence[Step]) -> None:
-    """Run each step that has not passed yet; one that fails does not stop the next."""
+    """Run each step that has not measured yet; one that fails does not stop the next."""
     for number, step in enumerate(steps, 1):
-        if results(folder, [step]).get(step.name, {"code": 1})["code"] == 0:
+        if is_done(folder, step):
             continue
         print(f"\n== {number} of {len(steps)}: {step.name}", flush=True)
         own = step.folder(folder)
@@ -107,14 +106,9 @@ def run_step(step: Step, pages: Path) -> int:
         process.wait()
 
 
-def results(folder: Path, steps: Sequence[Step]) -> dict[str, Result]:
-    """Return the results of the steps that have ended."""
-    found = {}
-    for step in steps:
-        path = step.folder(folder) / "result.json"
-        if path.is_file():
-            found[step.name] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+def is_done(folder: Path, step: Step) -> bool:
+    """Whether a step has measured at this commit."""
+    return (step.result(folder) or {"measured": False})["measured"] is True
 
 
 if __name__ == "__main__":

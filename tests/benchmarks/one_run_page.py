@@ -50,14 +50,13 @@ machine's load average when the step began.
 """
 
 
-def write(
-    folder: Path, steps: Sequence[Step], results: Mapping[str, Mapping[str, Any]], docs: Path
-) -> None:
+def write(folder: Path, steps: Sequence[Step], docs: Path) -> None:
     """Write the run's page, the pages that are whole, their pictures and the summary."""
+    results = {step.name: step.result(folder) or {} for step in steps}
     found = pages(folder, steps)
     for page, document in found.items():
         of_page = [step for step in steps if step.page == page]
-        if any(step.is_part or results[step.name]["code"] for step in of_page):
+        if any(step.is_part or not results[step.name]["measured"] for step in of_page):
             continue
         write_page(docs, page, document)
         for step in of_page:
@@ -75,7 +74,7 @@ def pages(folder: Path, steps: Sequence[Step]) -> dict[str, Document]:
     """Return each page that was measured, with the rows of all its steps."""
     found: dict[str, Document] = {}
     for step in steps:
-        path = step.folder(folder) / "benchmarks" / f"{step.page}.json"
+        path = step.written(folder)
         if not path.is_file():
             continue
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -131,7 +130,10 @@ def where(commit: str, results: Mapping[str, Mapping[str, Any]]) -> dict[str, An
 def _row(step: Step, result: Mapping[str, Any]) -> str:
     settings = [f"{name}={value}" for name, value in step.settings.items()]
     settings += [step.only] if step.only else []
-    ended = "passed" if result["code"] == 0 else f"**failed** (exit code {result['code']})"
+    ended = "passed"
+    if result["code"]:
+        what = "measured, a check failed" if result["measured"] else "**failed**"
+        ended = f"{what} (exit code {result['code']})"
     cells = [
         step.name, f"[{step.page}]({step.page}.md)" + (", in parts" if step.is_part else ""),
         ", ".join(settings), ended, f"{step.minutes:.0f}", f"{result['seconds'] / 60:.1f}",

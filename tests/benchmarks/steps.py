@@ -6,9 +6,10 @@ page keeps those of the last whole run.
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,10 +29,28 @@ class Step:
     file: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
     is_part: bool = False
+    #: Its rows are collected from several tests: where one fails, some are missing.
+    by_rows: bool = False
 
     def folder(self, run: Path) -> Path:
         """Where its result, pages and pictures go."""
         return run / self.name.replace(":", "").replace(" ", "-")
+
+    def result(self, run: Path) -> dict[str, Any] | None:
+        """Return how it ended, and whether it has measured all of its rows; None if it has not.
+
+        A benchmark looks at its figures once they are written: one that fails then has measured.
+        """
+        path = self.folder(run) / "result.json"
+        if not path.is_file():
+            return None
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        whole = found["code"] == 0 or not self.by_rows
+        return found | {"measured": whole and self.written(run).is_file()}
+
+    def written(self, run: Path) -> Path:
+        """Where its page's JSON is."""
+        return self.folder(run) / "benchmarks" / f"{self.page}.json"
 
     @property
     def command(self) -> list[str]:
@@ -45,14 +64,15 @@ STEPS: tuple[Step, ...] = (
     Step("planner", "planner", 4, "planning_time"),
     Step("simulator", "simulator", 2, "side_by_side", file="planner"),
     Step("java side", "java_side", 2),
+    Step("planner memory", "planner_memory", 3),
     Step("assignors", "assignors", 8),
     Step("lag", "lag", 3),
     Step("reader: many partitions", "reader", 12, "many_small", settings=_FEWER),
-    Step("reader: one partition", "reader", 4, "one_partition", settings=_FEWER),
+    Step("reader: one partition", "reader", 4, "one_partition", settings=_FEWER, by_rows=True),
     Step("reader: 10,000 partitions", "reader", 3, "ten_thousand"),
     Step("end to end", "end_to_end", 8),
-    Step("losses: balanced", "losses", 7, "balanced"),
-    Step("losses: others", "losses", 7, "not balanced"),
+    Step("losses: balanced", "losses", 7, "balanced", by_rows=True),
+    Step("losses: others", "losses", 7, "not balanced", by_rows=True),
     Step("dynamic allocation", "dynamic_allocation", 9),
     *(Step(f"freshness: {cell}", "freshness", minutes, cell, is_part=True)
       for cell, minutes in (("append-24-equal-5000", 3), ("append-24-zipf1.1-5000", 4),

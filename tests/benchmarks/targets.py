@@ -82,6 +82,8 @@ TARGETS: tuple[Target, ...] = (
     *(Target("planner", f"Java's side of it, {n:,} partitions, ms", "java_side",
              only("jvm_ms_median", partitions=n), limit)
       for n, limit in ((1_000, 10), (10_000, 80), (100_000, 1_500))),
+    Target("planner", "resident memory of its process, a stream of 1,000 partitions, MB",
+           "planner_memory", only("rss_mb", partitions=1_000, streams=1), 40),
     Target("planner", "busiest slot over the mean, less one record", "planner",
            beyond_a_record, 1.05),
     Target("planner", "a plan with racks, times one without", "planner", most("over"), 1.3),

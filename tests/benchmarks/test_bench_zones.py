@@ -1,4 +1,4 @@
-"""Which bytes cross zones: Spark's own mapping and ours, in the same driver, one after the other.
+"""Which bytes cross zones: Spark's own mapping and ours, in the same driver, by turns first.
 
 Three brokers in three racks with Kafka's rack-aware replica selector (KIP-392), and a standalone
 cluster of three workers in the same racks, one executor of one slot each. Twelve partitions, on
@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.benchmarks.report import write_report
+from tests.benchmarks.turns import in_turn
 from tests.integration.test_zones import (
     OPTIONS,
     RACK_OF_HOST,
@@ -88,7 +89,7 @@ def test_zones(tmp_path: Path) -> None:
             where.append(replicas)
 
         for replication in (1, 2, 3):
-            for way in WAYS:
+            for way in in_turn(list(WAYS), replication):
                 add(way, replication, loses=True)
         add("ours", 1, producer=LARGE_BATCH)
         add("ours", 1, behind=WARM_UP + 3 * BATCHES)

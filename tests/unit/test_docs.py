@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -114,49 +113,15 @@ def test_each_alert_has_its_line_in_the_runbook():
     assert listed == [rule["alert"] for rule in rules]
 
 
-def measured(name: str) -> list[dict[str, Any]]:
-    text = (ROOT / "docs" / "benchmarks" / f"{name}.json").read_text(encoding="utf-8")
-    rows: list[dict[str, Any]] = json.loads(text)["rows"]
-    return rows
-
-
-def test_the_figures_of_the_readme_are_those_of_the_benchmarks():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    batch = {row["mapping"]: row["batch_s_median"] for row in measured("end_to_end")}
-    ours, default = batch.pop("lag-aware-sticky"), batch.pop("Spark: default")
-    assert f"| {ours:.1f} | {default:.1f} | {min(batch.values()):.1f} |" in readme
-    many, one = ("1,000 partitions", "one partition, a million")
-    reader = {
-        (start, row["reader"]): row["median"]
-        for row in measured("reader")
-        for start in (many, one)
-        if row["workload"].startswith(start)
-    }
-    shared, best = reader[many, "shared reader"], reader[many, "Spark, best setting"]
-    assert f"| {shared:.2f} | {reader[many, 'Spark, default']:.0f} | {best:.1f} |" in readme
-    rates = [round(reader[one, name], -3) for name in ("shared reader", "Spark, default")]
-    assert f"| {rates[0]:,.0f} | {rates[1]:,.0f} |" in readme
-    plans = measured("plan_latency")
-    medians = sorted(row["plan_ms_median"] for row in plans)
-    assert f"[{medians[0]:.0f} to {medians[-1]:.0f} ms](" in readme
-    assert f"slowest plan {max(row['plan_ms_max'] for row in plans)} ms" in " ".join(readme.split())
-
-
-def test_the_figures_of_other_pages_are_those_of_the_benchmarks():
-    batch = {row["mapping"]: row["batch_s_median"] for row in measured("end_to_end")}
-    ours, default = batch.pop("lag-aware-sticky"), batch.pop("Spark: default")
-    split = [seconds for mapping, seconds in batch.items() if "no wait" not in mapping]
-    compared = " ".join(text_of("alternatives.md").split())
-    shown = f"takes {default:.1f} s by default, {min(split):.1f} to {max(split):.1f} s with"
-    assert shown in compared
-    assert f"{ours:.1f} s with the option" in compared
-    sizing = text_of("sizing.md")
-    jvm = {row["partitions"]: row["jvm_ms_median"] for row in measured("java_side")}
-    for row in measured("planner"):
-        if row["case"] == "steady":
-            number = row["partitions"]
-            cells = [f"{ms:.{0 if ms >= 10 else 1}f}" for ms in (row["ms_median"], jvm[number])]
-            assert f"| {number:,} | {cells[0]} | {cells[1]} |" in sizing
+def test_the_runbook_quotes_what_the_driver_says():
+    java = "\n".join(path.read_text(encoding="utf-8") for path in JAVA.glob("*.java"))
+    said = re.sub(r'"\s*\+ "', "", java)
+    quoted = re.findall(
+        r"`(?:assignor-bridge )?(c(?:ould not|annot) [\w -]+)", text_of("operating.md")
+    )
+    assert len(quoted) >= 4
+    unsaid = [words for words in quoted if words.replace(" plan ", " {} ", 1) not in said]
+    assert [words for words in unsaid if words.replace(" without it", " {}") not in said] == []
 
 
 def test_the_recorded_log_has_the_metrics_of_today():

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
+from tests.benchmarks import before_after
 from tests.benchmarks.test_bench_least_slots import by_turns, least
 from tests.benchmarks.turns import in_turn
 
@@ -36,3 +39,24 @@ def test_searches_take_turns_and_find_the_least() -> None:
     assert found == {"a": 5, "b": 3, "c": 12, "d": None}
     assert sorted(asked[:4]) == sorted(needed)
     assert sorted(asked[4:7]) == ["a", "b", "c"]
+
+
+def test_before_and_after_take_turns_and_the_first_runs_do_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ran: list[str] = []
+    written: list[dict[str, object]] = []
+
+    def measure(checkout: Path, name: str) -> dict[str, object]:
+        ran.append(checkout.name)
+        ms = {1: 1.0, 2: 2.0}.get(len(ran), 10.0 if checkout.name == "other" else 20.0)
+        return {"rows": [{"case": "first", "ms_min": ms}], "run": {"commit": "abc"}}
+
+    monkeypatch.setattr(before_after, "measure", measure)
+    monkeypatch.setattr(before_after, "write", lambda rows, *_: written.extend(rows))
+    monkeypatch.setattr(before_after, "ROOT", Path("here"))
+    monkeypatch.setattr(sys, "argv", ["before_after", "other", "planner"])
+    before_after.main()
+    assert ran == ["other", "here", "here", "other", "other", "here"]
+    [row] = written
+    assert (row["before"], row["after"], row["after/before"]) == (10.0, 20.0, 2.0)
