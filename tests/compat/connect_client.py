@@ -6,12 +6,15 @@ ask for an assignor in several ways, and prints the metrics of each as JSON.
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
+
+from tests.kafka_topics import Topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,6 +51,22 @@ def metrics(writer: DataStreamWriter, name: str) -> list[dict[str, Any]]:
     ]
 
 
+def switched_while_it_runs(spark: SparkSession) -> list[str]:
+    """Switch off and on again between batches of one query; who planned, one after the other."""
+    frame = stream(spark, assignor="lag-aware-sticky")
+    location = str(FOLDER / "switched")
+    query = frame.writeStream.format("noop").option("checkpointLocation", location).start()
+    query.processAllAvailable()
+    for number, enabled in enumerate(("false", "true")):
+        spark.conf.set("spark.assignor.enabled", enabled)
+        Topic(TASK["servers"], TASK["topic"]).fill([5, 5], first=1000 + 5 * number)
+        query.processAllAvailable()
+    planned = [p.sources[0].metrics for p in query.recentProgress if p.numInputRows]
+    query.stop()
+    spark.conf.unset("spark.assignor.enabled")
+    return [who for who, _ in itertools.groupby(m["assignor.strategy"] for m in planned)]
+
+
 def main() -> None:
     """Do as the module says."""
     spark = SparkSession.builder.remote(TASK["server"]).create()
@@ -77,6 +96,7 @@ def main() -> None:
 
     told["foreachBatch"] = metrics(stream(spark).writeStream.foreachBatch(write), "foreach")
     told["rows"] = spark.read.parquet(rows).distinct().count()
+    told["switched while it runs"] = switched_while_it_runs(spark)
     told["has a JVM"] = getattr(spark, "_jsparkSession", None) is not None
     print("TOLD " + json.dumps(told), flush=True)
     spark.stop()

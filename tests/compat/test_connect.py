@@ -116,6 +116,7 @@ def test_a_remote_client_asks_for_an_assignor_in_each_way(
         assert batch.get("assignor.fallbacks") == fallbacks, name
     assert "assignor.maxImbalance" in told["bad setting"]
     assert told["rows"] == sum(COUNTS)
+    assert told["switched while it runs"] == ["lag-aware-sticky", "spark", "lag-aware-sticky"]
     assert not told["has a JVM"]
 
 

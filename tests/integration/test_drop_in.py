@@ -352,20 +352,31 @@ def test_a_topic_named_error_is_planned_as_any_other(
 
 
 def test_a_stream_that_spark_reads_the_old_way_says_that_the_option_has_no_effect(
-    spark: SparkSession, topic: Topic, driver_log: DriverLog
+    spark: SparkSession, topic: Topic, checkpoint: str, driver_log: DriverLog
 ) -> None:
-    topic.create(1)
+    topic.create(1).fill([7])
     option = {"assignor": "lag-aware-sticky"}
     key = "spark.sql.streaming.disabledV2MicroBatchReaders"
     spark.conf.set(key, "org.apache.spark.sql.kafka010.KafkaSourceProvider")
     try:
-        read_topic(spark, topic, option)
+        query = (
+            read_topic(spark, topic, option)
+            .writeStream.format("noop")
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
+        [progress] = finished(query)
         with pytest.raises(IllegalArgumentException, match=key):
             read_topic(spark, topic, option | {"assignor.onError": " fail"})
     finally:
         spark.conf.unset(key)
     [warning] = driver_log.lines("option 'assignor' has no effect")
     assert key in warning
+    assert progress["numInputRows"] == 7
+    [source] = progress["sources"]
+    assert source["description"].startswith("KafkaSourceV1[")
+    assert "metrics" not in source
 
 
 def test_continuous_processing_says_that_the_option_has_no_effect(
