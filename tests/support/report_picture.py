@@ -51,7 +51,7 @@ def report_of_a_query(folder: Path) -> str:
         known = spark.sparkContext._jsc.sc()
         wait_until(lambda: known.getExecutorMemoryStatus().size() > 3, "three executors", 180)
         topic.fill(lags("zipf-1.2", PARTITIONS, RECORDS))
-        with attach(spark, MetricsConfig(log_file=str(log))):
+        with attach(spark, MetricsConfig(log_file=log)):
             query = (
                 read_topic(spark, topic, options | whole)
                 .selectExpr(COST)
@@ -87,7 +87,9 @@ def picture_of(page: str) -> str:
     """Lay the page's pictures out, under their own headings."""
     framed = re.findall(r"<figure><h3>(?:<span[^>]*></span>)?(.*?)</h3>(<svg.*?</svg>)", page, re.S)
     panels = [
-        next((title, svg) for title, svg in framed if title.startswith(wanted)) for wanted in PANELS
+        found[0]
+        for wanted in PANELS
+        if (found := [(title, svg) for title, svg in framed if title.startswith(wanted)])
     ]
     return standalone("A report of a real query", panels)
 
