@@ -14,7 +14,7 @@ UNIT   := "not integration and not benchmark and not chaos and not compat"
 UNIT_TESTS ?= unit
 
 .DEFAULT_GOAL := help
-.PHONY: help check demo test unit coverage integration long fresh bench chaos spark-suite compat matrix lint format jar docs wheel maven sbom audit release-check lock clean
+.PHONY: help check demo test unit coverage integration long fresh bench chaos fuzz spark-suite compat matrix lint format jar docs wheel maven sbom audit release-check lock clean
 
 help:  ## This list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +83,10 @@ chaos: jar  ## Kill -9 drivers and executors 320 times (KILLS=n with executors, 
 	@$(if $(WITHOUT),$(BIN)/python -m tests.faults.without "$(WITHOUT)",KILLS=$(KILLS) KIND="$(KIND)" WITH="$(WITH)" SEED=$(SEED) LIMIT_S=$(LIMIT_S) \
 	  $(BIN)/python -m pytest -m chaos -p no:randomly -s \
 	  $(if $(KIND),tests/integration/test_faults.py,tests/integration/test_kills.py))
+
+fuzz: $(READY)  ## Feed changed inputs to all readers of what others wrote, guided by coverage (FUZZ_S=n seconds each, 60 by default; KIND=name|name)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
+	@FUZZ_S=$(FUZZ_S) KIND="$(KIND)" $(BIN)/python -m tests.fuzz
 
 spark-suite: jar  ## Spark's own suites of its Kafka source, with the bridge on (ADMISSION=time|deadline: with limited batches)
 	@$(BIN)/python -m tests.sparksuite $(if $(ADMISSION),--admission=$(ADMISSION))

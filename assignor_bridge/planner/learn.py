@@ -88,12 +88,13 @@ def learn(table: PartitionTable, batch: Batch) -> tuple[StickyState, float | Non
     """
     before, seen = table.state, batch.observed
     columns = table.reported, seen.executor, seen.records, seen.bytes, seen.seconds, seen.offsets
-    usable = (table.reported >= 0) & (seen.records >= 0) & (seen.records < 2**63)
+    counts = (seen.records == 0) | (seen.records >= 1)  # what is between overflows quotients
+    usable = (table.reported >= 0) & counts & (seen.records < 2**63)
     reports = _Reports(*columns).only(usable)
     covers = (reports.offsets > 0) & np.isfinite(reports.offsets)
     offsets = np.where(covers, reports.offsets, 0.0)
     density = np.clip(reports.records / np.maximum(offsets, 1.0), LEAST_DENSITY, 1.0)
-    weighed = reports.only((reports.records > 0) & (reports.bytes > 0))
+    weighed = reports.only((reports.records > 0) & (reports.bytes > 0) & (reports.bytes < 2**63))
     size = np.log(weighed.bytes / weighed.records)
     now = replace(
         before,
