@@ -14,7 +14,7 @@ UNIT   := "not integration and not benchmark and not chaos and not compat"
 UNIT_TESTS ?= unit
 
 .DEFAULT_GOAL := help
-.PHONY: help check demo test unit coverage integration long fresh bench chaos fuzz spark-suite compat matrix lint format jar docs wheel maven sbom audit release-check lock clean
+.PHONY: help check demo test unit coverage integration long fresh bench soak chaos fuzz spark-suite compat matrix lint format jar docs wheel maven sbom audit release-check lock clean
 
 help:  ## This list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +78,9 @@ fresh: check  ## demo and test as on a new machine: a clone, HOME and caches in 
 
 bench: jar  ## Measure, beside Spark and Kafka in the same run; writes docs/benchmarks/ (QUICK=1: a first look in five minutes, writes only build/bench-quick.md; TARGETS=1: what targets rest on, in two hours; DIRTY=1: although the tree has changes)
 	@$(BIN)/python -m $(if $(QUICK),tests.benchmarks.quick,$(if $(TARGETS),tests.benchmarks.one_run $(if $(DIRTY),--dirty),pytest -m benchmark -p no:randomly -s tests/benchmarks))
+
+soak: jar  ## One job at 5,000 records a second for two hours: is memory level? (SOAK_S=n seconds); writes docs/benchmarks/soak.md
+	@SOAK_S=$(or $(SOAK_S),7200) $(BIN)/python -m pytest -m benchmark -p no:randomly -s tests/benchmarks/test_bench_soak.py
 
 chaos: jar  ## Kill -9 drivers and executors 320 times (KILLS=n with executors, in local mode, with limited batches twice; SEED=n; LIMIT_S=n), or faults by name (KIND=name|all, WITH=admission|alignment|zones), or with a protection taken out (WITHOUT=name|all)
 	@$(if $(WITHOUT),$(BIN)/python -m tests.faults.without "$(WITHOUT)",KILLS=$(KILLS) KIND="$(KIND)" WITH="$(WITH)" SEED=$(SEED) LIMIT_S=$(LIMIT_S) \

@@ -1,0 +1,152 @@
+"""One job for two hours at 5,000 records a second, in batches of half a second: is memory level?
+
+`assignor run` appends a topic of JSON records to a Delta table, with a driver, two executors of one
+slot, a planner, a broker and the producer on one machine. Resident memory is looked at every five
+seconds; what is told of it leaves out the first quarter of the run (half an hour of two), in which
+caches fill and code is compiled. A slope is the median of those of all pairs of samples (Theil and
+Sen), with their middle half. At the end each record is in the table, once, and each batch was
+planned by the option. `make soak`; `SOAK_S=120` makes it shorter, and such a run says nothing of
+memory.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+from pyspark.sql import functions as f
+
+from assignor_bridge.errors import OptionError
+from streaming.kafka.topics import create_topic
+from streaming.observe.progress_log import read_batches
+from tests.benchmarks import test_bench_long_run as long_run
+from tests.benchmarks.job_process import PARTS, JobProcess
+from tests.benchmarks.long_run_figures import Series, drawn, percentile
+from tests.benchmarks.long_run_load import Load
+from tests.benchmarks.report import FOLDER, write_report
+from tests.benchmarks.soak_figures import after_first_quarter, slope
+from tests.spark_tools import start_spark, wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streaming.kafka.embedded import EmbeddedBroker
+    from streaming.observe.query_progress import BatchProgress
+
+LASTS_S = float(os.environ.get("SOAK_S") or 0)
+pytestmark = [
+    pytest.mark.benchmark,
+    pytest.mark.skipif(not LASTS_S, reason="hours: `make soak` runs it"),
+    pytest.mark.timeout(LASTS_S + 1800),
+]
+
+RATE, PARTITIONS, WARM_UP = 5_000, 4, 100
+PICTURE = FOLDER.parent / "images" / "soak.svg"
+JOB = """
+name: soak
+kafka.bootstrap.servers: ${BROKER}
+source: {subscribe: "soak-${MARK}", records: {format: json, schema: "id BIGINT, value DOUBLE"}}
+sink: {path: "${OUT}/table", compact_every: 100}
+trigger: processingTime 500 milliseconds
+checkpoint: ${OUT}/checkpoint
+metrics: {log_file: "${OUT}/progress.jsonl"}
+spark:
+  spark.master: local-cluster[2,1,1024]
+"""
+
+
+class Records(Load):
+    """Writes one record of JSON a round."""
+
+    def _send(self, number: int) -> None:
+        self._producer.produce(self._topics[0], f'{{"id": {number}, "value": {number / 8}}}')
+
+
+def test_memory_is_level(
+    broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long_run, "LASTS_S", LASTS_S)
+    mark = uuid4().hex[:6]
+    topic = f"soak-{mark}"
+    create_topic(broker.bootstrap_servers, topic, PARTITIONS)
+    (tmp_path / "job.yaml").write_text(JOB)
+    environment = {"BROKER": broker.bootstrap_servers, "MARK": mark, "OUT": str(tmp_path)}
+    job = JobProcess(tmp_path / "job.yaml", tmp_path, environment)
+    try:
+        wait_until(job.is_running, "the job's start", 180)
+        load = Records(broker.bootstrap_servers, (topic, topic, topic), RATE)
+        load.warm_up(WARM_UP)
+        wait_until(lambda: is_read(job, tmp_path, load.rounds), "the first records", 180)
+        load.start()
+        try:
+            samples = long_run.sampled(job, broker.pid or 0)
+        finally:
+            load.stop()
+        wait_until(lambda: is_read(job, tmp_path, load.rounds), "the last records", 300)
+        job.stop()
+    finally:
+        job.kill()
+    batches = read_batches(tmp_path / "progress.jsonl")
+    for source in (source for batch in batches for source in batch.sources):
+        planned = [source.metrics.get(f"assignor.{key}") for key in ("strategy", "fallbacks")]
+        assert planned == ["lag-aware-sticky", "0"], source.metrics
+    spark = start_spark("local[2]", tmp_path / "reader")
+    try:
+        table = spark.read.format("delta").load(str(tmp_path / "table"))
+        counted = table.agg(f.count("*"), f.countDistinct("id"), f.min("id"), f.max("id"))
+        assert tuple(counted.collect()[0]) == (load.rounds, load.rounds, 0, load.rounds - 1)
+    finally:
+        spark.stop()
+    report(batches, load, samples)
+
+
+def is_read(job: JobProcess, folder: Path, records: int) -> bool:
+    assert job.is_running()
+    try:
+        return sum(batch.rows for batch in read_batches(folder / "progress.jsonl")) == records
+    except OptionError:  # no batch yet
+        return False
+
+
+def report(batches: list[BatchProgress], load: Load, samples: long_run.Samples) -> None:
+    measured = [batch.seconds for batch in batches if batch.timestamp_s >= load.began_s]
+    series = {part: samples.series(part) for part in (*PARTS, "broker")}
+    level = {p: Series(p, after_first_quarter(s.values), s.step_s) for p, s in series.items()}
+    rows = []
+    for part, found in level.items():
+        rise = slope(found.values, found.step_s)
+        rows.append(
+            {
+                "part": part,
+                "MB, median": round(percentile(found.values, 50)),
+                "MB, most": round(max(found.values)),
+                "MB an hour": f"{rise.per_hour:+.1f}",
+                "middle half of the slopes": f"{rise.low:+.1f} to {rise.high:+.1f}",
+            }
+        )
+    # Three lines a panel.
+    panels = [("driver", "executors"), ("python", "planners", "broker")]
+    PICTURE.write_text(
+        drawn(
+            [("Resident memory, MB", [series[p].in_windows(60) for p in pair]) for pair in panels],
+            "memory of a job",
+        ),
+        encoding="utf-8",
+    )
+    notes = [
+        __doc__ or "",
+        f"{len(measured):,} batches, {load.rounds:,} records, each once in the table; no batch "
+        f"fell back to Spark's mapping. A batch took {percentile(measured, 50):.2f} s (median), "
+        f"{percentile(measured, 95):.2f} s (95th percentile), {max(measured):.2f} s (most).",
+        "",
+        "![Resident memory over time](../images/soak.svg)",
+    ]
+    write_report(
+        "soak",
+        title=f"Memory of one job over {LASTS_S / 3600:g} hours",
+        command=f"make soak SOAK_S={LASTS_S:g}",
+        rows=rows,
+        notes="\n".join(notes),
+    )

@@ -1,0 +1,28 @@
+"""The slope of the soak's memory: right for a line, and not moved by single samples."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.benchmarks.soak_figures import after_first_quarter, slope
+
+
+@pytest.mark.parametrize("count", [2, 100, 4000])
+def test_the_slope_of_a_line_is_its_own(count: int):
+    found = slope([500 + 3 * number * 5 / 3600 for number in range(count)], 5)
+    assert found.per_hour == pytest.approx(3)
+    assert (found.low, found.high) == pytest.approx((3, 3))
+
+
+def test_single_samples_do_not_move_it():
+    values = [700.0] * 200
+    values[150] = values[199] = 9000.0
+    assert slope(values, 5).per_hour == 0
+
+
+def test_one_sample_has_none():
+    assert slope([7.0], 5).per_hour == 0
+
+
+def test_the_first_quarter_is_left_out():
+    assert after_first_quarter([*range(8)]) == [*range(2, 8)]
