@@ -99,6 +99,7 @@ def main() -> None:
     told["switched while it runs"] = switched_while_it_runs(spark)
     told["has a JVM"] = getattr(spark, "_jsparkSession", None) is not None
     print("TOLD " + json.dumps(told), flush=True)
+    other.stop()
     spark.stop()
 
 

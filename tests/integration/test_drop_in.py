@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import IllegalArgumentException, StreamingQueryException
 
 from tests.spark_tools import (
+    DriverLog,
     assert_each_row_once,
     finished,
     last_stage,
@@ -22,13 +24,10 @@ from tests.spark_tools import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
     from tests.kafka_topics import Topic
-    from tests.spark_tools import DriverLog
 
 pytestmark = pytest.mark.integration
 
@@ -262,7 +261,7 @@ def test_the_session_can_name_the_strategy_for_all_streams_but_those_that_say_no
 
 
 def test_the_switch_is_read_before_each_batch(
-    spark: SparkSession, topic: Topic, checkpoint: str, tmp_path: Path, driver_log: DriverLog
+    spark: SparkSession, topic: Topic, checkpoint: str, tmp_path: Path
 ) -> None:
     """By a setting of the session, or by a file; nothing is read twice or lost over it."""
     topic.create(2)
@@ -289,6 +288,8 @@ def test_the_switch_is_read_before_each_batch(
 
     try:
         batch()
+        # From here on: another test may have left the driver switched off.
+        driver_log = DriverLog(Path(spark.conf.get("assignor.test.log") or ""))
         spark.conf.set(enabled, " False")
         batch()
         spark.conf.set(enabled, "true")
