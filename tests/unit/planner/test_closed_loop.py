@@ -154,6 +154,16 @@ def test_absurd_reports_overflow_nothing():
     assert np.isfinite(again.metrics["predictionError"])
 
 
+@pytest.mark.parametrize(("records", "size"), [(5e-324, 100), (1e-300, 1e300), (100, 1e308)])
+def test_a_fraction_of_a_record_overflows_nothing(records, size):
+    """Found by fuzzing: seconds or bytes by such a count are infinite."""
+    asked = tuple(OffsetRange("t", p, 0, 100) for p in range(2))
+    seen = tuple(Observation("t", p, "1", records, size, 1.0, 100) for p in range(2))
+    made = plan(Snapshot((Executor("1", "h", 2),), asked, observed=seen))
+    assert np.isfinite(made.metrics["imbalance"])
+    assert not np.isinf(decode(made.state).common.level)  # NaN: nothing is learned from it
+
+
 @pytest.mark.parametrize("in_turn", [False, True], ids=["at random", "in turn"])
 def test_a_partition_that_is_quiet_for_long_is_read_where_it_was(in_turn):
     """200 partitions, 10 of which have data in a batch: each comes back after 20 or so."""
