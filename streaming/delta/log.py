@@ -21,7 +21,7 @@ LOG = "_delta_log"
 #: What Java writes as a long; larger numbers are no numbers of Delta's.
 MOST = 2**63 - 1
 Natural = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
-_Long = Annotated[int, msgspec.Meta(ge=-MOST - 1, le=MOST)]
+Long = Annotated[int, msgspec.Meta(ge=-MOST - 1, le=MOST)]
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKSUM = re.compile(r"(\d{20})\.crc")
 
@@ -40,7 +40,7 @@ class DeletionVector(msgspec.Struct, frozen=True, rename="camel"):
     cardinality: Natural = 0
     storage_type: str = ""
     path_or_inline_dv: str = ""
-    offset: _Long | None = None
+    offset: Long | None = None
 
     @property
     def key(self) -> str:
@@ -96,7 +96,7 @@ class Transaction(msgspec.Struct, frozen=True, rename="camel"):
     """The last batch of a writer."""
 
     app_id: str
-    version: _Long
+    version: Long
 
 
 class Info(msgspec.Struct, frozen=True, rename="camel"):

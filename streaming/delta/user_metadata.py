@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from assignor_bridge.model import MOST_PARTITION
-from streaming.delta.log import Natural
+from streaming.delta.log import Long, Natural
 
 if TYPE_CHECKING:
     from checkpoints.offset_log import KafkaRanges
@@ -38,7 +38,7 @@ class BatchMetadata(msgspec.Struct, frozen=True):
     query: str
     batch: Natural
     #: `[from, until)` by source, topic and partition; None where they could not be learned.
-    ranges: dict[str, dict[str, dict[_Number, tuple[Natural, Natural]]]] | None = None
+    ranges: dict[str, dict[str, dict[_Number, tuple[Long, Long]]]] | None = None
     counted: Counted = Counted()
     format: int = FORMAT
 
