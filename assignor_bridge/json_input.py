@@ -17,9 +17,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import core_schema
 
 from assignor_bridge.errors import OptionError
+from assignor_bridge.model import MOST_OFFSET
 
 #: Offsets, lags and all other numbers of 64 bits.
-MOST = 2**63 - 1
+MOST = MOST_OFFSET
 
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 _Model = TypeVar("_Model", bound=BaseModel)

@@ -13,6 +13,8 @@ from typing import NamedTuple
 #: Kafka's limits: a partition is an INT32, and the most characters of a topic's name.
 MOST_PARTITION = 2**31 - 1
 LONGEST_TOPIC = 249
+#: Of offsets, and of all else that Java writes as a long.
+MOST_OFFSET = 2**63 - 1
 
 
 class Partition(NamedTuple):

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from assignor_bridge.errors import elided
+from assignor_bridge.model import MOST_OFFSET
 from streaming.audit.findings import Finding
 from streaming.audit.intervals import flat
-from streaming.delta.log import MOST, whole
+from streaming.delta.log import whole
 from streaming.delta.transactions import query_of
 
 if TYPE_CHECKING:
@@ -232,7 +233,7 @@ def _offsets_of(
         return None
     pairs = [(least.get(name), most.get(name)) for name in ("partition", "offset")]
     numbers = [bound for pair in pairs for bound in pair if isinstance(bound, int)]
-    bounds = [bound for bound in numbers if abs(bound) <= MOST]
+    bounds = [bound for bound in numbers if abs(bound) <= MOST_OFFSET]
     return ((bounds[0], bounds[1]), (bounds[2], bounds[3])) if len(bounds) == 4 else None
 
 

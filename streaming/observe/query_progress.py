@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from assignor_bridge.model import Partition
+from assignor_bridge.model import MOST_OFFSET, Partition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 #: Of the names of our reader's and planner's metrics.
 PREFIX = "assignor."
-#: The first number that Kafka has no offset for.
-_BEYOND = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +153,7 @@ def _offsets(value: Any) -> dict[Partition, int] | None:
         }
     except (AttributeError, TypeError, ValueError, ArithmeticError, RecursionError):
         return None
-    return found if all(abs(offset) < _BEYOND for offset in found.values()) else None
+    return found if all(abs(offset) <= MOST_OFFSET for offset in found.values()) else None
 
 
 def _watermark(event_time: Mapping[str, str]) -> float | None:

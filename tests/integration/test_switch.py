@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests import switch_driver
+from tests.support import drivers
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.kafka_topics import Topic
 
 pytestmark = [pytest.mark.integration, pytest.mark.drivers]
@@ -25,18 +23,9 @@ def test_what_is_given_at_the_start_holds_for_all_queries(topic: Topic, tmp_path
     """Two queries of one session at once, and one of another session of the same driver."""
     topic.create(2)
     file = tmp_path / "off"
-    done = subprocess.run(
-        [
-            sys.executable, switch_driver.__file__,
-            topic.bootstrap_servers, topic.name, str(tmp_path), str(file),
-        ],
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
-        capture_output=True, text=True, timeout=280, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    [line] = [line for line in done.stdout.splitlines() if line.startswith("TOLD ")]
-    told = json.loads(line.removeprefix("TOLD "))
+    done = drivers.run(switch_driver, topic.bootstrap_servers, topic.name, tmp_path, file)
 
+    [told] = drivers.json_lines(done)
     by_setting = ["spark", "spark.assignor.enabled is false"]
     by_file = ["spark", f"spark.assignor.killSwitchFile exists: {file}"]
     assert told["batches"] == {
