@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import sys
 import uuid
 from pathlib import Path
@@ -99,15 +98,13 @@ def record(tmp_path: Path) -> Path:
 def planner(spark: SparkSession, tmp_path: Path, record: Path) -> Iterator[Callable[[str], None]]:
     """Set `spark.assignor.python` to a proxy planner of a mode, and back at the end."""
     from tests import planner_proxy
+    from tests.spark_tools import write_interpreter
 
     before = spark.conf.get("spark.assignor.python")
 
     def use(mode: str) -> None:
         script = tmp_path / f"python-{mode}"
-        words = shlex.join([sys.executable, planner_proxy.__file__, mode, str(record)])
-        root = Path(__file__).parents[1]
-        script.write_text(f"#!/bin/sh\nexport PYTHONPATH={root}\nexec {words}\n")
-        script.chmod(0o755)
+        write_interpreter(script, planner_proxy.__file__, mode, record)
         spark.conf.set("spark.assignor.python", str(script))
 
     yield use

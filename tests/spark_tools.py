@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sys
 import time
 import uuid
@@ -106,6 +107,14 @@ def spark_builder(master: str, folder: Path, **settings: str) -> SparkSession.Bu
     for name, value in settings.items():
         builder = builder.config(name.replace("_", "."), value)
     return builder
+
+
+def write_interpreter(script: Path, program: str, *arguments: object) -> None:
+    """Write what `spark.assignor.python` can name: it runs a program, whatever Java asks for."""
+    words = shlex.join([sys.executable, program, *map(str, arguments)])
+    root = Path(__file__).parents[1]
+    script.write_text(f"#!/bin/sh\nexport PYTHONPATH={root}\nexec {words}\n")
+    script.chmod(0o755)
 
 
 def read_topic(spark: SparkSession, topic: Topic, options: Mapping[str, str]) -> DataFrame:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +9,7 @@ import pytest
 
 from checkpoints.sticky_state import VERSION, decode
 from tests import other_version, planner_proxy
-from tests.spark_tools import assert_each_row_once, assert_planned, run_to_delta
+from tests.spark_tools import assert_each_row_once, assert_planned, run_to_delta, write_interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,10 +37,7 @@ def next_version(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[[bool
     """Turn `spark.assignor.python` to a planner of the next version, and back."""
     before = spark.conf.get("spark.assignor.python")
     script = tmp_path / "next-version"
-    words = shlex.join([sys.executable, other_version.__file__])
-    root = Path(__file__).parents[2]
-    script.write_text(f"#!/bin/sh\nexport PYTHONPATH={root}\nexec {words}\n")
-    script.chmod(0o755)
+    write_interpreter(script, other_version.__file__)
 
     def use(is_next: bool) -> None:
         spark.conf.set("spark.assignor.python", str(script) if is_next else before or "")
