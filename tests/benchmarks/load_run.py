@@ -96,16 +96,15 @@ class Run:
         peak = _PEAK.search(Path(f"/proc/{pid}/status").read_text())
         assert heap
         assert peak
-        files = _files_of(pid)
         return {
             "heap_mb": int(heap[1]) / 1024,
             "peak_rss_mb": int(peak[1]) / 1024,
-            "files": len(files),
-            "connections": len(_sockets_to(ports, pid).intersection(files)),
+            "files": len(files_of(pid)),
+            "connections": connections_of(pid, ports),
         }
 
 
-def _files_of(pid: int) -> list[str]:
+def files_of(pid: int) -> list[str]:
     """What each open file of a process is; sockets have their number in it."""
     found = []
     for entry in Path(f"/proc/{pid}/fd").iterdir():
@@ -114,15 +113,15 @@ def _files_of(pid: int) -> list[str]:
     return found
 
 
-def _sockets_to(ports: set[int], pid: int) -> set[str]:
-    """Open connections to these ports, as their files are called."""
+def connections_of(pid: int, ports: set[int]) -> int:
+    """How many connections of a process to these ports there are."""
     found = set()
-    for table in ("tcp", "tcp6"):
+    for table in ("tcp", "tcp6"):  # of all processes
         for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
             _, _, to, state, *_, inode = line.split()[:10]
             if state == _CONNECTED and int(to.rpartition(":")[2], 16) in ports:
                 found.add(f"socket:[{inode}]")
-    return found
+    return len(found.intersection(files_of(pid)))
 
 
 if __name__ == "__main__":
