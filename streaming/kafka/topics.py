@@ -34,14 +34,12 @@ def create_topic(
     *,
     limit_s: float = _LIMIT_S,
 ) -> None:
-    """Create a topic, and return when each partition has a leader; they may take so long."""
+    """Create a topic, and return when each partition has a leader.
+
+    Many partitions are made in steps, each of which may take `limit_s` to have its leaders: a
+    cluster is not asked for more while it still makes the ones before.
+    """
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
-    topic = NewTopic(
-        name,
-        num_partitions=min(partitions, _PARTITIONS_PER_REQUEST),
-        replication_factor=replication,
-        config=dict(config or {}),
-    )
     try:
         admin.list_topics(timeout=_ANSWER_LIMIT_S)
     except KafkaException as error:
@@ -49,26 +47,37 @@ def create_topic(
             f"topic {name!r} could not be created: no broker answers at {bootstrap_servers!r} "
             f"({error.args[0].str()})"
         ) from error
-    try:
-        admin.create_topics([topic], operation_timeout=30.0)[name].result(_LIMIT_S)
-        step = _PARTITIONS_PER_REQUEST
-        for size in range(2 * step, partitions + step, step):
-            more = NewPartitions(name, min(size, partitions))
-            admin.create_partitions([more], operation_timeout=30.0)[name].result(_LIMIT_S)
-    except (KafkaException, concurrent.futures.TimeoutError) as error:
-        why = error.args[0].str() if error.args else f"no answer within {_LIMIT_S:g} s"
-        raise TopicError(f"topic {name!r} could not be created: {why}") from error
+    for there in range(0, partitions, _PARTITIONS_PER_REQUEST):
+        size = min(there + _PARTITIONS_PER_REQUEST, partitions)
+        try:
+            if there:
+                more = NewPartitions(name, size)
+                admin.create_partitions([more], operation_timeout=30.0)[name].result(_LIMIT_S)
+            else:
+                topic = NewTopic(
+                    name, num_partitions=size, replication_factor=replication,
+                    config=dict(config or {}),
+                )  # fmt: skip
+                admin.create_topics([topic], operation_timeout=30.0)[name].result(_LIMIT_S)
+        except (KafkaException, concurrent.futures.TimeoutError) as error:
+            why = error.args[0].str() if error.args else f"no answer within {_LIMIT_S:g} s"
+            raise TopicError(f"topic {name!r} could not be created: {why}") from error
+        _await_leaders(admin, name, size, limit_s)
+
+
+def _await_leaders(admin: AdminClient, topic: str, partitions: int, limit_s: float) -> None:
     deadline = time.monotonic() + limit_s
     leaders = 0
     while (asked := time.monotonic()) < deadline:
-        metadata = admin.list_topics(name, timeout=10.0).topics[name]
-        leaders = sum(partition.leader >= 0 for partition in metadata.partitions.values())
+        with contextlib.suppress(KafkaException):  # it is too busy to answer in time
+            found = admin.list_topics(topic, timeout=_ANSWER_LIMIT_S).topics[topic].partitions
+            leaders = sum(partition.leader >= 0 for partition in found.values())
         if leaders == partitions:
             return
         # With very many partitions the answer itself is work for the broker, which has other.
         time.sleep(max(0.02, time.monotonic() - asked))
     raise TopicError(
-        f"topic {name!r} has leaders for {leaders} of {partitions} partitions after {limit_s:g} s"
+        f"topic {topic!r} has leaders for {leaders} of {partitions} partitions after {limit_s:g} s"
     )
 
 
