@@ -49,10 +49,11 @@ SHARED, DEFAULT, SMALL, ALL = (
     "shared reader", "Spark, default", "Spark, cache 64", "Spark, cache for all",
 )  # fmt: skip
 OPTIONS = {SHARED: OURS, DEFAULT: {}, SMALL: NO_WAIT, ALL: NO_WAIT}
-#: Partitions, reader, and batches that count. At 10,000 Spark's first is all there is time for.
+#: Partitions, reader, and batches that count; without any, the first one does. Beyond a cache of 64
+#: consumers Spark makes all others anew in each batch.
 CASES = (
     (10, SHARED, 5), (10, DEFAULT, 5),
-    (1_000, SHARED, 5), (1_000, DEFAULT, 1), (1_000, SMALL, 2), (1_000, ALL, 2),
+    (1_000, SHARED, 5), (1_000, DEFAULT, 1), (1_000, SMALL, 0), (1_000, ALL, 2),
     (10_000, SHARED, 5), (10_000, SMALL, 0),
 )  # fmt: skip
 #: More than one broker can hold here: 65,530 memory maps and 20,000 open files for a process.
@@ -100,7 +101,7 @@ def test_more_than_one_broker_can_hold(rows: list[dict[str, Any]], tmp_path: Pat
         count = int(MOST * SCALE)
         servers = cluster.bootstrap_servers
         rows.append(measured(servers, pids, count, SHARED, MOST_BATCHES, 1, tmp_path))
-    assert rows[-1]["connections held"] <= BROKERS + 1
+    assert rows[-1]["connections held"] <= 2 * BROKERS  # one for questions, one for fetches
     assert rows[-1]["sessions"] <= BROKERS * load_run.EXECUTORS
 
 

@@ -95,6 +95,26 @@ def sizing() -> Iterator[str]:
     yield f"resident {resident[1_000][0]:.0f} MB with 1,000 partitions"
     peak = of_reader("10,000 partitions", "shared reader", "heap")["max"]
     yield f"the heap peaked at {peak} MB"
+    yield from load_of_executors()
+
+
+def load_of_executors() -> Iterator[str]:
+    for row in rows("load"):
+        cells = [row["heap, MB"], row["connections held"], row["open files"]]
+        yield f"| {row['partitions']:,} | {row['reader']} | {' | '.join(map(str, cells))} |"
+
+
+def reliability() -> Iterator[str]:
+    for row in rows("load"):
+        told = ("fetches a batch", "ListOffsets a batch", "connections made a batch", "sessions")
+        cells = [f"{row[column]:,}" for column in told]
+        yield f"| {row['partitions']:,} | {row['reader']} | {' | '.join(cells)} |"
+    for row in rows("large"):
+        quality = [f"{row[column]:.1%}" for column in ("stayed", "stayed, a tenth lost")]
+        sizes = [f"{row[column]:.1f} MB" for column in ("request_mb", "answer_mb")]
+        memory = f"{row['rss_mb']:.0f} MB, {row['peak_rss_mb']:.0f} MB"
+        cells = [*sizes, memory, *quality, f"{row['busiest/ideal']:.3f}"]
+        yield f"| {row['executors']:,} | {' | '.join(cells)} |"
 
 
 def states() -> Iterator[str]:
@@ -233,6 +253,7 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "docs/lag.md": lag,
     "docs/planner.md": states,
     "docs/reader.md": reader,
+    "docs/reliability.md": reliability,
     "docs/sizing.md": sizing,
     "docs/tuning.md": tuning,
     "docs/zones.md": zones,
