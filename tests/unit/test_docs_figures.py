@@ -110,7 +110,7 @@ def reliability() -> Iterator[str]:
         cells = [f"{row[column]:,}" for column in told]
         yield f"| {row['partitions']:,} | {row['reader']} | {' | '.join(cells)} |"
     for row in rows("large"):
-        quality = [f"{row[column]:.1%}" for column in ("stayed", "stayed, a tenth lost")]
+        quality = [f"{row[column]:.2%}" for column in ("stayed", "stayed, a tenth lost")]
         sizes = [f"{row[column]:.1f} MB" for column in ("request_mb", "answer_mb")]
         memory = f"{row['rss_mb']:.0f} MB, {row['peak_rss_mb']:.0f} MB"
         cells = [*sizes, memory, *quality, f"{row['busiest/ideal']:.3f}"]
