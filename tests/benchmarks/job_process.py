@@ -85,18 +85,27 @@ class JobProcess:
 
     def used(self) -> dict[str, Used]:
         """Memory and CPU of each part."""
-        parents, found = _parents(), dict.fromkeys(PARTS, Used())
-        ours = {self._process.pid}
-        while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
-            ours |= more
-        for pid in ours:
-            kind = "python" if pid == self._process.pid else _kind(pid)
-            if kind is not None:
+        found = dict.fromkeys(PARTS, Used())
+        for kind, pids in parts_of(self._process.pid).items():
+            for pid in pids:
                 found[kind] = found[kind].plus(used_by(pid))
         return found
 
     def _last_words(self) -> str:
         return self._log.read_text()[-3000:]
+
+
+def parts_of(started: int) -> dict[str, list[int]]:
+    """Process ids of each part, of a Python process and its descendants."""
+    parents, ours = _parents(), {started}
+    while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
+        ours |= more
+    found: dict[str, list[int]] = {part: [] for part in PARTS}
+    for pid in sorted(ours):
+        kind = "python" if pid == started else _kind(pid)
+        if kind is not None:
+            found[kind].append(pid)
+    return found
 
 
 def used_by(pid: int) -> Used:

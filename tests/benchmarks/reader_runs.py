@@ -49,16 +49,9 @@ class Load:
         """Records of one batch."""
         return self.partitions * self.records_per_partition
 
-    def write(self, topic: Topic) -> None:
+    def write(self, topic: Topic, producer: Producer | None = None) -> None:
         """Write one batch's records and wait until the broker has them."""
-        producer = Producer(
-            {
-                "bootstrap.servers": topic.bootstrap_servers,
-                "linger.ms": 20,
-                "queue.buffering.max.messages": 2_000_000,
-                "queue.buffering.max.kbytes": 2_000_000,
-            }
-        )
+        producer = producer or producer_of(topic)
         value = b"x" * self.record_bytes
         for number in range(self.records_per_partition):
             for partition in range(self.partitions):
@@ -66,6 +59,18 @@ class Load:
             if number % 1000 == 0:
                 producer.poll(0)
         assert producer.flush(300) == 0
+
+
+def producer_of(topic: Topic) -> Producer:
+    """Connect to a topic's brokers, with room for a whole batch."""
+    return Producer(
+        {
+            "bootstrap.servers": topic.bootstrap_servers,
+            "linger.ms": 20,
+            "queue.buffering.max.messages": 2_000_000,
+            "queue.buffering.max.kbytes": 2_000_000,
+        }
+    )
 
 
 @dataclass

@@ -65,13 +65,14 @@ COMMAND = "make bench (tests/benchmarks/test_bench_planner.py)"
 
 
 def request(
-    partitions: int, executors: int, before: dict[str, Any] | None, lost: int = 0, replicas: int = 0
-) -> bytes:
-    """One snapshot; `before` is the answer to the previous one.
+    partitions: int, executors: int, before: dict[str, Any] | None, lost: int = 0,
+    replicas: int = 0, seed: int | None = None,
+) -> bytes:  # fmt: skip
+    """One snapshot; `before` is the answer to the previous one, `seed` says who has which lag.
 
     With `replicas` executors and partitions have racks: so many for each partition, of three.
     """
-    sizes = lags("zipf-0.8", partitions, 50 * partitions, seed=1 if before is None else 2)
+    sizes = lags("zipf-0.8", partitions, 50 * partitions, seed or (1 if before is None else 2))
     placed = np.random.default_rng(3).permuted(np.tile(RACKS, (partitions, 1)), axis=1).tolist()
     ends: dict[tuple[str, int], int] = {}
     observed = []

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 NEAREST_REPLICA = {
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 }
-_HEAP = "256m"
 _READY_LIMIT_S = 120
 _STOP_LIMIT_S = 30
 
@@ -44,16 +43,20 @@ class BrokerCluster:
         A broker's `broker.rack` each, None for none.
     properties
         Further settings of all brokers, as `NEAREST_REPLICA`.
+    heap
+        Of each broker, as for `-Xmx`.
     """
 
     def __init__(
         self,
         racks: Sequence[str | None] = ("a", "b", "c"),
         properties: Mapping[str, str] | None = None,
+        heap: str = "256m",
     ) -> None:
         self.ids = range(1, len(racks) + 1)
         self._racks = dict(zip(self.ids, racks, strict=True))
         self._properties = dict(properties or {})
+        self._heap = heap
         self._cluster_id = setup.new_cluster_id()
         self._ports: dict[int, tuple[int, int]] = {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -182,7 +185,7 @@ class BrokerCluster:
         cluster_id = self._cluster_id if is_new else None
         with (folder / "broker.log").open("ab") as log:
             return subprocess.Popen(
-                setup.command(jars, settings, cluster_id, folder, heap=_HEAP),
+                setup.command(jars, settings, cluster_id, folder, heap=self._heap),
                 stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
 
