@@ -125,10 +125,12 @@ PROTECTIONS = {
             ("open transactions",),
         ),
         Protection(
-            "offsets without a record end a range, too",
+            "an offset without a record is no loss",
             f"{_JAVA}/reader/PooledConsumer.java",
-            "        one.position = Math.max(offset, one.position);\n        finishAtEnd(one);\n",
-            "",
+            "      one.position = records.get(records.size() - 1).offset() + 1;\n",
+            "      if (records.get(0).offset() != one.position) {\n"
+            '        throw new IllegalStateException("there is no " + one.position);\n      }\n'
+            "      one.position = records.get(records.size() - 1).offset() + 1;\n",
             ("compaction ahead of the reader",),
         ),
         Protection(
