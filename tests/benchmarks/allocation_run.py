@@ -58,7 +58,7 @@ def main() -> None:
     read = [p for p in map(as_dict, query.recentProgress) if p["numInputRows"]]
     batches = [p for p in read if p["numInputRows"] > A_BATCH // 2]
     say(
-        reached_s=reached[0] if reached else None,
+        reached_s=reached[0] if reached else read_s,
         read_s=read_s,
         left=left,
         batches=[b["durationMs"]["triggerExecution"] / 1000 for b in batches],

@@ -5,7 +5,8 @@ all other settings Spark's own. First a backlog of 64,000 records of 1 ms each (
 sleeping) over 24 partitions, 8,000 a batch, map only, from one executor: at best 8 s a batch on one
 executor and 2 s on four. Then a trickle for a minute, 240 records a second: little work, but no
 pause. `backlog_s` counts from the start of the query, `most_after_s` until the fourth executor is
-there. Medians of the runs, with the least and the most; the picture shows the last run of each.
+there (as long as `backlog_s` where it never is). Medians of the runs, with the least and the most;
+the picture shows the last run of each.
 
 ![Executors, and the seconds of the newest batch, over time](../images/dynamic_allocation.svg)
 """
@@ -50,6 +51,7 @@ def test_one_to_four_executors(broker: EmbeddedBroker, tmp_path: Path) -> None:
             runs[mode].append(row_of(mode, figures))
             series[mode] = over_time(figures)
             print(mode, runs[mode][-1], flush=True)
+    PICTURE.parent.mkdir(parents=True, exist_ok=True)
     PICTURE.write_text(picture({mode: series[mode] for mode in MODES}), encoding="utf-8")
     write_report(
         "dynamic_allocation",

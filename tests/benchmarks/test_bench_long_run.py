@@ -205,6 +205,7 @@ def report(
         ],
         "lag and memory of a job over ten minutes",
     )
+    PICTURE.parent.mkdir(parents=True, exist_ok=True)
     PICTURE.write_text(picture, encoding="utf-8")
     lasted_s = load.ended_s - load.began_s
     per_s = 3 * (load.rounds - WARM_UP_ROUNDS) / lasted_s

@@ -128,6 +128,7 @@ def report(batches: list[BatchProgress], load: Load, samples: long_run.Samples) 
         )
     # Three lines a panel.
     panels = [("driver", "executors"), ("python", "planners", "broker")]
+    PICTURE.parent.mkdir(parents=True, exist_ok=True)
     PICTURE.write_text(
         drawn(
             [("Resident memory, MB", [series[p].in_windows(60) for p in pair]) for pair in panels],

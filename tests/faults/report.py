@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tests.benchmarks.report import commit, machine
 from tests.faults.harm import WITH
 from tests.faults.kinds import KINDS, NOTHING_DONE
-from tests.faults.without import PROTECTIONS
+from tests.faults.protections import NOT_TAKEN_OUT, PROTECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,8 +91,9 @@ def protections(outcomes: Runs) -> str:
             seen = [o for o in outcomes if (o["without"], o["kind"]) == (one.name, name)]
             lines.append(f"| {one.name} | {name} | {_seen(seen[-1]) if seen else 'not run'} |")
     failed = {line["kind"] for line in outcomes if "failed" in line}
-    others = ", ".join(name for name in KINDS if name not in failed | {NOTHING_DONE})
-    return "\n".join([*lines, "", f"Not seen to fail: {others}."])
+    why = {name: f" ({NOT_TAKEN_OUT[name]})" if name in NOT_TAKEN_OUT else "" for name in KINDS}
+    others = [name + why[name] for name in KINDS if name not in failed | {NOTHING_DONE}]
+    return "\n".join([*lines, "", f"Not seen to fail: {', '.join(others) or 'none'}."])
 
 
 def _seen(line: dict[str, Any]) -> str:

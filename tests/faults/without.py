@@ -17,13 +17,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.benchmarks.report import commit
 from tests.faults.kinds import NOTHING_DONE
+from tests.faults.protections import PROTECTIONS, Protection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,97 +31,7 @@ if TYPE_CHECKING:
 #: What came of a fault (`failed`, `passed`, `skipped`, `broken`: not run as it should), in words.
 Seen = tuple[str, str]
 _ROOT = Path(__file__).parents[2]
-_JAVA = "assignor_bridge/jvm/src/io/assignorbridge"
 _LIMIT_S, _END_S = 900, 120
-
-
-@dataclass(frozen=True)
-class Protection:
-    """Lines of one file that are replaced, and the faults that must fail then."""
-
-    name: str
-    file: str
-    old: str
-    new: str
-    kinds: tuple[str, ...]
-
-    def take_out(self, root: Path) -> None:
-        """Edit the file of a copy of the project; lines that are not there once are a mistake."""
-        path = root / self.file
-        text = path.read_text(encoding="utf-8")
-        assert text.count(self.old) == 1, f"{self.name}: {self.file} has not these lines once"
-        path.write_text(text.replace(self.old, self.new), encoding="utf-8")
-
-
-PROTECTIONS = {
-    one.name: one
-    for one in (
-        Protection(
-            "a batch without a plan is read by Spark's mapping",
-            "tests/faults/scene.py",
-            '"assignor.commitGroup": self.group}',
-            '"assignor.commitGroup": self.group, "assignor.onError": "fail"}',
-            ("planner stopped",),
-        ),
-        Protection(
-            "a planner that has died is started again",
-            f"{_JAVA}/SharedPlanner.java",
-            "if (running == null || !running.isAlive()) {",
-            "if (running == null) {",
-            ("planner killed",),
-        ),
-        Protection(
-            "offsets that are gone are left to Spark's reader",
-            f"{_JAVA}/reader/SharedReader.java",
-            "forward = giveUp(current, e.offsetOutOfRangePartitions().keySet(), e.getMessage());",
-            "throw e;",
-            ("retention ahead of the reader",),
-        ),
-        Protection(
-            "a consumer that does not stand where a range begins looks it up",
-            f"{_JAVA}/reader/PartitionPosition.java",
-            "return from != UNKNOWN && from <= offset && offset <= position;",
-            "return from != UNKNOWN;",
-            ("planner stopped", "executor killed"),
-        ),
-        Protection(
-            "records beyond the end of a range wait for their batch",
-            f"{_JAVA}/reader/PooledConsumer.java",
-            "int end = PartitionPosition.countBelow(records, one.reading.until);",
-            "int end = records.size();",
-            ("slow network", "leaders change", "broker killed", "partitions added"),
-        ),
-        Protection(
-            "progress is committed when the batch is complete",
-            f"{_JAVA}/BatchPlanner.java",
-            "    if (zones != null) {\n      zones.begin();\n    }\n",
-            "    if (commits != null) {\n      commits.completed(end);\n    }\n",
-            ("table disk full", "checkpoint read-only"),
-        ),
-        Protection(
-            "a state that cannot be written is told, and tried again",
-            f"{_JAVA}/StateFiles.java",
-            "    } catch (IOException | RuntimeException e) {\n      if (!failing) {\n",
-            "    } catch (IOException | RuntimeException e) {\n      if (newest > 0) {\n"
-            "        throw new IllegalStateException(e);\n      }\n      if (!failing) {\n",
-            ("state disk full",),
-        ),
-        Protection(
-            "the planner ends with the last query",
-            f"{_JAVA}/BatchPlanner.java",
-            "      planner.close();\n      planner = null;\n",
-            "      planner = null;\n",
-            ("brokers restarted one by one",),
-        ),
-        Protection(
-            "Kafka's client waits and asks again",
-            "tests/faults/scene.py",
-            '"kafka.request.timeout.ms": "10000", "kafka.default.api.timeout.ms": "60000"',
-            '"kafka.request.timeout.ms": "700", "kafka.default.api.timeout.ms": "700"',
-            ("silent network", "broker stopped"),
-        ),
-    )
-}
 
 
 @contextlib.contextmanager

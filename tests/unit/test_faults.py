@@ -9,9 +9,10 @@ import pytest
 from tests.faults import without
 from tests.faults.harm import WITH
 from tests.faults.kinds import KINDS, NOTHING_DONE
+from tests.faults.protections import NOT_TAKEN_OUT, PROTECTIONS
 from tests.faults.report import protections, table
 from tests.faults.run import raised_in
-from tests.faults.without import PROTECTIONS, Seen, run_without, seen_of
+from tests.faults.without import Seen, run_without, seen_of
 from tests.spark_tools import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +27,12 @@ def test_a_protection_can_be_taken_out(name: str, tmp_path: Path) -> None:
     copy.write_text((ROOT / one.file).read_text())
     one.take_out(tmp_path)
     assert one.new in copy.read_text()
+
+
+def test_each_fault_has_a_protection_or_a_reason_why_none_is_taken_out() -> None:
+    tried = {kind for one in PROTECTIONS.values() for kind in one.kinds}
+    assert tried.isdisjoint(NOT_TAKEN_OUT)
+    assert tried | {*NOT_TAKEN_OUT} == {*KINDS} - {NOTHING_DONE}
 
 
 def test_the_table_has_each_kind_and_what_was_run_with_options() -> None:

@@ -1,0 +1,184 @@
+"""What stands against each fault, as lines of one file: `tests.faults.without` takes them out.
+
+Where Kafka's client or Spark protects a query, the lines are the settings that it has for that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.faults import clocks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_JAVA = "assignor_bridge/jvm/src/io/assignorbridge"
+
+
+@dataclass(frozen=True)
+class Protection:
+    """Lines of one file that are replaced, and the faults that must fail then."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    kinds: tuple[str, ...]
+
+    def take_out(self, root: Path) -> None:
+        """Edit the file of a copy of the project; lines that are not there once are a mistake."""
+        path = root / self.file
+        text = path.read_text(encoding="utf-8")
+        assert text.count(self.old) == 1, f"{self.name}: {self.file} has not these lines once"
+        path.write_text(text.replace(self.old, self.new), encoding="utf-8")
+
+
+PROTECTIONS = {
+    one.name: one
+    for one in (
+        Protection(
+            "a batch without a plan is read by Spark's mapping",
+            "tests/faults/scene.py",
+            '"assignor.commitGroup": self.group}',
+            '"assignor.commitGroup": self.group, "assignor.onError": "fail"}',
+            ("planner stopped",),
+        ),
+        Protection(
+            "a planner that has died is started again",
+            f"{_JAVA}/SharedPlanner.java",
+            "if (running == null || !running.isAlive()) {",
+            "if (running == null) {",
+            ("planner killed",),
+        ),
+        Protection(
+            "offsets that are gone are left to Spark's reader",
+            f"{_JAVA}/reader/SharedReader.java",
+            "forward = giveUp(current, e.offsetOutOfRangePartitions().keySet(), e.getMessage());",
+            "throw e;",
+            ("retention ahead of the reader",),
+        ),
+        Protection(
+            "a consumer that does not stand where a range begins looks it up",
+            f"{_JAVA}/reader/PartitionPosition.java",
+            "return from != UNKNOWN && from <= offset && offset <= position;",
+            "return from != UNKNOWN;",
+            ("planner stopped", "executor killed"),
+        ),
+        Protection(
+            "records beyond the end of a range wait for their batch",
+            f"{_JAVA}/reader/PooledConsumer.java",
+            "int end = PartitionPosition.countBelow(records, one.reading.until);",
+            "int end = records.size();",
+            ("slow network", "leaders change", "broker killed", "partitions added"),
+        ),
+        Protection(
+            "progress is committed when the batch is complete",
+            f"{_JAVA}/BatchPlanner.java",
+            "    if (zones != null) {\n      zones.begin();\n    }\n",
+            "    if (commits != null) {\n      commits.completed(end);\n    }\n",
+            ("table disk full", "checkpoint disk full", "checkpoint read-only"),
+        ),
+        Protection(
+            "a state that cannot be written is told, and tried again",
+            f"{_JAVA}/StateFiles.java",
+            "    } catch (IOException | RuntimeException e) {\n      if (!failing) {\n",
+            "    } catch (IOException | RuntimeException e) {\n      if (newest > 0) {\n"
+            "        throw new IllegalStateException(e);\n      }\n      if (!failing) {\n",
+            ("state disk full",),
+        ),
+        Protection(
+            "the planner ends with the last query",
+            f"{_JAVA}/BatchPlanner.java",
+            "      planner.close();\n      planner = null;\n",
+            "      planner = null;\n",
+            ("brokers restarted one by one",),
+        ),
+        Protection(
+            "Kafka's client waits and asks again",
+            "tests/faults/scene.py",
+            '"kafka.request.timeout.ms": "10000", "kafka.default.api.timeout.ms": "60000"',
+            '"kafka.request.timeout.ms": "700", "kafka.default.api.timeout.ms": "700"',
+            (
+                "silent network",
+                "narrow network",
+                "slow network",
+                "broker stopped",
+                "driver stopped",
+                "broker disk full",
+                "9,900 of 10,000 partitions empty",
+            ),
+        ),
+        Protection(
+            "Kafka's client connects again",
+            "tests/faults/scene.py",
+            '"kafka.request.timeout.ms": "10000", "kafka.default.api.timeout.ms": "60000"',
+            '"kafka.reconnect.backoff.ms": "900000", "kafka.reconnect.backoff.max.ms": "900000"',
+            ("connections cut", "connections half closed", "slow network, connections cut"),
+        ),
+        Protection(
+            "records of aborted transactions are left out, as the query asks",
+            f"{_JAVA}/reader/SharedReader.java",
+            "    Map<String, Object> params = range.executorKafkaParams();\n",
+            "    Map<String, Object> params = new HashMap<>(range.executorKafkaParams());\n"
+            '    params.put("isolation.level", "read_uncommitted");\n',
+            ("open transactions",),
+        ),
+        Protection(
+            "an offset without a record is no loss",
+            f"{_JAVA}/reader/PooledConsumer.java",
+            "      one.position = records.get(records.size() - 1).offset() + 1;\n",
+            "      if (records.get(0).offset() != one.position) {\n"
+            '        throw new IllegalStateException("there is no " + one.position);\n      }\n'
+            "      one.position = records.get(records.size() - 1).offset() + 1;\n",
+            ("compaction ahead of the reader",),
+        ),
+        Protection(
+            "a log that has become shorter takes the group back with it",
+            f"{_JAVA}/GroupCommits.java",
+            "new OffsetAndMetadata((Long) offset)",
+            "new OffsetAndMetadata((Long) System.getProperties()\n"
+            "              .merge(p, offset, (a, b) -> (Long) a > (Long) b ? a : b))",
+            ("unclean election", "topic made anew", "topic made anew, failOnDataLoss=false"),
+        ),
+        Protection(
+            "none; the checks are not told what nobody can read",
+            "tests/faults/logs.py",
+            "    harm.loses({p: range(ends[p], read[p]) for p in read}, era=1)\n",
+            "",
+            ("unclean election, not seen",),
+        ),
+        Protection(
+            "times of the future hold nobody up",
+            "assignor_bridge/admission/align.py",
+            "return (times.stamp >= 0) & (times.stamp <= times.now + alignment.ahead)",
+            "return times.stamp >= 0",
+            ("records of 1970 and of next year",),
+        ),
+        Protection(
+            "the remote tier",
+            "tests/support/tiered_storage.py",
+            'TOPIC = {"remote.storage.enable": "true", "segment.ms": "2000", '
+            '"local.retention.ms": "1000"}',
+            'TOPIC = {"segment.ms": "2000", "retention.ms": "1000"}',
+            ("records in a remote tier",),
+        ),
+        Protection(
+            "time is told by a clock that does not jump",
+            f"{_JAVA}/GroupCommits.java",
+            "    long now = System.nanoTime();\n"
+            "    if (!end.equals(lastEnd) || now - lastNanos >= REPEAT_NANOS) {",
+            "    long now = System.currentTimeMillis() * 1_000_000;\n"
+            "    if (now - lastNanos >= REPEAT_NANOS) {",
+            (clocks.NAME,),
+        ),
+    )
+}
+
+
+#: Faults that no line was found against which could be taken out, and why.
+NOT_TAKEN_OUT = {
+    "records of 1 MB": "brokers send the first batch of an answer however large it is (KIP-74)",
+    "executor stopped": "survived, too, when Spark takes the executor for lost after 2.5 s and "
+    "tries no task again: it runs elsewhere what the executor had not begun",
+}
