@@ -156,6 +156,6 @@ def spark_defaults() -> dict[str, str]:
     path = Path(folder or "", "spark-defaults.conf")
     if not folder or not path.is_file():
         return {}
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     pairs = (re.split(r"\s*=\s*|\s+", line.strip(), maxsplit=1) for line in lines)
     return {pair[0]: pair[1] for pair in pairs if len(pair) > 1 and not pair[0].startswith("#")}
