@@ -41,8 +41,9 @@ def connector_coordinate(spark: str | None = None) -> str:
 
     By default that of the Spark that will run.
 
-    Spark 4.0's connector is taken at 4.0.0 whatever the patch version (it is unchanged since);
-    later lines take the connector of the same version.
+    Spark 4.0's connector is taken at 4.0.0 whatever the patch version: the tests were run with that
+    one (it lacks what Spark has mended since, SPARK-53560). Later lines take the connector of the
+    same version.
     """
     version = spark or spark_version()
     if version.startswith("4.0."):

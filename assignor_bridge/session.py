@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge import spark_packages
 from assignor_bridge.errors import OptionError
+from assignor_bridge.installed_spark import spark_home
 from assignor_bridge.jars import TRIED_SPARKS, packages, untried_spark
 
 if TYPE_CHECKING:
@@ -150,12 +151,11 @@ def _module(coordinate: str) -> str:
 
 
 def spark_defaults() -> dict[str, str]:
-    """Read `spark-defaults.conf`."""
-    home = os.environ.get("SPARK_HOME")
-    folder = os.environ.get("SPARK_CONF_DIR") or (home and Path(home, "conf"))
-    path = Path(folder or "", "spark-defaults.conf")
-    if not folder or not path.is_file():
+    """Read `spark-defaults.conf` of the Spark that will run."""
+    folder = os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf"
+    path = Path(folder, "spark-defaults.conf")
+    if not path.is_file():
         return {}
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     pairs = (re.split(r"\s*=\s*|\s+", line.strip(), maxsplit=1) for line in lines)
     return {pair[0]: pair[1] for pair in pairs if len(pair) > 1 and not pair[0].startswith("#")}

@@ -51,7 +51,7 @@ def doctor(
     --delta-table, whether Delta is ahead of the checkpoint.
 
     With --spark: whether the option was tested on this kind of Spark, should work or will not, and
-    whether its master or server answers.
+    whether the port of its master or server accepts connections.
     """
     check_not_empty("--checkpoint", checkpoint)
     check_not_empty("--delta-table", delta_table)

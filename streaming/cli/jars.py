@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from assignor_bridge.installed_spark import difference, spark_version
-from assignor_bridge.jars import packages
+from assignor_bridge.jars import TRIED_SPARKS, packages, untried_spark
 from streaming.cli.output import note
 
 
@@ -27,6 +27,8 @@ def jars(
     bridge = packages()
     if differs := difference():
         note(f"{differs}: what is printed is for Spark {spark_version()}")
+    if untried := untried_spark():
+        note(f"{untried}; {', '.join(TRIED_SPARKS)} were tested")
     names = [*bridge.coordinates, *(_packages_of(job) if job else [])]
     if as_json:
         typer.echo(json.dumps({"packages": names, "repositories": [bridge.repository]}))

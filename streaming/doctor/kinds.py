@@ -17,8 +17,10 @@ PAGE = "docs/where-it-runs.md"
 #: A link of the page to one of its own sections.
 _BELOW = re.compile(r"\[[^\]]*\]\((#[^)]*)\)")
 _DATABRICKS = (
-    r"databricks(://.*)?|(sc|https)://[^/]*databricks(apps)?\.(com|net|us|cn|azure\.\w+).*"
+    r"(?i:databricks(://.*)?|(sc|https)://[^/]*databricks(apps)?\.(com|net|us|cn|azure\.\w+).*)"
 )
+#: What Spark takes; it compares with regard to case.
+_LOCAL = r"local(\[(\d+|\*)(\s*,\s*\d+)?\])?|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ KINDS = (
         "local mode, `local-cluster`",
         "tested",
         "`make test`",
-        r"local(\[.*\])?|local-cluster\[.*\]",
+        _LOCAL,
     ),
     Kind(
         "standalone, client mode",
@@ -83,11 +85,18 @@ KINDS = (
     Kind(
         "Amazon EMR",
         "should work",
-        "from emr-spark-8.0 (Spark 4.0). Amazon's Spark is a build of its own: the look-up above"
-        " decides. Not shown. Releases 7 and earlier have Spark 3: will not",
-        "emr",
+        "from emr-spark-8.0 (Spark 4.0). Amazon's Spark is a build of its own: what we use of it is"
+        " looked up at the start ([below](#versions)). Not shown. Releases 7 and earlier have"
+        " Spark 3: will not",
+        "(?i:emr)",
     ),
-    Kind("AWS Glue", "will not", "Spark 3", "glue"),
+    Kind(
+        "AWS Glue",
+        "should work",
+        "from 6.0 (Spark 4.1), as on EMR. Not shown. Releases 5.1 and earlier have Spark 3: will"
+        " not",
+        "(?i:glue)",
+    ),
     Kind(
         "Databricks",
         "will not",
@@ -112,7 +121,7 @@ def kinds_of(url: str) -> list[Kind]:
     >>> [kind.name for kind in kinds_of("spark://host:7077")]
     ['standalone, client mode', 'standalone, cluster mode']
     """
-    kinds = [kind for kind in KINDS if re.fullmatch(kind.url, url, re.IGNORECASE)]
+    kinds = [kind for kind in KINDS if re.fullmatch(kind.url, url)]
     renamed = [kind for kind in kinds if kind.url == _DATABRICKS]
     if not kinds:
         raise OptionError(
@@ -123,7 +132,7 @@ def kinds_of(url: str) -> list[Kind]:
 
 
 def examine_spark(url: str) -> list[Check]:
-    """Say what is known of the option on this Spark, and whether its master or server answers.
+    """Say what is known of the option on this Spark, and whether something listens at its address.
 
     Raises OptionError when the URL is of no kind, or its addresses are none.
     """
@@ -134,7 +143,8 @@ def examine_spark(url: str) -> list[Check]:
         return checks
     what = "a master answers" if url.startswith("spark:") else "its server answers"
     try:
-        return [*checks, Check(what, True, first_that_answers(addresses))]
+        there = f"{first_that_answers(addresses)} accepts connections (who it is was not asked)"
+        return [*checks, Check(what, True, there)]
     except ConnectionError as error:
         return [*checks, Check(what, False, f"nobody is there ({error}): is it running?")]
     except ValueError as error:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 5.0
 #: Ports of URLs that name none; a standalone master is always named with its port.
 _PORTS = {"sc": "15002", "k8s": "443"}
+_PLAIN_PORT = "80"  # of k8s://http://…
 
 
 def addresses_of(url: str) -> list[str]:
@@ -26,9 +27,11 @@ def addresses_of(url: str) -> list[str]:
     scheme, found, rest = url.partition("://")
     if not found or scheme not in ("spark", *_PORTS):
         return []
-    authority = rest.removeprefix("https://").removeprefix("http://").partition("/")[0]
+    authority = rest.removeprefix("https://").removeprefix("http://")
+    if scheme != "spark":  # a path behind a master is no part that Spark ignores
+        authority = authority.partition("/")[0]
     hosts = authority.rpartition("@")[2].split(",")
-    port = _PORTS.get(scheme)
+    port = _PLAIN_PORT if rest.startswith("http://") else _PORTS.get(scheme)
     return [f"{host}:{port}" if port and not _has_port(host) else host for host in hosts]
 
 
@@ -37,7 +40,7 @@ def _has_port(host: str) -> bool:
 
 
 def first_that_answers(addresses: Sequence[str], timeout_s: float = _TIMEOUT_S) -> str:
-    """Return the first `host:port` that accepts a connection.
+    """Return the first `host:port` that accepts a connection, whoever is there.
 
     Raises ValueError for one that is no `host:port`, and ConnectionError with why each did not
     answer when none does.
@@ -45,7 +48,8 @@ def first_that_answers(addresses: Sequence[str], timeout_s: float = _TIMEOUT_S) 
     refused = []
     for address in addresses:
         host, _, port = address.rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        bare = ":" in host and not (host.startswith("[") and host.endswith("]"))  # IPv6
+        if not host or bare or not port.isdecimal() or not 0 < int(port) < 2**16:
             raise ValueError(f"{address!r} is not host:port")
         try:
             with socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s):

@@ -42,7 +42,10 @@ def _read(export: Path) -> Iterator[dict[str, Any]]:
     with zipfile.ZipFile(export) as archive:
         for name in archive.namelist():
             if name.endswith(".json"):
-                yield json.loads(archive.read(name))
+                advisory = json.loads(archive.read(name))
+                if not isinstance(advisory, dict) or "id" not in advisory:
+                    raise ValueError(f"{name} in {export} is no advisory")
+                yield advisory
 
 
 def _plain(ecosystem: str, name: str) -> str:
@@ -58,16 +61,15 @@ def _is_affected(entry: dict[str, Any], version: str) -> bool:
 
 
 def _is_within(events: Iterable[dict[str, str]], version: str) -> bool:
-    """Whether the last event that is not after the version opens a range.
+    """Whether the last event that is not after the version opens a range; they come in any order.
 
     Versions that cannot be compared (Maven has words in some) count as affected: somebody looks.
     """
     try:
         ours = Version(version)
         passed = False
-        for event in events:
-            [(kind, at)] = event.items()
-            edge = Version(at)
+        edges = [(Version(at), kind) for event in events for kind, at in event.items()]
+        for edge, kind in sorted(edges):
             if kind == "introduced" and edge <= ours:
                 passed = True
             elif (kind == "fixed" and edge <= ours) or (kind == "last_affected" and edge < ours):

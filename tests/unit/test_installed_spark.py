@@ -74,6 +74,17 @@ def test_the_packages_of_a_session_are_of_that_spark(
     assert connector_coordinate("4.0.4").endswith(":4.0.0")
 
 
+def test_flags_for_a_spark_that_nothing_was_run_on_say_so(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those for Spark 3, where our jar cannot be loaded, were printed as any others."""
+    hold(home, "3.5.1")
+    assert main.run(["jars"]) == 0
+    told = capsys.readouterr().err
+    assert "assignor-bridge was not tested on Spark 3.5.1" in told
+    assert "4.0.4, 4.1.1, 4.2.0 were tested" in told
+
+
 def test_the_command_prints_flags_for_it_and_says_so(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,6 +15,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from assignor_bridge.jars import built_jar
 from tests.release import dependencies, maven
+from tests.release.__main__ import audited
 from tests.release.advisories import audit
 from tests.release.dependencies import OURS, Dependency, installed, jars, packages, pinned
 from tests.release.sbom import bill
@@ -99,6 +100,8 @@ def between(*events: tuple[str, str]) -> dict[str, Any]:
         (between(("introduced", "0"), ("last_affected", "1.9")), False),
         (between(("introduced", "0"), ("fixed", "1.2"), ("introduced", "1.10")), True),
         (between(("introduced", "2"), ("fixed", "3")), False),
+        (between(("fixed", "1.5"), ("introduced", "0")), False),  # in any order
+        (between(("introduced", "1.9"), ("introduced", "0"), ("fixed", "1.2")), True),
         (between(("introduced", "r09")), True),  # cannot be compared
     ],
 )
@@ -109,6 +112,16 @@ def test_an_advisory_is_found_by_version(
     lines, newest = audit([export(tmp_path, affected=affected)], used)
     told = "pkg:pypi/some-package@1.10: GHSA-1, CVE-1: reads too much"
     assert (lines, newest) == ([told] if hit else [], "2026-10-01")
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", "no JSON"])
+def test_a_zip_without_advisories_is_one_line_of_the_audit(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "other.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("package.json", content)
+    check = audited([str(path)])
+    assert not check.holds
+    assert check.details.startswith("the advisories cannot be read: ")
 
 
 def test_an_advisory_that_was_withdrawn_or_is_of_another_ecosystem_is_none(tmp_path: Path) -> None:

@@ -78,6 +78,27 @@ def test_packages_of_spark_defaults_stay(tmp_path: Path, monkeypatch: pytest.Mon
     assert options["spark.jars.repositories"].startswith("https://r.example,file:")
 
 
+def test_packages_of_the_defaults_in_pips_pyspark_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without SPARK_HOME nobody looked there, and the value on the builder replaced them."""
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-defaults.conf").write_text("spark.jars.packages a:b:1\n")
+    monkeypatch.setattr(ivy, "pyspark_home", lambda: tmp_path)
+    assert configured()["spark.jars.packages"].startswith("a:b:1,org.apache.spark")
+
+
+def test_spark_defaults_in_another_encoding_are_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark itself reads on; a word of Latin-1 in a comment was a UnicodeDecodeError."""
+    (tmp_path / "spark-defaults.conf").write_bytes(
+        "# für alle\nspark.jars.packages a:b:1\n".encode("latin-1")
+    )
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert configured()["spark.jars.packages"].startswith("a:b:1,org.apache.spark")
+
+
 def test_spark_jars_beside_packages_is_refused() -> None:
     with pytest.raises(OptionError, match=r"spark\.jars is set on the builder"):
         configured(spark_jars="/some/udf.jar")

@@ -98,8 +98,7 @@ def session_for(job: Job, starting: AbstractContextManager[None] | None = None) 
 
     for name in _NOISY:  # the error is told in one line
         PySparkLogger.getLogger(name).disabled = True
-    remote = "spark.remote" in job.spark or job.spark.get("spark.master", "").startswith("sc://")
-    if remote or any(os.environ.get(name) for name in _CONNECT):
+    if _is_connect(job.spark):
         raise ConfigError(NO_CONNECT)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {**_SETTINGS, **_redacted(), **job.spark}
@@ -118,6 +117,18 @@ def session_for(job: Job, starting: AbstractContextManager[None] | None = None) 
     with starting or contextlib.nullcontext():
         _launch(builder._options)
         return builder.getOrCreate()
+
+
+def _is_connect(settings: Mapping[str, str]) -> bool:
+    """Whether pyspark would make a session of Spark Connect, by an address or by its mode."""
+    if "spark.remote" in settings or settings.get("spark.master", "").startswith("sc://"):
+        return True
+    if any(os.environ.get(name) for name in _CONNECT):
+        return True
+    from pyspark.util import default_api_mode
+
+    mode = settings.get("spark.api.mode", os.environ.get("SPARK_API_MODE", "")).lower()
+    return (mode if mode in ("classic", "connect") else default_api_mode()) == "connect"
 
 
 def _redacted() -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 import socket
 from pathlib import Path
 
@@ -66,9 +67,10 @@ def test_a_master_that_answers_and_one_that_does_not(capsys):
     with socket.create_server(("127.0.0.1", 0)) as server:
         here = f"127.0.0.1:{server.getsockname()[1]}"
         assert main.run(["doctor", "--spark", f"spark://127.0.0.1:1,{here}"]) == 0
-        assert f"ok     a master answers: {here}\n" in capsys.readouterr().out
+        told = f"ok     a master answers: {here} accepts connections (who it is was not asked)\n"
+        assert told in capsys.readouterr().out
         assert main.run(["doctor", "--spark", f"sc://{here}/;token=abcdefgh"]) == 0
-        assert f"ok     its server answers: {here}\n" in capsys.readouterr().out
+        assert f"ok     its server answers: {here} accepts connections" in capsys.readouterr().out
     assert main.run(["doctor", "--spark", "spark://127.0.0.1:1"]) == 1
     assert (
         "FAILED a master answers: nobody is there (127.0.0.1:1: Connection refused): is it running?"
@@ -83,6 +85,7 @@ def test_a_master_that_answers_and_one_that_does_not(capsys):
         ("sc://[::1]:4", ["[::1]:4"]),
         ("k8s://api", ["api:443"]),
         ("k8s://https://ann:hunter22@api", ["api:443"]),
+        ("k8s://http://api", ["api:80"]),
         ("spark://ann:hunter22@a:1,b:2", ["a:1", "b:2"]),
         ("local[2]", []),
         ("mesos://m:5050", []),
@@ -92,7 +95,34 @@ def test_where_a_url_leads(url, addresses):
     assert addresses_of(url) == addresses
 
 
-@pytest.mark.parametrize("address", ["host", "host:", ":7077", "host:70000", f"{'h' * 80}.x:1"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "SPARK://127.0.0.1:1", "SC://127.0.0.1:1", "K8S://https://127.0.0.1:1", "YARN",
+        "local[abc]", "local[-1]", "local[]", "local[2,]", "local-cluster[1,1]",
+    ],
+)  # fmt: skip
+def test_a_url_that_spark_refuses_is_not_told_to_be_tested(url):
+    """Those in capitals were tested, too, and nobody looked whether a master was there."""
+    assert main.run(["doctor", "--spark", url]) == 2
+
+
+def test_a_master_with_a_path_is_not_told_to_answer(capsys):
+    """Spark says `Invalid master URL` of one that ends with a slash."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        here = f"127.0.0.1:{server.getsockname()[1]}"
+        assert main.run(["doctor", "--spark", f"spark://{here}/"]) == 2
+        assert capsys.readouterr().err == f"assignor: --spark: '{here}/' is not host:port\n"
+
+
+def test_what_is_said_in_a_terminal_does_not_speak_of_above_and_below():
+    assert [k.name for k in KINDS if re.search(r"\b(above|below)\b", k.check.details)] == []
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["host", "host:", ":7077", "host:70000", f"{'h' * 80}.x:1", "::1:7077", "host:7077/", "[::1:4"],
+)
 def test_what_is_no_address_is_said_to_be_none(address):
     with pytest.raises(ValueError, match="is not host:port"):
         first_that_answers([address])

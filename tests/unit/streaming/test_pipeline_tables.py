@@ -202,6 +202,26 @@ def test_a_session_of_spark_connect_is_refused_in_one_line(monkeypatch):
         session_for(load_job(changed("spark", {}), environment={}).job)
 
 
+@pytest.mark.parametrize(
+    ("settings", "variables"),
+    [
+        ({"spark.api.mode": "connect"}, {}),
+        ({}, {"SPARK_API_MODE": "Connect"}),
+        ({}, {"SPARK_CONNECT_MODE": "1"}),
+        ({"spark.api.mode": "other"}, {"SPARK_CONNECT_MODE": "1"}),
+    ],
+)
+def test_the_mode_that_makes_it_spark_connect_is_refused_in_the_same_line(
+    settings, variables, monkeypatch
+):
+    """It was `PyArrow >= 11.0.0 must be installed`, or another package that clients need."""
+    monkeypatch.setattr(SparkSession.Builder, "_options", {}, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match="cannot run in a session of Spark Connect"):
+        session_for(load_job(changed("spark", settings), environment={}).job)
+
+
 def test_one_run_of_a_job_at_a_time(tmp_path):
     """A process that ended without a word has no lock; nor has a job whose queries were stopped."""
     place = str(tmp_path / "checkpoint")
