@@ -1,4 +1,4 @@
-"""The demo as a user runs it: broker, executors, Delta and report, and nothing left behind."""
+"""The demo as a user runs it, from a wheel: broker, executors, Delta, report; nothing is left."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from assignor_bridge import ivy
+from tests.support.built_packages import build, copy_of_the_project, installed
 
 pytestmark = [
     pytest.mark.integration,
@@ -40,20 +41,32 @@ def work_folders() -> set[str]:
     return {path.name for path in work.iterdir()} if work.is_dir() else set()
 
 
-def test_the_demo_measures_both_modes_checks_delta_and_leaves_nothing(tmp_path):
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The commands of an environment with a wheel that was built from the sdist."""
+    tree = copy_of_the_project(tmp_path_factory.mktemp("built") / "tree")
+    done = build(tree)
+    assert done.returncode == 0, done.stderr
+    [wheel] = (tree / "out").glob("*.whl")
+    return installed(wheel, tmp_path_factory.mktemp("wheel") / "environment")
+
+
+def test_the_demo_measures_both_modes_checks_delta_and_leaves_nothing(
+    commands: Path, tmp_path: Path
+) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     marker = f"demo-{uuid.uuid4().hex}"
     before = work_folders()
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "streaming.cli.main", "demo"),
+            *(commands / "assignor", "demo"),
             *("--workers", "2", "--rows", str(ROWS), "--batches", "3", "--work-us", "100"),
             *("--report", "report.html"),
         ],
         cwd=tmp_path,
         env={
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
             "TMPDIR": str(scratch),
             "ASSIGNOR_TEST_MARKER": marker,
             "COLUMNS": "160",
@@ -79,6 +92,9 @@ def test_the_demo_measures_both_modes_checks_delta_and_leaves_nothing(tmp_path):
     assert report.count("<svg") == 12
     assert "FAILED" not in report
     assert processes_with(marker) == []
+    where = "import streaming; print(streaming.__file__)"
+    ours = subprocess.check_output([commands / "python", "-c", where], cwd=tmp_path, text=True)
+    assert Path(ours).is_relative_to(commands.parent)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "scratch"]
     left = [path.name for path in scratch.iterdir() if path.name.startswith("assignor-")]
     assert left == []

@@ -1,14 +1,10 @@
-"""spark-submit to a standalone cluster: from wheel or files alone, in client and cluster mode.
-
-And the demo from the wheel, in an environment that has nothing of this checkout.
-"""
+"""spark-submit to a standalone cluster: from wheel or files alone, in client and cluster mode."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -159,12 +155,3 @@ def test_spark_itself_refuses_python_in_cluster_mode(cluster: str, tmp_path: Pat
     """Where it does not one day, the page must say something else."""
     with pytest.raises(AssertionError, match="not supported for python applications on standalone"):
         submit(cluster, "--deploy-mode", "cluster", submitted_job.__file__, folder=tmp_path)
-
-
-def test_the_demo_from_the_wheel(commands: Path, tmp_path: Path) -> None:
-    small = ("--workers", "2", "--rows", "30000", "--batches", "3", "--work-us", "0")
-    told = run(commands / "assignor", "demo", *small, folder=tmp_path)
-    assert "FAILED" not in told
-    assert "ok" in told
-    assert (tmp_path / "assignor-demo.html").is_file()
-    assert sys.prefix not in str(commands)
