@@ -94,4 +94,6 @@ def _git(root: Path, *words: str) -> str:
 
 
 def _cell(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.0f}" if 999.5 <= abs(value) < 1e9 else f"{value:.3g}"  # 1310, not 1.31e+03

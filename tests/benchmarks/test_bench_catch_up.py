@@ -10,7 +10,8 @@ the rate. Results go nowhere (`noop`). The ways run one after the other, in one 
 runs of each, in turns, after one with a shorter outage that does not count.
 
 `producer p99` is from produce to the broker's acknowledgement (all replicas, here one), of every
-tenth record: in the ten seconds before the outage, in it, and while the query catches up.
+tenth record: in the ten seconds before the outage, in it, and while the query catches up; the most
+of the runs. `times_ours` is a way's median over ours.
 
 `ASSIGNOR_BENCH_SCALE=0.1` tries it with a shorter outage and one run, and writes nothing.
 """

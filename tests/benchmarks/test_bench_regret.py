@@ -20,13 +20,6 @@ pieces, whose records cost up to 50 times as much as others', or half of whose t
 of 1:50 are not learned there, even where 5% is chance: the planner takes them for a cost of a range
 beside its records, what it then predicts foresees little, and it goes back to records alike. Of
 what is chance nothing can be learned, and tasks that go to whichever slot is free are better.
-
-Checkpoints of real queries are first, where `REGRET_CHECKPOINTS=name=folder,…` names any. They are
-replayed as `assignor replay` does: by the costs that the planner had learned by the end, where it
-had learned some. Nothing is left out there, and tasks and consumers cost nothing; `why` says how
-much of the regret the plans accepted. Those below are of both acts of `make demo`, the long run for
-45 s (`LONG_RUN_S=45`) and of the queries of `tests/integration/test_report_causes.py`, beside
-other work.
 """
 
 from __future__ import annotations
@@ -58,6 +51,15 @@ REGIMES = int(os.environ.get("ASSIGNOR_BENCH_REGIMES", "100"))  # fewer: does it
 NAMES = (LAG_AWARE_STICKY, "spark", "minPartitions", "maxRecordsPerPartition", "sticky",
          "lag-aware", "range")  # fmt: skip
 SPARK = NAMES[1:4]
+#: What a page says whose first rows are of checkpoints.
+OF_CHECKPOINTS = """
+Checkpoints of real queries are first, those that `REGRET_CHECKPOINTS=name=folder,…` has named. They
+are replayed as `assignor replay` does: by the costs that the planner had learned by the end, where
+it had learned some. Nothing is left out there, and tasks and consumers cost nothing; `why` says how
+much of the regret the plans accepted. Those below are of both acts of `make demo`, the long run for
+45 s (`LONG_RUN_S=45`) and of the queries of `tests/integration/test_report_causes.py`, beside
+other work.
+"""
 
 
 def regime(seed: int) -> Scenario:
@@ -195,11 +197,12 @@ def summary(rows: list[dict[str, Any]]) -> str:
 
 def test_regret() -> None:
     rows = sorted((simulated(seed) for seed in range(1, REGIMES + 1)), key=lambda r: -r["regret"])
-    notes = f"{__doc__}\n{summary(rows)}"
+    real = checkpoints()
+    notes = f"{__doc__}{OF_CHECKPOINTS if real else ''}\n{summary(rows)}"
     print(notes, *rows[:10], sep="\n")
     if REGIMES == 100:
         write_report(
-            "regret", title="Regret", notes=notes, rows=[*checkpoints(), *rows],
+            "regret", title="Regret", notes=notes, rows=[*real, *rows],
             command="make bench (tests/benchmarks/test_bench_regret.py)",
         )  # fmt: skip
     median = {name: statistics.median(r[name] for r in rows) for name in ("regret", *SPARK)}

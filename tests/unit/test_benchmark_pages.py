@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.benchmarks import quick, summary
+from tests.benchmarks import quick, report, summary
 from tests.benchmarks.targets import TARGETS, Target
 
 FOLDER = Path(__file__).parents[2] / "docs" / "benchmarks"
@@ -66,3 +66,14 @@ def test_a_line_of_a_quick_run_has_its_spread_and_its_ratio() -> None:
     assert quick.cells(line) == [
         "end to end", "equal", "2 (1 to 4) s", "Spark's default", "5 s", "2.50",
     ]  # fmt: skip
+
+
+def test_a_table_has_three_digits_and_no_powers_of_ten(tmp_path: Path) -> None:
+    values = (0.01234, 12.345, 999.4, 999.7, 1310.4, 62_345.6, 854_989, "none", None)
+    document = {
+        "title": "A page", "notes": "Notes.", "run": {"cores": 2},
+        "rows": [{str(n): value for n, value in enumerate(values)}],
+    }  # fmt: skip
+    report.write_page(tmp_path, "page", document)
+    row = (tmp_path / "page.md").read_text(encoding="utf-8").splitlines()[6]
+    assert row == "| 0.0123 | 12.3 | 999 | 1000 | 1310 | 62346 | 854989 | none | None |"
