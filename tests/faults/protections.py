@@ -149,10 +149,10 @@ PROTECTIONS = {
             ("unclean election, not seen",),
         ),
         Protection(
-            "times of the future hold nobody up",
+            "a partition at a time of the future goes on, in steps",
             "assignor_bridge/admission/align.py",
-            "return (times.stamp >= 0) & (times.stamp <= times.now + alignment.ahead)",
-            "return times.stamp >= 0",
+            "    for i in np.flatnonzero(stands & ~(counts & (times.stamp >= horizon))).tolist():\n",
+            "    for i in list[int]():\n",
             ("records of 1970 and of next year",),
         ),
         Protection(
