@@ -151,8 +151,8 @@ PROTECTIONS = {
         Protection(
             "a partition at a time of the future goes on, in steps",
             "assignor_bridge/admission/align.py",
-            "    for i in np.flatnonzero(stands & ~(counts & (times.stamp >= horizon))).tolist():\n",
-            "    for i in list[int]():\n",
+            "np.flatnonzero(stands & ~(counts & (times.stamp >= horizon))).tolist()",
+            "list[int]()",
             ("records of 1970 and of next year",),
         ),
         Protection(
