@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from tests.faults import without
+from tests.faults import report, without
 from tests.faults.harm import WITH
 from tests.faults.kinds import KINDS, NOTHING_DONE
 from tests.faults.protections import NOT_TAKEN_OUT, PROTECTIONS
@@ -54,6 +55,7 @@ def test_the_table_has_each_kind_and_what_was_run_with_options() -> None:
     assert "1 runs in 1 minutes at commit abc" in written
 
 
+PARTS = ("table", "second table")
 ONE = PROTECTIONS["Kafka's client waits and asks again"]
 
 
@@ -106,3 +108,23 @@ def test_the_check_that_failed_is_named() -> None:
     with pytest.raises(AssertionError) as raised:
         check_something()
     assert raised_in(raised.value) == "check_something"
+
+
+def test_what_another_machine_has_run_is_kept_for_the_next_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, kept, folder = tmp_path / "page.md", tmp_path / "faults.json", tmp_path / "runs"
+    ends = "\n".join(f"{report._BEGIN.format(p)}\n{report._END.format(p)}" for p in PARTS)
+    page.write_text(ends)
+    monkeypatch.setattr(report, "_KEPT", kept)
+    monkeypatch.setattr(report, "_FOLDER", folder)
+    seen = {"without": ONE.name, "kind": ONE.kinds[0], "failed": "not within 60 s"}
+    folder.mkdir()
+    (folder / "without-abc.jsonl").write_text(json.dumps(seen))
+    report.main(page, ["abc"])
+    first = page.read_text()
+    assert "| not within 60 s |" in first
+    (folder / "without-abc.jsonl").unlink()
+    page.write_text(ends)
+    report.main(page, ["abc"])
+    assert page.read_text() == first
