@@ -29,8 +29,8 @@ from assignor_bridge.assignors.lag_aware import Offsets
 from assignor_bridge.assignors.own import configured
 from assignor_bridge.assignors.registry import lookup, names_in
 from assignor_bridge.errors import OptionError
-from assignor_bridge.json_input import MOST, JsonObject, Number, parse, read_model, short
-from assignor_bridge.model import LONGEST_TOPIC, MOST_PARTITION
+from assignor_bridge.json_input import JsonObject, Number, parse, read_model, short
+from assignor_bridge.model import LONGEST_TOPIC, MOST_OFFSET, MOST_PARTITION
 from assignor_bridge.options import PREFIX
 
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ _Topics = Annotated[
 ]
 _Owned = dict[Topic, list[Annotated[int, Number(0, MOST_PARTITION)]]]
 _Bytes = Annotated[bytes, BeforeValidator(_decode)]
-_Lag = Annotated[float, Number(-MOST, MOST, whole=False)]
-_Offset = Annotated[int, Number(0, MOST)]
+_Lag = Annotated[float, Number(-MOST_OFFSET, MOST_OFFSET, whole=False)]
+_Offset = Annotated[int, Number(0, MOST_OFFSET)]
 ByPartition = BeforeValidator(_by_partition)
 
 

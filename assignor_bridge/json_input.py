@@ -19,9 +19,6 @@ from pydantic_core import core_schema
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import MOST_OFFSET
 
-#: Offsets, lags and all other numbers of 64 bits.
-MOST = MOST_OFFSET
-
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 _Model = TypeVar("_Model", bound=BaseModel)
 _KINDS = {
@@ -99,7 +96,7 @@ class Number:
         least, most = math.ceil(self.least), math.floor(self.most)
         schema: core_schema.CoreSchema = core_schema.int_schema(strict=True, ge=least, le=most)
         words = f"number from {self.least} to {self.most}"
-        if self.most == MOST:
+        if self.most == MOST_OFFSET:
             words = f"number from {self.least}, of 64 bits" if least == 0 else "number of 64 bits"
         if not self.whole:
             real = core_schema.float_schema(strict=True, ge=self.least, le=self.most)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from assignor_bridge import ivy
-from tests.support.built_packages import build, copy_of_the_project, installed
+from tests.support.built_packages import built_wheel, installed
 
 pytestmark = [
     pytest.mark.integration,
@@ -44,10 +44,7 @@ def work_folders() -> set[str]:
 @pytest.fixture(scope="module")
 def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The commands of an environment with a wheel that was built from the sdist."""
-    tree = copy_of_the_project(tmp_path_factory.mktemp("built") / "tree")
-    done = build(tree)
-    assert done.returncode == 0, done.stderr
-    [wheel] = (tree / "out").glob("*.whl")
+    wheel = built_wheel(tmp_path_factory.mktemp("built"))
     return installed(wheel, tmp_path_factory.mktemp("wheel") / "environment")
 
 

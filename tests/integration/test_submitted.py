@@ -15,7 +15,7 @@ from assignor_bridge import ivy
 from assignor_bridge.jars import built_jar, connector_coordinate
 from tests import submitted_job
 from tests.spark_tools import assert_planned
-from tests.support.built_packages import build, copy_of_the_project, installed
+from tests.support.built_packages import built_wheel, installed
 from tests.support.standalone_cluster import standalone_cluster, workers
 
 if TYPE_CHECKING:
@@ -32,11 +32,7 @@ ALONE = ("spark-sql-kafka", "spark-token-provider", "kafka-clients", "commons-po
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    tree = copy_of_the_project(tmp_path_factory.mktemp("built") / "tree")
-    done = build(tree, "--wheel")
-    assert done.returncode == 0, done.stderr
-    [wheel] = (tree / "out").glob("*.whl")
-    return wheel
+    return built_wheel(tmp_path_factory.mktemp("built"), "--wheel")
 
 
 @pytest.fixture(scope="module")

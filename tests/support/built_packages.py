@@ -39,6 +39,15 @@ def build(tree: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def built_wheel(folder: Path, *flags: str) -> Path:
+    """Build the wheel of a copy of the project in this folder; flags as for `build`."""
+    tree = copy_of_the_project(folder / "tree")
+    done = build(tree, *flags)
+    assert done.returncode == 0, done.stderr
+    [wheel] = (tree / "out").glob("*.whl")
+    return wheel
+
+
 def uv(*words: str) -> None:
     """Run uv, which is among our tools; a failure is one of the test."""
     tool = shutil.which("uv", path=str(Path(sys.executable).parent)) or "uv"
