@@ -37,15 +37,15 @@ class Feed:
     """
 
     def __init__(
-        self, topic: Topic, partitions: int = PARTITIONS, padding: int = 0, keys: int = 0,
-        stamps: Mapping[int, int] | None = None,
-    ) -> None:  # fmt: skip
+        self, topic: Topic, partitions: int = PARTITIONS, padding: int = 0, keys: int = 0
+    ) -> None:
         self.eras = [Era()]
         self.partitions = partitions
         self._topic = topic
         self._padding = " " * padding
         self._keys = keys
-        self._stamps = stamps or {}
+        #: Kafka's timestamps, in milliseconds, by partition and offset; the others are of now.
+        self.stamps: dict[tuple[int, int], int] = {}
         #: Records of a megabyte are few, and so are those of many partitions.
         self._most = 1 if padding or partitions > PARTITIONS else 10
         self._pause_s = 0.5 if padding else 0.1
@@ -101,7 +101,7 @@ class Feed:
         number = self.counts[partition]
         value = f"{partition}/{number}/{len(self.eras) - 1}{self._padding}".encode()
         key = b"%d" % (number % self._keys) if self._keys else None
-        stamp = self._stamps.get(number, 0)
+        stamp = self.stamps.get((partition, number), 0)  # 0 means "now" to the client
         try:
             producer.produce(self._topic.name, value, key, partition=partition, timestamp=stamp)
         except KafkaException as error:

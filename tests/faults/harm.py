@@ -93,8 +93,8 @@ class Kind:
     padding: int = 0
     #: Keys of each partition's records; 0: they have none.
     keys: int = 0
-    #: Kafka's timestamps, in milliseconds, of the records with these numbers.
-    stamps: Mapping[int, int] = field(default_factory=dict)
+    #: The metric of its options, which shows that they are on.
+    metric: str = "assignor.strategy"
     #: What is a small file system of its own: `checkpoint`, `table` or `state`.
     disk: str = ""
     #: Whether Spark's own source is read beside ours.

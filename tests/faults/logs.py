@@ -93,12 +93,18 @@ def compacted(harm: Harm) -> None:
 
 
 def odd_times(harm: Harm) -> None:
-    """Write records of 1970 and of the next year among the others."""
-    last = max(_STAMPS)
-    wait_until(
-        lambda: all(harm.feed.counts[p] > last for p in range(PARTITIONS)), "them", _RECORDS_S
-    )
-    harm.note("records of another time", PARTITIONS * len(_STAMPS))
+    """Let the first unread record of each partition be of 1970 or of the next year, in turns."""
+    next_year = int(time.time() * 1000) + _A_YEAR_MS
+    for turn in range(2):
+        harm.feed.stop()
+        ends = dict(harm.feed.counts)
+        harm.scene.catch_up(ends)
+        for partition, end in ends.items():
+            harm.feed.stamps[partition, end] = 1 if (partition + turn) % 2 else next_year
+        harm.feed.start()
+        wait_until(lambda: all(harm.feed.counts[p] > ends[p] for p in ends), "them", _RECORDS_S)
+        harm.scene.catch_up({partition: end + 1 for partition, end in ends.items()})
+        harm.note("records of another time", len(ends))
     harm.scene.wait_for_batches(3)
 
 
@@ -254,10 +260,6 @@ def held(harm: Harm, partition: int, first: int, end: int) -> set[int]:
         return found
 
 
-_STAMPS = {
-    30: 1,
-    60: int(time.time() * 1000) + _A_YEAR_MS,
-}  # the second 0 means "now" to the client
 _UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 _GOES_ON = (
     "the error of Spark's own source; after a start with failOnDataLoss=false nothing is lost"
@@ -276,7 +278,8 @@ KINDS = (
          config={"cleanup.policy": "compact", "segment.ms": "500",
                  "min.cleanable.dirty.ratio": "0.01"},
          promise="the newest record of each key is read once, none twice"),
-    Kind("records of 1970 and of next year", CLUSTER, odd_times, stamps=_STAMPS,
+    Kind("records of 1970 and of next year", CLUSTER, odd_times,
+         metric="assignor.eventTimeSpreadSeconds",
          config={"message.timestamp.after.max.ms": str(2**63 - 1)},
          options={"assignor.alignEventTime": "10 minutes", "assignor.fairness": "deadline",
                   "maxOffsetsPerTrigger": "2000"}),

@@ -149,10 +149,10 @@ PROTECTIONS = {
             ("unclean election, not seen",),
         ),
         Protection(
-            "a partition at a time of the future goes on, in steps",
+            "partitions whose times say nothing go on in steps, and the slowest in any case",
             "assignor_bridge/admission/align.py",
-            "np.flatnonzero(stands & ~(counts & (times.stamp >= horizon))).tolist()",
-            "list[int]()",
+            "    end[stands] = lag.start[stands]\n",
+            "    end[stands] = lag.start[stands]\n    return Aligned(end, {})\n",
             ("records of 1970 and of next year",),
         ),
         Protection(

@@ -92,10 +92,23 @@ def protections(outcomes: Runs) -> str:
         for name in one.kinds:
             seen = [o for o in outcomes if (o["without"], o["kind"]) == (one.name, name)]
             lines.append(f"| {one.name} | {name} | {_seen(seen[-1]) if seen else 'not run'} |")
+    return "\n".join([*lines, "", *_not_failed(outcomes)])
+
+
+def _not_failed(outcomes: Runs) -> list[str]:
+    """Say which faults were not seen to fail, and why."""
     failed = {line["kind"] for line in outcomes if "failed" in line}
-    why = {name: f" ({NOT_TAKEN_OUT[name]})" if name in NOT_TAKEN_OUT else "" for name in KINDS}
-    others = [name + why[name] for name in KINDS if name not in failed | {NOTHING_DONE}]
-    return "\n".join([*lines, "", f"Not seen to fail: {', '.join(others) or 'none'}."])
+    passed = {line["kind"] for line in outcomes if "passed" in line} - failed
+    known = failed | passed | NOT_TAKEN_OUT.keys() | {NOTHING_DONE}
+    groups = {
+        "survived without their protection": [name for name in KINDS if name in passed],
+        "no protection found that could be taken out": [
+            f"{name} ({NOT_TAKEN_OUT[name]})" for name in KINDS if name in NOT_TAKEN_OUT
+        ],
+        "not run": [name for name in KINDS if name not in known],
+    }
+    told = [f"{what}: {', '.join(names)}" for what, names in groups.items() if names]
+    return [f"{len(failed)} of {len(KINDS) - 1} faults were seen to fail; {'; '.join(told)}."]
 
 
 def _seen(line: dict[str, Any]) -> str:

@@ -79,7 +79,7 @@ def run_fault(
         disk = None
         if kind.disk:
             disk = stack.enter_context(small_disk(folder_of(kind.disk, scene), SIZES[kind.disk]))
-        feed = Feed(direct, kind.fed, kind.padding, kind.keys, kind.stamps)
+        feed = Feed(direct, kind.fed, kind.padding, kind.keys)
         stack.callback(feed.stop)
         if cluster:
             stack.callback(_mend, cluster)  # before the feed waits for acknowledgements
@@ -104,7 +104,8 @@ def run_fault(
             lambda: scene.group_stands() == {p: o for p, o in ends.items() if o}, "the group", 90
         )
         low, high = kind.fallbacks
-        fallbacks = scene.check_plans((low, high * (2 if more.options else 1)), more.metric)
+        counts = (low, high * (2 if more.options else 1))
+        fallbacks = scene.check_plans(counts, {more.metric, kind.metric})
         batches = scene.batches() + 1
         for one in harm.scenes:
             one.stop()
