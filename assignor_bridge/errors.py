@@ -57,6 +57,17 @@ def one_line(text: str) -> str:
     return " ".join(text.encode("utf-8", "replace").decode().split())
 
 
+def visible(text: str) -> str:
+    r"""Return a text that a terminal shows and does not obey: what is not printable as escapes.
+
+    >>> visible("t\x1b[2J"), visible("Größe")
+    ('t\\x1b[2J', 'Größe')
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 def words(error: BaseException) -> str:
     """Put somebody else's error into one line: its kind and what it says, if it can say it."""
     try:

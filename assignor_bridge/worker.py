@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.admission.lag import Memory
 from assignor_bridge.assignors.loading import Finder
-from assignor_bridge.errors import OptionError, elided
+from assignor_bridge.errors import OptionError, elided, visible
 from assignor_bridge.limited_batches import limit_batch
 from assignor_bridge.options import effective, parse_options
 from assignor_bridge.planner.plan import check_names, plan_step
@@ -115,10 +115,8 @@ def _why_not(state: str, topics: list[str]) -> str | None:
     except StateError as error:
         return str(error)
     if known and topics and not set(known) & set(topics):
-        return (
-            f"the state is of other topics ({elided(known)}) than those read now "
-            f"({elided(sorted(topics))})"
-        )
+        others, ours = (visible(elided(names)) for names in (known, sorted(topics)))
+        return f"the state is of other topics ({others}) than those read now ({ours})"
     return None
 
 

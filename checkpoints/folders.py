@@ -89,7 +89,10 @@ def open_folder(location: str) -> LocalFolder:
 
     Raises CheckpointError for another scheme: those are read through a Spark session.
     """
-    parts = urlsplit(location)
+    try:
+        parts = urlsplit(location)
+    except ValueError as error:
+        raise NoCheckpointError(f"checkpoint {location!r} is no path ({error})") from None
     if parts.scheme and len(parts.scheme) > 1 and "/" not in location.partition(":")[0]:
         if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
             raise NoCheckpointError(

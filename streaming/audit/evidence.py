@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -57,17 +58,26 @@ class DataFiles:
     def size(self, path: str) -> int | None:
         """Return the size of a file as the log names it; None when it is not there."""
         try:
-            return self._at(path).stat().st_size
-        except (FileNotFoundError, NotADirectoryError):
+            found = self._at(path).stat()
+        except (FileNotFoundError, NotADirectoryError, ValueError):  # the last for what is no path
             return None
+        return found.st_size if stat.S_ISREG(found.st_mode) else None
 
     def digest(self, path: str) -> bytes:
-        """Return what two files of the same content have in common."""
+        """Return what two files of the same content have in common; `size` knows them."""
         digest = hashlib.sha256()
         with self._at(path).open("rb") as file:
             while block := file.read(_BLOCK):
                 digest.update(block)
         return digest.digest()
+
+    @staticmethod
+    def is_elsewhere(path: str) -> bool:
+        """Whether a file is not on this machine, as a shallow clone's may be."""
+        try:
+            return urlsplit(path).scheme not in {"", "file"}
+        except ValueError:  # it is nowhere
+            return False
 
     def _at(self, path: str) -> Path:
         # The log has URLs: below the table, or of files elsewhere (a shallow clone's).

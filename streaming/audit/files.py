@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from assignor_bridge.errors import elided
 from assignor_bridge.model import MOST_OFFSET
@@ -42,8 +41,8 @@ def check_files(
     if files is not None:
         lost, changed = [], []
         for add, version in history.files.values():
-            if urlsplit(add.path).scheme not in {"", "file"}:
-                continue  # of a shallow clone, elsewhere
+            if files.is_elsewhere(add.path):
+                continue
             size = files.size(add.path)
             if size is None:
                 lost.append(f"{add.path} (version {version}{_rows(add)})")

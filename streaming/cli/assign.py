@@ -32,13 +32,14 @@ def assign(
             help="Play each group's `steps`: print the first assignment, and one after each step.",
         ),
     ] = False,
+    own: assignors.Own = None,
 ) -> None:
     """Show who gets which partitions of a consumer group.
 
     Exit code 1 when a group could not be assigned, 2 when one is malformed; the others are still
     answered.
     """
-    find = assignors.finder()
+    find = assignors.finder(own or (), "--own")
 
     def show(number: int, request: Request) -> None:
         answers = answer_steps(request, find) if chain else [answer(request, find)]

@@ -2,11 +2,24 @@
 
 import re
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from assignor_bridge.assignors.loading import Finder
+from assignor_bridge.assignors.protocol import Assignor
 from assignor_bridge.errors import OptionError
 from assignor_bridge.simulator.play import SPARK_MAPPINGS
+
+Own = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="package.module:Class",
+        help="An assignor of your own that the input may name; may be repeated.",
+    ),
+]
 
 
 def names_in(text: str) -> list[str]:
@@ -21,7 +34,30 @@ def names_in(text: str) -> list[str]:
     return names
 
 
-def finder() -> Finder:
-    """Return a finder that also knows modules in the working folder."""
-    sys.path.insert(0, str(Path.cwd()))
-    return Finder()
+def finder(names: Sequence[str], option: str) -> Callable[[str], Assignor]:
+    """Return what finds assignors; of code outside of this package only what the caller has named.
+
+    Input may come from somebody else: what it alone names is not imported.
+
+    Parameters
+    ----------
+    names
+        What the command line names; of the form `package.module:Class` also from the working
+        folder.
+    option
+        Where the command line names them.
+    """
+    own = {name for name in names if ":" in name}
+    if own:
+        sys.path.append(str(Path.cwd()))
+    find = Finder()
+
+    def found(name: str) -> Assignor:
+        if ":" in name and name not in own:
+            raise OptionError(
+                f"assignor {name!r} is code that only the input names; if you trust it, name it by "
+                f"{option}, too"
+            )
+        return find(name)
+
+    return found

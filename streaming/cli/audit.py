@@ -12,6 +12,7 @@ from streaming.cli import kafka_options
 from streaming.cli.arguments import check_not_empty
 from streaming.cli.output import note, print_lines, print_table
 from streaming.pipeline.spark.log import SparkLog
+from streaming.redaction import redacted
 
 if TYPE_CHECKING:
     from streaming.audit.audit import Audit, Query
@@ -96,7 +97,7 @@ def _read_rows(
     from streaming.delta.session import local_session
     from streaming.pipeline.errors import JobError, first_line
 
-    log = SparkLog(None, "audit", str)
+    log = SparkLog(None, "audit", redacted)
     note("starting Spark to read the rows")
     try:
         with log.taking_stderr():

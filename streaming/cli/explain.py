@@ -53,7 +53,8 @@ def explain(  # noqa: PLR0917
     all of its own. Of older ones it says what planning them again comes to.
     """
     check_not_empty("--checkpoint", checkpoint)
-    names, find = own.names_in(assignors), own.finder()
+    names = own.names_in(assignors)
+    find = own.finder(names, "--assignors")
     log = read_log(checkpoint)
     for warning in log.checkpoint.warnings:
         note(warning)

@@ -12,8 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from assignor_bridge import __version__
-from assignor_bridge.errors import AssignorError, expectation
-from streaming.observe.words import visible
+from assignor_bridge.errors import AssignorError, expectation, visible
 from streaming.redaction import redacted
 
 #: Commands under the headings of the help, each a function of its name in its module of

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from streaming.observe.words import visible
+from assignor_bridge.errors import visible
 from streaming.redaction import redacted
 
 if TYPE_CHECKING:

@@ -52,13 +52,14 @@ def plan(
         int | None,
         typer.Option("--batch", min=0, metavar="NUMBER", help="Only this batch of a plan log."),
     ] = None,
+    own: assignors.Own = None,
 ) -> None:
     """Show which executor slot would read which offsets, and why.
 
     Exit code 1 when a snapshot could not be planned, 2 when one is malformed; the others are
     still answered.
     """
-    find = assignors.finder()
+    find = assignors.finder(own or (), "--own")
     state: str | None = None
     numbers: set[int] = set()
 

@@ -107,7 +107,7 @@ def replay(  # noqa: PLR0917
             f"--output {output}: the query has {len(chosen)} Kafka sources; choose one with "
             "--source or write an .html file"
         )
-    stderr, replays, find = Console(stderr=True), [], own.finder()
+    stderr, replays, find = Console(stderr=True), [], own.finder(names, "--assignors")
     last = {index: log.sources[index][-(batches or 0) :] for index in chosen}
     plans = {} if plan_log is None else logged_tasks(plan_log, last, find)
     if plans and any(given is not None for given in (executors, slots, hosts)):

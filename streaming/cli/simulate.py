@@ -93,7 +93,7 @@ def simulate(  # noqa: PLR0917
     names = own.names_in(assignors)
     if html is not None:
         check_writable("--html", html)
-    rows, find = [], own.finder()
+    rows, find = [], own.finder(names, "--assignors")
     for name in names:
         typer.echo(f"playing {printable(name)} …", err=True)
         rows += compare(scenario, [name], find=find, locality_wait=locality_wait)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from assignor_bridge.errors import elided
+from assignor_bridge.errors import elided, visible
 from streaming.lag.rows import rounded
-from streaming.observe.words import counted, visible
+from streaming.observe.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -38,14 +38,3 @@ def seconds_text(seconds: float) -> str:
             value = seconds * factor
             return f"{value:.0f} {unit}" if value >= 10 else f"{value:.2g} {unit}"
     return "∞"
-
-
-def visible(text: str) -> str:
-    r"""Return a text that a terminal shows and does not obey: what is not printable as escapes.
-
-    >>> visible("t\x1b[2J"), visible("Größe")
-    ('t\\x1b[2J', 'Größe')
-    """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

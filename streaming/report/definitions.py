@@ -7,10 +7,10 @@ window, on a phone too, until it is closed. All of them are listed on the page, 
 from __future__ import annotations
 
 import re
-from html import escape
 from typing import TYPE_CHECKING
 
 from streaming.report.page import Html
+from streaming.report.svg import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,7 @@ def linked(words: str, terms: Mapping[str, str]) -> Html:
     parts, linked_already = [], set[str]()
     for number, piece in enumerate(pieces):
         is_term = number % 2 == 1 and piece not in linked_already
-        parts.append(_link(piece, terms[piece]) if is_term else escape(piece))
+        parts.append(_link(piece, terms[piece]) if is_term else escaped(piece))
         linked_already.add(piece)
     return Html("".join(parts))
 
@@ -32,14 +32,14 @@ def listed(terms: Mapping[str, str]) -> Html:
     """List all terms with their definitions."""
     close = '<a class="close" href="#0">close</a>'  # an anchor that is nowhere: nothing scrolls
     items = (
-        f'<div id="{_anchor(term)}"><dt>{escape(term)}</dt><dd>{escape(meaning)} {close}</dd></div>'
+        f'<div id="{_anchor(term)}"><dt>{escaped(term)}</dt><dd>{escaped(meaning)} {close}</dd></div>'
         for term, meaning in terms.items()
     )
     return Html(f'<dl class="terms">{"".join(items)}</dl>')
 
 
 def _link(term: str, meaning: str) -> str:
-    return f'<a class="term" href="#{_anchor(term)}" title="{escape(meaning)}">{escape(term)}</a>'
+    return f'<a class="term" href="#{_anchor(term)}" title="{escaped(meaning)}">{escaped(term)}</a>'
 
 
 def _anchor(term: str) -> str:

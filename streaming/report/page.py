@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
 from streaming.report.svg import STYLE as PICTURE_STYLE
+from streaming.report.svg import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ class Html(str):
 
 def page(title: str, parts: Sequence[str]) -> str:
     """Put parts, which are HTML already, into a page."""
-    return _PAGE.substitute(title=escape(title), style=_STYLE, body="\n".join(parts))
+    return _PAGE.substitute(title=escaped(title), style=_STYLE, body="\n".join(parts))
 
 
 def paragraph(words: str, css: str = "") -> str:
@@ -76,19 +76,19 @@ def side_by_side(figures: Sequence[str]) -> str:
 
 def finding(title: str, why: str, remedy: str) -> str:
     """Write a cause, what tells it and what would help."""
-    help_ = f" <span>{escape(remedy)}</span>" if remedy else ""
-    return f'<p class="finding"><strong>{escape(title)}.</strong> {escape(why)}{help_}</p>'
+    help_ = f" <span>{escaped(remedy)}</span>" if remedy else ""
+    return f'<p class="finding"><strong>{escaped(title)}.</strong> {escaped(why)}{help_}</p>'
 
 
-def checks(listed: Sequence[Check], show: Callable[[str], str] = escape) -> str:
+def checks(listed: Sequence[Check], show: Callable[[str], str] = escaped) -> str:
     """List checks, each with its outcome as a word and a colour; `show` writes what was checked."""
     items = (
         f'<li><span class="{"yes" if c.holds else "no"}">{c.outcome}</span> '
-        f"{show(c.what)}: {escape(c.details)}</li>"
+        f"{show(c.what)}: {escaped(c.details)}</li>"
         for c in listed
     )
     return f'<ul class="checks">{"".join(items)}</ul>'
 
 
 def _html(words: str) -> str:
-    return words if isinstance(words, Html) else escape(words)
+    return words if isinstance(words, Html) else escaped(words)

@@ -11,6 +11,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assignor_bridge.errors import visible
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -19,10 +21,19 @@ WIDTH = 360
 STYLE = Path(__file__).with_name("picture.css").read_text("utf-8")
 
 
+def escaped(words: str) -> str:
+    r"""Write text of others as HTML: markup is text, and what is not printable an escape.
+
+    >>> escaped("<b>\x1b")
+    '&lt;b&gt;\\x1b'
+    """
+    return escape("\n".join(map(visible, words.split("\n"))))
+
+
 def text(x: float, y: float, content: str, *, anchor: str = "start", css: str = "") -> str:
     """Write one line of text; `y` is its base line."""
     return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{_css(css)}>{escape(content)}</text>'
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{_css(css)}>{escaped(content)}</text>'
     )
 
 
@@ -34,7 +45,7 @@ def rect(x: float, y: float, width: float, height: float, css: str, *,
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{max(height, 0):.1f}"'
         f"{shade}{_css(css)}"
     )
-    return f"{box}><title>{escape(hint)}</title></rect>" if hint else f"{box}/>"
+    return f"{box}><title>{escaped(hint)}</title></rect>" if hint else f"{box}/>"
 
 
 def line(x1: float, y1: float, x2: float, y2: float, css: str) -> str:
@@ -45,7 +56,7 @@ def line(x1: float, y1: float, x2: float, y2: float, css: str) -> str:
 def picture(height: float, title: str, shapes: list[str]) -> str:
     """Wrap shapes into a picture; the title is what a screen reader says."""
     return (
-        f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape(title)}">'
+        f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escaped(title)}">'
         + "".join(shapes)
         + "</svg>"
     )
@@ -66,7 +77,7 @@ def standalone(title: str, panels: Sequence[tuple[str, str]], columns: int = 2) 
         tops[column] = y + head + height + 16
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" role="img" '
-        f'viewBox="0 0 {columns * (WIDTH + gap):.0f} {max(tops):.0f}" aria-label="{escape(title)}">'
+        f'viewBox="0 0 {columns * (WIDTH + gap):.0f} {max(tops):.0f}" aria-label="{escaped(title)}">'
         f"<style>{STYLE}</style>{''.join(shapes)}</svg>\n"
     )
 

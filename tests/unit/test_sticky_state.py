@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from assignor_bridge.model import Executor, OffsetRange
 from checkpoints import sticky_state
-from checkpoints.sticky_state import VERSION, StateError, StickyState, decode, encode
+from checkpoints.sticky_state import _ENVELOPE, VERSION, StateError, StickyState, decode, encode
 from checkpoints.user_data import decode_claim, encode_claim
 from tests.support.planning import Observation, Snapshot, plan
 
@@ -96,6 +96,14 @@ def test_flipped_bits_are_noticed(data):
     place = data.draw(st.integers(0, len(raw) - 1))
     raw[place] ^= 1 << data.draw(st.integers(0, 7))
     with pytest.raises(StateError):
+        decode(base64.b64encode(bytes(raw)).decode())
+
+
+@pytest.mark.parametrize("bit", range(32))
+def test_each_bit_of_the_checksum_counts(bit):
+    raw = bytearray(base64.b64decode(some_state()))
+    raw[_ENVELOPE.size - 4 + bit // 8] ^= 1 << bit % 8
+    with pytest.raises(StateError, match="its checksum does not match"):
         decode(base64.b64encode(bytes(raw)).decode())
 
 

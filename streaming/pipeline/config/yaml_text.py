@@ -27,6 +27,8 @@ _DOTTED_KEYS = ("kafka.", "assignor.", "spark.", "kafkaConsumer.", "fetchOffset.
 _SECTION = "spark."
 #: `"a.b".rest` or `'a.b'`.
 _QUOTED = re.compile(r"""(?:"([^"]+)"|'([^']+)')(?:\.(?=.)|$)""")
+#: A value that YAML's own words quote; their kinds (`<scalar>`) and single characters are no secrets.
+_VALUE = re.compile(r"""(['"])(?!<|\\.['"]).{2,}\1""")
 _SET = re.compile(r"""((?:"[^"]*"|'[^']*'|[^=])*)(=?)(.*)""", re.DOTALL)
 _VARIABLE = re.compile(r"\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})?")
 #: A job has a few hundred values at most, nested a few levels.
@@ -124,7 +126,7 @@ def parse_yaml(text: str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark else ""
-        problem = getattr(error, "problem", None) or "cannot be parsed"
+        problem = _VALUE.sub(r"\1***\1", getattr(error, "problem", None) or "cannot be parsed")
         raise ConfigError(f"{where}not valid YAML: {problem}") from None
     if not isinstance(data, dict):
         raise ConfigError("a mapping with the keys of a job is expected; see `assignor init`")

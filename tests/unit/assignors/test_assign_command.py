@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -292,11 +293,25 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("own")
 def test_an_own_assignor_that_exits_is_one_line(assigned: Any) -> None:
     exits = {**GROUP, "steps": [], "assignor": "own_of_a_user:Exits"}
-    code, answers, err = assigned(exits, {**GROUP, "steps": []})
+    options = ("--json", "--own", "own_of_a_user:Exits")
+    code, answers, err = assigned(exits, {**GROUP, "steps": []}, options=options)
     assert code == 1
     assert answers[0]["error"] == "assignor 'exits' raised SystemExit: 3"
     assert "assignment" in answers[1]
     assert err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("own")
+def test_code_that_only_the_input_names_is_not_imported(
+    assigned: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "own_of_a_user", raising=False)
+    code, [answered], _ = assigned({**GROUP, "steps": [], "assignor": "own_of_a_user:Told"})
+    assert code == 1
+    assert "is code that only the input names; if you trust it, name it by --own, too" in (
+        answered["error"]
+    )
+    assert "own_of_a_user" not in sys.modules
 
 
 @pytest.mark.usefixtures("own")
@@ -305,7 +320,8 @@ def test_an_own_assignor_has_its_options_and_is_told_between_steps(assigned: Any
         **GROUP, "steps": [{}], "assignor": "own_of_a_user:Told",
         "options": {"assignor.told.maxAge": "5"},
     }  # fmt: skip
-    code, _, err = assigned(told, options=("--json", "--chain"))
+    options = ("--json", "--chain", "--own", "own_of_a_user:Told")
+    code, _, err = assigned(told, options=options)
     assert code == 0
     assert err.splitlines() == [
         "{'maxAge': '5'} C0 {} 5",

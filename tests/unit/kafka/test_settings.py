@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streaming.kafka.brokers import Brokers
 from streaming.kafka.jaas import JaasError, read_jaas
 from streaming.kafka.settings import SettingsError, client_settings
 
@@ -206,3 +208,10 @@ def test_no_secret_is_told_whatever_it_is(secret):
             except SettingsError as error:
                 said = str(error) + repr(error)
             assert marked not in said
+
+
+def test_what_brokers_say_of_a_login_is_told_without_it():
+    brokers = object.__new__(Brokers)
+    brokers.settings = client_settings(SASL | {"sasl.mechanism": "PLAIN", "sasl.jaas.config": PLAIN})
+    error = KafkaError(KafkaError._AUTHENTICATION, 's3cr;t"= was refused')
+    assert brokers.reason(error) == "*** was refused"

@@ -13,6 +13,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from prometheus_client import MetricsHandler
 from pydantic import ValidationError
 
 from assignor_bridge.errors import OptionError
@@ -180,10 +181,12 @@ def test_a_folder_that_is_not_there_is_one_line(key, tmp_path):
 def test_what_goes_wrong_later_is_told_once_and_stops_nothing(tmp_path, caplog):
     folder = tmp_path / "there"
     folder.mkdir()
+    redact = Redactor()
+    redact.learn_variable("PLACE", str(folder))
     with (
         caplog.at_level(logging.WARNING),
         Exporter(
-            MetricsConfig(port=0, address="127.0.0.1", textfile=folder / "a.prom")
+            MetricsConfig(port=0, address="127.0.0.1", textfile=folder / "a.prom"), redact
         ) as exporter,
     ):
         folder.rmdir()
@@ -193,6 +196,8 @@ def test_what_goes_wrong_later_is_told_once_and_stops_nothing(tmp_path, caplog):
         flush(exporter)
         assert "kafka_" in scrape(exporter)
     assert len(caplog.records) == 1
+    assert "${PLACE}" in caplog.text
+    assert str(folder) not in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -234,6 +239,7 @@ def test_each_metric_of_the_dashboard_exists():
 
 def test_more_clients_than_there_are_places_are_turned_away_and_make_no_thread(monkeypatch):
     monkeypatch.setattr("streaming.metrics.outlets._MOST_CLIENTS", 3)
+    monkeypatch.setattr("streaming.metrics.outlets._ASK_LIMIT_S", 60.0)  # else all go by themselves
     with contextlib.ExitStack() as open_, Exporter(MetricsConfig(port=0)) as exporter:
         address = ("127.0.0.1", exporter.port)
         before = threading.active_count()
@@ -246,6 +252,24 @@ def test_more_clients_than_there_are_places_are_turned_away_and_make_no_thread(m
         for client in silent:
             client.close()
         wait_until(lambda: _scraped(exporter), "an answer once there is a place")
+
+
+def test_a_client_that_does_not_take_its_answer_is_dropped(monkeypatch):
+    monkeypatch.setattr("streaming.metrics.outlets._ASK_LIMIT_S", 60.0)
+    monkeypatch.setattr("streaming.metrics.outlets._ANSWER_LIMIT_S", 0.5)
+
+    def answer(handler: MetricsHandler) -> None:
+        handler.wfile.write(b"x" * 50_000_000)
+
+    monkeypatch.setattr("streaming.metrics.outlets._Handler.do_GET", answer)
+    with Exporter(MetricsConfig(port=0)) as exporter, socket.socket() as client:
+        assert exporter._endpoint is not None
+        places = exporter._endpoint._server._places
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", exporter.port))
+        client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        wait_until(lambda: places._value == 255, "the client to have a place")
+        wait_until(lambda: places._value == 256, "its place to be free again", 30)
 
 
 def _scraped(exporter: Exporter) -> bool:

@@ -288,6 +288,8 @@ def test_secrets_and_values_of_the_environment_are_not_shown():
     with pytest.raises(ConfigError) as raised:
         load_job(data, environment=environment)
     assert "pass-word" not in str(raised.value)
+    with pytest.raises(ConfigError, match=r"\$\{PLACE\} must end in \.prom"):
+        load_job(changed("metrics", {"textfile": "${PLACE}"}), environment={"PLACE": "/top99/x.txt"})
 
 
 def test_a_broker_that_is_not_there_is_one_line_before_spark_starts(tmp_path, capsys):

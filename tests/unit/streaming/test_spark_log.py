@@ -29,6 +29,9 @@ os.write(2, b"\\tat some.Java(\\xff)\\n")
 """
 
 
+PLACE = {"PLACE": "/topsecret99"}
+
+
 def redactor() -> Redactor:
     redact = Redactor()
     redact.learn_variable("PW", SECRET)
@@ -96,6 +99,7 @@ def test_what_a_jvm_cannot_start_with_is_told_by_its_log(tmp_path, monkeypatch, 
     [
         ("Could not parse Master URL: 'local[x]'", "Could not parse Master URL: 'local[x]'"),
         ("[JAVA_GATEWAY_EXITED] Java gateway process exited", "IllegalArgumentException: no "),
+        ("there is no /topsecret99/c", "there is no ${PLACE}/c"),
     ],
 )
 def test_why_spark_does_not_start_is_said_by_who_knows_it(tmp_path, monkeypatch, error, told):
@@ -108,4 +112,4 @@ def test_why_spark_does_not_start_is_said_by_who_knows_it(tmp_path, monkeypatch,
     log = SparkLog(tmp_path / "a.log", "a", redactor())
     run(log)
     with pytest.raises(JobError, match=re.escape(told)):
-        _started(load_job(changed("checkpoint", "/c"), environment={}), log)
+        _started(load_job(changed("checkpoint", "${PLACE}/c"), environment=PLACE), log)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,17 +17,23 @@ from assignor_bridge.errors import AssignorError
 from checkpoints import folders
 from checkpoints.folders import CheckpointError, LocalFolder
 from checkpoints.offset_log import read_checkpoint
-from streaming.cli import main
+from streaming.audit.evidence import DataFiles
+from streaming.cli import main, output
+from streaming.kafka import embedded_setup
 from streaming.lag.positions import Position
 from streaming.lag.rows import Row
 from streaming.lag.table import as_text
+from streaming.metrics import outlets
 from streaming.observe import web
+from streaming.observe.check import Check
 from streaming.observe.scrape import read_endpoint
 from streaming.observe.spark_ui import SparkUi
 from streaming.observe.web import Address, WebError
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.errors import ConfigError
+from streaming.report import definitions, page, svg
 from tests.unit.checkpoints.test_offset_log import a_checkpoint
+from tests.unit.lag.checkpoint_files import write_query
 from tests.unit.metrics import samples
 from tests.unit.streaming.checkpoints import write_checkpoint
 from tests.unit.streaming.served import APP, RECORDED, serve
@@ -33,9 +41,7 @@ from tests.unit.streaming.test_pipeline_config import GOOD, changed
 from tests.unit.streaming.test_query_report import read as read_page
 from tests.unit.streaming.test_top import exposition
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+ROOT = Path(__file__).parents[3]
 #: Rich's markup (a closing tag without an opening one is an error there), an escape that clears
 #: the screen, one that sets the title, and a line of its own.
 HOSTILE = "[/red]\x1b[2J\x1b]0;title\x07\u202et\nassignor: all is well"
@@ -67,6 +73,32 @@ def _label(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
+@pytest.mark.parametrize(
+    "say",
+    [
+        lambda: output.note(HOSTILE),
+        lambda: output.print_lines([HOSTILE]),
+        lambda: output.print_checks([Check(HOSTILE, True, HOSTILE)]),
+        lambda: output.print_table([""], [[HOSTILE]], title=HOSTILE),
+        lambda: main.run(["lag", "--checkpoint", "/no", "--topic", HOSTILE]),
+        lambda: main.run([HOSTILE]),
+    ],
+    ids=["note", "lines", "checks", "table", "error", "misuse"],
+)
+def test_whatever_prints_a_name_shows_it(say, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "500")  # tables wrap
+    say()
+    out, err = capsys.readouterr()
+    assert not set("\x1b\x07\u202e") & set(out + err)
+    assert not re.search(r"^assignor: all is well", out + err, re.MULTILINE)
+
+
+def test_an_error_shows_a_name_as_it_is_but_for_what_is_not_printable(tmp_path, capsys):
+    query = write_query(tmp_path / "q", {"t": {0: 9}})
+    assert main.run(["lag", "--checkpoint", str(query), "--topic", HOSTILE]) == 2
+    assert f"--topic {SHOWN} assignor: all is well" in capsys.readouterr().err
+
+
 def test_nor_to_that_of_an_error_or_of_lag(capsys):
     assert main.run(["lag", "--checkpoint", f"/no\x1b[2J/{HOSTILE}"]) == 2
     err = capsys.readouterr().err
@@ -94,6 +126,38 @@ def test_a_report_shows_names_and_does_not_run_them(tmp_path):
         assert main.run(["report", str(place), "--output", str(output)]) == 0
         assert HTML in read_page(output)
         assert "onerror=alert(2)>" not in output.read_text()
+
+
+NAME = f"{HTML}\x1b[2J\u202e\ud800"
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: svg.text(0, 0, NAME),
+        lambda: svg.rect(0, 0, 1, 1, "a", hint=NAME),
+        lambda: svg.picture(1, NAME, []),
+        lambda: svg.standalone(NAME, [(NAME, svg.picture(1, "p", []))]),
+        lambda: page.page(NAME, []),
+        lambda: page.paragraph(NAME),
+        lambda: page.heading(NAME),
+        lambda: page.table([NAME], [[NAME, NAME]]),
+        lambda: page.figure(NAME, "", NAME),
+        lambda: page.finding(NAME, NAME, NAME),
+        lambda: page.checks([Check(NAME, True, NAME)]),
+        lambda: definitions.linked(NAME, {"alert": NAME}),
+        lambda: definitions.listed({NAME: NAME}),
+    ],
+    ids=["text", "hint", "picture", "pictures", "page", "paragraph", "heading", "table", "figure",
+         "finding", "checks", "linked", "listed"],
+)  # fmt: skip
+def test_each_part_of_a_page_takes_names_as_text(made):
+    text = made()
+    assert "<script>alert" not in text
+    assert "<img" not in text
+    assert "\"'>" not in text
+    assert not set("\x1b\u202e") & set(text)
+    assert text.encode("utf-8")
 
 
 BAD_SAMPLES = [
@@ -153,8 +217,41 @@ def test_an_answer_without_end_does_not_fill_the_memory(monkeypatch):
     with serve({"/long": "x" * 1001, "/short": "x" * 1000}) as served:
         address = Address.parse(served.url)
         assert len(address.get("/short")) == 1000
+        asked, read = [], http.client.HTTPResponse.read
+
+        def noted(answer: http.client.HTTPResponse, most: int | None = None) -> bytes:
+            asked.append(most)
+            return read(answer, most)
+
+        monkeypatch.setattr(http.client.HTTPResponse, "read", noted)
         with pytest.raises(WebError, match="answers with more than 1,000 bytes to '/long'"):
             address.get("/long")
+        assert asked[0] == 1001  # of an answer that may have no end
+
+
+def test_the_limits_are_those_of_the_security_page():
+    limits = (outlets._ASK_LIMIT_S, outlets._ANSWER_LIMIT_S, outlets._MOST_CLIENTS)
+    assert limits == (5.0, 30.0, 256)
+    assert web._MOST_BYTES == 512 * 1024 * 1024
+
+
+def test_nothing_is_unpickled_or_evaluated():
+    banned = re.compile(
+        r"\b(pickle|marshal|shelve|dill)\b|(?<![.\w])(eval|exec)\(|allow_pickle|ObjectInputStream"
+        r"|yaml\.(unsafe_|full_)?load\("
+    )
+    places = [ROOT / top for top in ("assignor_bridge", "checkpoints", "streaming")]
+    sources = [p for place in places for kind in ("py", "java") for p in place.rglob(f"*.{kind}")]
+    assert len(sources) > 100
+    for path in sources:
+        assert not banned.search(path.read_text("utf-8")), path
+
+
+def test_the_embedded_broker_listens_on_this_machine_alone(tmp_path):
+    text = embedded_setup.settings((1, 2), tmp_path, {})
+    [listeners] = re.findall(r"^listeners=(.*)$", text, re.MULTILINE)
+    hosts = {one.partition("://")[2].rpartition(":")[0] for one in listeners.split(",")}
+    assert hosts == {"127.0.0.1"}
 
 
 ADDRESSES = [
@@ -299,6 +396,29 @@ def test_whatever_yaml_holds_it_is_a_job_or_one_line(tmp_path_factory, text):
         load_job(file, environment={"X": "x"})
     except ConfigError as error:
         assert len(str(error).splitlines()) == 1  # noqa: PT017
+
+
+@pytest.mark.parametrize("value", ["*topsecret99", "!topsecret99 x", "&a [!topsecret99 x]"])
+def test_a_password_that_yaml_takes_for_a_sign_of_its_own_is_not_shown(value, tmp_path, capsys):
+    (tmp_path / "job.yaml").write_text(f"name: {value}\n")
+    assert main.run(["run", str(tmp_path / "job.yaml"), "--dry-run"]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "line 1: not valid YAML: " in line
+    assert "topsecret99" not in line
+
+
+@pytest.mark.parametrize("path", ["//[", "a%00b", "file:///dev/zero", "/dev/zero", "pipe"])
+def test_a_path_in_a_tables_log_is_no_file_or_a_plain_one(path, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    files = DataFiles(tmp_path)
+    assert not files.is_elsewhere(path)
+    assert files.size(path) is None
+
+
+def test_a_checkpoint_that_is_no_path_is_one_line(capsys):
+    assert main.run(["lag", "--checkpoint", "//["]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "checkpoint '//[' is no path" in line
 
 
 @pytest.mark.parametrize("assignment", ["topsecret99", 'required "topsecret99";', "=x"])
