@@ -8,6 +8,7 @@ becomes an answer.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -143,10 +144,10 @@ def main() -> None:
     sys.stdout = sys.stderr
     gc.freeze()  # imports live for ever: the collector need not look at them
     gc.disable()  # see `Worker.prepare`
-    try:
+    with contextlib.suppress(BrokenPipeError):  # the driver is gone
         serve(sys.stdin.buffer, answers)
-    except BrokenPipeError:
-        os._exit(0)  # the driver is gone; nothing is left to flush
+    sys.stderr.flush()
+    os._exit(0)  # threads of a user's assignor must not keep the process
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ _ENVELOPE = struct.Struct(">3sBI")
 #: A partition without data is remembered for so many batches at least.
 LEAST_HOLD = 16
 #: No state that we write comes near; a forged one must not fill the memory.
-_MAX_BYTES = 512 * 1024 * 1024
+_MAX_BYTES = 64 * 1024 * 1024
 #: Logarithms beyond this are no costs.
 _MOST_BELIEVABLE = 50.0
 #: Columns in the order of the file, with the type and the unit that is stored, by version. A unit

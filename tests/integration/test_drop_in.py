@@ -13,7 +13,9 @@ from pyspark.errors import IllegalArgumentException, StreamingQueryException
 
 from tests.spark_tools import (
     DriverLog,
+    as_dict,
     assert_each_row_once,
+    assert_planned,
     finished,
     last_stage,
     read_topic,
@@ -313,6 +315,36 @@ def test_the_switch_is_read_before_each_batch(
     assert len(driver_log.lines("switched off")) == len(driver_log.lines("switched on again")) == 2
     [warning] = driver_log.lines("stays switched on")
     assert f"{enabled} must be true or false, not 'perhaps'" in warning
+
+
+def test_a_file_system_without_its_libraries_cannot_end_a_query_by_the_switch(
+    spark: SparkSession, topic: Topic, checkpoint: str, driver_log: DriverLog
+) -> None:
+    """It throws a LinkageError: Hadoop's own for SFTP does where jsch is not there, as in Spark."""
+    killed = "spark.assignor.killSwitchFile"
+    topic.create(1).fill([5])
+    spark.conf.set("fs.sftp.impl", "org.apache.hadoop.fs.sftp.SFTPFileSystem")
+    query = (
+        read_topic(spark, topic, {"assignor": "lag-aware-sticky"})
+        .writeStream.format("noop")
+        .option("checkpointLocation", checkpoint)
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+        spark.conf.set(killed, "sftp://ann@127.0.0.1/off")
+        topic.fill([5], first=5)
+        query.processAllAvailable()
+        assert_planned([as_dict(p) for p in query.recentProgress if p.numInputRows])
+        query.stop()
+        [warning] = driver_log.lines("stays switched on")
+        assert f"{killed} cannot be looked for: java.lang.NoClassDefFoundError" in warning
+        with pytest.raises(StreamingQueryException, match=f"{killed} cannot be looked for"):
+            run_in_batches(spark, topic, checkpoint)
+    finally:
+        query.stop()
+        spark.conf.unset(killed)
+        spark.conf.unset("fs.sftp.impl")
 
 
 def test_a_stream_that_starts_switched_off_needs_no_python(

@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from assignor_bridge import ivy
 from assignor_bridge.jars import built_jar
 from tests import own_assignor, planner_proxy
+from tests.integration.test_processes import workers_of
 from tests.kafka_topics import Topic
 from tests.packed import tasks_of
-from tests.spark_tools import as_dict, assert_planned, read_topic, wait_until
+from tests.spark_tools import as_dict, assert_planned, read_topic, run_in_batches, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -220,3 +222,26 @@ def test_queries_that_share_the_slots_begin_at_different_executors(
     first, second, third = (used[stream] for stream in sorted(used))
     assert first == third != second
     assert len(first | second) == 2
+
+
+def test_a_query_that_fails_before_it_has_all_its_sources_leaves_no_planner_for_ever(
+    spark: SparkSession, topic: Topic, checkpoint: str
+) -> None:
+    """Spark stops no source of such a query; each had a process of its own that never ended."""
+    own = {"assignor": f"{own_assignor.__name__}:LastTakesAll,sticky"}
+    wrong = {"assignor": "sticky", "assignor.maxImbalance": "x"}
+    topic.create(1).fill([5])
+    before = set(workers_of(os.getpid()))
+    for number in range(3):
+        query = (
+            read_topic(spark, topic, own)
+            .union(read_topic(spark, topic, wrong))
+            .writeStream.format("noop")
+            .option("checkpointLocation", f"{checkpoint}-{number}")
+            .start()
+        )
+        with pytest.raises(StreamingQueryException, match="maxImbalance"):
+            query.awaitTermination()
+        assert len(set(workers_of(os.getpid())) - before) <= 2, "of the last one and this one"
+    run_in_batches(spark, topic, checkpoint, assignor=own["assignor"])
+    wait_until(lambda: not set(workers_of(os.getpid())) - before, "the end of all planners")

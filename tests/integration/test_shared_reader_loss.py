@@ -21,12 +21,13 @@ from tests.integration.shared_reader_tools import (
     recreate,
     start,
 )
-from tests.spark_tools import finished, read_topic, wait_until
+from tests.spark_tools import as_dict, finished, read_topic, wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from tests.kafka_topics import Topic
 
@@ -129,3 +130,53 @@ def test_retention_while_it_reads(
         read_before = len(offsets) - 200
         assert offsets == [*range(read_before), *range(1_800, 2_000)]
         assert read_before < 1_800
+
+
+@pytest.mark.parametrize("away", ["by the switch", "by the failure of a plan"])
+def test_offsets_that_go_back_in_a_batch_of_sparks_mapping_end_what_consumers_keep(
+    spark: SparkSession, topic: Topic, checkpoint: str, planner: Callable[[str], None], away: str
+) -> None:
+    """The next batch of ours began where kept records of the topic before lay, and gave those."""
+    first_new = 10_000
+    topic.create(1).fill([2_000])
+    if away == "by the failure of a plan":
+        planner("garbage")  # for the second snapshot
+    batches: list[dict[int, str]] = []
+
+    def look(frame: DataFrame, number: int) -> None:
+        assert number == len(batches)
+        batches.append({row.offset: row.value for row in frame.collect()})
+        if number == 0:
+            recreate(topic, 1)
+            topic.fill([50], first=first_new)
+        elif number == 1:
+            topic.fill([400], first=first_new + 50)
+            if away == "by the switch":
+                spark.conf.set("spark.assignor.enabled", "false")
+        elif number == 2:
+            spark.conf.set("spark.assignor.enabled", "true")
+
+    options = {**OURS, "failOnDataLoss": "false", "maxOffsetsPerTrigger": "100"}
+    query = (
+        read_topic(spark, topic, options)
+        .selectExpr("offset", "CAST(value AS STRING) AS value")
+        .writeStream.foreachBatch(look)
+        .option("checkpointLocation", checkpoint)
+        .start()
+    )
+    try:
+        wait_until(lambda: len(batches) > 3 or query.exception(), "four batches", 120)
+        strategies = [
+            p["sources"][0]["metrics"].get("assignor.strategy")
+            for p in map(as_dict, query.recentProgress)
+            if p["numInputRows"]
+        ]
+    finally:
+        query.stop()
+        spark.conf.unset("spark.assignor.enabled")
+    assert [(min(b), max(b)) if b else None for b in batches[:4]] == [
+        (0, 99), None, (50, 149), (150, 249),
+    ]  # fmt: skip
+    assert strategies[:2] == ["lag-aware-sticky", "spark"]
+    for batch in batches[1:]:
+        assert batch == {offset: f"0/{first_new + offset}" for offset in batch}

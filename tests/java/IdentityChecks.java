@@ -2,6 +2,10 @@ package io.assignorbridge;
 
 import java.io.IOException;
 import java.util.List;
+import java.util.Set;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
@@ -14,20 +18,30 @@ public final class IdentityChecks {
   /** A name stays while offsets go forward, ends when they go back, and when the stream stops. */
   public static void run() {
     StreamIdentity stream = new StreamIdentity();
-    String first = stream.of(List.of(range(0, 10, 20), range(0, 20, 30), range(1, 5, 6)));
-    check(first.equals(stream.of(List.of(range(0, 30, 40)))), "the next batch has another name");
-    check(first.equals(stream.of(List.of(range(1, 6, 8), range(2, 0, 1)))), "a new partition");
+    Set<TopicPartition> live = live(3);
+    String first = stream.of(List.of(range(0, 10, 20), range(0, 20, 30), range(1, 5, 6)), live);
+    check(first.equals(stream.of(List.of(range(0, 30, 40)), live)), "the next batch is another's");
+    check(first.equals(stream.of(List.of(range(1, 6, 8), range(2, 0, 1)), live)), "a new partition");
     check(!StreamIdentity.ended().contains(first), "ended too early");
-    String second = stream.of(List.of(range(0, 0, 5), range(1, 8, 9)));
+    String second = stream.of(List.of(range(0, 0, 5), range(1, 8, 9)), live);
     check(!second.equals(first), "the name of a topic that was made anew");
     check(StreamIdentity.ended().contains(first), "the old name goes on");
-    check(second.equals(stream.of(List.of(range(0, 5, 50)))), "a name a batch");
+    check(second.equals(stream.of(List.of(range(0, 5, 50)), live)), "a name a batch");
+    String third = stream.of(List.of(range(0, 50, 60)), live(1));
+    check(!third.equals(second), "the name of a topic that is gone");
+    check(third.equals(stream.of(List.of(range(1, 0, 1)), live)), "a topic that is back is new");
     stream.end();
-    check(StreamIdentity.ended().contains(second), "not ended");
+    check(StreamIdentity.ended().contains(third), "not ended");
     for (int i = 0; i < 300; i++) {
       new StreamIdentity().end();
     }
     check(StreamIdentity.ended().size() <= 100, StreamIdentity.ended().size() + " are told");
+  }
+
+  private static Set<TopicPartition> live(int partitions) {
+    return IntStream.range(0, partitions)
+        .mapToObj(partition -> new TopicPartition("t", partition))
+        .collect(Collectors.toSet());
   }
 
   /** A shared reader that does not even know its time-out is replaced by Spark's readers. */

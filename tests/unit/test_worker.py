@@ -310,6 +310,23 @@ def users_assignors(tmp_path):
     return tmp_path
 
 
+def test_the_process_ends_with_its_input_whatever_threads_an_assignor_has(users_assignors):
+    """A driver that was killed left it behind."""
+    (users_assignors / "threads.py").write_text(
+        "import threading\n"
+        "from mine import First\n"
+        "threading.Thread(target=threading.Event().wait).start()\n"
+    )
+    options = {"assignor": "threads:First"}
+    request = json.dumps({"type": "validate", "options": options})
+    done = subprocess.run(
+        [sys.executable, "-m", "assignor_bridge.worker"],
+        input=f"1 1 {request}\n".encode(), capture_output=True, timeout=60, check=True,
+        env={"PYTHONPATH": str(users_assignors), "PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    assert b'"validated"' in done.stdout
+
+
 def test_the_process(users_assignors):
     """Answers in order, survives errors and SIGINT, keeps stdout clean, ends with its input."""
     numbers = itertools.count(1)

@@ -8,6 +8,7 @@ import java.util.HashSet;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
@@ -28,6 +29,12 @@ import org.slf4j.LoggerFactory;
  */
 final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   private static final Logger LOG = LoggerFactory.getLogger(AssignedMicroBatchStream.class);
+
+  /**
+   * By the thread of its query. Spark stops no stream of a query that fails before it has all of its
+   * streams: those are stopped when the next one starts.
+   */
+  private static final Map<AssignedMicroBatchStream, Thread> RUNNING = new ConcurrentHashMap<>();
 
   private final BatchPlanner planner;
   private final KafkaOffsetReader offsets;
@@ -71,6 +78,13 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
 
   /** Fails for a wrong option; to be stopped then. */
   void startPlanner() {
+    RUNNING.forEach(
+        (stream, query) -> {
+          if (!query.isAlive()) {
+            stream.stop();
+          }
+        });
+    RUNNING.put(this, Thread.currentThread());
     planner.start();
   }
 
@@ -113,7 +127,12 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
 
   /** Overrides Spark's own of 4.1 and later, which 4.0 does not have. */
   public void prepareForRealTimeMode() throws Throwable {
-    NoEffect.of("real-time mode plans no batches", failOnError);
+    try {
+      NoEffect.of("real-time mode plans no batches", failOnError);
+    } catch (IllegalArgumentException e) {
+      stop(); // Spark does not do it: the query does not have this stream yet
+      throw e;
+    }
     MethodHandles.lookup()
         .findSpecial(
             KafkaMicroBatchStream.class,
@@ -182,6 +201,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
 
   @Override
   public void stop() {
+    RUNNING.remove(this);
     try {
       planner.close();
     } finally {

@@ -3,7 +3,9 @@ package io.assignorbridge;
 import java.util.Collection;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.function.Supplier;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.connector.read.InputPartition;
@@ -12,6 +14,7 @@ import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.kafka010.KafkaSourceOffset;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Turns the ranges of one micro-batch into the planner's tasks, once per (start, end): asks the
@@ -78,6 +81,7 @@ final class BatchPlanner implements AutoCloseable {
   private PlanLog log; // null without assignor.planLog
   private Batch lastBatch;
   private InputPartition[] lastTasks;
+  private String consumers; // the name of those that executors keep, as of the last batch
   private String state;
   private boolean stateIsRead;
   private long plans;
@@ -116,10 +120,30 @@ final class BatchPlanner implements AutoCloseable {
   synchronized InputPartition[] assign(Offset start, Offset end, InputPartition[] ranges) {
     Batch batch = new Batch(start, end);
     if (!batch.equals(lastBatch)) {
-      lastTasks = planOrFallBack(end, ranges);
+      lastTasks = planOrFallBack(end, ranges, noted(end, ranges));
       lastBatch = batch;
     }
     return lastTasks;
+  }
+
+  /**
+   * What the batch must read, whoever plans it: that offsets went back must be seen under Spark's
+   * mapping, too. Null on another Spark, where planning fails by it and says so.
+   */
+  private TaskBuilder noted(Offset end, InputPartition[] ranges) {
+    try {
+      TaskBuilder builder = new TaskBuilder(ranges);
+      Set<TopicPartition> live =
+          CollectionConverters.asJava(KafkaSourceOffset.apply(end).partitionToOffsets()).keySet();
+      consumers = stream.of(builder.requested(), live);
+      if (times != null) {
+        times.keep(live);
+      }
+      return builder;
+    } catch (RuntimeException | LinkageError e) {
+      LOG.debug("the offsets of a batch were not noted", e);
+      return null;
+    }
   }
 
   synchronized PartitionReaderFactory readerFactory(PartitionReaderFactory base) {
@@ -263,7 +287,8 @@ final class BatchPlanner implements AutoCloseable {
     }
   }
 
-  private InputPartition[] planOrFallBack(Offset end, InputPartition[] ranges) {
+  private InputPartition[] planOrFallBack(
+      Offset end, InputPartition[] ranges, TaskBuilder noted) {
     if (zones != null) {
       zones.begin();
     }
@@ -282,7 +307,7 @@ final class BatchPlanner implements AutoCloseable {
     }
     try {
       readState(end);
-      InputPartition[] tasks = plan(end, ranges);
+      InputPartition[] tasks = plan(end, noted == null ? new TaskBuilder(ranges) : noted);
       plansPaused.succeeded();
       return tasks;
     } catch (Exception | LinkageError e) { // Scala's methods throw checked exceptions unannounced
@@ -293,11 +318,10 @@ final class BatchPlanner implements AutoCloseable {
     }
   }
 
-  private InputPartition[] plan(Offset end, InputPartition[] partitions)
+  private InputPartition[] plan(Offset end, TaskBuilder builder)
       throws PlannerException, InterruptedException {
     long startedNanos = System.nanoTime();
     readReports();
-    TaskBuilder builder = new TaskBuilder(partitions);
     SharedPlanner.Client planner = running();
     List<ExecutorList.Executor> executors = zones.executors();
     Double sinceLastPlan = lastPlanNanos == 0 ? null : (startedNanos - lastPlanNanos) / 1e9;
@@ -316,7 +340,7 @@ final class BatchPlanner implements AutoCloseable {
     String answer = planner.ask(Messages.write(request), options.planTimeoutMs());
     Messages.Planned plan = Messages.read(answer, Messages.Planned.class);
     InputPartition[] tasks =
-        builder.build(plan.tasks().unpack(), executors, stream.of(builder.requested()), plans + 1);
+        builder.build(plan.tasks().unpack(), executors, consumers, plans + 1);
     if (log != null) {
       String batch = context.getLocalProperty("streaming.sql.batchId");
       boolean limited = admitted != null && admitted.end().equals(KafkaSourceOffset.apply(end));

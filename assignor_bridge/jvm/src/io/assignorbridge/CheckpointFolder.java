@@ -28,7 +28,7 @@ final class CheckpointFolder {
   private static final Charset BYTES = StandardCharsets.ISO_8859_1;
 
   /** No file of ours comes near; a foreign one must not fill the memory. */
-  private static final int MOST_BYTES = 256 * 1024 * 1024;
+  private static final int MOST_BYTES = 32 * 1024 * 1024;
 
   private final Path folder;
   private final Configuration configuration;

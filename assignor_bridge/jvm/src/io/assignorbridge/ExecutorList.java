@@ -3,6 +3,7 @@ package io.assignorbridge;
 import com.fasterxml.jackson.annotation.JsonInclude;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.stream.Collectors;
 import org.apache.spark.ExecutorAllocationClient;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkContext;
@@ -59,6 +60,7 @@ final class ExecutorList {
                 e.resourceProfileId()));
       }
     }
+    racks.keep(executors.stream().map(Executor::id).collect(Collectors.toSet()));
     return executors;
   }
 

@@ -3,6 +3,7 @@ package io.assignorbridge;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.spark.SparkContext;
 import org.apache.spark.scheduler.TaskScheduler;
 import org.apache.spark.scheduler.TaskSchedulerImpl;
@@ -45,6 +46,11 @@ final class ExecutorRacks {
     if (file != null) {
       file.update();
     }
+  }
+
+  /** Forgets executors that are gone. */
+  void keep(Set<String> executors) {
+    reported.keySet().retainAll(executors);
   }
 
   /** A failure is no reason to lose a batch. */

@@ -32,7 +32,7 @@ final class KillSwitch {
   String whyOffAtStart() throws PlannerException {
     try {
       return now(read());
-    } catch (IOException | RuntimeException e) {
+    } catch (IOException | RuntimeException | LinkageError e) {
       throw new PlannerException(inWords(e), true, e);
     }
   }
@@ -41,7 +41,7 @@ final class KillSwitch {
   String whyOff() {
     try {
       return now(read());
-    } catch (IOException | RuntimeException e) {
+    } catch (IOException | RuntimeException | LinkageError e) { // the last for half a file system
       if (e instanceof InterruptedIOException) { // the query ends
         Thread.currentThread().interrupt();
       }
@@ -87,7 +87,7 @@ final class KillSwitch {
     return null;
   }
 
-  private static String inWords(Exception e) {
+  private static String inWords(Throwable e) {
     boolean ours = e.getMessage() != null && e.getMessage().startsWith(ENABLED);
     return ours ? e.getMessage() : FILE + " cannot be looked for: " + SecuredParams.withoutPassword(e.toString());
   }

@@ -62,6 +62,13 @@ final class RecordTimes implements AutoCloseable {
     this.kafka = new HashMap<>(kafka);
   }
 
+  /** Forgets partitions that the stream has no more. */
+  void keep(Set<TopicPartition> live) {
+    if (stamps.size() > live.size()) {
+      stamps.keySet().retainAll(live);
+    }
+  }
+
   /** Takes in what finished readers sent. */
   void read(List<ReadReport> reports) {
     for (ReadReport r : reports) {

@@ -28,10 +28,11 @@ final class Retentions implements AutoCloseable {
 
   private final KafkaAdmin admin;
   private final LatestOnlyExecutor<Set<String>> newest =
-      new LatestOnlyExecutor<>("assignor-retention", this::ask);
+      new LatestOnlyExecutor<>("assignor-retention", this::askKafka);
   private volatile Map<String, Long> known = Map.of();
   private boolean warned; // on the thread that asks
-  private Set<String> asked = Set.of(); // on the stream's thread, as the next
+  private Set<String> asked = Set.of(); // on the stream's thread, as the next two
+  private Set<String> seen = new HashSet<>(); // since it was asked for all
   private long askedNanos;
 
   Retentions(Map<String, String> kafka) {
@@ -41,14 +42,22 @@ final class Retentions implements AutoCloseable {
   /** Milliseconds by topic, as far as they are known by now. */
   Map<String, Long> of(Collection<String> topics) {
     long now = System.nanoTime();
-    if (!asked.containsAll(topics) || now - askedNanos >= AGAIN_NANOS) {
-      Set<String> all = new HashSet<>(asked);
-      all.addAll(topics);
-      asked = all;
-      askedNanos = now;
-      newest.give(all);
+    seen.addAll(topics);
+    if (now - askedNanos >= AGAIN_NANOS) { // of all that were there meanwhile
+      ask(seen, now);
+      seen = new HashSet<>();
+    } else if (!asked.containsAll(topics)) {
+      Set<String> more = new HashSet<>(asked);
+      more.addAll(topics);
+      ask(more, askedNanos);
     }
     return known;
+  }
+
+  private void ask(Set<String> topics, long nanos) {
+    asked = topics;
+    askedNanos = nanos;
+    newest.give(topics);
   }
 
   @Override
@@ -57,8 +66,9 @@ final class Retentions implements AutoCloseable {
     newest.finish(1);
   }
 
-  private void ask(Set<String> topics) {
+  private void askKafka(Set<String> topics) {
     Map<String, Long> answers = new HashMap<>(known);
+    answers.keySet().retainAll(topics);
     try {
       List<ConfigResource> resources =
           topics.stream().map(name -> new ConfigResource(ConfigResource.Type.TOPIC, name)).toList();

@@ -6,7 +6,6 @@ import java.nio.channels.ClosedByInterruptException;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashSet;
-import java.util.Iterator;
 import java.util.List;
 import java.util.Set;
 import java.util.TreeMap;
@@ -45,6 +44,7 @@ final class StateFiles {
   private final Set<String> leftovers = new HashSet<>();
   private long newest = -1;
   private boolean failing;
+  private boolean keepsOld; // what could not be deleted
 
   /** In a folder of its own below the source's: Spark reads files with numeric names there. */
   StateFiles(String metadataPath, Configuration configuration) {
@@ -140,12 +140,10 @@ final class StateFiles {
       failing = false;
       prunable.put(newest, name);
       while (prunable.size() > KEPT) {
-        folder.delete(prunable.firstEntry().getValue());
-        prunable.pollFirstEntry();
+        delete(prunable.pollFirstEntry().getValue());
       }
-      for (Iterator<String> each = leftovers.iterator(); each.hasNext(); each.remove()) {
-        folder.delete(each.next());
-      }
+      leftovers.forEach(this::delete);
+      leftovers.clear();
     } catch (IOException | RuntimeException e) {
       if (!failing) {
         LOG.warn(
@@ -156,6 +154,22 @@ final class StateFiles {
             e.toString());
       }
       failing = true;
+    }
+  }
+
+  /** A file that cannot be deleted stays, and does not keep the next ones. */
+  private void delete(String old) {
+    try {
+      folder.delete(old);
+    } catch (IOException | RuntimeException e) {
+      if (!keepsOld) {
+        LOG.warn(
+            "assignor-bridge could not delete its old state {}/{} (warned once): {}",
+            folder,
+            old,
+            e.toString());
+      }
+      keepsOld = true;
     }
   }
 }

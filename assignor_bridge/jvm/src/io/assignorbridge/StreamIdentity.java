@@ -11,8 +11,8 @@ import org.apache.kafka.common.TopicPartition;
 
 /**
  * Names the consumers that executors keep for one run of a stream. A name ends with the run, and
- * when a partition's offsets went back: its topic was made anew, and what consumers hold is of the
- * old one. Tasks of other streams tell the executors which names have ended.
+ * when a partition's offsets went back or it is gone: its topic was made anew, and what consumers hold
+ * is of the old one. Tasks of other streams tell the executors which names have ended.
  */
 final class StreamIdentity {
   private static final int ENDED_TO_TELL = 100;
@@ -28,16 +28,19 @@ final class StreamIdentity {
     }
   }
 
-  /** The name for the batch that reads these ranges. */
-  String of(List<PlanVerifier.Range> batch) {
+  /**
+   * The name for the batch that reads these ranges; to be asked once for each batch. `live` are the
+   * partitions that the stream has: those that are gone are forgotten, and with them the name.
+   */
+  String of(List<PlanVerifier.Range> batch, Set<TopicPartition> live) {
+    boolean isOfOthers = ends.size() > live.size() && ends.keySet().retainAll(live);
     Map<TopicPartition, Long> next = new HashMap<>();
-    boolean wentBack = false;
     for (PlanVerifier.Range range : batch) {
       TopicPartition partition = new TopicPartition(range.topic(), range.partition());
-      wentBack |= range.start() < ends.getOrDefault(partition, 0L);
+      isOfOthers |= range.start() < ends.getOrDefault(partition, 0L);
       next.merge(partition, range.end(), Math::max);
     }
-    if (wentBack) {
+    if (isOfOthers) {
       end();
       ends.clear();
       name = UUID.randomUUID().toString();
