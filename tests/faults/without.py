@@ -34,23 +34,33 @@ _ROOT = Path(__file__).parents[2]
 _LIMIT_S, _END_S = 900, 120
 
 
+def copy_project(root: Path) -> None:
+    """Copy what is committed, or would be, with its changes."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"],
+        cwd=_ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    for name in listed.stdout.splitlines():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(_ROOT / name, root / name)
+
+
+def build_jar(root: Path) -> None:
+    """Build the jar of a copy, if it is not there."""
+    subprocess.run(
+        [sys.executable, "-m", "assignor_bridge.jvm.build"], cwd=root, check=True,
+        env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True,
+    )  # fmt: skip
+
+
 @contextlib.contextmanager
 def copied(one: Protection) -> Iterator[Path]:
     """Make a copy of the project without the protection, with its jar."""
     with tempfile.TemporaryDirectory(prefix="assignor-without-") as scratch:
         root = Path(scratch)
-        listed = subprocess.run(
-            ["git", "ls-files", "-co", "--exclude-standard"],
-            cwd=_ROOT, capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        for name in listed.stdout.splitlines():
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(_ROOT / name, root / name)
+        copy_project(root)
         one.take_out(root)
-        subprocess.run(
-            [sys.executable, "-m", "assignor_bridge.jvm.build"], cwd=root, check=True,
-            env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True,
-        )  # fmt: skip
+        build_jar(root)
         yield root
 
 

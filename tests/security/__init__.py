@@ -1,0 +1,1 @@
+"""What docs/security.md promises, with the protection taken out: see `tests.security.without`."""
