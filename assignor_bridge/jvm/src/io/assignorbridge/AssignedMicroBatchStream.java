@@ -81,7 +81,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     RUNNING.forEach(
         (stream, query) -> {
           if (!query.isAlive()) {
-            stream.stop();
+            attempt("stop the stream of a query that has failed", stream::stop);
           }
         });
     RUNNING.put(this, Thread.currentThread());
@@ -114,7 +114,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     return all;
   }
 
-  /** The batch is written: a fault of ours must not end the query now, whatever `onError` says. */
+  /** For what must not end the query, whatever `onError` says; such as when a batch is written. */
   private void attempt(String what, Runnable work) {
     try {
       work.run();
