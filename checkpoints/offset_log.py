@@ -140,6 +140,9 @@ def read_checkpoint(folder: Folder) -> Checkpoint:
     """
     with _errors_in_a_line(folder):
         query_id = _query_id(folder)
+        warnings: list[str] = []
+        # Before the offsets: the query may run, and a state is of a batch that was planned.
+        states = {s: _states(folder, s, warnings) for s in folder.names("sources")}
         planned = _numbers(folder, "offsets")
         if query_id is None and not planned:
             below, are_all = checkpoints_below(folder)
@@ -148,21 +151,15 @@ def read_checkpoint(folder: Folder) -> Checkpoint:
             raise NoCheckpointError(not_a_checkpoint(folder))
         commits = set(_numbers(folder, "commits"))
         batches = [batch for n in planned if (batch := _batch(folder, n, n in commits)) is not None]
-        begins: dict[str, KafkaOffsets] = {}
-        states: dict[str, tuple[StickyState, ...]] = {}
-        warnings: list[str] = []
-        for source in folder.names("sources"):
-            begin = _begin(folder, source)
-            if begin is not None:
-                begins[source] = begin
-                if kept := _states(folder, source, warnings):
-                    states[source] = kept
+        found = {source: _begin(folder, source) for source in folder.names("sources")}
+        begins = {source: begin for source, begin in found.items() if begin is not None}
+        kept = {source: each for source, each in states.items() if each and source in begins}
     if not begins and not any(batch.ends for batch in batches):
         raise NoCheckpointError(
             f"checkpoint {folder.name!r} has no Kafka source with offsets: no batch was planned "
             "yet, or the query reads from elsewhere"
         )
-    return Checkpoint(folder.name, query_id, tuple(batches), begins, states, tuple(warnings))
+    return Checkpoint(folder.name, query_id, tuple(batches), begins, kept, tuple(warnings))
 
 
 class RangesOfBatches:

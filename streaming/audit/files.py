@@ -184,6 +184,7 @@ def check_statistics(batches: list[Batch], history: History) -> Iterator[Finding
     """
     outside = []
     spans: dict[Partition, tuple[int, int]] = {}
+    topics: set[str] = set()
     knows_all = history.is_whole
     for batch in batches:
         commit = history.commits[batch.version]
@@ -191,20 +192,19 @@ def check_statistics(batches: list[Batch], history: History) -> Iterator[Finding
         for (_, partition), begin, end in flat(batch.ranges or {}):
             low, high = spans.get(partition, (begin, end))
             spans[partition] = min(low, begin), max(high, end)
+            topics.add(partition.topic)
         if batch.ranges is None or commit.removes:  # a merge also rewrites rows of earlier batches
             continue
-        read = [(p.topic, p.number, begin, end) for p, (begin, end) in spans.items()]
         for add in commit.adds:
-            span = _offsets_of(add, {topic for topic, *_ in read}, history.is_upsert)
+            span = _offsets_of(add, topics, history.is_upsert)
             if span is None:
                 continue
             (first, last), (low, high) = span
-            of_file = [(begin, end) for _, number, begin, end in read if first <= number <= last]
-            numbers = {number for _, number, _, _ in read if first <= number <= last}
-            if not knows_all and len(numbers) <= last - first:
+            of_file = {p: read for p, read in spans.items() if first <= p.number <= last}
+            if not knows_all and len({p.number for p in of_file}) <= last - first:
                 continue
-            begins = min((begin for begin, _ in of_file), default=0) if knows_all else 0
-            ends = max((end for _, end in of_file), default=0)
+            begins = min((begin for begin, _ in of_file.values()), default=0) if knows_all else 0
+            ends = max((end for _, end in of_file.values()), default=0)
             if low < begins or high >= ends:
                 outside.append(
                     f"{add.path}: offsets {low} to {high} of partitions {first} to {last}, up to "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import elided
@@ -71,61 +72,86 @@ def _order(batches: Sequence[Batch]) -> Iterator[Finding]:
 def _chain(
     batches: Sequence[Batch], is_whole: bool, checkpoint: Checkpoint | None, others: Intervals
 ) -> Iterator[Finding]:
-    """Follow each partition from batch to batch; these have increasing numbers.
-
-    Of a batch without a commit, partitions may be missing that no later batch reads: the offset log
-    tells them, or where the partitions stand at last.
-    """
+    """Follow each partition from batch to batch; these have increasing numbers."""
     logged = checkpoint.ranges if checkpoint is not None else {}
     begins = checkpoint.begins if checkpoint is not None else {}
     if is_whole and batches[0].number > 0:
         yield Finding("batch-missing", f"{_numbers(0, batches[0].number)} before {batches[0]}")
     knows_begin = is_whole and bool(begins) and not batches[0].number
     ends = dict(_positions(begins)) if knows_begin else {}
-    #: Batches without a commit of which nothing is known.
-    unknown: list[range] = []
-    previous: Batch | None = None
+    cursor = _Cursor(logged, others, ends, knows_begin)
     for batch in batches:
+        yield from cursor.step(batch)
+    yield from cursor.finish(batches[-1], _standing(checkpoint, batches[-1]))
+
+
+@dataclass
+class _Cursor:
+    """How far each partition is read, batch by batch.
+
+    Of a batch without a commit, partitions may be missing that no later batch reads: the offset log
+    tells them, or where the partitions stand at last.
+    """
+
+    #: What the offset log has.
+    logged: Mapping[int, KafkaRanges]
+    others: Intervals
+    ends: dict[SourcePartition, int]
+    #: Whether a partition without an end begins at 0.
+    knows_begin: bool
+    previous: Batch | None = None
+    #: Batches without a commit of which nothing is known.
+    unknown: list[range] = field(default_factory=list)
+    #: Partitions of which a batch ends before it begins: these are named already.
+    went_back: set[SourcePartition] = field(default_factory=set)
+
+    def step(self, batch: Batch) -> Iterator[Finding]:
+        """Put a batch behind the one before it."""
+        previous, self.previous = self.previous, batch
         between = f"between {previous} and {batch}" if previous else f"before {batch}"
         absent = range(previous.number + 1 if previous else batch.number, batch.number)
-        previous = batch
-        kept = [number for number in logged if number in absent]
-        missing = [text for number in kept for text in _left(logged[number], others)]
+        kept = [number for number in self.logged if number in absent]
+        missing = [text for number in kept for text in _left(self.logged[number], self.others)]
         if missing:
             numbers = _numbers(absent.start, absent.stop)
             yield Finding("batch-missing", f"{numbers} {between}: {elided(missing)}")
         for number in kept:
-            ends |= {partition: end for partition, _, end in flat(logged[number])}
+            self.ends |= {partition: end for partition, _, end in flat(self.logged[number])}
         not_logged = without(kept, absent.start, absent.stop)
         if batch.ranges is None:
-            ends, knows_begin = {}, False
-            unknown += not_logged
-            continue
-        gaps, overlaps = _joints(batch.ranges, ends, 0 if knows_begin else None, others)
-        yield from _reversed(batch)
+            self.ends, self.knows_begin = {}, False
+            self.unknown += not_logged
+            return
+        default = 0 if self.knows_begin else None
+        gaps, overlaps = _joints(batch.ranges, self.ends, default, self.others)
+        for partition, begin, end in flat(batch.ranges):
+            if end < begin:
+                self.went_back.add(partition)
+                words = f"{batch}: {partition[1]} begins at {begin}, ends at {end}"
+                yield Finding("range-reversed", words)
         if gaps and not_logged:
             numbers = _numbers(not_logged[0].start, not_logged[-1].stop)
             yield Finding("batch-missing", f"{numbers} {between}: {elided(gaps)}")
         elif gaps:
             yield Finding("gap", f"{elided(gaps)}, {between}")
         else:
-            unknown += not_logged
+            self.unknown += not_logged
         if overlaps:
             yield Finding("overlap", f"{elided(overlaps)}, {between}")
-    standing = _standing(checkpoint, batches[-1])
-    known = {p: ends.get(p, 0) for p in standing if p in ends or knows_begin}
-    # One that went back is named already.
-    went_back = {p for b in batches for p, begin, end in flat(b.ranges or {}) if end < begin}
-    short = {p: (known[p], standing[p]) for p in sorted(known.keys() - went_back)}
-    gaps = [
-        offsets_text(p[1], *span)
-        for p, (last, end) in short.items()
-        for span in left_of(p[1], last, end, others)
-    ]
-    if gaps:
-        yield Finding("gap", f"{elided(gaps)}, up to {batches[-1]} by the checkpoint")
-    elif unknown and (not standing or known.keys() != standing.keys()):
-        yield Finding("batch-unknown", f"query {batches[0].query}: {named('batch', unknown)}")
+
+    def finish(self, last: Batch, standing: Mapping[SourcePartition, int]) -> Iterator[Finding]:
+        """Compare with where partitions stand after the last batch, by the offset log."""
+        known = {p: self.ends.get(p, 0) for p in standing if p in self.ends or self.knows_begin}
+        gaps = [
+            offsets_text(p[1], *span)
+            for p in sorted(known.keys() - self.went_back)
+            for span in left_of(p[1], known[p], standing[p], self.others)
+        ]
+        if gaps:
+            yield Finding("gap", f"{elided(gaps)}, up to {last} by the checkpoint")
+        elif self.unknown and (not standing or known.keys() != standing.keys()):
+            words = named("batch", self.unknown)
+            yield Finding("batch-unknown", f"query {last.query}: {words}")
 
 
 def _joints(
@@ -142,13 +168,6 @@ def _joints(
             overlaps.append(offsets_text(partition[1], begin, min(last, max(begin + 1, end))))
         ends[partition] = end
     return gaps, overlaps
-
-
-def _reversed(batch: Batch) -> Iterator[Finding]:
-    for (_, partition), begin, end in flat(batch.ranges or {}):
-        if end < begin:
-            words = f"{batch}: {partition} begins at {begin}, ends at {end}"
-            yield Finding("range-reversed", words)
 
 
 def _standing(checkpoint: Checkpoint | None, batch: Batch) -> dict[SourcePartition, int]:

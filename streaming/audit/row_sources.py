@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -9,10 +10,11 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from assignor_bridge.errors import AssignorError, OptionError, elided
 from assignor_bridge.model import Partition
-from streaming.audit.rows import BLOCK, Faults, RowAudit, sampled
+from streaming.audit.rows import BLOCK, RowAudit, sampled
+from streaming.kafka.brokers import is_of_group
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Generator, Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
 #: Compared where the table has them as bytes, as Spark's source gives them.
 _CONTENT = ("key", "value")
 _MESSAGES_A_CALL = 10_000
+#: librdkafka's own number of records that a consumer fetches ahead.
+_MESSAGES_AHEAD = 100_000
+#: A call waits so long if it does not get all that it asks for.
+_WAIT_S = 0.2
 
 
 class Columns(NamedTuple):
@@ -86,14 +92,12 @@ def audit_rows(  # noqa: PLR0917
         span = pending.pop(name, (partition, 0, 0))
         gone = range(read.get(partition, (0, 0))[0], kept.get(partition, (0, 0))[0])
         items = (_item(row) for row in rows if row[2] not in gone)
-        result.merge(span, items, _records(brokers, span, content))
+        _merge(result, span, items, brokers, content)
     for span in pending.values():
-        result.merge(span, iter(()), _records(brokers, span, content))
+        _merge(result, span, (), brokers, content)
     for p, (begin, _) in sorted(kept.items()):
         if begin > read[p][0]:
             result.faults["records-gone"].add(p, read[p][0], min(begin, read[p][1]))
-    if brokers is not None:
-        _leave_out_aborted(result, brokers)
     return result, list(result.findings)
 
 
@@ -165,28 +169,53 @@ def _log_begins(
     return begins
 
 
-def _records(
-    brokers: Brokers | None, span: Span, content: tuple[str, ...]
-) -> Iterator[Item] | None:
-    """Read the records of a span, in order, from one partition; None without brokers."""
+def _merge(
+    result: RowAudit,
+    span: Span,
+    rows: Iterable[Item],
+    brokers: Brokers | None,
+    content: tuple[str, ...],
+) -> None:
+    """Merge the rows of a span with its records, read in order; without brokers there are none."""
     if brokers is None:
-        return None
-    return _consumed(brokers, span, content)
+        result.merge(span, rows, None)
+        return
+    with (
+        closing(_consumed(brokers, span, content)) as records,
+        closing(_Committed(brokers, span)) as committed,
+    ):
+        result.merge(span, rows, records, committed.has)
 
 
-def _leave_out_aborted(result: RowAudit, brokers: Brokers) -> None:
-    """Miss no records of aborted transactions: a query may read committed ones only."""
-    missing, kept = result.faults["rows-missing"], Faults()
-    for partition, begin, end in missing.spans:
-        for offset, _ in _consumed(brokers, (partition, begin, end), (), "read_committed"):
-            kept.add(partition, offset)
-    kept.count += missing.count - sum(end - begin for _, begin, end in missing.spans)
-    result.faults["rows-missing"] = kept
+class _Committed:
+    """The records of a span that no transaction aborted; offsets are asked for in their order.
+
+    One consumer reads from the first that is asked for up to the last: mostly it is not needed.
+    """
+
+    def __init__(self, brokers: Brokers, span: Span) -> None:
+        self._brokers, self._span = brokers, span
+        self._records: Generator[Item, None, None] | None = None
+        self._at = -1
+
+    def has(self, offset: int) -> bool:
+        """Whether there is a record at an offset of the span."""
+        partition, _, end = self._span
+        if self._records is None:
+            self._records = _consumed(self._brokers, (partition, offset, end), (), "read_committed")
+        while self._at < offset:
+            self._at, _ = next(self._records, (end, ()))
+        return self._at == offset
+
+    def close(self) -> None:
+        """Close the consumer."""
+        if self._records is not None:
+            self._records.close()
 
 
 def _consumed(
     brokers: Brokers, span: Span, content: tuple[str, ...], isolation: str = "read_uncommitted"
-) -> Iterator[Item]:
+) -> Generator[Item, None, None]:
     partition, begin, end = span
     if begin >= end:
         return
@@ -195,14 +224,17 @@ def _consumed(
         enable_partition_eof=True,
         auto_offset_reset="error",
         isolation_level=isolation,
+        queued_min_messages=min(_MESSAGES_AHEAD, end - begin),
     )
     try:
         consumer.assign([TopicPartition(*partition, begin)])
-        while True:
-            messages = consumer.consume(_MESSAGES_A_CALL, brokers.limit_s)
-            if not messages:
-                raise TopicUnreadableError(f"{partition}: no answer within {brokers.limit_s:g} s")
+        at, silent_s = begin, 0.0
+        while at < end:
+            messages = consumer.consume(min(_MESSAGES_A_CALL, end - at), _WAIT_S)
+            silent_s += _WAIT_S
             for message in messages:
+                if is_of_group(message):
+                    continue
                 error = message.error()
                 if error is not None and error.code() == KafkaError._PARTITION_EOF:
                     return
@@ -213,6 +245,9 @@ def _consumed(
                     return
                 values = {"key": message.key, "value": message.value}
                 yield offset, tuple(_bytes(values[name]()) for name in content)
+                at, silent_s = offset + 1, 0.0
+            if silent_s >= brokers.limit_s:
+                raise TopicUnreadableError(f"{partition}: no answer within {brokers.limit_s:g} s")
     finally:
         consumer.close()
 

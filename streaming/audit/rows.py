@@ -19,7 +19,7 @@ from streaming.audit.intervals import flat
 from streaming.audit.offsets import offsets_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from streaming.audit.history import Batch
 
@@ -69,8 +69,18 @@ class RowAudit:
         self.compared: int | None = None
         self.faults = {kind: Faults() for kind in _KINDS}
 
-    def merge(self, span: Span, rows: Iterable[Item], records: Iterator[Item] | None) -> None:
-        """Look at the rows of a span, in order, beside its records if they can be had."""
+    def merge(
+        self,
+        span: Span,
+        rows: Iterable[Item],
+        records: Iterator[Item] | None,
+        is_committed: Callable[[int], bool] = lambda _: True,
+    ) -> None:
+        """Look at the rows of a span, in order, beside its records if they can be had.
+
+        Records of aborted transactions may be rows, and need not: `is_committed` is asked of those
+        that are none, in order.
+        """
         partition, begin, end = span
         at, previous = begin, None
         record = self._next(records)
@@ -88,7 +98,8 @@ class RowAudit:
                 at = offset + 1
             else:
                 while record is not None and record[0] < offset:
-                    self.faults["rows-missing"].add(partition, record[0])
+                    if is_committed(record[0]):
+                        self.faults["rows-missing"].add(partition, record[0])
                     record = self._next(records)
                 if record is None or record[0] > offset:
                     is_compacted = partition.topic in self._compacted
@@ -101,7 +112,8 @@ class RowAudit:
         if records is None and at < end:
             self.faults["rows-unproved"].add(partition, at, end)
         while record is not None:
-            self.faults["rows-missing"].add(partition, record[0])
+            if is_committed(record[0]):
+                self.faults["rows-missing"].add(partition, record[0])
             record = self._next(records)
 
     def _next(self, records: Iterator[Item] | None) -> Item | None:

@@ -18,6 +18,7 @@ from streaming.lag.positions import of_checkpoint, of_group
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from checkpoints.offset_log import Checkpoint as Query
     from streaming.lag.positions import Position
 
 Checkpoint = Annotated[
@@ -79,30 +80,39 @@ def check_query_or_group(
         check_not_empty("--topic", topic)
 
 
-def positions_of(
-    checkpoint: str | None, group: str | None, brokers: Brokers | None, source: str | None = None
-) -> list[Position]:
-    """Return how far the query or the group has read; notes what cannot be read of a query.
+def query_of(checkpoint: str | None, source: str | None = None) -> Query | None:
+    """Read a query's checkpoint, None for none; notes what cannot be read of it.
 
-    `source` is the one source of the query that is meant; None for all.
-
-    Raises OptionError when the checkpoint is none or has no such source, or a group's brokers are
-    not given; GroupError when there is no such group, or it may not be seen.
+    `source` is the one source of the query that is meant; None for all. Raises OptionError when the
+    checkpoint is none or has no such source.
     """
-    if group is not None:
-        if brokers is None:
-            raise OptionError(
-                "--group needs the brokers: give --bootstrap-servers or --command-config"
-            )
-        return of_group(brokers, group)
+    if checkpoint is None:
+        return None
     # With numpy, which a group does not need.
     from streaming.observe.checkpoint_files import read_checkpoint
 
-    query = read_checkpoint(str(checkpoint))
+    query = read_checkpoint(checkpoint)
     for warning in query.warnings:
         note(warning)
     check_source(source, query.sources)
-    return of_checkpoint(query, source)
+    return query
+
+
+def positions_of(
+    query: Query | None, group: str | None, brokers: Brokers | None, source: str | None = None
+) -> list[Position]:
+    """Return how far the query, or one source of it, or the group has read.
+
+    Raises OptionError when a group's brokers are not given; GroupError when there is no such group,
+    or it may not be seen.
+    """
+    if query is not None:
+        return of_checkpoint(query, source)
+    if brokers is None:
+        raise OptionError(
+            "--group needs the brokers: give --bootstrap-servers or --command-config"
+        )
+    return of_group(brokers, str(group))
 
 
 def check_source(source: str | None, sources: Iterable[str]) -> None:

@@ -52,7 +52,8 @@ def lag(  # noqa: PLR0917
     kafka_options.check_query_or_group(checkpoint, group, topic)
     brokers = kafka_options.brokers_of(bootstrap_servers, command_config, timeout)
     with _no_collector():
-        positions = kafka_options.positions_of(checkpoint, group, brokers)
+        query = kafka_options.query_of(checkpoint)
+        positions = kafka_options.positions_of(query, group, brokers)
         positions = _of_topics(topic or [], positions)
         if brokers is None:
             rows = [Row(position) for position in positions]

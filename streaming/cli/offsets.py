@@ -42,7 +42,8 @@ def offsets(  # noqa: PLR0917
     if source is not None and checkpoint is None:
         raise OptionError("--source is for --checkpoint: a group has no sources")
     brokers = kafka_options.brokers_of(bootstrap_servers, command_config, timeout)
-    positions = kafka_options.positions_of(checkpoint, group, brokers, source)
+    query = kafka_options.query_of(checkpoint, source)
+    positions = kafka_options.positions_of(query, group, brokers, source)
     topics = set(topic or ()) or {position.topic for position in positions}
     positions = [position for position in positions if position.topic in topics]
     partitions = None if brokers is None else brokers.partitions(topics)
@@ -59,6 +60,13 @@ def offsets(  # noqa: PLR0917
     _note(begin.left_out, len(positions), "with an offset are not on the brokers, and are left out")
     if brokers is None:
         note("without --bootstrap-servers, new partitions are unknown")
+    planned = query.last_planned if query is not None else None
+    if planned is not None and not planned.committed:
+        note(
+            f"batch {planned.batch_id} was planned and not completed: a table may hold its rows, "
+            "and a new checkpoint would write them again; let the query complete it, or see "
+            "`assignor doctor --delta-table`"
+        )
     typer.echo(json.dumps(begin.offsets, separators=(",", ":")))
 
 

@@ -6,6 +6,7 @@ Each check is one line that says what to do. Nothing is changed.
 from __future__ import annotations
 
 import datetime
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,12 @@ from streaming.delta.transactions import NEVER, read_log
 from streaming.kafka.brokers import by_partition
 from streaming.lag.first_unread import first_unread
 from streaming.observe.check import Check
+from streaming.observe.checkpoint_files import read_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping
 
-    from checkpoints.offset_log import Checkpoint, KafkaOffsets
+    from checkpoints.offset_log import Checkpoint, KafkaOffsets, LoggedBatch
     from streaming.kafka.brokers import Brokers, Failures
 
 #: Clocks of producers and of the driver may differ by so much.
@@ -223,7 +225,8 @@ def _written_after(
 ) -> dict[Partition, float]:
     """Return partitions whose first record, read by the checkpoint's account, is younger than that.
 
-    A topic that was re-created and has grown beyond the old offsets looks sound by its offsets.
+    A topic that was re-created and has grown beyond the old offsets looks sound by its offsets. A
+    time of the future is a producer's mistake, and proves nothing.
     """
     planned = checkpoint.last_planned
     if planned is None or planned.timestamp_ms is None:
@@ -239,7 +242,8 @@ def _written_after(
     failures: Failures = {}
     times = first_unread(brokers, first, _READ_LIMIT_S, failures)
     brokers.note("time of the first record", failures, len(first))
-    return {tp: at for tp, at in times.items() if at is not None and at > latest_s}
+    now_s = time.time() + _CLOCKS_S
+    return {tp: at for tp, at in times.items() if at is not None and latest_s < at <= now_s}
 
 
 def _delta(checkpoint: Checkpoint, table: str) -> tuple[bool, str]:
@@ -247,8 +251,9 @@ def _delta(checkpoint: Checkpoint, table: str) -> tuple[bool, str]:
     if checkpoint.query_id is None:
         return True, "unknown: the checkpoint has no query id"
     held = read_log(table, checkpoint.query_id).batch
-    planned = checkpoint.last_planned.batch_id if checkpoint.last_planned else NEVER
-    completed = checkpoint.last_committed.batch_id if checkpoint.last_committed else NEVER
+    planned, completed = _number(checkpoint.last_planned), _number(checkpoint.last_committed)
+    if held is not None and held > planned:  # the query may run: what is planned by now?
+        planned = _number(read_checkpoint(checkpoint.name).last_planned)
     if held is None:
         return True, (
             "unknown: its JSON commits name no batch of the query, and older ones are in Parquet, "
@@ -272,6 +277,10 @@ def _delta(checkpoint: Checkpoint, table: str) -> tuple[bool, str]:
     if held == NEVER:
         return True, "it has no batch of this query yet, and none was completed"
     return True, f"it holds batch {held}, the checkpoint's last is {planned}"
+
+
+def _number(batch: LoggedBatch | None) -> int:
+    return batch.batch_id if batch is not None else NEVER
 
 
 def _name(source: str, topic: str) -> str:

@@ -33,6 +33,7 @@ from streaming.kafka.settings import client_settings
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
+    from confluent_kafka import Message
     from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]
 
     #: Names of topics or partitions, by what the brokers refused them with.
@@ -256,6 +257,13 @@ class Brokers:
                     offsets[partition] = tp.offset
         self.note(what, failures, len(partitions))
         return offsets
+
+
+def is_of_group(message: Message) -> bool:
+    """Whether brokers refuse a consumer the name of its group, of which nothing is wanted."""
+    error = message.error()
+    is_refused = error is not None and error.name() == "GROUP_AUTHORIZATION_FAILED"
+    return is_refused and not message.topic()
 
 
 def in_requests(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, TopicPartition
 
 from assignor_bridge.model import Partition
+from streaming.kafka.brokers import is_of_group
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 _PARTITION_BYTES = 16 * 1024
 _MESSAGES_A_CALL = 5_000
 _WAIT_S = 0.1
-#: What librdkafka is refused for the name of the group, of which nothing is wanted.
-_NOT_ASKED = "GROUP_AUTHORIZATION_FAILED"
 
 
 def first_unread(
@@ -53,10 +52,10 @@ def first_unread(
         while missing and time.monotonic() < deadline:
             answered = []
             for message in consumer.consume(min(len(missing), _MESSAGES_A_CALL), _WAIT_S):
+                if is_of_group(message):
+                    continue
                 partition = Partition(message.topic() or "", message.partition() or 0)
                 error = message.error()
-                if error is not None and error.name() == _NOT_ASKED and not partition.topic:
-                    continue
                 is_end = error is not None and error.code() == KafkaError._PARTITION_EOF
                 if error is not None and not is_end:
                     brokers.add_failure(failures, error, "Read", partition)

@@ -10,6 +10,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Producer
 from delta.tables import DeltaTable
 from pyspark.sql import functions as f
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
+MANY = 1_100  # more stretches than an audit names
 RAW = Columns("topic", "partition", "offset")
 RECORDS, PARTITIONS = 240, 3
 EACH = RECORDS // PARTITIONS
@@ -61,8 +63,6 @@ def fed(broker: EmbeddedBroker) -> Topic:
     """A topic of JSON, as many records in each partition."""
     topic = Topic(broker.bootstrap_servers, f"audit-{uuid.uuid4().hex[:6]}").create(PARTITIONS)
     topic.fill([0] * PARTITIONS)
-    from confluent_kafka import Producer
-
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for n in range(RECORDS):
         producer.produce(topic.name, f'{{"id": {n}}}'.encode(), partition=n % PARTITIONS)
@@ -205,3 +205,30 @@ def test_rows_are_compared_with_the_topic(spark: SparkSession, fed: Topic, tmp_p
     }
     with pytest.raises(OptionError, match="the table has key, value"):
         audit_rows(spark, table, Columns("topic", "partition", "nothing"), spans)
+
+
+@pytest.mark.long
+def test_more_than_a_thousand_stretches_of_aborted_records_are_not_missing(
+    spark: SparkSession, topic: Topic, tmp_path: Path
+):
+    """One transaction, whose records come between those of another producer."""
+    topic.create(1)
+    servers = {"bootstrap.servers": topic.bootstrap_servers, "linger.ms": 0}
+    plain = Producer(servers)
+    aborting = Producer({**servers, "transactional.id": topic.name})
+    aborting.init_transactions(60)
+    aborting.begin_transaction()
+    for _ in range(MANY):
+        for producer in (aborting, plain):
+            producer.produce(topic.name, b"x", partition=0)
+            assert producer.flush(60) == 0
+    aborting.abort_transaction(60)
+    table = str(tmp_path / "table")
+    rows = [(topic.name, 0, offset) for offset in range(1, 2 * MANY, 2)]
+    frame = spark.createDataFrame(rows, "topic STRING, partition INT, offset BIGINT")
+    frame.write.format("delta").save(table)
+    brokers = Brokers({"bootstrap.servers": topic.bootstrap_servers}, 10)
+    spans = {Partition(topic.name, 0): (0, 2 * MANY + 1)}
+    found, findings = audit_rows(spark, table, RAW, spans, brokers)
+    assert findings == []
+    assert (found.rows, found.compared) == (MANY, 2 * MANY)

@@ -106,6 +106,18 @@ def test_a_topic_that_was_made_again_and_has_grown_beyond(
     assert f"it was deleted and re-created: {topic.name}-0 begins with records of 20" in lines[0]
 
 
+@pytest.mark.parametrize("ahead_s", [7200, 1.7e12], ids=["two hours", "microseconds"])
+def test_a_record_of_the_future_proves_nothing(
+    broker: EmbeddedBroker, topic: Topic, tmp_path: Path, capsys, ahead_s: float
+):
+    topic.create(1, {"message.timestamp.after.max.ms": str(2**63 - 1)})
+    produce(topic, 0, 9, age_s=-ahead_s)
+    query = write_query(tmp_path / "c", {topic.name: {0: 5}}, age_s=3600)
+    code, lines = doctor(capsys, broker, query)
+    assert lines == [f"ok     topic {topic.name!r} (sources/0): 1 partitions hold the offsets"]
+    assert code == 0
+
+
 def test_offsets_that_the_log_does_not_hold(
     broker: EmbeddedBroker, topic: Topic, tmp_path: Path, capsys
 ):

@@ -15,10 +15,15 @@ _END = "<!-- End of the table. -->"
 
 
 class Right(NamedTuple):
-    """An operation on the topics that are read, or on the group that is named."""
+    """An operation on the topics that are read, on the group that is named, or on the cluster."""
 
     operation: str
     kind: str
+    #: Of another one than that: whose it is.
+    whose: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.operation} on the {self.whose}{self.kind}"
 
 
 class Needs(NamedTuple):
@@ -33,17 +38,24 @@ class Needs(NamedTuple):
 _READ, _DESCRIBE = Right("Read", "Topic"), Right("Describe", "Topic")
 _CONFIGS = Right("DescribeConfigs", "Topic")
 _SEE_GROUP, _COMMIT = Right("Describe", "Group"), Right("Read", "Group")
+_WRITE, _CONFIGS_OF_BROKERS = Right("Write", "Topic", "sink's "), Right("DescribeConfigs", "Cluster")
 
 STREAM, COMMITS = "a stream with the option `assignor`", "… with `assignor.commitGroup=GROUP`"
+JOB, AUDIT = "a job of `assignor run` with a topic as its sink", "`assignor audit --columns`"
 NEEDS = (
     Needs(STREAM, (_READ,), "the query fails, as Spark's own does"),
     Needs(COMMITS, (_READ, _COMMIT), "it goes on; a warning, and `assignor.commitFailures` counts"),
+    Needs(JOB, (_READ, _WRITE), "the run ends in one line, exit code 1"),
     Needs("`assignor lag --checkpoint`", (_READ, _CONFIGS),
           "the column is `-`, a line says which right is missing"),
     Needs("`assignor lag --group`", (_READ, _CONFIGS, _SEE_GROUP), "one line, exit code 1"),
     Needs("`assignor offsets --group`", (_DESCRIBE, _SEE_GROUP), "one line, exit code 1"),
     Needs("`assignor offsets --checkpoint`", (_DESCRIBE,), "one line, exit code 1"),
     Needs("`assignor doctor --checkpoint`", (_READ,), "the check fails, or a line says so"),
+    Needs("`assignor replay --checkpoint --racks`", (_DESCRIBE, _CONFIGS_OF_BROKERS),
+          "a line says so: whether consumers may read from followers is unknown"),
+    Needs(AUDIT, (_READ, _CONFIGS),
+          "a line says so; in a compacted topic, rows without a record count as invented"),
     Needs("`assignor doctor`", (), "nothing is asked of a topic or group"),
 )  # fmt: skip
 
@@ -54,7 +66,7 @@ def with_table(text: str) -> str:
     _, _, after = rest.partition(_END)
     lines = ["| what | rights | without the last one |", "|---|---|---|"]
     for needs in NEEDS:
-        rights = ", ".join(f"{right.operation} on the {right.kind}" for right in needs.rights)
+        rights = ", ".join(map(str, needs.rights))
         lines.append(f"| {needs.what} | {rights or 'none'} | {needs.without} |")
     return f"{before}{_BEGIN}\n\n" + "\n".join(lines) + f"\n\n{_END}{after}"
 

@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from checkpoints.folders import LocalFolder
+from checkpoints.offset_log import read_checkpoint
 from checkpoints.sticky_state import KnownExecutor, StickyState, encode
 from streaming.cli import main
+from streaming.delta.transactions import read_log
+from streaming.doctor import checkpoint as doctor_of_checkpoints
 from tests.unit.lag.checkpoint_files import QUERY, write_query
 
 if TYPE_CHECKING:
@@ -176,6 +180,47 @@ def test_a_table_is_no_fault_before_the_first_batch_is_completed(
     code, lines = doctor(capsys, "--checkpoint", query, "--delta-table", table)
     assert (code, len(lines)) == (0, 2)
     assert message in lines[1]
+
+
+def plan_next(folder: Path, batch: int, end: int) -> None:
+    """Plan a batch as a running query does; it is not completed."""
+    (folder / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{json.dumps({'t': {0: end}})}")
+
+
+def test_a_batch_that_is_planned_while_the_table_is_read_is_no_sign_of_a_copy(
+    tmp_path, monkeypatch, capsys
+):
+    query = write_query(tmp_path / "c", {"t": {0: 9}}, batch=4)
+    table = delta(tmp_path, {0: 5})
+
+    def later(*given):
+        plan_next(tmp_path / "c", 5, 12)
+        return read_log(*given)
+
+    monkeypatch.setattr(doctor_of_checkpoints, "read_log", later)
+    code, lines = doctor(capsys, "--checkpoint", query, "--delta-table", table)
+    assert code == 0
+    assert "it holds batch 5, the checkpoint's last is 5" in lines[1]
+
+
+class Running(LocalFolder):
+    """A checkpoint whose query plans a batch as soon as the offsets are listed."""
+
+    def names(self, path: str) -> list[str]:
+        found = super().names(path)
+        if path == "offsets":
+            plan_next(self.root, 5, 12)
+            (self.root / "sources/0/assignments/4.v1").write_text(state(position=12))
+        return found
+
+
+def test_a_state_of_a_batch_that_is_planned_meanwhile_is_not_ahead(tmp_path):
+    write_query(tmp_path, {"t": {0: 9}}, batch=4)
+    (tmp_path / "sources/0/assignments").mkdir()
+    (tmp_path / "sources/0/assignments/3.v1").write_text(state(position=9))
+    found = read_checkpoint(Running(tmp_path))
+    checks = doctor_of_checkpoints.examine_checkpoint(found, None, None)
+    assert [check.holds for check in checks] == [True, True], checks
 
 
 def test_a_damaged_checkpoint_is_a_finding(tmp_path, capsys):

@@ -49,6 +49,19 @@ def test_a_querys_offsets_without_a_broker(tmp_path, capsys):
     assert "new partitions are unknown" in err
 
 
+def test_a_batch_that_is_planned_and_not_completed_may_be_in_the_table(tmp_path, capsys):
+    query = write_query(tmp_path / "c", {"t": {0: 9}})
+    assert main.run(["offsets", "--checkpoint", query]) == 0
+    assert "planned" not in capsys.readouterr().err
+    (tmp_path / "c/commits/0").unlink()
+    assert main.run(["offsets", "--checkpoint", query]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {"t": {"0": 0}}
+    assert "batch 0 was planned and not completed: a table may hold its rows" in err
+    assert main.run(["lag", "--checkpoint", query]) == 0
+    assert "planned" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -14,10 +14,12 @@ from py4j.protocol import Py4JError
 from assignor_bridge.model import Partition
 from checkpoints.folders import LocalFolder
 from checkpoints.offset_log import RangesOfBatches
+from streaming.audit import files, row_sources
 from streaming.audit.audit import audit, checksum
 from streaming.audit.checksum import range_checksum
 from streaming.audit.evidence import DataFiles, read_evidence
 from streaming.audit.findings import KINDS
+from streaming.audit.history import replay
 from streaming.audit.rows import BLOCK, RowAudit, sampled
 from streaming.cli.main import run
 from streaming.delta.user_metadata import decode, encode
@@ -29,7 +31,7 @@ from tests.support.audit_reference import rows as rows_of_findings
 from tests.unit.streaming.checkpoints import write_checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 QUERY = "d9a5a3a1-0000-4000-8000-000000000001"
 T0, T1 = Partition("t", 0), Partition("t", 1)
@@ -228,6 +230,70 @@ def test_a_rows_bytes_are_those_of_its_record():
     assert result.compared == 2
 
 
+class Log:
+    """Records of one partition, as much of brokers as reading them asks, and what was asked."""
+
+    limit_s = 1.0
+
+    def __init__(self, records: list[int], aborted: Collection[int] = ()) -> None:
+        self.records, self.aborted = records, aborted
+        self.calls: list[tuple[int, float]] = []
+        self.consumers: list[str] = []
+
+    def consumer(self, _: str, **settings: Any) -> Any:
+        isolation = settings["isolation_level"]
+        self.consumers.append(isolation)
+        left_out = self.aborted if isolation == "read_committed" else ()
+        left = [offset for offset in self.records if offset not in left_out]
+
+        def assign(partitions: list[Any]) -> None:
+            left[:] = [offset for offset in left if offset >= partitions[0].offset]
+
+        def consume(count: int, wait_s: float) -> list[Any]:
+            self.calls.append((count, wait_s))
+            found, left[:] = left[:count], left[count:]
+            return [
+                SimpleNamespace(error=lambda: None, offset=lambda offset=offset: offset,
+                                key=lambda: None, value=lambda: b"v")
+                for offset in found
+            ]  # fmt: skip
+
+        return SimpleNamespace(assign=assign, consume=consume, close=lambda: None)
+
+
+def compared(log: Log, begin: int, end: int, rows: list[int]) -> dict[str, str]:
+    result = RowAudit()
+    items = [(offset, ()) for offset in rows]
+    row_sources._merge(result, (T0, begin, end), items, log, ())  # type: ignore[arg-type]
+    return {f.kind: f.details for f in result.findings}
+
+
+def test_more_than_a_thousand_stretches_of_aborted_records_are_not_missing():
+    every, rows = list(range(3000)), list(range(1, 3000, 2))
+    log = Log(every, aborted=set(every) - set(rows))
+    assert compared(log, 0, 3000, rows) == {}
+    assert log.consumers == ["read_uncommitted", "read_committed"]
+    missing = compared(Log(every, aborted={4}), 0, 3000, rows)
+    assert missing["rows-missing"].startswith("1,499 offsets: t-0 offset 0, t-0 offset 2, ")
+
+
+def test_no_call_asks_for_more_than_its_span_or_waits_for_what_is_not_there():
+    log = Log(list(range(1000)))
+    assert compared(log, 10, 13, [10, 11, 12]) == {}
+    assert log.calls == [(3, row_sources._WAIT_S)]
+    log = Log([10, 11, 900])
+    assert compared(log, 10, 13, [10, 11]) == {}
+    assert {count for count, _ in log.calls} <= {1, 2, 3}
+    assert row_sources._WAIT_S <= 1
+
+
+def test_brokers_that_stay_silent_are_an_error_after_the_limit():
+    log = Log([10])
+    with pytest.raises(row_sources.TopicUnreadableError, match="t-0: no answer within 1 s"):
+        compared(log, 10, 13, [10])
+    assert sum(wait_s for _, wait_s in log.calls[1:]) == pytest.approx(log.limit_s)
+
+
 def test_a_sample_is_of_whole_blocks_in_order_and_always_the_same():
     spans = {T0: (50, 50 + 20 * BLOCK), T1: (7, 9)}
     chosen = sampled(spans, 5 * BLOCK)
@@ -298,6 +364,23 @@ def test_since_leaves_out_what_was_before(tmp_path: Path, capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["versions"] == [3, 4]
     assert found["queries"][0]["offsets"] == 3
+
+
+def test_the_topics_of_a_query_are_not_gathered_for_each_file(tmp_path: Path, monkeypatch):
+    adds: list[dict[str, Any]] = [
+        {"add": {"path": f"{n}", "size": 1, "dataChange": True}} for n in range(3)
+    ]
+    batches = [[{"txn": {"appId": QUERY, "version": n}}, *adds] for n in range(2)]
+    table = write_table(tmp_path / "table", CREATED, *batches)
+    checkpoint = write_checkpoint(tmp_path / "c", [{"t": {0: 5}}, {"t": {0: 7}, "u": {0: 1}}])
+    seen: list[Any] = []
+    monkeypatch.setattr(files, "_offsets_of", lambda _, topics, is_upsert: seen.append(topics))
+    evidence = read_evidence(str(table), str(checkpoint))
+    history = replay(evidence.commits)
+    assert not list(files.check_statistics(history.batches(evidence.checkpoint), history))
+    assert len(seen) == 6
+    assert all(topics is seen[0] for topics in seen)
+    assert seen[0] == {"t", "u"}
 
 
 @pytest.mark.parametrize(
