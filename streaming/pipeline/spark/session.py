@@ -101,12 +101,15 @@ def session_for(job: Job, starting: AbstractContextManager[None] | None = None) 
     if _is_connect(job.spark):
         raise ConfigError(NO_CONNECT)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings = {**_SETTINGS, **_redacted(), **job.spark}
+    operators = _of_operators()
+    settings = {**_SETTINGS, **_redacted(operators), **job.spark}
     own = [item for item in settings.pop(_PACKAGES, "").split(",") if item]
     if not is_submitted():
-        master = job.spark.get("spark.master", "local")
+        master = job.spark.get("spark.master") or operators.get("spark.master", "local")
         if master.startswith("local"):
-            settings = {**_LOCAL, **settings}
+            # What is set on the builder goes before the operator's.
+            local = {key: value for key, value in _LOCAL.items() if key not in operators}
+            settings = {**local, **settings}
         check_master(master)
         if any(table.table for _, table in job.tables):
             settings = {**_LASTING_CATALOG, **settings}
@@ -131,15 +134,18 @@ def _is_connect(settings: Mapping[str, str]) -> bool:
     return (mode if mode in ("classic", "connect") else default_api_mode()) == "connect"
 
 
-def _redacted() -> dict[str, str]:
-    """Return patterns that hide what we know of in addition to what the operator hides."""
+def _of_operators() -> dict[str, str]:
+    """Return what is set outside of the job: in spark-defaults.conf, by spark-submit's flags."""
     from pyspark import SparkConf, SparkContext
 
-    if is_submitted():
-        SparkContext._ensure_initialized()
-        operators = dict(SparkConf().getAll())
-    else:
-        operators = spark_defaults()
+    if not is_submitted():
+        return spark_defaults()
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())
+
+
+def _redacted(operators: Mapping[str, str]) -> dict[str, str]:
+    """Return patterns that hide what we know of in addition to what the operator hides."""
     return {
         key: f"{operators[key]}|{ours}" if operators.get(key) else ours
         for key, ours in _REDACTED.items()
