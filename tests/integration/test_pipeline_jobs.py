@@ -191,7 +191,7 @@ def test_a_listener_that_hangs_hides_no_failure_and_keeps_no_lock(spark, topic, 
         def onQueryStarted(self, event: Any) -> None:
             pass
 
-        onQueryIdle = onQueryProgress = onQueryStarted
+        onQueryIdle = onQueryProgress = onQueryStarted  # noqa: N815
 
         def onQueryTerminated(self, event: Any) -> None:
             heard_enough.wait(120)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -98,6 +99,8 @@ def session_for(job: Job, starting: AbstractContextManager[None] | None = None) 
 
     for name in _NOISY:  # the error is told in one line
         PySparkLogger.getLogger(name).disabled = True
+    logging.getLogger("py4j").propagate = False
+    logging.getLogger().addFilter(_is_not_py4js)
     if _is_connect(job.spark):
         raise ConfigError(NO_CONNECT)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -120,6 +123,11 @@ def session_for(job: Job, starting: AbstractContextManager[None] | None = None) 
     with starting or contextlib.nullcontext():
         _launch(builder._options)
         return builder.getOrCreate()
+
+
+def _is_not_py4js(record: logging.LogRecord) -> bool:
+    """Leave out the traceback that py4j logs of a call whose JVM has ended."""
+    return record.module != "java_gateway"
 
 
 def _is_connect(settings: Mapping[str, str]) -> bool:
