@@ -1,16 +1,12 @@
 """What several commands are given: their common options, and values refused before the work."""
 
 import os
-import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from assignor_bridge.errors import OptionError
-
-_SERVER = re.compile(r"(?:\[[0-9A-Fa-f:.%\w]+\]|[^\s:\[\]/]+):(\d+)")
-_PORTS = range(1, 65_536)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one line for each answer.")]
 Query = Annotated[
@@ -30,22 +26,6 @@ def check_not_empty(option: str, name: str | None) -> None:
     """Refuse an empty name: for librdkafka it ends the process, for a path it is this folder."""
     if name is not None and not name.strip():
         raise OptionError(f"{option} is empty: is a variable not set?")
-
-
-def check_servers(option: str, text: str) -> None:
-    """Refuse what is not a list of `host:port`: librdkafka wraps ports, and waits for odd hosts."""
-    if "@" in text:  # shown is only what cannot be a part of the login
-        address = text.rpartition("@")[2]
-        raise OptionError(
-            f"{option} {address!r}: a login stands before it, host:port alone is expected"
-        )
-    servers = [server.strip() for server in text.split(",")]
-    for server in [server for server in servers if server] or [""]:
-        match = _SERVER.fullmatch(server.rpartition("://")[2])
-        if match is None:
-            raise OptionError(f"{option} {server!r}: host:port is expected")
-        if len(match[1]) > len("65535") or int(match[1]) not in _PORTS:
-            raise OptionError(f"{option} {server!r}: the port must be from 1 to 65535")
 
 
 def check_writable(option: str, path: Path) -> None:

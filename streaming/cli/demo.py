@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from streaming.cli.arguments import check_servers
 from streaming.cli.output import print_checks, print_lines, print_table
 from streaming.demo import flights
 from streaming.demo.run import Demo, run_demo
+from streaming.kafka.servers import read_servers
 from streaming.report.compare import comparison
 from streaming.report.verdict import headline
 
@@ -55,7 +55,7 @@ def demo(
     cost. Exit code 1 if a check fails.
     """
     if bootstrap_servers is not None:
-        check_servers("--bootstrap-servers", bootstrap_servers)
+        read_servers("--bootstrap-servers", bootstrap_servers)
     settings = Demo(workers, rows, batches, work_us, bootstrap_servers, master, data)
     outcome = run_demo(settings, report, Console(stderr=True))
     for number, act in enumerate(outcome.acts, start=1):

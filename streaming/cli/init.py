@@ -10,7 +10,7 @@ import typer
 import yaml
 
 from assignor_bridge.errors import OptionError
-from streaming.cli.arguments import check_servers
+from streaming.kafka.servers import read_servers
 
 #: As Kafka takes them.
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -34,7 +34,7 @@ def init(
         raise OptionError(
             f"--topic {topic!r}: a topic's name has letters, digits, '.', '_' and '-', 249 at most"
         )
-    check_servers("--broker", broker)
+    read_servers("--broker", broker)
     named = " ".join(str(file).split())
     text = Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
         file=named, topic=topic, subscribe=_scalar(topic), broker=_scalar(broker)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assignor_bridge.errors import OptionError
-from streaming.cli.arguments import check_not_empty, check_servers
+from streaming.cli.arguments import check_not_empty
 from streaming.cli.output import note
 from streaming.kafka.brokers import Brokers
 from streaming.kafka.java_properties import read_properties
+from streaming.kafka.servers import read_servers
 from streaming.kafka.settings import SettingsError
 from streaming.lag.positions import of_checkpoint, of_group
 
@@ -56,10 +57,10 @@ def brokers_of(
     option = f"--command-config {command_config}"
     java = _settings_in(command_config, option) if command_config is not None else {}
     if bootstrap_servers is not None:
-        check_servers("--bootstrap-servers", bootstrap_servers)
+        read_servers("--bootstrap-servers", bootstrap_servers)
         java["bootstrap.servers"] = bootstrap_servers
     elif java.get("bootstrap.servers"):
-        check_servers(f"{option}: bootstrap.servers", java["bootstrap.servers"])
+        read_servers(f"{option}: bootstrap.servers", java["bootstrap.servers"])
     else:
         return None
     try:

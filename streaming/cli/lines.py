@@ -46,7 +46,7 @@ def answer_lines(
             malformed = 1
             if request is not None:
                 answer(number, request)
-        except BrokenPipeError:  # nobody reads the answers any more
+        except OSError:  # of the output: it is full, or nobody reads it any more
             raise
         except Exception as error:  # noqa: BLE001  (a bug of ours, too, is a line's only)
             exit_code = max(exit_code, malformed if isinstance(error, OptionError) else 1)

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -70,6 +71,9 @@ def options(
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line: results on stdout, progress and errors on stderr, exit 0, 1 or 2."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed (`>&-`): a file of ours would get its number
+            setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal without Unicode gets escapes
             stream.reconfigure(errors="backslashreplace")

@@ -119,7 +119,7 @@ def _with_spark(
 
     spark = _started(loaded, log)
     signals.notes_only()
-    cleanup.callback(spark.stop)
+    cleanup.callback(_stop, spark)
     progress = RunProgress()
     detach = listen(spark, progress)
     try:
@@ -128,11 +128,16 @@ def _with_spark(
         typer.echo(f"running: {names}", err=True)
         running.await_end(lambda: signals.number is not None)
         detach()
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, ConnectionError) as error:
         raise JobError(loaded.redact(f"{loaded.title}: {first_line(error)}")) from error
     if signals.number is None:
         for query in running.queries:
             typer.echo(f"{query.name}: done, {progress.summary(str(query.id))}")
+
+
+def _stop(spark: SparkSession) -> None:
+    with contextlib.suppress(ConnectionError):  # its JVM has ended
+        spark.stop()
 
 
 def _started(loaded: LoadedJob, log: SparkLog | None) -> SparkSession:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from assignor_bridge.errors import OptionError
 from checkpoints.folders import CheckpointError, Folder, open_folder
@@ -23,6 +24,8 @@ _STREAMING = re.compile(
 )
 #: The table holds no batch of the query.
 NEVER = -1
+#: In each of Delta's words for it: `CREATE OR REPLACE TABLE`, `REPLACE TABLE AS SELECT`, ….
+_REPLACE = "REPLACE TABLE"
 #: A `RESTORE`: the version it went back to, None for a time, and its own version.
 Restore = tuple[int | None, int]
 
@@ -46,8 +49,11 @@ class TableLog:
     batch: int | None
     #: The `RESTORE` that took that batch away; None when none did, or a later one undid it.
     restored: Restore | None = None
-    #: Where there is no batch of the query: the ids of all streaming queries that wrote.
-    others: frozenset[str] = frozenset()
+    #: Where there is no batch of the query: the version of the `REPLACE TABLE` that its log begins
+    #: with, as what was before is not in the table; None for none.
+    replaced: int | None = None
+    #: Where there is no batch of the query: the id of another streaming query that wrote.
+    other: str | None = None
 
 
 def read_log(table: str | Folder, query_id: str | None) -> TableLog:
@@ -75,25 +81,34 @@ def _read(folder: Folder, query_id: str | None) -> TableLog:
     if not newest_first:
         raise OptionError(f"{folder.name!r} is not a Delta table: it has no commits in {LOG!r}")
     restores: list[Restore] = []
-    others = set()
+    other: str | None = None
     for version in newest_first:
+        operation = ""
         for kind, action in actions(folder, version):
-            if kind == "commitInfo" and action.get("operation") == "RESTORE":
-                parameters = action.get("operationParameters")
-                to = parameters.get("version") if isinstance(parameters, dict) else None
-                restores.append((int(to) if to is not None else None, version))
+            if kind == "commitInfo":
+                operation = str(action.get("operation"))
+                if operation == "RESTORE":
+                    restores.append((_restored_to(action), version))
             writer = query_of(str(action.get("appId"))) if kind == "txn" else None
-            if writer is None:
-                continue
-            if writer == query_id:
+            if writer is not None and writer == query_id:
                 return TableLog(int(action["version"]), _undoing(restores, version))
-            others.add(writer)
+            other = other or writer
+        if _REPLACE in operation and _undoing(restores, version) is None:
+            return TableLog(NEVER, replaced=version, other=other)
+        if query_id is None and other is not None:  # it has no batch, and all the rest is old
+            return TableLog(NEVER, other=other)
     is_whole = len(newest_first) == newest_first[0] + 1
-    return TableLog(NEVER if is_whole else None, others=frozenset(others))
+    return TableLog(NEVER if is_whole else None, other=other)
+
+
+def _restored_to(info: dict[str, Any]) -> int | None:
+    parameters = info.get("operationParameters")
+    to = parameters.get("version") if isinstance(parameters, dict) else None
+    return int(to) if to is not None else None
 
 
 def _undoing(restores: list[Restore], version: int) -> Restore | None:
-    """Return the restore that took a version's rows away; None when the table has them.
+    """Return the restore that took away what a version did; None when it still holds.
 
     A restore may itself have been undone by a later one, to a version between the two; the newest
     comes first.

@@ -2,5 +2,5 @@
 
 - `embedded`, `embedded_setup`, `GuardedBroker.java`: a real broker in a child process
 - `topics`: create and delete topics; `brokers`: partitions, log ranges, retention; `groups`:
-  committed offsets and members of a consumer group
+  committed offsets and members of a consumer group; `servers`: the text with their addresses
 """

@@ -9,6 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from py4j.protocol import Py4JError
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from streaming.metrics.board import Board
@@ -169,13 +170,20 @@ def attach(
 
 
 def listen(spark: SparkSession, listener: StreamingQueryListener) -> Callable[[], None]:
-    """Add a listener; return what removes it, once it has heard of all that has happened."""
+    """Add a listener; return what removes it, once it has heard of all that has happened.
+
+    That raises nothing: how a query went must not depend on who hears of it.
+    """
     spark.streams.addListener(listener)
 
     def detach() -> None:
         bus: Any = getattr(spark, "_jsparkSession", None)  # a Spark Connect session has none
-        if bus is not None:
-            bus.sparkContext().listenerBus().waitUntilEmpty()
-        spark.streams.removeListener(listener)
+        with contextlib.suppress(ConnectionError):  # Spark's JVM has ended
+            try:
+                if bus is not None:
+                    bus.sparkContext().listenerBus().waitUntilEmpty()
+            except Py4JError:  # after 10 s
+                logger.warning("the last figures of a query may be missing: Spark was too busy")
+            spark.streams.removeListener(listener)
 
     return detach

@@ -76,7 +76,7 @@ class LogEnds:
 
 @dataclass(slots=True)
 class _Query:
-    """The figures of one query; counters survive its restarts in this process."""
+    """The figures of one query until its end is heard of; its next run counts from 0 again."""
 
     last: BatchProgress
     batches: int = 0
@@ -91,7 +91,7 @@ class _Query:
 
     def update(self, progress: BatchProgress) -> bool:
         """Take in a progress; whether it is of a batch with data for the first time."""
-        if self.last.run_id != progress.run_id:
+        if self.last.run_id != progress.run_id:  # Spark may drop the event of an end
             self.of_run.clear()
             self.counted = -1
         self.last = progress

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -84,19 +85,23 @@ def dump(line: Mapping[str, Any], progress: Mapping[str, Any] | None = None) -> 
     return orjson.dumps(whole, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def read_batches(path: Path) -> list[BatchProgress]:
+def read_batches(path: Path, last: int | None = None) -> list[BatchProgress]:
     """Read the batches with data of a log file, or of one with Spark's progresses as lines.
 
-    Raises OptionError when it cannot be read, or has no progress.
+    They come query by query, of each the newest `last`; None for all. Raises OptionError when the
+    file cannot be read, or has no progress.
     """
-    batches = {}
+    batches: dict[str, dict[int, BatchProgress]] = defaultdict(dict)
     try:
         with path.open("rb") as lines:
             for line in lines:
                 progress = _progress(line)
                 if progress is not None and progress.has_data:
+                    of_query = batches[progress.query_id]
                     # A batch that is run again after a crash counts as it ended.
-                    batches[progress.query_id, progress.batch] = progress
+                    of_query[progress.batch] = progress
+                    if last is not None and len(of_query) > last:
+                        del of_query[next(iter(of_query))]
     except OSError as error:
         raise OptionError(f"log {path} cannot be read: {error.strerror}") from error
     if not batches:
@@ -104,7 +109,7 @@ def read_batches(path: Path) -> list[BatchProgress]:
             f"log {path} has no batch's progress: a file of metrics.log_file is expected "
             "(lines on stderr do not hold the progress)"
         )
-    return list(batches.values())
+    return [progress for of_query in batches.values() for progress in of_query.values()]
 
 
 def _progress(line: bytes) -> BatchProgress | None:

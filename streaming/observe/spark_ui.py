@@ -116,7 +116,7 @@ class SparkUi:
         prefix = address.path[: history.start()] if history else address.path
         prefix = re.sub(r"(/api/v1)?(/(jobs|stages|executors|SQL|StreamingQuery))?/?$", "", prefix)
         self._base = replace(address, path=f"{prefix}/api/v1/applications")
-        #: Tasks of stages that have ended: they do not change.
+        #: Tasks of the last run's stages that have ended: they do not change.
         self._ended: dict[int, list[Mapping[str, Any]]] = {}
         not_a_ui = OptionError(f"{address} is not Spark's UI: {_EXPECTED}")
         try:
@@ -174,6 +174,7 @@ class SparkUi:
     ) -> RunFigures:
         """Return batches with their tasks that read records, ended or running.
 
+        What has ended is asked once, as long as each run is given the batch.
         With `records`, by batch, those of the stage alone that read so many: others read tables.
         """
         executors = sorted(self.executors(), key=lambda e: (len(e.executor), e.executor))
@@ -194,6 +195,8 @@ class SparkUi:
                     is_running=batch.seconds is None,
                 )
             )  # fmt: skip
+        shown = {stage for batch in batches for stage in batch.stages}
+        self._ended = {stage: tasks for stage, tasks in self._ended.items() if stage in shown}
         spark = f"Spark {self.spark_version}" if self.spark_version else "unknown version"
         return RunFigures(
             f"{self.name} ({self.application}, {spark})", tuple(figures),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import socket
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from streaming.kafka.servers import read_servers
 from streaming.kafka.topics import create_topic
 from streaming.pipeline.config.base import SERVERS
 from streaming.pipeline.errors import JobError
@@ -16,6 +16,7 @@ from streaming.pipeline.errors import JobError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from confluent_kafka import KafkaError, Message
     from pyspark.sql import SparkSession
 
     from streaming.pipeline.config.files import Record
@@ -25,7 +26,6 @@ _CONNECT_LIMIT_S = 5.0
 _ANSWER_LIMIT_S = 15
 _FLUSH_LIMIT_S = 120.0
 _PARTITIONS = 4
-_ADDRESS = re.compile(r"(?:\w+://)?\[?([^\]]+?)\]?:(\d+)")
 
 
 def check_brokers(loaded: LoadedJob) -> None:
@@ -38,19 +38,13 @@ def check_brokers(loaded: LoadedJob) -> None:
 
 
 def _connect(loaded: LoadedJob, place: str, servers: str) -> None:
-    why = "no address in it"
-    if "@" in servers:  # shown is only what cannot be a part of the login
-        address = servers.rpartition("@")[2]
-        raise loaded.error(
-            place, f"{SERVERS} {address!r}: a login stands before it, host:port alone is expected"
-        )
-    for server in servers.split(","):
-        match = _ADDRESS.fullmatch(server.strip())
-        if match is None:
-            raise loaded.error(place, f"{SERVERS} {server.strip()!r}: host:port is expected")
+    with loaded.at(place):
+        addresses = read_servers(SERVERS, servers)
+    why = ""
+    for address in addresses:
         try:
-            socket.create_connection((match[1], int(match[2])), _CONNECT_LIMIT_S).close()
-        except (OSError, OverflowError) as error:
+            socket.create_connection(address, _CONNECT_LIMIT_S).close()
+        except (OSError, ValueError) as error:
             why = str(getattr(error, "strerror", None) or error)
         else:
             return
@@ -63,7 +57,7 @@ def _connect(loaded: LoadedJob, place: str, servers: str) -> None:
 
 def check_topics(spark: SparkSession, loaded: LoadedJob) -> None:
     """Check that named topics exist, with the very client and options that Spark will use."""
-    known: dict[tuple[tuple[str, str], ...], set[str]] = {}
+    known: dict[tuple[tuple[str, str], ...], Any] = {}
     for place, options, topics in loaded.job.broker_uses():
         client = {k.removeprefix("kafka."): v for k, v in options.items() if k.startswith("kafka.")}
         identity = tuple(sorted(client.items()))
@@ -73,19 +67,24 @@ def check_topics(spark: SparkSession, loaded: LoadedJob) -> None:
                 known[identity] = _topics_of(spark, client)
         for topic in topics:
             if topic not in known[identity]:
-                what = f"topic {topic!r} does not exist: create it, or correct its name"
+                what = (
+                    f"topic {topic!r} does not exist, or the user lacks Describe on it: create it, "
+                    "correct its name, or grant that"
+                )
                 raise loaded.error(place, what, JobError)
 
 
-def _topics_of(spark: SparkSession, client: Mapping[str, str]) -> set[str]:
+def _topics_of(spark: SparkSession, client: Mapping[str, str]) -> Any:
+    """Return the topics that the user may see, as a set of Java's: there may be very many."""
     jvm: Any = spark.sparkContext._jvm
     properties = jvm.java.util.HashMap()
     limits = dict.fromkeys(("default.api.timeout.ms", "request.timeout.ms"), _ANSWER_LIMIT_S * 1000)
     for key, value in {**client, **limits}.items():
         properties.put(key, str(value))
-    admin = jvm.org.apache.kafka.clients.admin.Admin.create(properties)
+    package = jvm.org.apache.kafka.clients.admin
+    admin = package.Admin.create(properties)
     try:
-        return {str(name) for name in admin.listTopics().names().get()}
+        return admin.listTopics(package.ListTopicsOptions().listInternal(True)).names().get()
     finally:
         admin.close(jvm.java.time.Duration.ZERO)
 
@@ -111,13 +110,25 @@ def seed_topics(
 
 def _send(bootstrap_servers: str, topic: str, records: list[Record]) -> int:
     producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 50})
+    failures: list[str] = []
+
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            failures.append(error.str())
+
     for key, value in records:
         try:
-            producer.produce(topic, value, key)
+            producer.produce(topic, value, key, on_delivery=delivered)
         except BufferError:
             producer.flush(_FLUSH_LIMIT_S)
-            producer.produce(topic, value, key)
+            producer.produce(topic, value, key, on_delivery=delivered)
+        except KafkaException as error:  # it is too large for the producer itself
+            failures.append(error.args[0].str())
     missing = producer.flush(_FLUSH_LIMIT_S)
-    if missing:
-        raise JobError(f"topic {topic!r}: {missing} of {len(records)} records were not delivered")
+    if missing or failures:
+        why = failures[0] if failures else f"no answer within {_FLUSH_LIMIT_S:g} s"
+        raise JobError(
+            f"topic {topic!r}: {missing + len(failures)} of {len(records)} records were not "
+            f"delivered: {why}"
+        )
     return len(records)

@@ -63,6 +63,8 @@ def first_line(error: BaseException) -> str:
     """
     if isinstance(error, UnicodeDecodeError):
         return "not text in UTF-8"
+    if isinstance(error, ConnectionError):  # py4j's, which names nobody
+        return "Spark's JVM has ended: was it killed, or out of memory?"
     innermost: Any = error
     while getattr(innermost, "_cause", None) is not None:
         innermost = innermost._cause

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,14 @@ class Query:
         self.running = self.writer.start()
         if self.delta is not None and self.running is not None:
             self.delta.started(self.running.id, self.running)
+
+    def stop(self) -> None:
+        """Stop the query if it runs, and wait for what its sink still writes."""
+        with contextlib.suppress(Exception):  # it has ended by itself, or Spark has
+            if self.running is not None and self.running.isActive:
+                self.running.stop()
+        if self.delta is not None:
+            self.delta.finish()
 
     @property
     def sink_error(self) -> Exception | None:

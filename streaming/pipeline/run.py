@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -30,24 +31,31 @@ if TYPE_CHECKING:
     from streaming.pipeline.queries import Query
     from streaming.pipeline.spark.folders import JobLock
 
+_LOG = logging.getLogger(__name__)
 _POLL_S = 0.5
 
 
 class RunningJob:
-    """The started queries of a job, and the outlets of its metrics."""
+    """The started queries of a job, the outlets of its metrics, and the lock of its checkpoint."""
 
-    def __init__(self, loaded: LoadedJob, queries: Sequence[Query], lock: JobLock | None) -> None:
+    def __init__(self, loaded: LoadedJob, queries: Sequence[Query]) -> None:
         self.loaded = loaded
         self.metrics: Exporter | None = None
         self._queries = queries
-        self._lock = lock
-        if lock is not None:
-            lock.is_used = self.is_active
+        #: What `stop` does, the last first.
+        self._at_end = contextlib.ExitStack()
 
     @property
     def queries(self) -> list[StreamingQuery]:
         """The queries that were started."""
         return [query.running for query in self._queries if query.running is not None]
+
+    def lock(self, spark: SparkSession) -> None:
+        """Be the only run of the job from now on; raise JobError when another one is."""
+        lock = _lock(spark, self.loaded)
+        if lock is not None:
+            lock.is_used = self.is_active
+            self._at_end.callback(lock.release)
 
     def start(self, spark: SparkSession) -> None:
         """Open the outlets of the metrics, make the tables, start the queries."""
@@ -57,12 +65,14 @@ class RunningJob:
                 self.metrics = attach(spark, loaded.job.metrics, loaded.redact, self._why)
             except AssignorError as error:
                 raise type(error)(loaded.redact(str(error))) from None
+            self._at_end.callback(self._close_metrics)
         for query in self._queries:
             if query.delta is not None:
                 what = f"the table {query.delta.table.where!r} cannot be made: "
                 with loaded.at(query.place, JobError, what):
                     query.delta.prepare(spark, query.rows)
         for query in self._queries:
+            self._at_end.callback(query.stop)
             try:
                 query.start()
             except Exception as error:
@@ -76,6 +86,8 @@ class RunningJob:
         try:
             while self._look() and not stop_asked():
                 time.sleep(_POLL_S)
+        except ConnectionError as error:
+            raise JobError(f"{self.loaded.title}: {first_line(error)}") from error
         finally:
             self.stop()
 
@@ -84,19 +96,17 @@ class RunningJob:
         return not self.queries or any(query.isActive for query in self.queries)
 
     def stop(self) -> None:
-        """Stop the queries that still run, and close the metrics."""
-        for query in self.queries:
-            if query.isActive:
-                with contextlib.suppress(Exception):
-                    query.stop()
-        for each in self._queries:
-            if each.delta is not None:
-                each.delta.finish()
-        if self.metrics is not None:
-            self.metrics.close()
-            self.metrics = None
-        if self._lock is not None:
-            self._lock.release()
+        """Stop the queries that still run, close the metrics, and let others run the job."""
+        self._at_end.close()
+
+    def _close_metrics(self) -> None:
+        metrics, self.metrics = self.metrics, None
+        try:
+            if metrics is not None:
+                metrics.close()
+        except Exception as error:  # noqa: BLE001  (how the job went is told, not this)
+            why = self.loaded.redact(first_line(error))
+            _LOG.warning("%s: metrics: the last figures may be missing: %s", self.loaded.title, why)
 
     def _look(self) -> bool:
         """Whether any query still runs; raises when one has failed."""
@@ -155,12 +165,13 @@ def start_job(
     check_topics(spark, loaded)
     queries = plan_queries(spark, loaded)
     check_writable(spark, loaded)
-    for query in queries:
-        if query.checkpoint is not None:
-            with loaded.at(query.place, JobError):
-                check_continuity(spark, loaded.job, query.checkpoint, query.delta)
-    running = RunningJob(loaded, queries, _lock(spark, loaded))
+    running = RunningJob(loaded, queries)
     try:
+        running.lock(spark)
+        for query in queries:
+            if query.checkpoint is not None:
+                with loaded.at(query.place, JobError):
+                    check_continuity(spark, loaded.job, query.checkpoint, query.delta)
         running.start(spark)
         if on_started is not None:
             on_started(running.queries)

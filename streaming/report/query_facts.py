@@ -105,7 +105,7 @@ def gather(
         query = query or of_query
     progress: Sequence[BatchProgress] = ()
     if "log" in by_kind:
-        progress = _of_query(by_kind["log"], query)[-(batches or 0) :]
+        progress = _of_query(by_kind["log"], query, batches)
         origins.append(("log of metrics", by_kind["log"]))
         query, label = query or progress[0].query_id, progress[-1].label
     ui = None
@@ -219,7 +219,7 @@ def _replay(  # noqa: PLR0917
     )
 
 
-def _of_query(path: str, query: str | None) -> list[BatchProgress]:
-    batches = read_batches(Path(path))
+def _of_query(path: str, query: str | None, last: int | None) -> list[BatchProgress]:
+    batches = read_batches(Path(path), last)
     chosen = one_query({p.query_id: p.label for p in batches}, query, f"log {path}")
     return [progress for progress in batches if progress.query_id == chosen]

@@ -13,6 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from delta.tables import DeltaTable
 
 from streaming import run_job, start_job
 from streaming.cli import main
@@ -22,6 +23,7 @@ from streaming.pipeline.delta.writer import DeltaWriter
 from streaming.pipeline.errors import ConfigError, JobError, TableError
 from tests.kafka_topics import Topic
 from tests.pipeline_tools import forget_last_commit, job, rows, send
+from tests.spark_tools import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -168,6 +170,73 @@ def test_a_table_that_is_gone_set_back_or_vacuumed(spark, topic, tmp_path, capsy
     send(topic, [record(4)])
     run_job(spark, config)
     assert rows(spark, table, "id") == [(1,), (2,), (4,)]
+
+
+def test_a_table_that_was_replaced_is_refused_until_it_is_put_back_or_accepted(
+    spark, topic, tmp_path, capsys
+):
+    """Delta keeps the number of the query's last batch: it seemed to be in the table still."""
+    topic.create(1)
+    send(topic, [record(1), record(2)])
+    table, checkpoint = tmp_path / "table", tmp_path / "checkpoint"
+    config = job(topic, tmp_path)
+    run_job(spark, config)
+    columns = "(id BIGINT, seq BIGINT, name STRING) USING delta"
+    select = "USING delta AS SELECT 7L AS id, 1L AS seq, 'n' AS name"
+
+    def replaced(words: str, rest: str) -> int:
+        spark.sql(f"{words} delta.`{table}` {rest}")
+        [last] = DeltaTable.forPath(spark, str(table)).history(1).collect()
+        assert last.operation == words + (" AS SELECT" if rest is select else "")
+        return int(last.version)
+
+    for words in ("CREATE OR REPLACE TABLE", "REPLACE TABLE"):
+        for rest in (columns, select):
+            version = replaced(words, rest)
+            refused(
+                spark, config, "holds no batch of the query", "has completed batch 0",
+                f"'assignor.acceptedRestore' = '{version}'",
+            )  # fmt: skip
+    assert "FAILED" in doctors_word(capsys, checkpoint / "sink", table)
+    with settings(spark, {}):
+        spark.sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF 1")
+    send(topic, [record(3)])
+    run_job(spark, config)
+    assert rows(spark, table, "id") == [(1,), (2,), (3,)]
+
+    version = replaced("CREATE OR REPLACE TABLE", columns)
+    alter(spark, table, f"SET TBLPROPERTIES ('assignor.acceptedRestore' = '{version}')")
+    for key in (4, 5):
+        send(topic, [record(key)])
+        run_job(spark, config)
+    assert rows(spark, table, "id") == [(4,), (5,)]
+
+    replaced("CREATE OR REPLACE TABLE", columns)
+    refused(spark, config, "holds no batch of the query", "has completed batch 3")
+    run_job(spark, config | {"checkpoint": str(tmp_path / "new")})
+    assert rows(spark, table, "id") == [(1,), (2,), (3,), (4,), (5,)]
+
+
+def test_a_second_start_is_told_of_the_first_whatever_stands_in_the_checkpoint(
+    spark, topic, tmp_path
+):
+    """Between two looks of the second the first wrote a batch: it was told to start anew."""
+    topic.create(1)
+    send(topic, [record(1)])
+    config = job(topic, tmp_path) | {"trigger": "processingTime 1 hour"}
+    checkpoint = tmp_path / "checkpoint" / "sink"
+    going = start_job(spark, config)
+    try:
+        wait_until((checkpoint / "commits" / "0").exists, "the first batch")
+        (checkpoint / "offsets").rename(tmp_path / "offsets")
+        (checkpoint / "commits").rename(tmp_path / "commits")
+        refused(spark, config, "config: checkpoint: process ", "runs this job", "wait until it")
+    finally:
+        going.stop()
+    refused(spark, config, "holds batch 0 of the query", "it was set back")
+    for name in ("offsets", "commits"):
+        (tmp_path / name).rename(checkpoint / name)
+    start_job(spark, config).stop()  # what was refused has no lock
 
 
 def test_an_append_under_another_name_or_checkpoint_is_not_written_twice(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from delta.tables import DeltaTable
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from streaming import run_job
+from streaming.pipeline.brokers import _send, check_topics
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.delta.writer import DeltaWriter
@@ -178,6 +181,54 @@ def test_what_a_query_failed_with_tells_no_value_of_the_environment(spark, topic
     assert all("no ${SECRETX} here" in line["error"] for line in told)
     assert told[1]["error"] == "no ${SECRETX} here"
     assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_listener_that_hangs_hides_no_failure_and_keeps_no_lock(spark, topic, tmp_path):
+    """Spark waits 10 s until its listeners have heard of all; that it gave up was the error."""
+    heard_enough = threading.Event()
+
+    class Hanging(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None:
+            pass
+
+        onQueryIdle = onQueryProgress = onQueryStarted  # noqa: N815
+
+        def onQueryTerminated(self, event: Any) -> None:
+            heard_enough.wait(120)
+
+    topic.create(1)
+    send(topic, [record(1, 1)])
+    config = job(topic, tmp_path) | {
+        "transform": {"sql": "SELECT id, raise_error('no luck') AS v FROM records"},
+        "metrics": {"textfile": str(tmp_path / "job.prom")},
+    }
+    hanging = Hanging()
+    spark.streams.addListener(hanging)
+    try:
+        with pytest.raises(JobError, match="failed: no luck$"):
+            run_job(spark, config)
+    finally:
+        heard_enough.set()
+        spark.streams.removeListener(hanging)
+    with pytest.raises(JobError, match="failed: no luck$"):
+        run_job(spark, config)
+
+
+def test_a_topic_of_kafkas_own_is_found(spark, topic, tmp_path):
+    """`__consumer_offsets` was said not to exist, and that it should be created."""
+    topic.create(1).fill([1])
+    topic.commit("somebody", {0: 1})
+    config = job(topic, tmp_path)
+    config["source"] |= {"subscribe": f"__consumer_offsets,{topic.name}"}
+    check_topics(spark, load_job(config))
+
+
+@pytest.mark.parametrize("size", [5_000, 2_000_000])
+def test_a_seed_record_that_is_too_large_is_one_line_and_not_counted(topic, size):
+    """For the broker it counted as sent, for the producer it was a traceback."""
+    topic.create(1, {"max.message.bytes": "1000"})
+    with pytest.raises(JobError, match=r"1 of 1 records were not delivered: .*too large"):
+        _send(topic.bootstrap_servers, topic.name, [(None, bytes(size))])
 
 
 def test_a_table_by_name_is_clustered_compacted_and_grows_when_it_may(spark, topic, tmp_path):

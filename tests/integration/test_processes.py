@@ -17,6 +17,7 @@ from assignor_bridge import jars
 from assignor_bridge.ivy import pyspark_home
 from assignor_bridge.session import _TOO_LATE
 from tests.kafka_topics import committed
+from tests.pipeline_tools import job, send
 from tests.spark_tools import wait_until
 
 if TYPE_CHECKING:
@@ -216,6 +217,42 @@ def test_no_planner_outlives_a_driver_that_was_killed(
         lambda: not any(b"assignor_bridge.worker" in command_line(pid) for pid in planners),
         f"planner {planners} to end with its driver",
     )
+
+
+def test_a_run_whose_jvm_was_killed_says_so_and_names_sparks_log(
+    topic: Topic, tmp_path: Path
+) -> None:
+    """It said `output: Connection refused`, and nothing of Spark's log; here, amid a batch."""
+    topic.create(1)
+    send(topic, [("1", '{"id": 1}')])
+    config = job(topic, tmp_path, path="table") | {
+        "name": "job",
+        "trigger": "processingTime 1 second",
+        "checkpoint": "checkpoint",
+        "metrics": {"textfile": "job.prom"},
+    }
+    (tmp_path / "job.yaml").write_text(json.dumps(config))
+    log, said = tmp_path / "spark.log", tmp_path / "said"
+    with said.open("w") as out:
+        run = subprocess.Popen(
+            [sys.executable, "-m", "streaming.cli.main", "run", "job.yaml", "--log", str(log)],
+            env=environment(), cwd=tmp_path, stdout=out, stderr=out, start_new_session=True,
+        )  # fmt: skip
+    try:
+        wait_until(lambda: [*tmp_path.glob("table/*.parquet")] or run.poll() is not None,
+                   "a batch", 240)  # fmt: skip
+        for pid in jvms_of(run.pid):
+            os.kill(pid, signal.SIGKILL)
+        code = run.wait(60)
+    finally:
+        run.kill()
+    *before, last = said.read_text().splitlines()
+    assert last == (
+        "assignor: job.yaml: Spark's JVM has ended: was it killed, or out of memory? "
+        f"(Spark's log: {log})"
+    ), before
+    assert code == 1
+    assert [line for line in before if not line.startswith(("starting", "running", "job: "))] == []
 
 
 def jvms_of(driver: int) -> list[int]:

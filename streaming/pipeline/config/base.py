@@ -33,6 +33,17 @@ _COMMON = (SERVERS, "kafka.security.protocol", "kafka.sasl.mechanism")
 _LENGTH = r"\d+(?:\.\d+)?\s*(?:millisecond|second|minute|hour|day)s?"
 _TRIGGER = rf"availableNow|(?:processingTime\s*)?({_LENGTH})"
 SIZE = r"off|(?=[\d.]*[1-9])(\d{1,9}(?:\.\d{1,9})?)\s*(KB|MB|GB)"
+#: In JSON Schema, what `_as_text` takes.
+_SCALAR: dict[str, Any] = {"type": ["string", "number", "boolean"]}
+
+
+def _as_text(value: Any) -> str:
+    """Write a value as options of Kafka and Spark have it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    raise ValueError("one value is expected (text, number, true, false)")
 
 
 class Section(BaseModel):
@@ -67,14 +78,11 @@ class Section(BaseModel):
             elif key not in cls.OPTIONS and not key.startswith(tuple(cls.PREFIXES)):
                 kafka = _COMMON if cls.PREFIXES else ()
                 raise ValueError(unknown_name("key", key, [*fields, *cls.OPTIONS, *kafka]))
-            elif isinstance(value, bool):
-                read[key] = str(value).lower()
-            elif isinstance(value, (str, int, float)):
-                read[key] = str(value)
             else:
-                raise ValueError(
-                    f"option {key!r}: one value is expected (text, number, true, false)"
-                )
+                try:
+                    read[key] = _as_text(value)
+                except ValueError as error:
+                    raise ValueError(f"option {key!r}: {error}") from None
         return read
 
     @classmethod
@@ -85,11 +93,10 @@ class Section(BaseModel):
         named = handler(core_schema)
         schema = handler.resolve_ref_schema(named)
         schema["additionalProperties"] = False
-        scalar = {"type": ["string", "number", "boolean"]}
         if cls.PREFIXES:
-            schema["patternProperties"] = dict.fromkeys(cls.PREFIXES.values(), scalar)
+            schema["patternProperties"] = dict.fromkeys(cls.PREFIXES.values(), _SCALAR)
         for name, meaning in cls.OPTIONS.items():
-            schema["properties"][name] = {**scalar, "description": meaning}
+            schema["properties"][name] = {**_SCALAR, "description": meaning}
         for part in schema["properties"].values():
             part["description"] = " ".join(part.get("description", "").split())
         return named
@@ -138,6 +145,8 @@ def _text(pattern: str, what: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+#: The value of an option of Spark's.
+OptionText = Annotated[str, BeforeValidator(_as_text), WithJsonSchema(_SCALAR)]
 #: A size such as "128MB", or "off", which YAML reads as false.
 Size = Annotated[
     str,

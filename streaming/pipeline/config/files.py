@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from pydantic import Field, ValidationError, model_validator
 
+from assignor_bridge.errors import words
 from streaming.pipeline.config.base import Section, complaints
 
 if TYPE_CHECKING:
@@ -86,8 +87,8 @@ def python_function(loaded: LoadedJob, transform: str) -> Callable[[DataFrame], 
         sys.path.insert(0, folder)
     try:
         function = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise loaded.error(place, f"{name!r} cannot be imported: {error}") from None
+    except (Exception, SystemExit) as error:  # whatever the user's module does
+        raise loaded.error(place, f"{name!r} cannot be imported: {words(error)}") from error
     if not callable(function):
         raise loaded.error(place, f"{name!r} is not a function")
     checked: Callable[[DataFrame], DataFrame] = function
@@ -137,5 +138,5 @@ def _record(number: int, line: bytes) -> Record:
         data = orjson.loads(line)
         return _Line.model_validate(data).record()
     except ValueError as error:
-        words = complaints(error, data) if isinstance(error, ValidationError) else error
-        raise ValueError(f"line {number}: {words}") from None
+        why = complaints(error, data) if isinstance(error, ValidationError) else error
+        raise ValueError(f"line {number}: {why}") from None

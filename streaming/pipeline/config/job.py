@@ -17,6 +17,7 @@ from streaming.pipeline.config.base import (
     OF_KAFKA,
     SERVERS,
     Count,
+    OptionText,
     Section,
     Trigger,
     ViewName,
@@ -100,7 +101,7 @@ class Job(Section):
     job that only prints needs none."""
     metrics: Metrics | None = None
     """Where metrics go: Prometheus, a textfile, a log (docs/metrics.md)."""
-    spark: dict[str, str] = Field({})
+    spark: dict[str, OptionText] = Field({})
     """Settings of the Spark that `assignor run` starts (`spark.master`, …)."""
     seed: dict[str, Seed] = Field({})
     """Records by topic for `assignor run --with-broker`."""

@@ -74,8 +74,8 @@ class DeltaSink(_Table):
     delete_when: str | None = None
     """For upsert: SQL condition of rows that delete, as tombstones do."""
     deletes: Literal["remove", "mark"] = "remove"
-    """`remove` takes the row out of the table; `mark` keeps it with `_deleted = true`, so that
-    older records that arrive later cannot bring it back."""
+    """For upsert: `remove` takes the row out of the table; `mark` keeps it with `_deleted = true`,
+    so that older records that arrive later cannot bring it back."""
     partition_by: Columns = ()
     """Columns that a new table is partitioned by."""
     cluster_by: Columns = ()
@@ -100,9 +100,10 @@ class DeltaSink(_Table):
         if self.mode == "upsert" and not self.keys:
             raise ValueError("mode 'upsert' needs 'keys': the columns that identify a row")
         if self.mode == "append":
-            for name in ("keys", "sequence_by", "delete_when"):
-                if getattr(self, name):
-                    raise ValueError(f"{name!r} is for mode 'upsert', but the mode is 'append'")
+            given = [name for name in ("keys", "sequence_by", "delete_when") if getattr(self, name)]
+            given += ["deletes: mark"] if self.deletes == "mark" else []
+            if given:
+                raise ValueError(f"{given[0]!r} is for mode 'upsert', but the mode is 'append'")
         elif self.shared:
             raise ValueError("'shared' is for mode 'append', but the mode is 'upsert'")
         if self.partition_by and self.cluster_by:

@@ -15,6 +15,7 @@ from streaming.pipeline.config.base import (
     Columns,
     Count,
     Interval,
+    OptionText,
     Section,
     require_one,
 )
@@ -67,7 +68,7 @@ class Records(Section):
     """For Avro: whether values begin with Confluent's five bytes."""
     schema_id: Count | None = None
     """For Avro: the schema's id; a record with another id is bad."""
-    reader_options: dict[str, str] = Field({}, alias="options")
+    reader_options: dict[str, OptionText] = Field({}, alias="options")
     """Options of Spark's JSON, CSV or Avro reader, such as `sep`."""
 
     @model_validator(mode="after")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from streaming.pipeline.config.job import Job
     from streaming.pipeline.delta.writer import DeltaWriter
 
-#: Set to the version of a `RESTORE` by who wants to go on with the table as it is.
+#: Set to the version of a `RESTORE` or `REPLACE TABLE` by who goes on with the table as it is.
 ACCEPTED_RESTORE = "assignor.acceptedRestore"
 _NEW_CHECKPOINT = (
     "give the job a new checkpoint, with startingOffsets exactly where the rows of the table end"
@@ -91,26 +91,41 @@ def _check_table(
             f"the newer checkpoint back, or {_NEW_CHECKPOINT}"
         )
     if held < completed:
+        if _is_accepted(spark, delta, log.replaced):
+            return
         holds = "no batch" if held == NEVER else f"only batch {held}"
+        or_accept = f", or {_accept(log.replaced)}" if log.replaced is not None else ""
         raise TableError(
             f"the table {where!r} holds {holds} of the query, its checkpoint {checkpoint!r} has "
             f"completed batch {completed}: it was made again, put back from a copy or is another "
-            f"one, and rows are missing; put the table back, or {_NEW_CHECKPOINT}"
+            f"one, and rows are missing; put the table back, or {_NEW_CHECKPOINT}{or_accept}"
         )
-    if held == NEVER and log.others and not may_be_shared:
+    if held == NEVER and log.other and not may_be_shared:
         raise TableError(
-            f"the table {where!r} has rows of another query ({min(log.others)}), and the "
+            f"the table {where!r} has rows of another query ({log.other}), and the "
             f"checkpoint {checkpoint!r} is new, so rows could stand in it twice: use the "
             "checkpoint that wrote them or a new table, or set shared: true"
         )
     if log.restored is None:
         return
     to, version = log.restored
-    if delta.table.properties(spark).get(ACCEPTED_RESTORE) != str(version):
+    if not _is_accepted(spark, delta, version):
         state = "an earlier time" if to is None else f"version {to}"
         raise TableError(
             f"the table {where!r} was set back to {state} by RESTORE (version {version}) after "
             f"batch {held}, so rows may be missing that are not read again: RESTORE it to version "
-            f"{version - 1}, {_NEW_CHECKPOINT}, or go on without those rows by the table's "
-            f"property '{ACCEPTED_RESTORE}' = '{version}'"
+            f"{version - 1}, {_NEW_CHECKPOINT}, or {_accept(version)}"
         )
+
+
+def _is_accepted(spark: SparkSession, delta: DeltaWriter, version: int | None) -> bool:
+    """Whether somebody wants to go on with the table as a version left it."""
+    if version is None:
+        return False
+    return delta.table.properties(spark).get(ACCEPTED_RESTORE) == str(version)
+
+
+def _accept(version: int) -> str:
+    return (
+        f"go on without those rows by the table's property '{ACCEPTED_RESTORE}' = '{version}'"
+    )

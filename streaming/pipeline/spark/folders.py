@@ -118,11 +118,15 @@ def lock_checkpoint(checkpoint: str) -> JobLock | None:
 
 
 def _opened(path: Path) -> int:
-    """Open the file, which another user may have made; to lock it, reading is enough."""
+    """Open the file, which another user may have made; to lock it, reading is enough.
+
+    What a link in its place points to would be emptied, and a pipe waited for.
+    """
+    itself = os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)  # it holds a process id only
+        return os.open(path, os.O_RDWR | os.O_CREAT | itself, 0o666)  # it holds a process id only
     except PermissionError:
-        return os.open(path, os.O_RDONLY)
+        return os.open(path, os.O_RDONLY | itself)
 
 
 def holder(checkpoint: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -98,15 +99,20 @@ def session_for(job: Job, starting: AbstractContextManager[None] | None = None) 
 
     for name in _NOISY:  # the error is told in one line
         PySparkLogger.getLogger(name).disabled = True
+    logging.getLogger("py4j").propagate = False
+    logging.getLogger().addFilter(_is_not_py4js)
     if _is_connect(job.spark):
         raise ConfigError(NO_CONNECT)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings = {**_SETTINGS, **_redacted(), **job.spark}
+    operators = _of_operators()
+    settings = {**_SETTINGS, **_redacted(operators), **job.spark}
     own = [item for item in settings.pop(_PACKAGES, "").split(",") if item]
     if not is_submitted():
-        master = job.spark.get("spark.master", "local")
+        master = job.spark.get("spark.master") or operators.get("spark.master", "local")
         if master.startswith("local"):
-            settings = {**_LOCAL, **settings}
+            # What is set on the builder goes before the operator's.
+            local = {key: value for key, value in _LOCAL.items() if key not in operators}
+            settings = {**local, **settings}
         check_master(master)
         if any(table.table for _, table in job.tables):
             settings = {**_LASTING_CATALOG, **settings}
@@ -117,6 +123,11 @@ def session_for(job: Job, starting: AbstractContextManager[None] | None = None) 
     with starting or contextlib.nullcontext():
         _launch(builder._options)
         return builder.getOrCreate()
+
+
+def _is_not_py4js(record: logging.LogRecord) -> bool:
+    """Leave out the traceback that py4j logs of a call whose JVM has ended."""
+    return record.module != "java_gateway"
 
 
 def _is_connect(settings: Mapping[str, str]) -> bool:
@@ -131,15 +142,18 @@ def _is_connect(settings: Mapping[str, str]) -> bool:
     return (mode if mode in ("classic", "connect") else default_api_mode()) == "connect"
 
 
-def _redacted() -> dict[str, str]:
-    """Return patterns that hide what we know of in addition to what the operator hides."""
+def _of_operators() -> dict[str, str]:
+    """Return what is set outside of the job: in spark-defaults.conf, by spark-submit's flags."""
     from pyspark import SparkConf, SparkContext
 
-    if is_submitted():
-        SparkContext._ensure_initialized()
-        operators = dict(SparkConf().getAll())
-    else:
-        operators = spark_defaults()
+    if not is_submitted():
+        return spark_defaults()
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())
+
+
+def _redacted(operators: Mapping[str, str]) -> dict[str, str]:
+    """Return patterns that hide what we know of in addition to what the operator hides."""
     return {
         key: f"{operators[key]}|{ours}" if operators.get(key) else ours
         for key, ours in _REDACTED.items()

@@ -20,6 +20,7 @@ from streaming.cli.all import app
 from streaming.observe.check import Check
 from streaming.observe.checkpoint_files import read_checkpoint
 from tests.unit.lag.checkpoint_files import write_query
+from tests.unit.streaming.test_cli_plan import GOOD
 
 ROOT = Path(__file__).parents[3]
 COMMANDS = get_command(app).commands
@@ -207,6 +208,7 @@ def test_an_empty_group_is_refused_before_librdkafka_aborts_the_process():
         ("[::1]", "host:port is expected"),
         (" , ", "host:port is expected"),
         ("a b:9", "host:port is expected"),
+        (".svc:9092", "host:port is expected"),
     ],
 )
 def test_an_address_that_is_none_is_refused_before_anyone_is_asked(
@@ -233,6 +235,24 @@ def test_a_full_disk_is_one_line(command):
         done = assignor(*command, stdout=full.fileno())
     assert done.returncode == 1
     assert done.stderr == "assignor: output: No space left on device\n"
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_answers_that_do_not_fit_on_the_disk_are_one_line(flags, tmp_path):
+    """Each of them was taken for a bug of ours, and had a traceback."""
+    snapshots = tmp_path / "snapshots.jsonl"
+    snapshots.write_bytes(3 * orjson.dumps(GOOD, option=orjson.OPT_APPEND_NEWLINE))
+    with Path("/dev/full").open("w") as full:
+        done = assignor("plan", *flags, str(snapshots), stdout=full.fileno())
+    assert done.returncode == 1
+    assert done.stderr == "assignor: output: No space left on device\n"
+
+
+@pytest.mark.parametrize("command", [["--version"], ["schema"]])
+def test_a_closed_stdout_is_no_traceback(command):
+    words = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "streaming.cli.main"]
+    done = subprocess.run([*words, *command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_a_terminal_without_unicode_gets_escapes(tmp_path):

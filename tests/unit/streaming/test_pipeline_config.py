@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import orjson
 import pytest
 
 from streaming.cli import main
+from streaming.pipeline.brokers import check_brokers
 from streaming.pipeline.config.files import check_files, read_seeds
 from streaming.pipeline.config.job import json_schema
 from streaming.pipeline.config.loading import load_job
@@ -300,6 +302,47 @@ def test_a_broker_that_is_not_there_is_one_line_before_spark_starts(tmp_path, ca
     assert line.startswith("assignor: job.yaml: source: no broker answers at '127.0.0.1:1'")
 
 
+@pytest.mark.parametrize(
+    ("servers", "message"),
+    [
+        ("${HOST}.svc:9092", "'.svc:9092': host:port is expected"),
+        ("a..b:9092", "'a..b:9092': host:port is expected"),
+        ("${HOST}:9092", "':9092': host:port is expected"),
+        ("host", "'host': host:port is expected"),
+        ("127.0.0.1:1,host:99999", "'host:99999': the port must be from 1 to 65535"),
+    ],
+)
+def test_a_brokers_address_that_is_none_is_one_line_as_for_commands(servers, message):
+    """An empty variable in it was a traceback of Python's."""
+    loaded = load_job(
+        changed("source/kafka.bootstrap.servers", servers), environment={"HOST": ""}
+    )
+    with pytest.raises(ConfigError, match=r"^config: source: kafka.bootstrap.servers '") as raised:
+        check_brokers(loaded)
+    assert message in str(raised.value)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_settings_and_options_of_readers_may_be_numbers_or_booleans():
+    """`--set spark.sql.shuffle.partitions=8`, which the docs recommend, was refused."""
+    options = {"header": True, "maxColumns": 9}
+    records = {"format": "csv", "schema": "id INT", "options": options}
+    data = changed("source/records", records)
+    data["spark"] = {"spark.ui.enabled": False, "spark.memory.fraction": 0.5}
+    jsonschema.validate(data, json_schema())
+    job = load_job(data, sets=["spark.sql.shuffle.partitions=8"], environment={}).job
+    assert job.spark == {
+        "spark.ui.enabled": "false", "spark.memory.fraction": "0.5",
+        "spark.sql.shuffle.partitions": "8",
+    }  # fmt: skip
+    assert job.all_sources["records"].records.reader_options == {
+        "header": "true", "maxColumns": "9",
+    }  # fmt: skip
+    for value in ([1], None, {}):
+        with pytest.raises(ConfigError, match=r"^config: spark.spark.a: one value is expected \("):
+            load_job(changed("spark", {"spark.a": value}), environment={})
+
+
 def test_the_schema_command_prints_json_schema(capsys):
     assert main.run(["schema"]) == 0
     schema = orjson.loads(capsys.readouterr().out)
@@ -441,6 +484,29 @@ def test_a_python_step_that_is_not_there_is_told(function, message):
     with pytest.raises(ConfigError, match=r"^config: transform.python: ") as raised:
         check_files(load_job(GOOD | {"transform": {"python": function}}, environment={}))
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        pytest.param("def step(:", "SyntaxError: ", id="no Python"),
+        pytest.param("import os; os.environ['NOT_SET']", "KeyError: 'NOT_SET'", id="KeyError"),
+        pytest.param("raise SystemExit('no more')", "SystemExit: no more", id="it ends Python"),
+    ],
+)
+def test_a_python_step_that_fails_while_it_is_imported_is_one_line(
+    module, message, tmp_path, monkeypatch, capsys
+):
+    """It was a traceback, or the end of the process with an exit code of its own."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    name = f"step_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(module)
+    job = GOOD | {"transform": {"python": f"{name}:step"}}
+    (tmp_path / "job.yaml").write_bytes(orjson.dumps(job))
+    assert main.run(["run", str(tmp_path / "job.yaml"), "--dry-run"]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    start = f"assignor: job.yaml: transform.python: '{name}:step' cannot be imported: {message}"
+    assert line.startswith(start)
 
 
 def test_flags_for_spark_submit_name_what_the_job_needs(tmp_path, capsys):

@@ -109,6 +109,10 @@ REFUSED = {
         job(sink={**TABLE, "mode": "upsert", "keys": "id", "shared": True}),
         "'shared' is for mode 'append'",
     ),
+    "deletes that are marked, in an append": (  # which was ignored
+        job(sink={**TABLE, "deletes": "mark"}),
+        "'deletes: mark' is for mode 'upsert', but the mode is 'append'",
+    ),
     "a shared topic": (
         job(source=letters({"topic": "bad", "shared": True})),
         "'shared' is for a table",

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark import SparkContext
@@ -22,9 +23,10 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from assignor_bridge.errors import OptionError
 from checkpoints.folders import LocalFolder
 from checkpoints.offset_log import LastBatches, LoggedBatch
-from streaming.delta.transactions import read_log
+from streaming.delta.transactions import NEVER, read_log
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.delta import continuity
@@ -44,6 +46,9 @@ from streaming.pipeline.spark.folders import holder, lock_checkpoint
 from streaming.pipeline.spark.session import check_master, session_for
 from tests.unit.lag.checkpoint_files import QUERY, write_query
 from tests.unit.streaming.test_pipeline_config import changed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 A, AB = (
     StructType().add("a", IntegerType()),
@@ -144,22 +149,29 @@ def test_an_older_table_tells_by_its_columns_how_it_was_kept():
         check_same("t", WriteMode("append"), upsert, str.lower, is_inferred=True)
 
 
-def test_a_dead_letter_table_by_name_gets_a_catalog_that_lasts(monkeypatch):
-    """It could be written once only: the catalog was in memory, the table's folder was not."""
+@pytest.fixture
+def settings_of(monkeypatch) -> Callable[..., dict[str, str]]:
+    """Give the settings that Spark would be started with for a job; it is not started."""
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda builder: builder)
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+
+    def settings(data: dict[str, Any], *sets: str) -> dict[str, str]:
+        monkeypatch.setattr(SparkSession.Builder, "_options", {}, raising=False)
+        return session_for(load_job(data, sets=sets, environment={}).job)._options
+
+    return settings
+
+
+def test_a_dead_letter_table_by_name_gets_a_catalog_that_lasts(settings_of):
+    """It could be written once only: the catalog was in memory, the table's folder was not."""
     catalog = "spark.sql.catalogImplementation"
     records = {"format": "json", "schema": "id INT", "bad_records": "dead_letter"}
     for letter, wanted in (({"table": "bad"}, "hive"), ({"path": "/bad"}, None)):
         data = changed("source/records", {**records, "dead_letter": letter})
-        monkeypatch.setattr(SparkSession.Builder, "_options", {}, raising=False)
-        builder = session_for(load_job(data, environment={}).job)
-        assert builder._options.get(catalog) == wanted
+        assert settings_of(data).get(catalog) == wanted
 
 
-def test_only_spark_on_this_machine_writes_its_logs_without_processes(monkeypatch):
-    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda builder: builder)
-    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+def test_only_spark_on_this_machine_writes_its_logs_without_processes(settings_of):
     key = "spark.hadoop.fs.AbstractFileSystem.file.impl"
     users = "org.apache.hadoop.fs.local.LocalFs"
     for settings, expected in (
@@ -168,9 +180,30 @@ def test_only_spark_on_this_machine_writes_its_logs_without_processes(monkeypatc
         ({"spark.master": "yarn"}, None),
         ({key: users}, users),
     ):
-        monkeypatch.setattr(SparkSession.Builder, "_options", {}, raising=False)
-        builder = session_for(load_job(changed("spark", settings), environment={}).job)
-        assert builder._options.get(key) == expected
+        assert settings_of(changed("spark", settings)).get(key) == expected
+
+
+def test_settings_for_one_machine_take_the_place_of_nothing_in_the_defaults(
+    settings_of, monkeypatch, tmp_path
+):
+    """A cluster that spark-defaults.conf names got the shuffle partitions of this machine."""
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    key = "spark.sql.shuffle.partitions"
+    for defaults, settings, expected in (
+        ("", {}, str(os.cpu_count() or 2)),
+        ("spark.master yarn", {}, None),
+        ("spark.master yarn", {"spark.master": "local[2]"}, str(os.cpu_count() or 2)),
+        (f"{key} 7", {}, None),
+    ):
+        (tmp_path / "spark-defaults.conf").write_text(f"{defaults}\n", "utf-8")
+        assert settings_of(changed("spark", settings)).get(key) == expected
+
+
+def test_a_jobs_kill_switch_is_there_when_its_driver_starts(settings_of):
+    """docs/upgrading.md promises it; tests/integration/test_switch.py shows what it does then."""
+    key = "spark.assignor.killSwitchFile"
+    assert settings_of(changed("spark", {key: "file:/off"}))[key] == "file:/off"
+    assert settings_of(changed("spark", {}), f"{key}=file:/off")[key] == "file:/off"
 
 
 def test_a_master_that_does_not_answer_is_one_line():
@@ -285,25 +318,87 @@ def test_a_checkpoint_is_locked_where_it_is_and_a_lock_that_cannot_be_had_stops_
     lock.release()
 
 
-def test_a_tables_log_names_the_batch_the_restore_after_it_and_all_streaming_writers(tmp_path):
-    other = QUERY.replace("d", "e")
-    log = tmp_path / "_delta_log"
-    log.mkdir()
-    restore = {"operation": "RESTORE", "operationParameters": {"version": 1}}
-    for number, actions in enumerate((
-        [{"commitInfo": {"operation": "CREATE TABLE"}}],
-        [{"txn": {"appId": other, "version": 7}}],
-        [{"commitInfo": restore}],
-        [{"txn": {"appId": f"assignor-{QUERY}", "version": 3}}, {"txn": {"appId": "nightly"}}],
-        [{"commitInfo": restore}],
-        [{"commitInfo": {"operation": "DELETE"}}],
-    )):  # fmt: skip
+def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path):
+    """What it pointed to was emptied."""
+    file = tmp_path / "file"
+    file.write_text("mine")
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / ".assignor.lock").symlink_to(file)
+    assert lock_checkpoint(str(tmp_path / "checkpoint")) is None
+    assert file.read_text() == "mine"
+
+
+OTHER = QUERY.replace("d", "e")
+
+
+def a_table(folder: Path, *commits: list[dict[str, Any]]) -> LocalFolder:
+    """Write a table's log, of each commit the actions."""
+    log = folder / "_delta_log"
+    log.mkdir(parents=True)
+    for number, actions in enumerate(commits):
         (log / f"{number:020}.json").write_text("\n".join(map(json.dumps, actions)))
-    folder = LocalFolder(tmp_path)
+    return LocalFolder(folder)
+
+
+def did(operation: str, **parameters: Any) -> dict[str, Any]:
+    return {"commitInfo": {"operation": operation, "operationParameters": parameters}}
+
+
+def wrote(writer: str, batch: int) -> dict[str, Any]:
+    return {"txn": {"appId": writer, "version": batch}}
+
+
+def test_a_tables_log_names_the_batch_the_restore_after_it_and_another_writer(tmp_path):
+    folder = a_table(
+        tmp_path,
+        [did("CREATE TABLE")],
+        [wrote(OTHER, 7)],
+        [did("RESTORE", version=1)],
+        [wrote(f"assignor-{QUERY}", 3), wrote("nightly", 1)],
+        [did("RESTORE", version=1)],
+        [did("DELETE")],
+    )
     log_of_query = read_log(folder, QUERY)
     assert (log_of_query.batch, log_of_query.restored) == (3, (1, 4))
-    assert read_log(folder, other).restored is None, "both went back to its own commit"
-    assert read_log(folder, None).others == {QUERY, other}
+    assert read_log(folder, OTHER).restored is None, "both went back to its own commit"
+    assert read_log(folder, None).other == QUERY
+    third = read_log(folder, QUERY.replace("d", "f"))
+    assert (third.batch, third.other) == (NEVER, QUERY)
+
+
+def test_a_new_query_does_not_read_the_log_behind_the_first_other_writer(tmp_path):
+    """It read all of it, only to refuse: a commit is a call into the JVM."""
+    folder = a_table(tmp_path, [did("CREATE TABLE")], [wrote(OTHER, 7)])
+    (tmp_path / "_delta_log" / f"{0:020}.json").write_text("no JSON")
+    assert read_log(folder, None).other == OTHER
+    with pytest.raises(OptionError, match="its log is damaged"):
+        read_log(folder, QUERY)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "CREATE OR REPLACE TABLE",
+        "CREATE OR REPLACE TABLE AS SELECT",
+        "REPLACE TABLE",
+        "REPLACE TABLE AS SELECT",
+    ],
+)
+def test_a_table_that_was_replaced_holds_no_batch_from_before(tmp_path, operation):
+    """Delta keeps the number of the last batch, whose rows were missing without a word."""
+    before = [did("CREATE TABLE")], [wrote(QUERY, 9)], [did(operation)]
+    log = read_log(a_table(tmp_path / "replaced", *before, [did("DELETE")]), QUERY)
+    assert (log.batch, log.replaced, log.restored) == (NEVER, 2, None)
+    log = read_log(LocalFolder(tmp_path / "replaced"), None)
+    assert log.other is None, "a new checkpoint may write to it"
+
+    log = read_log(a_table(tmp_path / "since", *before, [wrote(QUERY, 10)]), QUERY)
+    assert (log.batch, log.replaced) == (10, None)
+    within = [did(operation), wrote(QUERY, 10)]
+    log = read_log(a_table(tmp_path / "within", *before[:2], within), QUERY)
+    assert (log.batch, log.replaced) == (10, None)
+    log = read_log(a_table(tmp_path / "undone", *before, [did("RESTORE", version=1)]), QUERY)
+    assert (log.batch, log.replaced, log.restored) == (9, None, None)
 
 
 @pytest.mark.parametrize(
@@ -319,15 +414,9 @@ def test_a_tables_log_names_the_batch_the_restore_after_it_and_all_streaming_wri
 )
 def test_a_restore_that_was_undone_takes_nothing_away(tmp_path, restores, set_back):
     """A user who did what the message asks for got the same message about his own RESTORE."""
-    log = tmp_path / "_delta_log"
-    log.mkdir()
-    actions = [{}, {}, {"txn": {"appId": QUERY, "version": 1}}] + [
-        {"commitInfo": {"operation": "RESTORE", "operationParameters": {"version": to}}}
-        for to in restores
-    ]
-    for number, action in enumerate(actions):
-        (log / f"{number:020}.json").write_text(json.dumps(action))
-    assert read_log(LocalFolder(tmp_path), QUERY).restored == set_back
+    commits = [[did("RESTORE", version=to)] for to in restores]
+    folder = a_table(tmp_path, [], [], [wrote(QUERY, 1)], *commits)
+    assert read_log(folder, QUERY).restored == set_back
 
 
 def test_an_older_table_whose_properties_cannot_be_written_is_written_to(monkeypatch, caplog):
@@ -368,10 +457,7 @@ def test_topics_that_a_transform_in_python_reads_itself_are_not_missed():
 def test_a_checkpoint_that_lost_the_querys_id_is_refused(tmp_path, monkeypatch, sink):
     """Under a new id Delta skips nothing: a batch that was written would be written again."""
     checkpoint = write_query(tmp_path / "checkpoint", {"orders": {0: 5}})
-    log = tmp_path / "table" / "_delta_log"
-    log.mkdir(parents=True)
-    transaction = {"txn": {"appId": f"assignor-{QUERY}", "version": 0}}
-    (log / f"{0:020}.json").write_text(json.dumps(transaction))
+    a_table(tmp_path / "table", [wrote(f"assignor-{QUERY}", 0)])
     monkeypatch.setattr(continuity, "HadoopFolder", lambda path, _: LocalFolder(Path(path)))
     monkeypatch.setattr(Table, "location", lambda *_: str(tmp_path / "table"))
     job = load_job(changed("source/subscribe", "orders"), environment={}).job
@@ -416,16 +502,12 @@ def test_secret_settings_are_not_on_the_command_line_of_the_jvm(monkeypatch):
     assert "topsecret99" not in str(shown)
 
 
-def test_what_an_operator_hides_in_the_ui_stays_hidden(monkeypatch, tmp_path):
+def test_what_an_operator_hides_in_the_ui_stays_hidden(settings_of, monkeypatch, tmp_path):
     """Ours once took the place of the pattern in spark-defaults.conf."""
     (tmp_path / "spark-defaults.conf").write_text(
         "spark.redaction.regex (?i)pin[._]code\n", "utf-8"
     )
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda builder: builder)
-    monkeypatch.setattr(SparkSession.Builder, "_options", {}, raising=False)
-    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
-    builder = session_for(load_job(changed("spark", {}), environment={}).job)
-    pattern = str(builder._options["spark.redaction.regex"])
+    pattern = settings_of(changed("spark", {}))["spark.redaction.regex"]
     assert pattern.startswith("(?i)pin[._]code|")
     assert "passw" in pattern

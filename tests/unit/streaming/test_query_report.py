@@ -13,6 +13,7 @@ import pytest
 
 from checkpoints.sticky_state import Common, KnownExecutor, Pace, StickyState, decode, encode
 from streaming.cli import main
+from streaming.observe.progress_log import read_batches
 from tests.unit.metrics import samples
 from tests.unit.streaming.checkpoints import write_checkpoint
 from tests.unit.streaming.kept_query import kept_query
@@ -162,6 +163,20 @@ def test_a_log_tells_the_lag_and_what_moved(tmp_path):
     assert "the offsets are in the checkpoint" in words
     # Only the last two: no longer anything that the first one knew.
     assert "than before, in 2 batches" in a_report(tmp_path, log, batches="2")
+
+
+def test_of_a_log_no_more_than_the_last_batches_are_kept(tmp_path):
+    """`report --batches` kept the whole log in memory."""
+    log = tmp_path / "progress.jsonl"
+    told = [
+        samples.text(batch=batch, query_id=query, start={"0": batch}, end={"0": batch + 1})
+        for batch in (0, 1, 2, 2, 3)
+        for query in ("a", "b")
+    ]
+    log.write_text("\n".join(told))
+    for last, batches in ((None, [0, 1, 2, 3]), (2, [2, 3]), (9, [0, 1, 2, 3])):
+        kept = [(progress.query_id, progress.batch) for progress in read_batches(log, last)]
+        assert kept == [(query, batch) for query in ("a", "b") for batch in batches]
 
 
 def test_a_real_log_is_drawn(tmp_path):

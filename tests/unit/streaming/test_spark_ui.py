@@ -71,6 +71,15 @@ def test_what_is_done_is_asked_once():
     assert sum(path.endswith("taskList") for path in served.paths) == 3
 
 
+def test_tasks_of_batches_that_are_shown_no_more_are_let_go():
+    """`assignor top` kept those of all batches since it was started."""
+    with serve(RECORDED) as served:
+        ui = SparkUi(Address.parse(served.url))
+        for batch in ui.batches():
+            ui.run([batch])
+            assert set(ui._ended) == set(batch.stages)
+
+
 @pytest.mark.parametrize(
     "description",
     [

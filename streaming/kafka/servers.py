@@ -1,0 +1,47 @@
+"""The addresses of brokers, as options of commands and jobs give them."""
+
+from __future__ import annotations
+
+import re
+
+from assignor_bridge.errors import OptionError
+
+_SERVER = re.compile(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:\[\]/]+)):(\d+)")
+_PORTS = range(1, 65_536)
+
+
+def read_servers(option: str, text: str) -> list[tuple[str, int]]:
+    """Read a list of `host:port`; a protocol may stand before each, as Kafka's clients take it.
+
+    librdkafka would wrap ports and wait for odd hosts. Raises OptionError, in words that begin with
+    the option.
+
+    >>> read_servers("--broker", "a:9092, SSL://[::1]:9093,")
+    [('a', 9092), ('::1', 9093)]
+    """
+    if "@" in text:  # shown is only what cannot be a part of the login
+        address = text.rpartition("@")[2]
+        raise OptionError(
+            f"{option} {address!r}: a login stands before it, host:port alone is expected"
+        )
+    servers = [server.strip() for server in text.split(",")]
+    return [_read(option, server) for server in servers if server] or [_read(option, "")]
+
+
+def _read(option: str, server: str) -> tuple[str, int]:
+    match = _SERVER.fullmatch(server.rpartition("://")[2])
+    host = (match[1] or match[2]) if match is not None else ""
+    if match is None or not _can_be_asked_for(host):
+        raise OptionError(f"{option} {server!r}: host:port is expected")
+    port = match[3]
+    if len(port) > len("65535") or int(port) not in _PORTS:
+        raise OptionError(f"{option} {server!r}: the port must be from 1 to 65535")
+    return host, int(port)
+
+
+def _can_be_asked_for(host: str) -> bool:
+    """Whether DNS can have such a name: `.svc` is what an empty variable leaves of one."""
+    try:
+        return bool(host.encode("idna"))
+    except UnicodeError:
+        return False
