@@ -77,6 +77,7 @@ def alternatives() -> Iterator[str]:
     ours, default, others = end_to_end()
     split = [seconds for mapping, seconds in others.items() if "no wait" not in mapping]
     yield f"takes {default:.1f} s by default, {min(split):.1f} to {max(split):.1f} s with"
+    yield f"{others['Spark: minPartitions=32, no wait']:.1f} s with `minPartitions` and"
     yield f"{ours:.1f} s with the option"
 
 
@@ -203,10 +204,11 @@ def admission() -> Iterator[str]:
     spark, even = shared["Spark"], shared["even"]
     yield f"waits for up to {spark['batches a live record waits, most']} batches"
     yield f"live topics are {spark['age s, p99']:.0f} s old"
+    yield f"{shared['proportional']['age s, p99']:.1f} s with the option"
     yield f"they are {even['age s, p99']:.1f} s old"
     ours, free, known = rows("bursts")
     yield f"stay at {ours['batch s p50']:.1f} s (median; 99th percentile"
-    yield f"99th percentile {ours['batch s p99']:.1f} s). Without"
+    yield f"99th percentile {ours['batch s p99']:.1f} s). With Spark's"
     yield f"they take {free['batch s p50']:.1f} s and {free['batch s p99']:.0f} s"
     after = [row["burst read after s"] for row in (ours, free)]
     yield f"read {after[0]:.0f} s after its end, without a limit {after[1]:.0f} s"
@@ -243,6 +245,13 @@ def lag() -> Iterator[str]:
     yield f"{low:.1f} to {high:.1f} s (medians), and {without:.1f} s with `--seconds-limit 0`"
 
 
+def losses() -> Iterator[str]:
+    for workload in dict.fromkeys(row["workload"] for row in rows("losses")):
+        batch = {r["way"]: r["batch_s_median"] for r in rows("losses") if r["workload"] == workload}
+        ours, default = batch.pop(OURS), batch.pop("Spark: default")
+        yield f"| {default:.2f} | {min(batch.values()):.2f} | {ours:.2f} |"
+
+
 PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "README.md": readme,
     "docs/admission.md": admission,
@@ -251,6 +260,7 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "docs/design.md": design,
     "docs/freshness.md": freshness,
     "docs/lag.md": lag,
+    "docs/losses.md": losses,
     "docs/planner.md": states,
     "docs/reader.md": reader,
     "docs/reliability.md": reliability,
