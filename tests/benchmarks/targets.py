@@ -98,9 +98,7 @@ TARGETS: tuple[Target, ...] = (
     Target("end to end", "the same, times faster than Spark's default", "end_to_end",
            times_ours("Spark: default"), 2.5, at_least=True),
     Target("end to end", "the same, times faster than minPartitions or maxRecordsPerPartition",
-           "end_to_end", times_ours("Spark: min", "Spark: max"), 1.5, at_least=True,
-           why="met beside these settings alone; with `fetch.max.wait.ms=10`, too, Spark's pieces "
-           "do not wait at their ends, and only what cutting by number leaves uneven is left"),
+           "end_to_end", times_ours("Spark: min", "Spark: max"), 1.5, at_least=True),
     Target("state and lag", "writing the state, ms", "java_side", most("state_write_ms"), 50),
     Target("state and lag", "`assignor lag` over 10,000 partitions, s", "lag",
            most("seconds_median"), 5),
