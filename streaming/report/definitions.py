@@ -32,7 +32,8 @@ def listed(terms: Mapping[str, str]) -> Html:
     """List all terms with their definitions."""
     close = '<a class="close" href="#0">close</a>'  # an anchor that is nowhere: nothing scrolls
     items = (
-        f'<div id="{_anchor(term)}"><dt>{escaped(term)}</dt><dd>{escaped(meaning)} {close}</dd></div>'
+        f'<div id="{_anchor(term)}"><dt>{escaped(term)}</dt>'
+        f"<dd>{escaped(meaning)} {close}</dd></div>"
         for term, meaning in terms.items()
     )
     return Html(f'<dl class="terms">{"".join(items)}</dl>')

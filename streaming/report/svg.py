@@ -77,7 +77,8 @@ def standalone(title: str, panels: Sequence[tuple[str, str]], columns: int = 2) 
         tops[column] = y + head + height + 16
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" role="img" '
-        f'viewBox="0 0 {columns * (WIDTH + gap):.0f} {max(tops):.0f}" aria-label="{escaped(title)}">'
+        f'viewBox="0 0 {columns * (WIDTH + gap):.0f} {max(tops):.0f}" '
+        f'aria-label="{escaped(title)}">'
         f"<style>{STYLE}</style>{''.join(shapes)}</svg>\n"
     )
 

@@ -102,10 +102,17 @@ def odd_times(harm: Harm) -> None:
         for partition, end in ends.items():
             harm.feed.stamps[partition, end] = 1 if (partition + turn) % 2 else next_year
         harm.feed.start()
-        wait_until(lambda: all(harm.feed.counts[p] > ends[p] for p in ends), "them", _RECORDS_S)
+        _wait_for_more(harm, ends)
         harm.scene.catch_up({partition: end + 1 for partition, end in ends.items()})
         harm.note("records of another time", len(ends))
     harm.scene.wait_for_batches(3)
+
+
+def _wait_for_more(harm: Harm, ends: Mapping[int, int]) -> None:
+    """Wait until each partition has a record at these offsets."""
+    wait_until(
+        lambda: all(harm.feed.counts[p] > end for p, end in ends.items()), "them", _RECORDS_S
+    )
 
 
 def remote_tier(harm: Harm) -> None:

@@ -1,7 +1,7 @@
 """Claims of docs/security.md and SECURITY.md with the protection taken out: a test must fail.
 
 `python -m tests.security.without unit|kafka|spark|jar|all|NAME` copies the project and runs the
-tests that are named, which must pass: what fails then says nothing. Then it takes one protection out
+tests that are named, which must pass: what fails then says nothing. Then it takes out one protection
 at a time (protections.json has the lines, and the test that must fail) and puts it back. `jar`
 needs one to be built for each. What was seen goes to `build/security`.
 """
@@ -93,11 +93,9 @@ def run_all(root: Path, chosen: Sequence[Guarded]) -> Iterator[tuple[str, str]]:
 
 
 def main(wanted: str) -> int:
-    """Run those that were asked for; 1 unless each test failed, 2 where there is none of the name."""
+    """Run those that were asked for; 1 unless each test failed, 2 where the name is none."""
     known = listed()
-    chosen = [
-        one for name, one in known.items() if wanted in ("all", one.needs, name)
-    ]  # fmt: skip
+    chosen = [one for name, one in known.items() if wanted in ("all", one.needs, name)]
     if not chosen:
         kinds = ", ".join(sorted({one.needs for one in known.values()}))
         print(f"{wanted!r}: all, {kinds}, or a name of {_LIST.name}", file=sys.stderr)

@@ -38,7 +38,10 @@ class Needs(NamedTuple):
 _READ, _DESCRIBE = Right("Read", "Topic"), Right("Describe", "Topic")
 _CONFIGS = Right("DescribeConfigs", "Topic")
 _SEE_GROUP, _COMMIT = Right("Describe", "Group"), Right("Read", "Group")
-_WRITE, _CONFIGS_OF_BROKERS = Right("Write", "Topic", "sink's "), Right("DescribeConfigs", "Cluster")
+_WRITE, _CONFIGS_OF_BROKERS = (
+    Right("Write", "Topic", "sink's "),
+    Right("DescribeConfigs", "Cluster"),
+)
 
 STREAM, COMMITS = "a stream with the option `assignor`", "… with `assignor.commitGroup=GROUP`"
 JOB, AUDIT = "a job of `assignor run` with a topic as its sink", "`assignor audit --columns`"

@@ -27,7 +27,7 @@ _DOTTED_KEYS = ("kafka.", "assignor.", "spark.", "kafkaConsumer.", "fetchOffset.
 _SECTION = "spark."
 #: `"a.b".rest` or `'a.b'`.
 _QUOTED = re.compile(r"""(?:"([^"]+)"|'([^']+)')(?:\.(?=.)|$)""")
-#: A value that YAML's own words quote; their kinds (`<scalar>`) and single characters are no secrets.
+#: A value that YAML's own words quote; kinds (`<scalar>`) and single characters are no secrets.
 _VALUE = re.compile(r"""(['"])(?!<|\\.['"]).{2,}\1""")
 _SET = re.compile(r"""((?:"[^"]*"|'[^']*'|[^=])*)(=?)(.*)""", re.DOTALL)
 _VARIABLE = re.compile(r"\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})?")

@@ -308,8 +308,9 @@ def test_code_that_only_the_input_names_is_not_imported(
     monkeypatch.delitem(sys.modules, "own_of_a_user", raising=False)
     code, [answered], _ = assigned({**GROUP, "steps": [], "assignor": "own_of_a_user:Told"})
     assert code == 1
-    assert "is code that only the input names; if you trust it, name it by --own, too" in (
-        answered["error"]
+    assert (
+        "is code that only the input names; if you trust it, name it by --own, too"
+        in (answered["error"])
     )
     assert "own_of_a_user" not in sys.modules
 

@@ -212,6 +212,8 @@ def test_no_secret_is_told_whatever_it_is(secret):
 
 def test_what_brokers_say_of_a_login_is_told_without_it():
     brokers = object.__new__(Brokers)
-    brokers.settings = client_settings(SASL | {"sasl.mechanism": "PLAIN", "sasl.jaas.config": PLAIN})
+    brokers.settings = client_settings(
+        SASL | {"sasl.mechanism": "PLAIN", "sasl.jaas.config": PLAIN}
+    )
     error = KafkaError(KafkaError._AUTHENTICATION, 's3cr;t"= was refused')
     assert brokers.reason(error) == "*** was refused"

@@ -291,7 +291,9 @@ def test_secrets_and_values_of_the_environment_are_not_shown():
         load_job(data, environment=environment)
     assert "pass-word" not in str(raised.value)
     with pytest.raises(ConfigError, match=r"\$\{PLACE\} must end in \.prom"):
-        load_job(changed("metrics", {"textfile": "${PLACE}"}), environment={"PLACE": "/top99/x.txt"})
+        load_job(
+            changed("metrics", {"textfile": "${PLACE}"}), environment={"PLACE": "/top99/x.txt"}
+        )
 
 
 def test_a_broker_that_is_not_there_is_one_line_before_spark_starts(tmp_path, capsys):
@@ -314,9 +316,7 @@ def test_a_broker_that_is_not_there_is_one_line_before_spark_starts(tmp_path, ca
 )
 def test_a_brokers_address_that_is_none_is_one_line_as_for_commands(servers, message):
     """An empty variable in it was a traceback of Python's."""
-    loaded = load_job(
-        changed("source/kafka.bootstrap.servers", servers), environment={"HOST": ""}
-    )
+    loaded = load_job(changed("source/kafka.bootstrap.servers", servers), environment={"HOST": ""})
     with pytest.raises(ConfigError, match=r"^config: source: kafka.bootstrap.servers '") as raised:
         check_brokers(loaded)
     assert message in str(raised.value)
