@@ -1,9 +1,9 @@
 """Claims of docs/security.md and SECURITY.md with the protection taken out: a test must fail.
 
 `python -m tests.security.without unit|kafka|spark|jar|all|NAME` copies the project and runs the
-tests that are named, which must pass: what fails then says nothing. Then it takes out one protection
-at a time (protections.json has the lines, and the test that must fail) and puts it back. `jar`
-needs one to be built for each. What was seen goes to `build/security`.
+tests that are named, which must pass: what fails then says nothing. Then it takes out one
+protection at a time (protections.json has the lines, and the test that must fail) and puts it back.
+`jar` needs one to be built for each. What was seen goes to `build/security`.
 """
 
 from __future__ import annotations
