@@ -28,7 +28,7 @@ class Kind:
     """One row: what is known, in the Markdown of the page."""
 
     name: str
-    known: Literal["tested", "should work", "will not"]
+    known: Literal["tested", "should work", "not looked at", "will not"]
     why: str
     #: URLs of masters and servers that are of this kind.
     url: str = "(?!)"
@@ -71,7 +71,12 @@ KINDS = (
         r"spark://.*",
     ),
     Kind("YARN", "should work", "[below](#yarn). Not shown", "yarn"),
-    Kind("Kubernetes", "should work", "[below](#kubernetes). Not shown", r"k8s://.*"),
+    Kind(
+        "Kubernetes, by `spark-submit` or an operator (`SparkApplication`)",
+        "should work",
+        "[below](#kubernetes); the same image and settings in an operator's spec. Not shown",
+        r"k8s://.*",
+    ),
     Kind("Spark Connect", "tested", "[below](#spark-connect), `make compat`", r"sc://.*"),
     Kind(
         "Declarative pipelines (`spark-pipelines`, 4.1 and later)",
@@ -96,6 +101,12 @@ KINDS = (
         "from 6.0 (Spark 4.1), as on EMR. Not shown. Releases 5.1 and earlier have Spark 3: will"
         " not",
         "(?i:glue)",
+    ),
+    Kind(
+        "Dataproc, Fabric, Synapse, Cloudera",
+        "not looked at",
+        "`assignor doctor` on the driver says what is missing",
+        "(?i:dataproc|fabric|synapse|cloudera)",
     ),
     Kind(
         "Databricks",

@@ -161,7 +161,8 @@ def test_a_topic_cannot_write_to_the_terminal(snapshots, capfd):
 def test_an_own_assignor_that_exits_ends_nothing(snapshots, capfd, tmp_path, monkeypatch):
     (tmp_path / "leaver.py").write_text("def leaver(group):\n    raise SystemExit(5)\n")
     monkeypatch.chdir(tmp_path)
-    assert run(["plan", snapshots({**GOOD, "options": {"assignor": "leaver:leaver"}}, GOOD)]) == 1
+    exits = {**GOOD, "options": {"assignor": "leaver:leaver"}}
+    assert run(["plan", "--own", "leaver:leaver", snapshots(exits, GOOD)]) == 1
     out, err = capfd.readouterr()
     assert err == "assignor: line 1: assignor 'leaver:leaver' raised SystemExit: 5\n"
     assert "executor 1 slot 1" in out
