@@ -109,9 +109,7 @@ def positions_of(
     if query is not None:
         return of_checkpoint(query, source)
     if brokers is None:
-        raise OptionError(
-            "--group needs the brokers: give --bootstrap-servers or --command-config"
-        )
+        raise OptionError("--group needs the brokers: give --bootstrap-servers or --command-config")
     return of_group(brokers, str(group))
 
 
