@@ -84,6 +84,15 @@ class RowAudit:
         partition, begin, end = span
         at, previous = begin, None
         record = self._next(records)
+
+        def pass_over(record: Item | None, before: int) -> Item | None:
+            """Go on to the first record from an offset on; those before it are in no row."""
+            while record is not None and record[0] < before:
+                if is_committed(record[0]):
+                    self.faults["rows-missing"].add(partition, record[0])
+                record = self._next(records)
+            return record
+
         for offset, content in rows:
             self.rows += 1
             if offset == previous:
@@ -97,10 +106,7 @@ class RowAudit:
                     self.faults["rows-unproved"].add(partition, at, offset)
                 at = offset + 1
             else:
-                while record is not None and record[0] < offset:
-                    if is_committed(record[0]):
-                        self.faults["rows-missing"].add(partition, record[0])
-                    record = self._next(records)
+                record = pass_over(record, offset)
                 if record is None or record[0] > offset:
                     is_compacted = partition.topic in self._compacted
                     kind = "records-gone" if is_compacted else "rows-invented"
@@ -111,10 +117,7 @@ class RowAudit:
                 record = self._next(records)
         if records is None and at < end:
             self.faults["rows-unproved"].add(partition, at, end)
-        while record is not None:
-            if is_committed(record[0]):
-                self.faults["rows-missing"].add(partition, record[0])
-            record = self._next(records)
+        pass_over(record, end)
 
     def _next(self, records: Iterator[Item] | None) -> Item | None:
         record = next(records, None) if records is not None else None

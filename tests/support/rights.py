@@ -38,10 +38,7 @@ class Needs(NamedTuple):
 _READ, _DESCRIBE = Right("Read", "Topic"), Right("Describe", "Topic")
 _CONFIGS = Right("DescribeConfigs", "Topic")
 _SEE_GROUP, _COMMIT = Right("Describe", "Group"), Right("Read", "Group")
-_WRITE, _CONFIGS_OF_BROKERS = (
-    Right("Write", "Topic", "sink's "),
-    Right("DescribeConfigs", "Cluster"),
-)
+_WRITE, _BROKERS = Right("Write", "Topic", "sink's "), Right("DescribeConfigs", "Cluster")
 
 STREAM, COMMITS = "a stream with the option `assignor`", "… with `assignor.commitGroup=GROUP`"
 JOB, AUDIT = "a job of `assignor run` with a topic as its sink", "`assignor audit --columns`"
@@ -55,7 +52,7 @@ NEEDS = (
     Needs("`assignor offsets --group`", (_DESCRIBE, _SEE_GROUP), "one line, exit code 1"),
     Needs("`assignor offsets --checkpoint`", (_DESCRIBE,), "one line, exit code 1"),
     Needs("`assignor doctor --checkpoint`", (_READ,), "the check fails, or a line says so"),
-    Needs("`assignor replay --checkpoint --racks`", (_DESCRIBE, _CONFIGS_OF_BROKERS),
+    Needs("`assignor replay --checkpoint --racks`", (_DESCRIBE, _BROKERS),
           "a line says so: whether consumers may read from followers is unknown"),
     Needs(AUDIT, (_READ, _CONFIGS),
           "a line says so; in a compacted topic, rows without a record count as invented"),

@@ -22,6 +22,9 @@ def test_the_page_has_the_same_table():
     assert table.splitlines()[2:] == [kind.row for kind in KINDS]
 
 
+KUBERNETES = "Kubernetes, by `spark-submit` or an operator (`SparkApplication`)"
+
+
 @pytest.mark.parametrize(
     ("url", "names"),
     [
@@ -30,7 +33,7 @@ def test_the_page_has_the_same_table():
         ("local-cluster[2,1,1024]", ["local mode, `local-cluster`"]),
         ("spark://a:1,b:2", ["standalone, client mode", "standalone, cluster mode"]),
         ("yarn", ["YARN"]),
-        ("k8s://https://api:6443", ["Kubernetes"]),
+        ("k8s://https://api:6443", [KUBERNETES]),
         ("emr", ["Amazon EMR"]),
         ("Glue", ["AWS Glue"]),
         ("databricks", ["Databricks"]),
