@@ -205,12 +205,12 @@ def test_a_listener_that_hangs_hides_no_failure_and_keeps_no_lock(spark, topic, 
     hanging = Hanging()
     spark.streams.addListener(hanging)
     try:
-        with pytest.raises(JobError, match="failed: no luck$"):
+        with pytest.raises(JobError, match=r"failed: no luck$"):
             run_job(spark, config)
     finally:
         heard_enough.set()
         spark.streams.removeListener(hanging)
-    with pytest.raises(JobError, match="failed: no luck$"):
+    with pytest.raises(JobError, match=r"failed: no luck$"):
         run_job(spark, config)
 
 

@@ -126,6 +126,4 @@ def _is_accepted(spark: SparkSession, delta: DeltaWriter, version: int | None) -
 
 
 def _accept(version: int) -> str:
-    return (
-        f"go on without those rows by the table's property '{ACCEPTED_RESTORE}' = '{version}'"
-    )
+    return f"go on without those rows by the table's property '{ACCEPTED_RESTORE}' = '{version}'"

@@ -118,9 +118,7 @@ def test_counters_of_a_query_that_has_ended_begin_anew_with_its_next_run():
     """It was said that they survive; as its other figures, they are gone when it has ended."""
     made = board(progress(1, start={"0": 0}, end={"0": 10}, **PLAN))
     made.remove(QUERY)
-    made.update(
-        read_progress(progress(2, start={"0": 10}, end={"0": 12}, run_id="other", **PLAN))
-    )
+    made.update(read_progress(progress(2, start={"0": 10}, end={"0": 12}, run_id="other", **PLAN)))
     found = exposed(made)
     assert found["spark_streaming_batches_total"]["orders", QUERY] == 1
     assert found["spark_streaming_input_rows_total"]["orders", QUERY] == 2

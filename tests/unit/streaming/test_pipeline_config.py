@@ -312,9 +312,7 @@ def test_a_broker_that_is_not_there_is_one_line_before_spark_starts(tmp_path, ca
 )
 def test_a_brokers_address_that_is_none_is_one_line_as_for_commands(servers, message):
     """An empty variable in it was a traceback of Python's."""
-    loaded = load_job(
-        changed("source/kafka.bootstrap.servers", servers), environment={"HOST": ""}
-    )
+    loaded = load_job(changed("source/kafka.bootstrap.servers", servers), environment={"HOST": ""})
     with pytest.raises(ConfigError, match=r"^config: source: kafka.bootstrap.servers '") as raised:
         check_brokers(loaded)
     assert message in str(raised.value)
