@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line: results on stdout, progress and errors on stderr, exit 0, 1 or 2."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # closed (`>&-`): a file of ours would get its number
-            setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))
+            setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal without Unicode gets escapes
             stream.reconfigure(errors="backslashreplace")
