@@ -340,7 +340,7 @@ def test_a_file_system_without_its_libraries_cannot_end_a_query_by_the_switch(
         [warning] = driver_log.lines("stays switched on")
         assert f"{killed} cannot be looked for: java.lang.NoClassDefFoundError" in warning
         with pytest.raises(StreamingQueryException, match=f"{killed} cannot be looked for"):
-            run_in_batches(spark, topic, checkpoint)
+            run_in_batches(spark, topic, f"{checkpoint}-2")
     finally:
         query.stop()
         spark.conf.unset(killed)

@@ -132,6 +132,7 @@ def test_retention_while_it_reads(
         assert read_before < 1_800
 
 
+@pytest.mark.falls_back
 @pytest.mark.parametrize("away", ["by the switch", "by the failure of a plan"])
 def test_offsets_that_go_back_in_a_batch_of_sparks_mapping_end_what_consumers_keep(
     spark: SparkSession, topic: Topic, checkpoint: str, planner: Callable[[str], None], away: str
@@ -157,6 +158,7 @@ def test_offsets_that_go_back_in_a_batch_of_sparks_mapping_end_what_consumers_ke
             spark.conf.set("spark.assignor.enabled", "true")
 
     options = {**OURS, "failOnDataLoss": "false", "maxOffsetsPerTrigger": "100"}
+    options["assignor.onError"] = "fallback"
     query = (
         read_topic(spark, topic, options)
         .selectExpr("offset", "CAST(value AS STRING) AS value")
@@ -166,6 +168,7 @@ def test_offsets_that_go_back_in_a_batch_of_sparks_mapping_end_what_consumers_ke
     )
     try:
         wait_until(lambda: len(batches) > 3 or query.exception(), "four batches", 120)
+        assert query.exception() is None
         strategies = [
             p["sources"][0]["metrics"].get("assignor.strategy")
             for p in map(as_dict, query.recentProgress)

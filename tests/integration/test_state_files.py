@@ -10,7 +10,7 @@ import pytest
 
 from tests import planner_proxy
 from tests.spark_tools import assert_each_row_once, run_in_batches, run_to_delta
-from tests.support.small_disk import NotPossibleError, fill_up, pinned, remount, small_disk
+from tests.support.small_disk import NotPossibleError, fill_up, remount, small_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -207,23 +207,3 @@ def test_a_disk_that_takes_nothing_is_told_once_and_the_query_runs(
     [warning] = driver_log.lines("could not save its state")
     assert {"full": "No space left", "read-only": "Read-only"}[trouble] in warning
     assert {path.name for path in state_disk.iterdir()} <= {"filler"}
-
-
-def test_a_state_that_cannot_be_deleted_is_told_once_and_keeps_no_others(
-    spark: SparkSession, topic: Topic, checkpoint: str, driver_log: DriverLog
-) -> None:
-    """It was taken for a failure to save, in each batch, and nothing behind it was deleted."""
-    topic.create(3).fill(COUNTS)
-    run_in_batches(spark, topic, checkpoint)
-    oldest = files(checkpoint)[0]
-    topic.fill([120] * 3, first=60)
-    try:
-        with pinned(oldest):
-            run_in_batches(spark, topic, checkpoint)
-    except NotPossibleError as error:
-        pytest.skip(str(error))
-    assert len(files(checkpoint)) == 4
-    assert files(checkpoint)[0] == oldest
-    [warning] = driver_log.lines("could not delete its old state")
-    assert oldest.name in warning
-    assert not driver_log.lines("could not save its state")

@@ -32,18 +32,6 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-@contextlib.contextmanager
-def pinned(file: Path) -> Iterator[None]:
-    """Let nobody delete a file, within: something is mounted on it."""
-    mount = ["mount", "--bind", str(file), str(file)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        raise NotPossibleError("mounting a file needs root and a kernel that allows it")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "-l", str(file)], check=True)
-
-
 def fill_up(disk: Path) -> Path:
     """Leave no block free; removing the file that is returned frees them."""
     filler = disk / "filler"
