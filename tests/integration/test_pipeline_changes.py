@@ -10,7 +10,9 @@ import copy
 import json
 import shutil
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 from delta.tables import DeltaTable
@@ -27,7 +29,6 @@ from tests.spark_tools import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -178,15 +179,16 @@ def test_a_table_that_was_replaced_is_refused_until_it_is_put_back_or_accepted(
     """Delta keeps the number of the query's last batch: it seemed to be in the table still."""
     topic.create(1)
     send(topic, [record(1), record(2)])
-    table, checkpoint = tmp_path / "table", tmp_path / "checkpoint"
-    config = job(topic, tmp_path)
+    name, checkpoint = f"replaced_{topic.name[-6:]}", tmp_path / "checkpoint"
+    config = job(topic, tmp_path, table=name)
     run_job(spark, config)
+    table = Path(urlsplit(DeltaTable.forName(spark, name).detail().first().location).path)
     columns = "(id BIGINT, seq BIGINT, name STRING) USING delta"
     select = "USING delta AS SELECT 7L AS id, 1L AS seq, 'n' AS name"
 
     def replaced(words: str, rest: str) -> int:
-        spark.sql(f"{words} delta.`{table}` {rest}")
-        [last] = DeltaTable.forPath(spark, str(table)).history(1).collect()
+        spark.sql(f"{words} {name} {rest}")  # by its path, Delta leaves it as it is
+        [last] = DeltaTable.forName(spark, name).history(1).collect()
         assert last.operation == words + (" AS SELECT" if rest is select else "")
         return int(last.version)
 
@@ -215,6 +217,7 @@ def test_a_table_that_was_replaced_is_refused_until_it_is_put_back_or_accepted(
     refused(spark, config, "holds no batch of the query", "has completed batch 3")
     run_job(spark, config | {"checkpoint": str(tmp_path / "new")})
     assert rows(spark, table, "id") == [(1,), (2,), (3,), (4,), (5,)]
+    spark.sql(f"DROP TABLE {name}")
 
 
 def test_a_second_start_is_told_of_the_first_whatever_stands_in_the_checkpoint(
@@ -227,7 +230,7 @@ def test_a_second_start_is_told_of_the_first_whatever_stands_in_the_checkpoint(
     checkpoint = tmp_path / "checkpoint" / "sink"
     going = start_job(spark, config)
     try:
-        wait_until((checkpoint / "commits" / "0").exists, "the first batch")
+        wait_until(lambda: going.queries[0].lastProgress, "the first batch")
         (checkpoint / "offsets").rename(tmp_path / "offsets")
         (checkpoint / "commits").rename(tmp_path / "commits")
         refused(spark, config, "config: checkpoint: process ", "runs this job", "wait until it")

@@ -199,7 +199,7 @@ def test_a_listener_that_hangs_hides_no_failure_and_keeps_no_lock(spark, topic, 
     topic.create(1)
     send(topic, [record(1, 1)])
     config = job(topic, tmp_path) | {
-        "transform": {"sql": "SELECT id, raise_error('no luck') AS v FROM records"},
+        "transform": {"sql": "SELECT id, CAST(raise_error('no luck') AS STRING) AS v FROM records"},
         "metrics": {"textfile": str(tmp_path / "job.prom")},
     }
     hanging = Hanging()
