@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 
 from tests.benchmarks.job_process import used_by
-from tests.integration.test_processes import workers_of
 from tests.kafka_topics import Topic
 from tests.spark_tools import as_dict, assert_planned, read_topic, start_spark, wait_until
+from tests.support.processes import planners_below
 
 
 def main() -> None:
@@ -43,7 +43,7 @@ def main() -> None:
         topic.fill([100] * 4, first=100)
     for query in queries:
         query.processAllAvailable()
-    planners = workers_of(os.getpid())
+    planners = planners_below(os.getpid())
     rss_mb = sum(used_by(pid).rss_mb for pid in planners)
     read = [[p for p in map(as_dict, q.recentProgress) if p["numInputRows"]] for q in queries]
     for progresses in read:
@@ -55,7 +55,7 @@ def main() -> None:
     for query in queries:
         query.stop()
     stop_s = time.monotonic() - stopping
-    wait_until(lambda: not workers_of(os.getpid()), "the end of the planners")
+    wait_until(lambda: not planners_below(os.getpid()), "the end of the planners")
     figures = {
         "planners": len(planners), "planners_rss_mb": round(rss_mb), "start_s": round(start_s, 1),
         "stop_s": round(stop_s, 1), "slowest_plan_ms": round(max(plan_ms)),

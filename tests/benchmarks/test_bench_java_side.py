@@ -14,41 +14,29 @@ but a millisecond of both is ten processes that Hadoop 3.4.1 starts for a file: 
 from __future__ import annotations
 
 import json
-import os
 import statistics
-import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 import pytest
 
-from assignor_bridge import ivy
-from assignor_bridge.jars import built_jar, connector_coordinate
 from tests.benchmarks.report import write_report
 from tests.benchmarks.test_bench_planner import GRID, request, timed
 from tests.packed import packed_tasks
 from tests.planner_process import plan
+from tests.support.java_program import compiled, run_java
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1200)]
 
-JAVA = Path(__file__).parents[1] / "java"
-PROGRAMS = [str(JAVA / "BridgeTime.java"), str(JAVA / "Exchanges.java")]
 RUNS = 20
 PHASES = ("encode_ms", "decode_ms", "verify_and_build_ms")
 
 
 def test_the_jvm_takes_no_longer_than_the_planner_may(tmp_path: Path) -> None:
-    class_path = os.pathsep.join(
-        [
-            str(built_jar()),
-            *map(str, ivy.fetch(connector_coordinate())),
-            str(ivy.pyspark_home() / "jars" / "*"),
-        ]
-    )
-    compiled = tmp_path / "classes"
-    subprocess.run(
-        [ivy.java_tool("javac"), "-cp", class_path, "-d", str(compiled), *PROGRAMS], check=True
-    )
+    class_path = compiled(tmp_path / "classes", "BridgeTime", "Exchanges", connector=True)
     rows = []
     for partitions, executors, allowed_ms in GRID:
         first = plan(orjson.loads(request(partitions, executors, None)))
@@ -58,14 +46,10 @@ def test_the_jvm_takes_no_longer_than_the_planner_may(tmp_path: Path) -> None:
         answer["tasks"] = packed_tasks(answer["tasks"])
         exchange = tmp_path / f"{partitions}.jsonl"
         exchange.write_bytes(asked + b"\n" + orjson.dumps(answer))
-        done = subprocess.run(
-            [
-                ivy.java_tool("java"), "-Xmx2g", "-cp", f"{compiled}{os.pathsep}{class_path}",
-                "io.assignorbridge.BridgeTime", str(exchange), str(RUNS),
-                str(tmp_path / f"states-{partitions}"),
-            ],
-            check=True, capture_output=True, text=True,
-        )  # fmt: skip
+        states = str(tmp_path / f"states-{partitions}")
+        done = run_java(
+            class_path, "BridgeTime", str(exchange), str(RUNS), states, options=("-Xmx2g",)
+        )
         *phases, state_write, spark_log = [json.loads(line) for line in done.stdout.splitlines()]
         whole = [sum(parts) for parts in zip(*phases, strict=True)]
         rows.append(

@@ -42,14 +42,14 @@ def unclean_election(harm: Harm) -> None:
     harm.brokers.start(_LEADER)
     for scene in harm.scenes:
         scene.wait_for_batches(3)
-    wait_until(lambda: all(harm.feed.counts[p] > read[p] for p in read), "records", _RECORDS_S)
+    _wait_for_records(harm, read)
 
 
 def unclean_election_unseen(harm: Harm) -> None:
     """Let such a follower lead while the query is stopped, which starts when the log is longer."""
     read, ends = _elect_unclean(harm, stop=True)
     _write_on(harm, ends)
-    wait_until(lambda: all(harm.feed.counts[p] > read[p] + 5 for p in read), "records", _RECORDS_S)
+    _wait_for_records(harm, read, behind=5)
     wait_until(lambda: reaches(harm, {p: end + 1 for p, end in read.items()}), "the brokers")
     harm.loses({p: range(ends[p], read[p]) for p in read}, era=1)
     harm.brokers.start(_LEADER)
@@ -80,7 +80,7 @@ def compacted(harm: Harm) -> None:
     harm.scene.stop()
     busy = PARTITIONS - 1
     before = harm.feed.counts[busy]
-    wait_until(lambda: harm.feed.counts[busy] > before + 4 * _KEYS, "records", _RECORDS_S)
+    _wait_for_records(harm, {busy: before}, behind=4 * _KEYS)
 
     def gone() -> int:
         """Records that are not there any more of the first ones that were not read."""
@@ -102,17 +102,10 @@ def odd_times(harm: Harm) -> None:
         for partition, end in ends.items():
             harm.feed.stamps[partition, end] = 1 if (partition + turn) % 2 else next_year
         harm.feed.start()
-        _wait_for_more(harm, ends)
+        _wait_for_records(harm, ends)
         harm.scene.catch_up({partition: end + 1 for partition, end in ends.items()})
         harm.note("records of another time", len(ends))
     harm.scene.wait_for_batches(3)
-
-
-def _wait_for_more(harm: Harm, ends: Mapping[int, int]) -> None:
-    """Wait until each partition has a record at these offsets."""
-    wait_until(
-        lambda: all(harm.feed.counts[p] > end for p, end in ends.items()), "them", _RECORDS_S
-    )
 
 
 def remote_tier(harm: Harm) -> None:
@@ -120,7 +113,7 @@ def remote_tier(harm: Harm) -> None:
     for scene in harm.scenes:
         scene.stop()
     read = dict(harm.feed.counts)
-    wait_until(lambda: all(harm.feed.counts[p] > read[p] + 50 for p in read), "records", _RECORDS_S)
+    _wait_for_records(harm, read, behind=50)
     harm.feed.stop()
     ends = dict(harm.feed.counts)
     harm.feed.start()
@@ -185,10 +178,7 @@ def _elect_unclean(harm: Harm, *, stop: bool) -> tuple[dict[int, int], dict[int,
     """Have the follower lead; up to where was read, and where the log ends now."""
     harm.brokers.kill(_FOLLOWER)
     wait_until(lambda: _in_sync(harm) == {(_LEADER,)}, "the follower to be out of sync", 60)
-    lacking = dict(harm.feed.counts)
-    wait_until(
-        lambda: all(harm.feed.counts[p] > lacking[p] + 10 for p in lacking), "records", _RECORDS_S
-    )
+    _wait_for_records(harm, dict(harm.feed.counts), behind=10)
     read = _pause_the_feed(harm)
     if stop:
         for scene in harm.scenes:
@@ -200,6 +190,15 @@ def _elect_unclean(harm: Harm, *, stop: bool) -> tuple[dict[int, int], dict[int,
     assert all(ends[p] < read[p] for p in read), (ends, read)
     harm.note("records truncated", sum(read[p] - ends[p] for p in read))
     return read, ends
+
+
+def _wait_for_records(harm: Harm, offsets: Mapping[int, int], behind: int = 0) -> None:
+    """Wait until these partitions have records at these offsets and so many behind them."""
+    wait_until(
+        lambda: all(harm.feed.counts[p] > offset + behind for p, offset in offsets.items()),
+        "records",
+        _RECORDS_S,
+    )
 
 
 def _pause_the_feed(harm: Harm) -> dict[int, int]:

@@ -26,12 +26,15 @@ class Protection:
     new: str
     kinds: tuple[str, ...]
 
-    def take_out(self, root: Path) -> None:
-        """Edit the file of a copy of the project; lines that are not there once are a mistake."""
-        path = root / self.file
-        text = path.read_text(encoding="utf-8")
+    def without(self, root: Path) -> str:
+        """Return the file of a project as it is without them, which must be there once."""
+        text = (root / self.file).read_text(encoding="utf-8")
         assert text.count(self.old) == 1, f"{self.name}: {self.file} has not these lines once"
-        path.write_text(text.replace(self.old, self.new), encoding="utf-8")
+        return text.replace(self.old, self.new)
+
+    def take_out(self, root: Path) -> None:
+        """Edit the file of a copy of the project."""
+        (root / self.file).write_text(self.without(root), encoding="utf-8")
 
 
 PROTECTIONS = {

@@ -18,6 +18,7 @@ from checkpoints.offset_log import read_checkpoint
 from tests.integration.shared_reader_tools import counters
 from tests.kafka_topics import Topic, committed
 from tests.spark_tools import as_dict, read_topic, wait_until
+from tests.support.processes import planners_below, processes_below
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -123,15 +124,15 @@ class Scene:
 
     def executors(self) -> list[int]:
         """Process ids of the executors."""
-        return _children("CoarseGrainedExecutorBackend")
+        return processes_below(os.getpid(), "CoarseGrainedExecutorBackend")
 
     def planners(self) -> list[int]:
         """Process ids of the planner processes."""
-        return _children("assignor_bridge.worker")
+        return planners_below(os.getpid())
 
     def driver(self) -> int:
         """Process id of the driver's JVM."""
-        [pid] = _children("org.apache.spark.deploy.SparkSubmit")
+        [pid] = processes_below(os.getpid(), "org.apache.spark.deploy.SparkSubmit")
         return pid
 
     @contextlib.contextmanager
@@ -249,25 +250,3 @@ class Scene:
     def _threads(self) -> list[str]:
         names = [t.getName() for t in self.jvm.java.lang.Thread.getAllStackTraces().keySet()]
         return [name for name in names if name.startswith("assignor-")]
-
-
-def _children(words: str) -> list[int]:
-    """Living processes below this one whose command line has these words."""
-    parents, found = {}, []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                if fields[0] not in "ZX":
-                    parents[int(entry.name)] = int(fields[1])
-                    if words in (entry / "cmdline").read_text(errors="replace"):
-                        found.append(int(entry.name))
-    return sorted(pid for pid in found if _is_below(pid, os.getpid(), parents))
-
-
-def _is_below(pid: int, ancestor: int, parents: Mapping[int, int]) -> bool:
-    while pid in parents:
-        if pid == ancestor:
-            return True
-        pid = parents[pid]
-    return pid == ancestor

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import time
 import uuid
@@ -20,12 +19,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from assignor_bridge import ivy
-from assignor_bridge.jars import built_jar, connector_coordinate
 from streaming.kafka.embedded import EmbeddedBroker
 from tests.kafka_topics import committed
 from tests.secured_broker import LOGIN, PASSWORD, STORE_PASSWORD
 from tests.spark_tools import DriverLog, wait_until
+from tests.support.java_program import compiled, java_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,27 +40,17 @@ class Driver:
     """A JVM that commits as Spark's driver does: queries in, their metrics out."""
 
     def __init__(self, folder: Path) -> None:
-        class_path = os.pathsep.join(
-            [
-                str(built_jar()),
-                *map(str, ivy.fetch(connector_coordinate())),
-                str(ivy.pyspark_home() / "jars" / "*"),
-            ]
-        )
-        source = str(TESTS / "java" / "Commits.java")
-        subprocess.run(
-            [ivy.java_tool("javac"), "-nowarn", "-cp", class_path, "-d", str(folder), source],
-            check=True,
-        )
+        class_path = compiled(folder, "Commits", connector=True)
         self.log = folder / "driver.log"
         self.log.touch()
         logging = (TESTS / "log4j2.properties").as_uri()
+        options = (
+            f"-Dlog4j2.configurationFile={logging}",
+            f"-Dassignor.test.log={self.log}",
+            "-Dassignor.test.level=info",
+        )
         self._process = subprocess.Popen(
-            [
-                ivy.java_tool("java"), "-Xmx256m", f"-Dlog4j2.configurationFile={logging}",
-                f"-Dassignor.test.log={self.log}", "-Dassignor.test.level=info",
-                "-cp", f"{folder}{os.pathsep}{class_path}", "io.assignorbridge.Commits",
-            ],
+            java_command(class_path, "Commits", options=options),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 

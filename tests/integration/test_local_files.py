@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from assignor_bridge import ivy
-from assignor_bridge.jars import built_jar
 from streaming import run_job
 from tests.pipeline_tools import forget_last_commit, job, rows, send
+from tests.support.java_program import compiled, run_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +18,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
-PROGRAM = Path(__file__).parents[1] / "java" / "LocalFilesChecks.java"
 KEY = "fs.AbstractFileSystem.file.impl"
 
 
@@ -35,22 +31,12 @@ def files(folder: Path) -> dict[str, tuple[str, bytes]]:
 
 
 def test_they_are_hadoops_but_for_the_processes(tmp_path: Path) -> None:
-    class_path = os.pathsep.join([str(built_jar()), str(ivy.pyspark_home() / "jars" / "*")])
     classes, by_hadoop, by_us = (tmp_path / name for name in ("classes", "hadoop", "us"))
     for folder in (classes, by_hadoop, by_us):
         folder.mkdir()
         folder.chmod(0o2775)  # of a group: what is made below shall be the group's, too
-    subprocess.run(
-        [ivy.java_tool("javac"), "-cp", class_path, "-d", str(classes), str(PROGRAM)], check=True
-    )
-    done = subprocess.run(
-        [
-            ivy.java_tool("java"), "-cp", f"{classes}{os.pathsep}{class_path}",
-            "io.assignorbridge.LocalFilesChecks", str(by_hadoop), str(by_us),
-        ],
-        check=False, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
+    class_path = compiled(classes, "LocalFilesChecks")
+    done = run_java(class_path, "LocalFilesChecks", str(by_hadoop), str(by_us))
     hadoops, ours, left_alone = (
         line.partition(": ")[2].strip("[]").split(", ") for line in done.stdout.splitlines()
     )

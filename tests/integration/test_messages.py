@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import orjson
 import pytest
 
-from assignor_bridge import ivy
-from assignor_bridge.jars import built_jar
 from assignor_bridge.protocol.messages import write_answer
 from assignor_bridge.worker import Worker
 from tests import planner_proxy
 from tests.packed import numbers, rows_of, tasks_of
 from tests.planner_process import ask
 from tests.spark_tools import run_in_batches
+from tests.support.java_program import compiled, java_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -96,16 +94,11 @@ def snapshots() -> list[dict]:
 
 
 def test_both_sides_read_what_the_other_wrote(tmp_path: Path) -> None:
-    class_path = os.pathsep.join([str(built_jar()), str(ivy.pyspark_home() / "jars" / "*")])
-    program = Path(__file__).parents[1] / "java" / "Exchanges.java"
-    subprocess.run(
-        [ivy.java_tool("javac"), "-cp", class_path, "-d", str(tmp_path), str(program)], check=True
-    )
+    command = java_command(compiled(tmp_path, "Exchanges"), "Exchanges")
 
     def java(lines: list[bytes]) -> list[bytes]:
-        run = [ivy.java_tool("java"), "-cp", f"{tmp_path}{os.pathsep}{class_path}"]
         done = subprocess.run(
-            [*run, "io.assignorbridge.Exchanges"],
+            command,
             input=b"".join(line.rstrip(b"\n") + b"\n" for line in lines),
             check=True, capture_output=True,
         )  # fmt: skip

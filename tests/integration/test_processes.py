@@ -19,6 +19,7 @@ from assignor_bridge.session import _TOO_LATE
 from tests.kafka_topics import committed
 from tests.pipeline_tools import job, send
 from tests.spark_tools import wait_until
+from tests.support.processes import command_line, is_planner, planners_below
 
 if TYPE_CHECKING:
     from tests.kafka_topics import Topic
@@ -153,33 +154,6 @@ def test_spark_submit_without_those_flags_is_told_at_once(tmp_path: Path) -> Non
     assert f"job.py:3: UserWarning: {_TOO_LATE}\n" in done.stdout
 
 
-def workers_of(parent: int) -> list[int]:
-    """Planner processes below this one, by what the kernel tells of each process."""
-    parents = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it has ended
-        parents[int(stat.parent.name)] = int(fields[1])
-    found = []
-    for pid in parents:
-        above = pid
-        while above in parents and above != parent:
-            above = parents[above]
-        if above == parent and b"assignor_bridge.worker" in command_line(pid):
-            found.append(pid)
-    return found
-
-
-def command_line(pid: int) -> bytes:
-    """Give a process's command line, empty when it is gone."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
 def test_no_planner_outlives_a_driver_that_was_killed(
     topic: Topic, tmp_path: Path, checkpoint: str
 ) -> None:
@@ -201,7 +175,7 @@ def test_no_planner_outlives_a_driver_that_was_killed(
         lines = iter(driver.stdout.readline, "")
         said = next((line for line in lines if line.startswith("RUNNING")), "")
         assert said, (tmp_path / "stderr").read_text()[-3000:]
-        planners = workers_of(driver.pid)
+        planners = planners_below(driver.pid)
         assert len(planners) == 1
         assert not (tmp_path / "sprung").exists()
     finally:
@@ -214,7 +188,7 @@ def test_no_planner_outlives_a_driver_that_was_killed(
         assert driver.stdout
         driver.stdout.close()
     wait_until(
-        lambda: not any(b"assignor_bridge.worker" in command_line(pid) for pid in planners),
+        lambda: not any(map(is_planner, planners)),
         f"planner {planners} to end with its driver",
     )
 
@@ -264,6 +238,6 @@ def jvms_of(driver: int) -> list[int]:
             same_group = os.getpgid(pid) == driver
         except OSError:
             continue
-        if same_group and b"java" in command_line(pid).split(b"\0")[0]:
+        if same_group and "java" in command_line(pid).split("\0")[0]:
             found.append(pid)
     return found

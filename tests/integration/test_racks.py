@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import subprocess
 import time
 import uuid
 from pathlib import Path
@@ -16,9 +15,7 @@ import pytest
 from confluent_kafka.admin import ResourceType
 from pyspark.errors import StreamingQueryException
 
-from assignor_bridge import ivy
 from assignor_bridge.errors import OptionError
-from assignor_bridge.jars import built_jar
 from streaming.cli.main import run
 from streaming.kafka.embedded import EmbeddedBroker
 from streaming.replay.racks import read_racks
@@ -28,6 +25,7 @@ from tests.kafka_topics import Topic
 from tests.packed import numbers, rows_of
 from tests.secured_broker import LOGIN, PASSWORD
 from tests.spark_tools import assert_planned, finished, read_topic, run_in_batches
+from tests.support.java_program import JAVA, compiled, run_java
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -38,8 +36,6 @@ if TYPE_CHECKING:
     from tests.spark_tools import DriverLog
 
 pytestmark = pytest.mark.integration
-
-JAVA = Path(__file__).parents[1] / "java"
 
 
 @pytest.fixture(scope="module")
@@ -357,10 +353,6 @@ def test_racks_stand_beside_limited_batches(
 
 def rack_checks(folder: Path, *words: str) -> list[str]:
     """What the driver's own code says of racks, a line each."""
-    class_path = os.pathsep.join([str(built_jar()), str(ivy.pyspark_home() / "jars" / "*")])
-    source = str(JAVA / "RackChecks.java")
-    compiler = [ivy.java_tool("javac"), "-nowarn", "-cp", class_path, "-d", str(folder), source]
-    subprocess.run(compiler, check=True)
     opened = (
         "java.lang",
         "java.net",
@@ -369,18 +361,13 @@ def rack_checks(folder: Path, *words: str) -> list[str]:
         "sun.nio.ch",
         "java.util.concurrent",
     )
-    done = subprocess.run(
-        [
-            ivy.java_tool("java"), "-Xmx512m",
-            *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in opened),
-            f"-Dlog4j2.configurationFile={(JAVA.parent / 'log4j2.properties').as_uri()}",
-            f"-Dassignor.test.log={folder}/log",
-            "-cp", f"{folder}{os.pathsep}{class_path}", "io.assignorbridge.RackChecks", *words,
-        ],
-        check=False, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout.splitlines()
+    options = [
+        *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in opened),
+        f"-Dlog4j2.configurationFile={(JAVA.parent / 'log4j2.properties').as_uri()}",
+        f"-Dassignor.test.log={folder}/log",
+    ]
+    class_path = compiled(folder, "RackChecks")
+    return run_java(class_path, "RackChecks", *words, options=options).stdout.splitlines()
 
 
 def test_racks_of_yarns_topology(tmp_path: Path) -> None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from assignor_bridge import ivy
-from assignor_bridge.jars import built_jar, connector_coordinate
+from tests.support.java_program import JAVA, compiled, run_java
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.integration
 
-JAVA = Path(__file__).parents[1] / "java"
 PROGRAM = JAVA / "ReaderChecks.java"
 CHECKS = re.findall(r"^  void (\w+)\(", PROGRAM.read_text(encoding="utf-8"), re.MULTILINE)
 
@@ -22,30 +21,10 @@ CHECKS = re.findall(r"^  void (\w+)\(", PROGRAM.read_text(encoding="utf-8"), re.
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Run all checks in one JVM; what each says."""
-    class_path = os.pathsep.join(
-        [
-            str(built_jar()),
-            *map(str, ivy.fetch(connector_coordinate())),
-            str(ivy.pyspark_home() / "jars" / "*"),
-        ]
-    )
-    classes = tmp_path_factory.mktemp("classes")
-    sources = [
-        str(JAVA / f"{name}.java")
-        for name in ("ReaderChecks", "FakeKafka", "IdentityChecks", "CrossZoneChecks")
-    ]
-    subprocess.run(
-        [ivy.java_tool("javac"), "-nowarn", "-cp", class_path, "-d", str(classes), *sources],
-        check=True,
-    )
-    done = subprocess.run(
-        [
-            ivy.java_tool("java"), "-Xmx512m", "-cp", f"{classes}{os.pathsep}{class_path}",
-            "io.assignorbridge.reader.ReaderChecks", *CHECKS,
-        ],
-        check=False, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
+    classes: Path = tmp_path_factory.mktemp("classes")
+    programs = ("ReaderChecks", "FakeKafka", "IdentityChecks", "CrossZoneChecks")
+    class_path = compiled(classes, *programs, connector=True)
+    done = run_java(class_path, "reader.ReaderChecks", *CHECKS)
     lines = [line.partition(" ") for line in done.stdout.splitlines()]
     found = {name: outcome for name, _, outcome in lines if name in CHECKS}
     print(done.stderr[-4000:])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -14,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from assignor_bridge import ivy
-from assignor_bridge.jars import built_jar
 from tests import own_assignor, planner_proxy
-from tests.integration.test_processes import workers_of
 from tests.kafka_topics import Topic
 from tests.packed import tasks_of
 from tests.spark_tools import as_dict, assert_planned, read_topic, run_in_batches, wait_until
+from tests.support.java_program import compiled, run_java
+from tests.support.processes import planners_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -172,22 +170,8 @@ def test_streams_that_are_stopped_hang_and_wait(tmp_path: Path) -> None:
     planner = tmp_path / "planner"
     planner.write_text(PLANNER.format(python=sys.executable, root=str(root)))
     planner.chmod(0o755)
-    class_path = os.pathsep.join([str(built_jar()), str(ivy.pyspark_home() / "jars" / "*")])
-    program = root / "tests" / "java" / "SharedPlannerChecks.java"
-    subprocess.run(
-        [ivy.java_tool("javac"), "-cp", class_path, "-d", str(tmp_path), str(program)], check=True
-    )
-    done = subprocess.run(
-        [
-            *(ivy.java_tool("java"), "-cp", f"{tmp_path}{os.pathsep}{class_path}"),
-            *("io.assignorbridge.SharedPlannerChecks", str(planner)),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    class_path = compiled(tmp_path, "SharedPlannerChecks")
+    done = run_java(class_path, "SharedPlannerChecks", str(planner))
     checks = done.stdout.splitlines()
     assert len(checks) == 10
     assert [check for check in checks if not check.startswith("ok ")] == []
@@ -231,7 +215,7 @@ def test_a_query_that_fails_before_it_has_all_its_sources_leaves_no_planner_for_
     own = {"assignor": f"{own_assignor.__name__}:LastTakesAll,sticky"}
     wrong = {"assignor": "sticky", "assignor.maxImbalance": "x"}
     topic.create(1).fill([5])
-    before = set(workers_of(os.getpid()))
+    before = set(planners_below(os.getpid()))
     for number in range(3):
         query = (
             read_topic(spark, topic, own)
@@ -242,6 +226,6 @@ def test_a_query_that_fails_before_it_has_all_its_sources_leaves_no_planner_for_
         )
         with pytest.raises(StreamingQueryException, match="maxImbalance"):
             query.awaitTermination()
-        assert len(set(workers_of(os.getpid())) - before) <= 2, "of the last one and this one"
+        assert len(set(planners_below(os.getpid())) - before) <= 2, "of the last one and this one"
     run_in_batches(spark, topic, checkpoint, assignor=own["assignor"])
-    wait_until(lambda: not set(workers_of(os.getpid())) - before, "the end of all planners")
+    wait_until(lambda: not set(planners_below(os.getpid())) - before, "the end of all planners")

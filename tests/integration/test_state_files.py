@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from assignor_bridge import ivy
-from assignor_bridge.jars import built_jar
 from tests import planner_proxy
 from tests.spark_tools import assert_each_row_once, run_in_batches, run_to_delta
+from tests.support.java_program import compiled, run_java
 from tests.support.small_disk import NotPossibleError, fill_up, remount, small_disk
 
 if TYPE_CHECKING:
@@ -215,21 +212,9 @@ def test_a_disk_that_takes_nothing_is_told_once_and_the_query_runs(
 
 def test_a_state_that_cannot_be_deleted_is_told_once_and_keeps_no_others(tmp_path: Path) -> None:
     """It was taken for a failure to save, in each batch, and nothing behind it was deleted."""
-    classes, kept = tmp_path / "classes", tmp_path / "kept"
-    class_path = os.pathsep.join([str(built_jar()), str(ivy.pyspark_home() / "jars" / "*")])
-    program = Path(__file__).parents[1] / "java" / "StateChecks.java"
-    subprocess.run(
-        [ivy.java_tool("javac"), "-cp", class_path, "-d", str(classes), str(program)], check=True
-    )
-    done = subprocess.run(
-        [
-            ivy.java_tool("java"), "-cp", f"{classes}{os.pathsep}{class_path}",
-            "io.assignorbridge.StateChecks", str(kept),
-        ],
-        check=False, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+    kept = tmp_path / "kept"
+    done = run_java(compiled(tmp_path / "classes", "StateChecks"), "StateChecks", str(kept))
     told = done.stdout + done.stderr
-    assert done.returncode == 0, told[-2000:]
     names = {path.name for path in (kept / "assignments").glob("[0-9]*")}
     assert names == {"0.v2", "7.v2", "8.v2", "9.v2"}
     assert told.count("could not delete its old state") == 1

@@ -13,7 +13,6 @@ from assignor_bridge.model import Executor
 from tests import zones_driver
 from tests.kafka_topics import Topic
 from tests.property.test_zones import batch, least_crossing
-from tests.spark_tools import wait_until
 from tests.support import drivers
 from tests.support.broker_cluster import NEAREST_REPLICA, BrokerCluster
 from tests.support.standalone_cluster import standalone_cluster, workers
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from confluent_kafka.admin import PartitionMetadata  # type: ignore[attr-defined]
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -44,15 +42,9 @@ def created(
     """Make a topic; with the racks of each partition."""
     name = f"zones-{replication}-{uuid4().hex[:6]}"
     brokers.create_topic(name, partitions, replication)
-    admin = brokers.admin()
-
-    def told() -> dict[int, PartitionMetadata] | None:
-        """A broker may know of the topic before it knows of all partitions."""
-        found = admin.list_topics(name, timeout=10).topics[name].partitions
-        return found if len(found) == partitions else None
-
-    all_told = wait_until(told, "the partitions of a topic")
-    replicas = {p: frozenset(RACKS[i - 1] for i in one.replicas) for p, one in all_told.items()}
+    replicas = {
+        one.id: frozenset(RACKS[i - 1] for i in one.replicas) for one in brokers.partitions(name)
+    }
     return Topic(brokers.bootstrap_servers, name), replicas
 
 

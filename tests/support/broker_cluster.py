@@ -11,6 +11,7 @@ import signal
 import subprocess
 import tempfile
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -132,15 +133,16 @@ class BrokerCluster:
         config: Mapping[str, str] | None = None,
         replicas: Sequence[int] = (),
     ) -> None:
-        """Create a topic, and return when each partition has a leader."""
-        if not replicas:
+        """Create a topic, and return when all brokers that run know a leader of each partition."""
+        if replicas:
+            each = [list(replicas)] * partitions
+            topic = NewTopic(name, partitions, replica_assignment=each, config=dict(config or {}))
+            admin = self.admin()  # held: without it there is no answer
+            admin.create_topics([topic])[name].result(60)
+        else:
             create_topic(self.bootstrap_servers, name, partitions, config, replication)
-            return
-        each = [list(replicas)] * partitions
-        topic = NewTopic(name, partitions, replica_assignment=each, config=dict(config or {}))
-        admin = self.admin()  # held: without it there is no answer
-        admin.create_topics([topic])[name].result(60)
-        wait_until(lambda: {p.leader for p in self.partitions(name)} == {replicas[0]}, "leaders")
+        for i in filter(self.pid, self.ids):
+            wait_until(partial(self._knows, i, name, partitions), f"the leaders at broker {i}")
 
     def log_folder(self, i: int) -> Path:
         """Where a broker keeps its data."""
@@ -164,6 +166,14 @@ class BrokerCluster:
         admin = AdminClient({"bootstrap.servers": self._address(i), "log_level": 0})
         with suppress(KafkaException):
             return i in admin.list_topics(timeout=2.0).brokers
+        return False
+
+    def _knows(self, i: int, topic: str, partitions: int) -> bool:
+        """Whether it tells a leader of each partition: it may know of some of them first."""
+        admin = AdminClient({"bootstrap.servers": self._address(i), "log_level": 0})
+        with suppress(KafkaException):
+            found = admin.list_topics(topic, timeout=10).topics[topic].partitions.values()
+            return sum(p.leader in self.ids for p in found) == partitions
         return False
 
     def _ended(self, i: int) -> None:

@@ -1,0 +1,51 @@
+"""Java programs of `tests/java`, compiled and run against the built jar and Spark's own jars."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assignor_bridge import ivy
+from assignor_bridge.jars import built_jar, connector_coordinate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+JAVA = Path(__file__).parents[1] / "java"
+_LIMIT_S = 120
+
+
+def compiled(folder: Path, *names: str, connector: bool = False) -> str:
+    """Compile programs into a folder; the class path that they run with.
+
+    With `connector` Spark's Kafka connector and its client are on it, too.
+    """
+    connector_jars = ivy.fetch(connector_coordinate()) if connector else []
+    jars = [built_jar(), *connector_jars, ivy.pyspark_home() / "jars" / "*"]
+    class_path = os.pathsep.join(map(str, jars))
+    sources = [str(JAVA / f"{name}.java") for name in names]
+    command = [ivy.java_tool("javac"), "-nowarn", "-cp", class_path, "-d", str(folder), *sources]
+    subprocess.run(command, check=True)
+    return f"{folder}{os.pathsep}{class_path}"
+
+
+def java_command(
+    class_path: str, name: str, *arguments: str, options: Sequence[str] = ()
+) -> list[str]:
+    """Return the command of a compiled program; the name is within our package."""
+    program = f"io.assignorbridge.{name}"
+    return [ivy.java_tool("java"), "-Xmx512m", *options, "-cp", class_path, program, *arguments]
+
+
+def run_java(
+    class_path: str, name: str, *arguments: str, options: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Run a compiled program, which must end with 0."""
+    done = subprocess.run(
+        java_command(class_path, name, *arguments, options=options),
+        check=False, capture_output=True, text=True, timeout=_LIMIT_S,
+    )  # fmt: skip
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    return done

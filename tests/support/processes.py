@@ -1,0 +1,48 @@
+"""Living processes below another one, by what the kernel tells of each."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_PLANNER = "assignor_bridge.worker"
+
+
+def processes_below(parent: int, words: str) -> list[int]:
+    """Process ids whose command line has these words, zombies left out."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            fields = stat.read_text().rpartition(")")[2].split()
+            if fields[0] not in "ZX":
+                parents[int(stat.parent.name)] = int(fields[1])
+    below = (pid for pid in parents if _is_below(pid, parent, parents))
+    return sorted(pid for pid in below if words in command_line(pid))
+
+
+def planners_below(parent: int) -> list[int]:
+    """Process ids of the planner processes."""
+    return processes_below(parent, _PLANNER)
+
+
+def is_planner(pid: int) -> bool:
+    """Whether it is one, and lives."""
+    return _PLANNER in command_line(pid)
+
+
+def command_line(pid: int) -> str:
+    """Return a process's command line with NUL between its words, empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _is_below(pid: int, ancestor: int, parents: Mapping[int, int]) -> bool:
+    while pid in parents and pid != ancestor:
+        pid = parents[pid]
+    return pid == ancestor
