@@ -15,7 +15,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from streaming.metrics.board import Board
 from streaming.metrics.outlets import Endpoint, Log, Textfile
 from streaming.observe.progress_log import batch_line, ended_line, first_line, with_texts
-from streaming.observe.query_progress import read_progress
+from streaming.observe.query_progress import read_progress, time_of
 from streaming.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -77,6 +77,10 @@ class Exporter:
         """Take in a progress, as Spark's JSON; returns at once."""
         self._events.put(lambda: self._progressed(progress))
 
+    def idle(self, query_id: str, timestamp: str) -> None:
+        """Take in that a query waits for records, at a time as Spark tells it; returns at once."""
+        self._events.put(lambda: self._idle(query_id, timestamp))
+
     def ended(self, query_id: str, run_id: str, error: str | None) -> None:
         """Take in that a query has ended; returns at once."""
         self._events.put(lambda: self._ended(query_id, run_id, error))
@@ -112,6 +116,11 @@ class Exporter:
         if self._textfile:
             self._textfile.write()
 
+    def _idle(self, query_id: str, timestamp: str) -> None:
+        self._board.idle(query_id, time_of(timestamp))
+        if self._textfile:
+            self._textfile.write()
+
     def _ended(self, query_id: str, run_id: str, error: str | None) -> None:
         others = self._board.remove(query_id)
         if self._log:
@@ -132,6 +141,9 @@ class _Listener(StreamingQueryListener):
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         self._exporter.progressed(event.progress.json)
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        self._exporter.idle(str(event.id), event.timestamp)
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         self._exporter.ended(str(event.id), str(event.runId), event.exception)

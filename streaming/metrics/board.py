@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     _Sample = tuple[str, tuple[str, ...], float]
     _Family: TypeAlias = GaugeMetricFamily | CounterMetricFamily
 
+#: Of rows that a batch has just written: an idle query has none.
+_FRESHNESS = ("freshnessSeconds", "freshnessSecondsMax")
 #: Where the end of a partition's log is remembered, so many times.
 _POINTS = 60
 
@@ -81,6 +83,8 @@ class _Query:
     last: BatchProgress
     batches: int = 0
     rows: int = 0
+    #: When it was last heard of that there was nothing to do.
+    idle_s: float = 0.0
     #: Number of the last batch with data, to count it once.
     counted: int = -1
     #: By metric and source.
@@ -150,7 +154,7 @@ class _Query:
             "event_time_watermark_timestamp_seconds": last.watermark_s,
             "states_rows": last.state_rows,
             "states_used_bytes": last.state_bytes,
-            "last_progress_timestamp_seconds": last.timestamp_s,
+            "last_progress_timestamp_seconds": max(last.timestamp_s, self.idle_s),
         }
         for name, value in values.items():
             if value is not None:
@@ -166,7 +170,8 @@ class _Query:
             if held_by is not None:
                 yield "assignor_held_back_info", (*of_source, held_by), 1
             for metric in OURS:
-                if metric.kind == "gauge" and metric.key:
+                is_over = metric.key in _FRESHNESS and self.idle_s > last.timestamp_s
+                if metric.kind == "gauge" and metric.key and not is_over:
                     number = source.number(metric.key)
                     if number is not None:
                         yield metric.name, of_source, number * metric.factor
@@ -186,6 +191,12 @@ class Board(Collector):
         """Take in a progress; whether it is of a batch with data for the first time."""
         with self._lock:
             return self._queries.setdefault(progress.query_id, _Query(progress)).update(progress)
+
+    def idle(self, query_id: str, timestamp_s: float) -> None:
+        """Take in that a query has nothing to read, of which there are no batches."""
+        with self._lock:
+            if query := self._queries.get(query_id):
+                query.idle_s = timestamp_s
 
     def remove(self, query_id: str) -> bool:
         """Forget a query that has ended; whether others are left."""

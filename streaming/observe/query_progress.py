@@ -112,7 +112,7 @@ def read_progress(data: Mapping[str, Any]) -> BatchProgress:
         run_id=str(data["runId"]),
         name=data.get("name") or None,
         batch=int(data["batchId"]),
-        timestamp_s=_seconds(data["timestamp"]),
+        timestamp_s=time_of(data["timestamp"]),
         rows=int(data.get("numInputRows") or 0),
         input_rate=data.get("inputRowsPerSecond"),
         processing_rate=data.get("processedRowsPerSecond"),
@@ -159,9 +159,10 @@ def _offsets(value: Any) -> dict[Partition, int] | None:
 def _watermark(event_time: Mapping[str, str]) -> float | None:
     """Return the watermark; None as long as there is none (Spark then says 1970)."""
     text = event_time.get("watermark")
-    return (_seconds(text) or None) if text else None
+    return (time_of(text) or None) if text else None
 
 
-def _seconds(text: str) -> float:
+def time_of(text: str) -> float:
+    """Return the seconds since 1970 of a time as Spark's events tell it."""
     moment = datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ")
     return moment.replace(tzinfo=timezone.utc).timestamp()

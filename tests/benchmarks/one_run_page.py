@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import re
 import shutil
-import subprocess
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from assignor_bridge.ivy import java_tool
 from tests.benchmarks import summary
 from tests.benchmarks.report import machine, write_page
 from tests.benchmarks.steps import ELSEWHERE
 from tests.benchmarks.targets import TARGETS
-from tests.java.oracle import KAFKA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,8 +24,8 @@ Document = dict[str, Any]
 _TEXT = """# All targets in one run
 
 `make bench TARGETS=1`: every benchmark that a target rests on, one after the other, at one commit,
-with nothing else on the machine. {counts} Nobody edits this page. All that was promised, with what
-other runs measured, is in [the summary](summary.md).
+on a machine that has nothing else to do. {counts} Nobody edits this page. All that was promised,
+with what other runs measured, is in [the summary](summary.md).
 
 {where}
 
@@ -41,11 +37,12 @@ other runs measured, is in [the summary](summary.md).
 
 ## Steps
 
-A step in parts measures some rows of its page only, and leaves the page as it was. `load` is the
-machine's load average when the step began.
+A step in parts measures some rows of its page only, and leaves the page as it was. `begun` is in
+UTC: a gap says that the run was stopped and went on. `tries` counts runs of the step; the last one
+stands. `busy` is the share of the processors' time that was in use in the second before it.
 
-| step | page | settings | result | minutes, reckoned | minutes | load |
-|---|---|---|---|---|---|---|
+| step | page | settings | result | minutes, reckoned | begun | minutes | tries | busy |
+|---|---|---|---|---|---|---|---|---|
 {steps}
 """
 
@@ -112,17 +109,10 @@ def text(
 def where(commit: str, results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return machine, versions, commit and time."""
     began = datetime.fromtimestamp(min(r["began"] for r in results.values()), timezone.utc)
-    told = subprocess.run(
-        [java_tool("java"), "-version"], capture_output=True, text=True, check=True
-    )  # fmt: skip
     return {
         **machine(),
         "date": began.date().isoformat(),
         "commit": commit,
-        "Spark": importlib.metadata.version("pyspark"),
-        "Delta": importlib.metadata.version("delta-spark"),
-        "Kafka": KAFKA,
-        "Java": told.stderr.split('"')[1],
         "hours of all steps": round(sum(r["seconds"] for r in results.values()) / 3600, 1),
     }
 
@@ -136,7 +126,8 @@ def _row(step: Step, result: Mapping[str, Any]) -> str:
         ended = f"{what} (exit code {result['code']})"
     cells = [
         step.name, f"[{step.page}]({step.page}.md)" + (", in parts" if step.is_part else ""),
-        ", ".join(settings), ended, f"{step.minutes:.0f}", f"{result['seconds'] / 60:.1f}",
-        f"{result['load']:.1f}",
+        ", ".join(settings), ended, f"{step.minutes:.0f}",
+        f"{datetime.fromtimestamp(result['began'], timezone.utc):%d %H:%M}",
+        f"{result['seconds'] / 60:.1f}", str(result["tries"]), f"{result['busy']:.0%}",
     ]  # fmt: skip
     return f"| {' | '.join(cells)} |"

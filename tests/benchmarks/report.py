@@ -6,6 +6,7 @@ and measured again.
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import platform
@@ -14,7 +15,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assignor_bridge.ivy import java_tool
 from tests.benchmarks import summary
+from tests.java.oracle import KAFKA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,13 +68,26 @@ def is_written(whole: bool) -> bool:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
+    """What the figures were measured on, and with."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "date": datetime.now(timezone.utc).date().isoformat(),
         "cores": os.cpu_count(),
+        "memory": f"{memory / 2**30:.0f} GiB",
         "system": platform.platform(terse=True),
         "python": platform.python_version(),
+        "Java": java_version(),
+        "Spark": importlib.metadata.version("pyspark"),
+        "Delta": importlib.metadata.version("delta-spark"),
+        "Kafka": KAFKA,
     }
+
+
+def java_version() -> str:
+    """Return the version of the JVM that Spark is started with."""
+    command = [java_tool("java"), "-version"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    return told.stderr.split('"')[1]
 
 
 def commit(root: Path = ROOT) -> str:

@@ -74,7 +74,7 @@ def line_of(target: Target, figure: float | None) -> str:
     if not target.met(figure):
         by = abs(figure - target.limit) / (target.limit or 1)
         verdict = f"**missed by {by:.{0 if by >= 0.01 else 1}%}**"
-        why = target.why or "not looked into"
+        why = target.why or "not known"
     return f"| {name} | {asked} | {_number(figure)} | {verdict} | {why} |"
 
 

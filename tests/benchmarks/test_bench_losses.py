@@ -9,8 +9,11 @@ and `maxRecordsPerPartition` about eight and four tasks a slot.
 
 `balanced` has the same number of records in each partition, and all cost the same. `chance` is the
 same, but what a record costs is drawn anew for each partition in each batch, from 0.25 to 4 ms.
-`1:50` has lags by Zipf's law (1.2), and costs by partition from 0.1 to 5 ms. `few` are five new
-records in each of four partitions.
+`1:50` has lags by Zipf's law (1.2), and costs by partition from 0.1 to 5 ms; `1:50, few partitions`
+has fewer of them than slots. `few` are five new records in each of four partitions.
+
+With `spark.locality.wait=0s`, where a slot that is free takes any task, there is the option with
+small tasks, too: `assignor.maxRecordsPerTask` of a quarter of what a slot reads.
 
 Where the option is slower, docs/losses.md says why.
 
@@ -56,23 +59,33 @@ WORKLOADS: dict[str, Work] = {
     "1:50: Zipf 1.2, 16 partitions, 4,000 records of 0.1 to 5 ms": Work.of(
         lags("zipf-1.2", 16, 4_000), sleeping("0.1 * pow(50, partition / 15.0)")
     ),
+    "1:50, few partitions: Zipf 1.2, 3 partitions, 4,000 records of 0.1 to 5 ms": Work.of(
+        lags("zipf-1.2", 3, 4_000), sleeping("0.1 * pow(50, partition / 2.0)")
+    ),
 }
+WAIT, NO_LOCALITY = "3s", "0s"
+CASES = [(WAIT, name) for name in WORKLOADS]
+CASES += [(NO_LOCALITY, name) for name in WORKLOADS if name.startswith(("chance", "1:50, few"))]
 
 
-def ways(work: Work) -> dict[str, dict[str, str]]:
+def ways(work: Work, locality_wait: str) -> dict[str, dict[str, str]]:
     least, most = str(8 * SLOTS), str(max(1, work.records // (4 * SLOTS)))
+    small = {f"lag-aware-sticky, maxRecordsPerTask={most}": {"assignor.maxRecordsPerTask": most}}
     return {
         "Spark: default": {},
         "Spark: no wait": NO_WAIT,
         f"Spark: minPartitions={least}": {"minPartitions": least} | NO_WAIT,
         f"Spark: maxRecordsPerPartition={most}": {"maxRecordsPerPartition": most} | NO_WAIT,
         "lag-aware-sticky": OURS,
+        **{way: OURS | more for way, more in small.items() if locality_wait == NO_LOCALITY},
     }
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    session = cluster(tmp_path_factory.mktemp("spark"), SLOTS)
+def spark(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
+    session = cluster(tmp_path_factory.mktemp("spark"), SLOTS, spark_locality_wait=request.param)
     yield session
     session.stop()
 
@@ -82,7 +95,7 @@ def rows() -> Iterator[list[dict[str, Any]]]:
     """Collects the figures and writes them when all are there."""
     collected: list[dict[str, Any]] = []
     yield collected
-    whole = len({row["workload"] for row in collected}) == len(WORKLOADS)
+    whole = len({row["workload"] for row in collected}) == len(CASES)
     if SCALE == 1 and collected and is_written(whole):
         write_report(
             "losses", title="Where little can be gained", rows=collected, notes=__doc__ or "",
@@ -90,11 +103,13 @@ def rows() -> Iterator[list[dict[str, Any]]]:
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize(("spark", "name"), CASES, indirect=["spark"])
 def test_losses(
     spark: SparkSession, broker: EmbeddedBroker, rows: list[dict[str, Any]], name: str
 ) -> None:
     work = WORKLOADS[name]
-    took = take_turns(spark, broker.bootstrap_servers, work, ways(work), ROUNDS)
-    rows += rows_of(name, work, took, "lag-aware-sticky")
+    wait = spark.conf.get("spark.locality.wait") or WAIT
+    took = take_turns(spark, broker.bootstrap_servers, work, ways(work, wait), ROUNDS)
+    where = "" if wait == WAIT else f", spark.locality.wait={wait}"
+    rows += rows_of(name + where, work, took, "lag-aware-sticky")
     print(*rows[-len(took) :], sep="\n", flush=True)

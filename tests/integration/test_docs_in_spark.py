@@ -92,7 +92,6 @@ def test_the_options_of_admission(spark: SparkSession, topic: Topic, checkpoint:
     assert sum(batch["numInputRows"] for batch in batches) == 80
 
 
-@pytest.mark.long
 def test_the_records_that_an_audit_misses_are_read_again(
     spark: SparkSession, topic: Topic, tmp_path: Path
 ) -> None:
@@ -108,7 +107,6 @@ def test_the_records_that_an_audit_misses_are_read_again(
     assert sorted((row.partition, row.offset) for row in rows) == [(1, n) for n in range(10, 50)]
 
 
-@pytest.mark.long
 def test_metrics_of_a_query(spark: SparkSession, topic: Topic, tmp_path: Path) -> None:
     topic.create(2).fill([20, 20])
     options = {"assignor": "lag-aware-sticky"}
@@ -125,13 +123,11 @@ def test_metrics_of_a_query(spark: SparkSession, topic: Topic, tmp_path: Path) -
     assert sum(json.loads(line).get("rows", 0) for line in lines) == 40
 
 
-@pytest.mark.long
 def test_a_broker_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
     exec(program("demo.md", "EmbeddedBroker"), {})  # noqa: S102
     assert ":" in capsys.readouterr().out
 
 
-@pytest.mark.long
 def test_an_assignor_of_ones_own_passes_the_conformance_suite(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(program("assignors.md", "class Dealt"), encoding="utf-8")
     test = program("assignors.md", "AssignorConformance")

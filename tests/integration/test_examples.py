@@ -79,14 +79,22 @@ def test_shop(spark, broker, run_example, tmp_path):
     assert b'"amount":12.5' in b"".join(m.value() for m in messages)
 
 
-def test_the_notebook(spark, capsys):
-    """Its cells as one program, in the tests' own session: `getOrCreate` gives it."""
+@pytest.mark.drivers
+def test_the_notebook(tmp_path):
+    """Its cells as one program in a process of its own, as in a kernel: it makes the session."""
     notebook = json.loads((EXAMPLES / "quickstart.ipynb").read_text(encoding="utf-8"))
     cells = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
-    namespace: dict[str, Any] = {}
-    for number, cell in enumerate(cells):
-        exec(compile(cell, f"cell {number}", "exec"), namespace)  # noqa: S102
-    out = capsys.readouterr().out
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(cells)],
+        cwd=tmp_path,
+        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(EXAMPLES.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=400,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    out = done.stdout
     assert re.search(r"strategy +lag-aware-sticky", out)
     assert re.search(r"splitPartitions +[1-9]", out), "that of customer 7"
     assert re.search(r"fallbacks +0\n", out)

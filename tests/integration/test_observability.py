@@ -50,6 +50,7 @@ def test_a_query_is_measured_while_it_runs(
         textfile=tmp_path / "query.prom",
         log_file=tmp_path / "progress.jsonl",
     )
+    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "1s")
     with attach(spark, config) as exporter:
         assert exporter is not None
         options = {"assignor": "lag-aware-sticky", "maxOffsetsPerTrigger": "60"}
@@ -69,9 +70,17 @@ def test_a_query_is_measured_while_it_runs(
                 rows = found.get("spark_streaming_input_rows_total", {}).get("")
                 return found if rows == sum(counts) else None
 
+            def is_idle() -> bool:
+                told = caught_up() or {}
+                alive_s = told.get("spark_streaming_last_progress_timestamp_seconds", {}).get("", 0)
+                return alive_s > begun_s and "assignor_freshness_max_seconds" not in told
+
             found = wait_until(caught_up, "all rows in the endpoint")
+            begun_s = found["spark_streaming_last_progress_timestamp_seconds"][""]
+            wait_until(is_idle, "a time without records")
         finally:
             query.stop()
+            spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
     assert set(found) <= set(METRICS)
     offsets = found["kafka_consumergroup_group_offset"]
     assert offsets == {str(p): n for p, n in enumerate(counts)}

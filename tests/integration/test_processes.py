@@ -16,6 +16,7 @@ import pytest
 from assignor_bridge import jars
 from assignor_bridge.ivy import pyspark_home
 from assignor_bridge.session import _TOO_LATE
+from streaming.cli import main
 from tests.kafka_topics import committed
 from tests.pipeline_tools import job, send
 from tests.spark_tools import wait_until
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.integration, pytest.mark.drivers]
 
+SUBMIT = Path(__file__).parents[2] / "examples" / "submit.py"
 JOB = """
 import os
 import sys
@@ -152,6 +154,32 @@ def test_spark_submit_without_those_flags_is_told_at_once(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr[-3000:]
     # Spark sends what the driver's Python writes to stderr to stdout.
     assert f"job.py:3: UserWarning: {_TOO_LATE}\n" in done.stdout
+
+
+def test_a_first_job_of_init_under_spark_submit(
+    topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """As docs/pipelines.md says it: the flags are those of `assignor jars --job`."""
+    topic.create(3).fill([30, 20, 10])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SPARK_HOME", str(pyspark_home()))
+    words = ["--topic", topic.name, "--broker", topic.bootstrap_servers]
+    assert main.run(["init", "orders.yaml", *words]) == 0
+    capsys.readouterr()
+    assert main.run(["jars", "--job", "orders.yaml"]) == 0
+    flags = capsys.readouterr().out.split()
+    submit = [str(pyspark_home() / "bin" / "spark-submit"), *flags, str(SUBMIT), "orders.yaml"]
+    for written in (60, 60):  # again: there is nothing new
+        done = subprocess.run(
+            submit, env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False,
+            timeout=240,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-2000:]
+        [log] = tmp_path.glob("tables/*/_delta_log")
+        adds = [json.loads(line) for file in log.glob("*.json") for line in file.open()]
+        stats = [json.loads(add["add"]["stats"]) for add in adds if "add" in add]
+        assert sum(one["numRecords"] for one in stats) == written
 
 
 def test_no_planner_outlives_a_driver_that_was_killed(

@@ -15,6 +15,9 @@ import pytest
 import yaml
 from typer.main import get_command
 
+from assignor_bridge.assignors import Group, Member
+from assignor_bridge.assignors.check import assign_checked
+from assignor_bridge.assignors.own import Own
 from streaming.cli import main
 from streaming.cli.all import app
 from streaming.pipeline.config.loading import load_job
@@ -22,6 +25,29 @@ from tests.planner_process import plan
 from tests.unit.test_docs import pages, text_of
 
 COMMANDS = get_command(app).commands
+#: Which test runs a Python program of a page, by words that only that program has.
+PROGRAMS = {
+    "README.md": {"configure_spark": "integration/test_docs_in_spark.py::test_the_readme"},
+    "admission.md": {"target": "integration/test_docs_in_spark.py::test_the_options_of_admission"},
+    "assignors.md": {
+        "next_group": "unit/test_docs_programs.py::test_the_programs_that_write_an_assignor",
+        "class Backwards": "unit/test_docs_programs.py::test_the_sketches_of_an_assignor",
+        "class Mine": "unit/test_docs_programs.py::test_the_sketches_of_an_assignor",
+        "class Dealt": "integration/test_docs_in_spark.py::test_an_assignor_of_ones_own",
+        "import Dealt": "integration/test_docs_in_spark.py::test_an_assignor_of_ones_own",
+    },
+    "audit.md": {"missing": "integration/test_docs_in_spark.py::test_the_records_that_an_audit"},
+    "demo.md": {"EmbeddedBroker": "integration/test_docs_in_spark.py::test_a_broker_of_ones_own"},
+    "lag.md": {"read_checkpoint": "integration/test_docs_in_spark.py::test_the_readme"},
+    "metrics.md": {"MetricsConfig": "integration/test_docs_in_spark.py::test_metrics_of_a_query"},
+    "quickstart.md": {"configure_spark": "integration/test_quickstart.py::test_the_program_runs"},
+    "where-it-runs.md": {"remote(": "compat/test_connect.py::test_a_remote_client"},
+    "writing-an-assignor.md": {
+        "class LargestFirst": "unit/test_docs_programs.py::test_the_programs_that_write",
+        "find(": "unit/test_docs_programs.py::test_the_programs_that_write",
+        ".option(": "integration/test_assignors_in_spark.py::test_a_users_assignor",
+    },
+}
 #: What an example may call to be run here.
 _TOOLS = {"echo", "cat", "tr", "assignor"}
 
@@ -57,6 +83,18 @@ def test_programs_compile(page: Path):
         ast.parse(program)
 
 
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_each_program_is_run_by_a_test(page: Path):
+    run_by = PROGRAMS.get(page.name, {})
+    programs = blocks(page.read_text(encoding="utf-8"), "python")
+    for program in programs:
+        assert [words for words in run_by if words in program], program
+    assert len(programs) == len(run_by)
+    for test in run_by.values():
+        file, _, name = test.partition("::")
+        assert f"def {name}" in (Path(__file__).parents[1] / file).read_text(encoding="utf-8")
+
+
 def test_cells_of_the_notebook_compile():
     """They run in `tests/integration/test_examples.py`."""
     path = Path(__file__).parents[2] / "examples" / "quickstart.ipynb"
@@ -75,6 +113,23 @@ def test_the_programs_that_write_an_assignor_run(tmp_path: Path, monkeypatch: py
     exec(check, {})  # noqa: S102
     [program] = [b for b in blocks(text_of("assignors.md"), "python") if "assign_checked" in b]
     exec(program, {})  # noqa: S102
+
+
+def test_the_sketches_of_an_assignor_are_taken_as_they_are():
+    backwards, mine = (
+        block.partition("\n\n")[0].replace("…", "...")
+        for block in blocks(text_of("assignors.md"), "python")
+        if "class Backwards" in block or "class Mine" in block
+    )
+    names: dict[str, Any] = {}
+    exec(backwards + mine, names)  # noqa: S102
+    topics = frozenset({"t"})
+    group = Group((Member("a", topics), Member("b", topics)), {"t": 2})
+    assignment = assign_checked(Own("backwards", names["Backwards"]), group)
+    assert assignment["b"] == {"t": (0, 1)}
+    made = names["Mine"]()
+    made.configure({"most": "5"})
+    assert made.most == 5
 
 
 @pytest.mark.parametrize("page", ["assignors.md", "zones.md"])

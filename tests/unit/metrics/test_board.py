@@ -98,6 +98,21 @@ def test_an_idle_query_has_no_freshness_left():
     assert "assignor_freshness_seconds" not in exposed(board(first, idle))
 
 
+def test_a_query_with_nothing_to_read_is_alive_and_has_no_freshness_left():
+    """Its last batch was exposed for good, and alerts on old rows and dead queries went off."""
+    made = board(progress(1, start={"0": 0}, end={"0": 10}, **PLAN))
+    [at_s] = exposed(made)["spark_streaming_last_progress_timestamp_seconds"].values()
+    made.idle(QUERY, at_s + 60)
+    made.idle("of no batch yet", at_s + 60)
+    found = exposed(made)
+    assert list(found["spark_streaming_last_progress_timestamp_seconds"].values()) == [at_s + 60]
+    assert "assignor_freshness_seconds" not in found
+    assert "assignor_freshness_max_seconds" not in found
+    assert found["assignor_imbalance_ratio"]
+    made.update(read_progress(progress(2, start={"0": 10}, end={"0": 11}, second=90, **PLAN)))
+    assert "assignor_freshness_seconds" in exposed(made)
+
+
 def test_counters_count_a_batch_once_and_go_on_over_a_restart():
     first = progress(1, start={"0": 0}, end={"0": 10}, **PLAN)
     idle = progress(1, start={"0": 10}, end={"0": 10}, **PLAN)
