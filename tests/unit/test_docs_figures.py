@@ -185,7 +185,6 @@ def design() -> Iterator[str]:
         sinks[f"append: {name}"]["batch_s_median"] for name in ("Spark's own sink", "ours")
     )
     yield f"takes {append:.2f} s in `assignor run`, {own:.2f} s in Delta's own sink"
-    yield from locality()
 
 
 def locality() -> Iterator[str]:
