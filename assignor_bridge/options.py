@@ -109,14 +109,21 @@ _COUNT = _Kind(_between(int, 1), "a whole number from 1")
 _TASKS = _Kind(_between(int, 1, 64), "a whole number from 1 to 64")
 _STANDBYS = _Kind(_between(int, 0, 16), "a whole number from 0 to 16")
 _SLOTS = _Kind(_slots, "a share such as 0.5 or 50%, or a whole number from 1")
-_MILLISECONDS = _Kind(_between(int, 1, 86_400_000), "a whole number of milliseconds from 1")
+_MILLISECONDS = _Kind(
+    _between(int, 1, 86_400_000), "a whole number of milliseconds from 1 to 86400000"
+)
 _SECONDS = _Kind(_between(float, 0.001, 86_400), "a number of seconds from 0.001 to 86400")
 _AHEAD = _Kind(_between(float, 0, 86_400), "a number of seconds from 0 to 86400")
-_DURATION = _Kind(_duration, "a duration with its unit, such as 30 seconds, 10 minutes or 1 hour")
+_DURATION = _Kind(
+    _duration,
+    "a duration with its unit, such as 30 seconds, 10 minutes or 1 hour, up to 36500 days",
+)
 _WEIGHT = _Kind(_between(float, 0.001, 1000), "a number from 0.001 to 1000")
 _PRICE = _Kind(_between(float, 0, 1000), "a number from 0 to 1000")
 _PRIORITIES = _Kind(_priorities, "host patterns with whole numbers, such as ondemand-*=10,spot-*=1")
-_GROUP = _Kind(_text(lambda name: len(name) <= 255), "the name of a consumer group")
+_GROUP = _Kind(
+    _text(lambda name: len(name) <= 255), "the name of a consumer group of up to 255 characters"
+)
 _LOCAL_FILE = _Kind(
     _text(lambda path: "://" not in path and not path.endswith("/")), "the path of a local file"
 )

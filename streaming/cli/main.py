@@ -65,7 +65,8 @@ def options(
     """Share Spark's Kafka reading evenly over executor slots.
 
     Results go to stdout, progress and errors to stderr. An error is one line. Exit codes: 0 for
-    success, 1 for a failure or a failed check, 2 for misuse, 130 or 143 after Ctrl-C or SIGTERM.
+    success, 1 for a failure or a failed check, 2 for misuse, 130 or 143 after Ctrl-C or SIGTERM
+    (`broker`: 0).
     """
 
 

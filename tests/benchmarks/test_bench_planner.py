@@ -17,8 +17,8 @@ run plain Python, as in `loop_ms`, in two thirds of the time of one that pyenv b
 Where two versions are listed, 3.11.2 is Debian's and 3.11.7 pyenv's.)
 `busiest/ideal` is the busiest slot over the mean of all; `spark` the same for Spark's own mapping
 (a task a partition, by hash) with each executor's tasks spread ideally over its slots. `loop_ms`
-is a fixed piece of plain Python (ten times 100,000 additions) in the same run: about 40 ms on an
-idle machine, more where others compete for it.
+is a fixed piece of plain Python (ten times 100,000 additions) in the same run: about 30 ms while
+the machine is idle, more where others compete for it.
 """
 
 from __future__ import annotations

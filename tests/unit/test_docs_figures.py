@@ -105,7 +105,8 @@ def sizing() -> Iterator[str]:
 
 def load_of_executors() -> Iterator[str]:
     for row in rows("load"):
-        cells = [row["heap, MB"], row["connections held"], row["open files"]]
+        columns = ("heap, MB", "peak resident, MB", "connections held", "open files")
+        cells = [row[column] for column in columns]
         yield f"| {row['partitions']:,} | {row['reader']} | {' | '.join(map(str, cells))} |"
 
 
@@ -191,7 +192,6 @@ def design() -> Iterator[str]:
         sinks[f"append: {name}"]["batch_s_median"] for name in ("Spark's own sink", "ours")
     )
     yield f"takes {append:.2f} s in `assignor run`, {own:.2f} s in Delta's own sink"
-    yield from locality()
 
 
 def locality() -> Iterator[str]:
@@ -213,6 +213,9 @@ def admission() -> Iterator[str]:
     yield f"live topics are {spark['age s, p99']:.0f} s old"
     yield f"{shared['proportional']['age s, p99']:.1f} s with the option"
     yield f"they are {even['age s, p99']:.1f} s old"
+    lost = {row["limit shared by"]: row["lost in all"] for row in rows("retention")}
+    yield f"Spark's split loses {lost['Spark']:,}, `even` {lost['even']:,} and"
+    yield f"`deadline` {lost['deadline'] or 'none'}"
     ours, free, known = rows("bursts")
     yield f"stay at {ours['batch s p50']:.1f} s (median; 99th percentile"
     yield f"99th percentile {ours['batch s p99']:.1f} s). With Spark's"
@@ -236,6 +239,23 @@ def zones() -> Iterator[str]:
         yield f"| {' | '.join(cells)} | {spark['p50 s']:.2f} s, {ours['p50 s']:.2f} s |"
     most = max(row["imbalance"] for key, row in told.items() if key[2] == "ours")
     yield f"at most {most:.1%} out of balance"
+    large, backlog = (
+        next(row["share"] for row in rows("zones") if row[column] == value)
+        for column, value in (("batch KB", 500), ("backlog", "yes"))
+    )
+    yield f"500 KB instead of 16 KB, {large:.1%} crossed"
+    yield f"reads in the next batch: {backlog:.1%}"
+
+
+def assignors() -> Iterator[str]:
+    times = [row["x sticky"] for row in rows("assignors") if row["x sticky"] != ""]
+    yield f"faster than Kafka's in {sum(each < 1 for each in times)} of {len(times)} rows"
+    yield f"takes {max(times):.1f} times as long"
+
+
+def pipelines() -> Iterator[str]:
+    jobs = by("sink", "delta_sink")["merge: ours"]["jobs_a_batch"]
+    yield f"they run without it, in {jobs:.0f} Spark jobs"
 
 
 def audit() -> Iterator[str]:
@@ -246,10 +266,13 @@ def audit() -> Iterator[str]:
 
 
 def lag() -> Iterator[str]:
-    medians = {row["of"]: row["seconds_median"] for row in rows("lag")}
+    found = rows("lag")
+    medians = {row["of"]: row["seconds_median"] for row in found}
     without = medians.pop("a group, no record read")
     low, high = min(medians.values()), max(medians.values())
     yield f"{low:.1f} to {high:.1f} s (medians), and {without:.1f} s with `--seconds-limit 0`"
+    runs, most = sum(row["runs"] for row in found), max(row["seconds_max"] for row in found)
+    yield f"slowest of {runs} runs took {most:.1f} s"
 
 
 def losses() -> Iterator[str]:
@@ -266,11 +289,13 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "README.md": readme,
     "docs/admission.md": admission,
     "docs/alternatives.md": alternatives,
+    "docs/assignors.md": assignors,
     "docs/audit.md": audit,
     "docs/design.md": design,
     "docs/freshness.md": freshness,
     "docs/lag.md": lag,
     "docs/losses.md": losses,
+    "docs/pipelines.md": pipelines,
     "docs/planner.md": states,
     "docs/reader.md": reader,
     "docs/reliability.md": reliability,

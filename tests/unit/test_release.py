@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+import sys
 import zipfile
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
@@ -14,6 +15,8 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from assignor_bridge.jars import built_jar
+from streaming.observe.check import Check
+from tests.release import __main__ as release
 from tests.release import dependencies, maven
 from tests.release.__main__ import audited
 from tests.release.advisories import audit
@@ -122,6 +125,34 @@ def test_a_zip_without_advisories_is_one_line_of_the_audit(tmp_path: Path, conte
     check = audited([str(path)])
     assert not check.holds
     assert check.details.startswith("the advisories cannot be read: ")
+
+
+@pytest.mark.parametrize(
+    ("tags", "code", "last"),
+    [
+        ([], 0, "skipped no known weakness: no OSV files"),
+        (["v0.1.0"], 1, "FAILED no known weakness: not looked up"),
+    ],
+)
+def test_a_release_is_audited_and_a_dry_run_without_advisories_says_that_it_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tags: list[str],
+    code: int,
+    last: str,
+) -> None:
+    def holds(*_: object) -> Check:
+        return Check("a step", True, "done")
+
+    done = ("clean_tree", "same_jar", "same_packages", "maven_artifact", "billed")
+    for step in (*done, "works_where_it_is_installed"):
+        monkeypatch.setattr(release, step, holds)
+    monkeypatch.setattr(release, "tags", lambda: tags)
+    monkeypatch.setattr(sys, "argv", ["release", "check"])
+    assert release.main() == code
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 8
+    assert lines[-1].startswith(last)
 
 
 def test_an_advisory_that_was_withdrawn_or_is_of_another_ecosystem_is_none(tmp_path: Path) -> None:
