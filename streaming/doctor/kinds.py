@@ -74,7 +74,7 @@ KINDS = (
     Kind(
         "Kubernetes, by `spark-submit` or an operator (`SparkApplication`)",
         "should work",
-        "[below](#kubernetes); the same image and settings in an operator's spec. Not shown",
+        "[below](#kubernetes), with a spec for an operator. Not shown",
         r"k8s://.*",
     ),
     Kind("Spark Connect", "tested", "[below](#spark-connect), `make compat`", r"sc://.*"),
@@ -119,7 +119,8 @@ KINDS = (
     Kind(
         "Spark 3",
         "will not",
-        "the jar is compiled for Java 17 and Spark 4. `configure_spark` warns",
+        "the jar is compiled for Java 17, Scala 2.13 and Spark 4. `configure_spark` warns; where"
+        " pip installs this package, it replaces a pyspark 3",
     ),
 )
 

@@ -108,7 +108,8 @@ def _not_failed(outcomes: Runs) -> list[str]:
         "not run": [name for name in KINDS if name not in known],
     }
     told = [f"{what}: {', '.join(names)}" for what, names in groups.items() if names]
-    return [f"{len(failed)} of {len(KINDS) - 1} faults were seen to fail; {'; '.join(told)}."]
+    seen = f"{len(failed)} of {len(KINDS) - 1} faults"
+    return [f"With {seen}, a check failed without the protection, as it must; {'; '.join(told)}."]
 
 
 def _seen(line: dict[str, Any]) -> str:

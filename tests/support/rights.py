@@ -64,7 +64,7 @@ def with_table(text: str) -> str:
     """Put the table into a document, between its two marks."""
     before, _, rest = text.partition(_BEGIN)
     _, _, after = rest.partition(_END)
-    lines = ["| what | rights | without the last one |", "|---|---|---|"]
+    lines = ["| what | rights | if the last right is missing |", "|---|---|---|"]
     for needs in NEEDS:
         rights = ", ".join(map(str, needs.rights))
         lines.append(f"| {needs.what} | {rights or 'none'} | {needs.without} |")
