@@ -64,6 +64,8 @@ def evaluate(expression: Any, now_s: float, series: Sequence[Series]) -> Vector 
         case promql.VectorSelector():
             found = _selected(expression, series, now_s - _LOOK_BACK_S, now_s)
             return {labels: values[-1][1] for labels, values in found.items()}
+        case promql.Call() if expression.func.name == "time":
+            return now_s
         case promql.Call():
             [window] = expression.args
             length_s = window.range.total_seconds()
@@ -108,6 +110,10 @@ def _matches(matcher: Any, value: str) -> bool:
 
 def _combined(expression: Any, one: Vector | float, other: Vector | float) -> Vector:
     name = str(expression.op)
+    if name == "-":
+        assert isinstance(one, float)
+        assert isinstance(other, dict)
+        return {labels: one - value for labels, value in other.items()}
     assert isinstance(one, dict)
     if name == "and":
         assert isinstance(other, dict)

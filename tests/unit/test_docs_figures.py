@@ -172,6 +172,12 @@ def freshness() -> Iterator[str]:
     ours, best = ([f"{equal[way][c]:.2f} s" for c in ("p50_s", "p99_s")] for way in WAYS[::2])
     yield f"a median of {ours[0]} and a 99th percentile of {ours[1]}, where Spark's best setting"
     yield f"best setting had {best[0]} and {best[1]}."
+    spark, own = (
+        [f"{row[column]:,.0f} ms" for column in ("p50_ms", "p99_ms")]
+        for row in rows("window_latency")
+    )
+    yield f"a median of {own[0]} and a 99th percentile of {own[1]} with the option, {spark[0]} and"
+    yield f"and {spark[1]} with Spark's reader"
 
 
 def fixed_cost() -> Iterator[str]:
@@ -259,6 +265,11 @@ def assignors() -> Iterator[str]:
     yield f"takes {max(times):.1f} times as long"
 
 
+def nexmark() -> Iterator[str]:
+    best = [row["times_ours"] for row in rows("nexmark") if row["way"] == "Spark: no wait"]
+    yield f"take {min(best):.1f} to {max(best):.1f} times as long with Spark's best setting"
+
+
 def pipelines() -> Iterator[str]:
     jobs = by("sink", "delta_sink")["merge: ours"]["jobs_a_batch"]
     yield f"they run without it, in {jobs:.0f} Spark jobs"
@@ -297,6 +308,7 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "docs/alternatives.md": alternatives,
     "docs/assignors.md": assignors,
     "docs/audit.md": audit,
+    "docs/benchmarks.md": nexmark,
     "docs/design.md": design,
     "docs/freshness.md": freshness,
     "docs/lag.md": lag,
