@@ -37,9 +37,9 @@ with what other runs measured, is in [the summary](summary.md).
 
 ## Steps
 
-A step in parts measures some rows of its page only, and leaves the page as it was. `begun` is in
-UTC: a gap says that the run was stopped and went on. `tries` counts runs of the step; the last one
-stands. `busy` is the share of the processors' time that was in use in the second before it.
+`begun` is in UTC: a gap says that the run was stopped and went on. `tries` counts runs of the step;
+the last one stands. `busy` is the share of the processors' time that was in use in the second
+before it.
 
 | step | page | settings | result | minutes, reckoned | begun | minutes | tries | busy |
 |---|---|---|---|---|---|---|---|---|
@@ -53,7 +53,7 @@ def write(folder: Path, steps: Sequence[Step], docs: Path) -> None:
     found = pages(folder, steps)
     for page, document in found.items():
         of_page = [step for step in steps if step.page == page]
-        if any(step.is_part or not results[step.name]["measured"] for step in of_page):
+        if not all(results[step.name]["measured"] for step in of_page):
             continue
         write_page(docs, page, document)
         for step in of_page:
@@ -125,8 +125,7 @@ def _row(step: Step, result: Mapping[str, Any]) -> str:
         what = "measured, a check failed" if result["measured"] else "**failed**"
         ended = f"{what} (exit code {result['code']})"
     cells = [
-        step.name, f"[{step.page}]({step.page}.md)" + (", in parts" if step.is_part else ""),
-        ", ".join(settings), ended, f"{step.minutes:.0f}",
+        step.name, f"[{step.page}]({step.page}.md)", ", ".join(settings), ended, f"{step.minutes:.0f}",
         f"{datetime.fromtimestamp(result['began'], timezone.utc):%d %H:%M}",
         f"{result['seconds'] / 60:.1f}", str(result["tries"]), f"{result['busy']:.0%}",
     ]  # fmt: skip

@@ -1,8 +1,4 @@
-"""The steps of `make bench TARGETS=1`: each a pytest process, for what the targets rest on.
-
-A step that measures only some rows of its page is a part; its figures are in one_run.md, and the
-page keeps those of the last whole run.
-"""
+"""The steps of `make bench TARGETS=1`: each a pytest process, for what the targets rest on."""
 
 from __future__ import annotations
 
@@ -28,7 +24,6 @@ class Step:
     only: str = ""
     file: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
-    is_part: bool = False
     #: Its rows are collected from several tests: where one fails, some are missing.
     by_rows: bool = False
 
@@ -71,12 +66,10 @@ STEPS: tuple[Step, ...] = (
     Step("reader: one partition", "reader", 4, "one_partition", settings=_FEWER, by_rows=True),
     Step("reader: 10,000 partitions", "reader", 3, "ten_thousand"),
     Step("end to end", "end_to_end", 8),
-    Step("losses: balanced", "losses", 7, "balanced", by_rows=True),
-    Step("losses: others", "losses", 7, "not balanced", by_rows=True),
+    Step("losses: balanced", "losses", 11, "balanced", by_rows=True),
+    Step("losses: others", "losses", 20, "not balanced", by_rows=True),
     Step("dynamic allocation", "dynamic_allocation", 9),
-    *(Step(f"freshness: {cell}", "freshness", minutes, cell, is_part=True)
-      for cell, minutes in (("append-24-equal-5000", 3), ("append-24-zipf1.1-5000", 4),
-                            ("upsert-24-zipf1.1-5000", 5))),
+    Step("freshness", "freshness", 20, by_rows=True),
     Step("fixed cost: noop", "fixed_cost", 3, "noop"),
     Step("fixed cost: Delta", "fixed_cost", 5, "delta"),
     Step("bursts", "bursts", 8),
