@@ -76,7 +76,7 @@ long: jar  ## The tests with a real broker and a real Spark that `make test` has
 fresh: check  ## demo and test as on a new machine: a clone, HOME and caches in an empty folder
 	@PYTHON=$(PYTHON) .ci/fresh
 
-bench: jar  ## Measure, beside Spark and Kafka in the same run; writes docs/benchmarks/ (QUICK=1: a first look in five minutes, writes only build/bench-quick.md; TARGETS=1: what targets rest on, in two hours; DIRTY=1: although the tree has changes)
+bench: jar  ## Measure, beside Spark and Kafka in the same run; writes docs/benchmarks/ (QUICK=1: a first look in five minutes, writes only build/bench-quick.md; TARGETS=1: what targets rest on, in two and a half hours; DIRTY=1: although the tree has changes)
 	@$(BIN)/python -m $(if $(QUICK),tests.benchmarks.quick,$(if $(TARGETS),tests.benchmarks.one_run $(if $(DIRTY),--dirty),pytest -m benchmark -p no:randomly -s tests/benchmarks))
 
 soak: jar  ## One job at 5,000 records a second for two hours: is memory level? (SOAK_S=n seconds); writes docs/benchmarks/soak.md

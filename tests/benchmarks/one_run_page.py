@@ -125,7 +125,8 @@ def _row(step: Step, result: Mapping[str, Any]) -> str:
         what = "measured, a check failed" if result["measured"] else "**failed**"
         ended = f"{what} (exit code {result['code']})"
     cells = [
-        step.name, f"[{step.page}]({step.page}.md)", ", ".join(settings), ended, f"{step.minutes:.0f}",
+        step.name, f"[{step.page}]({step.page}.md)", ", ".join(settings), ended,
+        f"{step.minutes:.0f}",
         f"{datetime.fromtimestamp(result['began'], timezone.utc):%d %H:%M}",
         f"{result['seconds'] / 60:.1f}", str(result["tries"]), f"{result['busy']:.0%}",
     ]  # fmt: skip
