@@ -117,8 +117,7 @@ class Exporter:
             self._textfile.write()
 
     def _idle(self, query_id: str, timestamp: str) -> None:
-        self._board.idle(query_id, time_of(timestamp))
-        if self._textfile:
+        if self._board.idle(query_id, time_of(timestamp)) and self._textfile:
             self._textfile.write()
 
     def _ended(self, query_id: str, run_id: str, error: str | None) -> None:

@@ -154,7 +154,7 @@ class _Query:
             "event_time_watermark_timestamp_seconds": last.watermark_s,
             "states_rows": last.state_rows,
             "states_used_bytes": last.state_bytes,
-            "last_progress_timestamp_seconds": max(last.timestamp_s, self.idle_s),
+            "last_progress_timestamp_seconds": max(last.timestamp_s + last.seconds, self.idle_s),
         }
         for name, value in values.items():
             if value is not None:
@@ -192,11 +192,13 @@ class Board(Collector):
         with self._lock:
             return self._queries.setdefault(progress.query_id, _Query(progress)).update(progress)
 
-    def idle(self, query_id: str, timestamp_s: float) -> None:
-        """Take in that a query has nothing to read, of which there are no batches."""
+    def idle(self, query_id: str, timestamp_s: float) -> bool:
+        """Take in that a query has nothing to read; whether it has had a batch."""
         with self._lock:
-            if query := self._queries.get(query_id):
+            query = self._queries.get(query_id)
+            if query:
                 query.idle_s = timestamp_s
+            return query is not None
 
     def remove(self, query_id: str) -> bool:
         """Forget a query that has ended; whether others are left."""

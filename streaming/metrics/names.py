@@ -72,7 +72,7 @@ SPARK = (
     Metric("spark_streaming_states_used_bytes", _QUERY,
            "Memory of the state stores (Spark's states-usedBytes)."),
     Metric("spark_streaming_last_progress_timestamp_seconds", _QUERY,
-           "When the query last ran a batch or had nothing to read, in seconds since 1970."),
+           "When the query last ended a batch or had nothing to read, in seconds since 1970."),
 )  # fmt: skip
 
 OURS = (

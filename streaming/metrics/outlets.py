@@ -133,7 +133,7 @@ class _Handler(MetricsHandler):
 
 
 class Textfile:
-    """A file that is replaced as a whole after each batch."""
+    """A file that is replaced as a whole after each batch, and now and then while there is none."""
 
     def __init__(self, board: Board, path: Path, mode: int) -> None:
         _check_folder("metrics.textfile", path)

@@ -81,9 +81,11 @@ def run(folder: Path, steps: Sequence[Step]) -> None:
             continue
         print(f"\n== {number} of {len(steps)}: {step.name}", flush=True)
         own = step.folder(folder)
-        tries = 1 + (step.result(folder) or {"tries": 0})["tries"]
         shutil.rmtree(own, ignore_errors=True)
         (own / "images").mkdir(parents=True)
+        counted = own.with_name(f"{own.name}.tries")  # that of a stopped one counts, too
+        tries = 1 + (int(counted.read_text()) if counted.exists() else 0)
+        counted.write_text(str(tries))
         in_use, begin = busy(), time.time()
         code = run_step(step, own / "benchmarks")
         result = {

@@ -7,7 +7,6 @@ other machines cannot. Nothing is written but build/bench-quick.json and build/b
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import statistics
 import subprocess
@@ -190,8 +189,7 @@ def main() -> None:
         measured.append(line)
         print(" | ".join(cells(line)), flush=True)
     where = {
-        **machine(), "spark": importlib.metadata.version("pyspark"),
-        "kafka": KAFKA, "commit": commit(), "minutes": round((time.monotonic() - begin) / 60, 1),
+        **machine(), "commit": commit(), "minutes": round((time.monotonic() - begin) / 60, 1),
     }  # fmt: skip
     title = ", ".join(f"{key} {value}" for key, value in where.items())
     table = Table(*COLUMNS, title=title)

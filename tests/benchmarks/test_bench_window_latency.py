@@ -47,7 +47,7 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 PARTITIONS, KEYS, RATE, FIRST = 5, 1_000, 1_000, 20
 WARM_UP_S, MEASURED_S, RUNS = max(4.0, 30 * SCALE), 120 * SCALE, 2
 SETTINGS = NO_WAIT | {"kafka.max.partition.fetch.bytes": str(10 * 1024 * 1024)}
-WAYS = {"Spark, as published": SETTINGS, "lag-aware-sticky": SETTINGS | OURS}
+WAYS = {"Spark: its settings": SETTINGS, "lag-aware-sticky": SETTINGS | OURS}
 _STORE = "spark_sql_streaming_stateStore_"
 
 

@@ -177,7 +177,8 @@ def test_a_first_job_of_init_under_spark_submit(
         )  # fmt: skip
         assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-2000:]
         [log] = tmp_path.glob("tables/*/_delta_log")
-        adds = [json.loads(line) for file in log.glob("*.json") for line in file.open()]
+        commits = [file.read_text(encoding="utf-8") for file in log.glob("*.json")]
+        adds = [json.loads(line) for text in commits for line in text.splitlines()]
         stats = [json.loads(add["add"]["stats"]) for add in adds if "add" in add]
         assert sum(one["numRecords"] for one in stats) == written
 
