@@ -56,9 +56,10 @@ class Run:
             self._load.write(self._topic, producer)
             self._wait_for(query, 2 + number)
         counted = self._counts.read().since(before)
-        executors = parts_of(os.getpid())["executors"]
-        assert len(executors) == EXECUTORS
-        held = [self._held_by(pid) for pid in executors]
+        parts = parts_of(os.getpid())
+        assert len(parts["executors"]) == EXECUTORS
+        held = [self._held_by(pid) for pid in parts["executors"]]
+        [driver] = map(self._held_by, parts["driver"])
         found = [json.loads(each.json()) for each in self._batches(query)]
         assert [batch["numInputRows"] for batch in found] == [self._load.records] * len(found)
         if "assignor" in self._asked["options"]:
@@ -74,6 +75,7 @@ class Run:
             "sessions": counted.sessions,
             "evicted": counted.evicted,
             "executors": held,
+            "driver": driver,
         }
 
     def _wait_for(self, query: StreamingQuery, batches: int) -> None:
@@ -89,7 +91,7 @@ class Run:
         return [each for each in query._jsq.recentProgress() if each.numInputRows()]
 
     def _held_by(self, pid: int) -> dict[str, Any]:
-        """What an executor holds, after a collection of its heap."""
+        """What a JVM holds, after a collection of its heap."""
         ports = {int(server.rpartition(":")[2]) for server in self._asked["servers"].split(",")}
         jcmd(pid, "GC.run")
         heap = _HEAP_USED.search(jcmd(pid, "GC.heap_info"))

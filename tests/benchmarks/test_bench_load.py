@@ -15,8 +15,9 @@ are fetch sessions at the brokers after the last batch; a broker keeps 1,000 of 
 (a consumer has one by which it asks for the cluster, and one to a broker from which it fetches),
 with its open files beside. `heap` is what is left of an executor's heap after a full collection
 after the last batch, `peak resident` the most that its process ever had (VmHWM); both of the larger
-executor. `requests a second` are over the time of batches, which depends on the machine and what
-else it does; a batch's counts hardly do.
+executor. `driver:` is the same of the driver's JVM, which may take 3 GB of heap. `requests a second`
+are over the time of batches, which depends on the machine and what else it does; a batch's counts
+hardly do.
 
 Of Spark's own source, "cache for all" has room for a consumer of each partition
 (`spark.kafka.consumer.cache.capacity`), and `fetch.max.wait.ms=10` instead of 500, without which it
@@ -156,4 +157,6 @@ def row_of(
         "open files": held["files"],
         "heap, MB": round(held["heap_mb"]),
         "peak resident, MB": round(held["peak_rss_mb"]),
+        "driver: heap, MB": round(told["driver"]["heap_mb"]),
+        "driver: peak resident, MB": round(told["driver"]["peak_rss_mb"]),
     }
