@@ -15,7 +15,7 @@ are fetch sessions at the brokers after the last batch; a broker keeps 1,000 of 
 (a consumer has one by which it asks for the cluster, and one to a broker from which it fetches),
 with its open files beside. `heap` is what is left of an executor's heap after a full collection
 after the last batch, `peak resident` the most that its process ever had (VmHWM); both of the larger
-executor. `driver:` is the same of the driver's JVM, which may take 3 GB of heap. `requests a second`
+executor. `driver:` is the driver's JVM alike, which may take 3 GB of heap. `requests a second`
 are over the time of batches, which depends on the machine and what else it does; a batch's counts
 hardly do.
 
