@@ -96,6 +96,12 @@ def sizing() -> Iterator[str]:
     peaks = {r["partitions"]: r["peak_rss_mb"] for r in rows("planner_memory") if r["streams"] == 1}
     yield f"at most {peaks[10_000]:.0f} MB with 10,000 partitions and {peaks[100_000]:.0f} MB with"
     yield f"resident {resident[1_000][0]:.0f} MB with 1,000 partitions"
+    slots = {(r["how"], r["lags"], r["way"]): r["slots"] for r in rows("least_slots")}
+    measured = {way: n for (how, _, way), n in slots.items() if how == "measured"}
+    known = f"{measured['Spark: minPartitions, 8 a slot']} with `minPartitions`"
+    yield f"{measured[OURS]} with the option, {known}, {measured['Spark: default']} with Spark's"
+    ours = [n for (how, _, way), n in slots.items() if (how, way) == ("simulated", OURS)]
+    yield f"{min(ours)} to {max(ours)} with the option, {slots['simulated', 'equal', 'spark']} with"
     grows = {row["grows"]: float(row["exponent, upper half"]) for row in rows("scaling")}
     of_partitions, of_executors = grows["partitions"], grows["executors"]
     yield f"{2**of_partitions:.1f} times as long (an exponent of {of_partitions:.2f}, from 8,000"
