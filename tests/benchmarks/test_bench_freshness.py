@@ -50,10 +50,10 @@ WAYS = {
     BEST: {"kafka.fetch.max.wait.ms": "10"},
 }
 CELLS: list[tuple[Cell, Iterable[str]]] = [
-    (Cell("append", 24, 0, 5_000), WAYS),
     (Cell("append", 24, ZIPF, 1_000), WAYS),
     (Cell("append", 200, ZIPF, 5_000), (OURS, BEST)),
     (Cell("append", 200, ZIPF, 1_000), WAYS),
+    (Cell("append", 24, 0, 5_000), WAYS),
     (Cell("append", 24, ZIPF, 5_000, measured_s=30), WAYS),
     (Cell("upsert", 24, ZIPF, 5_000), WAYS),
     (Cell("upsert", 200, ZIPF, 5_000), (OURS, BEST)),

@@ -49,12 +49,14 @@ def test_a_row_is_by_batch_but_what_is_held_is_of_the_larger_executor() -> None:
         "records": 30, "seconds": [1.0, 2.0, 2.0], "made": 3, "sessions": 2,
         "requests": {FETCH: 12, "ListOffsets": 6, "Metadata": 4, "Produce": 99},
         "executors": [held, held | {"heap_mb": 60.6, "files": 80}],
+        "driver": held | {"heap_mb": 70.2},
     }  # fmt: skip
     row = row_of(told, 10, 1, SHARED, 3)
     assert [row[f"{what} a batch"] for what in ("fetches", "ListOffsets")] == [4, 2]
     assert row["records a fetch"] == 7.5
     assert row["requests a second"] == round(22 / 5)
     assert (row["heap, MB"], row["open files"], row["connections made a batch"]) == (61, 90, 1)
+    assert (row["driver: heap, MB"], row["driver: peak resident, MB"]) == (70, 300)
 
 
 def plan(*placed: tuple[str, int, int, int, int]) -> dict[str, object]:
