@@ -91,13 +91,6 @@ PROTECTIONS = {
             ("state disk full",),
         ),
         Protection(
-            "the planner ends with the last query",
-            f"{_JAVA}/BatchPlanner.java",
-            "      planner.close();\n      planner = null;\n",
-            "      planner = null;\n",
-            ("brokers restarted one by one",),
-        ),
-        Protection(
             "Kafka's client waits and asks again",
             "tests/faults/scene.py",
             '"kafka.request.timeout.ms": "10000", "kafka.default.api.timeout.ms": "60000"',
@@ -117,7 +110,12 @@ PROTECTIONS = {
             "tests/faults/scene.py",
             '"kafka.request.timeout.ms": "10000", "kafka.default.api.timeout.ms": "60000"',
             '"kafka.reconnect.backoff.ms": "900000", "kafka.reconnect.backoff.max.ms": "900000"',
-            ("connections cut", "connections half closed", "slow network, connections cut"),
+            (
+                "connections cut",
+                "connections half closed",
+                "slow network, connections cut",
+                "brokers restarted one by one",
+            ),
         ),
         Protection(
             "records of aborted transactions are left out, as the query asks",
