@@ -53,7 +53,7 @@ def table_disk_full(harm: Harm) -> None:
 
 def checkpoint_disk_full(harm: Harm) -> None:
     """Fill the disk of the checkpoint up in a batch, and empty it when the query has failed."""
-    _await_a_batch(harm)
+    harm.scene.await_a_batch()
     filler = fill_up(_disk(harm))
     _end_with(harm, "No space left")
     filler.unlink()
@@ -64,7 +64,7 @@ def checkpoint_read_only(harm: Harm) -> None:
     """Make the checkpoint read-only in a batch, and writable when the query has failed."""
     disk = _disk(harm)
     wait_until(
-        lambda: _is_in_a_batch(harm.scene) and remount(disk, "ro"),
+        lambda: harm.scene.is_in_a_batch() and remount(disk, "ro"),
         "a moment in a batch at which no file is written",
     )
     _end_with(harm, "Read-only file system")
@@ -111,19 +111,6 @@ def _copy(source: Path, target: Path) -> None:
 def _disk(harm: Harm) -> Path:
     assert harm.disk is not None
     return harm.disk
-
-
-def _await_a_batch(harm: Harm) -> None:
-    wait_until(lambda: _is_in_a_batch(harm.scene), "a batch that has begun and not ended")
-
-
-def _is_in_a_batch(scene: Scene) -> bool:
-    """Whether a batch is in Spark's log of offsets and not yet in that of commits."""
-    begun, ended = (
-        max((int(path.name) for path in Path(scene.checkpoint, log).glob("[0-9]*")), default=-1)
-        for log in ("offsets", "commits")
-    )
-    return begun > ended
 
 
 def _driver_log(harm: Harm) -> DriverLog:

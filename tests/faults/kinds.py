@@ -192,8 +192,9 @@ def executor_stopped(harm: Harm) -> None:
 
 
 def executor_killed(harm: Harm) -> None:
-    """Kill an executor; Spark starts another one."""
+    """Kill an executor in a batch; Spark starts another one."""
     before = harm.scene.executors()
+    harm.scene.await_a_batch()
     os.kill(harm.scene.rng.choice(before), signal.SIGKILL)
     wait_until(lambda: len(set(harm.scene.executors()) - set(before)) == 1, "another one", 120)
     harm.scene.wait_for_batches(3)

@@ -66,7 +66,15 @@ PROTECTIONS = {
             f"{_JAVA}/reader/PartitionPosition.java",
             "return from != UNKNOWN && from <= offset && offset <= position;",
             "return from != UNKNOWN;",
-            ("planner stopped", "executor killed"),
+            ("planner stopped",),
+        ),
+        Protection(
+            "Spark tries a task again",
+            "tests/conftest.py",
+            '        "local-cluster[2,1,1024]", tmp_path_factory.mktemp("spark"),\n',
+            '        "local-cluster[2,1,1024]", tmp_path_factory.mktemp("spark"),\n'
+            '        spark_task_maxFailures="1",\n',
+            ("executor killed",),
         ),
         Protection(
             "records beyond the end of a range wait for their batch",

@@ -145,6 +145,18 @@ class Scene:
             with contextlib.suppress(ProcessLookupError):  # somebody has killed it
                 os.kill(pid, signal.SIGCONT)
 
+    def await_a_batch(self) -> None:
+        """Wait until a batch has begun and not ended."""
+        wait_until(self.is_in_a_batch, "a batch that has begun and not ended")
+
+    def is_in_a_batch(self) -> bool:
+        """Whether a batch is in Spark's log of offsets and not yet in that of commits."""
+        begun, ended = (
+            max((int(path.name) for path in Path(self.checkpoint, log).glob("[0-9]*")), default=-1)
+            for log in ("offsets", "commits")
+        )
+        return begun > ended
+
     def look_at_the_group(self) -> dict[int, int]:
         """See that what is committed to the group is complete in the checkpoint; its offsets."""
         found = committed(self.direct.bootstrap_servers, self.group)
