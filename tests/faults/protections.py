@@ -77,13 +77,6 @@ PROTECTIONS = {
             ("executor killed",),
         ),
         Protection(
-            "records beyond the end of a range wait for their batch",
-            f"{_JAVA}/reader/PooledConsumer.java",
-            "int end = PartitionPosition.countBelow(records, one.reading.until);",
-            "int end = records.size();",
-            ("slow network", "leaders change", "broker killed", "partitions added"),
-        ),
-        Protection(
             "progress is committed when the batch is complete",
             f"{_JAVA}/BatchPlanner.java",
             "    if (zones != null) {\n      zones.begin();\n    }\n",
@@ -107,6 +100,8 @@ PROTECTIONS = {
                 "silent network",
                 "narrow network",
                 "slow network",
+                "leaders change",
+                "broker killed",
                 "broker stopped",
                 "driver stopped",
                 "broker disk full",
@@ -188,6 +183,7 @@ PROTECTIONS = {
 #: Faults that no line was found against which could be taken out, and why.
 NOT_TAKEN_OUT = {
     "records of 1 MB": "brokers send the first batch of an answer however large it is (KIP-74)",
+    "partitions added": "Spark's own source finds them",
     "executor stopped": "survived, too, when Spark takes the executor for lost after 2.5 s and "
     "tries no task again: it runs elsewhere what the executor had not begun",
 }
