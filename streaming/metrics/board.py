@@ -161,6 +161,7 @@ class _Query:
                 yield f"spark_streaming_{name}", labels, value
         for phase, seconds in last.durations_s.items():
             yield "spark_streaming_duration_seconds", (*labels, phase), seconds
+        over = _FRESHNESS if self.idle_s > last.timestamp_s else ()
         for source in last.sources:
             of_source = (*labels, str(source.index))
             strategy = source.metrics.get("assignor.strategy")
@@ -170,8 +171,7 @@ class _Query:
             if held_by is not None:
                 yield "assignor_held_back_info", (*of_source, held_by), 1
             for metric in OURS:
-                is_over = metric.key in _FRESHNESS and self.idle_s > last.timestamp_s
-                if metric.kind == "gauge" and metric.key and not is_over:
+                if metric.kind == "gauge" and metric.key and metric.key not in over:
                     number = source.number(metric.key)
                     if number is not None:
                         yield metric.name, of_source, number * metric.factor

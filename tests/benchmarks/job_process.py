@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaming.demo.job import linked_spark_home
+from tests.support.processes import below, command_line, stat_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 _ROOT = Path(__file__).parents[2]
 _END_LIMIT_S = 120.0
 _KINDS = {
-    "driver": b"org.apache.spark.deploy.SparkSubmit",
-    "executors": b"org.apache.spark.executor.CoarseGrainedExecutorBackend",
-    "planners": b"assignor_bridge.worker",
+    "driver": "org.apache.spark.deploy.SparkSubmit",
+    "executors": "org.apache.spark.executor.CoarseGrainedExecutorBackend",
+    "planners": "assignor_bridge.worker",
 }
 PARTS = ("python", *_KINDS)
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -97,11 +98,8 @@ class JobProcess:
 
 def parts_of(started: int) -> dict[str, list[int]]:
     """Process ids of each part, of a Python process and its descendants."""
-    parents, ours = _parents(), {started}
-    while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
-        ours |= more
     found: dict[str, list[int]] = {part: [] for part in PARTS}
-    for pid in sorted(ours):
+    for pid in below(started):
         kind = "python" if pid == started else _kind(pid)
         if kind is not None:
             found[kind].append(pid)
@@ -111,7 +109,7 @@ def parts_of(started: int) -> dict[str, list[int]]:
 def used_by(pid: int) -> Used:
     """Memory and CPU of one process; nothing when it has ended."""
     try:
-        fields = _stat(pid)
+        fields = stat_of(pid)
     except OSError:
         return Used()
     return Used(
@@ -130,24 +128,6 @@ def heap_after_collections(log: Path) -> list[tuple[float, int]]:
     return [(int(match[1]) / 1000, int(match[2])) for match in found]
 
 
-def _parents() -> dict[int, int]:
-    found = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            found[int(entry.name)] = int(_stat(int(entry.name))[1])
-        except OSError:
-            continue  # it has ended
-    return found
-
-
-def _stat(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat after the name: 0 is the state, 1 the parent."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-
-
 def _kind(pid: int) -> str | None:
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return None
-    return next((kind for kind, word in _KINDS.items() if any(word in w for w in words)), None)
+    words = command_line(pid)
+    return next((kind for kind, word in _KINDS.items() if word in words), None)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import StreamingQueryException
 
 from checkpoints.folders import LocalFolder
-from checkpoints.offset_log import read_checkpoint
+from checkpoints.offset_log import read_checkpoint, read_last_batches
 from tests.integration.shared_reader_tools import counters
 from tests.kafka_topics import Topic, committed
 from tests.spark_tools import as_dict, read_topic, wait_until
@@ -151,11 +151,8 @@ class Scene:
 
     def is_in_a_batch(self) -> bool:
         """Whether a batch is in Spark's log of offsets and not yet in that of commits."""
-        begun, ended = (
-            max((int(path.name) for path in Path(self.checkpoint, log).glob("[0-9]*")), default=-1)
-            for log in ("offsets", "commits")
-        )
-        return begun > ended
+        planned = read_last_batches(LocalFolder(Path(self.checkpoint))).planned
+        return planned is not None and not planned.committed
 
     def look_at_the_group(self) -> dict[int, int]:
         """See that what is committed to the group is complete in the checkpoint; its offsets."""

@@ -20,6 +20,7 @@ from streaming.pipeline.config.files import read_seeds
 from streaming.pipeline.config.loading import load_job
 from tests.pipeline_tools import rows
 from tests.spark_tools import wait_until
+from tests.support import drivers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,17 +85,7 @@ def test_the_notebook(tmp_path):
     """Its cells as one program in a process of its own, as in a kernel: it makes the session."""
     notebook = json.loads((EXAMPLES / "quickstart.ipynb").read_text(encoding="utf-8"))
     cells = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
-    done = subprocess.run(
-        [sys.executable, "-c", "\n".join(cells)],
-        cwd=tmp_path,
-        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(EXAMPLES.parent)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=400,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    out = done.stdout
+    out = drivers.run_pasted("\n".join(cells), tmp_path)
     assert re.search(r"strategy +lag-aware-sticky", out)
     assert re.search(r"splitPartitions +[1-9]", out), "that of customer 7"
     assert re.search(r"fallbacks +0\n", out)

@@ -18,7 +18,7 @@ from tests.kafka_topics import Topic
 from tests.packed import tasks_of
 from tests.spark_tools import as_dict, assert_planned, read_topic, run_in_batches, wait_until
 from tests.support.java_program import compiled, run_java
-from tests.support.processes import planners_below
+from tests.support.processes import has_ended, planners_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -97,7 +97,7 @@ def test_one_process_serves_all_and_its_end_costs_no_plan(
         [(first, numbers)] = served(record).items()
         assert len(numbers) == STREAMS
         os.kill(first, signal.SIGKILL)
-        wait_until(lambda: ended(first), "the end of the planner")
+        wait_until(lambda: has_ended(first), "the end of the planner")
         streams.read()
         assert len(served(record)) == 2
         [second] = served(record).keys() - {first}
@@ -114,8 +114,8 @@ def test_one_process_serves_all_and_its_end_costs_no_plan(
             if entry.get("request", {}).get("type") == "end"
         ]
         assert end in numbers
-        assert not ended(second)
-    wait_until(lambda: ended(second), "the end of the planner with the last stream")
+        assert not has_ended(second)
+    wait_until(lambda: has_ended(second), "the end of the planner with the last stream")
 
 
 @pytest.mark.falls_back
@@ -175,14 +175,6 @@ def test_streams_that_are_stopped_hang_and_wait(tmp_path: Path) -> None:
     checks = done.stdout.splitlines()
     assert len(checks) == 10
     assert [check for check in checks if not check.startswith("ok ")] == []
-
-
-def ended(pid: int) -> bool:
-    """Whether a process is gone, but for its parent's asking."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
 
 
 def test_queries_that_share_the_slots_begin_at_different_executors(

@@ -48,11 +48,11 @@ def audited(exports: Sequence[str]) -> Check:
     return Check(what, not lines, f"{len(lines)} advisories, the newest known of {newest}")
 
 
-def tags() -> list[str]:
-    """Names of the tags of this commit: with one it is a release, without one a dry run."""
+def is_tagged() -> bool:
+    """Whether this commit has a tag: with one it is a release, without one a dry run."""
     words = ["git", "tag", "--points-at", "HEAD"]
     named = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return named.split()
+    return bool(named.split())
 
 
 def names() -> list[str]:
@@ -154,8 +154,8 @@ def billed() -> Check:
     return Check(what, not refused, "; ".join(refused) or f"{target.name}, {len(used)} looked at")
 
 
-def steps(scratch: Path, exports: Sequence[str]) -> Iterator[Callable[[], Check]]:
-    """Give what is done, in order."""
+def steps(scratch: Path, exports: Sequence[str] | None) -> Iterator[Callable[[], Check]]:
+    """Give what is done, in order; without `exports` nothing is audited."""
     yield clean_tree
     yield lambda: same_jar(scratch / "jar")
     yield lambda: same_packages(scratch)
@@ -163,7 +163,7 @@ def steps(scratch: Path, exports: Sequence[str]) -> Iterator[Callable[[], Check]
     yield lambda: works_where_it_is_installed(scratch / "wheel", "*.whl")
     yield lambda: works_where_it_is_installed(scratch / "sdist", "*.tar.gz")
     yield billed
-    if exports or tags():
+    if exports is not None:
         yield lambda: audited(exports)
 
 
@@ -182,11 +182,12 @@ def main() -> int:
         print_checks(checks)
     elif what == "check":
         checks = []
+        exports = rest if rest or is_tagged() else None
         with tempfile.TemporaryDirectory(prefix="assignor-release-") as scratch:
-            for step in steps(Path(scratch), rest):
+            for step in steps(Path(scratch), exports):
                 checks.append(step())
                 print_checks(checks[-1:])
-        if not rest and not tags():
+        if exports is None:
             print_lines(["skipped no known weakness: no OSV files, and no tag that needs them"])
     else:
         print(__doc__, file=sys.stderr)

@@ -29,6 +29,17 @@ def run(
     return done
 
 
+def run_pasted(program: str, folder: Path) -> str:
+    """Run a program of the docs in a process of its own, as pasted; what it prints."""
+    here = {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=folder, env=os.environ | here, capture_output=True, text=True, check=False, timeout=400,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
 def json_lines(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
     """Give the objects that a program has printed, a line each, among whatever else."""
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]

@@ -1,4 +1,4 @@
-"""Living processes below another one, by what the kernel tells of each."""
+"""Processes by what the kernel tells of each: those below another one, and what they are."""
 
 from __future__ import annotations
 
@@ -12,16 +12,33 @@ if TYPE_CHECKING:
 _PLANNER = "assignor_bridge.worker"
 
 
-def processes_below(parent: int, words: str) -> list[int]:
-    """Process ids whose command line has these words, zombies left out."""
+def stat_of(pid: int) -> list[str]:
+    """Fields of /proc/PID/stat after the name: 0 is the state, 1 the parent."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process is gone, but for its parent's asking."""
+    try:
+        return stat_of(pid)[0] == "Z"
+    except OSError:
+        return True
+
+
+def below(parent: int) -> list[int]:
+    """Process ids of a living process and its descendants, zombies left out."""
     parents = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended
-            fields = stat.read_text().rpartition(")")[2].split()
+            fields = stat_of(int(entry.name))
             if fields[0] not in "ZX":
-                parents[int(stat.parent.name)] = int(fields[1])
-    below = (pid for pid in parents if _is_below(pid, parent, parents))
-    return sorted(pid for pid in below if words in command_line(pid))
+                parents[int(entry.name)] = int(fields[1])
+    return sorted(pid for pid in parents if _is_below(pid, parent, parents))
+
+
+def processes_below(parent: int, words: str) -> list[int]:
+    """Process ids whose command line has these words."""
+    return [pid for pid in below(parent) if words in command_line(pid)]
 
 
 def planners_below(parent: int) -> list[int]:

@@ -16,6 +16,7 @@ import pytest
 from tests.benchmarks import one_run, one_run_page, report, summary
 from tests.benchmarks.steps import ELSEWHERE, STEPS, Step
 from tests.benchmarks.targets import TARGETS, Target
+from tests.support.processes import has_ended
 
 ROOT = Path(__file__).parents[2]
 
@@ -127,13 +128,6 @@ one_run.STEPS = (Trivial("quick", "a", 1), Trivial("waits", "b", 1, program=wait
 one_run.ROOT, one_run.commit, one_run.changes = Path(sys.argv.pop()), lambda: "abc", list
 one_run.main()
 """
-
-
-def has_ended(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
