@@ -56,7 +56,7 @@ _COLUMNS: dict[int, tuple[_Column, ...]] = {
 }  # fmt: skip
 #: Stands for "not a number" in a column of whole units.
 _UNKNOWN = -(2**15)
-
+_IMPOSSIBLE = "the state is corrupt: it remembers impossible costs"
 
 #: What reading nonsense may raise.
 _SIGNS_OF_CORRUPTION = (
@@ -321,6 +321,8 @@ def _read(version: int, body: bytes) -> StickyState:
         raise StateError("the state is corrupt: it names impossible partitions")
     for name in ("cost", "last_cost", "evidence", "bytes", "density"):
         believable = np.abs(columns[name]) < _MOST_BELIEVABLE
+        if name in {"evidence", "density"}:
+            believable &= columns[name] >= 0
         columns[name] = np.where(believable, columns[name], np.nan)
     columns["member"] = _decode_claims(
         lengths, claims, topics, columns["topic"], columns["partition"]
@@ -354,11 +356,13 @@ def _numbers(header: dict[str, Any]) -> dict[str, int]:
 
 def _paces(header: dict[str, Any], version: int) -> dict[str, Pace]:
     if version == 1:  # it said for how many batches an executor was observed
-        return {
-            e: Pace(_believable(factor), float(factor), float(batches))
-            for e, (factor, batches) in sorted(header["speeds"].items())
-        }
-    return {e: Pace(*map(_believable, pace)) for e, pace in sorted(header["paces"].items())}
+        known = {e: (factor, factor, n) for e, (factor, n) in header["speeds"].items()}
+    else:
+        known = header["paces"]
+    paces = {e: Pace(*map(_believable, pace)) for e, pace in sorted(known.items())}
+    if min((pace.evidence for pace in paces.values()), default=0) < 0:
+        raise StateError(_IMPOSSIBLE)
+    return paces
 
 
 def _common(header: list[Any]) -> Common:
@@ -370,13 +374,13 @@ def _common(header: list[Any]) -> Common:
     )  # fmt: skip
     least = min(fixed, noise, reports, missed, missed_alike, compared, *errors)
     if not (least >= 0 and fixed < 2**63 and math.isfinite(reports)):
-        raise StateError("the state is corrupt: it remembers impossible costs")
+        raise StateError(_IMPOSSIBLE)
     return common
 
 
 def _believable(logarithm: float) -> float:
     if not abs(logarithm) < _MOST_BELIEVABLE:
-        raise StateError("the state is corrupt: it remembers impossible costs")
+        raise StateError(_IMPOSSIBLE)
     return float(logarithm)
 
 

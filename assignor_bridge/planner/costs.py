@@ -131,9 +131,10 @@ def believed(deviation: Floats, error: Floats | float) -> Floats:
     >>> believed(np.array([-0.5, 1.0, -4.0]), 1.0).tolist()
     [0.0, 0.0, -3.75]
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        part = deviation * (1 - (error / deviation) ** 2)
-    return np.where(np.abs(deviation) > error, part, 0.0)
+    size = np.abs(deviation)
+    with np.errstate(invalid="ignore"):
+        part = deviation * (1 - (error / np.maximum(size, error)) ** 2)
+    return np.where(size > error, part, 0.0)
 
 
 def filled(column: Floats, topic: Ints, default: float) -> Floats:

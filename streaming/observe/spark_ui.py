@@ -42,6 +42,8 @@ _EXPECTED = (
     "a running driver has its UI at port 4040 (unless spark.ui.enabled is false), a history "
     "server at 18080"
 )
+#: Of all executors together; no cluster has so many, and each of them gets a name here.
+_MOST_SLOTS = 100_000
 _HISTORY = re.compile(r"/(?:history|applications)/([^/]+)(?:/\d+)?(?:/[^/]*)?$")
 
 
@@ -147,6 +149,8 @@ class SparkUi:
     def executors(self) -> list[UiExecutor]:
         """Return all executors of the application; the driver alone in local mode."""
         everyone = [_executor(e) for e in self._get("allexecutors")]
+        if sum(e.slots for e in everyone) > _MOST_SLOTS:
+            raise ValueError("so many slots")
         workers = [e for e in everyone if e.executor != "driver" and e.slots]
         return workers or [replace(e, slots=max(1, e.slots)) for e in everyone]
 
@@ -179,7 +183,9 @@ class SparkUi:
         """
         executors = sorted(self.executors(), key=lambda e: (len(e.executor), e.executor))
         slots = {e.executor: e.slots for e in executors}
-        present: list[UiExecutor] = []
+        names = {e: tuple(f"{e.executor}/{slot}" for slot in range(e.slots)) for e in executors}
+        present: tuple[UiExecutor, ...] = ()
+        of_present: dict[tuple[UiExecutor, ...], tuple[str, ...]] = {}
         figures = []
         for batch in batches:
             stages = [self._tasks(stage) for stage in batch.stages]
@@ -187,11 +193,13 @@ class SparkUi:
                 read = records[batch.batch]
                 stages = [tasks for tasks in stages if sum(map(_records, tasks)) == read][:1]
             tasks = _figures([task for tasks in stages for task in tasks], slots)
-            present = [e for e in executors if e.was_there(batch.start_s)]
+            present = tuple(e for e in executors if e.was_there(batch.start_s))
+            if present not in of_present:  # most batches share one
+                of_present[present] = tuple(name for e in present for name in names[e])
             figures.append(
                 BatchFigures(
                     batch.batch, batch.seconds or 0.0, sum(task.records for task in tasks), tasks,
-                    tuple(f"{e.executor}/{slot}" for e in present for slot in range(e.slots)),
+                    of_present[present],
                     is_running=batch.seconds is None,
                 )
             )  # fmt: skip

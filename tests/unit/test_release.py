@@ -128,16 +128,16 @@ def test_a_zip_without_advisories_is_one_line_of_the_audit(tmp_path: Path, conte
 
 
 @pytest.mark.parametrize(
-    ("tags", "code", "last"),
+    ("tagged", "code", "last"),
     [
-        ([], 0, "skipped no known weakness: no OSV files"),
-        (["v0.1.0"], 1, "FAILED no known weakness: not looked up"),
+        (False, 0, "skipped no known weakness: no OSV files"),
+        (True, 1, "FAILED no known weakness: not looked up"),
     ],
 )
 def test_a_release_is_audited_and_a_dry_run_without_advisories_says_that_it_is_not(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    tags: list[str],
+    tagged: bool,
     code: int,
     last: str,
 ) -> None:
@@ -147,7 +147,7 @@ def test_a_release_is_audited_and_a_dry_run_without_advisories_says_that_it_is_n
     done = ("clean_tree", "same_jar", "same_packages", "maven_artifact", "billed")
     for step in (*done, "works_where_it_is_installed"):
         monkeypatch.setattr(release, step, holds)
-    monkeypatch.setattr(release, "tags", lambda: tags)
+    monkeypatch.setattr(release, "is_tagged", lambda: tagged)
     monkeypatch.setattr(sys, "argv", ["release", "check"])
     assert release.main() == code
     lines = capsys.readouterr().out.splitlines()

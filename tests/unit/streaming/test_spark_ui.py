@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 API = f"/api/v1/applications/{APP}"
 NO_QUERY = {"/api/v1/applications": RECORDED["/api/v1/applications"], f"{API}/jobs": [
     {"jobId": 0, "description": "count at notebook", "stageIds": [0]}, {"jobId": 1}]}  # fmt: skip
+WITH_TOO_MANY_SLOTS = {**RECORDED, f"{API}/allexecutors": [
+    {**RECORDED[f"{API}/allexecutors"][0], "maxTasks": 2**63}]}  # fmt: skip
 
 
 def a_run() -> RunFigures:
@@ -168,6 +170,7 @@ def test_a_password_is_sent_and_never_told(tmp_path, capsys):
         pytest.param({}, "", 2, "is not Spark's UI: a running driver", id="another server"),
         pytest.param({ELSE: "<html>"}, "", 2, "is not Spark's UI", id="HTML everywhere"),
         pytest.param({ELSE: {"a": 1}}, "", 2, "is not Spark's UI", id="another API"),
+        pytest.param(WITH_TOO_MANY_SLOTS, "", 2, "is not Spark's UI", id="2**63 slots"),
         pytest.param(NO_QUERY, "", 2, "shows no streaming query", id="no streaming query"),
         pytest.param(RECORDED, "/history/app-9", 2, f"has no application app-9: give the address "
                      f"of one, as http://127.0.0.1:PORT/history/ID (there are {APP})", id="app"),
