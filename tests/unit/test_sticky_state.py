@@ -207,7 +207,8 @@ def test_a_header_that_lies_is_noticed():
     for key, value in (
         ("partitions", 10**12), ("partitions", -1), ("claims", [-5] * 6), ("claims", [10**9]),
         ("readers", [["1", "h", 10**9]]), ("topics", []), ("paces", 3),
-        ("paces", {"1": [0, 0, -1]}), ("common", 3), ("common", [0.0, -1.0, False, 0.2, [], 0.0]), ("paces", {"1": [1e9, 0, 0]}),
+        ("paces", {"1": [0, 0, -1]}), ("paces", {"1": [1e9, 0, 0]}),
+        ("common", 3), ("common", [0.0, -1.0, False, 0.2, [], 0.0]),
         ("generation", 2**31), ("generation", -1), ("batches", 2**31),
         ("calm", -(2**70)), ("calm", 2**31), ("hold", -1), ("hold", 2**31),
     ):  # fmt: skip
