@@ -5,8 +5,9 @@ slot, a planner, a broker and the producer on one machine. Resident memory is lo
 seconds; what is told of it leaves out the first quarter of the run (half an hour of two), in which
 caches fill and code is compiled. A slope is the median of those of all pairs of samples (Theil and
 Sen), with their middle half. At the end each record is in the table, once, and each batch was
-planned by the option. `make soak`; `SOAK_S=120` makes it shorter, and such a run says nothing of
-memory.
+planned by the option. A run of an hour or more fails, when its page is written, if a part of the
+job rose by more than 5% an hour, or batches or records came slower than asked. `make soak`;
+`SOAK_S=120` makes it shorter, and such a run says nothing of memory.
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ pytestmark = [
 ]
 
 RATE, PARTITIONS, WARM_UP = 5_000, 4, 100
+#: For a run that is long enough to tell: share of its memory by which a part may rise an hour,
+#: batches (10,000 in two hours) and records a second.
+LONG_S, MOST_RISE, LEAST_BATCHES, LEAST_RATE = 3_600, 0.05, 10_000 / 7_200, 0.99 * RATE
 PICTURE = FOLDER.parent / "images" / "soak.svg"
 JOB = """
 name: soak
@@ -114,9 +118,10 @@ def report(batches: list[BatchProgress], load: Load, samples: long_run.Samples) 
     measured = [batch.seconds for batch in batches if batch.timestamp_s >= load.began_s]
     series = {part: samples.series(part) for part in (*PARTS, "broker")}
     level = {p: Series(p, after_first_quarter(s.values), s.step_s) for p, s in series.items()}
-    rows = []
+    rows, rises = [], {}
     for part, found in level.items():
         rise = slope(found.values, found.step_s)
+        rises[part] = rise.per_hour / percentile(found.values, 50)
         rows.append(
             {
                 "part": part,
@@ -151,3 +156,7 @@ def report(batches: list[BatchProgress], load: Load, samples: long_run.Samples) 
         rows=rows,
         notes="\n".join(notes),
     )
+    if LASTS_S >= LONG_S:
+        assert [part for part in PARTS if rises[part] > MOST_RISE] == [], rises
+        assert len(measured) >= LEAST_BATCHES * LASTS_S
+        assert load.rounds >= LEAST_RATE * LASTS_S
