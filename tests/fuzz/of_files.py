@@ -94,10 +94,11 @@ def _on_disk(data: bytes) -> Iterator[Path]:
     try:
         for name, content in files_in(data).items():
             place = folder / name
-            if any(above.is_file() for above in place.parents) or place.is_dir():
+            try:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(content)
+            except OSError:  # a file is above it, or its name is too long: there is no such file
                 continue
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(content)
         yield folder
     finally:
         shutil.rmtree(folder)
