@@ -222,6 +222,17 @@ def test_the_login_of_the_commands_is_one_that_they_take():
     assert settings["sasl.password"] == "secret"
 
 
+def test_delta_is_installed_in_the_version_that_is_loaded_and_pyspark_stays():
+    root = Path(__file__).parents[2]
+    files = [*pages(), root / "examples" / "quickstart.ipynb"]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    lines = re.findall(r"pip install 'delta-spark[^\n`#]*", text)
+    assert len(lines) == 4
+    version = delta_coordinate("4.0.4").rpartition(":")[2]
+    for line in lines:
+        assert line.strip() == f"pip install 'delta-spark=={version}' 'pyspark==4.0.4'"
+
+
 def test_other_packages_are_put_behind_those_of_assignor_jars():
     [line] = [b for b in blocks(text_of("quickstart.md"), "") if "| sed" in b]
     [script] = re.findall(r"\$\(assignor jars (\| sed .*?)\)", line)
