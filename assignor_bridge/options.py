@@ -165,7 +165,7 @@ class PlannerOptions:
     max_records_per_task: int | None = _option("assignor.maxRecordsPerTask", None, _COUNT,
         "most records of a task; makes more tasks than assignor.tasksPerSlot where it must")
     tasks_per_slot: int = _option("assignor.tasksPerSlot", 1, _TASKS,
-        "tasks that a slot's share may be cut into, longest first")
+        "tasks that a slot's pieces may be divided among, longest first; it cuts none")
     #: A share is a float, a number of slots an int.
     slots: float | None = _option("assignor.slots", None, _SLOTS,
         "how many of the executors' task slots this query plans for, where several share them")

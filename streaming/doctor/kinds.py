@@ -56,11 +56,8 @@ KINDS = (
     Kind(
         "standalone, client mode",
         "tested",
-        "master and workers as processes of one machine (`make test`, `make compat`); three hosts"
-        " as loopback addresses: drivers started again, a worker lost and back, a host added, one"
-        " killed in mid-batch, dynamic allocation, decommissioning, speculation, fair pools, tasks"
-        " of two cores (`make long`). Workers need no Python. Not shown: hosts with a network"
-        " between them",
+        "`make test`, `make compat`, `make long` ([how](#standalone)). Workers need no Python. Not"
+        " shown: hosts with a network between them",
         r"spark://.*",
     ),
     Kind(
@@ -69,6 +66,13 @@ KINDS = (
         "for Java and Scala (`make long`); Spark refuses Python there. The driver starts on a"
         " worker: all need Python with this package",
         r"spark://.*",
+    ),
+    Kind(
+        "Databricks",
+        "will not",
+        "Kafka's classes are renamed there, and this jar is compiled against Apache's; serverless"
+        " and shared compute take no jars into the driver",
+        _DATABRICKS,
     ),
     Kind("YARN", "should work", "[below](#yarn). Not shown", "yarn"),
     Kind(
@@ -109,11 +113,16 @@ KINDS = (
         "(?i:dataproc|fabric|synapse|cloudera)",
     ),
     Kind(
-        "Databricks",
-        "will not",
-        "Kafka's classes are renamed there, and this jar is compiled against Apache's; serverless"
-        " and shared compute take no jars into the driver",
-        _DATABRICKS,
+        "macOS, WSL 2",
+        "should work",
+        "all tests run on Linux. Not shown",
+        "(?i:macos|wsl2?)",
+    ),
+    Kind(
+        "Windows",
+        "not looked at",
+        "nothing was tried there; `assignor run` will not: it locks the checkpoint as Unix does",
+        "(?i:windows)",
     ),
     Kind("Mesos", "will not", "Spark 4 has removed it", r"mesos://.*"),
     Kind(
@@ -138,7 +147,7 @@ def kinds_of(url: str) -> list[Kind]:
     if not kinds:
         raise OptionError(
             f"--spark {url!r}: no kind of Spark is named so; give local[…], spark://host:7077,"
-            " yarn, k8s://…, sc://host, or the name of a platform: databricks, emr, glue"
+            " yarn, k8s://…, sc://host, or the name of a platform: databricks, emr, glue, windows"
         )
     return renamed or kinds
 

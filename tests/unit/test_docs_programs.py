@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -20,8 +21,11 @@ from assignor_bridge.assignors.check import assign_checked
 from assignor_bridge.assignors.own import Own
 from streaming.cli import main
 from streaming.cli.all import app
+from streaming.delta.session import delta_coordinate
+from streaming.kafka.java_properties import read_properties
+from streaming.kafka.settings import client_settings
 from streaming.pipeline.config.loading import load_job
-from tests.planner_process import plan
+from tests.unit.streaming.kept_query import kept_query
 from tests.unit.test_docs import pages, text_of
 
 COMMANDS = get_command(app).commands
@@ -40,7 +44,10 @@ PROGRAMS = {
     "demo.md": {"EmbeddedBroker": "integration/test_docs_in_spark.py::test_a_broker_of_ones_own"},
     "lag.md": {"read_checkpoint": "integration/test_docs_in_spark.py::test_the_readme"},
     "metrics.md": {"MetricsConfig": "integration/test_docs_in_spark.py::test_metrics_of_a_query"},
-    "quickstart.md": {"configure_spark": "integration/test_quickstart.py::test_the_program_runs"},
+    "quickstart.md": {
+        "EmbeddedBroker": "integration/test_quickstart.py::test_the_program_runs",
+        "configure_delta": "integration/test_quickstart.py::test_a_query_into_delta_runs",
+    },
     "where-it-runs.md": {"remote(": "compat/test_connect.py::test_a_remote_client"},
     "writing-an-assignor.md": {
         "class LargestFirst": "unit/test_docs_programs.py::test_the_programs_that_write",
@@ -106,11 +113,19 @@ def test_cells_of_the_notebook_compile():
             ast.parse("".join(cell["source"]))
 
 
-def test_the_programs_that_write_an_assignor_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_programs_that_write_an_assignor_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     monkeypatch.syspath_prepend(str(tmp_path))
-    rule, check, _ = blocks(text_of("writing-an-assignor.md"), "python")
+    _, rule, check = blocks(text_of("writing-an-assignor.md"), "python")
     (tmp_path / "team_rules.py").write_text(rule, encoding="utf-8")
     exec(check, {})  # noqa: S102
+    [block] = blocks(text_of("writing-an-assignor.md"), "console")
+    cat, (command, output) = _examples(block)
+    _written(*cat, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert main.run(shlex.split(command)[1:]) == 0
+    assert capsys.readouterr().out == output
     [program] = [b for b in blocks(text_of("assignors.md"), "python") if "assign_checked" in b]
     exec(program, {})  # noqa: S102
 
@@ -189,6 +204,45 @@ def test_jobs_can_be_loaded(tmp_path: Path):
         load_job(path, environment={}, broker=None)
 
 
+def test_a_login_and_a_cluster_are_added_to_a_job_as_the_page_says(tmp_path: Path):
+    job, *_, login, cluster = blocks(text_of("pipelines.md").partition("## Config\n")[0], "yaml")
+    [exported] = re.findall("^export JAAS='(.*)'$", text_of("pipelines.md"), re.MULTILINE)
+    path = tmp_path / "job.yaml"
+    path.write_text(job + login + cluster, encoding="utf-8")
+    loaded = load_job(path, environment={"JAAS": exported}, broker=None).job
+    assert loaded.options["kafka.sasl.jaas.config"] == exported
+    assert loaded.spark["spark.master"] == "spark://host:7077"
+
+
+def test_the_login_of_the_commands_is_one_that_they_take():
+    [shown] = blocks(text_of("lag.md"), "properties")
+    given = {"bootstrap.servers": "b:1", **read_properties(shown)}
+    settings = client_settings(given).for_client()
+    assert settings["sasl.mechanisms"] == "SCRAM-SHA-512"
+    assert settings["sasl.password"] == "secret"
+
+
+def test_delta_is_installed_in_the_version_that_is_loaded_and_pyspark_stays():
+    root = Path(__file__).parents[2]
+    files = [*pages(), root / "examples" / "quickstart.ipynb"]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    lines = re.findall(r"pip install 'delta-spark[^\n`#]*", text)
+    assert len(lines) == 4
+    version = delta_coordinate("4.0.4").rpartition(":")[2]
+    for line in lines:
+        assert line.strip() == f"pip install 'delta-spark=={version}' 'pyspark==4.0.4'"
+
+
+def test_other_packages_are_put_behind_those_of_assignor_jars():
+    [line] = [b for b in blocks(text_of("quickstart.md"), "") if "| sed" in b]
+    [script] = re.findall(r"\$\(assignor jars (\| sed .*?)\)", line)
+    printed = "--packages a:b:1,c:d:2 --repositories file:///r"
+    told = subprocess.run(
+        ["bash", "-c", f"echo '{printed}' {script}"], capture_output=True, text=True, check=True
+    ).stdout
+    assert told == f"--packages a:b:1,c:d:2,{delta_coordinate('4.0.4')} --repositories file:///r\n"
+
+
 def _snapshot(executors: int, slots: int, **ends: tuple[int, int]) -> dict[str, Any]:
     hosts = [{"id": f"{n}", "host": f"h{n}", "slots": slots} for n in range(1, executors + 1)]
     ranges = [
@@ -198,29 +252,26 @@ def _snapshot(executors: int, slots: int, **ends: tuple[int, int]) -> dict[str, 
     return {"executors": hosts, "ranges": ranges, "options": {}}
 
 
-@pytest.mark.parametrize(
-    ("page", "snapshots"),
-    [
-        ("planner.md", [_snapshot(1, 2, t0=(0, 100), t1=(0, 100), t2=(0, 100), t3=(0, 100))]),
-        (
-            "operating.md",
-            [
-                _snapshot(2, 1, orders6=(0, 400), orders7=(0, 300), orders8=(0, 700)),
-                _snapshot(2, 1, orders6=(400, 1400), orders7=(300, 600), orders8=(700, 1400)),
-            ],
-        ),
-    ],
-)
-def test_the_plan_of_batch_17_is_explained_as_shown(page, snapshots, tmp_path, capsys):
-    state = None
-    for snapshot in snapshots:
-        snapshot["state"] = state
-        state = plan(snapshot)["state"]
+def test_the_plan_of_batch_17_is_explained_as_shown(tmp_path, capsys):
+    snapshot = _snapshot(1, 2, t0=(0, 100), t1=(0, 100), t2=(0, 100), t3=(0, 100))
     log = tmp_path / "plans.jsonl"
-    log.write_text(json.dumps({"batchId": 17, "snapshot": snapshots[-1], "plan": {}}) + "\n")
-    [block] = [b for b in blocks(text_of(page), "console") if "plan --batch 17" in b]
+    log.write_text(json.dumps({"batchId": 17, "snapshot": snapshot, "plan": {}}) + "\n")
+    [block] = [b for b in blocks(text_of("planner.md"), "console") if "plan --batch 17" in b]
     [(_, shown)] = _examples(block)
     main.run(["plan", "--batch", "17", str(log)])
     printed = capsys.readouterr().out
     kept = "kept 4 of 4 partitions at their executor\n"  # a batch before, which is not shown
     assert printed == shown.replace(kept, "")
+
+
+def test_why_partition_7_moved_is_told_as_shown(tmp_path, monkeypatch, capsys):
+    """The command that the page names, not another one."""
+    sizes = [{6: 400, 7: 300, 8: 700}] * 17 + [{6: 1000, 7: 300, 8: 700}]
+    query = kept_query(tmp_path, sizes)
+    (tmp_path / "checkpoints").mkdir()
+    query.checkpoint.rename(tmp_path / "checkpoints" / "orders")
+    monkeypatch.chdir(tmp_path)
+    [block] = [b for b in blocks(text_of("operating.md"), "console") if "explain" in b]
+    [(command, shown)] = _examples(block)
+    assert main.run(shlex.split(command)[1:]) == 0
+    assert capsys.readouterr().out.startswith(f"{shown}\nThe same batch by others")

@@ -95,7 +95,7 @@ class Job(Section):
     sinks: dict[ViewName, Sink] = Field({})
     """Several sinks by name."""
     trigger: Trigger = "availableNow"
-    """`availableNow` processes what is there and exits; `processingTime 10 seconds` runs on."""
+    """`availableNow` processes what is there and exits; `processingTime 0 seconds` runs on."""
     checkpoint: str | None = None
     """Folder or URL of the checkpoints: progress, and the identity of exactly-once writes. A
     job that only prints needs none."""

@@ -40,6 +40,8 @@ KUBERNETES = "Kubernetes, by `spark-submit` or an operator (`SparkApplication`)"
         ("sc://adb-1.2.azuredatabricks.net:443/;token=x", ["Databricks"]),
         ("https://x.cloud.databricks.com", ["Databricks"]),
         ("mesos://m:5050", ["Mesos"]),
+        ("Windows", ["Windows"]),
+        ("wsl2", ["macOS, WSL 2"]),
     ],
 )
 def test_a_url_is_of_one_kind(url, names):

@@ -396,7 +396,7 @@ def test_init_writes_a_short_job_that_loads_and_never_overwrites(tmp_path, capsy
     file = tmp_path / "mine.yaml"
     assert main.run(["init", str(file), "--topic", "events", "--broker", "b:1"]) == 0
     text = file.read_text(encoding="utf-8")
-    assert len(text.splitlines()) < 20
+    assert len(text.splitlines()) < 24
     job = load_job(file, environment={}).job
     assert job.name == "mine"
     assert job.all_sources["records"].options["subscribe"] == "events"
@@ -407,6 +407,22 @@ def test_init_writes_a_short_job_that_loads_and_never_overwrites(tmp_path, capsy
     assert file.read_text(encoding="utf-8") == text
     assert main.run(["init", "/proc/no/job.yaml"]) == 2
     assert "cannot be written" in capsys.readouterr().err
+
+
+def test_what_init_says_of_a_login_and_a_cluster_loads_as_it_stands(tmp_path):
+    """Whose broker asks for a login found no word of it in the first job."""
+    file = tmp_path / "mine.yaml"
+    assert main.run(["init", str(file)]) == 0
+    said = re.sub("(?m)^( *)# (kafka|spark)", r"\1\2", file.read_text(encoding="utf-8"))
+    file.write_text(said, encoding="utf-8")
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    jaas = f'{module} required username="ann" password="a: #b";'
+    job = load_job(file, environment={"JAAS": jaas}).job
+    options = job.all_sources["records"].options
+    assert options["kafka.security.protocol"] == "SASL_SSL"
+    assert options["kafka.sasl.mechanism"] == "SCRAM-SHA-512"
+    assert options["kafka.sasl.jaas.config"] == jaas
+    assert job.spark["spark.master"] == "spark://host:7077"
 
 
 @pytest.mark.parametrize("topic", ["123", "null", "2024-01-01", "1.5", "-", "a.b_c-d"])
