@@ -7,9 +7,12 @@ so these wait by the clock.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 import uuid
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Producer
@@ -25,21 +28,32 @@ if TYPE_CHECKING:
     from tests.faults.harm import Harm
 
 
+_LATE_BYTES = 20_000
+
+
 def nothing_done(harm: Harm) -> None:
     """Do nothing: what the checks find here is not the fault's."""
     harm.scene.wait_for_batches(3)
 
 
 def slow_network(harm: Harm) -> None:
-    """Delay each piece by 20 to 200 ms, in both directions."""
-    harm.between.delay_s = (0.02, 0.2)
-    harm.scene.wait_for_batches(4, 240)
+    """Delay each piece by 300 to 700 ms, in both directions."""
+    harm.between.delay_s = (0.3, 0.7)
+    _wait_for_late_bytes(harm)
 
 
 def narrow_network(harm: Harm) -> None:
-    """Let 100 KB a second through each connection."""
-    harm.between.bytes_per_s = 100_000
-    harm.scene.wait_for_batches(4, 240)
+    """Let 10 KB a second through each connection."""
+    harm.between.bytes_per_s = 10_000
+    _wait_for_late_bytes(harm)
+
+
+def _wait_for_late_bytes(harm: Harm) -> None:
+    """Wait for batches whose bytes had to wait."""
+    before = harm.between.late_bytes
+    harm.scene.wait_for_batches(3, 240)
+    harm.note("bytes that had to wait", late := harm.between.late_bytes - before)
+    assert late > _LATE_BYTES, f"only {late} bytes had to wait"
 
 
 def cut_connections(harm: Harm) -> None:
@@ -134,9 +148,18 @@ def retention_ahead(harm: Harm) -> None:
     delete_before(harm.scene.direct, cut)
     harm.loses({p: range(end) for p, end in cut.items()})
     harm.note("partitions cut", len(cut))
+    warned = _warnings_of_loss(harm)
     harm.scene.start()
     wait_until(lambda: harm.scene.query.lastProgress is not None, "a batch", 120)
     harm.scene.wait_for_batches()
+    wait_until(lambda: _warnings_of_loss(harm) > warned, "Spark's warning of what was deleted")
+
+
+def _warnings_of_loss(harm: Harm) -> int:
+    """How often Spark's executors have logged that records of this topic are left out."""
+    said = re.compile(rf"(?i)(?:skip|be lost).*{re.escape(harm.scene.topic.name)}")
+    logs = Path(os.environ["SPARK_HOME"]).glob("work/*/*/stderr")
+    return sum(len(said.findall(log.read_text(errors="replace"))) for log in logs)
 
 
 def open_transactions(harm: Harm) -> None:
@@ -202,9 +225,12 @@ def executor_killed(harm: Harm) -> None:
 
 def driver_stopped(harm: Harm) -> None:
     """Stop the driver's JVM (SIGSTOP), as a machine does that runs out of memory."""
+    before = (harm.scene.planners(), harm.scene.executors())
     with harm.scene.paused(harm.scene.driver()):
         time.sleep(harm.scene.rng.uniform(10, 20))
     harm.scene.wait_for_batches(3, 180)
+    now = (harm.scene.planners(), harm.scene.executors())
+    assert now == before, f"planner and executors were {before}, are {now}"
 
 
 def _lead(harm: Harm, turn: int) -> None:
@@ -249,6 +275,8 @@ def _all_in_sync(harm: Harm) -> bool:
 
 
 NOTHING_DONE = "nothing done"
+#: Before the name of a kind: nothing is done in the scene of that kind.
+_NOTHING_AS_IN = "nothing done, as in "
 _NO_LOSS_FAILS = {"failOnDataLoss": "false"}
 KINDS = {
     kind.name: kind
@@ -280,3 +308,16 @@ KINDS = {
         *logs.KINDS, *disks.KINDS, *clocks.KINDS,
     )
 }  # fmt: skip
+
+
+def nothing_as_in(name: str) -> str:
+    """Name the run in which nothing is done where this fault is made, with its options."""
+    return _NOTHING_AS_IN + name
+
+
+def named(name: str) -> Kind:
+    """Return a fault, or nothing done in the scene of one; KeyError for any other name."""
+    kind = KINDS[name.removeprefix(_NOTHING_AS_IN)]
+    if kind.name == name:
+        return kind
+    return replace(kind, name=name, make=nothing_done, fallbacks=(0, 0), promise="")
