@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tests.faults.disks import SIZES, folder_of
 from tests.faults.feed import Feed
 from tests.faults.harm import CLUSTER, WITH, Harm, Kind
+from tests.faults.left import check_nothing_left, descriptors_of_driver
 from tests.faults.logs import held
 from tests.faults.scene import Scene
 from tests.integration.shared_reader_tools import SPARKS
@@ -92,6 +93,7 @@ def run_fault(
             stack.callback(one.stop)
         if proxied:
             stack.callback(proxied[1].reset)
+        before = descriptors_of_driver(scene)
         for one in harm.scenes:
             one.start()
         for one in harm.scenes:
@@ -121,7 +123,7 @@ def run_fault(
         sparks_lost = None
         if sparks:
             _, sparks_lost = sparks.check_table(feed.eras, harm.gone, harm.values)
-        scene.check_nothing_left()
+        check_nothing_left(scene, before)
         assert scene.looks, "the group was never looked at"
     return Outcome(
         kind.name, kind.what, options, seed, round(time.monotonic() - began, 1), batches, rows,

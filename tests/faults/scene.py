@@ -17,7 +17,6 @@ from pyspark.errors import StreamingQueryException
 from checkpoints.folders import LocalFolder
 from checkpoints.offset_log import KafkaOffsets, read_checkpoint, read_last_batches
 from tests.faults.feed import PARTITIONS
-from tests.integration.shared_reader_tools import counters
 from tests.kafka_topics import Topic, committed
 from tests.spark_tools import as_dict, read_topic, wait_until
 from tests.support.processes import planners_below, processes_below
@@ -54,7 +53,7 @@ class Scene:
         self._is_ours, self.name = ours, "ours" if ours else "sparks"
         self.checkpoint = str(folder / "checkpoint" / self.name)
         self.table = str(folder / "table" / self.name)
-        self._spark = spark
+        self.spark = spark
         self.options = {
             # Else a request to a broker that is silent is waited for longer than the fault takes.
             "kafka.request.timeout.ms": "10000", "kafka.default.api.timeout.ms": "60000",
@@ -69,7 +68,7 @@ class Scene:
         #: How often the group was compared with the checkpoint while batches ran.
         self.looks = 0
         self._client: Consumer | None = None
-        self._ends: dict[int, KafkaOffsets] = {}
+        self._ends: dict[int, dict[str, KafkaOffsets]] = {}
 
     @property
     def query(self) -> StreamingQuery:
@@ -97,17 +96,17 @@ class Scene:
     @property
     def jvm(self) -> Any:
         """The driver's."""
-        return self._spark._jvm
+        return self.spark._jvm
 
     def setting(self, name: str) -> str:
         """Return a setting of the session."""
-        return str(self._spark.conf.get(name))
+        return str(self.spark.conf.get(name))
 
     def start(self) -> None:
         """Start the query, or go on with it."""
         self._fallbacks += self._fallbacks_of_this_run()
         self._query = (
-            read_topic(self._spark, self.topic, self.options)
+            read_topic(self.spark, self.topic, self.options)
             .selectExpr(
                 "partition", "offset", "trim(CAST(value AS STRING)) AS value",
                 "length(value) AS size",
@@ -204,11 +203,12 @@ class Scene:
         if last.completed is None:
             return {}
         if last.planned is not None:
-            self._ends[last.planned.batch_id] = last.planned.ends["0"]
-        if last.completed not in self._ends:  # it was planned when nobody looked
+            self._ends[last.planned.batch_id] = last.planned.ends
+        ends = self._ends.get(last.completed)
+        if ends is None:  # it was planned when nobody looked
             done = read_checkpoint(folder).last_committed
-            return done.ends["0"][self.topic.name] if done else {}
-        return self._ends[last.completed][self.topic.name]
+            ends = done.ends if done else {}
+        return ends.get("0", {}).get(self.topic.name, {})
 
     def group_stands(self) -> dict[int, int]:
         """Offsets that are committed to the group, but those of 0; none is ahead."""
@@ -250,7 +250,7 @@ class Scene:
         Rows of the offsets `gone`, by era and partition, may be missing, none may be there twice.
         `values` are those of partitions that the feed leaves alone.
         """
-        rows = self._spark.read.format("delta").load(self.table)
+        rows = self.spark.read.format("delta").load(self.table)
         found: dict[tuple[int, int], list[int]] = defaultdict(list)
         others: dict[int, list[str]] = defaultdict(list)
         for row in rows.select("partition", "offset", "value").collect():
@@ -299,20 +299,7 @@ class Scene:
             default=0,
         )
 
-    def check_nothing_left(self) -> None:
-        """After the query: no planner, thread, consumer or file of an unfinished write."""
-        wait_until(lambda: not self.planners(), "the end of the planner")
-        wait_until(lambda: not self._threads(), "the end of our threads")
-        wait_until(
-            lambda: (now := counters(self._spark))["created"] <= now["closed"] + now["idle"],
-            "the consumers to be idle or closed",
-        )
-        left = [
-            path for path in Path(self.checkpoint).rglob("*")
-            if path.parent.name == "assignments" and ".tmp" in path.name
-        ]  # fmt: skip
-        assert not left
-
-    def _threads(self) -> list[str]:
+    def threads(self) -> list[str]:
+        """Names of our threads in the driver."""
         names = [t.getName() for t in self.jvm.java.lang.Thread.getAllStackTraces().keySet()]
         return [name for name in names if name.startswith("assignor-")]
