@@ -291,13 +291,8 @@ class Scene:
     def _fallbacks_of_this_run(self) -> int:
         """Batches that Spark's own mapping has read since the query was started."""
         progress = self._query.recentProgress if self._query is not None else []
-        return max(
-            (
-                int(as_dict(p)["sources"][0]["metrics"].get("assignor.fallbacks", 0))
-                for p in progress
-            ),
-            default=0,
-        )
+        metrics = [as_dict(p)["sources"][0].get("metrics", {}) for p in progress]
+        return max((int(each.get("assignor.fallbacks", 0)) for each in metrics), default=0)
 
     def threads(self) -> list[str]:
         """Names of our threads in the driver."""
