@@ -176,8 +176,8 @@ PROTECTIONS = {
 
 #: Faults that no line was found against which could be taken out, and why.
 NOT_TAKEN_OUT = {
-    clocks.NAME: "by the code: none of our clocks decides alone; where the group's commits ask one, "
-    "each new end is committed whatever it says",
+    clocks.NAME: "by the code: none of our clocks decides alone; where commits of the group ask "
+    "one, each new end is committed whatever it says",
     "records of 1 MB": "brokers send the first batch of an answer however large it is (KIP-74)",
     "partitions added": "Spark's own source finds them",
     "executor killed": "survived, too, with `spark.task.maxFailures=1` and with consumers that do "
