@@ -53,8 +53,18 @@ def table_disk_full(harm: Harm) -> None:
 
 def checkpoint_disk_full(harm: Harm) -> None:
     """Fill the disk of the checkpoint up in a batch, and empty it when the query has failed."""
-    harm.scene.await_a_batch()
-    filler = fill_up(_disk(harm))
+
+    def filled() -> Path | None:
+        """Fill it up within a batch; None when that one was over before the disk was full."""
+        if not harm.scene.is_in_a_batch():
+            return None
+        filler = fill_up(_disk(harm))
+        if harm.scene.is_in_a_batch():
+            return filler
+        filler.unlink()
+        return None
+
+    filler = wait_until(filled, "a full disk within a batch")
     _end_with(harm, "No space left")
     filler.unlink()
     _start_again(harm)

@@ -99,12 +99,29 @@ class Kind:
     disk: str = ""
     #: Whether Spark's own source is read beside ours.
     beside: bool = False
+    #: Whether Spark is started for it, which then does nothing else.
+    alone: bool = False
     #: Whether `make long` does it, too.
     long: bool = True
     #: What is promised, where that is not "nothing is lost, nothing comes twice".
     promise: str = ""
     #: What the records are that may be missing.
     loss: str = "gone from the topic"
+
+    @property
+    def scene(self) -> str:
+        """All that a run in which nothing is done depends on: two kinds may have the same."""
+        what = (
+            self.place, self.options, self.config, self.replicas, self.partitions, self.fed,
+            self.padding, self.keys, self.metric, self.disk, self.beside, self.alone,
+        )  # fmt: skip
+        return repr(what)
+
+    @property
+    def what(self) -> str:
+        """What is done, and what is promised, in words."""
+        done = " ".join((self.make.__doc__ or "").split())
+        return done + (f" Promised: {self.promise}." if self.promise else "")
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,20 @@ so these wait by the clock.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 import uuid
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions
 
-from tests.faults import clocks, disks, logs
+from tests.faults import clocks, disks, logs, networks
 from tests.faults.feed import PARTITIONS
-from tests.faults.harm import CLUSTER, PROXY, Kind
+from tests.faults.harm import CLUSTER, Kind
 from tests.integration.shared_reader_tools import delete_before
 from tests.spark_tools import wait_until
 
@@ -28,52 +31,6 @@ if TYPE_CHECKING:
 def nothing_done(harm: Harm) -> None:
     """Do nothing: what the checks find here is not the fault's."""
     harm.scene.wait_for_batches(3)
-
-
-def slow_network(harm: Harm) -> None:
-    """Delay each piece by 20 to 200 ms, in both directions."""
-    harm.between.delay_s = (0.02, 0.2)
-    harm.scene.wait_for_batches(4, 240)
-
-
-def narrow_network(harm: Harm) -> None:
-    """Let 100 KB a second through each connection."""
-    harm.between.bytes_per_s = 100_000
-    harm.scene.wait_for_batches(4, 240)
-
-
-def cut_connections(harm: Harm) -> None:
-    """Reset all connections again and again."""
-    for _ in range(8):
-        time.sleep(harm.scene.rng.uniform(0.1, 1.0))
-        harm.note("connections reset", harm.between.cut())
-    assert harm.did["connections reset"], "there was no connection to reset"
-    harm.scene.wait_for_batches()
-
-
-def half_closed_connections(harm: Harm) -> None:
-    """End one direction of each connection, at random, again and again."""
-    for _ in range(5):
-        time.sleep(harm.scene.rng.uniform(0.1, 1.0))
-        harm.note("connections half closed", harm.between.half_close())
-    assert harm.did["connections half closed"], "there was no connection to close"
-    harm.scene.wait_for_batches()
-
-
-def silent_network(harm: Harm) -> None:
-    """Pass nothing on for some seconds, less and more than a request waits, and tell nobody."""
-    for seconds in (harm.scene.rng.uniform(3, 6), 12):
-        harm.between.is_silent = True
-        time.sleep(seconds)
-        harm.between.is_silent = False
-        harm.note("silences")
-        harm.scene.wait_for_batches()
-
-
-def slow_and_cut(harm: Harm) -> None:
-    """Reset connections of a slow network."""
-    harm.between.delay_s = (0.02, 0.2)
-    cut_connections(harm)
 
 
 def leaders_change(harm: Harm) -> None:
@@ -134,9 +91,18 @@ def retention_ahead(harm: Harm) -> None:
     delete_before(harm.scene.direct, cut)
     harm.loses({p: range(end) for p, end in cut.items()})
     harm.note("partitions cut", len(cut))
+    warned = _warnings_of_loss(harm)
     harm.scene.start()
     wait_until(lambda: harm.scene.query.lastProgress is not None, "a batch", 120)
     harm.scene.wait_for_batches()
+    wait_until(lambda: _warnings_of_loss(harm) > warned, "Spark's warning of what was deleted")
+
+
+def _warnings_of_loss(harm: Harm) -> int:
+    """How often Spark's executors have logged that records of this topic are left out."""
+    said = re.compile(rf"(?is)(?:skip|be lost).{{0,300}}?{re.escape(harm.scene.topic.name)}")
+    logs = Path(os.environ["SPARK_HOME"]).glob("work/*/*/stderr")
+    return sum(len(said.findall(log.read_text(errors="replace"))) for log in logs)
 
 
 def open_transactions(harm: Harm) -> None:
@@ -202,9 +168,12 @@ def executor_killed(harm: Harm) -> None:
 
 def driver_stopped(harm: Harm) -> None:
     """Stop the driver's JVM (SIGSTOP), as a machine does that runs out of memory."""
+    before = (harm.scene.planners(), harm.scene.executors())
     with harm.scene.paused(harm.scene.driver()):
         time.sleep(harm.scene.rng.uniform(10, 20))
     harm.scene.wait_for_batches(3, 180)
+    now = (harm.scene.planners(), harm.scene.executors())
+    assert now == before, f"planner and executors were {before}, are {now}"
 
 
 def _lead(harm: Harm, turn: int) -> None:
@@ -249,17 +218,14 @@ def _all_in_sync(harm: Harm) -> bool:
 
 
 NOTHING_DONE = "nothing done"
+#: Before the name of a kind: nothing is done in the scene of that kind.
+_NOTHING_AS_IN = "nothing done, as in "
 _NO_LOSS_FAILS = {"failOnDataLoss": "false"}
 KINDS = {
     kind.name: kind
     for kind in (
         Kind(NOTHING_DONE, CLUSTER, nothing_done, long=False),
-        Kind("slow network", PROXY, slow_network),
-        Kind("narrow network", PROXY, narrow_network),
-        Kind("connections cut", PROXY, cut_connections),
-        Kind("connections half closed", PROXY, half_closed_connections),
-        Kind("silent network", PROXY, silent_network),
-        Kind("slow network, connections cut", PROXY, slow_and_cut),
+        *networks.KINDS,
         Kind("leaders change", CLUSTER, leaders_change),
         Kind("broker killed", CLUSTER, broker_killed),
         Kind("broker stopped", CLUSTER, broker_stopped),
@@ -280,3 +246,16 @@ KINDS = {
         *logs.KINDS, *disks.KINDS, *clocks.KINDS,
     )
 }  # fmt: skip
+
+
+def nothing_as_in(name: str) -> str:
+    """Name the run in which nothing is done where this fault is made, with its options."""
+    return _NOTHING_AS_IN + name
+
+
+def named(name: str) -> Kind:
+    """Return a fault, or nothing done in the scene of one; KeyError for any other name."""
+    kind = KINDS[name.removeprefix(_NOTHING_AS_IN)]
+    if kind.name == name:
+        return kind
+    return replace(kind, name=name, make=nothing_done, fallbacks=(0, 0), promise="")

@@ -56,15 +56,13 @@ def _line(name: str, options: str, runs: Runs) -> str:
     for run in survived:
         sums.update({key: run[key] for key in ("batches", "rows", "lost", "fallbacks")})
     beside = [run for run in survived if run.get("sparks_lost") is not None]
-    what = " ".join((kind.make.__doc__ or "").split())
+    did = list(dict.fromkeys(run["what"] for run in survived if "what" in run)) or [kind.what]
     failed = sum("failed" in run for run in runs)
     skipped = [run["skipped"] for run in runs if "skipped" in run]
     times = str(len(survived)) + (f", and {failed} that FAILED" if failed else "")
     cells = (
         name + (f", with {options}" if options else ""),
-        what + (f" Promised: {kind.promise}." if kind.promise else "")
-        if not options
-        else "as above",
+        " / ".join(did) if not options else "as above",
         times if survived or failed else skipped[0] if skipped else "not run",
         f"{sums['batches']:,}",
         f"{sums['rows'] + sums['lost']:,}",
@@ -153,7 +151,7 @@ def main(page: Path, commits: Sequence[str]) -> None:
     without = [line for name in found if name not in ran for line in found[name]]
     text = with_part(page.read_text(encoding="utf-8"), "table", table(runs, ran))
     page.write_text(with_part(text, "second table", protections(without)), encoding="utf-8")
-    _KEPT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    _KEPT.write_text(json.dumps({**known, **found}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tests.faults.disks import SIZES, folder_of
 from tests.faults.feed import Feed
 from tests.faults.harm import CLUSTER, WITH, Harm, Kind
-from tests.faults.kinds import KINDS
+from tests.faults.left import check_nothing_left, descriptors_of_driver
 from tests.faults.logs import held
 from tests.faults.scene import Scene
 from tests.integration.shared_reader_tools import SPARKS
@@ -38,6 +38,8 @@ class Outcome:
     """What was seen of one fault; all checks held."""
 
     kind: str
+    #: What was done, in words.
+    what: str
     #: The name of options that it was done with.
     options: str
     seed: int
@@ -47,6 +49,8 @@ class Outcome:
     #: Records that are not in the table: all are gone from the topic.
     lost: int
     fallbacks: int
+    #: How often the group was compared with the checkpoint while batches ran.
+    looks: int
     did: dict[str, int] = field(default_factory=dict)
     #: What ended a query on the way, by its name; empty when nothing did.
     errors: dict[str, str] = field(default_factory=dict)
@@ -58,12 +62,12 @@ class Outcome:
 
 
 def run_fault(
-    name: str, spark: SparkSession, folder: Path, seed: int,
+    kind: Kind, spark: SparkSession, folder: Path, seed: int,
     proxied: tuple[EmbeddedBroker, ChaosProxy] | None, cluster: BrokerCluster | None,
     options: str = "",
 ) -> Outcome:  # fmt: skip
     """Run a query, do this to it, and compare: table, group, plans, and what is left behind."""
-    kind, more, began = KINDS[name], WITH[options], time.monotonic()
+    more, began = WITH[options], time.monotonic()
     topic, direct = _topic(kind, proxied, cluster)
     all_options = {**more.options, **kind.options}
     scene = Scene(spark, topic, direct.bootstrap_servers, folder, seed, all_options)
@@ -89,6 +93,7 @@ def run_fault(
             stack.callback(one.stop)
         if proxied:
             stack.callback(proxied[1].reset)
+        before = descriptors_of_driver(scene)
         for one in harm.scenes:
             one.start()
         for one in harm.scenes:
@@ -118,10 +123,11 @@ def run_fault(
         sparks_lost = None
         if sparks:
             _, sparks_lost = sparks.check_table(feed.eras, harm.gone, harm.values)
-        scene.check_nothing_left()
+        check_nothing_left(scene, before)
+        assert scene.looks, "the group was never looked at"
     return Outcome(
-        name, options, seed, round(time.monotonic() - began, 1), batches, rows, lost, fallbacks,
-        harm.did, harm.errors, sparks_lost,
+        kind.name, kind.what, options, seed, round(time.monotonic() - began, 1), batches, rows,
+        lost, fallbacks, scene.looks, harm.did, harm.errors, sparks_lost,
     )  # fmt: skip
 
 

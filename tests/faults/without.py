@@ -1,9 +1,10 @@
 """Faults with the protection taken out that stands against them: each must be seen to fail.
 
 `python -m tests.faults.without NAME|all` copies the project, takes the lines out, builds the jar
-and runs the faults there, after a run in which nothing is done, which must pass: else what fails
-then fails always. What was seen goes to `build/faults`, for `tests.faults.report`. A fault that
-passes without its protection is a mistake, of the fault or of its checks.
+and runs the faults there, each after a run of its own scene (brokers, options, disks) in which
+nothing is done, which must pass: else what fails then fails always. What was seen goes to
+`build/faults`, for `tests.faults.report`. A fault that passes without its protection is a mistake,
+of the fault or of its checks.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.benchmarks.report import commit
-from tests.faults.kinds import NOTHING_DONE
+from tests.faults.kinds import KINDS, nothing_as_in
 from tests.faults.protections import PROTECTIONS, Protection
 
 if TYPE_CHECKING:
@@ -106,19 +107,21 @@ def _short(error: str) -> str:
 
 
 def run_without(one: Protection, run: Callable[[str], Seen]) -> Iterator[dict[str, str]]:
-    """Run nothing first, then each fault: a line each.
+    """Run each fault, and nothing first in each scene: a line a fault.
 
-    What fails with nothing done says nothing about a fault: then none of them is run.
+    What fails with nothing done says nothing about a fault: then none of that scene is run.
     """
-    seen, text = run(NOTHING_DONE)
-    if seen != "passed":
-        seen = "always" if seen == "failed" else seen
-        for kind in one.kinds:
-            yield {"without": one.name, "kind": kind, seen: text}
-        return
-    for kind in one.kinds:
-        seen, text = run(kind)
-        yield {"without": one.name, "kind": kind, seen: text}
+    nothing: dict[str, Seen] = {}
+    for name in one.kinds:
+        scene = KINDS[name].scene
+        if scene not in nothing:
+            nothing[scene] = run(nothing_as_in(name))
+        seen, text = nothing[scene]
+        if seen == "passed":
+            seen, text = run(name)
+        elif seen == "failed":
+            seen = "always"
+        yield {"without": one.name, "kind": name, seen: text}
 
 
 def main(wanted: str) -> int:

@@ -2,6 +2,7 @@
 
 What is done is told in `tests/faults`. `make long` does most of them once; `make chaos KIND=NAME`
 does one of them, some (`KIND='a|b'`), or all in turn (`KIND=all`), until LIMIT_S seconds are over.
+All but the steps of the clock: Spark must be started for them, so they are asked for alone.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import pytest
 from tests.benchmarks.report import commit
 from tests.faults import clocks
 from tests.faults.harm import CLUSTER, PROXY, TIERED, WITH
-from tests.faults.kinds import KINDS
+from tests.faults.kinds import KINDS, named, nothing_as_in
 from tests.faults.run import raised_in, run_fault
 from tests.support import tiered_storage
 from tests.support.broker_cluster import NEAREST_REPLICA, BrokerCluster
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     Run = Callable[[str, int, str], Outcome]
 
+_OF_CLOCKS = (clocks.NAME, nothing_as_in(clocks.NAME))
 #: Each line is a fault that was survived, or what was seen instead, for `tests.faults.report`.
 RUNS = Path(__file__).parents[2] / "build" / "faults"
 
@@ -68,7 +70,7 @@ def cluster() -> Iterator[BrokerCluster]:
 @pytest.fixture(scope="session")
 def clock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The file that moves the clocks of what is started from now on; empty if none asks for it."""
-    if os.environ.get("KIND") != clocks.NAME:
+    if os.environ.get("KIND") not in _OF_CLOCKS:
         yield ""
         return
     try:
@@ -83,10 +85,11 @@ def run(tmp_path: Path, request: pytest.FixtureRequest) -> Run:
     """Run a fault by its name and a seed, with options; note and give what was seen."""
 
     def run(name: str, seed: int, options: str) -> Outcome:
-        if name == clocks.NAME and os.environ.get("KIND") != name:
+        if name in _OF_CLOCKS and os.environ.get("KIND") != name:
             raise NotPossibleError(f"clocks jump with KIND='{name}' alone: Spark is started for it")
         folder = tmp_path / re.sub(r"\W+", "-", f"{name} {options} {seed}")
-        place = KINDS[name].place
+        kind = named(name)
+        place = kind.place
         single = {PROXY: "proxied", TIERED: "tiered"}.get(place)
         proxied = request.getfixturevalue(single) if single else None
         cluster = request.getfixturevalue("cluster") if place == CLUSTER else None
@@ -96,7 +99,7 @@ def run(tmp_path: Path, request: pytest.FixtureRequest) -> Run:
         if offset:
             spark.conf.set("spark.assignor.env", clocks.VARIABLES)
         try:
-            outcome = run_fault(name, spark, folder, seed, proxied, cluster, options)
+            outcome = run_fault(kind, spark, folder, seed, proxied, cluster, options)
         except NotPossibleError as error:
             _note({"kind": name, "options": options, "seed": seed, "skipped": str(error)})
             raise
@@ -142,7 +145,8 @@ def test_faults_by_name(run: Run) -> None:
     asked, limit_s = os.environ.get("KIND") or "all", float(os.environ.get("LIMIT_S") or 600)
     chosen = list(KINDS) if asked == "all" else asked.split("|")
     options = os.environ.get("WITH") or ""
-    unknown = [name for name in chosen if name not in KINDS]
+    known = {*KINDS, *map(nothing_as_in, KINDS)}
+    unknown = [name for name in chosen if name not in known]
     assert not unknown, f"KIND has {unknown}: all, or some of {', '.join(KINDS)}, with | between"
     assert options in WITH, (
         f"WITH is {options!r}: nothing, or one of {', '.join(filter(None, WITH))}"

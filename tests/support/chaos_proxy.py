@@ -20,8 +20,17 @@ if TYPE_CHECKING:
 
 _CHUNK = 256 * 1024
 _LOOK_S = 0.02
+_SOON_S = 0.05
 #: Closing then sends a reset: what is under way is lost, as when a firewall forgets a connection.
 _NO_LINGER = struct.pack("ii", 1, 0)
+
+
+class _Piece(NamedTuple):
+    """What came at once, when, and when it may be passed on."""
+
+    came: float
+    due: float
+    chunk: bytes
 
 
 class _Link(NamedTuple):
@@ -49,6 +58,8 @@ class ChaosProxy:
     is_silent: bool = False
     #: Connections that were made so far.
     connections: int = 0
+    #: Bytes that were passed on later than `_SOON_S` after they came.
+    late_bytes: int = 0
 
     def __post_init__(self) -> None:
         self._rng = random.Random(self.seed)
@@ -143,19 +154,19 @@ class ChaosProxy:
 
     async def _pass(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         """Pass bytes on in order; many may be on their way."""
-        under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+        under_way: asyncio.Queue[_Piece] = asyncio.Queue()
 
         async def arrive() -> None:
             chunk = b"first"
             while chunk:
                 chunk = await source.read(_CHUNK)
-                due = self._loop.time() + self._rng.uniform(*self.delay_s)
-                under_way.put_nowait((due, chunk))
+                came = self._loop.time()
+                under_way.put_nowait(_Piece(came, came + self._rng.uniform(*self.delay_s), chunk))
 
         arriving = self._loop.create_task(arrive())
         try:
             while True:
-                due, chunk = await self._next(under_way, arriving)
+                came, due, chunk = await self._next(under_way, arriving)
                 await asyncio.sleep(max(0.0, due - self._loop.time()))
                 while self.is_silent:
                     await asyncio.sleep(_LOOK_S)
@@ -165,6 +176,8 @@ class ChaosProxy:
                 if target in self._half_closed:
                     continue
                 await asyncio.sleep(len(chunk) / self.bytes_per_s)
+                if self._loop.time() - came > _SOON_S:
+                    self.late_bytes += len(chunk)
                 target.write(chunk)
                 await target.drain()
         finally:
@@ -172,9 +185,7 @@ class ChaosProxy:
                 arriving.exception()  # is looked at: it broke
 
     @staticmethod
-    async def _next(
-        under_way: asyncio.Queue[tuple[float, bytes]], arriving: asyncio.Task[None]
-    ) -> tuple[float, bytes]:
+    async def _next(under_way: asyncio.Queue[_Piece], arriving: asyncio.Task[None]) -> _Piece:
         """Wait for a piece; raises what ended their arrival."""
         getting = asyncio.ensure_future(under_way.get())
         await asyncio.wait({getting, arriving}, return_when=asyncio.FIRST_COMPLETED)

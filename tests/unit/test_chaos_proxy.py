@@ -64,6 +64,7 @@ def test_all_passes_in_order_late_or_not(proxy):
         began = time.monotonic()
         assert echoed(client, b"x" * 200) == b"x" * 200
         assert time.monotonic() - began >= 0.4
+        assert proxy.late_bytes >= 402
     assert proxy.connections == 1
 
 

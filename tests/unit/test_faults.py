@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults import report, without
 from tests.faults.harm import WITH
-from tests.faults.kinds import KINDS, NOTHING_DONE
+from tests.faults.kinds import KINDS, NOTHING_DONE, named, nothing_as_in, nothing_done
 from tests.faults.protections import NOT_TAKEN_OUT, PROTECTIONS
 from tests.faults.report import protections, table
 from tests.faults.run import raised_in
@@ -52,7 +52,8 @@ def test_the_table_has_each_kind_and_what_was_run_with_options() -> None:
 
 
 PARTS = ("table", "second table")
-ONE = PROTECTIONS["Kafka's client waits and asks again"]
+ONE = PROTECTIONS["Kafka's client connects again"]
+SCENES = list({KINDS[name].scene: nothing_as_in(name) for name in reversed(ONE.kinds)}.values())
 
 
 def test_a_name_that_is_no_protection_is_misuse(capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,9 +65,9 @@ def test_a_name_that_is_no_protection_is_misuse(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("nothing", "runs", "words"),
     [
-        (("passed", ""), [NOTHING_DONE, *ONE.kinds], "| check_table: rows came twice |"),
-        (("failed", "no"), [NOTHING_DONE], "| fails always, with nothing done too: no |"),
-        (("broken", "no broker"), [NOTHING_DONE], "| not seen: no broker |"),
+        (("passed", ""), [*SCENES, *ONE.kinds], "| check_table: rows came twice |"),
+        (("failed", "no"), SCENES, "| fails always, with nothing done too: no |"),
+        (("broken", "no broker"), SCENES, "| not seen: no broker |"),
     ],
 )
 def test_what_fails_with_nothing_done_says_nothing_of_a_fault(
@@ -76,10 +77,10 @@ def test_what_fails_with_nothing_done_says_nothing_of_a_fault(
 
     def run(kind: str) -> Seen:
         asked.append(kind)
-        return nothing if kind == NOTHING_DONE else ("failed", "check_table: rows came twice")
+        return nothing if kind in SCENES else ("failed", "check_table: rows came twice")
 
     lines = list(run_without(ONE, run))
-    assert asked == runs
+    assert sorted(asked) == sorted(runs)
     assert [line["kind"] for line in lines] == list(ONE.kinds)
     text = protections([{**line} for line in lines])
     assert text.count(words) == len(ONE.kinds)
@@ -124,3 +125,37 @@ def test_what_another_machine_has_run_is_kept_for_the_next_table(
     page.write_text(ends)
     report.main(page, ["abc"])
     assert page.read_text() == first
+
+
+def test_nothing_is_done_where_a_fault_is_made() -> None:
+    """It once ran on three brokers with the default options, whatever the fault's were."""
+    assert len(SCENES) == 2  # behind a proxy, and three brokers
+    for name, kind in KINDS.items():
+        nothing = named(nothing_as_in(name))
+        assert nothing.scene == kind.scene
+        assert (nothing.make, nothing.fallbacks) == (nothing_done, (0, 0))
+        assert named(name) is kind
+    with pytest.raises(KeyError):
+        named("typo")
+
+
+def test_a_row_says_what_was_done_then() -> None:
+    """The words of today once stood beside figures of a fault that was made otherwise."""
+    run = {"kind": "slow network", "seconds": 60, "batches": 5, "rows": 7, "lost": 0,
+           "fallbacks": 0, "what": "Delay it by an hour."}  # fmt: skip
+    [row] = [line for line in table([run], ["abc"]).splitlines() if "| slow network |" in line]
+    assert "| Delay it by an hour. |" in row
+
+
+def test_runs_of_other_commits_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of one commit once threw away what was known of all others."""
+    page, kept = tmp_path / "page.md", tmp_path / "faults.json"
+    page.write_text("\n".join(f"{report._BEGIN.format(p)}\n{report._END.format(p)}" for p in PARTS))
+    kept.write_text(json.dumps({"old": [], "abc": []}))
+    monkeypatch.setattr(report, "_KEPT", kept)
+    monkeypatch.setattr(report, "_FOLDER", tmp_path)
+    (tmp_path / "abc.jsonl").write_text(json.dumps({"kind": "slow network", "failed": "no"}))
+    report.main(page, ["abc"])
+    assert json.loads(kept.read_text()) == {
+        "old": [], "abc": [{"kind": "slow network", "failed": "no"}],
+    }  # fmt: skip

@@ -1,0 +1,82 @@
+"""The scene of a fault compares what it says, without Kafka and Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+
+from tests.faults import scene as scenes
+from tests.faults.scene import Scene
+from tests.kafka_topics import Topic
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(MagicMock(), Topic("nowhere:1", "t"), "nowhere:1", tmp_path, 7, {})
+
+
+def write_batch(scene: Scene, number: int, end: int, *, is_complete: bool) -> None:
+    folder = Path(scene.checkpoint)
+    for log in ("offsets", "commits"):
+        (folder / log).mkdir(parents=True, exist_ok=True)
+    (folder / "metadata").write_text('{"id": "x"}')
+    lines = ["v1", "{}", json.dumps({"t": {"0": end}})]
+    (folder / "offsets" / str(number)).write_text("\n".join(lines))
+    if is_complete:
+        (folder / "commits" / str(number)).write_text("v1\n{}")
+
+
+def query(*fallbacks: int) -> Any:
+    """A query whose batches say how many Spark's own mapping has read so far."""
+    sources = [
+        {"metrics": {"assignor.strategy": "lag-aware-sticky", "assignor.fallbacks": str(count)}}
+        for count in fallbacks
+    ] or [{}]
+    texts = [json.dumps({"numInputRows": 1, "sources": [source]}) for source in sources]
+    progress = [MagicMock(json=text) for text in texts]
+    return MagicMock(recentProgress=progress, isActive=True)
+
+
+def test_a_group_that_is_ahead_of_the_batch_that_runs_is_seen(scene: Scene) -> None:
+    """It was once looked at only when no batch ran."""
+    assert scene._not_ahead({0: 0}) == {0: 0}
+    write_batch(scene, 0, 10, is_complete=True)
+    write_batch(scene, 1, 20, is_complete=False)
+    for _ in range(2):
+        assert scene._not_ahead({0: 10}) == {0: 10}
+        with pytest.raises(AssertionError, match="ahead of the checkpoint"):
+            scene._not_ahead({0: 11})
+    write_batch(scene, 1, 20, is_complete=True)
+    assert scene._not_ahead({0: 20}) == {0: 20}
+
+
+def test_the_group_is_looked_at_while_batches_are_waited_for(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_batch(scene, 0, 10, is_complete=False)
+    client = MagicMock()
+    client.committed.return_value = [MagicMock(partition=0, offset=10)]
+    monkeypatch.setattr(scene, "_client", client)
+    monkeypatch.setattr(scene, "batches", lambda: 0)
+    with pytest.raises(AssertionError, match="ahead of the checkpoint"):
+        scene.wait_for_batches()
+
+
+def test_what_spark_planned_before_a_restart_counts(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query that was started again once began at 0."""
+    runs = iter([query(0, 2), query(), query(0, 1)])
+    frame = MagicMock()
+    start = frame.selectExpr().writeStream.format().option().trigger().start
+    start.side_effect = lambda _: next(runs)
+    monkeypatch.setattr(scenes, "read_topic", lambda *_: frame)
+    for _ in range(3):
+        scene.start()
+    assert scene.check_plans((3, 3), set()) == 3
+    with pytest.raises(AssertionError):
+        scene.check_plans((0, 2), set())
