@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
 from assignor_bridge import ivy
 from streaming.kafka import embedded_setup
 from streaming.kafka.embedded import EmbeddedBroker
+from tests.spark_tools import wait_until
 from tests.support.broker_cluster import free_ports
+from tests.support.java_program import JAVA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+#: Who has the certificate, and who comes by TLS without one.
+BOB, ENCRYPTED = "CN=bob", "encrypted"
 PASSWORD = "s3cret-of-ann"  # noqa: S105  (of the embedded broker)
 STORE_PASSWORD = "s3cret-of-the-store"  # noqa: S105  (the same)
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -41,7 +56,7 @@ class Secured(NamedTuple):
 def start_secured(
     mechanisms: Sequence[str] = ("PLAIN",), users: Iterable[str] = ()
 ) -> Iterator[Secured]:
-    """Start a broker that heeds access control lists; who comes by the open port may do all.
+    """Start a broker that heeds access control lists; only who comes by the open port may do all.
 
     `users` have ann's password. SCRAM users are to be made once it runs; OAUTHBEARER takes
     unsecured tokens of anybody.
@@ -75,14 +90,56 @@ def start_secured(
             "ssl.client.auth": "required",
             "listener.name.tls.ssl.client.auth": "none",
             **stores,
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": "User:ANONYMOUS;User:CN=bob",
+            "authorizer.class.name": AUTHORIZER,
+            "super.users": "User:ANONYMOUS",
+            "principal.builder.class": "ListenerPrincipals",
             "broker.rack": "s",
             "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
         }
-        with EmbeddedBroker(port=port, properties=properties) as broker:
+        with _Broker(Path(folder), port=port, properties=properties) as broker:
             own = {"bootstrap.servers": f"{host}:{encrypted}", "security.protocol": "SSL", **stores}
             yield Secured(broker, f"{host}:{login}", own, f"{host}:{tls}")
+
+
+class _Broker(EmbeddedBroker):
+    """With a class of the tests that tells apart who comes without a login."""
+
+    def __init__(self, folder: Path, *, port: int, properties: dict[str, str]) -> None:
+        super().__init__(port=port, properties=properties)
+        self._classes = folder / "classes"
+
+    def _start_once(self, jars: list[Path], *, is_last: bool) -> bool:
+        command = [ivy.java_tool("javac"), "-cp", os.pathsep.join(map(str, jars)), "-d",
+                   str(self._classes), str(JAVA / "ListenerPrincipals.java")]  # fmt: skip
+        subprocess.run(command, check=True)
+        return super()._start_once([*jars, self._classes], is_last=is_last)
+
+
+def allow(
+    broker: EmbeddedBroker, kind: ResourceType, name: str, *operations: str, user: str = "ann"
+) -> None:
+    """Give a user rights; they are in force when this returns."""
+    grant(broker, [right(user, kind, name, operation) for operation in operations])
+
+
+def right(user: str, kind: ResourceType, name: str, operation: str) -> AclBinding:
+    """Return the rule that lets a user do one thing."""
+    return AclBinding(
+        kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*",
+        AclOperation[operation], AclPermissionType.ALLOW,
+    )  # fmt: skip
+
+
+def grant(broker: EmbeddedBroker, rules: Sequence[AclBinding]) -> None:
+    """Make rules, and wait until the broker goes by them: it answers with those that it heeds."""
+    admin = broker.admin()
+    for done in admin.create_acls(list(rules)).values():
+        done.result(30)
+    every = AclBindingFilter(
+        ResourceType.ANY, None, ResourcePatternType.ANY, None, None,
+        AclOperation.ANY, AclPermissionType.ANY,
+    )  # fmt: skip
+    wait_until(lambda: set(rules) <= set(admin.describe_acls(every).result(30)), "the rules")
 
 
 def make_stores(folder: Path) -> dict[str, str]:
@@ -91,7 +148,7 @@ def make_stores(folder: Path) -> dict[str, str]:
     own, trusted = str(folder / "own.jks"), str(folder / "trusted.jks")
     word = ["-storetype", "JKS", "-storepass", STORE_PASSWORD, "-noprompt"]
     for arguments in (
-        ["-genkeypair", "-alias", "bob", "-keyalg", "RSA", "-dname", "CN=bob", "-ext",
+        ["-genkeypair", "-alias", "bob", "-keyalg", "RSA", "-dname", BOB, "-ext",
          f"SAN=ip:{embedded_setup.HOST}", "-keypass", STORE_PASSWORD, "-keystore", own],
         ["-exportcert", "-alias", "bob", "-file", certificate, "-keystore", own],
         ["-importcert", "-alias", "bob", "-file", certificate, "-keystore", trusted],

@@ -161,10 +161,12 @@ def _of_blocks(spark: SparkSession, frame: DataFrame, chosen: list[Span]) -> Dat
 def _log_begins(
     spans: Mapping[Partition, tuple[int, int]], brokers: Brokers
 ) -> Mapping[Partition, int]:
+    told = len(brokers.notes)
     existing = brokers.partitions({partition.topic for partition in spans})
     asked = {p for p in spans if p.number in existing.get(p.topic, ())}
     if missing := sorted(str(p) for p in spans.keys() - asked):
-        raise TopicUnreadableError(f"{elided(missing)}: not on the brokers, so nothing is compared")
+        why = "; ".join(brokers.notes[told:]) or "not on the brokers"
+        raise TopicUnreadableError(f"{elided(missing)}: {why}, so nothing is compared")
     begins, _ = brokers.log_ranges(asked)
     return begins
 

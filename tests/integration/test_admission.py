@@ -17,9 +17,8 @@ from pyspark.errors import StreamingQueryException
 
 from streaming.cli import main
 from tests import planner_proxy
-from tests.integration.test_logins import allow
 from tests.kafka_topics import Topic
-from tests.secured_broker import LOGIN, PASSWORD
+from tests.secured_broker import LOGIN, PASSWORD, allow
 from tests.spark_tools import (
     assert_each_row_once,
     assert_planned,

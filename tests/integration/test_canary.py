@@ -239,7 +239,7 @@ def client(address: str, password: str) -> str:
 def allow_all(secured: Secured, topic: str) -> None:
     from confluent_kafka.admin import ResourceType
 
-    from tests.integration.test_logins import allow
+    from tests.secured_broker import allow
 
     allow(secured.broker, ResourceType.TOPIC, topic, "READ", "DESCRIBE", "DESCRIBE_CONFIGS")
     allow(secured.broker, ResourceType.GROUP, topic, "READ", "DESCRIBE")

@@ -6,11 +6,13 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka.admin import ResourceType
 
 from streaming.kafka.embedded import EmbeddedBroker
 from streaming.kafka.embedded_setup import HOST, free_ports
 from tests import token_driver
 from tests.kafka_topics import Topic, committed
+from tests.secured_broker import AUTHORIZER, allow
 from tests.support import drivers
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ PLAIN = (
 
 @pytest.fixture
 def secured() -> Iterator[tuple[EmbeddedBroker, str]]:
-    """A broker with an open listener and one that asks for SASL; the address of the latter."""
+    """A broker that heeds rights, with an open listener and one for SASL; the latter's address."""
     broker_port, controller = free_ports(None)
     sasl, _ = free_ports(None)
     listeners = {"PLAINTEXT": broker_port, "SASL": sasl}
@@ -42,6 +44,8 @@ def secured() -> Iterator[tuple[EmbeddedBroker, str]]:
         "listener.name.sasl.plain.sasl.jaas.config": PLAIN,
         "listener.name.sasl.scram-sha-512.sasl.jaas.config": SCRAM,
         "delegation.token.secret.key": "of-this-test",
+        "authorizer.class.name": AUTHORIZER,
+        "super.users": "User:ANONYMOUS",  # who comes by the open listener
     }
     with EmbeddedBroker(port=broker_port, properties=properties) as broker:
         yield broker, f"{HOST}:{sasl}"
@@ -52,6 +56,8 @@ def test_consumers_and_commits_log_in_with_the_delegation_token_that_spark_holds
 ) -> None:
     broker, sasl_address = secured
     Topic(broker.bootstrap_servers, "orders").create(3).fill([30, 20, 10])
+    allow(broker, ResourceType.TOPIC, "orders", "READ", user="alice")
+    allow(broker, ResourceType.GROUP, "by-token", "READ", user="alice")
 
     done = drivers.run(token_driver, sasl_address, "orders", checkpoint, limit_s=240)
 

@@ -11,17 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import ResourceType
 
 from streaming.kafka.embedded import EmbeddedBroker
 from tests.kafka_topics import committed
-from tests.secured_broker import LOGIN, PASSWORD, STORE_PASSWORD
+from tests.secured_broker import BOB, LOGIN, PASSWORD, STORE_PASSWORD, allow
 from tests.spark_tools import DriverLog, wait_until
 from tests.support.java_program import compiled, java_command
 
@@ -193,6 +187,8 @@ def test_a_commit_over_tls_with_stores_of_java(
 ):
     group, topic = new_group(), f"t-{uuid.uuid4().hex[:6]}"
     secured.broker.create_topic(topic, 1)
+    allow(secured.broker, ResourceType.TOPIC, topic, "READ", user=BOB)
+    allow(secured.broker, ResourceType.GROUP, group, "READ", user=BOB)
     outcome = driver.run(group, secured.tls | wrong, {topic: {"0": 0}})
     assert log.lines("ssl.keystore.password = [hidden]")  # Kafka logs its settings
     if reason is None:
@@ -203,14 +199,6 @@ def test_a_commit_over_tls_with_stores_of_java(
         [warning] = log.lines("could not commit")
         assert reason in warning
     assert not log.lines(STORE_PASSWORD)
-
-
-def allow(broker: EmbeddedBroker, kind: ResourceType, name: str, what: AclOperation) -> None:
-    pattern, permission = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
-    binding = AclBinding(kind, name, pattern, "User:ann", "*", what, permission)
-    admin = broker.admin()
-    for answer in admin.create_acls([binding]).values():
-        answer.result(30)
 
 
 def test_a_login_by_the_streams_own_settings_and_rights_that_are_missing(
@@ -224,14 +212,14 @@ def test_a_login_by_the_streams_own_settings_and_rights_that_are_missing(
     end = {"orders": {"0": 0}}
     assert driver.run("team", kafka, end) == (0, 1)
     assert log.lines("needs Read on this group")
-    allow(broker, ResourceType.GROUP, "team", AclOperation.READ)
+    allow(broker, ResourceType.GROUP, "team", "READ")
 
     def logged_after_another(expected: str) -> bool:  # rights take a moment to be everywhere
         driver.run("team", kafka, end)
         return bool(log.lines(expected))
 
     wait_until(lambda: logged_after_another("needs Read on this topic"), "the right to the group")
-    allow(broker, ResourceType.TOPIC, "orders", AclOperation.READ)
+    allow(broker, ResourceType.TOPIC, "orders", "READ")
     wait_until(lambda: driver.run("team", kafka, end) == (1, 0), "the right to the topic")
     assert committed(broker.bootstrap_servers, "team") == {("orders", 0): 0}
 

@@ -6,19 +6,13 @@ import uuid
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import ResourceType
 
 from streaming import run_job
 from streaming.cli import main
 from streaming.pipeline.errors import JobError
 from tests.kafka_topics import Topic
-from tests.secured_broker import LOGIN, PASSWORD
+from tests.secured_broker import LOGIN, PASSWORD, allow
 from tests.spark_tools import wait_until
 from tests.unit.lag.checkpoint_files import write_query
 
@@ -27,7 +21,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from streaming.kafka.embedded import EmbeddedBroker
     from tests.secured_broker import Secured
 
 pytestmark = pytest.mark.integration
@@ -138,19 +131,6 @@ def test_a_group_that_may_not_be_seen(secured: Secured, tmp_path, monkeypatch, c
     assert (code, len(lines)) == (1, 1)
     assert "group 'of-others': " in lines[0]
     assert "the user lacks Describe on Group 'of-others'" in lines[0]
-
-
-def allow(broker: EmbeddedBroker, kind: ResourceType, name: str, *operations: str) -> None:
-    rules = [
-        AclBinding(
-            kind, name, ResourcePatternType.LITERAL, "User:ann", "*",
-            AclOperation[operation], AclPermissionType.ALLOW,
-        )
-        for operation in operations
-    ]  # fmt: skip
-    admin = broker.admin()
-    for done in admin.create_acls(rules).values():
-        done.result(30)
 
 
 def test_lag_names_the_right_that_is_missing_from_nothing_allowed_to_all_that_is_needed(

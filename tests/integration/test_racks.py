@@ -20,10 +20,9 @@ from streaming.cli.main import run
 from streaming.kafka.embedded import EmbeddedBroker
 from streaming.replay.racks import read_racks
 from tests import planner_proxy
-from tests.integration.test_logins import allow
 from tests.kafka_topics import Topic
 from tests.packed import numbers, rows_of
-from tests.secured_broker import LOGIN, PASSWORD
+from tests.secured_broker import LOGIN, PASSWORD, allow
 from tests.spark_tools import assert_planned, finished, read_topic, run_in_batches
 from tests.support.java_program import JAVA, compiled, run_java
 

@@ -1,18 +1,15 @@
-"""The least rights for each command, by a broker that heeds ACLs: enough, and none too many."""
+"""The least rights for each command, by a broker that heeds ACLs: enough, and none too many.
+
+What lacks one ends, or says something, for want of that right; the rules are in force by then.
+"""
 
 from __future__ import annotations
 
-import time
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import ResourceType
 from pyspark.errors import StreamingQueryException
 
 from assignor_bridge.errors import AssignorError
@@ -21,9 +18,10 @@ from streaming import run_job
 from streaming.audit.row_sources import Columns, audit_rows
 from streaming.cli import main
 from streaming.kafka.brokers import Brokers
+from tests.integration.shared_reader_tools import root_cause
 from tests.kafka_topics import Topic, committed
-from tests.secured_broker import LOGIN, PASSWORD, start_secured
-from tests.spark_tools import assert_planned, run_to_delta, wait_until
+from tests.secured_broker import LOGIN, PASSWORD, grant, right, start_secured
+from tests.spark_tools import assert_planned, run_to_delta
 from tests.support.rights import AUDIT, COMMITS, JOB, NEEDS, STREAM, Needs, Right
 from tests.unit.lag.checkpoint_files import write_query
 
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.secured_broker import Secured
+    from tests.spark_tools import DriverLog
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -45,6 +44,10 @@ _OPERATIONS = {
 }  # fmt: skip
 #: As Kafka's client for Python calls them.
 _RESOURCES = {"Topic": "TOPIC", "Group": "GROUP", "Cluster": "BROKER"}
+
+_REFUSED = re.compile(
+    "the user lacks|[Nn]ot authorized|authorization failed|needs Read on this (group|topic)"
+)
 
 
 class Case(NamedTuple):
@@ -62,6 +65,13 @@ CASES = [
 ]
 
 
+class Outcome(NamedTuple):
+    """The exit code, 1 for a query or a job that fails; and what was said but the result."""
+
+    code: int
+    lines: list[str]
+
+
 class Place(NamedTuple):
     """A broker with a topic and a group that has offsets, whose users have their rights."""
 
@@ -77,26 +87,23 @@ def place() -> Iterator[Place]:
         topic.commit("team", {0: 30, 1: 20, 2: 5})  # what is unread has a time
         Topic(secured.broker.bootstrap_servers, "written").create(1)
         rules = [
-            AclBinding(
-                ResourceType[_RESOURCES[right.kind]], _of(case, right),
-                ResourcePatternType.LITERAL, f"User:{case.user}", "*",
-                AclOperation[_OPERATIONS[right.operation]], AclPermissionType.ALLOW,
+            right(
+                case.user, ResourceType[_RESOURCES[wanted.kind]], _of(case, wanted),
+                _OPERATIONS[wanted.operation],
             )
             for case in CASES
-            for right in case.needs.rights
-            if right != case.lacks
+            for wanted in case.needs.rights
+            if wanted != case.lacks
         ]  # fmt: skip
-        admin = secured.broker.admin()
-        for done in admin.create_acls(rules).values():
-            done.result(30)
+        grant(secured.broker, rules)
         yield Place(secured, topic)
 
 
-def _of(case: Case, right: Right) -> str:
+def _of(case: Case, wanted: Right) -> str:
     """The resource's name; of the group, too: what is committed must not be what lag looks at."""
-    if right.kind == "Topic":
-        return "written" if right.whose else "read"
-    if right.kind == "Cluster":
+    if wanted.kind == "Topic":
+        return "written" if wanted.whose else "read"
+    if wanted.kind == "Cluster":
         return "kafka-cluster"
     return f"of-{case.user}" if case.needs.what == COMMITS else "team"
 
@@ -108,75 +115,83 @@ def _name(case: Case) -> str:
 @pytest.mark.parametrize("case", CASES, ids=_name)
 def test_these_rights_are_enough_and_each_is_needed(
     case: Case, place: Place, spark: SparkSession, tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    capfd: pytest.CaptureFixture[str], driver_log: DriverLog,
 ) -> None:  # fmt: skip
-    if case.needs.what == AUDIT:
-        written = [(place.topic.name, p, at) for p, n in enumerate(COUNTS) for at in range(n)]
-        frame = spark.createDataFrame(written, "topic STRING, partition INT, offset BIGINT")
-        frame.write.format("delta").save(str(tmp_path / "table"))
-
-    def goes_well() -> bool:
-        if case.needs.what in (STREAM, COMMITS):
-            return stream_goes_well(spark, place, case, tmp_path)
-        if case.needs.what == JOB:
-            return job_goes_well(spark, place, case, tmp_path)
-        if case.needs.what == AUDIT:
-            return audit_goes_well(spark, place, case, str(tmp_path / "table"))
-        return command_goes_well(place, case, tmp_path, capfd)
+    needs = case.needs
+    if needs.what in (STREAM, COMMITS):
+        outcome = stream(spark, place, case, tmp_path / "ours")
+        outcome.lines.extend(driver_log.lines("could not commit"))
+    elif needs.what == JOB:
+        outcome = job(spark, place, case, tmp_path)
+    elif needs.what == AUDIT:
+        outcome = audit(spark, place, case, str(tmp_path / "table"))
+    else:
+        outcome = command(place, case, tmp_path, capfd)
 
     if case.lacks is None:
-        wait_until(goes_well, _name(case), 90)  # brokers learn of rights a moment later
-    else:
-        assert not goes_well()
+        assert outcome == (0, [])
+        if needs.what == COMMITS:
+            group = committed(place.topic.bootstrap_servers, f"of-{case.user}")
+            assert group == {(place.topic.name, p): count for p, count in enumerate(COUNTS)}
+        return
+    assert any(_REFUSED.search(line) for line in outcome.lines), outcome
+    if case.lacks == needs.rights[-1]:
+        assert (outcome.code, len(outcome.lines)) == (needs.code, 1), outcome
+        assert re.search(needs.says, outcome.lines[0]), outcome
+    if needs.what == STREAM:
+        assert outcome == stream(spark, place, case, tmp_path / "sparks", "none")
 
 
-def stream_goes_well(spark: SparkSession, place: Place, case: Case, folder: Path) -> bool:
+def stream(
+    spark: SparkSession, place: Place, case: Case, run: Path, assignor: str = "lag-aware-sticky"
+) -> Outcome:
     options = {
-        "assignor": "lag-aware-sticky",
+        "assignor": assignor,
         **{f"kafka.{name}": value for name, value in login(case).items()},
         **({"assignor.commitGroup": f"of-{case.user}"} if case.needs.what == COMMITS else {}),
     }
     topic = Topic(place.secured.address, place.topic.name)
-    run = folder / f"run-{time.monotonic_ns()}"
     try:
         progresses = run_to_delta(spark, topic, f"{run}/checkpoint", f"{run}/table", **options)
-    except StreamingQueryException:
-        return False
+    except StreamingQueryException as error:
+        return Outcome(1, [root_cause(error)])
     assert_planned(progresses)
-    if case.needs.what == STREAM:
-        return True
-    group = committed(place.topic.bootstrap_servers, f"of-{case.user}")
-    return group == {(topic.name, p): count for p, count in enumerate(COUNTS)}
+    return Outcome(0, [])
 
 
-def job_goes_well(spark: SparkSession, place: Place, case: Case, folder: Path) -> bool:
-    """Whether all records are written, too."""
+def job(spark: SparkSession, place: Place, case: Case, folder: Path) -> Outcome:
     settings = {"bootstrap.servers": place.secured.address, **login(case)}
     kafka = {f"kafka.{name}": value for name, value in settings.items()}
     config = {
         "name": "copy",
         "source": {**kafka, "subscribe": place.topic.name},
         "sink": {"type": "kafka", "topic": "written", **kafka},
-        "checkpoint": str(folder / f"job-{time.monotonic_ns()}"),
+        "checkpoint": str(folder / "job"),
     }
     brokers = Brokers({"bootstrap.servers": place.topic.bootstrap_servers}, 30.0)
     written = Partition("written", 0)
     before = brokers.log_ranges([written])[1][written]
     try:
         run_job(spark, config)
-    except AssignorError:
-        return False
-    return brokers.log_ranges([written])[1][written] == before + sum(COUNTS)
+    except AssignorError as error:
+        return Outcome(1, str(error).splitlines())
+    assert brokers.log_ranges([written])[1][written] == before + sum(COUNTS)
+    return Outcome(0, [])
 
 
-def audit_goes_well(spark: SparkSession, place: Place, case: Case, table: str) -> bool:
-    """Whether all is compared; the command would start another Spark for the same."""
+def audit(spark: SparkSession, place: Place, case: Case, table: str) -> Outcome:
+    """Compare all rows of a table; the command would start another Spark for the same."""
+    written = [(place.topic.name, p, at) for p, n in enumerate(COUNTS) for at in range(n)]
+    frame = spark.createDataFrame(written, "topic STRING, partition INT, offset BIGINT")
+    frame.write.format("delta").save(table)
     brokers = Brokers({"bootstrap.servers": place.secured.address, **login(case)}, 10.0)
     try:
         rows, findings = audit_rows(spark, table, RAW, {}, brokers)
-    except AssignorError:
-        return False
-    return rows.compared == sum(COUNTS) and not findings and not brokers.notes
+    except AssignorError as error:
+        return Outcome(1, str(error).splitlines())
+    if not brokers.notes:
+        assert (rows.compared, findings) == (sum(COUNTS), [])
+    return Outcome(0, list(brokers.notes))
 
 
 def login(case: Case) -> dict[str, str]:
@@ -187,22 +202,18 @@ def login(case: Case) -> dict[str, str]:
     }
 
 
-def command_goes_well(
-    place: Place, case: Case, folder: Path, capfd: pytest.CaptureFixture[str]
-) -> bool:
-    """Whether it succeeds, and says nothing about what it could not learn."""
+def command(place: Place, case: Case, folder: Path, capfd: pytest.CaptureFixture[str]) -> Outcome:
     file = folder / "client.properties"
     settings = {"bootstrap.servers": place.secured.address, **login(case)}
     file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     racks = folder / "racks"
     racks.write_text("h1=s\n")
     query = folder / "query"
-    if not query.exists():
-        write_query(query, {place.topic.name: {0: 30, 1: 20, 2: 5}})
+    write_query(query, {place.topic.name: {0: 30, 1: 20, 2: 5}})
     words = case.needs.what.strip("`").split()[1:]
     given = {"--checkpoint": [str(query)], "--group": ["team"], "--racks": [str(racks)]}
     words = [part for word in words for part in (word, *given.get(word, ()))]
     capfd.readouterr()
     code = main.run([*words, "--command-config", str(file)])
     _, err = capfd.readouterr()
-    return code == 0 and err == ""
+    return Outcome(code, err.splitlines())

@@ -1,9 +1,8 @@
-"""Each way to log in, with rights (ACLs): streams, their group, lag, offsets and the doctor."""
+"""Each way to log in, with no right but those needed: streams, groups, lag, offsets, the doctor."""
 
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import re
 import subprocess
@@ -23,14 +22,16 @@ from confluent_kafka.admin import (
 
 from assignor_bridge import ivy
 from streaming.cli import main
-from tests.integration.test_logins import allow
 from tests.kafka_topics import Topic, committed
 from tests.secured_broker import (
+    BOB,
+    ENCRYPTED,
     LOGIN,
     OAUTH_MODULE,
     PASSWORD,
     SCRAM_MODULE,
     STORE_PASSWORD,
+    allow,
     start_secured,
 )
 from tests.spark_tools import assert_each_row_once, assert_planned, run_to_delta, wait_until
@@ -158,13 +159,29 @@ def test_streams_their_group_and_the_commands_log_in(
     name = f"way-{way.lower()}-{time.time_ns() % 10**6}"
     topic = Topic(secured.broker.bootstrap_servers, name).create(3)
     topic.fill(COUNTS)
-    allow(secured.broker, ResourceType.TOPIC, name, "READ", "DESCRIBE_CONFIGS")
-    allow(secured.broker, ResourceType.GROUP, name, "READ")
     stream, command = settings_of(way, secured, stores, tokens)
+    file = tmp_path / "client.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in command.items()))
+
+    def said(*words: str) -> tuple[int, str, str]:
+        capfd.readouterr()
+        code = main.run([*words, "--command-config", str(file)])
+        out, err = capfd.readouterr()
+        assert PASSWORD not in out + err
+        return code, out, err
+
+    refused = f"assignor: group {name!r}: the user lacks Describe on Group {name!r}\n"
+    assert said("lag", "--group", name) == (1, "", refused)
+
+    user = {"TLS": ENCRYPTED, "mTLS": BOB}.get(way, "ann")
+    allow(secured.broker, ResourceType.TOPIC, name, "READ", "DESCRIBE_CONFIGS", user=user)
+    allow(secured.broker, ResourceType.GROUP, name, "READ", user=user)
     checkpoint, table = str(tmp_path / "checkpoint"), str(tmp_path / "table")
     kafka = {f"kafka.{key}": value for key, value in stream.items()}
     reached = Topic(kafka.pop("kafka.bootstrap.servers"), name)
-    progresses = wait_until(lambda: _read(spark, reached, checkpoint, table, kafka), "rights", 60)
+    options = {"assignor": "lag-aware-sticky", "assignor.commitGroup": name,
+               "assignor.onError": "fail", **kafka}  # fmt: skip
+    progresses = run_to_delta(spark, reached, checkpoint, table, **options)
     assert_planned(progresses)
     assert_each_row_once(spark, table, COUNTS)
     metrics = progresses[-1]["sources"][0]["metrics"]
@@ -172,30 +189,12 @@ def test_streams_their_group_and_the_commands_log_in(
     wanted = {(name, p): count for p, count in enumerate(COUNTS)}
     wait_until(lambda: committed(topic.bootstrap_servers, name) == wanted, "the group's offsets")
 
-    file = tmp_path / "client.properties"
-    file.write_text("".join(f"{key}={value}\n" for key, value in command.items()))
     for words, expected in (
         (["lag", "--checkpoint", checkpoint], r"3 partitions, 0 with lag"),
         (["lag", "--group", name], r"3 partitions, 0 with lag"),
         (["offsets", "--group", name], rf'"{name}":\{{"0":30,"1":20,"2":10\}}'),
         (["doctor", "--checkpoint", checkpoint], r"ok +query "),
     ):
-        capfd.readouterr()
-        code = main.run([*words, "--command-config", str(file)])
-        out, err = capfd.readouterr()
+        code, out, err = said(*words)
         assert (code, err) == (0, ""), (words, out, err)
         assert re.search(expected, out), out
-        assert PASSWORD not in out + err
-
-
-def _read(
-    spark: SparkSession, topic: Topic, checkpoint: str, table: str, kafka: Settings
-) -> list[dict[str, Any]] | None:
-    """Read all; None while brokers have not learned of the rights yet."""
-    from pyspark.errors import StreamingQueryException
-
-    options = {"assignor": "lag-aware-sticky", "assignor.commitGroup": topic.name,
-               "assignor.onError": "fail", **kafka}  # fmt: skip
-    with contextlib.suppress(StreamingQueryException):
-        return run_to_delta(spark, topic, checkpoint, table, **options)
-    return None

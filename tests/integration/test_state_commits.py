@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ResourceType
 from pyspark.errors import StreamingQueryException
 
 from tests import kafka_topics
 from tests.kafka_topics import Topic as AnyTopic
-from tests.secured_broker import STORE_PASSWORD
+from tests.secured_broker import BOB, STORE_PASSWORD, allow
 from tests.spark_tools import as_dict, assert_planned, finished, read_topic, wait_until
 
 if TYPE_CHECKING:
@@ -102,6 +102,8 @@ def test_a_query_over_tls_with_stores_of_java_commits_over_tls(
     mine = AnyTopic(secured.broker.bootstrap_servers, "over-tls").create(2)
     mine.fill([5, 6])
     group = new_group()
+    allow(secured.broker, ResourceType.TOPIC, mine.name, "READ", user=BOB)
+    allow(secured.broker, ResourceType.GROUP, group, "READ", user=BOB)
     tls = {f"kafka.{name}": value for name, value in secured.tls.items()}
 
     progresses = finished(run(opened(spark, mine, group, **tls), checkpoint))

@@ -210,12 +210,28 @@ def test_a_disk_that_takes_nothing_is_told_once_and_the_query_runs(
     assert {path.name for path in state_disk.iterdir()} <= {"filler"}
 
 
+def _checked(tmp_path: Path, what: str, kept: Path) -> tuple[str, set[str]]:
+    """Write ten states where something fails: what was told, and the files that are there then."""
+    done = run_java(compiled(tmp_path / "classes", "StateChecks"), "StateChecks", what, str(kept))
+    return done.stdout + done.stderr, {p.name for p in (kept / "assignments").glob("[0-9]*")}
+
+
 def test_a_state_that_cannot_be_deleted_is_told_once_and_keeps_no_others(tmp_path: Path) -> None:
     """It was taken for a failure to save, in each batch, and nothing behind it was deleted."""
-    kept = tmp_path / "kept"
-    done = run_java(compiled(tmp_path / "classes", "StateChecks"), "StateChecks", str(kept))
-    told = done.stdout + done.stderr
-    names = {path.name for path in (kept / "assignments").glob("[0-9]*")}
+    told, names = _checked(tmp_path, "locked", tmp_path / "kept")
     assert names == {"0.v2", "7.v2", "8.v2", "9.v2"}
     assert told.count("could not delete its old state") == 1
     assert "could not save its state" not in told
+
+
+def test_a_folder_that_could_not_be_listed_gets_no_states_below_those_it_has(
+    tmp_path: Path,
+) -> None:
+    """Numbers began at 0 again, so that the next start took the old state for the newest."""
+    folder = tmp_path / "kept" / "assignments"
+    folder.mkdir(parents=True)
+    (folder / "50002.v2").write_text("of the run before")
+    told, names = _checked(tmp_path, "unlisted", tmp_path / "kept")
+    assert names == {"50009.v2", "50010.v2", "50011.v2"}
+    assert told.count("cannot use its stored state") == 1
+    assert told.count("could not save its state") == 1

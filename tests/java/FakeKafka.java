@@ -37,6 +37,7 @@ final class FakeKafka implements InvocationHandler {
   final Set<TopicPartition> fetched = new LinkedHashSet<>(); // not paused; in turns
   final Map<TopicPartition, Long> positions = new LinkedHashMap<>();
   final Set<TopicPartition> truncated = new LinkedHashSet<>(); // until they are sought
+  boolean remote; // an answer is of one partition, as from a remote tier before Kafka 4.2
   int polls;
   int seeks;
   int mostFetched;
@@ -133,6 +134,9 @@ final class FakeKafka implements InvocationHandler {
         byBroker.merge(one.partition() % 2, (double) batches * batchBytes, Double::sum);
         fetched.remove(one); // who was served comes last with the next answer
         fetched.add(one);
+        if (remote) {
+          break;
+        }
       }
     }
     return new ConsumerRecords<>(records);

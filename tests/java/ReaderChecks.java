@@ -78,6 +78,7 @@ public final class ReaderChecks {
   private int recordsPerBatch = 10;
   private int recordBytes = 100;
   private int headerBytes;
+  private boolean remote;
 
   public static void main(String[] names) throws Exception {
     SparkConf conf = new SparkConf(false);
@@ -132,6 +133,43 @@ public final class ReaderChecks {
     check(made.size() == 1, made.size() + " consumers");
     check(last().polls <= 5, last().polls + " answers for 2,500 partitions");
     check(last().partitionBytes <= 32 << 10, "larger fetches than the buffer has room for");
+  }
+
+  void aRemoteTierOfOnePartitionAnAnswerIsReadInLargeFetches() {
+    recordsPerBatch = 16; // 16 KiB a batch
+    recordBytes = 1 << 10;
+    remote = true;
+    PooledConsumer consumer = consumer(500, Map.of());
+    readOnce(consumer, 500, 0, 2_048); // 2 MiB each: 1,000 answers to Spark's fetches of 1 MiB
+    int answers = made.stream().mapToInt(one -> one.polls).sum();
+    check(answers <= 1_050, answers + " answers");
+    check(last().mostFetched * last().partitionBytes <= 16 * MIB, "too much was asked for at a time");
+    check(made.size() == 4, made.size() + " consumers"); // of 32, 128 and 512 KiB, and of 1 MiB
+    remote = false;
+    last().remote = false;
+    readOnce(consumer, 500, 2_048, 2_064);
+    check(last().partitionBytes < 64 << 10, "large fetches after the remote tier");
+    int clients = made.size();
+    for (int start = 2_064; start < 2_128; start += 16) {
+      readOnce(consumer, 500, start, start + 16);
+    }
+    check(made.size() == clients, "another consumer");
+  }
+
+  void smallRangesInARemoteTierAreReadInSmallFetches() {
+    remote = true;
+    PooledConsumer consumer = consumer(500, Map.of());
+    readOnce(consumer, 500, 0, 10);
+    check(made.size() == 1, made.size() + " consumers");
+  }
+
+  void longRangesOfManyPartitionsInAnAnswerKeepTheirConsumer() {
+    recordsPerBatch = 16;
+    recordBytes = 1 << 10;
+    PooledConsumer consumer = consumer(500, Map.of());
+    readOnce(consumer, 500, 0, 2_048);
+    check(made.size() == 1, made.size() + " consumers");
+    check(last().polls <= 70, last().polls + " answers");
   }
 
   void aConsumerOfFewPartitionsIsFittedToMany() {
@@ -372,7 +410,7 @@ public final class ReaderChecks {
     int polls = 0;
     while (consumer.isReading()) {
       consumer.poll(NOW, chunks);
-      check(polls++ < 2_000, "no end");
+      check(polls++ < 20_000, "no end");
     }
     Map<TopicPartition, Long> next = new HashMap<>();
     for (Chunk chunk : chunks) {
@@ -401,6 +439,7 @@ public final class ReaderChecks {
   private Function<Map<String, Object>, Consumer<byte[], byte[]>> maker() {
     return params -> {
       made.add(new FakeKafka(params, recordsPerBatch, recordBytes, headerBytes));
+      last().remote = remote;
       return last().consumer();
     };
   }

@@ -1,7 +1,7 @@
 """The least rights (Kafka's ACLs) for each command: `python -m tests.support.rights FILE`.
 
 docs/security.md shows them; tests/integration/test_rights.py derives them: with these rights all
-goes well, and without any one of them it does not.
+goes well, and without any one of them it does not, for want of a right.
 """
 
 from __future__ import annotations
@@ -33,29 +33,44 @@ class Needs(NamedTuple):
     rights: tuple[Right, ...]
     #: What happens without the last of them, in a few words.
     without: str
+    #: The exit code then (1 for a query that fails), and what the one line says (a pattern).
+    code: int = 1
+    says: str = ""
 
 
 _READ, _DESCRIBE = Right("Read", "Topic"), Right("Describe", "Topic")
 _CONFIGS = Right("DescribeConfigs", "Topic")
 _SEE_GROUP, _COMMIT = Right("Describe", "Group"), Right("Read", "Group")
 _WRITE, _BROKERS = Right("Write", "Topic", "sink's "), Right("DescribeConfigs", "Cluster")
+_NO_GROUP = "the user lacks Describe on Group 'team'"
 
 STREAM, COMMITS = "a stream with the option `assignor`", "… with `assignor.commitGroup=GROUP`"
 JOB, AUDIT = "a job of `assignor run` with a topic as its sink", "`assignor audit --columns`"
 NEEDS = (
-    Needs(STREAM, (_READ,), "the query fails, as Spark's own does"),
-    Needs(COMMITS, (_READ, _COMMIT), "it goes on; a warning, and `assignor.commitFailures` counts"),
-    Needs(JOB, (_READ, _WRITE), "the run ends in one line, exit code 1"),
+    Needs(STREAM, (_READ,), "the query fails, as Spark's own does",
+          says="[Aa]uthoriz"),
+    Needs(COMMITS, (_READ, _COMMIT), "it goes on; a warning, and `assignor.commitFailures` counts",
+          0, "could not commit to group .* needs Read on this group"),
+    Needs(JOB, (_READ, _WRITE), "the run ends in one line, exit code 1",
+          says="the user lacks Describe on it"),
     Needs("`assignor lag --checkpoint`", (_READ, _CONFIGS),
-          "the column is `-`, a line says which right is missing"),
-    Needs("`assignor lag --group`", (_READ, _CONFIGS, _SEE_GROUP), "one line, exit code 1"),
-    Needs("`assignor offsets --group`", (_DESCRIBE, _SEE_GROUP), "one line, exit code 1"),
-    Needs("`assignor offsets --checkpoint`", (_DESCRIBE,), "one line, exit code 1"),
-    Needs("`assignor doctor --checkpoint`", (_READ,), "the check fails, or a line says so"),
+          "the column is `-`, a line says which right is missing",
+          0, "retention .* the user lacks DescribeConfigs on Topic"),
+    Needs("`assignor lag --group`", (_READ, _CONFIGS, _SEE_GROUP), "one line, exit code 1",
+          says=_NO_GROUP),
+    Needs("`assignor offsets --group`", (_DESCRIBE, _SEE_GROUP), "one line, exit code 1",
+          says=_NO_GROUP),
+    Needs("`assignor offsets --checkpoint`", (_DESCRIBE,), "one line, exit code 1",
+          says="the user lacks Describe on Topic"),
+    Needs("`assignor doctor --checkpoint`", (_READ,),
+          "the check fails, exit code 1; a line says which right is missing",
+          says="the user lacks Describe on Topic"),
     Needs("`assignor replay --checkpoint --racks`", (_DESCRIBE, _BROKERS),
-          "a line says so: whether consumers may read from followers is unknown"),
+          "a line says so: whether consumers may read from followers is unknown",
+          0, "the user lacks DescribeConfigs on"),
     Needs(AUDIT, (_READ, _CONFIGS),
-          "a line says so; in a compacted topic, rows without a record count as invented"),
+          "a line says so; in a compacted topic, rows without a record count as invented",
+          0, "the user lacks DescribeConfigs on Topic"),
     Needs("`assignor doctor`", (), "nothing is asked of a topic or group"),
 )  # fmt: skip
 

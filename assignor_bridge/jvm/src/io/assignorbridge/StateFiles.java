@@ -39,10 +39,12 @@ final class StateFiles {
   // On the stream's thread.
   private String lastSaved;
 
-  // Filled by the listing before the first plan, then on the writer's thread only.
+  // Filled by the listing before the first plan, or before the first write if that failed; then on
+  // the writer's thread only.
   private final TreeMap<Long, String> prunable = new TreeMap<>();
   private final Set<String> leftovers = new HashSet<>();
   private long newest = -1;
+  private boolean listed; // until then, newer states than ours may be there
   private boolean failing;
   private boolean keepsOld; // what could not be deleted
 
@@ -107,7 +109,9 @@ final class StateFiles {
 
   private Iterable<String> newestFirst(int version) throws IOException {
     TreeMap<Long, String> files = new TreeMap<>(Comparator.reverseOrder());
-    for (FileStatus file : folder.list()) {
+    FileStatus[] entries = folder.list();
+    listed = true;
+    for (FileStatus file : entries) {
       String name = file.getPath().getName();
       Matcher parts = NAME.matcher(name);
       if (parts.matches()) {
@@ -133,9 +137,14 @@ final class StateFiles {
   }
 
   private void write(State state) {
-    newest++; // also after a failure: should the name be the trouble, the next batch tries another
-    String name = newest + ".v" + state.version();
+    String target = folder.toString();
     try {
+      if (!listed) { // a file below the newest of before would be passed over at the next start
+        newestFirst(state.version());
+      }
+      newest++; // also after a failure: should the name be the trouble, the next batch tries another
+      String name = newest + ".v" + state.version();
+      target = folder + "/" + name;
       folder.write(name, state.text());
       failing = false;
       prunable.put(newest, name);
@@ -147,10 +156,9 @@ final class StateFiles {
     } catch (IOException | RuntimeException e) {
       if (!failing) {
         LOG.warn(
-            "assignor-bridge could not save its state in {}/{} (after a restart, partitions may"
+            "assignor-bridge could not save its state in {} (after a restart, partitions may"
                 + " change executors; no data is affected): {}",
-            folder,
-            name,
+            target,
             e.toString());
       }
       failing = true;

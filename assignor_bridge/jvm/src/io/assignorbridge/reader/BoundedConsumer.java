@@ -110,9 +110,9 @@ final class BoundedConsumer {
     return true;
   }
 
-  /** Asks for more of a partition when producers' batches turned out not to fit. */
+  /** Asks for more of a partition when answers turned out to be of one each. */
   void fitBatches() {
-    if (fetched.size() + waiting.size() >= LEAST_TO_FIT_BATCHES && size.fitBatches()) {
+    if (fetched.size() + waiting.size() >= LEAST_TO_FIT_BATCHES && size.fitBatches(fetched)) {
       replace();
       fetched.forEach(waiting::addFirst);
       fetched.clear();
@@ -227,7 +227,7 @@ final class BoundedConsumer {
     countedIncoming = 0;
     countedConsumed = 0;
     boundedAt = 0;
-    size.forget();
+    size.restart();
     ReaderCounters.CREATED.increment();
   }
 

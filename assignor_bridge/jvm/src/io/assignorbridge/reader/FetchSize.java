@@ -1,5 +1,6 @@
 package io.assignorbridge.reader;
 
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
@@ -19,6 +20,7 @@ final class FetchSize {
   private static final int LEAST_WIDTH = 8;
   private static final int ENOUGH_ANSWERS = 4;
   private static final int ANSWERS_TO_REMEMBER = 16;
+  private static final int GROWTH = 4; // of fetches that are cut: seldom, and not far beyond
 
   private final Map<String, Object> params;
   private final long bufferBytes;
@@ -31,6 +33,7 @@ final class FetchSize {
   private long answeredBytes;
   private long visits;
   private Set<TopicPartition> lastPolled = Set.of();
+  private boolean first; // they are a client's first answers: all partitions were asked for
 
   FetchSize(Map<String, Object> params, long bufferBytes, int partitions) {
     this.params = params;
@@ -67,20 +70,32 @@ final class FetchSize {
     return true;
   }
 
-  /** Grows when the answers were single large batches; whether it did. */
-  boolean fitBatches() {
+  /**
+   * Grows when each answer was of one partition: of a single large batch, or, where all were asked
+   * for, cut at the limit, as a broker before Kafka 4.2 answers from its remote tier. Whether it did.
+   *
+   * @param unfinished partitions that are still read
+   */
+  boolean fitBatches(Collection<PartitionPosition> unfinished) {
     if (isUsers || answers < ENOUGH_ANSWERS || visits > answers + 1) {
       return false;
     }
     long batch = answeredBytes / answers;
     long enough =
         Math.min(2 * Long.highestOneBit(batch), Math.max(MAX_BYTES, bufferBytes / LEAST_WIDTH));
-    if (batch <= bytes + bytes / 8 || enough <= bytes) {
-      return false;
+    if (batch > bytes + bytes / 8 && enough > bytes) {
+      batchesAreLarge = true;
+      bytes = enough;
+      return true;
     }
-    batchesAreLarge = true;
-    bytes = enough;
-    return true;
+    if (first
+        && bytes < MAX_BYTES
+        && batch > bytes / 2
+        && unfinished.stream().anyMatch(one -> lastPolled.contains(one.partition))) {
+      bytes = Math.min(GROWTH * bytes, MAX_BYTES);
+      return true;
+    }
+    return false;
   }
 
   /**
@@ -89,7 +104,7 @@ final class FetchSize {
    */
   void note(long newAnswers, long newBytes, Set<TopicPartition> partitions) {
     if (answers >= ANSWERS_TO_REMEMBER) {
-      forget();
+      forget(false);
     }
     answers += newAnswers;
     answeredBytes += newBytes;
@@ -97,10 +112,17 @@ final class FetchSize {
     lastPolled = Set.copyOf(partitions); // a view would keep the records
   }
 
-  void forget() {
+  /** Another client begins, with nothing fetched. */
+  void restart() {
+    forget(true);
+  }
+
+  private void forget(boolean restarts) {
+    first = restarts;
     answers = 0;
     answeredBytes = 0;
     visits = 0;
+    lastPolled = Set.of(); // else answers of the same many partitions would count as of none
   }
 
   private long shareOfBuffer(int partitions) {
