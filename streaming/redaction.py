@@ -26,6 +26,8 @@ _WORDS = (
 #: Names of settings with secret values, and such settings in a text (`name -> value`), as patterns
 #: that Java knows, too.
 SECRET_KEYS = f"(?i){_WORDS}"
+#: An address with a login in it, whatever its setting is called, as a pattern of Java's, too.
+LOGINS = r"://[^\s/@:'\"]*:[^\s'\"]+@"
 SECRET_OPTIONS = (  # a value may have lines, as keys in PEM do, and brackets
     rf"(?is)(?:{_WORDS})[\w.-]* -> .*?(?=, [\w.-]+ -> |\),(?:None|Some\()|\)\s*\n|$)"
 )
@@ -99,6 +101,11 @@ def is_secret_key(key: str) -> bool:
     return _SECRET_KEY.search(key) is not None
 
 
+def has_login(value: str) -> bool:
+    """Whether the value is, or holds, an address with a login in it."""
+    return _USER_INFO.search(value) is not None
+
+
 class Redactor:
     """Replaces secrets in texts; it learns their values while settings are read."""
 
@@ -148,7 +155,8 @@ class Redactor:
         """
         lines = [line.strip() for line in value.splitlines() if len(line.strip()) >= _WORD]
         whole = (
-            value, value.strip(), quote(value, safe=""), quote_plus(value), html.escape(value),
+            value, value.strip(), quote(value), quote(value, safe=""), quote_plus(value),
+            html.escape(value), html.escape(value, quote=False),
             json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1],
             base64.b64encode(value.encode("utf-8", "surrogatepass")).decode(),
         )  # fmt: skip
