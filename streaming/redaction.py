@@ -7,10 +7,12 @@ secret wherever it stands, such as a password in a URL.
 
 from __future__ import annotations
 
+import base64
+import html
 import json
 import re
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +26,8 @@ _WORDS = (
 #: Names of settings with secret values, and such settings in a text (`name -> value`), as patterns
 #: that Java knows, too.
 SECRET_KEYS = f"(?i){_WORDS}"
+#: An address with a login in it, whatever its setting is called, as a pattern of Java's, too.
+LOGINS = r"://[^\s/@:'\"]*:[^\s'\"]+@"
 SECRET_OPTIONS = (  # a value may have lines, as keys in PEM do, and brackets
     rf"(?is)(?:{_WORDS})[\w.-]* -> .*?(?=, [\w.-]+ -> |\),(?:None|Some\()|\)\s*\n|$)"
 )
@@ -45,15 +49,47 @@ _USER_INFO = re.compile(
 )
 #: A token alone before the host; elsewhere that place holds a container's name (abfss://C@HOST).
 _WEB_USER = re.compile(r"(\bhttps?:/{1,2})([^\s/@'\"]{1,500})@", re.IGNORECASE)
-#: `password=…` in addresses, JAAS, connection strings.
+#: Names of secrets in a text of which nothing else is known, and how they go on.
+_KEYS = r"(?:access|account|private|api|shared|encryption|signing|secret)[._-]?key"
+_STRONG = rf"passw(?:or)?d|pwd|passphrase|{_KEYS}|user\.info|connection[._-]?string"
+_WEAK = r"secret|token(?!\.endpoint)|credentials?|signature"  # `unexpected token: EOF`
+_MORE = r"(?:[._-][\w.-]{0,100})?"
+#: A value: in quotes, in quotes of a JSON that is itself in quotes, or a word.
+_VALUE = r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\\\"[^\"]*\"|[^\s&;,'\")]+"
+#: `password=…` in addresses, JAAS, connection strings; `{"password": …}` in JSON; `a.password: …`
+#: and `a.password -> …` in settings, unless a sentence follows; a header of HTTP.
 _ASSIGNED = re.compile(
-    r"((?:password|passwd|pwd|secret|token|credential|signature|account_?key|access_?key|"
-    r"shared_?access_?key|(?<=[?&;])sig)=)(\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|[^\s&;,'\")]+)",
+    rf"((?:{_STRONG}|{_WEAK}){_MORE}(?:=|\\?[\"'][ \t]?(?:=|:|->)[ \t]?)"
+    rf"|(?<=[?&;])sig="
+    rf"|(?:{_STRONG}|(?<=[._-])(?:{_WEAK})){_MORE}[ \t]?(?:=|:|->)[ \t]?(?![A-Z]?[a-z']+[ ][a-z])"
+    rf"|authorization\\?[\"']?[ \t]?[:=][ \t]?\\?[\"']?(?:basic|bearer|digest|token|apikey)[ ])"
+    rf"(?!(?:true|false|null|none)\b)({_VALUE})",
     re.IGNORECASE,
 )
 _STANDS_IN = re.compile(r"(?:\$\{\w+\}|\*\*\*)(?::(?:\$\{\w+\}|\*\*\*))?@?")
-#: The parts of a secret value that alone are secret: quoted words, and what follows a `=`.
-_PARTS = re.compile(r"\"((?:\\.|[^\"\\])+)\"|'((?:\\.|[^'\\])+)'|=\s*([^\s;\"'=]+)")
+#: The parts of a secret value that alone are secret: quoted words, what follows a `=`, a password
+#: after its user, and what follows the kind of a login.
+_PARTS = re.compile(
+    r"\"((?:\\.|[^\"\\])+)\"|'((?:\\.|[^'\\])+)'|=\s*([^\s;\"'=]+)"
+    r"|\A\s*[^\s:\"'=]+:(\S+)\s*\Z|\A\s*(?:Basic|Bearer)\s+(\S+)",
+    re.IGNORECASE,
+)
+_ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[0-7]{1,2}|.)", re.DOTALL)
+_ESCAPED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
+def unescaped(quoted: str) -> str:
+    r"""Return what stands between the quotes of a JAAS text, as Kafka's Java client reads it.
+
+    >>> unescaped(r"ab\"cd")
+    'ab"cd'
+    """
+    return _ESCAPE.sub(_character, quoted)
+
+
+def _character(match: re.Match[str]) -> str:
+    code = match[1]
+    return chr(int(code, 8)) if code[0] in "01234567" else _ESCAPED.get(code, code)
 
 
 def is_secret_key(key: str) -> bool:
@@ -63,6 +99,11 @@ def is_secret_key(key: str) -> bool:
     (True, False)
     """
     return _SECRET_KEY.search(key) is not None
+
+
+def has_login(value: str) -> bool:
+    """Whether the value is, or holds, an address with a login in it."""
+    return _USER_INFO.search(value) is not None
 
 
 class Redactor:
@@ -91,7 +132,9 @@ class Redactor:
             if is_secret_key(key):
                 self._learn(text, HIDDEN)
                 for match in _PARTS.finditer(text):
-                    self._learn(match[1] or match[2] or match[3], HIDDEN)
+                    part = match[match.lastindex or 0]
+                    self._learn(part, HIDDEN)
+                    self._learn(unescaped(part), HIDDEN)
             for match in _USER_INFO.finditer(text):
                 self._learn(match[3], HIDDEN)
 
@@ -106,12 +149,17 @@ class Redactor:
         return _ASSIGNED.sub(_without_value, text)
 
     def _learn(self, value: str, stand_in: str) -> None:
-        """Hide a value as it is, as addresses and JSON write it, and each line of a long one.
+        """Hide a value as it is, as addresses, JSON, HTML and headers write it, and its lines.
 
         Logs are looked at line by line, and keys in PEM have many.
         """
         lines = [line.strip() for line in value.splitlines() if len(line.strip()) >= _WORD]
-        whole = (value, value.strip(), quote(value, safe=""), json.dumps(value)[1:-1])
+        whole = (
+            value, value.strip(), quote(value), quote(value, safe=""), quote_plus(value),
+            html.escape(value), html.escape(value, quote=False),
+            json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1],
+            base64.b64encode(value.encode("utf-8", "surrogatepass")).decode(),
+        )  # fmt: skip
         for written in (*whole, *lines):
             if len(written) >= _SHORTEST:
                 self._stand_ins.setdefault(written, stand_in)
@@ -136,4 +184,4 @@ def _without_user(match: re.Match[str]) -> str:
 
 
 def _without_value(match: re.Match[str]) -> str:
-    return match[0] if _STANDS_IN.fullmatch(match[2].strip("\"'")) else f"{match[1]}{HIDDEN}"
+    return match[0] if _STANDS_IN.fullmatch(match[2].strip("\\\"'")) else f"{match[1]}{HIDDEN}"

@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from streaming.redaction import unescaped
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -20,8 +22,6 @@ _TOKEN = re.compile(
     r"""|(?P<sign>[=;])""",
     re.DOTALL,
 )
-_ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[0-7]{1,2}|.)", re.DOTALL)
-_ESCAPED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _FLAGS = ("required", "requisite", "sufficient", "optional")
 
 
@@ -77,11 +77,6 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
         at = match.end()
         kind = match.lastgroup
         if kind == "quoted":
-            yield "quoted", _ESCAPE.sub(_unescaped, match[0][1:-1])
+            yield "quoted", unescaped(match[0][1:-1])
         elif kind in ("word", "sign"):
             yield kind, match[0]
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    code = match[1]
-    return chr(int(code, 8)) if code[0] in "01234567" else _ESCAPED.get(code, code)

@@ -12,8 +12,10 @@ import os
 import socket
 import socketserver
 import sys
+import tempfile
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -24,7 +26,6 @@ from streaming.observe.progress_log import dump
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
     from typing import IO
 
     from streaming.metrics.board import Board
@@ -143,9 +144,10 @@ class Textfile:
 
     def write(self) -> None:
         """Write the figures; readers see the old file or the new one."""
-        new = self._path.with_name(f"{self._path.name}.{os.getpid()}.{threading.get_ident()}")
+        descriptor, name = tempfile.mkstemp(prefix=f"{self._path.name}.", dir=self._path.parent)
+        new = Path(name)
         try:
-            with _append_to(new, self._mode) as file:
+            with _made(descriptor, self._mode) as file:
                 file.write(generate_latest(self._registry))
             new.replace(self._path)
         finally:
@@ -193,10 +195,16 @@ def _check_folder(option: str, path: Path) -> None:
 
 
 def _append_to(path: Path, mode: int) -> IO[bytes]:
-    """Open a file to append to; a new one gets the mode, whatever the umask."""
+    """Open a file to append to; one that is there keeps its mode."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     try:
-        file = path.open("xb")
+        return _made(os.open(path, flags | os.O_EXCL, 0o600), mode)
     except FileExistsError:
-        return path.open("ab")
+        return os.fdopen(os.open(path, flags, 0o600), "ab")
+
+
+def _made(descriptor: int, mode: int) -> IO[bytes]:
+    """Give a new file, until then its owner's alone, its mode, whatever the umask."""
+    file = os.fdopen(descriptor, "ab")
     os.fchmod(file.fileno(), mode)
     return file

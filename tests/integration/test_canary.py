@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
-import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from streaming.kafka.embedded_setup import free_ports
 from tests.kafka_topics import Topic
 from tests.secured_broker import LOGIN, PASSWORD
 from tests.spark_tools import wait_until
+from tests.support.canaries import found_in
 
 if TYPE_CHECKING:
     from tests.secured_broker import Secured
@@ -28,29 +30,44 @@ pytestmark = [pytest.mark.integration, pytest.mark.drivers, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
 WRONG = "canary-of-a-wrong-login"
-STORE = "canary-of-the-trust-store"
-#: By where each is put; none has a letter that JSON or an address writes otherwise.
+STORE = 'canary of+the"trust&store'
+REGISTRY = "canary-of/a+registry"
+SINK = "canary of+a<sink"
+#: By where each is put; some have letters that JSON, HTML or an address writes otherwise.
 SECRETS = {
     "JAAS, from the environment": PASSWORD,
     "a store's password": STORE,
-    "a setting of Hadoop's": "canary-of-the-bucket",
+    "a user and a password": REGISTRY,
+    "a sink's option": SINK,
+    "an address": "canary-of-an-address",
+    "a setting of Hadoop's": "canary/of+the-bucket",
     "a setting whose name Spark does not know for a secret": "canary-of-azure",
     "a wrong login": WRONG,
 }
-PAGES = ("environment/", "jobs/", "stages/", "executors/", "SQL/", "StreamingQuery/",
-         "SQL/execution/?id=1", "stages/stage/?id=0&attempt=0")  # fmt: skip
+PAGES = ("environment/", "jobs/", "stages/", "storage/", "executors/", "SQL/", "StreamingQuery/",
+         "executors/threadDump/?executorId=driver")  # fmt: skip
+#: One of the first page's links, each leads to a page of its own.
+LINKS = {"jobs/": r"/jobs/(job/\?id=\d+)", "stages/": r"/stages/(stage/\?id=\d+&amp;attempt=\d+)",
+         "SQL/": r"/SQL/(execution/\?id=\d+)",
+         "StreamingQuery/": r"StreamingQuery/(statistics/?\?id=[0-9a-f-]+)"}  # fmt: skip
+#: What a run has to say that fails by itself.
+PLANTED = "a task fails as planted"
 
 
 def job(address: str, topic: str, folder: Path, ports: tuple[int, int], password: str) -> str:
     """The YAML of a job with all of them; JSON is YAML."""
     logging = f"-Dlog4j2.configurationFile={(ROOT / 'tests/log4j2.properties').as_uri()}"
-    told = f"{logging} -Dassignor.test.level=info -Dassignor.test.log={folder}/{{}}.log"
+    told = (
+        f"{logging} -Dassignor.test.level=info -Dassignor.test.log={folder}/{{}}.log "
+        f"-Djava.io.tmpdir={folder}/tmp"
+    )
     config = {
         "kafka.bootstrap.servers": address,
         "kafka.security.protocol": "SASL_PLAINTEXT",
         "kafka.sasl.mechanism": "PLAIN",
         "kafka.sasl.jaas.config": LOGIN.format(user="ann", password=password),
         "kafka.ssl.truststore.password": STORE,
+        "kafka.basic.auth.user.info": f"ann:{REGISTRY}",
         "source": {
             "subscribe": topic,
             "records": {"format": "raw"},
@@ -72,12 +89,32 @@ def job(address: str, topic: str, folder: Path, ports: tuple[int, int], password
             "spark.eventLog.compress": "false",
             "spark.driver.extraJavaOptions": told.format("driver"),
             "spark.executor.extraJavaOptions": told.format("executor"),
+            "spark.local.dir": f"{folder}/tmp",
+            "spark.hadoop.acme.registry":
+                f"https://ann:{SECRETS['an address']}@registry.test/a",
             "spark.hadoop.fs.s3a.secret.key": SECRETS["a setting of Hadoop's"],
             "spark.hadoop.fs.azure.account.key.acme.dfs.core.windows.net":
                 SECRETS["a setting whose name Spark does not know for a secret"],
         },
     }  # fmt: skip
     return json.dumps(config)
+
+
+def failing(good: str, folder: Path, password: str, topic: str) -> str:
+    """The same job in a folder of its own, which fails by its login or else in a task."""
+    config = json.loads(good)
+    del config["metrics"]["port"]
+    planned = f"{folder}/plans.jsonl"
+    changed = json.loads(json.dumps(config).replace(str(folder.parent), str(folder)))
+    changed |= {
+        "kafka.sasl.jaas.config": LOGIN.format(user="ann", password=password),
+        "sources": {"rows": changed.pop("source") | {"assignor.planLog": planned}},
+        "transforms": {"bad": {"sql": f"SELECT raise_error('{PLANTED}') AS value FROM rows"}},  # noqa: S608
+        "sink": {"type": "kafka", "topic": topic, "kafka.ssl.keystore.password": SINK},
+        "trigger": "availableNow",
+    }
+    changed["spark"] |= {"spark.master": "local[1]", "spark.ui.enabled": "false"}
+    return json.dumps(changed)
 
 
 class Run:
@@ -90,6 +127,7 @@ class Run:
         environment = os.environ | {
             "CANARY_PASSWORD": PASSWORD, "PYTHONPATH": str(ROOT),
             "SPARK_HOME": str(linked_spark_home(folder)), "SPARK_LOCAL_IP": "127.0.0.1",
+            "TMPDIR": str(folder / "tmp"),
         }  # fmt: skip
         words = ["run", str(put), "--log", str(folder / "spark.log")]
         with self.said.open("wb") as said:
@@ -121,15 +159,27 @@ class Run:
 
 
 def fetched(url: str) -> bytes:
-    """A page of Spark's UI, or nothing where there is none of this number."""
-    try:
-        with urllib.request.urlopen(url, timeout=20) as answer:  # noqa: S310
-            return bytes(answer.read())
-    except urllib.error.HTTPError:
-        return b""
+    """A page that must be there."""
+    with urllib.request.urlopen(url, timeout=20) as answer:  # noqa: S310
+        return bytes(answer.read())
 
 
-@pytest.mark.timeout(400)
+def pages_of(ui: str) -> dict[str, bytes]:
+    """The pages of Spark's UI, of each kind that has many the first one, and of its API."""
+    [application] = json.loads(fetched(f"{ui}/api/v1/applications"))
+    api = f"{ui}/api/v1/applications/{application['id']}"
+    pages = {page: fetched(f"{ui}/{page}") for page in PAGES}
+    for page, link in LINKS.items():
+        found = re.search(link, pages[page].decode())
+        assert found, (page, pages[page])
+        below = page + html.unescape(found[1])
+        pages[below] = fetched(f"{ui}/{below}")
+    for path in ("environment", "sql?details=true", "stages?details=true", "allexecutors"):
+        pages[path] = fetched(f"{api}/{path}")
+    return pages
+
+
+@pytest.mark.timeout(600)
 def test_secrets_are_found_nowhere_but_where_they_were_put(
     secured: Secured, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,9 +187,15 @@ def test_secrets_are_found_nowhere_but_where_they_were_put(
     topic = Topic(broker.bootstrap_servers, f"canary-{os.getpid()}").create(3)
     topic.fill([40, 20, 10])
     allow_all(secured, topic.name)
+    out = Topic(broker.bootstrap_servers, f"{topic.name}-out").create(1)
+    allow_all(secured, out.name, "WRITE")
     put, folder = tmp_path / "put", tmp_path / "written"
-    for made in (put, folder, folder / "events"):
+    failures = {name: folder / name for name in ("task", "login")}
+    for made in (put, folder, *failures.values()):
         made.mkdir()
+    for made in (folder, *failures.values()):
+        (made / "events").mkdir()
+        (made / "tmp").mkdir()
     ports = free_ports(None)
     good = put / "job.yaml"
     good.write_text(job(address, topic.name, folder, ports, "${CANARY_PASSWORD}"))
@@ -156,14 +212,13 @@ def test_secrets_are_found_nowhere_but_where_they_were_put(
         wait_until(has_read, "the rows", 240)
         topic.fill([10, 10, 10], first=1000)
         ui = f"http://127.0.0.1:{ports[0]}"
-        [application] = json.loads(fetched(f"{ui}/api/v1/applications"))
-        api = f"{ui}/api/v1/applications/{application['id']}"
-        pages = {page: fetched(f"{ui}/{page}") for page in PAGES}
-        pages |= {path: fetched(f"{api}/{path}") for path in ("environment", "sql?details=true")}
-        pages["metrics"] = fetched(f"http://127.0.0.1:{ports[1]}/metrics")
-        assert all(pages[page] for page in ("environment/", "SQL/", "environment", "metrics"))
+        pages = pages_of(ui) | {"metrics": fetched(f"http://127.0.0.1:{ports[1]}/metrics")}
+        assert all(pages.values())
         assert b"spark.hadoop.fs.s3a.secret.key" in pages["environment"]
+        assert b"spark.hadoop.acme.registry" in pages["environment"]
         seen.update(run.children())
+        assert any((folder / "tmp").iterdir())
+        check_files(folder)  # some are gone when Spark ends
     finally:
         run.process.send_signal(signal.SIGTERM)
         code = run.process.wait(60)
@@ -180,6 +235,15 @@ def test_secrets_are_found_nowhere_but_where_they_were_put(
     assert done.returncode == 1
     (folder / "refused.txt").write_text(done.stdout + done.stderr)
 
+    for name, below in failures.items():
+        password = "${CANARY_PASSWORD}" if name == "task" else WRONG
+        bad = put / f"{name}.yaml"
+        bad.write_text(failing(good.read_text(), below, password, out.name))
+        ended = Run(bad, below)
+        assert ended.process.wait(120) == 1, ended.said.read_text()
+        assert (PLANTED in ended.said.read_text()) == (name == "task")
+        events = b"".join(path.read_bytes() for path in (below / "events").rglob("events*"))
+        assert (PLANTED.encode() in events) == (name == "task")
     for page, text in pages.items():
         assert secrets_in(text) == [], page
     kinds = set()
@@ -195,9 +259,7 @@ def test_secrets_are_found_nowhere_but_where_they_were_put(
         assert secrets_in(b"\0".join(elsewhere)) == []
     assert kinds == {"planner", "executor", "driver"}
     assert run.sockets == []
-    files = [path for path in folder.rglob("*") if path.is_file() and not is_linked(path, folder)]
-    for path in files:
-        assert secrets_in(path.read_bytes()) == [], path
+    files = check_files(folder)
     for kept in ("driver.log", "executor.log", "plans.jsonl", "m.prom", "log.jsonl", "report.html"):
         assert folder / kept in files
     parts = {path.relative_to(folder).parts for path in files}
@@ -211,8 +273,19 @@ def is_linked(path: Path, folder: Path) -> bool:
     return not path.resolve().is_relative_to(folder.resolve()) or path.suffix == ".jar"
 
 
+def check_files(folder: Path) -> list[Path]:
+    """All that was written; those that Spark takes away meanwhile are left out."""
+    files = []
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            if path.is_file() and not is_linked(path, folder):
+                assert secrets_in(path.read_bytes()) == [], path
+                files.append(path)
+    return files
+
+
 def secrets_in(text: bytes) -> list[str]:
-    return [place for place, secret in SECRETS.items() if secret.encode() in text]
+    return found_in(text, SECRETS)
 
 
 def assignor(*words: str) -> subprocess.CompletedProcess[str]:
@@ -236,10 +309,10 @@ def client(address: str, password: str) -> str:
     )
 
 
-def allow_all(secured: Secured, topic: str) -> None:
+def allow_all(secured: Secured, topic: str, *more: str) -> None:
     from confluent_kafka.admin import ResourceType
 
     from tests.secured_broker import allow
 
-    allow(secured.broker, ResourceType.TOPIC, topic, "READ", "DESCRIBE", "DESCRIBE_CONFIGS")
+    allow(secured.broker, ResourceType.TOPIC, topic, "READ", "DESCRIBE", "DESCRIBE_CONFIGS", *more)
     allow(secured.broker, ResourceType.GROUP, topic, "READ", "DESCRIBE")

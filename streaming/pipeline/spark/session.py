@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import sys
+from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.jars import connector_coordinate
@@ -13,7 +14,7 @@ from assignor_bridge.session import spark_defaults
 from streaming.delta.session import configure_delta, delta_coordinate
 from streaming.observe.masters import addresses_of, first_that_answers
 from streaming.pipeline.errors import ConfigError, JobError
-from streaming.redaction import SECRET_KEYS, SECRET_OPTIONS, is_secret_key
+from streaming.redaction import LOGINS, SECRET_KEYS, SECRET_OPTIONS, has_login, is_secret_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +39,7 @@ _SETTINGS = {
 #: What Spark hides in its UI and event log, where an operator may hide more.
 _REDACTED = {
     # Spark's own pattern knows few names of secrets.
-    "spark.redaction.regex": SECRET_KEYS,
+    "spark.redaction.regex": f"{SECRET_KEYS}|{LOGINS}",
     # The plan of a view, which is in both, shows all options of a source.
     "spark.sql.redaction.string.regex": SECRET_OPTIONS,
 }
@@ -53,6 +54,8 @@ _LOCAL = {
 }
 #: Without it the names of tables are gone when Spark ends.
 _LASTING_CATALOG = {"spark.sql.catalogImplementation": "hive"}
+#: Settings that are read by a session alone: the command line of its JVM can do without them.
+_OF_SESSIONS = ("spark.hadoop.", "spark.sql.")
 #: With one of these in the environment, pyspark makes sessions of Spark Connect.
 _CONNECT = "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"
 #: Loggers of pyspark that write an error to stderr as one line of JSON with all of its traces.
@@ -165,12 +168,16 @@ def _launch(settings: Mapping[str, Any]) -> None:
 
     pyspark would put all settings there; the others reach the JVM by its gateway when Spark starts.
     """
-    if not any(map(is_secret_key, settings)):
+    if not any(starmap(_is_secret, settings.items())):
         return
     from pyspark import SparkConf, SparkContext
 
     shown = SparkConf(loadDefaults=False)
     for key, value in settings.items():
-        if not is_secret_key(key):
+        if not _is_secret(key, value):
             shown.set(key, str(value))
     SparkContext._ensure_initialized(conf=shown)
+
+
+def _is_secret(key: str, value: Any) -> bool:
+    return is_secret_key(key) or (key.startswith(_OF_SESSIONS) and has_login(str(value)))

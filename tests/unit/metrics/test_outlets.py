@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import re
 import socket
 import threading
@@ -18,9 +19,10 @@ from pydantic import ValidationError
 
 from assignor_bridge.errors import OptionError
 from streaming.metrics.attach import Exporter
+from streaming.metrics.board import Board
 from streaming.metrics.config import MetricsConfig
 from streaming.metrics.names import METRICS
-from streaming.metrics.outlets import MetricsError
+from streaming.metrics.outlets import MetricsError, Textfile
 from streaming.redaction import Redactor
 from tests.spark_tools import wait_until
 from tests.support.metric_reference import markdown
@@ -107,6 +109,41 @@ def test_files_are_the_owners_alone_unless_asked_otherwise(readable_by, mode, tm
         exporter.progressed(EVENT)
     assert {path.stat().st_mode & 0o777 for path in files.values()} == {mode}
     assert sorted(tmp_path.iterdir()) == sorted(files.values())
+
+
+def test_new_files_are_at_no_time_open_to_others(tmp_path, monkeypatch):
+    """Who opens a file in the moment before its mode is set reads all that comes later."""
+    before = []
+    set_mode = os.fchmod
+
+    def recorded(descriptor: int, mode: int) -> None:
+        before.append(os.fstat(descriptor).st_mode & 0o777)
+        set_mode(descriptor, mode)
+
+    monkeypatch.setattr(os, "fchmod", recorded)
+    umask = os.umask(0)
+    try:
+        config = MetricsConfig(
+            textfile=tmp_path / "a.prom", log_file=tmp_path / "a.log", readable_by="all"
+        )
+        with Exporter(config) as exporter:
+            exporter.progressed(EVENT)
+    finally:
+        os.umask(umask)
+    assert len(before) >= 2
+    assert set(before) == {0o600}
+
+
+def test_what_somebody_planted_is_not_written_to(tmp_path):
+    """The file beside the textfile had a name that can be told in advance."""
+    other = tmp_path / "others"
+    other.write_text("as it was")
+    planted = tmp_path / f"a.prom.{os.getpid()}.{threading.get_ident()}"
+    planted.symlink_to(other)
+    Textfile(Board("local"), tmp_path / "a.prom", 0o600).write()
+    assert other.read_text() == "as it was"
+    assert planted.is_symlink()
+    assert (tmp_path / "a.prom").is_file()
 
 
 def test_a_log_that_is_there_keeps_its_mode(tmp_path):

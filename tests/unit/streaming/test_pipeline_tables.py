@@ -494,7 +494,10 @@ def test_secret_settings_are_not_on_the_command_line_of_the_jvm(monkeypatch):
     )  # fmt: skip
     monkeypatch.setattr(SparkContext, "_jvm", None)
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
-    settings = {"spark.hadoop.fs.s3a.secret.key": "topsecret99", "spark.driver.memory": "1g"}
+    settings = {
+        "spark.hadoop.fs.s3a.secret.key": "topsecret99", "spark.driver.memory": "1g",
+        "spark.hadoop.proxy": "http://ann:topsecret99@proxy.test",
+    }  # fmt: skip
     builder = session_for(load_job(changed("spark", settings), environment={}).job)
     assert builder._options["spark.hadoop.fs.s3a.secret.key"] == "topsecret99"
     [shown] = launched
@@ -511,3 +514,5 @@ def test_what_an_operator_hides_in_the_ui_stays_hidden(settings_of, monkeypatch,
     pattern = settings_of(changed("spark", {}))["spark.redaction.regex"]
     assert pattern.startswith("(?i)pin[._]code|")
     assert "passw" in pattern
+    assert re.search(pattern, "https://ann:topsecret99@registry.test")
+    assert not re.search(pattern, "http://broker:9092/a")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from streaming.kafka.settings import client_settings
-from streaming.redaction import SECRET_OPTIONS, Redactor, is_secret_key
+from streaming.redaction import SECRET_KEYS, SECRET_OPTIONS, Redactor, is_secret_key
 
 HIDDEN_KEYS = [
     "kafka.sasl.jaas.config", "kafka.ssl.keystore.password", "kafka.ssl.keystore.key",
@@ -52,10 +53,67 @@ def test_other_values_are_shown(key):
         pytest.param("Login required password='it is';", "Login required password=***;", id="JAAS"),
         pytest.param("AccountKey=Zm9v==;Endpoint=x", "AccountKey=***;Endpoint=x", id="Azure"),
         pytest.param("no password was given", "no password was given", id="a sentence"),
+        ("spark.hadoop.fs.s3a.secret.key=x1", "spark.hadoop.fs.s3a.secret.key=***"),
+        ("fs.s3a.access.key=x1", "fs.s3a.access.key=***"),
+        ("fs.azure.account.key.acme=x1", "fs.azure.account.key.acme=***"),
+        ("basic.auth.user.info=ann:x1", "basic.auth.user.info=***"),
+        ("sasl.password: x1", "sasl.password: ***"),
+        ("sasl.password: x1 is wrong", "sasl.password: *** is wrong"),
+        ("ssl.key.password = x1, a.token -> x1", "ssl.key.password = ***, a.token -> ***"),
+        ('{"password":"x\\"1", "a": 1}', '{"password":***, "a": 1}'),
+        ("{'token': 'x1', 'a': 1}", "{'token': ***, 'a': 1}"),
+        ('"{\\"password\\":\\"x1\\"}"', '"{\\"password\\":***}"'),
+        ("Authorization: Basic eDE=", "Authorization: Basic ***"),
+        ('"Authorization":"Bearer x1"', '"Authorization":"Bearer ***"'),
+        ("api_key=x1 private_key=x1", "api_key=*** private_key=***"),
     ],
 )
 def test_what_has_the_shape_of_a_secret_is_hidden_wherever_it_stands(text, shown):
     assert Redactor()(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "keys=3, partition key=3, keyDeserializer=x, tokens=3, max_tokens=100",
+        "unexpected token: EOF, token = b.key",
+        "job.yaml: kafka.sasl.password: Input should be a valid string",
+        "password: it is missing",
+        "TopicAuthorizationException: Not authorized",
+        "spark.security.credentials.kafka.enabled=false",
+        "sasl.oauthbearer.token.endpoint.url=http://h/",
+    ],
+)
+def test_ordinary_words_are_shown(text):
+    assert Redactor()(text) == text
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("kafka.sasl.jaas.config", 'M required password="ab\\"cd-efgh";', 'ab"cd-efgh'),
+        ("kafka.sasl.jaas.config", "M required password='ab\\'cd-efgh';", "ab'cd-efgh"),
+        ("basic.auth.user.info", "u:hunter2-long", "hunter2-long"),
+        ("authorization", "Bearer eyJ.x-y", "eyJ.x-y"),
+        ("password", "u:x-1", "dTp4LTE="),
+        ("password", 'pä"ss-word', '{"why":"pä\\"ss-word"}'),
+        ("password", 'pä"ss-word', '{"why":"p\\u00e4\\"ss-word"}'),
+        ("password", "a<b&c d-e", "<p>a&lt;b&amp;c d-e</p> a%3Cb%26c+d-e"),
+    ],
+)
+def test_a_secret_is_hidden_in_each_form_that_texts_have_it_in(key, value, told):
+    redact = Redactor()
+    redact.learn_secrets({key: value})
+    shown = redact(told)
+    assert re.sub(r'\{"why":"|"\}|</?p>| ', "", shown) in ("***", "******")
+
+
+def test_java_hides_the_same_settings():
+    """`SecuredParams` has a copy of the pattern, on the executors there is no Python."""
+    root = Path(__file__).parents[3]
+    java = (root / "assignor_bridge/jvm/src/io/assignorbridge/SecuredParams.java").read_text()
+    parts = re.findall(r'"((?:\\.|[^"\\])*)"', java.partition("SECRET =")[2].partition(");")[0])
+    assert "".join(parts).replace(r"\\", "\\") == SECRET_KEYS
 
 
 def test_a_password_in_an_address_is_hidden_where_it_stands_alone_too():
@@ -111,7 +169,10 @@ def test_a_kafka_client_and_a_job_hide_the_same():
     assert settings.redact('user annabell, s3cr"t, or s3cr\\"t') == "user ***, ***, or ***"
 
 
-@pytest.mark.parametrize("part", ["a.", "http://h:80/a,", "password=", "a://b:", "https://", '"='])
+@pytest.mark.parametrize(
+    "part",
+    ["a.", "http://h:80/a,", "password=", "password.", "a://b:", "https://", '"=', 'token\\"'],
+)
 def test_a_long_text_takes_linear_time(part):
     """With nested scans these would take hours; the test's own time limit is the measure."""
     redact = Redactor()

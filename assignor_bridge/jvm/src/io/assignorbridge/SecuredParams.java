@@ -2,6 +2,7 @@ package io.assignorbridge;
 
 import java.util.Map;
 import java.util.Set;
+import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.kafka.clients.CommonClientConfigs;
 import org.apache.spark.SparkConf;
@@ -19,13 +20,14 @@ import scala.jdk.javaapi.CollectionConverters;
  * classes as for Spark's own clients. Never printed: they hold secrets.
  */
 public final class SecuredParams {
-  /** Settings whose values are hidden; `streaming/redaction.py` has the same list. */
+  /** Settings whose values are hidden: a copy of SECRET_KEYS in `streaming/redaction.py`. */
   private static final Pattern SECRET =
       Pattern.compile(
           "(?i)secret|passw|pwd|passphrase|credential|jaas|username|user\\.info|authorization"
-              + "|token(?!\\.endpoint)|oauthbearer\\.(client|config|extensions)"
-              + "|(access|account|private|api|shared|encryption|signing)[._-]?key"
-              + "|store\\.(key|cert)|connection[._-]?string");
+              + "|token(?!\\.endpoint)|oauthbearer\\.(?:client|config|extensions)"
+              + "|(?:access|account|private|api|shared|encryption|signing)[._-]?key"
+              + "|key\\.pem|keystore\\.key"
+              + "|connection[._-]?string|(?:^|[._-])sas(?:$|[._-])");
 
   /** `user:password@` of an address. */
   private static final Pattern USER_INFO =
@@ -34,6 +36,10 @@ public final class SecuredParams {
   /** Parts of a login that are no secrets, and that messages are made of. */
   private static final Set<String> ORDINARY =
       Set.of("username", "password", "required", "true", "false");
+
+  /** What is quoted in a login, its quote may not end; the password after a user. */
+  private static final Pattern PART =
+      Pattern.compile("\"(?:\\\\.|[^\"\\\\])*\"?|'(?:\\\\.|[^'\\\\])*'?|:[^\\s\"'=]+$");
 
   private static final int SHORTEST_SECRET = 3;
   private static final int MOST_OF_ERROR = 500; // Kafka names all partitions
@@ -71,13 +77,18 @@ public final class SecuredParams {
 
   /** A message without the secrets among the parameters, nor the words of a misspelt login. */
   public String redact(String message) {
+    return redact(message, params);
+  }
+
+  static String redact(String message, Map<String, ?> params) {
     String text = withoutPassword(message);
-    for (Map.Entry<String, Object> param : params.entrySet()) {
+    for (Map.Entry<String, ?> param : params.entrySet()) {
       if (SECRET.matcher(param.getKey()).find()) {
         String value = param.getValue().toString();
-        String[] quoted = value.split("\"");
-        for (int i = 1; i < quoted.length; i += 2) { // a word of it may be too short to be hidden
-          text = withoutPhrase(text, quoted[i]);
+        for (Matcher part = PART.matcher(value); part.find(); ) { // a word may be too short alone
+          String phrase = part.group().replaceAll("^[\"':]|[\"']$", "");
+          text = withoutPhrase(text, phrase);
+          text = withoutPhrase(text, phrase.replaceAll("\\\\(.)", "$1")); // as Kafka reads it
         }
         text = withoutPhrase(text, value);
         for (String word : value.split("[^\\w.$-]+")) {

@@ -1,0 +1,15 @@
+package io.assignorbridge;
+
+import java.util.Map;
+
+/** A message without the secret of one setting: its name, its value and the message are given. */
+public final class Redacted {
+  private Redacted() {}
+
+  public static void main(String[] arguments) {
+    for (int i = 0; i < arguments.length; i += 3) {
+      Map<String, String> params = Map.of(arguments[i], arguments[i + 1]);
+      System.out.println(SecuredParams.redact(arguments[i + 2], params));
+    }
+  }
+}
