@@ -66,6 +66,8 @@ _ASSIGNED = re.compile(
     rf"(?!(?:true|false|null|none)\b)({_VALUE})",
     re.IGNORECASE,
 )
+#: What a file or the environment holds need not be text.
+_ANY = "surrogatepass"
 _STANDS_IN = re.compile(r"(?:\$\{\w+\}|\*\*\*)(?::(?:\$\{\w+\}|\*\*\*))?@?")
 #: The parts of a secret value that alone are secret: quoted words, what follows a `=`, a password
 #: after its user, and what follows the kind of a login.
@@ -155,10 +157,11 @@ class Redactor:
         """
         lines = [line.strip() for line in value.splitlines() if len(line.strip()) >= _WORD]
         whole = (
-            value, value.strip(), quote(value), quote(value, safe=""), quote_plus(value),
+            value, value.strip(), quote(value, errors=_ANY), quote(value, safe="", errors=_ANY),
+            quote_plus(value, errors=_ANY),
             html.escape(value), html.escape(value, quote=False),
             json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1],
-            base64.b64encode(value.encode("utf-8", "surrogatepass")).decode(),
+            base64.b64encode(value.encode("utf-8", _ANY)).decode(),
         )  # fmt: skip
         for written in (*whole, *lines):
             if len(written) >= _SHORTEST:

@@ -59,7 +59,7 @@ def job(address: str, topic: str, folder: Path, ports: tuple[int, int], password
     logging = f"-Dlog4j2.configurationFile={(ROOT / 'tests/log4j2.properties').as_uri()}"
     told = (
         f"{logging} -Dassignor.test.level=info -Dassignor.test.log={folder}/{{}}.log "
-        f"-Djava.io.tmpdir={folder}/tmp"
+        f"-Djava.io.tmpdir={folder}/scratch"
     )
     config = {
         "kafka.bootstrap.servers": address,
@@ -89,7 +89,7 @@ def job(address: str, topic: str, folder: Path, ports: tuple[int, int], password
             "spark.eventLog.compress": "false",
             "spark.driver.extraJavaOptions": told.format("driver"),
             "spark.executor.extraJavaOptions": told.format("executor"),
-            "spark.local.dir": f"{folder}/tmp",
+            "spark.local.dir": f"{folder}/scratch",
             "spark.hadoop.acme.registry":
                 f"https://ann:{SECRETS['an address']}@registry.test/a",
             "spark.hadoop.fs.s3a.secret.key": SECRETS["a setting of Hadoop's"],
@@ -127,7 +127,7 @@ class Run:
         environment = os.environ | {
             "CANARY_PASSWORD": PASSWORD, "PYTHONPATH": str(ROOT),
             "SPARK_HOME": str(linked_spark_home(folder)), "SPARK_LOCAL_IP": "127.0.0.1",
-            "TMPDIR": str(folder / "tmp"),
+            "TMPDIR": str(folder / "scratch"),
         }  # fmt: skip
         words = ["run", str(put), "--log", str(folder / "spark.log")]
         with self.said.open("wb") as said:
@@ -195,7 +195,7 @@ def test_secrets_are_found_nowhere_but_where_they_were_put(
         made.mkdir()
     for made in (folder, *failures.values()):
         (made / "events").mkdir()
-        (made / "tmp").mkdir()
+        (made / "scratch").mkdir()
     ports = free_ports(None)
     good = put / "job.yaml"
     good.write_text(job(address, topic.name, folder, ports, "${CANARY_PASSWORD}"))
@@ -217,7 +217,7 @@ def test_secrets_are_found_nowhere_but_where_they_were_put(
         assert b"spark.hadoop.fs.s3a.secret.key" in pages["environment"]
         assert b"spark.hadoop.acme.registry" in pages["environment"]
         seen.update(run.children())
-        assert any((folder / "tmp").iterdir())
+        assert any((folder / "scratch").iterdir())
         check_files(folder)  # some are gone when Spark ends
     finally:
         run.process.send_signal(signal.SIGTERM)

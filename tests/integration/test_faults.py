@@ -1,8 +1,9 @@
 """Networks, brokers, logs, disks and processes fail under a query: nothing lost, nothing twice.
 
-What is done is told in `tests/faults`. `make long` does most of them once; `make chaos KIND=NAME`
-does one of them, some (`KIND='a|b'`), or all in turn (`KIND=all`), until LIMIT_S seconds are over.
-All but the steps of the clock: Spark must be started for them, so they are asked for alone.
+What is done is told in `tests/faults`. `make test` does three of them once, `make long` most;
+`make chaos KIND=NAME` does one of them, some (`KIND='a|b'`), or all in turn (`KIND=all`), until
+LIMIT_S seconds are over. All but the steps of the clock: Spark must be started for them, so they
+are asked for alone.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     Run = Callable[[str, int, str], Outcome]
 
 _OF_CLOCKS = (clocks.NAME, nothing_as_in(clocks.NAME))
+#: `make test` does these: one of the network, one of the planner, one of a broker.
+_IN_EACH_RUN = ("connections cut", "planner killed", "broker killed")
 #: Each line is a fault that was survived, or what was seen instead, for `tests.faults.report`.
 RUNS = Path(__file__).parents[2] / "build" / "faults"
 
@@ -121,11 +124,14 @@ def _note(line: dict[str, object]) -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(kind.name, marks=[pytest.mark.falls_back] if kind.fallbacks[1] else [])
+        pytest.param(
+            kind.name,
+            marks=[pytest.mark.falls_back] * (kind.fallbacks[1] > 0)
+            + [pytest.mark.long] * (kind.name not in _IN_EACH_RUN),
+        )
         for kind in KINDS.values()
         if kind.long
     ],

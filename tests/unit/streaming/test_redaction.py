@@ -202,3 +202,9 @@ def test_options_in_the_plans_of_spark_are_hidden(login):
         "kafka.ssl.key.***, assignor -> sticky, kafka.sasl.***),None), kafka, [key#7]\n"
         "  +- Other(***)\n"
     )
+
+
+def test_a_secret_that_is_no_text_is_hidden_too():
+    redactor = Redactor()
+    redactor.learn_secrets({"password": "abc\udc80defgh"})
+    assert redactor("login abc\udc80defgh failed") == "login *** failed"
