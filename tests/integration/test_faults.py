@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _OF_CLOCKS = (clocks.NAME, nothing_as_in(clocks.NAME))
 #: `make test` does these: one of the network, one of the planner, one of a broker.
-_IN_EACH_RUN = ("connections cut", "planner killed", "broker killed")
+_IN_EACH_RUN = ("connections cut", "planner killed", "leaders change")
 #: Each line is a fault that was survived, or what was seen instead, for `tests.faults.report`.
 RUNS = Path(__file__).parents[2] / "build" / "faults"
 

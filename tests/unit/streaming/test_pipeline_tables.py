@@ -515,5 +515,6 @@ def test_what_an_operator_hides_in_the_ui_stays_hidden(settings_of, monkeypatch,
     pattern = settings_of(changed("spark", {}))["spark.redaction.regex"]
     assert pattern.startswith("(?i)pin[._]code|")
     assert "passw" in pattern
-    assert re.search(pattern, "https://ann:topsecret99@registry.test")
-    assert not re.search(pattern, "http://broker:9092/a")
+    hidden = re.compile(pattern.replace("|(?i)", "|"))  # Java takes flags anywhere, Python first
+    assert hidden.search("https://ann:topsecret99@registry.test")
+    assert not hidden.search("http://broker:9092/a")
