@@ -95,8 +95,10 @@ def protections(outcomes: Runs) -> str:
 
 def _not_failed(outcomes: Runs) -> list[str]:
     """Say which faults were not seen to fail, and why."""
-    failed = {line["kind"] for line in outcomes if "failed" in line}
-    passed = {line["kind"] for line in outcomes if "passed" in line} - failed
+    now = {(one.name, kind) for one in PROTECTIONS.values() for kind in one.kinds}
+    seen = [line for line in outcomes if (line["without"], line["kind"]) in now]
+    failed = {line["kind"] for line in seen if "failed" in line}
+    passed = {line["kind"] for line in seen if "passed" in line} - failed
     known = failed | passed | NOT_TAKEN_OUT.keys() | {NOTHING_DONE}
     groups = {
         "survived without their protection": [name for name in KINDS if name in passed],
@@ -106,8 +108,8 @@ def _not_failed(outcomes: Runs) -> list[str]:
         "not run": [name for name in KINDS if name not in known],
     }
     told = [f"{what}: {', '.join(names)}" for what, names in groups.items() if names]
-    seen = f"{len(failed)} of {len(KINDS) - 1} faults"
-    return [f"With {seen}, a check failed without the protection, as it must; {'; '.join(told)}."]
+    share = f"{len(failed)} of {len(KINDS) - 1} faults"
+    return [f"With {share}, a check failed without the protection, as it must; {'; '.join(told)}."]
 
 
 def _seen(line: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ from tests.integration.shared_reader_tools import root_cause
 from tests.kafka_topics import Topic, committed
 from tests.secured_broker import LOGIN, PASSWORD, grant, right, start_secured
 from tests.spark_tools import assert_planned, run_to_delta
-from tests.support.rights import AUDIT, COMMITS, JOB, NEEDS, STREAM, Needs, Right
+from tests.support.rights import AUDIT, COMMITS, INTO_DELTA, JOB, NEEDS, STREAM, Needs, Right
 from tests.unit.lag.checkpoint_files import write_query
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def test_these_rights_are_enough_and_each_is_needed(
     if needs.what in (STREAM, COMMITS):
         outcome = stream(spark, place, case, tmp_path / "ours")
         outcome.lines.extend(driver_log.lines("could not commit"))
-    elif needs.what == JOB:
+    elif needs.what in (INTO_DELTA, JOB):
         outcome = job(spark, place, case, tmp_path)
     elif needs.what == AUDIT:
         outcome = audit(spark, place, case, str(tmp_path / "table"))
@@ -162,10 +162,14 @@ def stream(
 def job(spark: SparkSession, place: Place, case: Case, folder: Path) -> Outcome:
     settings = {"bootstrap.servers": place.secured.address, **login(case)}
     kafka = {f"kafka.{name}": value for name, value in settings.items()}
+    table = str(folder / "table")
+    into_delta = case.needs.what == INTO_DELTA
     config = {
         "name": "copy",
         "source": {**kafka, "subscribe": place.topic.name},
-        "sink": {"type": "kafka", "topic": "written", **kafka},
+        "sink": {"type": "delta", "path": table}
+        if into_delta
+        else {"type": "kafka", "topic": "written", **kafka},
         "checkpoint": str(folder / "job"),
     }
     brokers = Brokers({"bootstrap.servers": place.topic.bootstrap_servers}, 30.0)
@@ -175,7 +179,10 @@ def job(spark: SparkSession, place: Place, case: Case, folder: Path) -> Outcome:
         run_job(spark, config)
     except AssignorError as error:
         return Outcome(1, str(error).splitlines())
-    assert brokers.log_ranges([written])[1][written] == before + sum(COUNTS)
+    if into_delta:
+        assert spark.read.format("delta").load(table).count() == sum(COUNTS)
+    else:
+        assert brokers.log_ranges([written])[1][written] == before + sum(COUNTS)
     return Outcome(0, [])
 
 

@@ -45,12 +45,15 @@ _WRITE, _BROKERS = Right("Write", "Topic", "sink's "), Right("DescribeConfigs", 
 _NO_GROUP = "the user lacks Describe on Group 'team'"
 
 STREAM, COMMITS = "a stream with the option `assignor`", "… with `assignor.commitGroup=GROUP`"
-JOB, AUDIT = "a job of `assignor run` with a topic as its sink", "`assignor audit --columns`"
+INTO_DELTA = "a job of `assignor run` into a Delta table"
+JOB, AUDIT = "… with a topic as its sink", "`assignor audit --columns`"
 NEEDS = (
     Needs(STREAM, (_READ,), "the query fails, as Spark's own does",
           says="[Aa]uthoriz"),
     Needs(COMMITS, (_READ, _COMMIT), "it goes on; a warning, and `assignor.commitFailures` counts",
           0, "could not commit to group .* needs Read on this group"),
+    Needs(INTO_DELTA, (_READ,), "the run ends in one line, exit code 1",
+          says="the user lacks Describe on it"),
     Needs(JOB, (_READ, _WRITE), "the run ends in one line, exit code 1",
           says="the user lacks Describe on it"),
     Needs("`assignor lag --checkpoint`", (_READ, _CONFIGS),
