@@ -213,6 +213,8 @@ def read_commit(folder: Folder, version: int) -> Commit:
         )
     except msgspec.ValidationError as error:
         raise DamagedCommitError(str(error)) from None
+    except UnicodeEncodeError:
+        raise DamagedCommitError("a string has half of a character") from None
 
 
 def read_checksum(folder: Folder, version: int) -> TableChecksum | None:

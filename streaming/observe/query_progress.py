@@ -110,7 +110,7 @@ def read_progress(data: Mapping[str, Any]) -> BatchProgress:
     return BatchProgress(
         query_id=str(data["id"]),
         run_id=str(data["runId"]),
-        name=data.get("name") or None,
+        name=_name(data.get("name")),
         batch=int(data["batchId"]),
         timestamp_s=time_of(data["timestamp"]),
         rows=int(data.get("numInputRows") or 0),
@@ -126,6 +126,12 @@ def read_progress(data: Mapping[str, Any]) -> BatchProgress:
             if (source := _source(index, each)) is not None
         ),
     )
+
+
+def _name(value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError("a query's name is no text")
+    return value or None
 
 
 def _source(index: int, data: Mapping[str, Any]) -> SourceProgress | None:

@@ -9,6 +9,8 @@ from assignor_bridge.errors import AssignorError, OptionError
 
 _STATE = re.compile(r"\s*SQLSTATE: \w+")
 _TASK = re.compile(r"^Job aborted due to stage failure:.*?\): (?:[\w.$]+(?:Exception|Error): )?")
+#: py4j's words for a call whose connection ended: Java's own errors have more after them.
+_UNANSWERED = re.compile(r"An error occurred while calling \S+|Answer from Java side is empty")
 #: What Spark puts before our own words in `raise_error`.
 _OURS = "[USER_RAISED_EXCEPTION] "
 _CLASS = re.compile(r"^(?:[\w$]+\.)+([\w$]+)(?:: |$)")
@@ -63,7 +65,7 @@ def first_line(error: BaseException) -> str:
     """
     if isinstance(error, UnicodeDecodeError):
         return "not text in UTF-8"
-    if isinstance(error, ConnectionError):  # py4j's, which names nobody
+    if isinstance(error, ConnectionError) or _UNANSWERED.fullmatch(str(error)):
         return "Spark's JVM has ended: was it killed, or out of memory?"
     innermost: Any = error
     while getattr(innermost, "_cause", None) is not None:

@@ -38,7 +38,7 @@ bootstrap, topic, checkpoint, mode = sys.argv[1:]
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
 if "TEST_PYTHON" in os.environ:
     builder.config("spark.assignor.python", os.environ["TEST_PYTHON"])
-os.environ["PYTHONPATH"] += ":"  # as Spark's scripts do: the empty part is the working folder
+os.environ["PYTHONPATH"] = ":" + os.environ["PYTHONPATH"]  # the empty part is the working folder
 spark = configure_spark(builder).getOrCreate()
 stream = (
     spark.readStream.format("kafka")

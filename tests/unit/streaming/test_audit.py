@@ -22,6 +22,7 @@ from streaming.audit.findings import KINDS
 from streaming.audit.history import replay
 from streaming.audit.rows import BLOCK, RowAudit, sampled
 from streaming.cli.main import run
+from streaming.delta.log import DamagedCommitError, read_commit
 from streaming.delta.user_metadata import decode, encode
 from streaming.pipeline.delta import audit_trail
 from streaming.pipeline.delta.audit_trail import NOTHING, USER_METADATA, AuditTrail
@@ -348,6 +349,13 @@ def test_a_query_whose_commits_have_no_ranges_is_proved_by_its_offset_log(tmp_pa
     out = capsys.readouterr().out
     assert "UNPROVED no-ranges" in out
     assert KINDS["no-ranges"].cure in out
+
+
+def test_a_commit_with_half_a_character_is_a_damaged_one(tmp_path: Path):
+    """It was an exception of Python's, found by `make fuzz`."""
+    write_table(tmp_path, [{"txn": {"appId": QUERY, "version": "\ud800"}}])
+    with pytest.raises(DamagedCommitError, match="half of a character"):
+        read_commit(LocalFolder(tmp_path), 0)
 
 
 def test_since_leaves_out_what_was_before(tmp_path: Path, capsys):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
 
-from streaming.pipeline.errors import with_hint
+from streaming.pipeline.errors import first_line, with_hint
 
 
 @pytest.mark.parametrize(
@@ -41,3 +42,21 @@ from streaming.pipeline.errors import with_hint
 )  # fmt: skip
 def test_what_can_be_done_is_said(message, checkpoint, hint):
     assert with_hint(message, checkpoint) == message + hint
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(ConnectionRefusedError(111, "Connection refused"), id="a call after its end"),
+        pytest.param(Py4JNetworkError("Answer from Java side is empty"), id="before an answer"),
+        pytest.param(Py4JError("An error occurred while calling o341.isActive"), id="amid a call"),
+    ],
+)
+def test_a_jvm_that_ended_is_named_however_py4j_tells_it(error: Exception):
+    """Amid a call, the run said `An error occurred while calling o341.isActive`."""
+    assert first_line(error) == "Spark's JVM has ended: was it killed, or out of memory?"
+
+
+def test_an_error_of_javas_is_no_end_of_the_jvm():
+    said = "An error occurred while calling o1.f. Trace:\npy4j.Py4JException: no such method\n"
+    assert first_line(Py4JError(said)) == "An error occurred while calling o1.f. Trace:"

@@ -428,3 +428,15 @@ def test_a_metric_that_is_no_finite_number_is_unknown(tmp_path, number):
         movedPartitions=number, imbalance=number, localityHitRate=number,
     )  # fmt: skip
     assert "moved nothing, in 1 batch" in a_report(tmp_path, log_of(tmp_path, [line]))
+
+
+def test_a_progress_whose_querys_name_is_no_text_is_passed_over(tmp_path: Path):
+    """Sorted beside the names of others it was an exception of Python's, found by `make fuzz`."""
+    log = tmp_path / "progress.jsonl"
+    named = RECORDED.read_text(encoding="utf-8").splitlines()[0]
+    event = json.loads(named)
+    (event.get("progress") or event)["name"] = -1
+    log.write_text(f"{json.dumps(event)}\n{named}\n", encoding="utf-8")
+    assert [batch.name for batch in read_batches(log, None)] == [
+        (json.loads(named).get("progress") or json.loads(named))["name"]
+    ]
