@@ -84,4 +84,4 @@ def can_jump(folder: Path) -> Iterator[str]:
                 os.environ[name] = value
 
 
-KINDS = (Kind(NAME, CLUSTER, clock_steps, alone=True, long=False),)
+KINDS = (Kind(NAME, CLUSTER, clock_steps, alone="clock", long=False),)

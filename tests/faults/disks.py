@@ -139,7 +139,7 @@ def _end_with(harm: Harm, words: str) -> None:
         text = _causes(scene.failure())
         assert words in text, text
         harm.errors[scene.name] = words
-    harm.scene.look_at_the_group()  # which fails if it is
+    harm.scene.group.look()  # which fails if it is
 
 
 def _causes(error: Any) -> str:

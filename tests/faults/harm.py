@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tests.faults.scene import Scene
     from tests.support.broker_cluster import BrokerCluster
     from tests.support.chaos_proxy import ChaosProxy
+    from tests.support.standalone_cluster import StandaloneCluster
 
 #: What the query reads from.
 PROXY, CLUSTER = "one broker behind a proxy", "three brokers"
@@ -36,6 +37,8 @@ class Harm:
     sparks: Scene | None = None
     #: The small file system that the kind asks for.
     disk: Path | None = None
+    #: What Spark runs on, where a fault is done to it.
+    standalone: StandaloneCluster | None = None
     #: Offsets that may be missing, by era of the feed and partition: they are gone from the topic.
     gone: dict[tuple[int, int], set[int]] = field(default_factory=lambda: defaultdict(set))
     #: What a partition that the feed leaves alone must hold, and where its log ends.
@@ -72,6 +75,12 @@ class Harm:
         assert self.cluster is not None
         return self.cluster
 
+    @property
+    def workers(self) -> StandaloneCluster:
+        """The workers of a fault that has them."""
+        assert self.standalone is not None
+        return self.standalone
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -99,8 +108,8 @@ class Kind:
     disk: str = ""
     #: Whether Spark's own source is read beside ours.
     beside: bool = False
-    #: Whether Spark is started for it, which then does nothing else.
-    alone: bool = False
+    #: What Spark must be started with for it alone: a fixture of `test_faults.py`.
+    alone: str = ""
     #: Whether `make long` does it, too.
     long: bool = True
     #: What is promised, where that is not "nothing is lost, nothing comes twice".

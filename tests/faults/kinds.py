@@ -6,6 +6,7 @@ so these wait by the clock.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions
 
-from tests.faults import clocks, disks, logs, networks
+from tests.faults import clocks, disks, logs, networks, workers
 from tests.faults.feed import PARTITIONS
 from tests.faults.harm import CLUSTER, Kind
 from tests.integration.shared_reader_tools import delete_before
@@ -132,6 +133,36 @@ def large_records(harm: Harm) -> None:
     harm.scene.wait_for_batches(3, 240)
 
 
+def large_batches(harm: Harm) -> None:
+    """Write 1,000 records at once, in one batch of 1 MB, of which the query reads a part."""
+    direct, largest = harm.scene.direct, 0
+    values = harm.values.setdefault(PARTITIONS, [])
+
+    def look(statistics: str) -> None:
+        nonlocal largest
+        topics = json.loads(statistics)["topics"]
+        largest = max([largest, *(topic["batchsize"]["max"] for topic in topics.values())])
+
+    producer = Producer(
+        {
+            "bootstrap.servers": direct.bootstrap_servers, "log_level": 0, "linger.ms": 2_000,
+            "batch.size": 2_000_000, "batch.num.messages": 1_000, "message.max.bytes": 2_000_000,
+            "statistics.interval.ms": 200, "stats_cb": look,
+        }
+    )  # fmt: skip
+    for turn in range(3):
+        wait_until(lambda: harm.scene.stands_at({PARTITIONS: len(values)}), "all before", 180)
+        now = [f"{turn}/{number}" for number in range(1_000)]
+        for value in now:
+            producer.produce(direct.name, value.ljust(1_000).encode(), partition=PARTITIONS)
+        assert producer.flush(60) == 0
+        values.extend(now)
+        harm.ends[PARTITIONS] = len(values)
+    wait_until(lambda: producer.poll(0.1) or largest > 1_000_000, "a batch of 1 MB")
+    harm.note("bytes of the largest batch", largest)
+    harm.scene.wait_for_batches()
+
+
 def planner_stopped(harm: Harm) -> None:
     """Stop the planner (SIGSTOP) for longer than `assignor.planTimeoutMs`."""
     [pid] = harm.scene.planners()
@@ -237,13 +268,15 @@ KINDS = {
              options={"kafka.isolation.level": "read_committed"},
              promise="what was committed is read once, what was aborted never"),
         Kind("records of 1 MB", CLUSTER, large_records, padding=1_000_000),
+        Kind("batches of 1 MB", CLUSTER, large_batches, fed=2,
+             options={"maxOffsetsPerTrigger": "900"}),
         Kind("planner stopped", CLUSTER, planner_stopped, fallbacks=(1, 2),
              options={"assignor.planTimeoutMs": "2000"}),
         Kind("planner killed", CLUSTER, planner_killed, fallbacks=(0, 3)),
         Kind("executor stopped", CLUSTER, executor_stopped),
         Kind("executor killed", CLUSTER, executor_killed),
         Kind("driver stopped", CLUSTER, driver_stopped),
-        *logs.KINDS, *disks.KINDS, *clocks.KINDS,
+        *logs.KINDS, *disks.KINDS, *workers.KINDS, *clocks.KINDS,
     )
 }  # fmt: skip
 

@@ -207,7 +207,7 @@ def _pause_the_feed(harm: Harm) -> dict[int, int]:
     read = dict(harm.feed.counts)
     for scene in harm.scenes:
         scene.catch_up(read)
-    wait_until(lambda: harm.scene.group_stands() == read, "the group")
+    wait_until(lambda: harm.scene.group.stands() == read, "the group")
     return read
 
 
@@ -230,7 +230,7 @@ def _follow(harm: Harm, scene: Scene, ends: Mapping[int, int]) -> None:
 
 
 def _group(harm: Harm) -> dict[int, int]:
-    group = committed(harm.scene.direct.bootstrap_servers, harm.scene.group)
+    group = committed(harm.scene.direct.bootstrap_servers, harm.scene.group.name)
     return {partition: offset for (_, partition), offset in group.items()}
 
 

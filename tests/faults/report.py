@@ -99,8 +99,12 @@ def _not_failed(outcomes: Runs) -> list[str]:
     seen = [line for line in outcomes if (line["without"], line["kind"]) in now]
     failed = {line["kind"] for line in seen if "failed" in line}
     passed = {line["kind"] for line in seen if "passed" in line} - failed
-    known = failed | passed | NOT_TAKEN_OUT.keys() | {NOTHING_DONE}
+    always = {line["kind"] for line in seen if "always" in line} - failed - passed
+    known = failed | passed | always | NOT_TAKEN_OUT.keys() | {NOTHING_DONE}
     groups = {
+        "a check failed with nothing done, too, so the fault proves nothing more": [
+            name for name in KINDS if name in always
+        ],
         "survived without their protection": [name for name in KINDS if name in passed],
         "no protection found that could be taken out": [
             f"{name} ({NOT_TAKEN_OUT[name]})" for name in KINDS if name in NOT_TAKEN_OUT
@@ -115,7 +119,7 @@ def _not_failed(outcomes: Runs) -> list[str]:
 def _seen(line: dict[str, Any]) -> str:
     """What the table says of a fault without its protection; see `tests.faults.without`."""
     if "failed" in line:
-        return str(line["failed"])
+        return str(line["failed"]).partition("{'assignor.")[0].strip()
     if "always" in line:
         return f"fails always, with nothing done too: {line['always']}"
     if "skipped" in line:

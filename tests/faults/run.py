@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from streaming.kafka.embedded import EmbeddedBroker
     from tests.support.broker_cluster import BrokerCluster
     from tests.support.chaos_proxy import ChaosProxy
+    from tests.support.standalone_cluster import StandaloneCluster
 
 _TOPIC = {"max.message.bytes": "4000000"}
 
@@ -64,7 +65,7 @@ class Outcome:
 def run_fault(
     kind: Kind, spark: SparkSession, folder: Path, seed: int,
     proxied: tuple[EmbeddedBroker, ChaosProxy] | None, cluster: BrokerCluster | None,
-    options: str = "",
+    options: str = "", standalone: StandaloneCluster | None = None,
 ) -> Outcome:  # fmt: skip
     """Run a query, do this to it, and compare: table, group, plans, and what is left behind."""
     more, began = WITH[options], time.monotonic()
@@ -88,7 +89,7 @@ def run_fault(
         if cluster:
             stack.callback(_mend, cluster)  # before the feed waits for acknowledgements
         proxy, logs = (proxied[1], proxied[0].folder / "log") if proxied else (None, None)
-        harm = Harm(scene, feed, proxy, cluster, logs, sparks, disk)
+        harm = Harm(scene, feed, proxy, cluster, logs, sparks, disk, standalone)
         for one in harm.scenes:
             stack.callback(one.stop)
         if proxied:
@@ -98,6 +99,7 @@ def run_fault(
             one.start()
         for one in harm.scenes:
             one.wait_for_batches(2)
+        slots = scene.planned_slots()
         kind.make(harm)
         if proxied:
             proxied[1].reset()
@@ -106,11 +108,11 @@ def run_fault(
         for one in harm.scenes:
             one.catch_up(ends)
         wait_until(
-            lambda: scene.group_stands() == {p: o for p, o in ends.items() if o}, "the group", 90
+            lambda: scene.group.stands() == {p: o for p, o in ends.items() if o}, "the group", 90
         )
         low, high = kind.fallbacks
         counts = (low, high * (2 if more.options else 1))
-        fallbacks = scene.check_plans(counts, {more.metric, kind.metric})
+        fallbacks = scene.check_plans(counts, {more.metric, kind.metric}, slots)
         batches = scene.batches() + 1
         for one in harm.scenes:
             one.stop()
@@ -124,10 +126,10 @@ def run_fault(
         if sparks:
             _, sparks_lost = sparks.check_table(feed.eras, harm.gone, harm.values)
         check_nothing_left(scene, before)
-        assert scene.looks, "the group was never looked at"
+        assert scene.group.looks, "the group was never looked at"
     return Outcome(
         kind.name, kind.what, options, seed, round(time.monotonic() - began, 1), batches, rows,
-        lost, fallbacks, scene.looks, harm.did, harm.errors, sparks_lost,
+        lost, fallbacks, scene.group.looks, harm.did, harm.errors, sparks_lost,
     )  # fmt: skip
 
 

@@ -6,18 +6,16 @@ import contextlib
 import os
 import random
 import signal
-import uuid
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark.errors import StreamingQueryException
 
 from checkpoints.folders import LocalFolder
-from checkpoints.offset_log import KafkaOffsets, read_checkpoint, read_last_batches
-from tests.faults.feed import PARTITIONS
-from tests.kafka_topics import Topic, committed
+from checkpoints.offset_log import read_last_batches
+from tests.faults.group import Group
+from tests.kafka_topics import Topic
 from tests.spark_tools import as_dict, read_topic, wait_until
 from tests.support.processes import planners_below, processes_below
 
@@ -31,8 +29,8 @@ if TYPE_CHECKING:
     from tests.faults.feed import Era
 
 _CATCH_UP_S = 240
-#: So long a group's coordinator is waited for while batches are; it may be what is broken.
-_LOOK_S = 3.0
+#: One of so many last batches moves no partition, when the fault is over.
+_SETTLED = 3
 
 
 class Scene:
@@ -49,9 +47,9 @@ class Scene:
         self.topic = topic
         #: The brokers' own address, where the query's leads through a proxy.
         self.direct = Topic(direct, topic.name)
-        self.group = f"faults-{uuid.uuid4().hex[:8]}"
         self._is_ours, self.name = ours, "ours" if ours else "sparks"
         self.checkpoint = str(folder / "checkpoint" / self.name)
+        self.group = Group(self.direct, Path(self.checkpoint))
         self.table = str(folder / "table" / self.name)
         self.spark = spark
         self.options = {
@@ -60,15 +58,11 @@ class Scene:
             **options,
         }  # fmt: skip
         if ours:
-            chosen = {"assignor": "lag-aware-sticky", "assignor.commitGroup": self.group}
+            chosen = {"assignor": "lag-aware-sticky", "assignor.commitGroup": self.group.name}
             self.options = chosen | self.options
         self._query: StreamingQuery | None = None
         #: Batches that Spark's own mapping has read, of the runs before this one.
         self._fallbacks = 0
-        #: How often the group was compared with the checkpoint while batches ran.
-        self.looks = 0
-        self._client: Consumer | None = None
-        self._ends: dict[int, dict[str, KafkaOffsets]] = {}
 
     @property
     def query(self) -> StreamingQuery:
@@ -133,7 +127,7 @@ class Scene:
 
         def complete() -> bool:
             if self._is_ours:
-                self._glance_at_the_group()
+                self.group.glance()
             return self.batches() >= wanted
 
         wait_until(complete, f"batch {wanted}", limit_s)
@@ -169,50 +163,6 @@ class Scene:
         """Whether a batch is in Spark's log of offsets and not yet in that of commits."""
         planned = read_last_batches(LocalFolder(Path(self.checkpoint))).planned
         return planned is not None and not planned.committed
-
-    def look_at_the_group(self) -> dict[int, int]:
-        """See that what is committed to the group is complete in the checkpoint; its offsets."""
-        found = committed(self.direct.bootstrap_servers, self.group)
-        return self._not_ahead({partition: offset for (_, partition), offset in found.items()})
-
-    def _glance_at_the_group(self) -> None:
-        """Look at some partitions of the group, by a client that stays; one that joins nothing."""
-        if self._client is None:
-            servers = self.direct.bootstrap_servers
-            settings = {"bootstrap.servers": servers, "group.id": self.group, "log_level": 0}
-            self._client = Consumer(settings)
-        asked = [TopicPartition(self.topic.name, p) for p in range(PARTITIONS + 5)]
-        try:
-            found = self._client.committed(asked, timeout=_LOOK_S)
-        except KafkaException:  # the coordinator cannot be asked now
-            return
-        self._not_ahead({tp.partition: tp.offset for tp in found if tp.offset >= 0})
-        self.looks += any(tp.offset > 0 for tp in found)
-
-    def _not_ahead(self, group: dict[int, int]) -> dict[int, int]:
-        """Read the checkpoint, after the group: a batch that is complete meanwhile is no error."""
-        ends = self._completed_ends()
-        ahead = {p: (offset, ends.get(p)) for p, offset in group.items() if offset > ends.get(p, 0)}
-        assert not ahead, f"the group is ahead of the checkpoint: {ahead}"
-        return group
-
-    def _completed_ends(self) -> dict[int, int]:
-        """Where the last batch ended that is complete in the checkpoint."""
-        folder = LocalFolder(Path(self.checkpoint))
-        last = read_last_batches(folder)
-        if last.completed is None:
-            return {}
-        if last.planned is not None:
-            self._ends[last.planned.batch_id] = last.planned.ends
-        ends = self._ends.get(last.completed)
-        if ends is None:  # it was planned when nobody looked
-            done = read_checkpoint(folder).last_committed
-            ends = done.ends if done else {}
-        return ends.get("0", {}).get(self.topic.name, {})
-
-    def group_stands(self) -> dict[int, int]:
-        """Offsets that are committed to the group, but those of 0; none is ahead."""
-        return {p: offset for p, offset in self.look_at_the_group().items() if offset}
 
     def ends(self) -> dict[int, int]:
         """Where the last batch ended, by partition; nothing before the first."""
@@ -276,17 +226,32 @@ class Scene:
                 lost += len(missing)
         return sum(map(len, [*found.values(), *others.values()])), lost
 
-    def check_plans(self, fallbacks: tuple[int, int], metrics: AbstractSet[str]) -> int:
-        """See that the last batches were planned by us; how many were not, from .. to."""
-        planned = [as_dict(p) for p in self.query.recentProgress]
-        with_rows = [p["sources"][0]["metrics"] for p in planned if p["numInputRows"]]
-        assert with_rows, "no batch with rows"
-        last = with_rows[-1]
+    def check_plans(self, fallbacks: tuple[int, int], metrics: AbstractSet[str], slots: str) -> int:
+        """See that the last batches were planned by us; how many were not, from .. to.
+
+        They are planned as before the fault: for as many slots, and partitions stay.
+        """
+        plans = self._plans()
+        last = plans[-1]
         assert last["assignor.strategy"] == "lag-aware-sticky", last
         assert metrics <= last.keys(), last
+        assert last["assignor.slots"] == slots, f"{slots} before: {last}"
+        moved = [plan.get("assignor.movedPartitions") for plan in plans[-_SETTLED:]]
+        assert "0" in moved, f"partitions that moved in the last batches: {moved}"
         count = self._fallbacks + self._fallbacks_of_this_run()
         assert fallbacks[0] <= count <= fallbacks[1], last
         return count
+
+    def planned_slots(self) -> str:
+        """How many slots the last batch with records was planned for."""
+        return self._plans()[-1]["assignor.slots"]
+
+    def _plans(self) -> list[dict[str, str]]:
+        """Return the metrics of the batches with records, of this run."""
+        planned = [as_dict(p) for p in self.query.recentProgress]
+        with_rows = [p["sources"][0]["metrics"] for p in planned if p["numInputRows"]]
+        assert with_rows, "no batch with rows"
+        return with_rows
 
     def _fallbacks_of_this_run(self) -> int:
         """Batches that Spark's own mapping has read since the query was started."""

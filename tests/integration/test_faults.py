@@ -2,8 +2,8 @@
 
 What is done is told in `tests/faults`. `make test` does three of them once, `make long` most;
 `make chaos KIND=NAME` does one of them, some (`KIND='a|b'`), or all in turn (`KIND=all`), until
-LIMIT_S seconds are over. All but the steps of the clock: Spark must be started for them, so they
-are asked for alone.
+LIMIT_S seconds are over. All but the steps of the clock and workers that die: Spark must be started
+for them, so they are asked for alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.benchmarks.report import commit
-from tests.faults import clocks
+from tests.faults import clocks, workers
 from tests.faults.harm import CLUSTER, PROXY, TIERED, WITH
 from tests.faults.kinds import KINDS, named, nothing_as_in
 from tests.faults.run import raised_in, run_fault
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from streaming.kafka.embedded import EmbeddedBroker
     from tests.faults.run import Outcome
     from tests.support.chaos_proxy import ChaosProxy
+    from tests.support.standalone_cluster import StandaloneCluster
 
     Run = Callable[[str, int, str], Outcome]
 
-_OF_CLOCKS = (clocks.NAME, nothing_as_in(clocks.NAME))
 #: `make test` does these: one of the network, one of the planner, one of a broker.
 _IN_EACH_RUN = ("connections cut", "planner killed", "leaders change")
 #: Each line is a fault that was survived, or what was seen instead, for `tests.faults.report`.
@@ -72,10 +72,7 @@ def cluster() -> Iterator[BrokerCluster]:
 
 @pytest.fixture(scope="session")
 def clock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The file that moves the clocks of what is started from now on; empty if none asks for it."""
-    if os.environ.get("KIND") not in _OF_CLOCKS:
-        yield ""
-        return
+    """The file that moves the clocks of what is started from now on."""
     try:
         with clocks.can_jump(tmp_path_factory.mktemp("clock")) as offset:
             yield offset
@@ -83,26 +80,39 @@ def clock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         pytest.skip(str(error))
 
 
+@pytest.fixture(scope="session")
+def spark_on_workers(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[StandaloneCluster, SparkSession]]:
+    """Spark on workers that can be stopped and killed."""
+    with workers.spark_on_workers(tmp_path_factory.mktemp("workers")) as both:
+        yield both
+
+
 @pytest.fixture
 def run(tmp_path: Path, request: pytest.FixtureRequest) -> Run:
     """Run a fault by its name and a seed, with options; note and give what was seen."""
 
     def run(name: str, seed: int, options: str) -> Outcome:
-        if name in _OF_CLOCKS and os.environ.get("KIND") != name:
-            raise NotPossibleError(f"clocks jump with KIND='{name}' alone: Spark is started for it")
-        folder = tmp_path / re.sub(r"\W+", "-", f"{name} {options} {seed}")
         kind = named(name)
+        if kind.alone and os.environ.get("KIND") != name:
+            raise NotPossibleError(f"with KIND='{name}' alone: Spark is started for it")
+        folder = tmp_path / re.sub(r"\W+", "-", f"{name} {options} {seed}")
         place = kind.place
+        if WITH[options].racks and place != CLUSTER:
+            raise NotPossibleError("its one broker is in no rack")
         single = {PROXY: "proxied", TIERED: "tiered"}.get(place)
         proxied = request.getfixturevalue(single) if single else None
         cluster = request.getfixturevalue("cluster") if place == CLUSTER else None
-        offset = request.getfixturevalue("clock")  # the brokers run by now, Spark does not
-        spark: SparkSession = request.getfixturevalue("spark")
-        spark.conf.set("assignor.test.clock", offset)
-        if offset:
+        # The brokers run by now, Spark does not where something must be there before it.
+        before = request.getfixturevalue(kind.alone) if kind.alone else None
+        standalone, spark = before if kind.alone == "spark_on_workers" else (None, None)
+        spark = spark or request.getfixturevalue("spark")
+        if kind.alone == "clock":
+            spark.conf.set("assignor.test.clock", before)
             spark.conf.set("spark.assignor.env", clocks.VARIABLES)
         try:
-            outcome = run_fault(kind, spark, folder, seed, proxied, cluster, options)
+            outcome = run_fault(kind, spark, folder, seed, proxied, cluster, options, standalone)
         except NotPossibleError as error:
             _note({"kind": name, "options": options, "seed": seed, "skipped": str(error)})
             raise

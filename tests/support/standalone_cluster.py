@@ -88,6 +88,16 @@ class StandaloneCluster:
         _kill_group(process)
         process.wait()
 
+    @contextlib.contextmanager
+    def paused(self, worker: Worker) -> Iterator[None]:
+        """Stop a worker and its executors as SIGSTOP does, within."""
+        group = self._running[worker.host].pid
+        os.killpg(group, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.killpg(group, signal.SIGCONT)
+
     def decommission(self, worker: Worker) -> None:
         """Tell a worker that its host goes soon, as a cloud does; needs DECOMMISSIONING."""
         self._running[worker.host].send_signal(signal.SIGPWR)

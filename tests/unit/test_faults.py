@@ -84,7 +84,8 @@ def test_what_fails_with_nothing_done_says_nothing_of_a_fault(
     assert [line["kind"] for line in lines] == list(ONE.kinds)
     text = protections([{**line} for line in lines])
     assert text.count(words) == len(ONE.kinds)
-    assert (ONE.kinds[0] in text.rpartition("not run: ")[2]) == ("failed" not in lines[0])
+    assert (ONE.kinds[0] in text.rpartition("not run: ")[2]) == ("broken" in lines[0])
+    assert ("with nothing done, too, so" in text) == ("always" in lines[0])
 
 
 def test_a_run_has_failed_only_where_its_check_is_named() -> None:

@@ -9,9 +9,17 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from tests.faults import group as groups
 from tests.faults import scene as scenes
 from tests.faults.scene import Scene
 from tests.kafka_topics import Topic
+
+#: What a batch says that was planned by us, for two slots, and moved nothing.
+PLANNED = {
+    "assignor.strategy": "lag-aware-sticky",
+    "assignor.slots": "2",
+    "assignor.movedPartitions": "0",
+}
 
 
 @pytest.fixture
@@ -33,8 +41,7 @@ def write_batch(scene: Scene, number: int, end: int, *, is_complete: bool) -> No
 def query(*fallbacks: int) -> Any:
     """A query whose batches say how many Spark's own mapping has read so far."""
     sources = [
-        {"metrics": {"assignor.strategy": "lag-aware-sticky", "assignor.fallbacks": str(count)}}
-        for count in fallbacks
+        {"metrics": PLANNED | {"assignor.fallbacks": str(count)}} for count in fallbacks
     ] or [{}]
     texts = [json.dumps({"numInputRows": 1, "sources": [source]}) for source in sources]
     progress = [MagicMock(json=text) for text in texts]
@@ -43,15 +50,16 @@ def query(*fallbacks: int) -> Any:
 
 def test_a_group_that_is_ahead_of_the_batch_that_runs_is_seen(scene: Scene) -> None:
     """It was once looked at only when no batch ran."""
-    assert scene._not_ahead({0: 0}) == {0: 0}
+    not_ahead = scene.group._not_ahead
+    assert not_ahead({0: 0}) == {0: 0}
     write_batch(scene, 0, 10, is_complete=True)
     write_batch(scene, 1, 20, is_complete=False)
     for _ in range(2):
-        assert scene._not_ahead({0: 10}) == {0: 10}
+        assert not_ahead({0: 10}) == {0: 10}
         with pytest.raises(AssertionError, match="ahead of the checkpoint"):
-            scene._not_ahead({0: 11})
+            not_ahead({0: 11})
     write_batch(scene, 1, 20, is_complete=True)
-    assert scene._not_ahead({0: 20}) == {0: 20}
+    assert not_ahead({0: 20}) == {0: 20}
 
 
 def test_the_group_is_looked_at_while_batches_are_waited_for(
@@ -60,7 +68,7 @@ def test_the_group_is_looked_at_while_batches_are_waited_for(
     write_batch(scene, 0, 10, is_complete=False)
     client = MagicMock()
     client.committed.return_value = [MagicMock(partition=0, offset=10)]
-    monkeypatch.setattr(scene, "_client", client)
+    monkeypatch.setattr(groups, "Consumer", lambda _: client)
     monkeypatch.setattr(scene, "batches", lambda: 0)
     with pytest.raises(AssertionError, match="ahead of the checkpoint"):
         scene.wait_for_batches()
@@ -77,6 +85,24 @@ def test_what_spark_planned_before_a_restart_counts(
     monkeypatch.setattr(scenes, "read_topic", lambda *_: frame)
     for _ in range(3):
         scene.start()
-    assert scene.check_plans((3, 3), set()) == 3
+    assert scene.check_plans((3, 3), set(), "2") == 3
     with pytest.raises(AssertionError):
-        scene.check_plans((0, 2), set())
+        scene.check_plans((0, 2), set(), "2")
+
+
+def test_a_plan_for_fewer_slots_than_before_the_fault_is_seen(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scene, "_query", query(0))
+    assert scene.check_plans((0, 0), set(), scene.planned_slots()) == 0
+    with pytest.raises(AssertionError, match="3 before"):
+        scene.check_plans((0, 0), set(), "3")
+
+
+def test_partitions_that_move_in_each_of_the_last_batches_are_seen(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PLANNED, "assignor.movedPartitions", "1")
+    monkeypatch.setattr(scene, "_query", query(0, 0, 0))
+    with pytest.raises(AssertionError, match="moved in the last batches"):
+        scene.check_plans((0, 0), set(), "2")
