@@ -106,7 +106,7 @@ lint: $(READY)  ## ruff, mypy --strict, import-linter
 format: $(READY)  ## Let ruff format and fix
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-docs: $(READY)  ## Build the site of the docs into build/site; a warning or a dead link is an error
+docs: $(READY)  ## Build the site of the docs into build/site; a warning or a dead link within the site is an error
 	@$(BIN)/python -m sphinx -b html -W --keep-going -q -d build/site-trees docs build/site
 	@echo build/site/index.html
 

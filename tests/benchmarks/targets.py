@@ -77,7 +77,8 @@ TARGETS: tuple[Target, ...] = (
     Target("assignors", "five disjoint subscriptions, one joins, times Kafka's", "assignors",
            sticky("x sticky", ("join",), lambda g: g.startswith("1,000 x 10,000")
                   and g.endswith("disjoint")), 0.1),
-    *(Target("planner", f"a plan over {n:,} partitions, ms", "planner", planning(n), limit)
+    *(Target("planner", f"a plan over {n:,} partitions, least time of the process alone, ms",
+             "planner", planning(n), limit)
       for n, limit in ((1_000, 10), (10_000, 80), (100_000, 1_500))),
     *(Target("planner", f"Java's side of it, {n:,} partitions, ms", "java_side",
              only("jvm_ms_median", partitions=n), limit)
@@ -110,14 +111,15 @@ TARGETS: tuple[Target, ...] = (
            lambda rows: sum(float(r["kills"]) for r in rows), 200, at_least=True),
     Target("dynamic allocation", "time to the most executors, times Spark's", "dynamic_allocation",
            ratio("most_after_s", OURS, SPARK), 1,
-           why="two runs each, which scatter by as much; it was met in the runs before"),
+           why="met in one of the four runs of this page, of one or two queries each: too few to "
+           "say more"),
     Target("dynamic allocation", "time to read the backlog, times Spark's", "dynamic_allocation",
            ratio("backlog_s", OURS, SPARK), 1),
     Target("rewriting", "each figure after over before", "before_after", most("after/before"), 1.05,
            why="`rows` is the form that `assignor plan` reads and writes; no running stream uses "
-           "it since requests are packed"),
+           "it since requests are packed; of `plan_latency` one run of three was slower, by 26%"),
     *(Target("freshness", f"append, {kind} volumes: {what}", "freshness", figure, limit, at_least,
-             why="measured first in its session, while the JVMs warm up" if kind == "equal" else "")
+             why="measured first in its session, which it no longer is" if kind == "equal" else "")
       for kind, volumes in (("equal", "equal"), ("Zipf 1.1", "zipf 1.1"))
       for what, figure, limit, at_least in (
           ("age p50, s", fresh("append", volumes, "p50_s"), 1.0, False),

@@ -18,7 +18,7 @@ of the burst: "burst read after" is when its last record was in the table, "back
 end of the last batch that began with more than three seconds of the steady rate (what was written
 during the backlog is a backlog, too), and "fresh again after" the last commit with a row older than
 twice the 99th percentile before the burst. More than the slots can read must wait, whatever the
-batches are like: how old rows of the burst get is told by how fast a way reads, and short batches
+batches are like: the speed of reading decides how old rows of the burst get, and short batches
 pay the fixed cost of a batch more often.
 
 `ASSIGNOR_BENCH_SCALE=0.1` tries it with a shorter burst, and writes nothing.
