@@ -7,7 +7,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 #: Checkpoints are looked for in a job's folder, or the one above it, next to its tables.
 _DEPTH = 2
@@ -85,22 +85,27 @@ def check_size(path: str, size: int) -> None:
 
 
 def open_folder(location: str) -> LocalFolder:
-    """Return the folder at a path or a `file:` URI.
+    """Return the folder at a path or a `file:` URL, which may be quoted.
 
     Raises CheckpointError for another scheme: those are read through a Spark session.
     """
-    try:
-        parts = urlsplit(location)
-    except ValueError as error:
-        raise NoCheckpointError(f"checkpoint {location!r} is no path ({error})") from None
-    if parts.scheme and len(parts.scheme) > 1 and "/" not in location.partition(":")[0]:
-        if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-            raise NoCheckpointError(
-                f"checkpoint {location!r} is not on a local file system: "
-                f"{parts.scheme}: is read only through Spark's file systems"
-            )
-        return LocalFolder(Path(unquote(parts.path)))
-    return LocalFolder(Path(location))
+    folder = local_path(location)
+    if folder is None:
+        raise NoCheckpointError(
+            f"checkpoint {location!r} is not on a local file system: "
+            f"{location.partition(':')[0]}: is read only through Spark's file systems"
+        )
+    unquoted = Path(unquote(str(folder)))
+    is_quoted = location.startswith("file:") and not folder.exists() and unquoted.exists()
+    return LocalFolder(unquoted if is_quoted else folder)
+
+
+def local_path(location: str) -> Path | None:
+    """Return the folder as Hadoop reads its name, nothing quoted; None on another file system."""
+    scheme, colon, below = location.partition(":")
+    if not colon or "/" in scheme or len(scheme) == 1:
+        return Path(location)
+    return Path("/" + below.removeprefix("//localhost").lstrip("/")) if scheme == "file" else None
 
 
 def checkpoints_below(folder: Folder) -> tuple[list[str], bool]:

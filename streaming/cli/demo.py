@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 from streaming.cli.output import print_checks, print_lines, print_table
+from streaming.cli.stopping import sigterm_as_ctrl_c
 from streaming.demo import flights
 from streaming.demo.run import Demo, run_demo
 from streaming.kafka.servers import read_servers
@@ -57,7 +58,8 @@ def demo(
     if bootstrap_servers is not None:
         read_servers("--bootstrap-servers", bootstrap_servers)
     settings = Demo(workers, rows, batches, work_us, bootstrap_servers, master, data)
-    outcome = run_demo(settings, report, Console(stderr=True))
+    with sigterm_as_ctrl_c():
+        outcome = run_demo(settings, report, Console(stderr=True))
     for number, act in enumerate(outcome.acts, start=1):
         table = [[name, *values] for name, values in comparison(act.runs)]
         title = f"Act {number}: {act.title}"

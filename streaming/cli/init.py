@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 import yaml
 
-from assignor_bridge.errors import OptionError
+from assignor_bridge.errors import OptionError, visible
 from streaming.kafka.servers import read_servers
 
 #: As Kafka takes them.
@@ -35,18 +35,23 @@ def init(
             f"--topic {topic!r}: a topic's name has letters, digits, '.', '_' and '-', 249 at most"
         )
     read_servers("--broker", broker)
-    named = " ".join(str(file).split())
+    named = visible(" ".join(str(file).split()))
     text = Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
         file=named, topic=topic, subscribe=_scalar(topic), broker=_scalar(broker)
     )
     try:
         with file.open("x", encoding="utf-8") as out:
-            out.write(text)
+            try:
+                out.write(text)
+                out.flush()
+            except OSError:  # a part of it says nothing
+                file.unlink()
+                raise
     except FileExistsError:
         raise OptionError(f"{str(file)!r} already exists: name another file") from None
     except OSError as error:
         raise OptionError(f"{str(file)!r} cannot be written: {error.strerror}") from None
-    typer.echo(f"{file}: written; run it with: assignor run {file}")
+    typer.echo(f"{named}: written; run it with: assignor run {named}")
 
 
 def _scalar(text: str) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from pathlib import Path
+from pathlib import Path  # noqa: TC003  (typer evaluates annotations)
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from assignor_bridge.errors import AssignorError, OptionError
+from checkpoints.folders import local_path
 from streaming.cli.broker import started_broker
 from streaming.cli.output import note
 from streaming.cli.stopping import StopSignals
@@ -159,7 +160,9 @@ def _started(loaded: LoadedJob, log: SparkLog | None) -> SparkSession:
 
 def _broker_data(loaded: LoadedJob) -> Path | None:
     """Return where the broker's data lie: in the job's checkpoint, which knows its offsets."""
-    folder = loaded.job.checkpoint
-    if folder is not None and "://" in folder:
+    if not loaded.job.checkpoint:
+        return None
+    folder = local_path(loaded.job.checkpoint)
+    if folder is None:
         raise loaded.error("checkpoint", "a local folder is expected with --with-broker")
-    return Path(folder, ".broker") if folder else None
+    return folder / ".broker"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import FrameType, TracebackType
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
@@ -58,3 +60,17 @@ class StopSignals:
             signal.raise_signal(number)
         if self._raises:
             raise _StopAskedError
+
+
+@contextlib.contextmanager
+def sigterm_as_ctrl_c() -> Iterator[None]:
+    """Let SIGTERM unwind as Ctrl-C does, with its own exit code, so that nothing is left."""
+
+    def unwind(number: int, _: FrameType | None) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, unwind)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

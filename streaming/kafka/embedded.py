@@ -7,6 +7,7 @@ no longer than the Python process that started it, however that one ends.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 import tempfile
@@ -181,6 +182,8 @@ class EmbeddedBroker:
                 f"broker data folder {str(self._data)!r} cannot be used: {error}"
             ) from error
         self._folder = self._data.resolve()
+        if "," in str(self._folder):  # Kafka would take it for two
+            raise OptionError(f"broker data folder {str(self._folder)!r}: no comma is possible")
 
     def _start_once(self, jars: list[Path], *, is_last: bool) -> bool:
         """Start on one pair of ports; False when one of them turned out to be taken."""
@@ -195,8 +198,9 @@ class EmbeddedBroker:
             self._log_start = log.tell()
             # A session of its own: Ctrl-C in the terminal is for us, we then stop the broker.
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
-            )
+                command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
+                env={**os.environ, "LC_ALL": "C.UTF-8"},  # for names of folders
+            )  # fmt: skip
         try:
             self._await_ready(ports[0], cluster_id or setup.cluster_id_in(meta))
         except BrokerError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 import random
 import socket
@@ -83,8 +84,8 @@ def settings(ports: tuple[int, int], folder: Path, properties: Mapping[str, str]
         "log.cleaner.dedupe.buffer.size": str(32 * 1024 * 1024),  # of the small heap
         **properties,
     }
-    escaped = {k: v.replace("\\", "\\\\").replace("\n", "\\n") for k, v in values.items()}
-    return "".join(f"{key}={value}\n" for key, value in escaped.items())
+    # Java reads such files as Latin-1; it knows the escapes of JSON.
+    return "".join(f"{key}={json.dumps(value)[1:-1]}\n" for key, value in values.items())
 
 
 def _compiled_launcher(jars: list[Path]) -> Path:

@@ -40,6 +40,8 @@ class Total:
     #: Of the partition that is furthest behind; None when none is known.
     seconds_behind: float | None
     seconds_to_loss: float | None
+    #: Partitions with lag of which is not known how old it is.
+    unknown_seconds: int
 
 
 def total(rows: Sequence[Row]) -> Total:
@@ -56,6 +58,7 @@ def total(rows: Sequence[Row]) -> Total:
         lost=sum(row.lost or 0 for row in rows),
         seconds_behind=rounded(max(behind, default=None)),
         seconds_to_loss=rounded(min(loss, default=None)),
+        unknown_seconds=sum((row.lag or 0) > 0 and row.seconds_behind is None for row in rows),
     )
 
 
@@ -78,7 +81,11 @@ def summary(rows: Sequence[Row]) -> str:
     sums = total(rows)
     partitions = counted(sums.partitions, "partition")
     parts = [f"{partitions}, {sums.with_lag} with lag: {sums.lag} records behind"]
-    if sums.seconds_behind is not None:
+    some = sums.unknown_seconds
+    if sums.seconds_behind is not None and some:
+        unknown = f"unknown of {counted(some, 'partition')}"
+        parts.append(f"{sums.seconds_behind:.1f} s or more ({unknown})")
+    elif sums.seconds_behind is not None:
         parts.append(f"at most {sums.seconds_behind:.1f} s")
     if sums.unknown_lag:
         parts.append(f"lag of {counted(sums.unknown_lag, 'partition')} unknown")
@@ -87,7 +94,7 @@ def summary(rows: Sequence[Row]) -> str:
     if sums.lost:
         parts.append(f"{sums.lost} records were deleted unread")
     if sums.seconds_to_loss is not None and not sums.lost:
-        parts.append(f"first loss in {duration(sums.seconds_to_loss)}")
+        parts.append(f"first{' known' if some else ''} loss in {duration(sums.seconds_to_loss)}")
     return ", ".join(parts)
 
 

@@ -36,6 +36,17 @@ class SourceProgress:
     latest: Offsets
     #: The source's own metrics, by name.
     metrics: Mapping[str, str]
+    rows: int = 0
+
+    @property
+    def begin(self) -> Offsets:
+        """Where the batch began: Spark does not tell where the first one of a query does.
+
+        That is 0 when as many rows were read as there are offsets before the end; else unknown.
+        """
+        if not self.start and sum(self.end.values()) == self.rows:
+            return dict.fromkeys(self.end, 0)
+        return self.start
 
     @property
     def lag(self) -> dict[Partition, int]:
@@ -44,19 +55,20 @@ class SourceProgress:
 
     @property
     def waiting(self) -> dict[Partition, int]:
-        """Offsets that were unread when the batch began, by partition."""
-        latest = self.latest or self.end
-        return {tp: max(0, end - self.start.get(tp, 0)) for tp, end in latest.items()}
+        """Offsets that were unread when the batch began, by partition; empty when unknown."""
+        latest, begin = self.latest or self.end, self.begin
+        return {tp: max(0, end - begin.get(tp, 0)) for tp, end in latest.items()} if begin else {}
 
     @property
     def read(self) -> dict[Partition, int]:
-        """Offsets that the batch read, by partition."""
-        return {tp: end - self.start.get(tp, 0) for tp, end in self.end.items()}
+        """Offsets that the batch read, by partition; empty when unknown."""
+        begin = self.begin
+        return {tp: end - begin.get(tp, 0) for tp, end in self.end.items()} if begin else {}
 
     @property
     def has_data(self) -> bool:
         """Whether the batch covered any offset of this source."""
-        return any(self.read.values())
+        return any(self.read.values()) if self.start else self.rows > 0
 
     def number(self, name: str) -> float | None:
         """Return one `assignor.*` metric as a number; None when it is missing or not finite."""
@@ -145,6 +157,7 @@ def _source(index: int, data: Mapping[str, Any]) -> SourceProgress | None:
         end=end,
         latest=_offsets(data.get("latestOffset")) or {},
         metrics={key: str(value) for key, value in (data.get("metrics") or {}).items()},
+        rows=int(data.get("numInputRows") or 0),
     )
 
 

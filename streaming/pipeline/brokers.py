@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from streaming.kafka.servers import read_servers
-from streaming.kafka.topics import create_topic
+from streaming.kafka.topics import create_topic, delete_topics
 from streaming.pipeline.config.base import SERVERS
 from streaming.pipeline.errors import JobError
 
@@ -99,12 +99,19 @@ def seed_topics(
     topics = {topic: _PARTITIONS for _, _, named in loaded.job.broker_uses() for topic in named}
     topics |= {topic: seed.partitions for topic, seed in loaded.job.seed.items()}
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    known = admin.list_topics(timeout=2 * _ANSWER_LIMIT_S).topics
+    try:
+        known = admin.list_topics(timeout=2 * _ANSWER_LIMIT_S).topics
+    except KafkaException as error:
+        raise JobError(f"the broker at {bootstrap_servers!r} does not answer: {error}") from error
     made = {}
     for topic, partitions in topics.items():
         if topic not in known:
             create_topic(bootstrap_servers, topic, partitions)
-            made[topic] = _send(bootstrap_servers, topic, records.get(topic, []))
+            try:
+                made[topic] = _send(bootstrap_servers, topic, records.get(topic, []))
+            except BaseException:  # with a part of its records the next run would take it for done
+                delete_topics(bootstrap_servers, [topic])
+                raise
     return made
 
 

@@ -107,11 +107,13 @@ def gather(
     if "log" in by_kind:
         progress = _of_query(by_kind["log"], query, batches)
         origins.append(("log of metrics", by_kind["log"]))
-        query, label = query or progress[0].query_id, progress[-1].label
+        _check_same(log, progress[0].query_id, by_kind["log"])
+        query, label = progress[0].query_id, progress[-1].label
     ui = None
     if "address" in by_kind:
         spark = SparkUi(Address.parse(by_kind["address"]))
         mine = choose_query(spark.batches(), query, spark.address)
+        _check_same(log, mine[0].query_id, str(spark.address))
         label = mine[-1].label
         ended = [batch for batch in mine if batch.seconds is not None]
         ui = spark.run(ended[-(batches or _UI_BATCHES) :])
@@ -132,6 +134,16 @@ def gather(
     title = f"Query {label}" if label else f"Query of {log.checkpoint.name if log else ''}"
     plans = {source: of.plans for source, of in logged.items()}
     return QueryFacts(title, log, progress, ui, replays, plans, origins, price_per_gb)
+
+
+def _check_same(log: CheckpointLog | None, query_id: str, place: str) -> None:
+    """Refuse a place of another query: one of the same name may have another checkpoint."""
+    known = log.checkpoint.query_id if log else None
+    if known and query_id != known:
+        raise OptionError(
+            f"{place} tells of query {query_id}, the checkpoint is that of {known}: give places "
+            "of one query"
+        )
 
 
 def _by_kind(places: Sequence[str]) -> dict[str, str]:

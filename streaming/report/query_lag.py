@@ -52,9 +52,11 @@ def _of_progress(progress: Sequence[tuple[int, SourceProgress]], name: str) -> l
     batches = [(batch, _named(source.waiting)) for batch, source in progress]
     last, read = _named(progress[-1][1].lag), _by_name(_named(s.read) for _, s in progress)
     waiting = _by_name(lag for _, lag in batches)
-    ranked = sorted(waiting, key=lambda n: (-last.get(n, 0), -max(waiting[n]), _by_number(n)))
+    # Of a query's first batch alone Spark does not tell what it read.
+    most = {n: max(waiting[n]) if n in waiting else None for n in {*waiting, *last}}
+    ranked = sorted(most, key=lambda n: (-last.get(n, 0), -(most[n] or 0), _by_number(n)))
     rows = [
-        [n, f"{last.get(n, 0):,}", f"{max(waiting[n]):,}", f"{sum(read.get(n, ())):,}"]
+        [n, f"{last.get(n, 0):,}", _told(most[n]), _told(sum(read[n]) if n in read else None)]
         for n in ranked[:_ROWS]
     ]
     total = sum(last.values())
@@ -123,6 +125,10 @@ def _by_name(batches: Iterable[Mapping[str, int]]) -> dict[str, list[int]]:
         for name, count in batch.items():
             counts[name].append(count)
     return counts
+
+
+def _told(count: int | None) -> str:
+    return "unknown" if count is None else f"{count:,}"
 
 
 def _by_number(name: str) -> tuple[str, int]:

@@ -146,7 +146,7 @@ def _with_progress(
     batch: BatchFacts, progress: BatchProgress, source: SourceProgress
 ) -> BatchFacts:
     read = batch.read
-    if not read and source.start:
+    if not read:
         read = {tp: offsets for tp, offsets in source.read.items() if offsets > 0}
     waiting = {tp: read.get(tp, 0) + lag for tp, lag in source.lag.items()}
     slots, hits = source.number("slots"), source.number("localityHitRate")

@@ -10,14 +10,17 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 from confluent_kafka import Consumer
 
 from streaming import run_job
+from streaming.pipeline import brokers
 from streaming.pipeline.brokers import seed_topics
 from streaming.pipeline.config.files import read_seeds
 from streaming.pipeline.config.loading import load_job
+from streaming.pipeline.errors import JobError
 from tests.pipeline_tools import rows
 from tests.spark_tools import wait_until
 from tests.support import drivers
@@ -43,6 +46,31 @@ def run_example(spark, broker, tmp_path) -> Callable[[str], Any]:
         return run_job(spark, loaded)
 
     return run
+
+
+def test_a_topic_that_could_not_be_filled_whole_is_filled_by_the_next_run(
+    broker, tmp_path, monkeypatch
+):
+    """The next run found the topic, and took a part of its records for all."""
+    loaded = load_job(
+        EXAMPLES / "orders.yaml", environment={"OUT": str(tmp_path)},
+        broker=broker.bootstrap_servers,
+    )  # fmt: skip
+    [topic] = loaded.job.seed
+    seeds = {f"{topic}-{uuid4().hex[:6]}": read_seeds(loaded)[topic]}
+    monkeypatch.setattr(type(loaded.job), "broker_uses", lambda _: [("source", {}, list(seeds))])
+    monkeypatch.setitem(vars(loaded.job), "seed", {})
+    sent = brokers._send
+
+    def fail(servers: str, name: str, records: list[Any]) -> int:
+        sent(servers, name, records[:1])
+        raise JobError("not delivered")
+
+    with monkeypatch.context() as within:
+        within.setattr(brokers, "_send", fail)
+        with pytest.raises(JobError, match="not delivered"):
+            seed_topics(loaded, seeds, broker.bootstrap_servers)
+    assert seed_topics(loaded, seeds, broker.bootstrap_servers) == dict.fromkeys(seeds, 24)
 
 
 def test_orders(spark, run_example, tmp_path):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import importlib
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -28,6 +30,8 @@ _ENDINGS = (".ddl", ".json", ".avsc", ".txt")
 AVRO_MARKER = "__read"
 #: A record's key and value.
 Record = tuple[bytes | None, bytes | None]
+#: Where functions were imported from.
+_JOB_FOLDERS: set[Path] = set()
 
 
 def check_files(loaded: LoadedJob) -> None:
@@ -82,9 +86,7 @@ def python_function(loaded: LoadedJob, transform: str) -> Callable[[DataFrame], 
     name = loaded.job.all_transforms[transform].python or ""
     place = loaded.job.place("transform", transform, "python")
     module_name, _, attribute = name.partition(":")
-    folder = str(loaded.folder.resolve())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    _look_first_in(loaded.folder.resolve())
     try:
         function = getattr(importlib.import_module(module_name), attribute)
     except (Exception, SystemExit) as error:  # whatever the user's module does
@@ -93,6 +95,22 @@ def python_function(loaded: LoadedJob, transform: str) -> Callable[[DataFrame], 
         raise loaded.error(place, f"{name!r} is not a function")
     checked: Callable[[DataFrame], DataFrame] = function
     return checked
+
+
+def _look_first_in(folder: Path) -> None:
+    """Let imports begin in a job's folder; what another job's had under a name of its is gone."""
+    for name, module in list(sys.modules.items()):
+        file = Path(getattr(module, "__file__", None) or "/")
+        home = file.parent.parent if file.name == "__init__.py" else file.parent
+        is_there = any((folder / entry).exists() for entry in (name, f"{name}.py"))
+        if "." not in name and home in _JOB_FOLDERS - {folder} and is_there:
+            for each in [each for each in sys.modules if each.partition(".")[0] == name]:
+                del sys.modules[each]
+    _JOB_FOLDERS.add(folder)
+    with contextlib.suppress(ValueError):
+        sys.path.remove(str(folder))
+    sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()
 
 
 class _Line(Section):

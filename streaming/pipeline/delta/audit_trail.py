@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from checkpoints.folders import LocalFolder
+from checkpoints.folders import LocalFolder, local_path
 from checkpoints.offset_log import RangesOfBatches
 from streaming.delta.user_metadata import encode, encode_ranges
 from streaming.observe.checkpoint_files import HadoopFolder
 from streaming.pipeline.errors import first_line
-from streaming.pipeline.spark.folders import absolute, local_path
+from streaming.pipeline.spark.folders import absolute
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,4 +96,4 @@ class AuditTrail:
 def _open(location: str, spark: Any) -> Folder:
     """Read files of this machine without Hadoop, which takes milliseconds for each."""
     local = local_path(location)
-    return HadoopFolder(location, spark) if local is None else LocalFolder(local)
+    return HadoopFolder(location, spark) if local is None else LocalFolder(local.resolve())

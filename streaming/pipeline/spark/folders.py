@@ -12,6 +12,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from checkpoints.folders import local_path
 from streaming.pipeline.errors import JobError
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ def lock_checkpoint(checkpoint: str) -> JobLock | None:
     folder = local_path(checkpoint)
     if folder is None:
         return None
+    folder = folder.resolve()
     before = JobLock._held.get(folder)
     if before is not None and not before.is_used():
         before.release()
@@ -135,11 +137,3 @@ def holder(checkpoint: str) -> str:
         return ((local_path(checkpoint) or Path()) / _LOCK).read_text(encoding="ascii").strip()
     except (OSError, ValueError):
         return "unknown"
-
-
-def local_path(location: str) -> Path | None:
-    """Return the folder as Hadoop writes it, with nothing quoted; None on another file system."""
-    scheme, colon, below = location.partition(":")
-    if not colon or "/" in scheme:
-        return Path(location).resolve()
-    return Path("/" + below.lstrip("/")).resolve() if scheme == "file" else None

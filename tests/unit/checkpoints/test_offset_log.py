@@ -87,6 +87,10 @@ def test_a_uri_of_this_machine(tmp_path):
     place = a_checkpoint(tmp_path / "with space")
     assert read_checkpoint(open_folder(place.as_uri())).query_id == "q-1"
     assert read_checkpoint(open_folder(f"file:{place}")).query_id == "q-1"
+    for name in ("run#1", "100%25"):  # Hadoop takes them as they are
+        exact = a_checkpoint(tmp_path / name)
+        assert read_checkpoint(open_folder(f"file:{exact}")).query_id == "q-1"
+        assert read_checkpoint(open_folder(f"file://localhost{exact}")).query_id == "q-1"
     with pytest.raises(CheckpointError, match="s3a: is read only through Spark's file systems"):
         open_folder("s3a://bucket/checkpoint")
 

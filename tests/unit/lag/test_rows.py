@@ -162,3 +162,10 @@ def test_a_query_without_a_completed_batch_has_unknown_offsets(tmp_path, capsys)
     assert [(row["partition"], row["current_offset"], row["lag"]) for row in found] == [
         (0, None, None), (1, None, None),
     ]  # fmt: skip
+
+
+def test_a_total_says_no_bound_where_an_age_is_unknown():
+    """It said "at most" of the ages that were known."""
+    rows = [row(behind=7.7), row(partition=1, offset=0, behind=None)]
+    assert total(rows).unknown_seconds == 1
+    assert "50 records behind, 7.7 s or more (unknown of 1 partition)" in summary(rows)

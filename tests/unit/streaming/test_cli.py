@@ -330,3 +330,20 @@ def test_a_command_imports_no_other():
     words = [sys.executable, "-c", program]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stdout == "2 {'streaming.cli.lag'}\n"
+
+
+def test_sigterm_unwinds_a_command_as_ctrl_c_does():
+    """`assignor demo` left its topics on the user's Kafka and its scratch folder."""
+    script = (
+        "import signal\n"
+        "from streaming.cli.stopping import sigterm_as_ctrl_c\n"
+        "try:\n"
+        "    with sigterm_as_ctrl_c():\n"
+        "        signal.raise_signal(signal.SIGTERM)\n"
+        "finally:\n"
+        "    print('tidy')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("tidy\n", "", 143)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import os
 import re
+import resource
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ import pytest
 
 from streaming.cli import main
 from streaming.pipeline.brokers import check_brokers
-from streaming.pipeline.config.files import check_files, read_seeds
+from streaming.pipeline.config.files import check_files, python_function, read_seeds
 from streaming.pipeline.config.job import json_schema
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.config.yaml_text import parse_yaml, with_sets
@@ -433,6 +436,31 @@ def test_init_writes_names_that_yaml_reads_as_text(topic, tmp_path):
     assert job.checkpoint == f"checkpoints/{topic}"
 
 
+def test_init_takes_a_name_that_is_no_utf8(tmp_path):
+    """It was a traceback, and left an empty file that the next try would not overwrite."""
+    file = tmp_path / os.fsdecode(b"caf\xe9.yaml")
+    assert main.run(["init", str(file)]) == 0
+    assert (
+        load_job(file, environment={}).job.all_sources["records"].options["subscribe"] == "orders"
+    )
+
+
+def test_init_leaves_nothing_of_a_file_that_it_cannot_write_whole(tmp_path, capsys):
+    before = (
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN),
+        resource.getrlimit(resource.RLIMIT_FSIZE),
+    )
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1][1]))
+    try:
+        code = main.run(["init", str(tmp_path / "job.yaml")])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before[1])
+        signal.signal(signal.SIGXFSZ, before[0])
+    assert code == 2
+    assert "cannot be written: File too large" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -532,3 +560,20 @@ def test_flags_for_spark_submit_name_what_the_job_needs(tmp_path, capsys):
     flags = capsys.readouterr().out
     for module in ("assignor-bridge", "spark-sql-kafka", "delta-spark", "spark-avro"):
         assert module in flags
+
+
+def test_jobs_that_name_a_module_alike_get_each_its_own_steps(tmp_path, monkeypatch):
+    """The second job ran the first one's function: modules are kept by their bare name."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    name = f"steps_{tmp_path.name}"
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"{name}.py").write_text(f"import {name}_more\n")
+        (tmp_path / folder / f"{name}_more.py").write_text(f"def step(_):\n    return {folder!r}\n")
+        job = GOOD | {"transform": {"python": f"{name}_more:step"}}
+        (tmp_path / folder / "job.yaml").write_bytes(orjson.dumps(job))
+    found = [
+        python_function(loaded, next(iter(loaded.job.all_transforms)))(None)  # type: ignore[arg-type]
+        for loaded in (load_job(tmp_path / f / "job.yaml", environment={}) for f in "aba")
+    ]
+    assert found == ["a", "b", "a"]

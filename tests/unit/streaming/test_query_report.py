@@ -14,6 +14,7 @@ import pytest
 from checkpoints.sticky_state import Common, KnownExecutor, Pace, StickyState, decode, encode
 from streaming.cli import main
 from streaming.observe.progress_log import read_batches
+from streaming.observe.query_progress import read_progress
 from tests.unit.metrics import samples
 from tests.unit.streaming.checkpoints import write_checkpoint
 from tests.unit.streaming.kept_query import kept_query
@@ -212,6 +213,12 @@ def test_partitions_of_several_topics_are_told_apart(tmp_path):
         pytest.param(["c", "c"], 2, "a second checkpoint: give one of each kind", id="two"),
         pytest.param(["other.txt"], 2, "has no batch's progress", id="another file"),
         pytest.param(["c", "log.jsonl"], 2, "has no query 'd9a5a3a1", id="of another query"),
+        pytest.param(
+            ["c", "log.jsonl", "--query", "a"],
+            2,
+            "tells of query 11111111-aaaa, the checkpoint",
+            id="of another query with a name",
+        ),
         pytest.param(
             ["two.jsonl"],
             2,
@@ -440,3 +447,27 @@ def test_a_progress_whose_querys_name_is_no_text_is_passed_over(tmp_path: Path):
     assert [batch.name for batch in read_batches(log, None)] == [
         (json.loads(named).get("progress") or json.loads(named))["name"]
     ]
+
+
+def test_the_first_batch_of_a_log_that_begins_late_is_no_lag_of_millions(tmp_path):
+    """Spark does not tell where a query's first batch began, and offsets are no lag."""
+    first = samples.progress(batch=0, start={"0": 5_000_000}, end={"0": 5_000_100})
+    first["sources"][0]["startOffset"] = None
+    (tmp_path / "one.jsonl").write_text(json.dumps(first))
+    words = a_report(tmp_path, tmp_path / "one.jsonl")
+    assert "t-0 0 unknown unknown" in words
+    next_one = samples.text(batch=1, start={"0": 5_000_100}, end={"0": 5_000_170})
+    (tmp_path / "two.jsonl").write_text(f"{json.dumps(first)}\n{next_one}\n")
+    words = a_report(tmp_path, tmp_path / "two.jsonl")
+    assert "t-0 0 70 70" in words
+    assert "5,000" not in words
+
+
+def test_a_first_batch_without_rows_is_none_with_data():
+    first = samples.progress(batch=0, start={"0": 7}, end={"0": 7})
+    first["sources"][0]["startOffset"] = None
+    assert not read_progress(first).has_data
+    at_zero = samples.progress(batch=0, start={"0": 0}, end={"0": 7})
+    at_zero["sources"][0]["startOffset"] = None
+    [source] = read_progress(at_zero).sources
+    assert source.read == {("t", 0): 7}
