@@ -1,8 +1,10 @@
 """`make bench TARGETS=1`: all that the targets rest on, one after the other, in one run.
 
-Nothing else should run meanwhile. A step that was done at this commit is not run again, so a run
-that was stopped (Ctrl-C, too) goes on where it was; what it has is in build/one-run/. At the end
-there are `docs/benchmarks/one_run.md`, the pages that were measured as a whole, and the summary.
+Nothing else should run meanwhile, and the tree must stay at its commit. A step that was done at
+this commit is not run again, so a run that was stopped (Ctrl-C, too) goes on where it was; what it
+has is in build/one-run/. A page is written when its last step has ended; at the end there are also
+`docs/benchmarks/one_run.md` and the summary. `--pages COMMIT` writes all of them again, from what
+a run at that commit has left, when the reasons in `targets.py` were changed.
 """
 
 from __future__ import annotations
@@ -24,17 +26,27 @@ from tests.benchmarks.report import DOCS, ROOT, changes, commit
 from tests.benchmarks.steps import STEPS, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 #: What a step that was told to stop has for its JVMs to end.
-_END_LIMIT_S = 60.0
+_END_LIMIT_S = 180.0
+#: Settings of a user's own benchmarks, which say nothing to this run.
+_FOREIGN = ("ASSIGNOR_BENCH_", "BENCH_")
 
 
 def main() -> None:
     """Run what is left, and write the pages."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.one_run")
     parser.add_argument("--dirty", action="store_true", help="although the tree has changes")
+    parser.add_argument("--pages", metavar="COMMIT", help="only write the pages of a run again")
     asked = parser.parse_args()
+    if asked.pages:
+        left = ROOT / "build" / "one-run" / asked.pages
+        if missing := [step.name for step in STEPS if step.result(left) is None]:
+            print(f"bench: {left} has nothing of {', '.join(missing)}", file=sys.stderr)
+            sys.exit(2)
+        one_run_page.write(left, STEPS, DOCS)
+        return
     changed = changes()
     if changed and not asked.dirty:
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
@@ -49,8 +61,15 @@ def main() -> None:
     for stops in (signal.SIGINT, signal.SIGTERM):  # a shell's background job ignores the first
         signal.signal(stops, signal.default_int_handler)
     print(plan(folder, STEPS), flush=True)
+
+    def written() -> None:
+        one_run_page.write_whole(folder, STEPS, DOCS)
+        if commit() != folder.name:
+            print(f"bench: the tree is no longer at {folder.name}: stopped", file=sys.stderr)
+            sys.exit(1)
+
     try:
-        run(folder, STEPS)
+        run(folder, STEPS, written)
     except KeyboardInterrupt:
         print("bench: stopped; the same command goes on from here", file=sys.stderr)
         sys.exit(130)
@@ -74,7 +93,7 @@ def plan(folder: Path, steps: Sequence[Step]) -> str:
     return "\n".join([*lines, f"{what}, about {sum(left):.0f} minutes; leave the machine alone"])
 
 
-def run(folder: Path, steps: Sequence[Step]) -> None:
+def run(folder: Path, steps: Sequence[Step], after_each: Callable[[], None] = lambda: None) -> None:
     """Run each step that has not measured yet; one that fails does not stop the next."""
     for number, step in enumerate(steps, 1):
         if is_done(folder, step):
@@ -93,6 +112,7 @@ def run(folder: Path, steps: Sequence[Step]) -> None:
             "busy": in_use,
         }  # fmt: skip
         (own / "result.json").write_text(json.dumps(result), encoding="utf-8")
+        after_each()
 
 
 def busy(within_s: float = 1) -> float:
@@ -110,7 +130,8 @@ def busy(within_s: float = 1) -> float:
 
 def run_step(step: Step, pages: Path) -> int:
     """Run one step in a session of its own, so that nothing of it is left beside the next."""
-    given = {**os.environ, **step.settings, "ASSIGNOR_BENCH_FOLDER": str(pages)}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
+    given = {**kept, **step.settings, "ASSIGNOR_BENCH_FOLDER": str(pages)}
     process = subprocess.Popen(step.command, cwd=ROOT, env=given, start_new_session=True)
     try:
         return process.wait()

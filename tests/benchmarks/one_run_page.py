@@ -50,21 +50,27 @@ before it.
 def write(folder: Path, steps: Sequence[Step], docs: Path) -> None:
     """Write the run's page, the pages that are whole, their pictures and the summary."""
     results = {step.name: step.result(folder) or {} for step in steps}
-    found = pages(folder, steps)
-    for page, document in found.items():
-        of_page = [step for step in steps if step.page == page]
-        if not all(results[step.name]["measured"] for step in of_page):
-            continue
-        write_page(docs, page, document)
-        for step in of_page:
-            pictures = step.folder(folder) / "images"
-            shutil.copytree(pictures, docs.parent / "images", dirs_exist_ok=True)
+    found = write_whole(folder, steps, docs)
     told = text(folder.name, steps, results, found)
     for page in found:
         if not (docs / f"{page}.md").is_file():  # never measured as a whole: no link to it
             told = re.sub(rf"\[([^]]*)\]\({page}\.md\)", r"\1", told)
     (docs / "one_run.md").write_text(told, encoding="utf-8")
     summary.write(docs)
+
+
+def write_whole(folder: Path, steps: Sequence[Step], docs: Path) -> dict[str, Document]:
+    """Write the pages whose steps have all measured, and their pictures; return all pages."""
+    found = pages(folder, steps)
+    for page, document in found.items():
+        of_page = [step for step in steps if step.page == page]
+        if not all((step.result(folder) or {"measured": False})["measured"] for step in of_page):
+            continue
+        write_page(docs, page, document)
+        for step in of_page:
+            pictures = step.folder(folder) / "images"
+            shutil.copytree(pictures, docs.parent / "images", dirs_exist_ok=True)
+    return found
 
 
 def pages(folder: Path, steps: Sequence[Step]) -> dict[str, Document]:

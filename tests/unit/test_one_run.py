@@ -66,7 +66,7 @@ def docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_steps_that_are_done_are_not_run_again_and_failed_ones_are(
-    tmp_path: Path, docs: Path
+    tmp_path: Path, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log, fails = tmp_path / "log", tmp_path / "fails"
     fails.touch()
@@ -77,9 +77,16 @@ def test_steps_that_are_done_are_not_run_again_and_failed_ones_are(
         step("two", "joined", 1.0, log=log, settings={"REPEATS": "3"}),
         step("missed", "missed", 9.5, "3", log=log),
     ]
-    run = tmp_path / "abc123"
+    run = tmp_path / "build" / "one-run" / "abc123"
     assert "4 of 4 steps to run, about 8 minutes" in one_run.plan(run, steps)
-    one_run.run(run, steps)
+    pages: list[list[str]] = []
+
+    def written() -> None:
+        one_run_page.write_whole(run, steps, docs)
+        pages.append(sorted(path.name for path in docs.glob("*.md")))
+
+    one_run.run(run, steps, written)
+    assert pages == [[], [], ["joined.md"], ["joined.md", "missed.md"]]
     assert log.read_text().split() == ["one", "broken", "two", "missed"]
     assert "1 of 4 steps to run, about 2 minutes" in one_run.plan(run, steps)
 
@@ -107,7 +114,11 @@ def test_steps_that_are_done_are_not_run_again_and_failed_ones_are(
     fails.unlink()
     one_run.run(run, steps)
     assert log.read_text().split() == ["one", "broken", "two", "missed", "broken"]
-    one_run_page.write(run, steps, docs)
+    monkeypatch.setattr(one_run, "STEPS", steps)
+    monkeypatch.setattr(one_run, "ROOT", tmp_path)
+    monkeypatch.setattr(one_run, "DOCS", docs)
+    monkeypatch.setattr(sys, "argv", ["one_run", "--pages", "abc123"])
+    one_run.main()
     told = (docs / "one_run.md").read_text()
     [again] = [line for line in told.splitlines() if line.startswith("| broken |")]
     assert again.startswith("| broken | [broken](broken.md) |  | passed | 2 | ")
