@@ -111,6 +111,7 @@ docs: $(READY)  ## Build the site of the docs into build/site; a warning or a de
 	@echo build/site/index.html
 
 wheel: jar  ## Build the wheel, with the jar in it, into dist/
+	@rm -f dist/*.whl
 	@$(BIN)/python -m build --wheel --no-isolation
 
 sbom: jar  ## Write a bill of materials into dist/

@@ -25,16 +25,19 @@ def short(number: float) -> str:
     return f"{number:.0f}"
 
 
-def seconds_text(seconds: float) -> str:
-    """Write a time in few characters.
+def seconds_text(seconds: float, digits: int = 2) -> str:
+    """Write a time in few characters, of which so many are digits (more before the point).
 
     >>> [seconds_text(s) for s in (0, 0.0000042, 0.00015, 0.25, 0.9999, 3.14, 250)]
     ['0 s', '4.2 µs', '150 µs', '250 ms', '1 s', '3.1 s', '250 s']
+    >>> seconds_text(1.05, 3)
+    '1.05 s'
     """
     if not seconds:
         return "0 s"
     for limit, unit, factor in ((1e-3, "µs", 1e6), (1.0, "ms", 1e3), (float("inf"), "s", 1.0)):
         if float(f"{seconds:.3g}") < limit:  # not 1000 ms
             value = seconds * factor
-            return f"{value:.0f} {unit}" if value >= 10 else f"{value:.2g} {unit}"
+            is_long = value >= 10 ** (digits - 1)
+            return f"{value:.0f} {unit}" if is_long else f"{value:.{digits}g} {unit}"
     return "∞"

@@ -59,6 +59,8 @@ def stories_of(
     limit = ideal * (1 + batch.settings.max_imbalance)
     owner = table.range_owner
     stay = np.bincount(owner[owner >= 0], weights.work[owner >= 0], batch.slots) * slowness
+    # With two digits the limit could be the same as a fair share.
+    most = seconds_text(limit, 3) if weights.basis == "seconds" else f"{limit:,.0f}{weights.unit}"
     unit = seconds_text if weights.basis == "seconds" else (lambda n: f"{n:,.0f}{weights.unit}")
     fastest = float(slowness.min())
     pieces_of: list[list[Piece]] = [[] for _ in range(batch.ranges)]
@@ -77,7 +79,7 @@ def stories_of(
             change,
             outcome.assignor,
             unit(float(weights.work[row])),
-            unit(limit),
+            most,
             None if slot < 0 else (unit(float(stay[slot])), float(stay[slot]) > limit),
             alone=float(weights.work[row]) * fastest > limit,
         )

@@ -111,15 +111,15 @@ TARGETS: tuple[Target, ...] = (
            lambda rows: sum(float(r["kills"]) for r in rows), 200, at_least=True),
     Target("dynamic allocation", "time to the most executors, times Spark's", "dynamic_allocation",
            ratio("most_after_s", OURS, SPARK), 1,
-           why="met in one of the four runs of this page, of one or two queries each: too few to "
-           "say more"),
+           why="about as long as Spark's: one or two queries a run, which scatter by more than "
+           "the difference"),
     Target("dynamic allocation", "time to read the backlog, times Spark's", "dynamic_allocation",
            ratio("backlog_s", OURS, SPARK), 1),
     Target("rewriting", "each figure after over before", "before_after", most("after/before"), 1.05,
            why="`rows` is the form that `assignor plan` reads and writes; no running stream uses "
            "it since requests are packed; of `plan_latency` one run of three was slower, by 26%"),
     *(Target("freshness", f"append, {kind} volumes: {what}", "freshness", figure, limit, at_least,
-             why="measured first in its session, which it no longer is" if kind == "equal" else "")
+             why="measured first, while the JVMs warmed up" if kind == "equal" else "")
       for kind, volumes in (("equal", "equal"), ("Zipf 1.1", "zipf 1.1"))
       for what, figure, limit, at_least in (
           ("age p50, s", fresh("append", volumes, "p50_s"), 1.0, False),
