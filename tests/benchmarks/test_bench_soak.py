@@ -8,14 +8,15 @@ Sen), with their middle half. "Live heap" is the least that a JVM's collections 
 minute: resident memory can rise without it, as long as a JVM takes more of the heap that it was
 given. At the end each record is in the table, once, and each batch was planned by the option. A run
 of an hour or more fails, when its page is written, if a part of the job rose by more than 5% an
-hour, or batches or records came slower than asked. `make soak`; `SOAK_S=120` makes it shorter, and
-such a run says nothing of memory.
+hour, or batches or records came slower than asked. `make soak`; `SOAK_S=120` makes it shorter:
+such a run says nothing of memory, and writes no page. What was measured stays in `build/soak`.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -29,7 +30,7 @@ from tests.benchmarks import test_bench_long_run as long_run
 from tests.benchmarks.job_process import PARTS, JobProcess
 from tests.benchmarks.long_run_figures import Series, drawn, percentile
 from tests.benchmarks.long_run_load import Load
-from tests.benchmarks.report import FOLDER, write_report
+from tests.benchmarks.report import FOLDER, ROOT, write_report
 from tests.benchmarks.soak_figures import after_first_quarter, slope
 from tests.spark_tools import start_spark, wait_until
 
@@ -51,6 +52,7 @@ RATE, PARTITIONS, WARM_UP = 5_000, 4, 100
 #: batches (10,000 in two hours) and records a second.
 LONG_S, MOST_RISE, LEAST_BATCHES, LEAST_RATE = 3_600, 0.05, 10_000 / 7_200, 0.99 * RATE
 PICTURE = FOLDER.parent / "images" / "soak.svg"
+KEPT = ROOT / "build" / "soak"
 JOB = """
 name: soak
 kafka.bootstrap.servers: ${BROKER}
@@ -93,11 +95,13 @@ def test_memory_is_level(
             samples = long_run.sampled(job, broker.pid or 0)
         finally:
             load.stop()
-        keep(samples, tmp_path)
+        series = {part: list(samples.series(part).values) for part in (*PARTS, "broker")}
+        (tmp_path / "samples.json").write_text(json.dumps(series))
         wait_until(lambda: is_read(job, tmp_path, load.rounds), "the last records", 300)
         job.stop()
     finally:
         job.kill()
+        keep(tmp_path)
     batches = read_batches(tmp_path / "progress.jsonl")
     for source in (source for batch in batches for source in batch.sources):
         planned = [source.metrics.get(f"assignor.{key}") for key in ("strategy", "fallbacks")]
@@ -116,10 +120,12 @@ def test_memory_is_level(
     report(batches, load, samples, heaps)
 
 
-def keep(samples: long_run.Samples, folder: Path) -> None:
-    """Write what was sampled beside the table: hours are not lost when a check fails."""
-    series = {part: list(samples.series(part).values) for part in (*PARTS, "broker")}
-    (folder / "samples.json").write_text(json.dumps(series))
+def keep(folder: Path) -> None:
+    """Copy what was measured: hours are not lost when a check fails, nor with pytest's folder."""
+    KEPT.mkdir(parents=True, exist_ok=True)
+    for pattern in ("samples.json", "progress.jsonl", "*.gc*"):
+        for path in folder.glob(pattern):
+            shutil.copy(path, KEPT)
 
 
 def is_read(job: JobProcess, folder: Path, records: int) -> bool:
@@ -150,6 +156,9 @@ def report(
                 "middle half of the slopes": f"{rise.low:+.1f} to {rise.high:+.1f}",
             }
         )
+    print(*rows, sep="\n", flush=True)
+    if LASTS_S < LONG_S:
+        return
     # Three lines a panel.
     panels = [("driver", "executors"), ("python", "planners", "broker")]
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
@@ -175,7 +184,6 @@ def report(
         rows=rows,
         notes="\n".join(notes),
     )
-    if LASTS_S >= LONG_S:
-        assert [part for part in PARTS if rises[part] > MOST_RISE] == [], rises
-        assert len(measured) >= LEAST_BATCHES * LASTS_S
-        assert load.rounds >= LEAST_RATE * LASTS_S
+    assert [part for part in PARTS if rises[part] > MOST_RISE] == [], rises
+    assert len(measured) >= LEAST_BATCHES * LASTS_S
+    assert load.rounds >= LEAST_RATE * LASTS_S

@@ -112,6 +112,8 @@ class Kind:
     alone: str = ""
     #: Whether `make long` does it, too.
     long: bool = True
+    #: Whether it is in topic and records already: with nothing done there it is done.
+    in_the_scene: bool = False
     #: What is promised, where that is not "nothing is lost, nothing comes twice".
     promise: str = ""
     #: What the records are that may be missing.
@@ -143,20 +145,22 @@ class With:
     racks: tuple[str, ...] = ()
 
 
+#: Records of a batch, less than come while one is read.
+LIMIT = 800
 #: By the name that `make chaos WITH=` takes.
 WITH = {
     "": With(),
     "admission": With(
         {
             "assignor.fairness": "deadline", "assignor.targetBatchSeconds": "1",
-            "maxOffsetsPerTrigger": "2000",
+            "maxOffsetsPerTrigger": str(LIMIT),
         },
         "assignor.admittedRecords",
     ),
     "alignment": With(
         {
             "assignor.alignEventTime": "5 seconds", "assignor.fairness": "even",
-            "maxOffsetsPerTrigger": "2000",
+            "maxOffsetsPerTrigger": str(LIMIT),
         },
         "assignor.eventTimeSpreadSeconds",
     ),

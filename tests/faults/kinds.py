@@ -23,10 +23,13 @@ from tests.faults import clocks, disks, logs, networks, workers
 from tests.faults.feed import PARTITIONS
 from tests.faults.harm import CLUSTER, Kind
 from tests.integration.shared_reader_tools import delete_before
-from tests.spark_tools import wait_until
+from tests.spark_tools import as_dict, wait_until
 
 if TYPE_CHECKING:
     from tests.faults.harm import Harm
+
+#: More bytes than a fetch of a partition asks for, which is 1 MiB.
+_MB = 1_100_000
 
 
 def nothing_done(harm: Harm) -> None:
@@ -129,7 +132,7 @@ def open_transactions(harm: Harm) -> None:
 
 
 def large_records(harm: Harm) -> None:
-    """Write records of 1 MB (see `padding`), larger than a fetch of a partition asks for."""
+    """Write records of 1 MB (see `padding`), larger than what a fetch of a partition asks for."""
     harm.scene.wait_for_batches(3, 240)
 
 
@@ -154,13 +157,16 @@ def large_batches(harm: Harm) -> None:
         wait_until(lambda: harm.scene.stands_at({PARTITIONS: len(values)}), "all before", 180)
         now = [f"{turn}/{number}" for number in range(1_000)]
         for value in now:
-            producer.produce(direct.name, value.ljust(1_000).encode(), partition=PARTITIONS)
+            producer.produce(direct.name, value.ljust(1_150).encode(), partition=PARTITIONS)
         assert producer.flush(60) == 0
         values.extend(now)
         harm.ends[PARTITIONS] = len(values)
-    wait_until(lambda: producer.poll(0.1) or largest > 1_000_000, "a batch of 1 MB")
+    wait_until(lambda: (producer.poll(0.1), largest > _MB)[1], "a batch of 1 MB")
     harm.note("bytes of the largest batch", largest)
     harm.scene.wait_for_batches()
+    ends = [as_dict(p)["sources"][0]["endOffset"] for p in harm.scene.query.recentProgress]
+    within = [end[direct.name].get(str(PARTITIONS), 0) % 1_000 for end in ends if end]
+    assert any(within), "no batch of the query ended within one of the producer"
 
 
 def planner_stopped(harm: Harm) -> None:
@@ -198,10 +204,10 @@ def executor_killed(harm: Harm) -> None:
 
 
 def driver_stopped(harm: Harm) -> None:
-    """Stop the driver's JVM (SIGSTOP), as a machine does that runs out of memory."""
+    """Stop the driver's JVM (SIGSTOP) for a minute, as on a machine that runs out of memory."""
     before = (harm.scene.planners(), harm.scene.executors())
     with harm.scene.paused(harm.scene.driver()):
-        time.sleep(harm.scene.rng.uniform(10, 20))
+        time.sleep(60)
     harm.scene.wait_for_batches(3, 180)
     now = (harm.scene.planners(), harm.scene.executors())
     assert now == before, f"planner and executors were {before}, are {now}"
@@ -267,7 +273,7 @@ KINDS = {
         Kind("open transactions", CLUSTER, open_transactions,
              options={"kafka.isolation.level": "read_committed"},
              promise="what was committed is read once, what was aborted never"),
-        Kind("records of 1 MB", CLUSTER, large_records, padding=1_000_000),
+        Kind("records of 1 MB", CLUSTER, large_records, padding=_MB, in_the_scene=True),
         Kind("batches of 1 MB", CLUSTER, large_batches, fed=2,
              options={"maxOffsetsPerTrigger": "900"}),
         Kind("planner stopped", CLUSTER, planner_stopped, fallbacks=(1, 2),

@@ -282,7 +282,7 @@ KINDS = (
          options={"failOnDataLoss": "false"}, promise="what comes into the new topic is read once"),
     Kind("compaction ahead of the reader", CLUSTER, compacted, keys=_KEYS,
          config={"cleanup.policy": "compact", "segment.ms": "500",
-                 "min.cleanable.dirty.ratio": "0.01"},
+                 "min.cleanable.dirty.ratio": "0.01"}, in_the_scene=True,
          promise="the newest record of each key is read once, none twice"),
     Kind("records of 1970 and of next year", CLUSTER, odd_times,
          metric="assignor.eventTimeSpreadSeconds",
@@ -292,5 +292,5 @@ KINDS = (
     Kind("records in a remote tier", TIERED, remote_tier, config=tiered_storage.TOPIC, beside=True,
          long=False),
     Kind("9,900 of 10,000 partitions empty", PROXY, mostly_empty, partitions=10_000, fed=100,
-         long=False),
+         long=False, in_the_scene=True),
 )  # fmt: skip

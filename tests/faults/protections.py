@@ -69,11 +69,32 @@ PROTECTIONS = {
             ("planner stopped",),
         ),
         Protection(
-            "progress is committed when the batch is complete",
+            "a batch that was not completed when the query ended is not committed",
             f"{_JAVA}/BatchPlanner.java",
-            "    if (zones != null) {\n      zones.begin();\n    }\n",
-            "    if (commits != null) {\n      commits.completed(end);\n    }\n",
+            "    if (commits != null) {\n      commits.close();\n",
+            "    if (commits != null) {\n      if (lastBatch != null) {\n"
+            "        commits.completed(lastBatch.end());\n      }\n      commits.close();\n",
             ("table disk full", "checkpoint disk full", "checkpoint read-only"),
+        ),
+        Protection(
+            "executors are looked at anew for each batch",
+            f"{_JAVA}/Zones.java",
+            "  List<ExecutorList.Executor> executors() {\n"
+            "    return ExecutorList.of(context, racks);\n",
+            "  private List<ExecutorList.Executor> first;\n\n"
+            "  List<ExecutorList.Executor> executors() {\n"
+            "    first = first == null ? ExecutorList.of(context, racks) : first;\n"
+            "    return first;\n",
+            ("executor killed", "worker killed", "worker stopped"),
+        ),
+        Protection(
+            "commits of the group do not wait by a clock that jumps",
+            f"{_JAVA}/GroupCommits.java",
+            "    long now = System.nanoTime();\n"
+            "    if (!end.equals(lastEnd) || now - lastNanos >= REPEAT_NANOS) {",
+            "    long now = System.currentTimeMillis() * 1_000_000;\n"
+            "    if (now - lastNanos >= REPEAT_NANOS) {",
+            (clocks.NAME,),
         ),
         Protection(
             "after a state that could not be written, the next one is tried",
@@ -169,19 +190,13 @@ PROTECTIONS = {
 
 #: Faults that no line was found against which could be taken out, and why.
 NOT_TAKEN_OUT = {
-    clocks.NAME: "by the code: none of our clocks decides alone; where commits of the group ask "
-    "one, each new end is committed whatever it says",
     "records of 1 MB": "brokers send the first batch of an answer however large it is (KIP-74)",
     "batches of 1 MB": "Kafka's consumer leaves out what is before its position in a batch",
     "partitions added": "Spark's own source finds them",
     "leaders change": "survived, too, when Kafka's client asks again after 15 minutes only: the "
     "broker that led names the new leader in its answer (KIP-951)",
-    "executor killed": "survived, too, with `spark.task.maxFailures=1` and with consumers that do "
-    "not look up where they stand: Spark runs elsewhere what was lost",
     "records in a remote tier": "brokers serve them as others; without the tier they are deleted, "
     "which is another fault",
-    "worker killed": "Spark runs elsewhere what was lost",
-    "worker stopped": "Spark runs elsewhere what was lost, and no task of a lost executor commits",
     "executor stopped": "survived, too, when Spark takes the executor for lost after 2.5 s and "
     "tries no task again: it runs elsewhere what the executor had not begun",
 }

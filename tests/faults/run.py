@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.faults.disks import SIZES, folder_of
 from tests.faults.feed import Feed
-from tests.faults.harm import CLUSTER, WITH, Harm, Kind
+from tests.faults.harm import CLUSTER, LIMIT, WITH, Harm, Kind
 from tests.faults.left import check_nothing_left, descriptors_of_driver
 from tests.faults.logs import held
 from tests.faults.scene import Scene
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from tests.support.standalone_cluster import StandaloneCluster
 
 _TOPIC = {"max.message.bytes": "4000000"}
+#: From so many batches' worth of records on, one of them was limited.
+_FEW = 5
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def run_fault(
             one.start()
         for one in harm.scenes:
             one.wait_for_batches(2)
-        slots = scene.planned_slots()
+        before_it, looks = scene.last_plan(), scene.group.looks
         kind.make(harm)
         if proxied:
             proxied[1].reset()
@@ -112,7 +114,9 @@ def run_fault(
         )
         low, high = kind.fallbacks
         counts = (low, high * (2 if more.options else 1))
-        fallbacks = scene.check_plans(counts, {more.metric, kind.metric}, slots)
+        fallbacks = scene.check_plans(counts, {more.metric, kind.metric}, before_it)
+        if held_back := scene.held_back():
+            harm.note("records held back", held_back)
         batches = scene.batches() + 1
         for one in harm.scenes:
             one.stop()
@@ -121,12 +125,14 @@ def run_fault(
             newest = set(range(max(0, end - kind.keys), end))
             assert newest <= left, f"the log of partition {p} lacks {sorted(newest - left)[:5]}"
             harm.loses({p: set(range(end)) - left})
-        rows, lost = scene.check_table(feed.eras, harm.gone, harm.values)
-        sparks_lost = None
-        if sparks:
-            _, sparks_lost = sparks.check_table(feed.eras, harm.gone, harm.values)
+        written = (feed.eras, harm.gone, harm.values, kind.padding)
+        rows, lost = scene.check_table(*written)
+        sparks_lost = sparks.check_table(*written)[1] if sparks else None
         check_nothing_left(scene, before)
-        assert scene.group.looks, "the group was never looked at"
+        assert scene.group.looks > looks, "the group was not looked at since the fault"
+        limit = all_options.get("maxOffsetsPerTrigger") if more.options else None
+        may_be_limited = limit == str(LIMIT) and rows > _FEW * LIMIT
+        assert held_back or not may_be_limited, "no batch was limited"
     return Outcome(
         kind.name, kind.what, options, seed, round(time.monotonic() - began, 1), batches, rows,
         lost, fallbacks, scene.group.looks, harm.did, harm.errors, sparks_lost,

@@ -194,21 +194,23 @@ class Scene:
         eras: Sequence[Era],
         gone: Mapping[tuple[int, int], set[int]],
         values: Mapping[int, list[str]],
+        padding: int = 0,
     ) -> tuple[int, int]:
         """Compare the table with what was written; the numbers of rows and of those lost.
 
         Rows of the offsets `gone`, by era and partition, may be missing, none may be there twice.
-        `values` are those of partitions that the feed leaves alone.
+        `values` are those of partitions that the feed leaves alone, `padding` that of the others.
         """
         rows = self.spark.read.format("delta").load(self.table)
         found: dict[tuple[int, int], list[int]] = defaultdict(list)
         others: dict[int, list[str]] = defaultdict(list)
-        for row in rows.select("partition", "offset", "value").collect():
+        for row in rows.select("partition", "offset", "value", "size").collect():
             if row.partition in values:
                 others[row.partition].append(row.value)
                 continue
             at, _, era = row.value.rpartition("/")
             assert at == f"{row.partition}/{row.offset}", row
+            assert row.size == len(row.value) + padding, row
             found[int(era), row.partition].append(row.offset)
         assert {p: sorted(of) for p, of in others.items()} == {
             p: sorted(of) for p, of in values.items()
@@ -226,25 +228,37 @@ class Scene:
                 lost += len(missing)
         return sum(map(len, [*found.values(), *others.values()])), lost
 
-    def check_plans(self, fallbacks: tuple[int, int], metrics: AbstractSet[str], slots: str) -> int:
+    def check_plans(
+        self, fallbacks: tuple[int, int], metrics: AbstractSet[str], before: Mapping[str, str]
+    ) -> int:
         """See that the last batches were planned by us; how many were not, from .. to.
 
-        They are planned as before the fault: for as many slots, and partitions stay.
+        They are planned as the one before the fault: for as many slots, by a planner that
+        remembers, for executors that are there, and partitions stay.
         """
         plans = self._plans()
-        last = plans[-1]
+        last, settled = plans[-1], plans[-_SETTLED:]
         assert last["assignor.strategy"] == "lag-aware-sticky", last
         assert metrics <= last.keys(), last
-        assert last["assignor.slots"] == slots, f"{slots} before: {last}"
-        moved = [plan.get("assignor.movedPartitions") for plan in plans[-_SETTLED:]]
+        assert last["assignor.slots"] == before["assignor.slots"], f"{before} before: {last}"
+        assert "assignor.stateWarning" not in last, last
+        generations = [int(plan["assignor.generation"]) for plan in (before, last)]
+        assert generations[1] >= generations[0], f"{before} before: {last}"
+        moved = [plan.get("assignor.movedPartitions") for plan in settled]
         assert "0" in moved, f"partitions that moved in the last batches: {moved}"
+        hits = [plan.get("assignor.localityHitRate") for plan in settled]
+        assert "1.0000" in hits, f"tasks that ran where they were planned for: {hits}"
         count = self._fallbacks + self._fallbacks_of_this_run()
         assert fallbacks[0] <= count <= fallbacks[1], last
         return count
 
-    def planned_slots(self) -> str:
-        """How many slots the last batch with records was planned for."""
-        return self._plans()[-1]["assignor.slots"]
+    def last_plan(self) -> dict[str, str]:
+        """Return the metrics of the last batch with records."""
+        return self._plans()[-1]
+
+    def held_back(self) -> int:
+        """How many records the batches of this run left for later ones, in all."""
+        return sum(int(float(plan.get("assignor.heldBackRecords", 0))) for plan in self._plans())
 
     def _plans(self) -> list[dict[str, str]]:
         """Return the metrics of the batches with records, of this run."""

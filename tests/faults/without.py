@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.benchmarks.report import commit
-from tests.faults.kinds import KINDS, nothing_as_in
+from tests.faults.kinds import KINDS, NOTHING_DONE, nothing_as_in
 from tests.faults.protections import PROTECTIONS, Protection
 
 if TYPE_CHECKING:
@@ -113,9 +113,10 @@ def run_without(one: Protection, run: Callable[[str], Seen]) -> Iterator[dict[st
     """
     nothing: dict[str, Seen] = {}
     for name in one.kinds:
-        scene = KINDS[name].scene
+        elsewhere = KINDS[name].in_the_scene
+        scene = KINDS[NOTHING_DONE if elsewhere else name].scene
         if scene not in nothing:
-            nothing[scene] = run(nothing_as_in(name))
+            nothing[scene] = run(NOTHING_DONE if elsewhere else nothing_as_in(name))
         seen, text = nothing[scene]
         if seen == "passed":
             seen, text = run(name)

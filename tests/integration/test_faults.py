@@ -15,7 +15,7 @@ import re
 import time
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -102,16 +102,16 @@ def run(tmp_path: Path, request: pytest.FixtureRequest) -> Run:
         if WITH[options].racks and place != CLUSTER:
             raise NotPossibleError("its one broker is in no rack")
         single = {PROXY: "proxied", TIERED: "tiered"}.get(place)
-        proxied = request.getfixturevalue(single) if single else None
-        cluster = request.getfixturevalue("cluster") if place == CLUSTER else None
-        # The brokers run by now, Spark does not where something must be there before it.
-        before = request.getfixturevalue(kind.alone) if kind.alone else None
-        standalone, spark = before if kind.alone == "spark_on_workers" else (None, None)
-        spark = spark or request.getfixturevalue("spark")
-        if kind.alone == "clock":
-            spark.conf.set("assignor.test.clock", before)
-            spark.conf.set("spark.assignor.env", clocks.VARIABLES)
         try:
+            proxied = request.getfixturevalue(single) if single else None
+            cluster = request.getfixturevalue("cluster") if place == CLUSTER else None
+            # The brokers run by now, Spark does not where something must be there before it.
+            before: Any = request.getfixturevalue(kind.alone) if kind.alone else None
+            standalone, spark = before if kind.alone == "spark_on_workers" else (None, None)
+            spark = spark or request.getfixturevalue("spark")
+            if kind.alone == "clock":
+                spark.conf.set("assignor.test.clock", before)
+                spark.conf.set("spark.assignor.env", clocks.VARIABLES)
             outcome = run_fault(kind, spark, folder, seed, proxied, cluster, options, standalone)
         except NotPossibleError as error:
             _note({"kind": name, "options": options, "seed": seed, "skipped": str(error)})
@@ -129,7 +129,7 @@ def run(tmp_path: Path, request: pytest.FixtureRequest) -> Run:
 
 def _note(line: dict[str, object]) -> None:
     RUNS.mkdir(parents=True, exist_ok=True)
-    with (RUNS / f"{commit()}.jsonl").open("a") as file:
+    with (RUNS / f"{commit().rstrip('+')}.jsonl").open("a") as file:
         file.write(json.dumps(line) + "\n")
 
 
@@ -167,7 +167,9 @@ def test_faults_by_name(run: Run) -> None:
     assert options in WITH, (
         f"WITH is {options!r}: nothing, or one of {', '.join(filter(None, WITH))}"
     )
-    rng = random.Random(int(os.environ.get("SEED") or time.time()))
+    seed = int(os.environ.get("SEED") or time.time())
+    print(f"SEED={seed}", flush=True)
+    rng = random.Random(seed)
     end, ran = time.monotonic() + limit_s, 0
     failed: list[str] = []
     not_possible: list[str] = []

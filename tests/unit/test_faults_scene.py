@@ -19,6 +19,8 @@ PLANNED = {
     "assignor.strategy": "lag-aware-sticky",
     "assignor.slots": "2",
     "assignor.movedPartitions": "0",
+    "assignor.generation": "2",
+    "assignor.localityHitRate": "1.0000",
 }
 
 
@@ -85,24 +87,28 @@ def test_what_spark_planned_before_a_restart_counts(
     monkeypatch.setattr(scenes, "read_topic", lambda *_: frame)
     for _ in range(3):
         scene.start()
-    assert scene.check_plans((3, 3), set(), "2") == 3
+    assert scene.check_plans((3, 3), set(), PLANNED) == 3
     with pytest.raises(AssertionError):
-        scene.check_plans((0, 2), set(), "2")
+        scene.check_plans((0, 2), set(), PLANNED)
 
 
-def test_a_plan_for_fewer_slots_than_before_the_fault_is_seen(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("metric", "value", "seen"),
+    [
+        pytest.param("slots", "1", "'2'.* before: .*'1'", id="for fewer slots"),
+        pytest.param("generation", "1", "'2'.* before: .*'1'", id="by a planner without memory"),
+        pytest.param("stateWarning", "is damaged", "is damaged", id="without the stored state"),
+        pytest.param("movedPartitions", "1", "moved in the last", id="partitions move each time"),
+        pytest.param("localityHitRate", "0.5000", "ran where they", id="for executors of before"),
+    ],
+)
+def test_plans_that_are_other_than_before_the_fault_are_seen(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, metric: str, value: str, seen: str
 ) -> None:
-    monkeypatch.setattr(scene, "_query", query(0))
-    assert scene.check_plans((0, 0), set(), scene.planned_slots()) == 0
-    with pytest.raises(AssertionError, match="3 before"):
-        scene.check_plans((0, 0), set(), "3")
-
-
-def test_partitions_that_move_in_each_of_the_last_batches_are_seen(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(PLANNED, "assignor.movedPartitions", "1")
     monkeypatch.setattr(scene, "_query", query(0, 0, 0))
-    with pytest.raises(AssertionError, match="moved in the last batches"):
-        scene.check_plans((0, 0), set(), "2")
+    before = scene.last_plan()
+    assert scene.check_plans((0, 0), set(), before) == 0
+    monkeypatch.setitem(PLANNED, f"assignor.{metric}", value)
+    monkeypatch.setattr(scene, "_query", query(0, 0, 0))
+    with pytest.raises(AssertionError, match=seen):
+        scene.check_plans((0, 0), set(), before)
