@@ -13,6 +13,8 @@ import gc
 import os
 import signal
 import sys
+import threading
+import time
 from collections import defaultdict
 from dataclasses import replace
 from functools import lru_cache
@@ -136,6 +138,13 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
         worker.prepare(answer)
 
 
+def _end_with_the_driver(driver: int) -> None:
+    """End when the driver was killed: the end of stdin is not seen while a plan is made."""
+    while os.getppid() == driver:
+        time.sleep(1)
+    os._exit(1)
+
+
 def main() -> None:
     """Serve on stdin and stdout; prints by anybody else go to stderr."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the driver, which ends us
@@ -144,6 +153,7 @@ def main() -> None:
     sys.stdout = sys.stderr
     gc.freeze()  # imports live for ever: the collector need not look at them
     gc.disable()  # see `Worker.prepare`
+    threading.Thread(target=_end_with_the_driver, args=(os.getppid(),), daemon=True).start()
     with contextlib.suppress(BrokenPipeError):  # the driver is gone
         serve(sys.stdin.buffer, answers)
     sys.stderr.flush()

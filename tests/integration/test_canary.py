@@ -240,7 +240,13 @@ def test_secrets_are_found_nowhere_but_where_they_were_put(
         bad = put / f"{name}.yaml"
         bad.write_text(failing(good.read_text(), below, password, out.name))
         ended = Run(bad, below)
-        assert ended.process.wait(120) == 1, ended.said.read_text()
+
+        def has_ended(ended: Run = ended) -> bool:
+            seen.update(ended.children())
+            return ended.process.poll() is not None
+
+        wait_until(has_ended, "the end of a job that fails", 120)
+        assert ended.process.returncode == 1, ended.said.read_text()
         assert (PLANTED in ended.said.read_text()) == (name == "task")
         events = b"".join(path.read_bytes() for path in (below / "events").rglob("events*"))
         assert (PLANTED.encode() in events) == (name == "task")

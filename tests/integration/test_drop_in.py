@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import IllegalArgumentException, StreamingQueryException
@@ -454,6 +454,50 @@ def test_a_strategy_that_is_set_after_load_says_that_it_has_no_effect(
         spark.conf.unset(strategy)
     [warning] = driver_log.lines("option 'assignor' has no effect")
     assert f"{strategy} was set after load()" in warning
+
+
+def test_a_session_that_leaves_streams_to_spark_after_load_does_so(
+    spark: SparkSession, topic: Topic, checkpoint: str, driver_log: DriverLog
+) -> None:
+    """'none' was refused at the query's start, and no strategy at all planned all the same."""
+    topic.create(1).fill([3])
+    strategy = "spark.assignor.strategy"
+    for number, after in enumerate(("none", None)):
+        spark.conf.set(strategy, "sticky")
+        try:
+            frame = read_topic(spark, topic, {})
+            if after:
+                spark.conf.set(strategy, after)
+            else:
+                spark.conf.unset(strategy)
+            query = to_nowhere(frame, f"{checkpoint}-{number}")
+            [progress] = [p for p in finished(query) if p["numInputRows"]]
+        finally:
+            spark.conf.unset(strategy)
+        assert "assignor.strategy" not in progress["sources"][0]["metrics"]
+
+
+def test_an_option_that_is_none_is_as_if_it_were_not_there(
+    spark: SparkSession, topic: Topic, checkpoint: str
+) -> None:
+    """Python's None came as Java's null, and was a bare NullPointerException."""
+    topic.create(2).fill([3, 5])
+    absent = dict.fromkeys(
+        ("assignor.onError", "assignor.maxImbalance", "minPartitions", "kafka.ssl.key.password"),
+    )
+    options: dict[str, Any] = {"assignor": "sticky", **absent}
+    query = to_nowhere(read_topic(spark, topic, options), f"{checkpoint}-0")
+    [progress] = [p for p in finished(query) if p["numInputRows"]]
+    metrics = progress["sources"][0]["metrics"]
+    assert (metrics["assignor.strategy"], metrics["assignor.fallbacks"]) == ("sticky", "0")
+    spark.conf.set("spark.assignor.strategy", "sticky")
+    try:
+        frame = read_topic(spark, topic, {"assignor": None})  # type: ignore[dict-item]
+        query = to_nowhere(frame, f"{checkpoint}-1")
+        [progress] = [p for p in finished(query) if p["numInputRows"]]
+    finally:
+        spark.conf.unset("spark.assignor.strategy")
+    assert progress["sources"][0]["metrics"]["assignor.fallbacks"] == "0"
 
 
 def to_nowhere(frame: DataFrame, checkpoint: str) -> StreamingQuery:

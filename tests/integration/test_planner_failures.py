@@ -14,7 +14,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from streaming.cli.main import run
-from tests import planner_proxy
+from tests import own_assignor, planner_proxy
 from tests.packed import tasks_of
 from tests.spark_tools import (
     assert_each_row_once,
@@ -169,6 +169,22 @@ def test_the_plan_log_holds_what_was_asked_and_answered(
     assert log.stat().st_mode & 0o777 == 0o600
     assert log.with_name("plans.jsonl.1").stat().st_size == 64 * 1024 * 1024
     assert not driver_log.lines("plan log")
+
+
+def test_a_plan_log_has_no_secret_of_an_own_assignor(
+    spark: SparkSession, topic: Topic, checkpoint: str, tmp_path: Path
+) -> None:
+    topic.create(2).fill([3, 5])
+    log = tmp_path / "plans.jsonl"
+    own = {
+        "assignor": f"{own_assignor.__name__}:LastTakesAll",
+        f"assignor_{own_assignor.LastTakesAll.name}_takerPlace": "0",
+        f"assignor_{own_assignor.LastTakesAll.name}_password": "Tr0ub4dor",
+    }
+    progresses, _ = run_in_batches(spark, topic, checkpoint, assignor_planLog=str(log), **own)
+    assert progresses[0]["sources"][0]["metrics"]["assignor.fallbacks"] == "0"
+    assert "Tr0ub4dor" not in log.read_text()
+    assert '"***"' in log.read_text()
 
 
 def test_a_plan_log_that_cannot_be_written_is_one_warning(

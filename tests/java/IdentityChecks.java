@@ -32,6 +32,9 @@ public final class IdentityChecks {
     check(third.equals(stream.of(List.of(range(1, 0, 1)), live)), "a topic that is back is new");
     stream.end();
     check(StreamIdentity.ended().contains(third), "not ended");
+    StreamIdentity sparse = new StreamIdentity();
+    String read = sparse.of(List.of(range(2, 0, 9)), live(5)); // the others never had a record
+    check(!read.equals(sparse.of(List.of(range(0, 0, 1)), live(2))), "gone among idle partitions");
     for (int i = 0; i < 300; i++) {
       new StreamIdentity().end();
     }

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,34 @@ def test_a_protection_can_be_taken_out(name: str) -> None:
     assert one.protection.without(ROOT)
     path, _, function = one.test.split()[0].partition("::")
     assert re.search(rf"^def {function}", (ROOT / path).read_text(), re.MULTILINE)
+
+
+def test_words_that_choose_a_test_choose_one() -> None:
+    """`-k` with words that fit nothing would run nothing."""
+    chosen = [shlex.split(one.test) for one in listed().values() if " -k " in one.test]
+    files = sorted({words[0].partition("::")[0] for words in chosen})
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:randomly",
+        "-m",
+        "",
+        "--collect-only",
+        "-q",
+    ]
+    done = subprocess.run(
+        [*command, *files], cwd=ROOT, capture_output=True, text=True, check=True
+    )  # fmt: skip
+    tests = [line for line in done.stdout.splitlines() if "::" in line]
+    for path, _, words in chosen:
+        fitting = [
+            test for test in tests
+            if test.startswith(path)
+            and all(word.lower() in test.lower() for word in words.split(" and "))
+        ]  # fmt: skip
+        assert fitting, (path, words)
 
 
 def test_a_name_that_is_none_is_misuse(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,8 @@ from assignor_bridge.worker import Worker, serve
 from checkpoints import sticky_state
 from tests.packed import column, packed, rows_of, tasks_of
 from tests.planner_process import ask, line_of, plan
+from tests.spark_tools import wait_until
+from tests.support.processes import has_ended
 
 SNAPSHOT = {
     "executors": [
@@ -492,3 +494,24 @@ def test_a_deadline_is_that_of_the_partition_in_whatever_order_they_come(turned)
     unknown = admission(worker, snapshot, mostRecords=60, times=stamps)
     assert [r["end"] for r in unknown["ranges"]] == [30, 30]
     assert "secondsToLoss" not in unknown["metrics"]
+
+
+def test_a_planner_that_is_busy_ends_with_its_driver():
+    """The end of stdin is seen only between requests: a plan without end outlived its driver."""
+    busy = (
+        "import os, time\n"
+        "from assignor_bridge import worker\n"
+        "def serve(requests, answers):\n"
+        "    answers.write(b'%d\\n' % os.getpid())\n"
+        "    answers.flush()\n"
+        "    time.sleep(999)\n"
+        "worker.serve = serve\n"
+        "worker.main()\n"
+    )
+    driver = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {busy!r}])"
+    with subprocess.Popen([sys.executable, "-c", driver], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        planner = int(process.stdout.readline())
+        assert not has_ended(planner)
+        process.kill()
+        wait_until(lambda: has_ended(planner), "the planner's end", 30)

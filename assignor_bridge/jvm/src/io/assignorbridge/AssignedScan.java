@@ -30,6 +30,9 @@ final class AssignedScan implements Scan {
   public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
     MicroBatchStream stream = base.toMicroBatchStream(checkpointLocation);
     SparkSession session = SparkSession.active();
+    if (!AssignorOptions.nameAssignor(options, session.conf().getAll())) {
+      return stream; // the session has left its streams to Spark since load()
+    }
     AssignorOptions ours = ours(session);
     AssignedMicroBatchStream assigned;
     try {

@@ -68,6 +68,9 @@ record AssignorOptions(
         .forEach(
             (key, value) -> {
               String lower = key.toLowerCase(Locale.ROOT);
+              if (value == null) { // Python's None: as if it were not there
+                return;
+              }
               if (lower.startsWith(KAFKA_PREFIX)) {
                 kafka.put(lower.substring(KAFKA_PREFIX.length()), value);
               } else if (lower.equals(NAME) || lower.startsWith(PREFIX)) {
@@ -81,7 +84,7 @@ record AssignorOptions(
       known.addAll(OF_LIMITS);
     }
     for (String key : known) {
-      if (source.containsKey(key)) {
+      if (source.get(key) != null) {
         values.put(key, source.get(key));
       }
     }
@@ -90,7 +93,20 @@ record AssignorOptions(
 
   @Override
   public String toString() {
-    return "AssignorOptions" + values; // without secrets
+    return "AssignorOptions" + valuesToLog();
+  }
+
+  /** The values as they may be written down: without what is secret of a user's own assignor. */
+  Map<String, String> valuesToLog() {
+    Map<String, String> shown = new TreeMap<>(values);
+    shown.replaceAll((key, value) -> isSecret(key) ? "***" : value);
+    return shown;
+  }
+
+  private static boolean isSecret(String key) {
+    String lower = key.toLowerCase(Locale.ROOT);
+    boolean isOfTopic = lower.startsWith(PREFIX + "weight.") || lower.startsWith(PREFIX + "floor.");
+    return !isOfTopic && SecuredParams.isSecret(key);
   }
 
   /** Whether any option of limited batches is there, good or bad. */

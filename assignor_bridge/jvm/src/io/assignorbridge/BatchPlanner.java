@@ -346,7 +346,7 @@ final class BatchPlanner implements AutoCloseable {
       boolean limited = admitted != null && admitted.end().equals(KafkaSourceOffset.apply(end));
       log.append(
           batch,
-          Messages.write(request.with(written.values())),
+          Messages.write(request.with(written.valuesToLog())),
           answer,
           limited ? admitted.logged() : "");
     }

@@ -2,6 +2,7 @@ package io.assignorbridge;
 
 import io.delta.tables.DeltaMergeBuilder;
 import java.util.List;
+import java.util.Locale;
 import org.apache.spark.sql.DataFrameWriter;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.delta.CommittedTransaction;
@@ -122,7 +123,7 @@ public final class DeltaWrites {
         }
       }
       return any
-          ? String.format("\"records\":%d,\"checksum\":\"%016x\"", records, checksum)
+          ? String.format(Locale.ROOT, "\"records\":%d,\"checksum\":\"%016x\"", records, checksum)
           : "";
     }
   }

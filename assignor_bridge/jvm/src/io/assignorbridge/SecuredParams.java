@@ -80,10 +80,15 @@ public final class SecuredParams {
     return redact(message, params);
   }
 
+  /** Whether a setting's value is hidden, by its name. */
+  static boolean isSecret(String name) {
+    return SECRET.matcher(name).find();
+  }
+
   static String redact(String message, Map<String, ?> params) {
     String text = withoutPassword(message);
     for (Map.Entry<String, ?> param : params.entrySet()) {
-      if (SECRET.matcher(param.getKey()).find()) {
+      if (isSecret(param.getKey()) && param.getValue() != null) {
         String value = param.getValue().toString();
         for (Matcher part = PART.matcher(value); part.find(); ) { // a word may be too short alone
           String phrase = part.group().replaceAll("^[\"':]|[\"']$", "");

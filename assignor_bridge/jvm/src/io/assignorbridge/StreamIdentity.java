@@ -33,7 +33,7 @@ final class StreamIdentity {
    * partitions that the stream has: those that are gone are forgotten, and with them the name.
    */
   String of(List<PlanVerifier.Range> batch, Set<TopicPartition> live) {
-    boolean isOfOthers = ends.size() > live.size() && ends.keySet().retainAll(live);
+    boolean isOfOthers = ends.keySet().retainAll(live);
     Map<TopicPartition, Long> next = new HashMap<>();
     for (PlanVerifier.Range range : batch) {
       TopicPartition partition = new TopicPartition(range.topic(), range.partition());

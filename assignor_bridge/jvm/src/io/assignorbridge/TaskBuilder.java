@@ -36,8 +36,8 @@ final class TaskBuilder {
     List<PlanVerifier.Range> planned = new ArrayList<>(requested.size());
     tasks.forEach(task -> planned.addAll(task.ranges()));
     PlanVerifier.verify(requested, planned);
-    Map<String, String> locations = new HashMap<>();
-    executors.forEach(e -> locations.put(e.id(), "executor_" + e.host() + "_" + e.id()));
+    Map<String, String> hosts = new HashMap<>();
+    executors.forEach(e -> hosts.put(e.id(), e.host()));
     InputPartition[] partitions = new InputPartition[tasks.size()];
     for (int i = 0; i < partitions.length; i++) {
       Columns.Task task = tasks.get(i);
@@ -52,27 +52,33 @@ final class TaskBuilder {
               task.executor(),
               task.slot(),
               task.ranges().stream().map(this::part).toArray(KafkaBatchInputPartition[]::new),
-              preferred(task, locations));
+              preferred(task, hosts));
     }
     return partitions;
   }
 
-  private static String[] preferred(Columns.Task task, Map<String, String> locations)
+  /**
+   * Spark does not rank executors that a task names: it gives the task to the first that is free. So
+   * standbys are named by their hosts, which Spark takes when it has waited for the executor.
+   */
+  private static String[] preferred(Columns.Task task, Map<String, String> hosts)
       throws PlannerException {
-    List<String> executors = new ArrayList<>(task.standbys());
+    List<String> locations = new ArrayList<>();
     if (task.executor() != null) {
-      executors.add(0, task.executor());
+      locations.add("executor_" + host(task.executor(), hosts) + "_" + task.executor());
     }
-    for (String executor : executors) {
-      if (!locations.containsKey(executor)) {
-        throw new PlannerException(
-            "the plan names the unknown executor '"
-                + executor
-                + "'; known are "
-                + locations.keySet());
-      }
+    for (String standby : task.standbys()) {
+      locations.add(host(standby, hosts));
     }
-    return executors.stream().map(locations::get).toArray(String[]::new);
+    return locations.toArray(String[]::new);
+  }
+
+  private static String host(String executor, Map<String, String> hosts) throws PlannerException {
+    if (!hosts.containsKey(executor)) {
+      throw new PlannerException(
+          "the plan names the unknown executor '" + executor + "'; known are " + hosts.keySet());
+    }
+    return hosts.get(executor);
   }
 
   /** Spark's own partition, cut to the planned range: its Kafka parameters and checks come along. */
