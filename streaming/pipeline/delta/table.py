@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from streaming.pipeline.config.sinks import DeltaSink
 
+#: What Spark shows in place of a value (`Utils.REDACTION_REPLACEMENT_TEXT`).
+_HIDDEN = "*********(redacted)"
+
 
 class Table(NamedTuple):
     """A Delta table by path or by name."""
@@ -51,9 +54,17 @@ class Table(NamedTuple):
         return next(str(r.data_type) for r in reversed(described) if r.col_name == "Location")
 
     def properties(self, spark: SparkSession) -> dict[str, str]:
-        """Return the properties of a table that is there."""
+        """Return the properties of a table that is there.
+
+        Spark hides those that look secret to it, as `["url"]` does. Delta's details hide none, and
+        take seconds in a new JVM.
+        """
         rows = spark.sql(f"SHOW TBLPROPERTIES {self._sql(spark)}").collect()
-        return {row.key: row.value for row in rows}
+        if all(row.value != _HIDDEN for row in rows):
+            return {row.key: row.value for row in rows}
+        [details] = self.open(spark).detail().collect()
+        properties: dict[str, str] = details["properties"]
+        return properties
 
     def set_properties(self, spark: SparkSession, properties: Mapping[str, str]) -> None:
         """Write properties; the others stay."""
