@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 
 from streaming.pipeline.delta.write_mode import DELETED, SEQUENCE
 from streaming.pipeline.errors import TableError, first_line
-from streaming.pipeline.spark.columns import check_free, folding, quoted
+from streaming.pipeline.spark.columns import check_free, folding, hashable, quoted
 from streaming.pipeline.spark.frames import check_kafka_is_ours
 from streaming.pipeline.spark.records import KAFKA, place_of
 
@@ -86,12 +86,21 @@ def newest(rows: DataFrame, sink: DeltaSink) -> DataFrame:
     anything is written.
     """
     rows = rows.where(_no_nulls(sink, _TOPIC in rows.columns)).drop(_TOPIC)
-    content = f.xxhash64(*[quoted(c) for c in rows.columns])
     window = Window.partitionBy(*[quoted(key) for key in sink.keys]).orderBy(
-        f.col(SEQUENCE).desc(), content
+        f.col(SEQUENCE).desc(), content_hash(rows)
     )
     ranked = rows.withColumn(_RANK, f.row_number().over(window))
     return ranked.where(f"{_RANK} = 1").drop(_RANK)
+
+
+def content_hash(rows: DataFrame) -> Column:
+    """Return what orders rows that are equally new.
+
+    It has no meaning of its own: the same row of them shall win in whatever order they are read.
+    Rows of one hash, nearly always equal ones, are in any order.
+    """
+    fields = rows.schema.fields
+    return f.xxhash64(*(hashable(f.col(quoted(x.name)), x.dataType) for x in fields))
 
 
 def _no_nulls(sink: DeltaSink, has_kafka: bool) -> Column:

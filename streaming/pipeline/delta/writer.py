@@ -85,6 +85,8 @@ class DeltaWriter:
             for column in columns:
                 if column.lower() not in names:
                     raise TableError(f"{what}: {column!r} is no column of the rows")
+        if sink.mode == "upsert":
+            upsert.newest(rows, sink)  # Spark refuses here, say, a map as a key
         existing = self.table.schema(spark)
         self.table_exists = existing is not None
         if existing is None:

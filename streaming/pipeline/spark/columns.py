@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
-from pyspark.sql.types import StructType
+from pyspark.sql import functions as f
+from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 
 from streaming.pipeline.config.files import schema_json
 from streaming.pipeline.errors import first_line
@@ -13,7 +14,8 @@ from streaming.pipeline.errors import first_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
+    from pyspark.sql.types import DataType
 
 _CASE_SENSITIVE = "spark.sql.caseSensitive"
 
@@ -58,3 +60,36 @@ def check_free(names: Iterable[str], ours: Iterable[str], fold: Callable[[str], 
     for name in names:
         if fold(name) in map(fold, ours):
             raise ValueError(f"the column {name!r} has a reserved name: use another")
+
+
+def hashable(column: Column, kind: DataType) -> Column:
+    """Return a column of the same content that Spark can hash; it hashes no map and no variant.
+
+    A map becomes the sorted list of its entries, since equal maps may list them in another order,
+    and a variant its JSON, whose fields Spark sorts.
+    """
+    if _is_hashable(kind):
+        return column
+    if isinstance(kind, StructType):
+        parts = (hashable(column.getField(part.name), part.dataType) for part in kind.fields)
+        return f.struct(*parts)
+    if isinstance(kind, ArrayType):
+        return f.transform(column, lambda item: hashable(item, kind.elementType))
+    if isinstance(kind, MapType):
+        entries = f.transform(
+            f.map_entries(column),
+            lambda entry: f.struct(
+                hashable(entry.getField("key"), kind.keyType).alias("key"),
+                hashable(entry.getField("value"), kind.valueType).alias("value"),
+            ),
+        )
+        return f.array_sort(entries)
+    return f.to_json(column)
+
+
+def _is_hashable(kind: DataType) -> bool:
+    if isinstance(kind, StructType):
+        return all(_is_hashable(part.dataType) for part in kind.fields)
+    if isinstance(kind, ArrayType):
+        return _is_hashable(kind.elementType)
+    return not isinstance(kind, (MapType, VariantType))
