@@ -358,6 +358,13 @@ def upserted(table: Path, *batches: DataFrame, **sink: Any) -> None:
         write_batch(made, upsert.prepare(batch, made), number)
 
 
+#: Kafka's struct of one record.
+KAFKAS = (
+    "named_struct('topic', 't', 'partition', 0, 'offset', 7L, 'timestamp', "
+    "timestamp'2026-01-01', 'key', binary('k'), 'tombstone', false)"
+)
+
+
 def test_an_upsert_takes_maps_and_variants_also_within_others(spark, tmp_path):
     """Spark hashes neither, so every batch failed; a key of them is refused before the start."""
     columns = (
@@ -399,6 +406,27 @@ def test_of_rows_that_are_equally_new_the_same_wins_however_they_arrive(spark):
         for rows in (one.union(other), other.union(one))
     )
     assert first == second
+
+
+def test_a_sequence_of_columns_that_are_named_like_kafkas_or_twice(spark, tmp_path):
+    """`_sequence` had two parts of one name, which Delta refuses."""
+    for number, (names, parts) in enumerate(
+        (
+            (["Timestamp", "offset"], ["_Timestamp", "_offset"]),
+            (["seq", "SEQ"], ["seq", "_SEQ"]),
+        )
+    ):
+        old, new = (
+            spark.sql(
+                f"SELECT 1 AS id, {n} AS timestamp, {n} AS offset, {n} AS seq, {KAFKAS} _kafka"
+            )
+            for n in (1, 2)
+        )
+        table = tmp_path / str(number)
+        upserted(table, new, old, sequence_by=names)
+        assert rows(spark, table, "id", "seq") == [(1, 2)]
+        found = spark.read.format("delta").load(str(table)).schema["_sequence"].dataType
+        assert found.names == [*parts, "timestamp", "partition", "offset"]
 
 
 def test_structs_grow_with_schema_evolution_and_names_compare_without_case(spark, tmp_path):

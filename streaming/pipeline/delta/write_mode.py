@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 #: Columns that an upsert adds to the table.
 SEQUENCE = "_sequence"
 DELETED = "_deleted"
-_KAFKAS_ORDER = ("timestamp", "partition", "offset")
+#: The last parts of `_sequence`, where the rows have Kafka's struct.
+KAFKAS_ORDER = ("timestamp", "partition", "offset")
 _NAMES = TypeAdapter(tuple[str, ...])
 #: Properties of the table that hold a list of names in JSON.
 _KEYS, _SEQUENCE_BY = "assignor.keys", "assignor.sequenceBy"
@@ -83,8 +84,8 @@ def of_columns(table: StructType, own: Iterable[str]) -> WriteMode:
     order = getattr(kinds.get(SEQUENCE), "names", None)
     if order is None or SEQUENCE in users:
         return WriteMode("append")
-    if tuple(order[-len(_KAFKAS_ORDER) :]) == _KAFKAS_ORDER:
-        order = order[: -len(_KAFKAS_ORDER)]
+    if tuple(order[-len(KAFKAS_ORDER) :]) == KAFKAS_ORDER:
+        order = order[: -len(KAFKAS_ORDER)]
     marks = DELETED in kinds and DELETED not in users
     return WriteMode("upsert", None, "mark" if marks else "remove", tuple(order))
 
