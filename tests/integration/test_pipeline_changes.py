@@ -429,6 +429,19 @@ def test_a_sequence_of_columns_that_are_named_like_kafkas_or_twice(spark, tmp_pa
         assert found.names == [*parts, "timestamp", "partition", "offset"]
 
 
+def test_an_upsert_keeps_rows_whose_kafka_struct_is_null(spark, tmp_path):
+    """As those of a LEFT JOIN are, that takes the struct of the right side; they are oldest."""
+    first, second = (
+        spark.range(3).selectExpr("id", f"{n} AS n", f"IF(id = {has}, {KAFKAS}, null) AS _kafka")
+        for n, has in ((1, 1), (2, 0))
+    )
+    for deletes, more in (("remove", []), ("mark", ["_deleted"])):
+        table = tmp_path / deletes
+        upserted(table, first, second, deletes=deletes, delete_when="id = 2")
+        kept = [(0, 2, False), (1, 1, False), (2, 1, True)] if more else [(0, 2), (1, 1)]
+        assert rows(spark, table, "id", "n", *more) == kept
+
+
 def test_structs_grow_with_schema_evolution_and_names_compare_without_case(spark, tmp_path):
     narrow, wide = (
         (

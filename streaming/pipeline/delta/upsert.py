@@ -58,7 +58,9 @@ def prepare(frame: DataFrame, sink: DeltaSink) -> DataFrame:
         for column, part in zip(sink.sequence_by, part_names(sink.sequence_by, kafkas), strict=True)
     ]
     order += [f.col(f"{KAFKA}.{part}") for part in kafkas]
-    delete = f.col(f"{KAFKA}.tombstone") if has_kafka else f.lit(False)
+    delete = f.lit(False)
+    if has_kafka:  # the struct is null in what a LEFT JOIN did not find
+        delete = f.coalesce(f.col(f"{KAFKA}.tombstone"), delete)
     try:
         if sink.delete_when is not None:
             delete = delete | f.coalesce(f.expr(sink.delete_when), f.lit(False))
