@@ -20,10 +20,12 @@ from delta.tables import DeltaTable
 from streaming import run_job, start_job
 from streaming.cli import main
 from streaming.observe.checkpoint_files import HadoopFolder
+from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.delta import upsert
 from streaming.pipeline.delta.writer import DeltaWriter
 from streaming.pipeline.errors import ConfigError, JobError, TableError
+from streaming.pipeline.queries import plan_queries
 from tests.kafka_topics import Topic
 from tests.pipeline_tools import forget_last_commit, job, rows, send
 from tests.spark_tools import wait_until
@@ -533,6 +535,12 @@ def test_names_of_columns_that_are_ours_are_refused(spark, topic, tmp_path):
         config = job(topic, tmp_path, **sink)
         config["source"]["records"]["schema"] += f", {name} STRING"
         refused(spark, config, f"the column '{name}' has a reserved name: use another")
+    config = job(topic, tmp_path, mode="upsert", keys="id")
+    config["source"]["records"]["schema"] += ", __Tombstone STRING"
+    config["source"]["dedupe"] = ["id"]
+    refused(spark, config, "config: source: the column '__Tombstone' has a reserved name: use ano")
+    [query] = plan_queries(spark, load_job(config | {"sink": job(topic, tmp_path)["sink"]}))
+    assert "__Tombstone" in query.rows.columns, "reserved for an upsert alone"
     config = job(topic, tmp_path) | {"transform": {"sql": "SELECT id, 1 AS _kafka FROM records"}}
     refused(spark, config, "config: sink: the column '_kafka' has a reserved name: use another")
     assert list(tmp_path.iterdir()) == []

@@ -112,12 +112,13 @@ def _timely(rows: DataFrame, source: Source, *, has_deletes: bool) -> DataFrame:
         return rows
     columns = list(source.dedupe)
     if has_deletes:
+        check_free(rows.columns, [_TOMBSTONE], folding(rows.sparkSession))
         place = f.struct(*(f"{KAFKA}.{part}" for part in ("topic", "partition", "offset")))
         rows = rows.withColumn(_TOMBSTONE, f.when(f.col(f"{KAFKA}.tombstone"), place))
         columns.append(_TOMBSTONE)
     is_bounded = source.watermark is not None
     once = rows.dropDuplicatesWithinWatermark if is_bounded else rows.dropDuplicates
-    return once(columns).drop(_TOMBSTONE)
+    return once(columns).drop(_TOMBSTONE) if has_deletes else once(columns)
 
 
 def _transformed(
