@@ -269,6 +269,8 @@ def test_what_does_not_fit_is_told_before_anything_is_written(spark, topic, tmp_
     wrong_schema["source"]["records"]["schema"] = "id BIGGINT"
     wrong_time = job(topic, tmp_path)
     wrong_time["source"]["watermark"] = {"column": "name"}
+    wrong_option = job(topic, tmp_path)
+    wrong_option["source"]["kafka.auto.offset.reset"] = "latest"
     wrong_key = job(topic, tmp_path, mode="upsert", keys=["id", "m"])
     wrong_key["source"]["records"]["schema"] = "id BIGINT, m MAP<STRING, INT>"
     bad_checkpoint = job(topic, tmp_path) | {"checkpoint": "/proc/no/checkpoint"}
@@ -278,6 +280,7 @@ def test_what_does_not_fit_is_told_before_anything_is_written(spark, topic, tmp_
         (wrong_topic, 1, "config: source: topic 'no-such-topic' does not exist"),
         (wrong_schema, 2, "config: source.records: the schema cannot be read: .*BIGGINT"),
         (wrong_time, 2, "config: source: .*TIMESTAMP"),
+        (wrong_option, 2, "config: source: .*auto.offset.reset"),
         (job(topic, tmp_path, mode="upsert", keys="ident"), 2, "sink: keys: 'ident' is no column"),
         (wrong_key, 2, 'config: sink: .*"m" cannot be sorted'),
         (job(topic, tmp_path, partition_by="day"), 2, "sink: partition_by: 'day' is no column"),

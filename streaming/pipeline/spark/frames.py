@@ -95,7 +95,8 @@ def _parsed(
     assignor = source.named_assignor(session_names_one=bool(of_session))
     if assignor is not None:
         reader = reader.option("assignor", assignor)
-    frame = reader.load()
+    with loaded.at(job.place("source", name)):
+        frame = reader.load()
     with loaded.at(job.place("source", name, "records")):
         schema = schema_text(loaded, name)
         return parse(frame, name, source.records, schema, upserts=upserts)
