@@ -483,7 +483,7 @@ def test_an_option_that_is_none_is_as_if_it_were_not_there(
     """Python's None came as Java's null, and was a bare NullPointerException."""
     topic.create(2).fill([3, 5])
     absent = dict.fromkeys(
-        ("assignor.onError", "assignor.maxImbalance", "minPartitions", "kafka.ssl.key.password"),
+        ("assignor.onError", "assignor.maxImbalance", "kafka.ssl.key.password"),
     )
     options: dict[str, Any] = {"assignor": "sticky", **absent}
     query = to_nowhere(read_topic(spark, topic, options), f"{checkpoint}-0")
