@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,10 @@ _DEPTH = 2
 #: So many folders are looked into: a table beside the checkpoints may have many.
 _MOST_FOLDERS = 500
 _SHOWN = 5
+#: Of a URL; a name with a colon in it may be a path's.
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+#: Without a host, or this one.
+_LOCAL = re.compile(r"file:(//(localhost)?(?=/)|(?!//))(?P<path>.*)", re.DOTALL)
 #: No file of a checkpoint comes near; a foreign one must not fill the memory.
 MOST_BYTES = 256 * 1024 * 1024
 
@@ -95,17 +101,17 @@ def open_folder(location: str) -> LocalFolder:
             f"checkpoint {location!r} is not on a local file system: "
             f"{location.partition(':')[0]}: is read only through Spark's file systems"
         )
-    unquoted = Path(unquote(str(folder)))
-    is_quoted = location.startswith("file:") and not folder.exists() and unquoted.exists()
-    return LocalFolder(unquoted if is_quoted else folder)
+    unquoted = unquote(str(folder))
+    is_quoted = not os.path.exists(folder) and os.path.exists(unquoted)  # noqa: PTH110  (no error)
+    return LocalFolder(Path(unquoted) if is_quoted and _SCHEME.match(location) else folder)
 
 
 def local_path(location: str) -> Path | None:
     """Return the folder as Hadoop reads its name, nothing quoted; None on another file system."""
-    scheme, colon, below = location.partition(":")
-    if not colon or "/" in scheme or len(scheme) == 1:
+    if not _SCHEME.match(location):
         return Path(location)
-    return Path("/" + below.removeprefix("//localhost").lstrip("/")) if scheme == "file" else None
+    local = _LOCAL.match(location)
+    return Path("/" + local["path"].lstrip("/")) if local else None
 
 
 def checkpoints_below(folder: Folder) -> tuple[list[str], bool]:

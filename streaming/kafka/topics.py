@@ -85,5 +85,5 @@ def delete_topics(bootstrap_servers: str, names: Sequence[str]) -> None:
     """Delete topics as far as the broker allows; it may be gone by now."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     for future in admin.delete_topics(list(names), request_timeout=10.0).values():
-        with contextlib.suppress(KafkaException):
+        with contextlib.suppress(KafkaException, concurrent.futures.TimeoutError):
             future.result(15.0)

@@ -26,6 +26,8 @@ _CONNECT_LIMIT_S = 5.0
 _ANSWER_LIMIT_S = 15
 _FLUSH_LIMIT_S = 120.0
 _PARTITIONS = 4
+#: What Kafka says of a topic that somebody else has made meanwhile.
+_ANOTHERS = "already exists"
 
 
 def check_brokers(loaded: LoadedJob) -> None:
@@ -106,11 +108,12 @@ def seed_topics(
     made = {}
     for topic, partitions in topics.items():
         if topic not in known:
-            create_topic(bootstrap_servers, topic, partitions)
             try:
+                create_topic(bootstrap_servers, topic, partitions)
                 made[topic] = _send(bootstrap_servers, topic, records.get(topic, []))
-            except BaseException:  # with a part of its records the next run would take it for done
-                delete_topics(bootstrap_servers, [topic])
+            except BaseException as error:
+                if _ANOTHERS not in str(error):  # else the next run would take a part for all
+                    delete_topics(bootstrap_servers, [topic])
                 raise
     return made
 

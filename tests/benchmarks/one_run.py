@@ -62,14 +62,14 @@ def main() -> None:
         signal.signal(stops, signal.default_int_handler)
     print(plan(folder, STEPS), flush=True)
 
-    def written() -> None:
-        one_run_page.write_whole(folder, STEPS, DOCS)
+    def ended() -> bool:
         if commit() != folder.name:
             print(f"bench: the tree is no longer at {folder.name}: stopped", file=sys.stderr)
             sys.exit(1)
+        return True
 
     try:
-        run(folder, STEPS, written)
+        run(folder, STEPS, ended, lambda: one_run_page.write_whole(folder, STEPS, DOCS))
     except KeyboardInterrupt:
         print("bench: stopped; the same command goes on from here", file=sys.stderr)
         sys.exit(130)
@@ -93,8 +93,16 @@ def plan(folder: Path, steps: Sequence[Step]) -> str:
     return "\n".join([*lines, f"{what}, about {sum(left):.0f} minutes; leave the machine alone"])
 
 
-def run(folder: Path, steps: Sequence[Step], after_each: Callable[[], None] = lambda: None) -> None:
-    """Run each step that has not measured yet; one that fails does not stop the next."""
+def run(
+    folder: Path,
+    steps: Sequence[Step],
+    is_valid: Callable[[], bool] = lambda: True,
+    after_each: Callable[[], object] = lambda: None,
+) -> None:
+    """Run each step that has not measured yet; one that fails does not stop the next.
+
+    `is_valid` is asked before a result is kept; what it raises ends the run without it.
+    """
     for number, step in enumerate(steps, 1):
         if is_done(folder, step):
             continue
@@ -111,8 +119,9 @@ def run(folder: Path, steps: Sequence[Step], after_each: Callable[[], None] = la
             "code": code, "began": begin, "seconds": time.time() - begin, "tries": tries,
             "busy": in_use,
         }  # fmt: skip
-        (own / "result.json").write_text(json.dumps(result), encoding="utf-8")
-        after_each()
+        if is_valid():
+            (own / "result.json").write_text(json.dumps(result), encoding="utf-8")
+            after_each()
 
 
 def busy(within_s: float = 1) -> float:

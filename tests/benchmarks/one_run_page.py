@@ -103,7 +103,9 @@ def text(
     return _TEXT.format(
         counts=f"Of {len(here)} targets {sum(met)} are met, {len(here) - sum(met) - missing} "
         f"missed and {missing} not measured.",
-        where=", ".join(f"{name}: {value}" for name, value in where(commit, results).items()),
+        where=", ".join(
+            f"{name}: {value}" for name, value in where(commit, results, found).items()
+        ),
         targets="\n".join(map(summary.line_of, here, figures)),
         elsewhere="\n".join(
             f"- Not in this run: [{page}]({page}.md), {why}" for page, why in ELSEWHERE.items()
@@ -112,11 +114,14 @@ def text(
     )
 
 
-def where(commit: str, results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return machine, versions, commit and time."""
+def where(
+    commit: str, results: Mapping[str, Mapping[str, Any]], found: Mapping[str, Document]
+) -> dict[str, Any]:
+    """Return machine, versions, commit and time, as they were then."""
     began = datetime.fromtimestamp(min(r["began"] for r in results.values()), timezone.utc)
+    told = next((document["run"] for document in found.values()), {})
     return {
-        **machine(),
+        **{name: told.get(name, value) for name, value in machine().items()},
         "date": began.date().isoformat(),
         "commit": commit,
         "hours of all steps": round(sum(r["seconds"] for r in results.values()) / 3600, 1),

@@ -2,7 +2,8 @@
 
 `python -m tests.faults.without NAME|all` copies the project, takes the lines out, builds the jar
 and runs the faults there, each after a run of its own scene (brokers, options, disks) in which
-nothing is done, which must pass: else what fails then fails always. What was seen goes to
+nothing is done, which must pass: else what fails then fails always. (Where the fault is in topic
+and records already, that is a run with a usual topic.) What was seen goes to
 `build/faults`, for `tests.faults.report`. A fault that passes without its protection is a mistake,
 of the fault or of its checks.
 """

@@ -70,6 +70,8 @@ def test_a_topic_that_could_not_be_filled_whole_is_filled_by_the_next_run(
         within.setattr(brokers, "_send", fail)
         with pytest.raises(JobError, match="not delivered"):
             seed_topics(loaded, seeds, broker.bootstrap_servers)
+    admin = broker.admin()
+    wait_until(lambda: not seeds.keys() & admin.list_topics(timeout=10).topics.keys(), "its end")
     assert seed_topics(loaded, seeds, broker.bootstrap_servers) == dict.fromkeys(seeds, 24)
 
 

@@ -160,3 +160,16 @@ def test_runs_of_other_commits_are_kept(tmp_path: Path, monkeypatch: pytest.Monk
     assert json.loads(kept.read_text()) == {
         "old": [], "abc": [{"kind": "slow network", "failed": "no"}],
     }  # fmt: skip
+
+
+def test_a_fault_that_is_in_the_topic_is_compared_with_a_usual_one() -> None:
+    """With nothing done on such a topic it was done: each of its protections "failed always"."""
+    asked = []
+
+    def run(kind: str) -> Seen:
+        asked.append(kind)
+        return "passed", ""
+
+    kind = "compaction ahead of the reader"
+    list(run_without(PROTECTIONS["an offset without a record is no loss"], run))
+    assert asked == [NOTHING_DONE, kind]

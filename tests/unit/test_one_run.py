@@ -85,7 +85,7 @@ def test_steps_that_are_done_are_not_run_again_and_failed_ones_are(
         one_run_page.write_whole(run, steps, docs)
         pages.append(sorted(path.name for path in docs.glob("*.md")))
 
-    one_run.run(run, steps, written)
+    one_run.run(run, steps, after_each=written)
     assert pages == [[], [], ["joined.md"], ["joined.md", "missed.md"]]
     assert log.read_text().split() == ["one", "broken", "two", "missed"]
     assert "1 of 4 steps to run, about 2 minutes" in one_run.plan(run, steps)

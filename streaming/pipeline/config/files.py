@@ -19,6 +19,7 @@ from streaming.pipeline.config.base import Section, complaints
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
     from pyspark.sql import DataFrame
     from typing_extensions import Self
@@ -86,8 +87,8 @@ def python_function(loaded: LoadedJob, transform: str) -> Callable[[DataFrame], 
     name = loaded.job.all_transforms[transform].python or ""
     place = loaded.job.place("transform", transform, "python")
     module_name, _, attribute = name.partition(":")
-    _look_first_in(loaded.folder.resolve())
     try:
+        _look_first_in(loaded.folder.resolve())
         function = getattr(importlib.import_module(module_name), attribute)
     except (Exception, SystemExit) as error:  # whatever the user's module does
         raise loaded.error(place, f"{name!r} cannot be imported: {words(error)}") from error
@@ -99,11 +100,10 @@ def python_function(loaded: LoadedJob, transform: str) -> Callable[[DataFrame], 
 
 def _look_first_in(folder: Path) -> None:
     """Let imports begin in a job's folder; what another job's had under a name of its is gone."""
-    for name, module in list(sys.modules.items()):
-        file = Path(getattr(module, "__file__", None) or "/")
-        home = file.parent.parent if file.name == "__init__.py" else file.parent
-        is_there = any((folder / entry).exists() for entry in (name, f"{name}.py"))
-        if "." not in name and home in _JOB_FOLDERS - {folder} and is_there:
+    here = {path.stem if path.suffix == ".py" else path.name for path in folder.iterdir()}
+    others = _JOB_FOLDERS - {folder}
+    for name, module in list(sys.modules.items()) if others else ():
+        if name in here and _home(module) in others:
             for each in [each for each in sys.modules if each.partition(".")[0] == name]:
                 del sys.modules[each]
     _JOB_FOLDERS.add(folder)
@@ -111,6 +111,13 @@ def _look_first_in(folder: Path) -> None:
         sys.path.remove(str(folder))
     sys.path.insert(0, str(folder))
     importlib.invalidate_caches()
+
+
+def _home(module: ModuleType) -> Path | None:
+    """Return the folder that a module, or a package with or without `__init__.py`, is in."""
+    package = list(getattr(module, "__path__", ()))
+    place = package[0] if package else getattr(module, "__file__", None)
+    return Path(place).parent if isinstance(place, str) else None
 
 
 class _Line(Section):

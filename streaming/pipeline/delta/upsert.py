@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from streaming.pipeline.delta.write_mode import DELETED, KAFKAS_ORDER, SEQUENCE
+from streaming.pipeline.delta.write_mode import DELETED, KAFKAS_ORDER, SEQUENCE, part_names
 from streaming.pipeline.errors import TableError, first_line
 from streaming.pipeline.spark.columns import check_free, folding, hashable, quoted
 from streaming.pipeline.spark.frames import check_kafka_is_ours
 from streaming.pipeline.spark.records import KAFKA, place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from delta.tables import DeltaMergeBuilder, DeltaTable
     from pyspark.sql import Column, DataFrame
 
@@ -70,24 +68,6 @@ def prepare(frame: DataFrame, sink: DeltaSink) -> DataFrame:
     except Exception as error:
         raise TableError(f"delete_when: {first_line(error)}") from error
     return made.drop(KAFKA)
-
-
-def part_names(columns: Iterable[str], others: Iterable[str]) -> list[str]:
-    """Name the parts of `_sequence` as their columns, with `_` before a name that is taken.
-
-    Delta takes names for one that differ by case alone, whatever Spark does.
-
-    >>> part_names(["seq", "Offset", "SEQ"], ["timestamp", "partition", "offset"])
-    ['seq', '_Offset', '_SEQ']
-    """
-    taken, parts = set(others), []
-    for column in columns:
-        part = column
-        while part.lower() in taken:
-            part = f"_{part}"
-        taken.add(part.lower())
-        parts.append(part)
-    return parts
 
 
 def own_columns(rows: DataFrame, sink: DeltaSink) -> list[str]:

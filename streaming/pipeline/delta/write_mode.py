@@ -56,6 +56,24 @@ def of_sink(sink: DeltaSink) -> WriteMode:
     return WriteMode("upsert", sink.keys, sink.deletes, sink.sequence_by)
 
 
+def part_names(columns: Iterable[str], others: Iterable[str]) -> list[str]:
+    """Name the parts of `_sequence` as their columns, with `_` before a name that is taken.
+
+    Delta takes names for one that differ by case alone, whatever Spark does.
+
+    >>> part_names(["seq", "Offset", "SEQ"], ["timestamp", "partition", "offset"])
+    ['seq', '_Offset', '_SEQ']
+    """
+    taken, parts = set(others), []
+    for column in columns:
+        part = column
+        while part.lower() in taken:
+            part = f"_{part}"
+        taken.add(part.lower())
+        parts.append(part)
+    return parts
+
+
 def of_properties(properties: Mapping[str, str]) -> WriteMode | None:
     """Read a table's properties; None when it has none of ours."""
     mode = properties.get(_MODE)
@@ -99,6 +117,8 @@ def check_same(
             f"the table {where!r} was not made by an upsert (it has no column {SEQUENCE}), so "
             f"rows cannot be merged into it: {_ELSE}"
         )
+    if is_inferred and now.sequence_by:  # from the names of the parts
+        now = now._replace(sequence_by=tuple(part_names(now.sequence_by, KAFKAS_ORDER)))
     for what, was, new in zip(WriteMode._fields, before, now, strict=True):
         if was is None or new is None or _compared(what, was, fold) == _compared(what, new, fold):
             continue

@@ -91,6 +91,12 @@ def test_a_uri_of_this_machine(tmp_path):
         exact = a_checkpoint(tmp_path / name)
         assert read_checkpoint(open_folder(f"file:{exact}")).query_id == "q-1"
         assert read_checkpoint(open_folder(f"file://localhost{exact}")).query_id == "q-1"
+    for name in ("my_job:v2", "2026-11-24T10:00"):
+        assert read_checkpoint(open_folder(str(a_checkpoint(tmp_path / name)))).query_id == "q-1"
+        assert open_folder(name).root == Path(name)
+    with pytest.raises(CheckpointError, match="is not on a local file system"):
+        open_folder("file://elsewhere/checkpoint")
+    assert open_folder("file:///a").root == open_folder("file:/a").root == Path("/a")
     with pytest.raises(CheckpointError, match="s3a: is read only through Spark's file systems"):
         open_folder("s3a://bucket/checkpoint")
 

@@ -562,15 +562,19 @@ def test_flags_for_spark_submit_name_what_the_job_needs(tmp_path, capsys):
         assert module in flags
 
 
-def test_jobs_that_name_a_module_alike_get_each_its_own_steps(tmp_path, monkeypatch):
+@pytest.mark.parametrize("package", ["", "init", "no init"])
+def test_jobs_that_name_a_module_alike_get_each_its_own_steps(package, tmp_path, monkeypatch):
     """The second job ran the first one's function: modules are kept by their bare name."""
     monkeypatch.setattr(sys, "path", [*sys.path])
-    name = f"steps_{tmp_path.name}"
+    name = f"steps_{abs(hash(tmp_path))}"
     for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / f"{name}.py").write_text(f"import {name}_more\n")
-        (tmp_path / folder / f"{name}_more.py").write_text(f"def step(_):\n    return {folder!r}\n")
-        job = GOOD | {"transform": {"python": f"{name}_more:step"}}
+        place = tmp_path / folder / (name if package else "")
+        place.mkdir(parents=True)
+        (place / f"{name}_more.py").write_text(f"def step(_):\n    return {folder!r}\n")
+        if package == "init":
+            (place / "__init__.py").touch()
+        named = f"{name}.{name}_more:step" if package else f"{name}_more:step"
+        job = GOOD | {"transform": {"python": named}}
         (tmp_path / folder / "job.yaml").write_bytes(orjson.dumps(job))
     found = [
         python_function(loaded, next(iter(loaded.job.all_transforms)))(None)  # type: ignore[arg-type]

@@ -418,7 +418,7 @@ def test_a_path_in_a_tables_log_is_no_file_or_a_plain_one(path, tmp_path):
 def test_a_checkpoint_that_is_no_path_is_one_line(capsys):
     assert main.run(["lag", "--checkpoint", "//["]) == 2
     [line] = capsys.readouterr().err.splitlines()
-    assert "checkpoint '//[' is no path" in line
+    assert "'//[' is not a streaming checkpoint" in line
 
 
 @pytest.mark.parametrize("assignment", ["topsecret99", 'required "topsecret99";', "=x"])

@@ -31,7 +31,8 @@ final class AssignedScan implements Scan {
     MicroBatchStream stream = base.toMicroBatchStream(checkpointLocation);
     SparkSession session = SparkSession.active();
     if (!AssignorOptions.nameAssignor(options, session.conf().getAll())) {
-      return stream; // the session has left its streams to Spark since load()
+      LOG.info("assignor-bridge leaves a stream to Spark: its session names no assignor any more");
+      return stream;
     }
     AssignorOptions ours = ours(session);
     AssignedMicroBatchStream assigned;

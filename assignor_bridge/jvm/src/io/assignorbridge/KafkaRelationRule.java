@@ -57,7 +57,7 @@ final class KafkaRelationRule extends Rule<LogicalPlan> {
   private LogicalPlan replaced(StreamingRelationV2 relation) {
     Object source = relation.source().isDefined() ? relation.source().get() : null;
     if (source == null || !isKafka(source.getClass())) {
-      if (relation.extraOptions().containsKey(AssignorOptions.NAME)) {
+      if (relation.extraOptions().get(AssignorOptions.NAME) != null) {
         noEffect(
             "it is given to '" + relation.sourceName() + "', which is not Spark's Kafka source", false);
       }
@@ -79,7 +79,7 @@ final class KafkaRelationRule extends Rule<LogicalPlan> {
   private void passedThrough(LogicalPlan source) {
     if (source instanceof StreamingRelationV2 relation
         && !(relation.table() instanceof AssignedTable)
-        && !relation.extraOptions().containsKey(AssignorOptions.NAME) // else it was told at load()
+        && relation.extraOptions().get(AssignorOptions.NAME) == null // else it was told at load()
         && nameAssignor(relation.extraOptions())
         && relation.source().isDefined()
         && isKafka(relation.source().get().getClass())
