@@ -26,6 +26,8 @@ _STREAMING = re.compile(
 NEVER = -1
 #: In each of Delta's words for it: `CREATE OR REPLACE TABLE`, `REPLACE TABLE AS SELECT`, ….
 _REPLACE = "REPLACE TABLE"
+#: Set to the version of a `RESTORE` or `REPLACE TABLE` by who goes on with the table as it is.
+ACCEPTED = "assignor.acceptedRestore"
 #: A `RESTORE`: the version it went back to, None for a time, and its own version.
 Restore = tuple[int | None, int]
 
@@ -54,6 +56,8 @@ class TableLog:
     replaced: int | None = None
     #: Where there is no batch of the query: the id of another streaming query that wrote.
     other: str | None = None
+    #: The version up to which somebody wants to go on with the table as it was left; as text.
+    accepted: str | None = None
 
 
 def read_log(table: str | Folder, query_id: str | None) -> TableLog:
@@ -82,6 +86,7 @@ def _read(folder: Folder, query_id: str | None) -> TableLog:
         raise OptionError(f"{folder.name!r} is not a Delta table: it has no commits in {LOG!r}")
     restores: list[Restore] = []
     other: str | None = None
+    accepted, is_newest = None, True
     for version in newest_first:
         operation = ""
         for kind, action in actions(folder, version):
@@ -89,12 +94,15 @@ def _read(folder: Folder, query_id: str | None) -> TableLog:
                 operation = str(action.get("operation"))
                 if operation == "RESTORE":
                     restores.append((_restored_to(action), version))
+            if kind == "metaData" and is_newest:
+                accepted, is_newest = (action.get("configuration") or {}).get(ACCEPTED), False
             writer = query_of(str(action.get("appId"))) if kind == "txn" else None
             if writer is not None and writer == query_id:
-                return TableLog(int(action["version"]), _undoing(restores, version))
+                undone = _undoing(restores, version)
+                return TableLog(int(action["version"]), undone, accepted=accepted)
             other = other or writer
         if _REPLACE in operation and _undoing(restores, version) is None:
-            return TableLog(NEVER, replaced=version, other=other)
+            return TableLog(NEVER, replaced=version, other=other, accepted=accepted)
         if query_id is None and other is not None:  # it has no batch, and all the rest is old
             return TableLog(NEVER, other=other)
     is_whole = len(newest_first) == newest_first[0] + 1

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import elided
 from assignor_bridge.model import Partition
-from streaming.delta.transactions import NEVER, read_log
+from streaming.doctor.delta_table import same_batches
 from streaming.kafka.brokers import by_partition
 from streaming.lag.first_unread import first_unread
 from streaming.observe.check import Check
-from streaming.observe.checkpoint_files import read_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping
 
-    from checkpoints.offset_log import Checkpoint, KafkaOffsets, LoggedBatch
+    from checkpoints.offset_log import Checkpoint, KafkaOffsets
     from streaming.kafka.brokers import Brokers, Failures
 
 #: Clocks of producers and of the driver may differ by so much.
@@ -48,7 +47,7 @@ def examine_checkpoint(
     if brokers is not None:
         checks += _topics(checkpoint, brokers, made_again)
     if delta_table is not None:
-        checks.append(Check(f"Delta table {delta_table}", *_delta(checkpoint, delta_table)))
+        checks.append(Check(f"Delta table {delta_table}", *same_batches(checkpoint, delta_table)))
     return checks
 
 
@@ -206,6 +205,12 @@ def _faults(
             f"the checkpoint is ahead of the log end: {ends_at}; the brokers lost records or the "
             f"topic was re-created; {_NEW_CHECKPOINT}"
         )
+    unknown = [tp for tp in end if tp.number in existing and tp not in logs.ends]
+    if unknown:
+        faults.append(
+            f"the brokers do not report the offsets of {_listed(unknown)}: has each a leader, and "
+            "may you read it? See the note on stderr"
+        )
     behind = [tp for tp, at in start.items() if at < logs.begins.get(tp, at)]
     if behind:
         faults.append(
@@ -231,56 +236,23 @@ def _written_after(
     planned = checkpoint.last_planned
     if planned is None or planned.timestamp_ms is None:
         return {}
-    past = {
-        tp
-        for offsets in ends
-        for tp, at in by_partition(offsets).items()
-        if begins.get(tp, at) < at
-    }
+    past: dict[Partition, int] = {}
+    for offsets in ends:
+        for tp, at in by_partition(offsets).items():
+            if begins.get(tp, at) < at:
+                past[tp] = max(at, past.get(tp, 0))
     first = {tp: begins[tp] for tp in sorted(past) if begins[tp] < log_ends.get(tp, 0)}
     latest_s = planned.timestamp_ms / 1000 + _CLOCKS_S
     failures: Failures = {}
-    times = first_unread(brokers, first, _READ_LIMIT_S, failures)
+    found = first_unread(brokers, first, _READ_LIMIT_S, failures)
     brokers.note("time of the first record", failures, len(first))
     now_s = time.time() + _CLOCKS_S
-    return {tp: at for tp, at in times.items() if at is not None and latest_s < at <= now_s}
-
-
-def _delta(checkpoint: Checkpoint, table: str) -> tuple[bool, str]:
-    """Return whether the table and the checkpoint hold the same batches, and why not."""
-    if checkpoint.query_id is None:
-        return True, "unknown: the checkpoint has no query id"
-    held = read_log(table, checkpoint.query_id).batch
-    planned, completed = _number(checkpoint.last_planned), _number(checkpoint.last_committed)
-    if held is not None and held > planned:  # the query may run: what is planned by now?
-        planned = _number(read_checkpoint(checkpoint.name).last_planned)
-    if held is None:
-        return True, (
-            "unknown: its JSON commits name no batch of the query, and older ones are in Parquet, "
-            "which is not read"
-        )
-    if held > planned:
-        return False, (
-            f"it holds batch {held}, the checkpoint's last is {planned}, so the checkpoint was "
-            f"restored from a copy: Delta will skip batches up to {held} and their rows are lost; "
-            "give the query a new checkpoint whose startingOffsets are the offsets that the table "
-            "holds"
-        )
-    if held < completed:
-        held_batch = f"batch {held}" if held > NEVER else "no batch"
-        return False, (
-            f"it holds {held_batch} of this query, but the checkpoint has completed batch "
-            f"{completed}: it is another table, was re-created or restored from a copy, and rows "
-            "that were read are not in it; name the query's table, or give the query a new "
-            "checkpoint"
-        )
-    if held == NEVER:
-        return True, "it has no batch of this query yet, and none was completed"
-    return True, f"it holds batch {held}, the checkpoint's last is {planned}"
-
-
-def _number(batch: LoggedBatch | None) -> int:
-    return batch.batch_id if batch is not None else NEVER
+    return {
+        tp: record.time_s
+        for tp, record in found.items()
+        # What compaction has left may begin beyond what was read.
+        if record and record.offset < past[tp] and latest_s < record.time_s <= now_s
+    }
 
 
 def _name(source: str, topic: str) -> str:

@@ -7,7 +7,7 @@ drops each partition at its first record. Nothing is committed and no group is j
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, TopicPartition
 
@@ -25,10 +25,18 @@ _MESSAGES_A_CALL = 5_000
 _WAIT_S = 0.1
 
 
+class FirstRecord(NamedTuple):
+    """A record that is there from an offset on, as compaction may have left the next one."""
+
+    offset: int
+    #: In seconds since 1970.
+    time_s: float
+
+
 def first_unread(
     brokers: Brokers, offsets: Mapping[Partition, int], limit_s: float, failures: Failures
-) -> dict[Partition, float | None]:
-    """Return the times of the records at `offsets`, in seconds since 1970.
+) -> dict[Partition, FirstRecord | None]:
+    """Return the first records from `offsets` on.
 
     None stands for a partition that has no record from there on, only markers of transactions. A
     partition that did not answer within `limit_s`, which is for all of them, or has records without
@@ -37,7 +45,7 @@ def first_unread(
     if not offsets or limit_s <= 0:
         return {}
     deadline = time.monotonic() + limit_s
-    times: dict[Partition, float | None] = {}
+    found: dict[Partition, FirstRecord | None] = {}
     missing = set(offsets)
     consumer = brokers.consumer(
         "assignor-lag",  # librdkafka wants a name
@@ -64,11 +72,12 @@ def first_unread(
                     answered.append(TopicPartition(*partition))
                     kind, time_ms = message.timestamp()
                     if is_end:
-                        times[partition] = None
-                    elif error is None and kind != TIMESTAMP_NOT_AVAILABLE:
-                        times[partition] = time_ms / 1000
+                        found[partition] = None
+                    # Records of long ago, and of some producers, have a time of -1.
+                    elif error is None and kind != TIMESTAMP_NOT_AVAILABLE and time_ms >= 0:
+                        found[partition] = FirstRecord(message.offset() or 0, time_ms / 1000)
             if answered:
                 consumer.pause(answered)
     finally:
         consumer.close()
-    return times
+    return found

@@ -139,7 +139,8 @@ def look_up(
         times = first_unread(brokers, unread, deadline - time.monotonic(), failures)
         now_s = time.time()
         for position, tp in located:
-            begin, end, written_s = begins.get(tp), ends.get(tp), times.get(tp)
+            begin, end, record = begins.get(tp), ends.get(tp), times.get(tp)
+            written_s = record.time_s if record else None
             behind = None if written_s is None else max(0.0, now_s - written_s)
             only_markers = tp in times and written_s is None
             if only_markers or (end is not None and position.offset == end):

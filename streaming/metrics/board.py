@@ -237,7 +237,7 @@ class Board(Collector):
 
         Of a partition that several sources read the offset is that of the one furthest behind.
         """
-        groups: dict[str, dict[Partition, tuple[int, int, float | None]]] = defaultdict(dict)
+        groups: dict[str, dict[Partition, _Place]] = defaultdict(dict)
         latest: dict[Partition, int] = {}
         for query in self._queries.values():
             seconds = query.lag_seconds()
@@ -246,7 +246,7 @@ class Board(Collector):
                 lag = source.lag
                 for tp, offset in source.end.items():
                     if tp not in group or offset < group[tp][0]:
-                        group[tp] = offset, lag[tp], seconds.get(tp)
+                        group[tp] = offset, lag.get(tp), seconds.get(tp)
                 for tp, end in source.latest.items():
                     latest[tp] = max(end, latest.get(tp, 0))
         for name, group in groups.items():
@@ -256,21 +256,25 @@ class Board(Collector):
             yield "kafka_partition_latest_offset", labels, end
 
 
-def _of_group(
-    labels: tuple[str, str], group: dict[Partition, tuple[int, int, float | None]]
-) -> Iterator[_Sample]:
+#: Offset, lag and seconds behind of a partition; None when unknown.
+_Place = tuple[int, "int | None", "float | None"]
+
+
+def _of_group(labels: tuple[str, str], group: dict[Partition, _Place]) -> Iterator[_Sample]:
     """Return the samples of a group, from offset, lag and seconds behind of its partitions."""
     prefix = "kafka_consumergroup_group_"
     of_topics: dict[str, int] = defaultdict(int)
     for (topic, partition), (offset, lag, seconds) in group.items():
         member = (*labels, topic, str(partition), "", "", "")
-        of_topics[topic] += lag
         yield f"{prefix}offset", member, offset
-        yield f"{prefix}lag", member, lag
+        if lag is not None:
+            of_topics[topic] += lag
+            yield f"{prefix}lag", member, lag
         if seconds is not None:
             yield f"{prefix}lag_seconds", member, seconds
-    if group:
-        yield f"{prefix}max_lag", (*labels, "true"), max(lag for _, lag, _ in group.values())
+    lags = [lag for _, lag, _ in group.values() if lag is not None]
+    if lags:
+        yield f"{prefix}max_lag", (*labels, "true"), max(lags)
         yield f"{prefix}sum_lag", labels, sum(of_topics.values())
     known = [seconds for _, _, seconds in group.values() if seconds is not None]
     if known:

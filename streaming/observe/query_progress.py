@@ -50,8 +50,12 @@ class SourceProgress:
 
     @property
     def lag(self) -> dict[Partition, int]:
-        """Offsets that were left when the batch had been read, by partition."""
-        return {tp: max(0, self.latest.get(tp, end) - end) for tp, end in self.end.items()}
+        """Offsets that were left when the batch had been read, by partition; unknown are left out.
+
+        Spark does not tell where the logs ended for a batch that is run again after a crash.
+        """
+        ends = self.end.items()
+        return {tp: max(0, self.latest[tp] - end) for tp, end in ends if tp in self.latest}
 
     @property
     def waiting(self) -> dict[Partition, int]:

@@ -44,7 +44,7 @@ _EXPECTED = (
 )
 #: Of all executors together; no cluster has so many, and each of them gets a name here.
 _MOST_SLOTS = 100_000
-_HISTORY = re.compile(r"/(?:history|applications)/([^/]+)(?:/\d+)?(?:/[^/]*)?$")
+_HISTORY = re.compile(r"/(?:history|applications)/([^/]+)(?:/(\d+))?(?:/[^/]*)?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,12 @@ class SparkUi:
                 f"{replace(address, path=prefix)}/history/ID{f' (there are {ids})' if ids else ''}"
             )
         self.application, self.name = str(chosen[0]["id"]), str(chosen[0].get("name", ""))
-        attempt = (chosen[0].get("attempts") or [{}])[0]
+        attempts = chosen[0].get("attempts") or [{}]
+        asked = history[2] if history else None
+        named = [a for a in attempts if asked in (None, str(a.get("attemptId", "1")))]
+        if not named:
+            raise OptionError(f"{address}: the application has no attempt {asked}")
+        attempt = named[0]  # the newest comes first
         self.spark_version = str(attempt.get("appSparkVersion", ""))
         if "attemptId" in attempt:
             self.application += f"/{attempt['attemptId']}"

@@ -56,16 +56,18 @@ def _of_progress(progress: Sequence[tuple[int, SourceProgress]], name: str) -> l
     most = {n: max(waiting[n]) if n in waiting else None for n in {*waiting, *last}}
     ranked = sorted(most, key=lambda n: (-last.get(n, 0), -(most[n] or 0), _by_number(n)))
     rows = [
-        [n, f"{last.get(n, 0):,}", _told(most[n]), _told(sum(read[n]) if n in read else None)]
+        [n, _told(last.get(n)), _told(most[n]), _told(sum(read[n]) if n in read else None)]
         for n in ranked[:_ROWS]
     ]
     total = sum(last.values())
     worst = f", {last[ranked[0]] / total:.0%} of it in {ranked[0]}" if total else ""
+    left = (
+        f"{total:,} records were left in {sum(n > 0 for n in last.values()):,} of {len(last):,} "
+        f"partitions{worst}"
+    )
+    unknown = "it is unknown what was left: it was run again after a crash"
     return [
-        page.paragraph(
-            f"After the last batch {total:,} records were left in "
-            f"{sum(n > 0 for n in last.values()):,} of {len(last):,} partitions{worst}."
-        ),
+        page.paragraph(f"After the last batch {left if last else unknown}."),
         _pair(
             f"Lag when a batch began{name}", batches,
             "Records not yet read in each partition (rows) when a batch (columns) began, stronger "

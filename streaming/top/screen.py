@@ -160,6 +160,8 @@ def _lags(snapshot: Snapshot, rows: int) -> RenderableType:
             Text(f"{lag:,}", _HOT if lag and lag > 2 * total / len(metrics.lag) else ""),
             "" if seconds is None else f"{seconds:,.0f} s",
         )
+    if not metrics.lag:
+        return Text("lag: unknown; of several groups it is not known which is the query's", "dim")
     topics = len({topic for topic, _ in metrics.lag})
     head = f"lag {total:,} in {behind:,} of {len(metrics.lag):,} partitions"
     return Group(Text(f"{head}, {topics:,} topics" if topics > 1 else head, "bold"), table)

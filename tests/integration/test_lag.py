@@ -236,6 +236,22 @@ def test_seconds_behind_and_the_time_until_records_are_lost(
     ]  # fmt: skip
 
 
+def test_a_record_with_a_time_of_minus_one_is_of_unknown_age(
+    broker: EmbeddedBroker, topic: Topic, capsys
+):
+    """It was 56 years old, and the first to be lost."""
+    topic.create(1)
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    producer.produce(topic.name, b"x", partition=0, timestamp=-1)
+    producer.flush(30)
+    group = new_group()
+    topic.commit(group, {0: 0})
+    [row] = as_json(capsys, "--group", group, "--bootstrap-servers", broker.bootstrap_servers)[
+        "partitions"
+    ]
+    assert (row["lag"], row["seconds_behind"], row["seconds_to_loss"]) == (1, None, None)
+
+
 def test_a_group_at_the_last_marker_of_a_transaction_is_0_seconds_behind(
     broker: EmbeddedBroker, topic: Topic, capsys
 ):

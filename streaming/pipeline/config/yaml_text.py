@@ -36,6 +36,8 @@ _MOST_VALUES = 10_000
 _DEEPEST = 50
 #: Characters of a number; YAML reads some of any length, in time by the square.
 _LONGEST_NUMBER = 400
+#: As YAML 1.1 reads them: 012 is 10, 1:30 is 90, 0x1f is 31.
+_READ_OTHERWISE = re.compile(r"[-+]?0[0-9bxo_]|.*[_:]")
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
@@ -67,9 +69,13 @@ class _Loader(yaml.SafeLoader):
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         """Make a value; the error of one that does not fit its type names its line."""
         try:
-            if node.tag in _NUMBERS and len(node.value) > _LONGEST_NUMBER:
+            is_number = node.tag in _NUMBERS and isinstance(node, yaml.ScalarNode)
+            if is_number and len(node.value) > _LONGEST_NUMBER:
                 raise ValueError  # noqa: TRY301
-            return super().construct_object(node, deep)
+            value = super().construct_object(node, deep)
+            if is_number and _READ_OTHERWISE.match(node.value):
+                what = "a number that is not plain (another base than ten, '_' or ':' in it)"
+                raise _error(node, f"{what}: put it in quotes if it is text")
         except (ConfigError, yaml.YAMLError):
             raise
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
@@ -77,6 +83,8 @@ class _Loader(yaml.SafeLoader):
             raise _error(
                 node, f"a value that looks like {kind!r} is not one: put it in quotes if it is text"
             ) from None
+        else:
+            return value
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Make a mapping whose keys are text, each there once."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from checkpoints.offset_log import LastBatches, read_last_batches
-from streaming.delta.transactions import NEVER, read_log
+from streaming.delta.transactions import ACCEPTED, NEVER, read_log
 from streaming.observe.checkpoint_files import HadoopFolder
 from streaming.pipeline.errors import TableError
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from streaming.pipeline.config.job import Job
     from streaming.pipeline.delta.writer import DeltaWriter
 
-#: Set to the version of a `RESTORE` or `REPLACE TABLE` by who goes on with the table as it is.
-ACCEPTED_RESTORE = "assignor.acceptedRestore"
 _NEW_CHECKPOINT = (
     "give the job a new checkpoint, with startingOffsets exactly where the rows of the table end"
 )
@@ -122,8 +120,8 @@ def _is_accepted(spark: SparkSession, delta: DeltaWriter, version: int | None) -
     """Whether somebody wants to go on with the table as a version left it."""
     if version is None:
         return False
-    return delta.table.properties(spark).get(ACCEPTED_RESTORE) == str(version)
+    return delta.table.properties(spark).get(ACCEPTED) == str(version)
 
 
 def _accept(version: int) -> str:
-    return f"go on without those rows by the table's property '{ACCEPTED_RESTORE}' = '{version}'"
+    return f"go on without those rows by the table's property '{ACCEPTED}' = '{version}'"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,10 +16,8 @@ from checkpoints.sticky_state import KnownExecutor, StickyState, encode
 from streaming.cli import main
 from streaming.delta.transactions import read_log
 from streaming.doctor import checkpoint as doctor_of_checkpoints
+from streaming.doctor import delta_table
 from tests.unit.lag.checkpoint_files import QUERY, write_query
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def state(topic: str = "t", position: int = 9) -> str:
@@ -162,6 +160,25 @@ def test_deltas_transactions(versions, app, code, message, tmp_path, capsys):
     assert message in lines[1]
 
 
+@pytest.mark.parametrize("accepted", ["", "1", "2"])
+def test_a_table_that_was_set_back_is_told_until_that_is_accepted(accepted, tmp_path, capsys):
+    """The newest batch in the log is as it was, its rows are not: it was told to be sound."""
+    query = write_query(tmp_path / "c", {"t": {0: 9}}, batch=4)
+    table = delta(tmp_path, {0: 3, 1: 4})
+    restore = {"operation": "RESTORE", "operationParameters": {"version": 0}}
+    lines = [{"commitInfo": restore}]
+    log = Path(table) / "_delta_log"
+    (log / f"{2:020}.json").write_text("\n".join(map(json.dumps, lines)))
+    if accepted:
+        configuration = {"assignor.acceptedRestore": accepted}
+        (log / f"{3:020}.json").write_text(
+            json.dumps({"metaData": {"configuration": configuration}})
+        )
+    found, lines = doctor(capsys, "--checkpoint", query, "--delta-table", table)
+    assert found == (accepted != "2")
+    assert ("set back by RESTORE (version 2) after batch 4" in lines[1]) == (accepted != "2")
+
+
 @pytest.mark.parametrize(
     ("versions", "message"),
     [
@@ -197,7 +214,7 @@ def test_a_batch_that_is_planned_while_the_table_is_read_is_no_sign_of_a_copy(
         plan_next(tmp_path / "c", 5, 12)
         return read_log(*given)
 
-    monkeypatch.setattr(doctor_of_checkpoints, "read_log", later)
+    monkeypatch.setattr(delta_table, "read_log", later)
     code, lines = doctor(capsys, "--checkpoint", query, "--delta-table", table)
     assert code == 0
     assert "it holds batch 5, the checkpoint's last is 5" in lines[1]

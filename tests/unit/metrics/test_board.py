@@ -62,6 +62,15 @@ def test_lag_is_what_the_batch_left_under_the_names_of_kafka_lag_exporter():
     assert found["kafka_partition_latest_offset"] == {("prod", "t", "0"): 30, ("prod", "t", "1"): 5}
 
 
+def test_what_a_batch_left_that_is_run_again_is_unknown_not_0():
+    """Spark does not tell where the logs ended for it."""
+    again = progress(start={"0": 0}, end={"0": 10})
+    again["sources"][0]["latestOffset"] = None
+    found = exposed(board(again))
+    assert found["kafka_consumergroup_group_offset"]
+    assert [name for name in found if "lag" in name and name.startswith("kafka")] == []
+
+
 def test_the_group_is_the_one_that_is_committed_to_else_the_query():
     named = board(progress(start={}, end={"0": 1}, commitGroup="billing"))
     assert ("prod", "billing") in exposed(named)["kafka_consumergroup_group_sum_lag"]

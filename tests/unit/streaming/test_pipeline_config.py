@@ -175,6 +175,10 @@ MERGED = "\n".join(
         pytest.param("\nname: 2024-13-45", "line 2: a value that looks like 'timestamp' is not one",
                      id="no date"),
         pytest.param("name: 0x_", "line 1: a value that looks like 'int' is not one", id="no hex"),
+        *(
+            pytest.param(f"name: {number}", "line 1: a number that is not plain", id=number)
+            for number in ("012345", "0x1f", "1_000", "20:30", "-010", "1:30.5")
+        ),
         pytest.param("name: !!int abc", "looks like 'int' is not one", id="no int"),
         pytest.param("name: !!set 1", "line 1: a mapping is expected", id="no set"),
         pytest.param("name: !!timestamp", "looks like 'timestamp' is not one", id="no time"),

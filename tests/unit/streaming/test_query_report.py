@@ -463,6 +463,15 @@ def test_the_first_batch_of_a_log_that_begins_late_is_no_lag_of_millions(tmp_pat
     assert "5,000" not in words
 
 
+def test_what_a_batch_left_that_is_run_again_is_unknown(tmp_path):
+    again = samples.progress(batch=3, start={"0": 50}, end={"0": 90})
+    again["sources"][0]["latestOffset"] = None
+    (tmp_path / "one.jsonl").write_text(json.dumps(again))
+    words = a_report(tmp_path, tmp_path / "one.jsonl")
+    assert "After the last batch it is unknown what was left" in words
+    assert "t-0 unknown 40 40" in words
+
+
 def test_a_first_batch_without_rows_is_none_with_data():
     first = samples.progress(batch=0, start={"0": 7}, end={"0": 7})
     first["sources"][0]["startOffset"] = None

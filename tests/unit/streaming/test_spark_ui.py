@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from assignor_bridge.errors import OptionError
 from streaming.cli import main
 from streaming.observe.spark_ui import SparkUi
 from streaming.observe.web import Address, WebError
@@ -151,6 +152,19 @@ def test_a_history_server_has_applications_side_by_side(tmp_path):
     with serve({**RECORDED, "/api/v1/applications": both}) as served:
         assert "Query orders" in a_report(tmp_path, f"{served.url}/history/{APP}/jobs/")
         assert SparkUi(Address.parse(f"{served.url}/history/app-2")).application == "app-2/1"
+
+
+def test_an_attempt_in_the_address_is_the_one_that_is_read(tmp_path):
+    """It was the newest one, whichever was named."""
+    tries = [{"attemptId": "2"}, {"attemptId": "1"}]
+    with serve({"/api/v1/applications": [{"id": "app", "name": "x", "attempts": tries}]}) as served:
+        found = [
+            SparkUi(Address.parse(f"{served.url}/history/app{path}")).application
+            for path in ("", "/1/jobs/", "/2")
+        ]
+        assert found == ["app/2", "app/1", "app/2"]
+        with pytest.raises(OptionError, match="the application has no attempt 3"):
+            SparkUi(Address.parse(f"{served.url}/history/app/3"))
 
 
 def test_a_password_is_sent_and_never_told(tmp_path, capsys):
