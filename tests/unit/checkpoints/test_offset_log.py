@@ -93,10 +93,10 @@ def test_a_uri_of_this_machine(tmp_path):
         assert read_checkpoint(open_folder(f"file://localhost{exact}")).query_id == "q-1"
     for name in ("my_job:v2", "2026-11-24T10:00"):
         assert read_checkpoint(open_folder(str(a_checkpoint(tmp_path / name)))).query_id == "q-1"
-        assert open_folder(name).root == Path(name)
+        assert open_folder(name).root.name == name
     with pytest.raises(CheckpointError, match="is not on a local file system"):
         open_folder("file://elsewhere/checkpoint")
-    assert open_folder("file:///a").root == open_folder("file:/a").root == Path("/a")
+    assert str(open_folder("file:///a").root) == str(open_folder("file:/a").root) == "/a"
     with pytest.raises(CheckpointError, match="s3a: is read only through Spark's file systems"):
         open_folder("s3a://bucket/checkpoint")
 
