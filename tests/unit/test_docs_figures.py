@@ -195,7 +195,7 @@ def load_of_executors() -> Iterator[str]:
         yield f"| {row['partitions']:,} | {row['reader']} | {' | '.join(map(str, cells))} |"
     found = {(row["partitions"], row["reader"]): row for row in rows("load")}
     ours, sparks = (found[10_000, reader] for reader in ("shared reader", "Spark, cache 64"))
-    yield f"which took {sparks['batch_s']:.0f} s with 10,000 partitions ({ours['batch_s']:.1f} s with"
+    yield f"took {sparks['batch_s']:.0f} s with 10,000 partitions ({ours['batch_s']:.1f} s with the"
     heaps = [row["driver: heap, MB"] for row in (ours, sparks)]
     yield f"and {heaps[0]} MB with 10,000, with Spark's reader"
     yield f"and {heaps[1]} MB with 10,000."
