@@ -6,10 +6,12 @@ import base64
 import json
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 
+from assignor_bridge.model import Partition
 from checkpoints.folders import LocalFolder
 from checkpoints.offset_log import read_checkpoint
 from checkpoints.sticky_state import KnownExecutor, StickyState, encode
@@ -17,6 +19,7 @@ from streaming.cli import main
 from streaming.delta.transactions import read_log
 from streaming.doctor import checkpoint as doctor_of_checkpoints
 from streaming.doctor import delta_table
+from streaming.lag.first_unread import FirstRecord
 from tests.unit.lag.checkpoint_files import QUERY, write_query
 
 
@@ -274,3 +277,28 @@ def test_misuse_is_one_line(words, message, tmp_path, monkeypatch, capsys):
     assert out == ""
     assert message in err
     assert len(err.splitlines()) == 1
+
+
+def test_partitions_whose_offsets_nobody_tells_are_a_fault():
+    """A partition without a leader counted among those that "hold the offsets"."""
+    there, silent = Partition("t", 0), Partition("t", 1)
+    logs = doctor_of_checkpoints._Logs({"t": frozenset((0, 1))}, {there: 0}, {there: 9}, {})
+    ends = {there: 9, silent: 5}
+    [fault] = doctor_of_checkpoints._faults("t", ends, ends, logs)
+    assert fault.startswith("the brokers do not report the offsets of t-1: has each a leader")
+
+
+def test_what_compaction_left_beyond_what_was_read_is_no_topic_made_anew(tmp_path, monkeypatch):
+    """The first record that is left was written after the last batch, and was not read by it."""
+    query = write_query(tmp_path, {"t": {0: 500}}, batch=4)
+    found = read_checkpoint(LocalFolder(Path(query)))
+    assert found.last_planned is not None
+    later_s = (found.last_planned.timestamp_ms or 0) / 1000 + 600
+    for offset, is_anew in ((700, False), (499, True)):
+        first = {Partition("t", 0): FirstRecord(offset, later_s)}
+        monkeypatch.setattr(doctor_of_checkpoints, "first_unread", lambda *_, first=first: first)
+        monkeypatch.setattr("time.time", lambda: later_s + 60)
+        ends = [found.ends_of(s, found.last_planned) for s in found.sources]
+        starts, log_ends = {Partition("t", 0): 0}, {Partition("t", 0): 900}
+        anew = doctor_of_checkpoints._written_after(found, MagicMock(), ends, starts, log_ends)
+        assert bool(anew) == is_anew
