@@ -86,7 +86,7 @@ def _read(folder: Folder, query_id: str | None) -> TableLog:
         raise OptionError(f"{folder.name!r} is not a Delta table: it has no commits in {LOG!r}")
     restores: list[Restore] = []
     other: str | None = None
-    accepted, is_newest = None, True
+    configuration: dict[str, Any] | None = None  # the newest
     for version in newest_first:
         operation = ""
         for kind, action in actions(folder, version):
@@ -94,19 +94,25 @@ def _read(folder: Folder, query_id: str | None) -> TableLog:
                 operation = str(action.get("operation"))
                 if operation == "RESTORE":
                     restores.append((_restored_to(action), version))
-            if kind == "metaData" and is_newest:
-                accepted, is_newest = (action.get("configuration") or {}).get(ACCEPTED), False
+            if kind == "metaData" and configuration is None:
+                written = action.get("configuration")
+                configuration = written if isinstance(written, dict) else {}
             writer = query_of(str(action.get("appId"))) if kind == "txn" else None
             if writer is not None and writer == query_id:
                 undone = _undoing(restores, version)
-                return TableLog(int(action["version"]), undone, accepted=accepted)
+                return TableLog(int(action["version"]), undone, accepted=_accepted(configuration))
             other = other or writer
         if _REPLACE in operation and _undoing(restores, version) is None:
+            accepted = _accepted(configuration)
             return TableLog(NEVER, replaced=version, other=other, accepted=accepted)
         if query_id is None and other is not None:  # it has no batch, and all the rest is old
             return TableLog(NEVER, other=other)
     is_whole = len(newest_first) == newest_first[0] + 1
     return TableLog(NEVER if is_whole else None, other=other)
+
+
+def _accepted(configuration: dict[str, Any] | None) -> str | None:
+    return (configuration or {}).get(ACCEPTED)
 
 
 def _restored_to(info: dict[str, Any]) -> int | None:

@@ -182,6 +182,16 @@ def test_a_table_that_was_set_back_is_told_until_that_is_accepted(accepted, tmp_
     assert ("set back by RESTORE (version 2) after batch 4" in lines[1]) == (accepted != "2")
 
 
+def test_properties_of_a_table_that_are_none_accept_nothing(tmp_path, capsys):
+    """It was a traceback: a log may be another's."""
+    query = write_query(tmp_path / "c", {"t": {0: 9}}, batch=4)
+    table = delta(tmp_path, {0: 4})
+    newer = Path(table) / "_delta_log" / f"{1:020}.json"
+    newer.write_text(json.dumps({"metaData": {"configuration": ["assignor.acceptedRestore"]}}))
+    found, lines = doctor(capsys, "--checkpoint", query, "--delta-table", table)
+    assert (found, "it holds batch 4" in lines[1]) == (0, True)
+
+
 @pytest.mark.parametrize(
     ("versions", "message"),
     [
