@@ -36,7 +36,7 @@ class SourceProgress:
     latest: Offsets
     #: The source's own metrics, by name.
     metrics: Mapping[str, str]
-    rows: int = 0
+    rows: int
 
     @property
     def begin(self) -> Offsets:

@@ -59,9 +59,11 @@ def stories_of(
     limit = ideal * (1 + batch.settings.max_imbalance)
     owner = table.range_owner
     stay = np.bincount(owner[owner >= 0], weights.work[owner >= 0], batch.slots) * slowness
-    # With two digits the limit could be the same as a fair share.
-    most = seconds_text(limit, 3) if weights.basis == "seconds" else f"{limit:,.0f}{weights.unit}"
-    unit = seconds_text if weights.basis == "seconds" else (lambda n: f"{n:,.0f}{weights.unit}")
+
+    def unit(work: float, digits: int = 2) -> str:
+        is_time = weights.basis == "seconds"
+        return seconds_text(work, digits) if is_time else f"{work:,.0f}{weights.unit}"
+
     fastest = float(slowness.min())
     pieces_of: list[list[Piece]] = [[] for _ in range(batch.ranges)]
     columns = (pieces.row, pieces.slot, pieces.start, pieces.end)
@@ -79,7 +81,7 @@ def stories_of(
             change,
             outcome.assignor,
             unit(float(weights.work[row])),
-            most,
+            unit(limit, 3),  # with two digits it could be the same as a fair share
             None if slot < 0 else (unit(float(stay[slot])), float(stay[slot]) > limit),
             alone=float(weights.work[row]) * fastest > limit,
         )

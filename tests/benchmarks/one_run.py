@@ -26,7 +26,7 @@ from tests.benchmarks.report import DOCS, ROOT, changes, commit
 from tests.benchmarks.steps import STEPS, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 #: What a step that was told to stop has for its JVMs to end.
 _END_LIMIT_S = 180.0
@@ -61,21 +61,14 @@ def main() -> None:
     for stops in (signal.SIGINT, signal.SIGTERM):  # a shell's background job ignores the first
         signal.signal(stops, signal.default_int_handler)
     print(plan(folder, STEPS), flush=True)
-
-    def ended() -> bool:
-        if commit() != folder.name:
-            print(f"bench: the tree is no longer at {folder.name}: stopped", file=sys.stderr)
-            sys.exit(1)
-        return True
-
     try:
-        run(folder, STEPS, ended, lambda: one_run_page.write_whole(folder, STEPS, DOCS))
+        run(folder, STEPS, DOCS)
     except KeyboardInterrupt:
         print("bench: stopped; the same command goes on from here", file=sys.stderr)
         sys.exit(130)
     one_run_page.write(folder, STEPS, DOCS)
     print(f"bench: wrote {DOCS.relative_to(ROOT)}/one_run.md")
-    failed = [step.name for step in STEPS if not is_done(folder, step)]
+    failed = [step.name for step in STEPS if not step.is_done(folder)]
     if failed:
         print(f"bench: failed: {', '.join(failed)}; again with the same command", file=sys.stderr)
         sys.exit(1)
@@ -83,7 +76,7 @@ def main() -> None:
 
 def plan(folder: Path, steps: Sequence[Step]) -> str:
     """Say how long each step takes, what is done, and what is left in all."""
-    done = {step.name for step in steps if is_done(folder, step)}
+    done = {step.name for step in steps if step.is_done(folder)}
     lines = [
         f"{step.name:<28} {step.minutes:>4.0f} min{'  done' if step.name in done else ''}"
         for step in steps
@@ -93,18 +86,14 @@ def plan(folder: Path, steps: Sequence[Step]) -> str:
     return "\n".join([*lines, f"{what}, about {sum(left):.0f} minutes; leave the machine alone"])
 
 
-def run(
-    folder: Path,
-    steps: Sequence[Step],
-    is_valid: Callable[[], bool] = lambda: True,
-    after_each: Callable[[], object] = lambda: None,
-) -> None:
+def run(folder: Path, steps: Sequence[Step], docs: Path) -> None:
     """Run each step that has not measured yet; one that fails does not stop the next.
 
-    `is_valid` is asked before a result is kept; what it raises ends the run without it.
+    A result is kept, and pages that are whole by it are written, while the tree is the one that
+    gave the folder its name.
     """
     for number, step in enumerate(steps, 1):
-        if is_done(folder, step):
+        if step.is_done(folder):
             continue
         print(f"\n== {number} of {len(steps)}: {step.name}", flush=True)
         own = step.folder(folder)
@@ -119,9 +108,11 @@ def run(
             "code": code, "began": begin, "seconds": time.time() - begin, "tries": tries,
             "busy": in_use,
         }  # fmt: skip
-        if is_valid():
-            (own / "result.json").write_text(json.dumps(result), encoding="utf-8")
-            after_each()
+        if commit() != folder.name:
+            print(f"bench: the tree is no longer at {folder.name}: stopped", file=sys.stderr)
+            sys.exit(1)
+        (own / "result.json").write_text(json.dumps(result), encoding="utf-8")
+        one_run_page.write_whole(folder, steps, docs)
 
 
 def busy(within_s: float = 1) -> float:
@@ -153,11 +144,6 @@ def run_step(step: Step, pages: Path) -> int:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-def is_done(folder: Path, step: Step) -> bool:
-    """Whether a step has measured at this commit."""
-    return (step.result(folder) or {"measured": False})["measured"] is True
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def write_whole(folder: Path, steps: Sequence[Step], docs: Path) -> dict[str, Do
     found = pages(folder, steps)
     for page, document in found.items():
         of_page = [step for step in steps if step.page == page]
-        if not all((step.result(folder) or {"measured": False})["measured"] for step in of_page):
+        if not all(step.is_done(folder) for step in of_page):
             continue
         write_page(docs, page, document)
         for step in of_page:

@@ -43,6 +43,10 @@ class Step:
         whole = found["code"] == 0 or not self.by_rows
         return found | {"measured": whole and self.written(run).is_file()}
 
+    def is_done(self, run: Path) -> bool:
+        """Whether it has measured all of its rows."""
+        return (self.result(run) or {"measured": False})["measured"] is True
+
     def written(self, run: Path) -> Path:
         """Where its page's JSON is."""
         return self.folder(run) / "benchmarks" / f"{self.page}.json"

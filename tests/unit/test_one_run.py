@@ -16,6 +16,7 @@ import pytest
 from tests.benchmarks import one_run, one_run_page, report, summary
 from tests.benchmarks.steps import ELSEWHERE, STEPS, Step
 from tests.benchmarks.targets import TARGETS, Target
+from tests.support.collected import collected
 from tests.support.processes import has_ended
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +59,7 @@ def docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         Target("a", "elsewhere", "kills", least, 9.0),
     )
     monkeypatch.setattr(one_run, "busy", lambda: 0.25)
+    monkeypatch.setattr(one_run, "commit", lambda: "abc123")
     monkeypatch.setattr(summary, "TARGETS", targets)
     monkeypatch.setattr(one_run_page, "TARGETS", targets)
     folder = tmp_path / "docs" / "benchmarks"
@@ -80,12 +82,15 @@ def test_steps_that_are_done_are_not_run_again_and_failed_ones_are(
     run = tmp_path / "build" / "one-run" / "abc123"
     assert "4 of 4 steps to run, about 8 minutes" in one_run.plan(run, steps)
     pages: list[list[str]] = []
+    write_whole = one_run_page.write_whole
 
-    def written() -> None:
-        one_run_page.write_whole(run, steps, docs)
+    def written(*given: Any) -> None:
+        write_whole(*given)
         pages.append(sorted(path.name for path in docs.glob("*.md")))
 
-    one_run.run(run, steps, after_each=written)
+    with monkeypatch.context() as within:
+        within.setattr(one_run_page, "write_whole", written)
+        one_run.run(run, steps, docs)
     assert pages == [[], [], ["joined.md"], ["joined.md", "missed.md"]]
     assert log.read_text().split() == ["one", "broken", "two", "missed"]
     assert "1 of 4 steps to run, about 2 minutes" in one_run.plan(run, steps)
@@ -112,7 +117,7 @@ def test_steps_that_are_done_are_not_run_again_and_failed_ones_are(
     assert "- Not in this run: [kills](kills.md), " in told
 
     fails.unlink()
-    one_run.run(run, steps)
+    one_run.run(run, steps, docs)
     assert log.read_text().split() == ["one", "broken", "two", "missed", "broken"]
     monkeypatch.setattr(one_run, "STEPS", steps)
     monkeypatch.setattr(one_run, "ROOT", tmp_path)
@@ -124,6 +129,17 @@ def test_steps_that_are_done_are_not_run_again_and_failed_ones_are(
     assert again.startswith("| broken | [broken](broken.md) |  | passed | 2 | ")
     assert again.endswith(" | 2 | 25% |")
     assert "[One run](one_run.md)" in (docs / "summary.md").read_text()
+
+
+def test_a_result_of_another_tree_is_not_kept(
+    tmp_path: Path, docs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps, run = [step("one", "joined", 2.0, log=tmp_path / "log")], tmp_path / "def456"
+    with pytest.raises(SystemExit):
+        one_run.run(run, steps, docs)
+    assert "the tree is no longer at def456: stopped" in capsys.readouterr().err
+    assert not steps[0].is_done(run)
+    assert list(docs.iterdir()) == []
 
 
 STOPPED = """
@@ -203,12 +219,7 @@ def test_the_steps_of_a_page_run_each_of_its_tests_once() -> None:
     """`-k` with a name that is no longer there would measure nothing."""
     several = {each.page: [s for s in STEPS if s.page == each.page] for each in STEPS if each.only}
     files = {name for of in several.values() for name in of[0].command if name.endswith(".py")}
-    words = ["-m", "pytest", "-p", "no:randomly", "-m", "benchmark", "--collect-only", "-q"]
-    done = subprocess.run(
-        [sys.executable, *words, *sorted(files)],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    tests = [line for line in done.stdout.splitlines() if "::" in line]
+    tests = collected(files, "benchmark")
     for of in several.values():
         here = [
             test for test in tests if test.startswith(next(w for w in of[0].command if "/te" in w))

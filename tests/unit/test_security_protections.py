@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.security.without import listed, main
+from tests.support.collected import collected
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,22 +25,7 @@ def test_a_protection_can_be_taken_out(name: str) -> None:
 def test_words_that_choose_a_test_choose_one() -> None:
     """`-k` with words that fit nothing would run nothing."""
     chosen = [shlex.split(one.test) for one in listed().values() if " -k " in one.test]
-    files = sorted({words[0].partition("::")[0] for words in chosen})
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "no:randomly",
-        "-m",
-        "",
-        "--collect-only",
-        "-q",
-    ]
-    done = subprocess.run(
-        [*command, *files], cwd=ROOT, capture_output=True, text=True, check=True
-    )  # fmt: skip
-    tests = [line for line in done.stdout.splitlines() if "::" in line]
+    tests = collected({words[0].partition("::")[0] for words in chosen}, "")
     for path, _, words in chosen:
         fitting = [
             test for test in tests

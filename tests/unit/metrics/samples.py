@@ -23,9 +23,10 @@ def progress(
     query_id: str = QUERY,
     run_id: str = RUN,
     topic: str = "t",
+    untold: tuple[str, ...] = (),
     **ours: str,
 ) -> dict[str, Any]:
-    """One batch of one Kafka source; `ours` are `assignor.*` metrics."""
+    """One batch of one Kafka source; `ours` are `assignor.*` metrics, `untold` is null of it."""
     return {
         "id": query_id,
         "runId": run_id,
@@ -47,6 +48,7 @@ def progress(
                 "latestOffset": {topic: latest or end},
                 "numInputRows": sum(end.values()) - sum(start.values()),
                 "metrics": {f"assignor.{key}": value for key, value in ours.items()},
+                **dict.fromkeys(untold),
             }
         ],
         "sink": {"description": "noop", "numOutputRows": -1},

@@ -451,32 +451,29 @@ def test_a_progress_whose_querys_name_is_no_text_is_passed_over(tmp_path: Path):
 
 def test_the_first_batch_of_a_log_that_begins_late_is_no_lag_of_millions(tmp_path):
     """Spark does not tell where a query's first batch began, and offsets are no lag."""
-    first = samples.progress(batch=0, start={"0": 5_000_000}, end={"0": 5_000_100})
-    first["sources"][0]["startOffset"] = None
-    (tmp_path / "one.jsonl").write_text(json.dumps(first))
+    ends = {"start": {"0": 5_000_000}, "end": {"0": 5_000_100}}
+    first = samples.text(batch=0, **ends, untold=("startOffset",))
+    (tmp_path / "one.jsonl").write_text(first)
     words = a_report(tmp_path, tmp_path / "one.jsonl")
     assert "t-0 0 unknown unknown" in words
     next_one = samples.text(batch=1, start={"0": 5_000_100}, end={"0": 5_000_170})
-    (tmp_path / "two.jsonl").write_text(f"{json.dumps(first)}\n{next_one}\n")
+    (tmp_path / "two.jsonl").write_text(f"{first}\n{next_one}\n")
     words = a_report(tmp_path, tmp_path / "two.jsonl")
     assert "t-0 0 70 70" in words
     assert "5,000" not in words
 
 
 def test_what_a_batch_left_that_is_run_again_is_unknown(tmp_path):
-    again = samples.progress(batch=3, start={"0": 50}, end={"0": 90})
-    again["sources"][0]["latestOffset"] = None
-    (tmp_path / "one.jsonl").write_text(json.dumps(again))
+    again = samples.text(batch=3, start={"0": 50}, end={"0": 90}, untold=("latestOffset",))
+    (tmp_path / "one.jsonl").write_text(again)
     words = a_report(tmp_path, tmp_path / "one.jsonl")
     assert "After the last batch it is unknown what was left" in words
     assert "t-0 unknown 40 40" in words
 
 
 def test_a_first_batch_without_rows_is_none_with_data():
-    first = samples.progress(batch=0, start={"0": 7}, end={"0": 7})
-    first["sources"][0]["startOffset"] = None
+    first = samples.progress(batch=0, start={"0": 7}, end={"0": 7}, untold=("startOffset",))
     assert not read_progress(first).has_data
-    at_zero = samples.progress(batch=0, start={"0": 0}, end={"0": 7})
-    at_zero["sources"][0]["startOffset"] = None
+    at_zero = samples.progress(batch=0, start={"0": 0}, end={"0": 7}, untold=("startOffset",))
     [source] = read_progress(at_zero).sources
     assert source.read == {("t", 0): 7}
