@@ -59,6 +59,10 @@ class TableLog:
     #: The version up to which somebody wants to go on with the table as it was left; as text.
     accepted: str | None = None
 
+    def accepts(self, version: int | None) -> bool:
+        """Whether somebody wants to go on with the table as that version left it."""
+        return version is not None and self.accepted == str(version)
+
 
 def read_log(table: str | Folder, query_id: str | None) -> TableLog:
     """Read what a table's log knows of a query; None stands for one that has no id yet.

@@ -39,7 +39,7 @@ def _misfit(log: TableLog, held: int, planned: int, completed: int) -> str | Non
             "give the query a new checkpoint whose startingOffsets are the offsets that the table "
             "holds"
         )
-    if held < completed and not (log.replaced is not None and log.accepted == str(log.replaced)):
+    if held < completed and not log.accepts(log.replaced):
         held_batch = f"batch {held}" if held > NEVER else "no batch"
         return (
             f"it holds {held_batch} of this query, but the checkpoint has completed batch "
@@ -47,7 +47,7 @@ def _misfit(log: TableLog, held: int, planned: int, completed: int) -> str | Non
             "that were read are not in it; name the query's table, or give the query a new "
             "checkpoint"
         )
-    if log.restored is not None and log.accepted != str(log.restored[1]):
+    if log.restored is not None and not log.accepts(log.restored[1]):
         version = log.restored[1]
         return (
             f"it was set back by RESTORE (version {version}) after batch {held}, so rows may be "

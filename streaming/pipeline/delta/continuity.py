@@ -89,7 +89,7 @@ def _check_table(
             f"the newer checkpoint back, or {_NEW_CHECKPOINT}"
         )
     if held < completed:
-        if _is_accepted(spark, delta, log.replaced):
+        if log.accepts(log.replaced):
             return
         holds = "no batch" if held == NEVER else f"only batch {held}"
         or_accept = f", or {_accept(log.replaced)}" if log.replaced is not None else ""
@@ -107,20 +107,13 @@ def _check_table(
     if log.restored is None:
         return
     to, version = log.restored
-    if not _is_accepted(spark, delta, version):
+    if not log.accepts(version):
         state = "an earlier time" if to is None else f"version {to}"
         raise TableError(
             f"the table {where!r} was set back to {state} by RESTORE (version {version}) after "
             f"batch {held}, so rows may be missing that are not read again: RESTORE it to version "
             f"{version - 1}, {_NEW_CHECKPOINT}, or {_accept(version)}"
         )
-
-
-def _is_accepted(spark: SparkSession, delta: DeltaWriter, version: int | None) -> bool:
-    """Whether somebody wants to go on with the table as a version left it."""
-    if version is None:
-        return False
-    return delta.table.properties(spark).get(ACCEPTED) == str(version)
 
 
 def _accept(version: int) -> str:
