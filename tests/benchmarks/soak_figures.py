@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 #: Samples whose pairs are looked at: more say no more.
 _MOST = 1500
@@ -38,3 +38,15 @@ def slope(values: Sequence[float], step_s: float) -> Slope:
 def after_first_quarter(values: Sequence[float]) -> Sequence[float]:
     """Leave out what caches, compiled code and the first growth of heaps take."""
     return values[len(values) // 4 :]
+
+
+def tenths(values: Sequence[float]) -> list[Sequence[float]]:
+    """Cut a series into ten, as even as can be."""
+    return [values[len(values) * i // 10 : len(values) * (i + 1) // 10] for i in range(10)]
+
+
+def over_time(batch_s: Sequence[float], heaps: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    """Return how batches and the heaps after collections went on, by tenths of the run."""
+    medians = [round(float(np.median(part)), 3) for part in tenths(batch_s)]
+    least = {f"{name}, MB": [round(min(p)) for p in tenths(mb)] for name, mb in heaps.items()}
+    return {"batch_s, median": medians, **least}

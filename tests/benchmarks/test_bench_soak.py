@@ -31,7 +31,7 @@ from tests.benchmarks.job_process import PARTS, JobProcess
 from tests.benchmarks.long_run_figures import Series, drawn, percentile
 from tests.benchmarks.long_run_load import Load
 from tests.benchmarks.report import FOLDER, ROOT, write_report
-from tests.benchmarks.soak_figures import after_first_quarter, slope
+from tests.benchmarks.soak_figures import after_first_quarter, over_time, slope
 from tests.spark_tools import start_spark, wait_until
 
 if TYPE_CHECKING:
@@ -183,6 +183,7 @@ def report(
         command=f"make soak SOAK_S={LASTS_S:g}",
         rows=rows,
         notes="\n".join(notes),
+        series=over_time(measured, {heap.name: heap.values for heap in heaps}),
     )
     assert [part for part in PARTS if rises[part] > MOST_RISE] == [], rises
     assert len(measured) >= LEAST_BATCHES * LASTS_S

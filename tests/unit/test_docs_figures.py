@@ -201,7 +201,16 @@ def load_of_executors() -> Iterator[str]:
     yield f"and {heaps[1]} MB with 10,000."
 
 
+def soak() -> Iterator[str]:
+    text = (ROOT / "docs" / "benchmarks" / "soak.json").read_text(encoding="utf-8")
+    series = json.loads(text)["series"]
+    batch_s, heap = series["batch_s, median"], series["executors, live heap, MB"]
+    yield f"a median of {batch_s[0]:.2f} s (first tenth of the batches) to {batch_s[8]:.2f} s (ninth)"
+    yield f"rose from {heap[2]} MB (third tenth of the run) to {heap[9]} MB (last tenth)"
+
+
 def reliability() -> Iterator[str]:
+    yield from soak()
     for row in rows("load"):
         told = ("fetches a batch", "ListOffsets a batch", "connections made a batch", "sessions")
         cells = [f"{row[column]:,}" for column in told]

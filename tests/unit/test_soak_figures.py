@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.benchmarks.soak_figures import after_first_quarter, slope
+from tests.benchmarks.soak_figures import after_first_quarter, over_time, slope
 
 
 @pytest.mark.parametrize("count", [2, 100, 4000])
@@ -26,3 +26,10 @@ def test_one_sample_has_none():
 
 def test_the_first_quarter_is_left_out():
     assert after_first_quarter([*range(8)]) == [*range(2, 8)]
+
+
+def test_how_a_run_went_on_is_told_by_its_tenths():
+    batches = [float(n) for n in range(30)]
+    told = over_time(batches, {"driver, live heap": [9.0, 5.0] * 10})
+    assert told["batch_s, median"] == [float(n) for n in range(1, 30, 3)]
+    assert told["driver, live heap, MB"] == [5] * 10
