@@ -205,7 +205,8 @@ def soak() -> Iterator[str]:
     text = (ROOT / "docs" / "benchmarks" / "soak.json").read_text(encoding="utf-8")
     series = json.loads(text)["series"]
     batch_s, heap = series["batch_s, median"], series["executors, live heap, MB"]
-    yield f"a median of {batch_s[0]:.2f} s (first tenth of the batches) to {batch_s[8]:.2f} s (ninth)"
+    yield f"a median of {batch_s[0]:.2f} s (first tenth of the batches) to"
+    yield f"to {batch_s[8]:.2f} s (ninth)"
     yield f"rose from {heap[2]} MB (third tenth of the run) to {heap[9]} MB (last tenth)"
 
 
