@@ -73,7 +73,7 @@ def pyspark_home() -> Path:
 
 
 def java_tool(name: str) -> str:
-    """Return the path of `java` or `javac`: of `JAVA_HOME` if set, else of the PATH."""
+    """Return the path of a JDK's tool: of `JAVA_HOME` if set, else of the PATH."""
     home = os.environ.get("JAVA_HOME")
     tool = shutil.which(name, path=str(Path(home) / "bin") if home else None)
     if tool is None:

@@ -92,6 +92,10 @@ class JobProcess:
                 found[kind] = found[kind].plus(used_by(pid))
         return found
 
+    def pids(self, part: str) -> list[int]:
+        """Process ids of one part."""
+        return parts_of(self._process.pid)[part]
+
     def _last_words(self) -> str:
         return self._log.read_text()[-3000:]
 

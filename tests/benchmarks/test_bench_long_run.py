@@ -40,7 +40,7 @@ from tests.benchmarks.report import FOLDER, write_report
 from tests.spark_tools import start_spark, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -134,12 +134,16 @@ def test_three_topics_to_two_tables(broker: EmbeddedBroker, tmp_path: Path) -> N
     report(tmp_path, runs, load, samples, sizes)
 
 
-def sampled(job: JobProcess, broker: int) -> Samples:
-    """Look at the processes as long as the run lasts."""
+def sampled(
+    job: JobProcess, broker: int, every: int = 0, look: Callable[[], None] = lambda: None
+) -> Samples:
+    """Look at the processes as long as the run lasts; closer at every so-and-so-many-th sample."""
     samples, began = Samples(), time.monotonic()
     while True:
         assert job.is_running()
         samples.taken.append(job.used() | {"broker": used_by(broker)})
+        if every and len(samples.taken) % every == 0:
+            look()
         due = began + len(samples.taken) * SAMPLE_S
         if due > began + LASTS_S:
             time.sleep(max(0.0, began + LASTS_S - time.monotonic()))

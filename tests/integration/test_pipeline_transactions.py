@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ import pytest
 from delta.tables import DeltaTable
 
 from streaming import run_job
-from streaming.delta.transactions import read_log
+from streaming.delta.transactions import read_log, writer_name
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.delta import upsert
 from streaming.pipeline.delta.once import OnceWriter
@@ -249,6 +250,63 @@ def test_a_table_that_was_set_back_or_made_anew_meanwhile_is_written_as_by_delta
         driver.write(5)
         found.append(rows(spark, table, "id"))
     assert found[0] == found[1]
+
+
+def commit_file(table: Path, version: int) -> Path:
+    return table / "_delta_log" / f"{version:020}.json"
+
+
+def newest(table: Path) -> int:
+    return max(int(file.stem) for file in table.glob("_delta_log/*.json"))
+
+
+def test_a_run_lists_the_tables_log_only_where_a_checkpoint_of_it_is_due(spark, tmp_path):
+    """A listing would find the commit behind a gap, which Delta takes for a broken log."""
+    table = tmp_path / "table"
+    driver = Driver(spark, table)
+    driver.write(0)
+    gap = commit_file(table, 3 * CHECKPOINT)
+    gap.touch()
+    for number in range(1, CHECKPOINT):
+        driver.write(number)
+    with pytest.raises(Exception, match="DELTA_VERSIONS_NOT_CONTIGUOUS"):
+        driver.write(CHECKPOINT)
+    gap.unlink()
+    driver.write(CHECKPOINT)
+    assert driver.asks_checksums
+    assert rows(spark, table, "id") == [(n,) for n in range(CHECKPOINT + 1)]
+
+
+def test_a_commit_of_another_process_is_found_without_listing_the_log(spark, tmp_path):
+    """Of a driver that was thought dead: its batch is skipped, and is no conflict."""
+    table = tmp_path / "table"
+    driver = Driver(spark, table)
+    for number in range(4):
+        driver.write(number)
+    another = {"txn": {"appId": writer_name(QUERY), "version": 4}}
+    commit_file(table, newest(table) + 1).write_text(json.dumps(another), "utf-8")
+    driver.write(4)
+    driver.write(5)
+    assert driver.asks_checksums
+    assert rows(spark, table, "id") == [(0,), (1,), (2,), (3,), (5,)]
+
+
+@pytest.mark.parametrize("batches", [3, 4], ids=["fewer commits", "as many commits"])
+def test_a_table_that_another_process_put_back_is_written_behind_its_own_last_commit(
+    spark, tmp_path, batches
+):
+    table, copy = tmp_path / "table", tmp_path / "copy"
+    other = Driver(spark, copy)
+    for number in range(batches):
+        other.write(number, other.frame(number + 100))
+    driver = Driver(spark, table)
+    for number in range(4):
+        driver.write(number)
+    shutil.rmtree(table)
+    shutil.copytree(copy, table)
+    driver.write(4)
+    assert newest(table) == newest(copy) + 1
+    assert rows(spark, table, "id") == [(4,), *((n + 100,) for n in range(batches))]
 
 
 def test_where_delta_is_another_one_all_batches_go_its_way(spark, tmp_path, monkeypatch, caplog):

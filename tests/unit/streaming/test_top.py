@@ -39,15 +39,16 @@ OURS = {"strategy": "lag-aware-sticky", "tasks": "4", "movedPartitions": "3", "i
 def exposition(*names: str, commit_group: str | None = None) -> str:
     """What the endpoint serves when each query has left 60 and 5 records in two partitions."""
     board = Board("kafka")
-    ours = OURS if commit_group is None else {**OURS, "commitGroup": commit_group}
     for name in names:
+        group = {"commitGroup": commit_group.format(name=name)} if commit_group else {}
         for batch in (12, 13):
             board.update(
                 read_progress(
                     progress(
                         batch, name=name, query_id=QUERY_ID if name == "orders" else name,
                         second=10 * batch, start={"0": batch, "1": 0, "2": 0},
-                        end={"0": 40, "1": 9, "2": 7}, latest={"0": 100, "1": 14, "2": 7}, **ours,
+                        end={"0": 40, "1": 9, "2": 7}, latest={"0": 100, "1": 14, "2": 7},
+                        **OURS, **group,
                     )
                 )
             )  # fmt: skip
@@ -114,6 +115,30 @@ def test_lag_of_a_group_that_is_named_otherwise_is_found():
     metrics = read_endpoint(exposition("orders", commit_group="billing"), None, "x")
     assert metrics is not None
     assert metrics.lag == {("t", 0): 60, ("t", 1): 5, ("t", 2): 0}
+
+
+def test_before_the_first_batch_the_ui_is_shown_without_lag(capsys):
+    with serve({ELSE: ""}) as endpoint, serve(RECORDED) as ui:
+        out = top(capsys, endpoint.url, ui.url)
+    assert "lag: unknown (yet)" in out
+    assert "4 slots" in out
+    assert "assignor: " not in out
+
+
+def test_lag_of_several_other_groups_is_unknown(capsys):
+    """Which of them is the query's is not said by the endpoint."""
+    text = exposition("orders", "other", commit_group="of {name}")
+    with serve({ELSE: text}) as endpoint:
+        out = top(capsys, endpoint.url, "--query", "orders")
+    assert "lag: unknown; of several groups" in out
+
+
+def test_an_address_where_nothing_answers_is_one_line(capsys):
+    assert main.run(["top", "--once", "http://127.0.0.1:1"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "127.0.0.1:1" in err
+    assert len(err.splitlines()) == 1
 
 
 @pytest.mark.parametrize(

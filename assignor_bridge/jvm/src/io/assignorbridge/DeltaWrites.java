@@ -22,12 +22,13 @@ import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 
 /**
- * Writes the batches of one run to a Delta table as Delta does, but for three things. Which batch did
+ * Writes the batches of one run to a Delta table as Delta does, but for four things. Which batch did
  * this query write last? Delta (up to 4.4) answers that by a Spark job over the table's log in each
  * batch. From the second batch on the checksum answers here, which Delta writes beside each commit and
  * which holds the transaction ids, too. Checkpoints of the log do not hold up the next batch ({@link
- * DeltaCheckpoints}). And a commit says which offsets and how many records its batch was made of, for
- * `assignor audit`. To skip, to note the id, to find conflicts and to commit stay Delta's own.
+ * DeltaCheckpoints}). What was committed last is known from the batch before ({@link LastCommit}). And
+ * a commit says which offsets and how many records its batch was made of, for `assignor audit`. To
+ * skip, to note the id, to find conflicts and to commit stay Delta's own.
  *
  * <p>This is not Delta's public interface. Where a class has another shape, each method says so, and
  * its caller writes once more as everyone does; Delta then skips what is in the table already.
@@ -44,6 +45,8 @@ public final class DeltaWrites {
       List.of("records", "bad_records", "tombstones", "checksum");
 
   private final DeltaCheckpoints checkpoints = new DeltaCheckpoints();
+
+  private final LastCommit last = new LastCommit();
 
   /** The first batch may be in the table already, behind commits of others. */
   private boolean hasWritten;
@@ -67,17 +70,19 @@ public final class DeltaWrites {
             writer.saveAsTable(table);
           }
         },
+        path,
         new Origin(execution, ranges));
   }
 
   /** The same for a merge. */
   public String merge(DeltaMergeBuilder merge, QueryExecution execution, String ranges) {
-    return write(merge::execute, new Origin(execution, ranges));
+    return write(merge::execute, null, new Origin(execution, ranges));
   }
 
-  private String write(Runnable rows, Origin origin) {
+  /** The path is null where the table has a name, or is read for a merge. */
+  private String write(Runnable rows, String path, Origin origin) {
     try {
-      new FirstTransaction(checkpoints, hasWritten, origin).observe(rows);
+      new FirstTransaction(checkpoints, last, path, hasWritten, origin).observe(rows);
       hasWritten = true;
       return null;
     } catch (LinkageError error) {
@@ -204,11 +209,20 @@ public final class DeltaWrites {
     private final TransactionExecutionObserver before =
         (TransactionExecutionObserver) OF_THREAD.getObserver();
     private final DeltaCheckpoints checkpoints;
+    private final LastCommit last;
+    private final String path;
     private final boolean asksChecksum;
     private final Origin origin;
 
-    FirstTransaction(DeltaCheckpoints checkpoints, boolean asksChecksum, Origin origin) {
+    FirstTransaction(
+        DeltaCheckpoints checkpoints,
+        LastCommit last,
+        String path,
+        boolean asksChecksum,
+        Origin origin) {
       this.checkpoints = checkpoints;
+      this.last = last;
+      this.path = path;
       this.asksChecksum = asksChecksum;
       this.origin = origin;
     }
@@ -225,11 +239,16 @@ public final class DeltaWrites {
     @Override
     public OptimisticTransaction startingTransaction(Function0<OptimisticTransaction> start) {
       OF_THREAD.setObserver(before);
-      OptimisticTransaction begun = before.startingTransaction(start);
+      OptimisticTransaction begun = before.startingTransaction(() -> begin(start));
       if (begun.getClass() != OptimisticTransaction.class) {
         return begun;
       }
       return new ChecksumTransaction(begun, checkpoints, asksChecksum, origin);
+    }
+
+    private OptimisticTransaction begin(Function0<OptimisticTransaction> start) {
+      OptimisticTransaction begun = path == null ? null : last.begin(path);
+      return begun == null ? last.begun(start.apply()) : begun;
     }
 
     @Override
