@@ -26,7 +26,7 @@ from tests.support.canaries import found_in
 if TYPE_CHECKING:
     from tests.secured_broker import Secured
 
-pytestmark = [pytest.mark.integration, pytest.mark.drivers, pytest.mark.long]
+pytestmark = [pytest.mark.integration, pytest.mark.drivers]
 
 ROOT = Path(__file__).parents[2]
 WRONG = "canary-of-a-wrong-login"
@@ -179,6 +179,60 @@ def pages_of(ui: str) -> dict[str, bytes]:
     return pages
 
 
+def make_folders(*places: Path) -> None:
+    for place in places:
+        for made in (place, place / "events", place / "scratch"):
+            made.mkdir()
+
+
+def fail(
+    name: str, good: Path, folder: Path, put: Path, sink: str
+) -> dict[int, tuple[bytes, bytes]]:
+    """Let a job fail by its login or in a task; give the processes that were seen."""
+    password = "${CANARY_PASSWORD}" if name == "task" else WRONG
+    bad = put / f"{name}.yaml"
+    bad.write_text(failing(good.read_text(), folder, password, sink))
+    ended, seen = Run(bad, folder), {}
+
+    def has_ended() -> bool:
+        seen.update(ended.children())
+        return ended.process.poll() is not None
+
+    wait_until(has_ended, "the end of a job that fails", 120)
+    assert ended.process.returncode == 1, ended.said.read_text()
+    assert (PLANTED in ended.said.read_text()) == (name == "task")
+    events = b"".join(path.read_bytes() for path in (folder / "events").rglob("events*"))
+    assert (PLANTED.encode() in events) == (name == "task")
+    return seen
+
+
+def test_secrets_of_a_job_that_fails_in_a_task_are_found_nowhere_else(
+    secured: Secured, tmp_path: Path
+) -> None:
+    """What each run of the tests looks at; the long one has executors of their own and pages."""
+    broker, address, *_ = secured
+    topic = Topic(broker.bootstrap_servers, f"canary-of-a-task-{os.getpid()}").create(3)
+    topic.fill([40, 20, 10])
+    allow_all(secured, topic.name)
+    out = Topic(broker.bootstrap_servers, f"{topic.name}-out").create(1)
+    allow_all(secured, out.name, "WRITE")
+    put, folder = tmp_path / "put", tmp_path / "written"
+    put.mkdir()
+    make_folders(folder, folder / "task")
+    good = put / "job.yaml"
+    good.write_text(job(address, topic.name, folder, (0, 0), "${CANARY_PASSWORD}"))
+    seen = fail("task", good, folder / "task", put, out.name)
+    assert any(b"SparkSubmit" in command for command, _ in seen.values())
+    for command, environment in seen.values():
+        variables = environment.split(b"\0")
+        inherited = [v for v in variables if not v.startswith(b"CANARY_PASSWORD=")]
+        assert secrets_in(command + b"\0".join(inherited)) == [], command
+    files = {path.name for path in check_files(folder)}
+    assert {"driver.log", "spark.log", "plans.jsonl", "said.txt"} <= files
+    assert (folder / "task" / "driver.log").stat().st_size > 10_000  # at the level of INFO
+
+
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_secrets_are_found_nowhere_but_where_they_were_put(
     secured: Secured, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -191,11 +245,8 @@ def test_secrets_are_found_nowhere_but_where_they_were_put(
     allow_all(secured, out.name, "WRITE")
     put, folder = tmp_path / "put", tmp_path / "written"
     failures = {name: folder / name for name in ("task", "login")}
-    for made in (put, folder, *failures.values()):
-        made.mkdir()
-    for made in (folder, *failures.values()):
-        (made / "events").mkdir()
-        (made / "scratch").mkdir()
+    put.mkdir()
+    make_folders(folder, *failures.values())
     ports = free_ports(None)
     good = put / "job.yaml"
     good.write_text(job(address, topic.name, folder, ports, "${CANARY_PASSWORD}"))
@@ -236,20 +287,7 @@ def test_secrets_are_found_nowhere_but_where_they_were_put(
     (folder / "refused.txt").write_text(done.stdout + done.stderr)
 
     for name, below in failures.items():
-        password = "${CANARY_PASSWORD}" if name == "task" else WRONG
-        bad = put / f"{name}.yaml"
-        bad.write_text(failing(good.read_text(), below, password, out.name))
-        ended = Run(bad, below)
-
-        def has_ended(ended: Run = ended) -> bool:
-            seen.update(ended.children())
-            return ended.process.poll() is not None
-
-        wait_until(has_ended, "the end of a job that fails", 120)
-        assert ended.process.returncode == 1, ended.said.read_text()
-        assert (PLANTED in ended.said.read_text()) == (name == "task")
-        events = b"".join(path.read_bytes() for path in (below / "events").rglob("events*"))
-        assert (PLANTED.encode() in events) == (name == "task")
+        seen |= fail(name, good, below, put, out.name)
     for page, text in pages.items():
         assert secrets_in(text) == [], page
     kinds = set()

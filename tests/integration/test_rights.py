@@ -1,6 +1,7 @@
 """The least rights for each command, by a broker that heeds ACLs: enough, and none too many.
 
 What lacks one ends, or says something, for want of that right; the rules are in force by then.
+Each run of the tests tries a stream and `assignor lag`; all others are long.
 """
 
 from __future__ import annotations
@@ -29,12 +30,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from _pytest.mark import ParameterSet
     from pyspark.sql import SparkSession
 
     from tests.secured_broker import Secured
     from tests.spark_tools import DriverLog
 
-pytestmark = [pytest.mark.integration, pytest.mark.long]
+pytestmark = pytest.mark.integration
 
 COUNTS = [30, 20, 10]
 RAW = Columns("topic", "partition", "offset")
@@ -45,6 +47,7 @@ _OPERATIONS = {
 #: As Kafka's client for Python calls them.
 _RESOURCES = {"Topic": "TOPIC", "Group": "GROUP", "Cluster": "BROKER"}
 
+_IN_EACH_RUN = (STREAM, "`assignor lag --group`")
 _REFUSED = re.compile(
     "the user lacks|[Nn]ot authorized|authorization failed|needs Read on this (group|topic)"
 )
@@ -108,11 +111,13 @@ def _of(case: Case, wanted: Right) -> str:
     return f"of-{case.user}" if case.needs.what == COMMITS else "team"
 
 
-def _name(case: Case) -> str:
-    return f"{case.needs.what}: {f'without {case.lacks}' if case.lacks else 'all'}"
+def _parameter(case: Case) -> ParameterSet:
+    name = f"{case.needs.what}: {f'without {case.lacks}' if case.lacks else 'all'}"
+    is_long = case.needs.what not in _IN_EACH_RUN
+    return pytest.param(case, id=name, marks=[pytest.mark.long] * is_long)
 
 
-@pytest.mark.parametrize("case", CASES, ids=_name)
+@pytest.mark.parametrize("case", [_parameter(case) for case in CASES])
 def test_these_rights_are_enough_and_each_is_needed(
     case: Case, place: Place, spark: SparkSession, tmp_path: Path,
     capfd: pytest.CaptureFixture[str], driver_log: DriverLog,
