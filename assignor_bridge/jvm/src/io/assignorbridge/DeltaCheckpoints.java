@@ -20,14 +20,23 @@ final class DeltaCheckpoints {
       new LatestOnlyExecutor<>("assignor-bridge-delta-checkpoints", Runnable::run);
   private volatile boolean canWrite = true;
 
+  /** The one that was asked for last; null once it is written, or has failed. */
+  private volatile Runnable asked;
+
   /** False where Delta has another shape: it shall write them itself then. */
   boolean canWrite() {
     return canWrite;
   }
 
+  /** Whether one is written, or will be soon. */
+  boolean isWriting() {
+    return asked != null;
+  }
+
   /** Writes it soon, unless a newer one is asked for before. */
   void write(Runnable checkpoint) {
     SparkSession session = SparkSession.active();
+    asked = checkpoint;
     newest.give(
         () -> {
           try {
@@ -41,6 +50,10 @@ final class DeltaCheckpoints {
             LOG.warn("checkpoints of a Delta table's log hold up batches with this Delta", e);
           } catch (Exception e) {
             LOG.warn("a checkpoint of a Delta table's log was not written", e);
+          } finally {
+            if (asked == checkpoint) {
+              asked = null;
+            }
           }
         });
   }

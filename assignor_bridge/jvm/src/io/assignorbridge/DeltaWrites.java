@@ -46,7 +46,7 @@ public final class DeltaWrites {
 
   private final DeltaCheckpoints checkpoints = new DeltaCheckpoints();
 
-  private final LastCommit last = new LastCommit();
+  private final LastCommit last = new LastCommit(checkpoints);
 
   /** The first batch may be in the table already, behind commits of others. */
   private boolean hasWritten;

@@ -20,7 +20,7 @@ import scala.Option;
  * the last. To learn it, Delta (up to 4.4) lists the table's log before each transaction, and on a
  * local disk, HDFS and most object stores that lists all of it: two files a commit, for 30 days. Two
  * small questions answer it, too: is the commit's file the one that it was, and is there none of the
- * next version? Delta lists where a checkpoint of the log is due, so that it finds that.
+ * next version? Delta lists behind a checkpoint of the log, so that it finds that.
  *
  * <p>As with Delta's listing another writer may commit right behind the answer. Who wins is decided
  * as ever, when the commit's file is made.
@@ -28,10 +28,16 @@ import scala.Option;
 final class LastCommit {
   private static final Logger LOG = LoggerFactory.getLogger(LastCommit.class);
 
+  private final DeltaCheckpoints checkpoints;
+
   /** Of the table that the run writes to; null until Delta has begun a transaction. */
   private DeltaLog log;
 
   private boolean fits = true;
+
+  LastCommit(DeltaCheckpoints checkpoints) {
+    this.checkpoints = checkpoints;
+  }
 
   /** Delta has begun a transaction of the run. */
   OptimisticTransaction begun(OptimisticTransaction transaction) {
@@ -39,7 +45,10 @@ final class LastCommit {
     return transaction;
   }
 
-  /** Begins one for the table at this path, or returns null where Delta has to list the log. */
+  /**
+   * Begins one for the table at this path, or returns null where Delta has to list the log. It must
+   * be asked for the transaction of the append: Delta begins that one first, and without a catalog.
+   */
   OptimisticTransaction begin(String path) {
     if (log == null || !fits) {
       return null;
@@ -49,8 +58,8 @@ final class LastCommit {
       return isLogOf(path) && last.version() >= 0 && isNewest(last)
           ? new OptimisticTransaction(log, Option.empty(), last)
           : null;
-    } catch (IOException error) {
-      return null; // Delta's own way says it
+    } catch (IOException | RuntimeException error) {
+      return null; // Delta's own way says it, if it fails there, too
     } catch (LinkageError error) {
       fits = false;
       LOG.info("the log of the Delta table is listed for each batch: this Delta is another", error);
@@ -70,7 +79,7 @@ final class LastCommit {
     if (last.isCatalogOwned() // its commits can be elsewhere
         || last.tableCommitCoordinatorClientOpt().isDefined()
         || segment.deltas().isEmpty()
-        || last.version() / interval > checkpoint / interval) {
+        || last.version() / interval > checkpoint / interval && !checkpoints.isWriting()) {
       return false;
     }
     FileStatus commit = segment.deltas().last();
