@@ -30,12 +30,12 @@ NO_CONNECT = (
     "`assignor run` or spark-submit (a single stream can use the option through Connect)"
 )
 _PACKAGES = "spark.jars.packages"
-_SETTINGS = {
-    "spark.ui.showConsoleProgress": "false",
-    # A merge has about 80 pieces of generated code. Spark keeps 100; what falls out is compiled
-    # again in each batch.
-    "spark.sql.codegen.cache.maxEntries": "1000",
-}
+_SETTINGS = {"spark.ui.showConsoleProgress": "false"}
+_COMPILED = "spark.sql.codegen.cache.maxEntries"
+#: Pieces of generated code that each JVM of Spark keeps. A merge has about 80: what falls out is
+#: compiled again in each batch. Each checkpoint of a table's log is a new piece of 75 KB, because
+#: its version is in the code, so that a cache is always filled some day.
+_KEPT_PIECES = 100
 #: What Spark hides in its UI and event log, where an operator may hide more.
 _REDACTED = {
     # Spark's own pattern knows few names of secrets.
@@ -108,7 +108,7 @@ def session_for(job: Job, starting: AbstractContextManager[None] | None = None) 
         raise ConfigError(NO_CONNECT)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     operators = _of_operators()
-    settings = {**_SETTINGS, **_redacted(operators), **job.spark}
+    settings = {**_SETTINGS, **_compiled(job), **_redacted(operators), **job.spark}
     own = [item for item in settings.pop(_PACKAGES, "").split(",") if item]
     if not is_submitted():
         master = job.spark.get("spark.master") or operators.get("spark.master", "local")
@@ -153,6 +153,12 @@ def _of_operators() -> dict[str, str]:
         return spark_defaults()
     SparkContext._ensure_initialized()
     return dict(SparkConf().getAll())
+
+
+def _compiled(job: Job) -> dict[str, str]:
+    """Let Spark keep the generated code of each merge, too."""
+    merges = sum(table.mode == "upsert" for _, table in job.tables)
+    return {_COMPILED: f"{_KEPT_PIECES * (1 + merges)}"} if merges else {}
 
 
 def _redacted(operators: Mapping[str, str]) -> dict[str, str]:
