@@ -162,13 +162,13 @@ def _with_unread(
     positions: Sequence[Position], partitions: Mapping[str, frozenset[int]]
 ) -> list[Position]:
     """Add the partitions of the same topics that were not read yet."""
-    known = {position.tp for position in positions}
-    owner_of = {position.topic: position.owner for position in positions}
+    known = {(position.owner, *position.tp) for position in positions}
+    owners = {(position.owner, position.topic) for position in positions}
     unread = [
-        Position(owner_of[topic], topic, number)
-        for topic, numbers in partitions.items()
-        for number in numbers
-        if (topic, number) not in known
+        Position(owner, topic, number)
+        for owner, topic in owners
+        for number in partitions.get(topic, ())
+        if (owner, topic, number) not in known
     ]
     return sorted([*positions, *unread], key=lambda p: (p.owner, p.topic, p.partition))
 

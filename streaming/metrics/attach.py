@@ -19,7 +19,7 @@ from streaming.observe.query_progress import read_progress, time_of
 from streaming.redaction import Redactor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
 
@@ -97,13 +97,19 @@ class Exporter:
 
     def _work(self) -> None:
         while (event := self._events.get()) is not None:
-            try:
+            with self._one_warning():
                 event()
-            except Exception as error:  # noqa: BLE001  (metrics never stop a query)
-                if not self._has_warned:
-                    self._has_warned = True
-                    reason = self._redact(str(error))
-                    logger.warning("metrics of a batch could not be written: %s", reason)
+
+    @contextlib.contextmanager
+    def _one_warning(self) -> Iterator[None]:
+        """Tell of the first failure, and of no other: metrics never stop a query."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001
+            if not self._has_warned:
+                self._has_warned = True
+                reason = self._redact(str(error))
+                logger.warning("metrics of a batch could not be written: %s", reason)
 
     def _progressed(self, text: str) -> None:
         data = with_texts(orjson.loads(text), self._redact)
@@ -112,7 +118,8 @@ class Exporter:
         if self._log and is_new:
             lags = self._board.lag_seconds(progress.query_id).values()
             known = [seconds for seconds in lags if seconds is not None]
-            self._log.write(batch_line(progress, max(known, default=None)), data)
+            with self._one_warning():  # the textfile may be on another disk
+                self._log.write(batch_line(progress, max(known, default=None)), data)
         if self._textfile:
             self._textfile.write()
 
@@ -124,7 +131,8 @@ class Exporter:
         others = self._board.remove(query_id)
         if self._log:
             reason = self._redact(self._why(query_id, error)) if error else None
-            self._log.write(ended_line(query_id, run_id, reason))
+            with self._one_warning():
+                self._log.write(ended_line(query_id, run_id, reason))
         if self._textfile and others:  # the last query's figures stay, to be collected
             self._textfile.write()
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _FRESHNESS = ("freshnessSeconds", "freshnessSecondsMax")
 #: Where the end of a partition's log is remembered, so many times.
 _POINTS = 60
+#: A clock that went back by less is waited for; by more, what is known is of another time.
+_BACK_S = 60.0
 
 
 class LogEnds:
@@ -46,7 +48,7 @@ class LogEnds:
     def add(self, time_s: float, end: int) -> None:
         """Note where the log ends now; a log that is shorter than before was re-created."""
         points = self._points
-        if points and end < points[-1][1]:
+        if points and (end < points[-1][1] or time_s < points[-1][0] - _BACK_S):
             points.clear()
         elif points and time_s <= points[-1][0]:
             return

@@ -6,6 +6,7 @@ client can hold it up.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
@@ -178,9 +179,10 @@ class Log:
             sys.stderr.flush()
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file; what could not be written was told then."""
         if self._file is not None:
-            self._file.close()
+            with contextlib.suppress(OSError):
+                self._file.close()
 
 
 def _registry(board: Board) -> CollectorRegistry:

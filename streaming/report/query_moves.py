@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from assignor_bridge.errors import elided
 from streaming.observe.words import counted
+from streaming.redaction import Redactor
 from streaming.report import page
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 #: Rows of a table at most, the last ones; and names in a row.
 _ROWS = 15
 _NAMES = 6
+#: A log that Spark wrote is shown, too, of which nothing was hidden.
+_HIDES = Redactor()
 #: What is said when nothing but the load has changed.
 _LOAD = "to even out the load"
 #: Metrics of the planner in which a change explains moves.
@@ -137,17 +140,16 @@ def _changes(source: SourceProgress, before: SourceProgress | None) -> Iterator[
                 yield f"{key} {was:.0f} → {now:.0f}"
     for key in ("assignor.fallbackReason", "assignor.stateWarning", "assignor.advice"):
         if metrics.get(key) and earlier.get(key) != metrics[key]:
-            yield metrics[key]
+            yield _HIDES(metrics[key])
 
 
 def _of_states(states: Sequence[StickyState], name: str) -> list[str]:
     """Compare the states that are kept, each with the one before."""
     rows = []
     for before, after in pairwise(states):
-        gone = sorted(set(before.readers) - set(after.readers))
-        new = sorted(set(after.readers) - set(before.readers))
-        changes = [f"executor {r.executor} ({r.host}) left" for r in gone[:_NAMES]]
-        changes += [f"executor {r.executor} ({r.host}) came" for r in new[:_NAMES]]
+        there, now = ({(r.executor, r.host) for r in kept.readers} for kept in (before, after))
+        changes = [f"executor {name} ({host}) left" for name, host in sorted(there - now)[:_NAMES]]
+        changes += [f"executor {name} ({host}) came" for name, host in sorted(now - there)[:_NAMES]]
         for way, partitions in sorted(_moves(before, after).items()):
             what = f"{elided(partitions, _NAMES)}: {'; '.join(changes) or _LOAD}"
             rows.append([f"{after.batches}", " → ".join(way), f"{len(partitions):,}", what])

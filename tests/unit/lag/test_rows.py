@@ -9,7 +9,7 @@ import pytest
 from streaming.cli import main
 from streaming.kafka.brokers import Retention
 from streaming.lag.positions import Position
-from streaming.lag.rows import Row, select
+from streaming.lag.rows import Row, _with_unread, select
 from streaming.lag.table import alarms, as_json, as_text, duration, summary, total
 from tests.unit.lag.checkpoint_files import write_query
 
@@ -19,6 +19,15 @@ WEEK = Retention(deletes=True, time_s=7 * DAY_S, size_bytes=None)
 
 def row(offset=10, begin=0, end=30, behind=60.0, retention=WEEK, partition=0, **more) -> Row:
     return Row(Position("g", "t", partition, offset), begin, end, behind, retention, **more)
+
+
+def test_each_source_of_a_topic_has_all_of_its_partitions():
+    """A topic that is joined with itself: a new partition was one source's only."""
+    read = [Position(owner, "t", 0, 5) for owner in ("sources/0", "sources/1")]
+    both = _with_unread(read, {"t": frozenset({0, 1}), "gone": frozenset()})
+    assert [(p.owner, p.partition, p.offset) for p in both] == [
+        ("sources/0", 0, 5), ("sources/0", 1, None), ("sources/1", 0, 5), ("sources/1", 1, None),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -237,6 +237,18 @@ def test_what_goes_wrong_later_is_told_once_and_stops_nothing(tmp_path, caplog):
     assert str(folder) not in caplog.text
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
+def test_a_log_on_a_full_disk_fails_no_program_and_no_textfile(tmp_path, caplog):
+    config = MetricsConfig(log_file=Path("/dev/full"), textfile=tmp_path / "a.prom")
+    with caplog.at_level(logging.WARNING), Exporter(config) as exporter:
+        exporter.progressed(EVENT)
+        exporter.progressed(EVENT)
+    assert "kafka_" in (tmp_path / "a.prom").read_text()
+    assert [record.getMessage() for record in caplog.records] == [
+        "metrics of a batch could not be written: [Errno 28] No space left on device"
+    ]
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -184,6 +184,18 @@ def test_only_spark_on_this_machine_writes_its_logs_without_processes(settings_o
         assert settings_of(changed("spark", settings)).get(key) == expected
 
 
+@pytest.mark.parametrize(
+    ("sink", "pieces"),
+    [
+        pytest.param({"path": "/a"}, None, id="append"),
+        pytest.param({"path": "/a", "mode": "upsert", "keys": ["id"]}, "200", id="upsert"),
+    ],
+)
+def test_the_code_of_each_merge_is_kept_and_no_more(settings_of, sink, pieces):
+    """A thousand were kept: each checkpoint of a table's log added one, as long as a job ran."""
+    assert settings_of(changed("sink", sink)).get("spark.sql.codegen.cache.maxEntries") == pieces
+
+
 def test_settings_for_one_machine_take_the_place_of_nothing_in_the_defaults(
     settings_of, monkeypatch, tmp_path
 ):

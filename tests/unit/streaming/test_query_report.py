@@ -133,6 +133,33 @@ def test_the_kept_states_tell_what_moved_and_what_a_record_costs(tmp_path):
     assert "Regret of lag-aware-sticky: " in words
 
 
+def test_an_executor_with_other_slots_has_not_left(tmp_path):
+    folder = write_checkpoint(tmp_path / "c", HOT)
+    kept = folder / "sources" / "0" / "assignments"
+    kept.mkdir()
+    (kept / "3.v1").write_text(state([0, 0, 1], ["1", "2"], 7))
+    after = decode(state([1, 0, 1], ["1", "2"], 8))
+    grown = replace(after, readers=(after.readers[0], after.readers[1]._replace(slots=2)))
+    (kept / "4.v1").write_text(encode(grown))
+    words = a_report(tmp_path, folder)
+    assert "8 1 → 2 1 t-0: to even out the load" in words
+
+
+def test_secrets_in_a_log_that_spark_wrote_are_not_on_the_page(tmp_path):
+    log = tmp_path / "progress.jsonl"
+    ours = {"strategy": "lag-aware-sticky", "generation": "1", "tasks": "2", "imbalance": "0.01"}
+    why = "no broker at https://ann:hunter2@host/x password=hunter2"
+    log.write_text(
+        "\n".join(
+            samples.text(batch=batch, start={"0": batch}, end={"0": batch + 1}, **ours, **more)
+            for batch, more in enumerate(({}, {"movedPartitions": "1", "fallbackReason": why}))
+        )
+    )
+    words = a_report(tmp_path, log)
+    assert "no broker at https://" in words
+    assert "hunter2" not in (tmp_path / "report.html").read_text()
+
+
 def test_a_log_tells_the_lag_and_what_moved(tmp_path):
     log = tmp_path / "progress.jsonl"
     ours = {"strategy": "lag-aware-sticky", "generation": "1", "tasks": "2", "imbalance": "0.01"}
