@@ -141,9 +141,8 @@ class Scene:
         return planners_below(os.getpid())
 
     def driver(self) -> int:
-        """Process id of the driver's JVM."""
-        [pid] = processes_below(os.getpid(), "org.apache.spark.deploy.SparkSubmit")
-        return pid
+        """Process id of the driver's JVM; what it forks has its command line for a moment."""
+        return int(self.jvm.java.lang.ProcessHandle.current().pid())
 
     @contextlib.contextmanager
     def paused(self, pid: int) -> Iterator[None]:
