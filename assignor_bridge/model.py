@@ -51,6 +51,7 @@ class OffsetRange:
 
     def split(self, parts: int) -> tuple[OffsetRange, ...]:
         """Cut into at most `parts` touching ranges whose sizes differ by at most one."""
+        parts = max(1, min(parts, self.size))
         cuts = [self.start + self.size * i // parts for i in range(parts + 1)]
         return tuple(
             OffsetRange(self.topic, self.partition, a, b) for a, b in pairwise(cuts) if a < b

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from assignor_bridge.model import Executor, OffsetRange
 
+#: More tasks a batch are not played.
+MOST_TASKS = 1_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Placed:

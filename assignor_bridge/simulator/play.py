@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.assignors.registry import lookup
+from assignor_bridge.errors import OptionError
 from assignor_bridge.model import OffsetRange
 from assignor_bridge.options import parse_options
 from assignor_bridge.planner.batch import Observed, coded, lay_out
 from assignor_bridge.planner.plan import plan_step
 from assignor_bridge.simulator.mappings import (
+    MOST_TASKS,
     Placed,
     spark_default,
     spark_max_records,
@@ -119,6 +121,11 @@ class Player:
             least = int(number or max(4 * slots, 2 * len(ranges)))
             return spark_min_partitions(ranges, step.executors, least)
         most = int(number or max(1, int(step.records.sum()) // (4 * slots)))
+        if number and (tasks := sum(-(-r.size // most) for r in ranges)) > MOST_TASKS:
+            raise OptionError(
+                f"{self.name}: batch {step.number} would have {tasks:,} tasks, at most "
+                f"{MOST_TASKS:,} tasks are played"
+            )
         return spark_max_records(ranges, most)
 
     def _planned(self, step: Step) -> list[Placed]:

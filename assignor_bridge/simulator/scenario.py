@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from assignor_bridge.model import Executor, Partition
+from assignor_bridge.errors import OptionError
+from assignor_bridge.model import MOST_OFFSET, Executor, Partition
 from assignor_bridge.planner.racks import Replicas
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ class Scenario:
     slow: Mapping[int, float] = field(default_factory=dict)
     #: Noise of service times that nobody can predict.
     service_noise: float = 0.05
-    #: An executor is lost every N batches, and comes back N/2 batches later; 0 for never.
+    #: An executor is lost every N batches, and comes back N/2 batches later (one at least); 0 for
+    #: never. A single one stays.
     churn_every: int = 0
     #: Seconds that each task costs in addition to its records.
     task_seconds: float = 0.004
@@ -100,7 +102,7 @@ class Step:
 
 
 def steps(scenario: Scenario) -> Iterator[Step]:
-    """Play the arrivals of a scenario."""
+    """Play the arrivals of a scenario; raises OptionError where they are more than Kafka counts."""
     rng = np.random.default_rng(scenario.seed)
     rates = _rates(scenario, rng)
     cost = scenario.cost * np.exp(
@@ -116,6 +118,11 @@ def steps(scenario: Scenario) -> Iterator[Step]:
             rates = _rotating(scenario, rng)
         noise = np.exp(rng.normal(0, scenario.noise, scenario.partitions))
         records = np.floor(rates * noise * scenario.records + rng.random(scenario.partitions))
+        if (start + records).sum() >= MOST_OFFSET:
+            raise OptionError(
+                f"batch {number} ends beyond {MOST_OFFSET:,}, the largest offset: fewer records or "
+                "batches, or less noise, are expected"
+            )
         yield Step(
             number,
             _present(scenario, everybody, number),
@@ -162,7 +169,7 @@ def _present(
     if not every or len(everybody) < 2:
         return everybody
     cycle, phase = divmod(number, every)
-    if cycle == 0 or phase >= every // 2:
+    if cycle == 0 or phase >= max(1, every // 2):
         return everybody
     lost = cycle % len(everybody)
     return everybody[:lost] + everybody[lost + 1 :]

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from assignor_bridge.errors import OptionError
+from streaming.kafka.utf8 import is_utf8
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one line for each answer.")]
 Query = Annotated[
@@ -26,6 +27,16 @@ def check_not_empty(option: str, name: str | None) -> None:
     """Refuse an empty name: for librdkafka it ends the process, for a path it is this folder."""
     if name is not None and not name.strip():
         raise OptionError(f"{option} is empty: is a variable not set?")
+
+
+def check_kafka_name(option: str, name: str | None) -> None:
+    """Refuse a name that nothing in Kafka has: for librdkafka it may end the process."""
+    check_not_empty(option, name)
+    if name is not None and not is_utf8(name):
+        raise OptionError(
+            f"{option} {name!r} is not UTF-8, as names in Kafka are: is the terminal's encoding "
+            "another?"
+        )
 
 
 def check_writable(option: str, path: Path) -> None:

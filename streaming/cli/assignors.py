@@ -11,6 +11,7 @@ import typer
 from assignor_bridge.assignors.loading import Finder
 from assignor_bridge.assignors.protocol import Assignor
 from assignor_bridge.errors import OptionError
+from assignor_bridge.simulator.mappings import MOST_TASKS
 from assignor_bridge.simulator.play import SPARK_MAPPINGS
 
 Own = Annotated[
@@ -31,7 +32,16 @@ def names_in(text: str) -> list[str]:
         kind, equals, number = name.partition("=")
         if kind in SPARK_MAPPINGS[1:] and equals and not re.fullmatch("0*[1-9][0-9]{0,17}", number):
             raise OptionError(f"--assignors {name!r}: a whole number from 1 is expected after '='")
+        if kind == "minPartitions" and equals and int(number) > MOST_TASKS:
+            raise OptionError(f"--assignors {name!r}: at most {MOST_TASKS:,} tasks are played")
     return names
+
+
+def check_known(names: Sequence[str], find: Callable[[str], Assignor]) -> None:
+    """Refuse a name that is neither one of Spark's mappings nor an assignor that can be made."""
+    for name in names:
+        if name.partition("=")[0] not in SPARK_MAPPINGS:
+            find(name)
 
 
 def finder(names: Sequence[str], option: str) -> Callable[[str], Assignor]:

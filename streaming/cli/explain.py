@@ -55,6 +55,7 @@ def explain(  # noqa: PLR0917
     check_not_empty("--checkpoint", checkpoint)
     names = own.names_in(assignors)
     find = own.finder(names, "--assignors")
+    own.check_known(names, find)
     log = read_log(checkpoint)
     for warning in log.checkpoint.warnings:
         note(warning)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assignor_bridge.errors import OptionError
-from streaming.cli.arguments import check_not_empty
+from streaming.cli.arguments import check_kafka_name, check_not_empty
 from streaming.cli.output import note
 from streaming.kafka.brokers import Brokers
 from streaming.kafka.java_properties import read_properties
@@ -51,8 +51,8 @@ def brokers_of(
 ) -> Brokers | None:
     """Connect to the brokers that the options name; None when they name none.
 
-    Raises OptionError when the file cannot be read or has a setting without a counterpart;
-    BrokerUnreachableError when no broker answers.
+    Raises OptionError when the file cannot be read, has a setting without a counterpart, or names
+    no brokers either; BrokerUnreachableError when no broker answers.
     """
     option = f"--command-config {command_config}"
     java = _settings_in(command_config, option) if command_config is not None else {}
@@ -61,6 +61,8 @@ def brokers_of(
         java["bootstrap.servers"] = bootstrap_servers
     elif java.get("bootstrap.servers"):
         read_servers(f"{option}: bootstrap.servers", java["bootstrap.servers"])
+    elif command_config is not None:
+        raise OptionError(f"{option}: it has no bootstrap.servers: give --bootstrap-servers")
     else:
         return None
     try:
@@ -72,13 +74,13 @@ def brokers_of(
 def check_query_or_group(
     checkpoint: str | None, group: str | None, topics: list[str] | None
 ) -> None:
-    """Require exactly one of query and group, and no empty name, as of a variable not set."""
+    """Require exactly one of query and group, and no name that is empty or not UTF-8."""
     if (checkpoint is None) == (group is None):
         raise OptionError("give either --checkpoint or --group, not both")
     check_not_empty("--checkpoint", checkpoint)
-    check_not_empty("--group", group)
+    check_kafka_name("--group", group)
     for topic in topics or []:
-        check_not_empty("--topic", topic)
+        check_kafka_name("--topic", topic)
 
 
 def query_of(checkpoint: str | None, source: str | None = None) -> Query | None:

@@ -85,6 +85,8 @@ def replay(  # noqa: PLR0917
     """
     check_not_empty("--checkpoint", checkpoint)
     names = own.names_in(assignors)
+    find = own.finder(names, "--assignors")
+    own.check_known(names, find)
     if output is not None:
         if output.suffix not in (".svg", ".html"):
             raise OptionError(f"--output {output}: a name that ends in .svg or .html is expected")
@@ -107,7 +109,7 @@ def replay(  # noqa: PLR0917
             f"--output {output}: the query has {len(chosen)} Kafka sources; choose one with "
             "--source or write an .html file"
         )
-    stderr, replays, find = Console(stderr=True), [], own.finder(names, "--assignors")
+    stderr, replays = Console(stderr=True), []
     last = {index: log.sources[index][-(batches or 0) :] for index in chosen}
     plans = {} if plan_log is None else logged_tasks(plan_log, last, find)
     if plans and any(given is not None for given in (executors, slots, hosts)):
@@ -117,7 +119,7 @@ def replay(  # noqa: PLR0917
             "--executors, --slots and --hosts; leave these out to have it judged"
         )
     elif plan_log is not None:
-        for index in last.keys() - plans.keys():
+        for index in (each for each in last if each not in plans):
             note(f"--plan-log {plan_log}: it has no plan of source {index}")
     for index, played in last.items():
         logged = plans.get(index)

@@ -73,6 +73,8 @@ def simulate(  # noqa: PLR0917
         raise OptionError(
             f"--replication is {replication}: at most the number of --zones, {zones}, is expected"
         )
+    if churn and executors < 2:
+        raise OptionError("--churn needs at least 2 --executors: one is lost, others go on")
     scenario = Scenario(
         partitions=partitions,
         executors=executors,

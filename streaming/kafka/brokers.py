@@ -29,6 +29,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from assignor_bridge.errors import AssignorError, OptionError, elided
 from assignor_bridge.model import Partition
 from streaming.kafka.settings import client_settings
+from streaming.kafka.utf8 import is_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -224,6 +225,8 @@ class Brokers:
 
     def _list_topics(self, name: str | None = None) -> Mapping[str, TopicMetadata]:
         """Ask for the metadata of one topic, or of all."""
+        if name is not None and not is_utf8(name):  # no topic has such a name
+            return {}
         try:
             return dict(self._consumer.list_topics(name, timeout=self.limit_s).topics)
         except KafkaException as error:

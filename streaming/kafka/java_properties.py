@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from streaming.kafka.utf8 import joined
+
 _KEY = re.compile(r"((?:\\.|[^\\=:\s])*)[ \t\f]*(?:[=:][ \t\f]*)?", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -41,7 +43,7 @@ def _logical_lines(text: str) -> list[str]:
 
 
 def _unescape(text: str) -> str:
-    return _ESCAPE.sub(_unescaped, text)
+    return joined(_ESCAPE.sub(_unescaped, text))
 
 
 def _unescaped(match: re.Match[str]) -> str:

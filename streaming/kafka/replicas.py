@@ -9,6 +9,7 @@ from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[a
 
 from assignor_bridge.model import Partition
 from streaming.kafka.brokers import DESCRIBE
+from streaming.kafka.utf8 import is_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -27,6 +28,7 @@ def replica_racks(
     Partitions with a replica on a broker without a rack are left out; what brokers do not answer
     is noted. Whether followers are read is None where nobody says it.
     """
+    topics = list(filter(is_utf8, topics))  # others crash librdkafka; no topic has such a name
     if not topics:
         return {}, None
     racks: dict[Partition, tuple[str, ...]] = {}

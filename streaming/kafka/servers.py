@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from assignor_bridge.errors import OptionError
+from streaming.kafka.utf8 import is_utf8
 
 _SERVER = re.compile(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:\[\]/]+)):(\d+)")
 _PORTS = range(1, 65_536)
@@ -31,7 +32,7 @@ def read_servers(option: str, text: str) -> list[tuple[str, int]]:
 def _read(option: str, server: str) -> tuple[str, int]:
     match = _SERVER.fullmatch(server.rpartition("://")[2])
     host = (match[1] or match[2]) if match is not None else ""
-    if match is None or not _can_be_asked_for(host):
+    if match is None or not _can_be_asked_for(host) or not is_utf8(server):
         raise OptionError(f"{option} {server!r}: host:port is expected")
     port = match[3]
     if len(port) > len("65535") or int(port) not in _PORTS:

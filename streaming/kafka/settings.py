@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from streaming.kafka.jaas import JaasError, LoginModule, read_jaas
+from streaming.kafka.utf8 import is_utf8
 from streaming.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -79,6 +80,12 @@ def client_settings(java: Mapping[str, str]) -> ClientSettings:
     given = {name: str(value).strip() for name, value in java.items() if value is not None}
     if not given.get("bootstrap.servers"):
         raise SettingsError("setting 'bootstrap.servers' is missing: give the brokers' host:port")
+    for name, value in given.items():
+        if not is_utf8(value):
+            raise SettingsError(
+                f"setting {name!r} has half of a character (an unpaired surrogate): write the "
+                "character itself, or both of its \\u escapes"
+            )
     protocol = given.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
         raise SettingsError(

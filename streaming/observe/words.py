@@ -15,13 +15,14 @@ def counted(number: int, one: str, many: str = "") -> str:
 def short(number: float) -> str:
     """Write a count in few characters.
 
-    >>> [short(n) for n in (0, 950, 1200, 58665, 3_400_000)]
-    ['0', '950', '1.2k', '59k', '3.4M']
+    >>> [short(n) for n in (0, 950, 1200, 58665, 999_999, 3_400_000)]
+    ['0', '950', '1.2k', '59k', '1.0M', '3.4M']
     """
     for limit, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(number) >= limit:
+        if float(f"{abs(number):.3g}") >= limit:  # not 1000k
             value = number / limit
-            return f"{value:.0f}{suffix}" if value >= 10 else f"{value:.1f}{suffix}"
+            is_long = abs(value) >= 9.95  # not 10.0k
+            return f"{value:.0f}{suffix}" if is_long else f"{value:.1f}{suffix}"
     return f"{number:.0f}"
 
 

@@ -42,12 +42,13 @@ def gigabytes(size: float) -> str:
 
 
 def bill_rows(replay: Replay) -> list[list[str]]:
-    """Return the rows of the table under `HEAD`; none where no racks are known."""
+    """Return the rows of the table under `HEAD`; none where no partition's racks are known."""
     if replay.traffic is None:
         return []
     return [
         [name, f"{share:.1%}", *_a_day(replay.traffic, share), f"{result.times_ideal:.2f}"]
         for name, result, share in _shares(replay)
+        if share is not None
     ]
 
 
@@ -56,7 +57,14 @@ def bill_answer(replay: Replay) -> str:
     traffic = replay.traffic
     if traffic is None:
         return ""
-    known = {name: (result, _worth(traffic, share)) for name, result, share in _shares(replay)}
+    if replay.partitions_without_rack == replay.partitions:
+        return "Across zones: unknown, no partition's racks are known"
+    least = "at least " * bool(_unknown(replay))
+    known = {
+        name: (result, least + _worth(traffic, share))
+        for name, result, share in _shares(replay)
+        if share is not None
+    }
     named = {
         SPARK_MAPPINGS[0]: "Spark's mapping",
         LAG_AWARE_STICKY: f"{LAG_AWARE_STICKY} with zones",
@@ -86,8 +94,8 @@ def bill_json(replay: Replay) -> dict[str, object]:
         "mappings": [
             {
                 "name": name,
-                "crossZoneShare": round(share, 6),
-                "costPerDay": traffic.cost_a_day(share),
+                "crossZoneShare": None if share is None else round(share, 6),
+                "costPerDay": None if share is None else traffic.cost_a_day(share),
                 "timesIdeal": round(result.times_ideal, 6),
             }
             for name, result, share in _shares(replay)
@@ -100,11 +108,8 @@ def bill_assumptions(replay: Replay) -> tuple[str, ...]:
     traffic, racks = replay.traffic, replay.racks
     if traffic is None or racks is None:
         return ()
-    partitions = {r.tp for batch in replay.batches for r in batch.ranges}
-    unknown = sum(not racks.partitions.get(tp) for tp in partitions)
-    missing = f"; racks of {unknown:,} of {len(partitions):,} partitions are unknown" * bool(
-        unknown
-    )
+    unknown = _unknown(replay)
+    missing = f"; racks of {' and '.join(unknown)} are unknown" * bool(unknown)
     followers = "from a replica in their zone" if racks.followers else "from leaders, too"
     why = {
         True: "",
@@ -112,7 +117,7 @@ def bill_assumptions(replay: Replay) -> tuple[str, ...]:
         None: ": the brokers do not say whether they have a replica selector",
     }[racks.followers]
     elsewhere = set(racks.executors.values()).difference(*racks.partitions.values())
-    if elsewhere and unknown < len(partitions):
+    if elsewhere and replay.partitions_without_rack < replay.partitions:
         missing += (
             f"; no partition has a replica in {elided(sorted(elsewhere))}, where executors are"
         )
@@ -127,13 +132,24 @@ def bill_assumptions(replay: Replay) -> tuple[str, ...]:
     )
 
 
-def _shares(replay: Replay) -> Iterator[tuple[str, Result, float]]:
+def _unknown(replay: Replay) -> list[str]:
+    """Count what has no rack that is known: reads of it, or by it, are near as far as we know."""
+    cluster = replay.cluster
+    executors = {e for each in (cluster.executors, *cluster.by_batch.values()) for e in each}
+    counts = {
+        "partitions": (replay.partitions_without_rack, replay.partitions),
+        "executors": (sum(not e.rack for e in executors), len(executors)),
+    }
+    return [f"{n:,} of {of:,} {what}" for what, (n, of) in counts.items() if n]
+
+
+def _shares(replay: Replay) -> Iterator[tuple[str, Result, float | None]]:
     results = [(m.name, m) for m in replay.mappings]
     if replay.without_zones is not None:
         results.append((WITHOUT_ZONES, replay.without_zones))
     for name, result in results:
-        if result.error is None and (share := replay.cross_zone(result)) is not None:
-            yield name, result, share
+        if result.error is None:
+            yield name, result, replay.cross_zone(result)
 
 
 def _a_day(traffic: Traffic, share: float) -> tuple[str, str]:

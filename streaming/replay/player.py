@@ -74,9 +74,17 @@ class Replay:
         """Partitions that had data in some batch."""
         return len({r.tp for batch in self.batches for r in batch.ranges})
 
+    @property
+    def partitions_without_rack(self) -> int:
+        """Of these, those of whose leader no rack is known."""
+        if self.racks is None:
+            return self.partitions
+        known = self.racks.knows
+        return len({r.tp for batch in self.batches for r in batch.ranges if not known(r.tp)})
+
     def cross_zone(self, result: Result) -> float | None:
-        """Return the share of all bytes that cross zones; None where nobody says."""
-        if self.traffic is None:
+        """Return the share of all bytes that are known to cross zones; None where nothing is."""
+        if self.traffic is None or self.partitions_without_rack == self.partitions:
             return None
         sizes = [_bytes(batch, self.traffic) for batch in self.batches]
         crossed = (n * (p.cross_zone or 0.0) for n, p in zip(sizes, result.played, strict=True))

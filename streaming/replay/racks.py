@@ -14,6 +14,7 @@ from assignor_bridge.group_json import ByPartition, Topic
 from assignor_bridge.json_input import JsonObject, parse, read_model
 from assignor_bridge.model import Executor, Partition
 from assignor_bridge.planner.racks import Replicas
+from streaming.kafka.utf8 import is_utf8, joined
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,6 +37,10 @@ class Racks:
     followers: bool | None = True
     #: In words, where the partitions' racks are from.
     origin: str = ""
+
+    def knows(self, tp: Partition) -> bool:
+        """Return whether the rack of a partition's leader is known, and so what all read from."""
+        return any(self.partitions.get(tp, ())[:1])
 
     def of_executors(self, executors: Sequence[Executor]) -> tuple[Executor, ...]:
         """Return the executors with their racks; raises OptionError when none has one."""
@@ -103,9 +108,9 @@ def _racks_of_hosts(text: bytes, what: str) -> dict[str, str]:
             continue
         entry = _ENTRY.match(line.strip())
         assert entry  # noqa: S101  (it matches anything)
-        host, rack = (_ESCAPED.sub(_escaped, part).strip() for part in entry.groups())
+        host, rack = (joined(_ESCAPED.sub(_escaped, part)).strip() for part in entry.groups())
         wrong = ""
-        if "\\u" in host + rack:
+        if "\\u" in host + rack or not is_utf8(host + rack):
             wrong = "is broken"
         elif not host:
             wrong = "has no host"

@@ -24,6 +24,8 @@ from streaming.kafka.java_properties import read_properties
         pytest.param("a=1\na=2", {"a": "2"}, id="the last one holds"),
         pytest.param("a==1", {"a": "=1"}, id="only the first sign parts"),
         pytest.param("a=1\\", {"a": "1"}, id="a backslash at the end"),
+        pytest.param("a=x\\ud83d\\ude00", {"a": "x😀"}, id="a character as native2ascii has it"),
+        pytest.param("a=\\ude00\\ud83d", {"a": "\ude00\ud83d"}, id="halves that are none"),
     ],
 )
 def test_a_file_becomes_settings(text, expected):

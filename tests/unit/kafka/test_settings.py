@@ -124,6 +124,8 @@ def test_librdkafka_knows_the_names(java):
     ("java", "message"),
     [
         pytest.param({}, "'bootstrap.servers' is missing", id="no broker"),
+        pytest.param({"bootstrap.servers": "b", "client.id": "hush\ud800"},
+                     "'client.id' has half of a character", id="half of a character"),
         pytest.param({"bootstrap.servers": "b", "security.protocol": "hush"},
                      "'security.protocol' has an unknown value", id="protocol"),
         pytest.param(SASL, "'sasl.mechanism' is GSSAPI", id="Kerberos is the default"),

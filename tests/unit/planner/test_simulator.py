@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
+from dataclasses import replace
 
 import pytest
 
+from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor, OffsetRange
 from assignor_bridge.simulator.mappings import (
     java_hash,
@@ -70,6 +73,31 @@ def test_min_partitions(sizes, floor, tasks):
     assert all((t.executor is None) == (tasks > len(sizes)) for t in placed)
 
 
+@pytest.mark.parametrize("size", [0, 1, 3, 1000])
+def test_more_parts_than_offsets_are_a_range_for_each_offset(size):
+    """As in Spark, which makes the empty ranges, too, and drops them; here they take no memory."""
+    [given] = ranges(size)
+    assert given.split(max(size, 1)) == tuple(OffsetRange("t", 0, i, i + 1) for i in range(size))
+    tracemalloc.start()
+    parts = given.split(200_000)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert parts == given.split(max(size, 1))
+    assert most < 500_000
+
+
+@pytest.mark.parametrize("name", ["minPartitions=1000001", "maxRecordsPerPartition=1"])
+def test_more_than_a_million_tasks_are_not_played(name, capsys):
+    small = ["simulate", "--partitions", "2", "--records", "1100000", "--batches", "1"]
+    assert main.run([*small, "--assignors", name]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert name in err.splitlines()[-1]
+    assert "at most 1,000,000 tasks" in err.splitlines()[-1]
+    fewer = ["--assignors", "minPartitions=1000000,maxRecordsPerPartition=5000000"]
+    assert main.run([*small[:3], "--records", "10", "--batches", "1", *fewer]) == 0
+
+
 def test_a_slot_takes_its_own_tasks_then_any_without_location():
     runs = schedule(["1", "1", None, "2"], lambda task, executor: 1.0, TWO)
     assert [(r.task, r.executor, r.end_seconds) for r in runs] == [
@@ -93,6 +121,36 @@ def test_scenarios_come_from_their_seed():
     assert all((a.records == b.records).all() for a, b in zip(first, second, strict=True))
     other = next(steps(Scenario(batches=1, seed=2)))
     assert (other.records != first[0].records).any()
+
+
+@pytest.mark.filterwarnings("error")
+def test_offsets_beyond_64_bits_are_refused(capsys):
+    wild = ["simulate", "--noise", "10", "--records", "1000000000000", "--partitions", "4"]
+    assert main.run([*wild, "--executors", "2", "--batches", "5", "--assignors", "spark"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines()[-1] == (
+        "assignor: batch 3 ends beyond 9,223,372,036,854,775,807, the largest offset: fewer "
+        "records or batches, or less noise, are expected"
+    )
+    large = Scenario(partitions=4, executors=2, batches=9, records=10**18, lags="uniform", noise=0)
+    assert all(p.seconds > 0 for p in compare(large, ["lag-aware-sticky"])[0].played)
+    with pytest.raises(OptionError, match="batch 9 ends beyond"):
+        list(steps(replace(large, batches=10)))
+
+
+def lost(every: int) -> list[str]:
+    """Return who is away in each batch."""
+    scenario = Scenario(partitions=1, executors=4, batches=12, churn_every=every)
+    present = [{e.id for e in step.executors} for step in steps(scenario)]
+    return ["".join(e.id for e in scenario.topology if e.id not in ids) for ids in present]
+
+
+def test_an_executor_is_lost_every_so_many_batches_for_half_as_many():
+    assert lost(0) == [""] * 12
+    assert lost(4) == ["", "", "", "", "1", "1", "", "", "2", "2", "", ""]
+    assert lost(3) == ["", "", "", "1", "", "", "2", "", "", "3", "", ""]
+    assert lost(1) == ["", *"12301230123"]
 
 
 def test_comparison_and_picture():

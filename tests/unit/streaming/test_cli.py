@@ -199,6 +199,59 @@ def test_an_empty_group_is_refused_before_librdkafka_aborts_the_process():
 
 
 @pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(["--group", "gr\udcfc"], "--group 'gr\\udcfc' is not UTF-8", id="group"),
+        pytest.param(["--group", "g", "--topic", "\udcff"], "--topic '\\udcff' is not UTF-8",
+                     id="topic"),
+        pytest.param(["--group", "g", "--bootstrap-servers", "\udcfc://h:9"],
+                     "--bootstrap-servers '\\udcfc://h:9': host:port", id="brokers"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["lag", "offsets"])
+def test_a_name_that_is_not_utf8_is_refused_before_it_aborts_the_process(
+    command, arguments, message
+):
+    words = [command, "--bootstrap-servers", "127.0.0.1:1", "--timeout", "0.1", *arguments]
+    done = assignor(*words, stdout=subprocess.PIPE)
+    assert (done.returncode, done.stdout) == (2, "")
+    [line] = done.stderr.splitlines()
+    assert line.startswith(f"assignor: {message}")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["lag", "--checkpoint", "q"],
+        ["lag", "--group", "g"],
+        ["offsets", "--checkpoint", "q"],
+        ["doctor"],
+        ["doctor", "--checkpoint", "q"],
+        ["replay", "--checkpoint", "q", "--racks", "racks"],
+    ],
+    ids=" ".join,
+)
+def test_a_login_without_brokers_is_not_passed_over(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_query(tmp_path / "q", {"t": {0: 9}})
+    Path("racks").write_text("h1=a\n")
+    Path("login").write_text("security.protocol=SASL_SSL\n")
+    assert main.run([*words, "--command-config", "login"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    told = "--command-config login: it has no bootstrap.servers: give --bootstrap-servers"
+    assert err == f"assignor: {told}\n"
+
+
+def test_half_of_a_character_in_a_setting_is_told_by_its_name(tmp_path, capsys):
+    config = tmp_path / "login"
+    config.write_text("bootstrap.servers=127.0.0.1:1\nclient.id=\\ud800\n")
+    assert main.run(["lag", "--group", "g", "--command-config", str(config)]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"assignor: --command-config {config}: setting 'client.id' has half of")
+
+
+@pytest.mark.parametrize(
     ("server", "message"),
     [
         ("host:99999", "the port must be from 1 to 65535"),

@@ -198,6 +198,8 @@ def test_simulate_compares(tmp_path, capfd):
         (["--noise", "nan"], "--noise"),
         (["--noise", "inf"], "'--noise': at most 10"),
         (["--skew", "-1"], "--skew"),
+        (["--churn", "5", "--executors", "1"], "--churn needs at least 2 --executors"),
+        (["--assignors", "minPartitions=200000000"], "at most 1,000,000 tasks"),
         (["--assignors", "nobody"], "unknown assignor 'nobody'"),
         (["--assignors", " "], "--assignors is ' '"),
         (["--html", "/nowhere/x.html"], "cannot be written"),

@@ -239,6 +239,9 @@ def test_the_text_says_first_what_is_asked(
         pytest.param(["--source", "3"], "Kafka sources are 0", id="source"),
         pytest.param(["--plan-log", "no.jsonl"], "No such file", id="plan log"),
         pytest.param(["--assignors", ","], "at least one name", id="assignors"),
+        pytest.param(["--assignors", "spark,rnge"], "unknown assignor 'rnge'", id="a misspelt one"),
+        pytest.param(["--assignors", "no_such:Thing"], "'no_such:Thing' could not be loaded",
+                     id="no such module"),
     ],
 )  # fmt: skip
 def test_misuse_is_one_line(
@@ -252,12 +255,18 @@ def test_misuse_is_one_line(
 
 
 def test_an_assignor_that_refuses_is_told_and_the_others_are_compared(
-    query: KeptQuery, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = explained(query, capsys, "--assignors", "spark,nobody")
-    spark, nobody = found["alternatives"]
+    query: KeptQuery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    (tmp_path / "shy.py").write_text(
+        "class Shy:\n    assign = dict\n"
+        "    def refusal(self, group):\n        return 'too many eyes'\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    found = explained(query, capsys, "--assignors", "spark,shy:Shy")
+    spark, shy = found["alternatives"]
     assert spark["regret"] > 0
-    assert "unknown assignor 'nobody'" in nobody["error"]
+    assert "too many eyes" in shy["error"]
 
 
 def test_a_batch_that_the_plan_log_has_no_more_is_explained_by_the_checkpoint(

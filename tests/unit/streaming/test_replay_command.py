@@ -193,6 +193,21 @@ def test_only_one_of_two_sources_is_in_the_plan_log(tmp_path, capsys):
     assert "it has no plan of the checkpoint's batches (0 to 2)" in capsys.readouterr().err
 
 
+def test_sources_without_a_plan_are_told_in_their_order(tmp_path, capsys):
+    query = kept_query(tmp_path, [{0: 1000, 1: 10}] * 3)
+    folder, without = query.checkpoint, [str(n) for n in range(1, 12)]
+    for source in without:
+        (folder / "sources" / source).mkdir()
+        (folder / "sources" / source / "0").write_text('\0v1\n{"other":{"0":0}}')
+    for file in (folder / "offsets").iterdir():
+        end = f'\n{{"other":{{"0":{10 * (int(file.name) + 1)}}}}}'
+        file.write_text(file.read_text() + end * len(without))
+    call = ["replay", "--checkpoint", str(folder), "--json", "--assignors", "spark"]
+    assert main.run([*call, "--plan-log", str(query.plan_log)]) == 0
+    notes = [line for line in capsys.readouterr().err.splitlines() if "it has no plan" in line]
+    assert [line.rpartition(" ")[2] for line in notes] == without
+
+
 def test_a_plan_log_of_another_query_is_told(checkpoint, tmp_path, capsys):
     plans = plan_log(tmp_path / "plans.jsonl", {0: 999})
     call = ["replay", "--checkpoint", str(checkpoint), "--plan-log"]
@@ -217,10 +232,15 @@ def test_a_plan_log_of_another_query_is_told(checkpoint, tmp_path, capsys):
         pytest.param(["--hosts", "a", "--executors", "2"], "cannot be used together", id="both"),
         pytest.param(["--assignors", ","], "at least one name", id="no assignor"),
         pytest.param(["--assignors", "minPartitions=x"], "a whole number from 1", id="no number"),
+        pytest.param(["--assignors", "spark,rnge"], "unknown assignor 'rnge'", id="a misspelt one"),
+        pytest.param(
+            ["--assignors", "no_such:Thing"], "assignor 'no_such:Thing' could not be loaded",
+            id="no such module",
+        ),
         pytest.param(["--output", "r.png"], "ends in .svg or .html", id="neither svg nor html"),
         pytest.param(["--output", "/no/such/r.svg"], "its folder does not exist", id="no folder"),
     ],
-)
+)  # fmt: skip
 def test_misuse_is_one_line(arguments, message, checkpoint, monkeypatch, capsys):
     monkeypatch.chdir(checkpoint.parent)
     given = [] if "--checkpoint" in arguments or not arguments else ["--checkpoint", "c"]

@@ -84,8 +84,45 @@ def test_what_is_not_named_costs_nothing_and_is_said(checkpoint, capsys):
     racks = {"executors": RACKS["executors"], "partitions": {"t": {"1": ["c"]}}}
     assert main.run(call(checkpoint, racks, "--hosts", "h1,h3")) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "racks of 1 of 2 partitions are unknown" in out
+    assert "racks of 1 of 2 partitions and 1 of 2 executors are unknown" in out
     assert "100 bytes a record on average (assumed; give yours with --record-bytes)" in out
+
+
+def test_a_bill_without_any_partitions_racks_is_unknown(checkpoint, tmp_path, capsys):
+    for racks in ("h1=a\nh2=b\n", {**RACKS, "partitions": {"t": {"0": [], "1": [""]}}}):
+        assert main.run(call(checkpoint, racks)) == 0
+        out = " ".join(capsys.readouterr().out.split())
+        assert "Across zones: unknown, no partition's racks are known" in out
+        assert "racks of 2 of 2 partitions are unknown" in out
+        assert "GB a day │" not in out  # no table
+        found = bill(checkpoint, racks, capsys)
+        assert found["bytesPerDay"] == pytest.approx(8.7264e9)
+        for mapping in found["mappings"].values():
+            assert (mapping["crossZoneShare"], mapping["costPerDay"]) == (None, None)
+            assert mapping["timesIdeal"] >= 1
+    words = a_report(tmp_path, checkpoint, racks=str(checkpoint.parent / "racks.json"))
+    assert "Across zones: unknown, no partition's racks are known" in words
+    assert "zones off" not in words
+
+
+@pytest.mark.parametrize(
+    ("racks", "hosts", "unknown"),
+    [
+        pytest.param({**RACKS, "partitions": {"t": {"0": ["c"]}}}, "h1,h2",
+                     "racks of 1 of 2 partitions are unknown", id="a partition"),
+        pytest.param(RACKS, "h1,h3", "racks of 1 of 2 executors are unknown", id="an executor"),
+    ],
+)  # fmt: skip
+def test_what_is_unknown_makes_a_bill_the_least_that_crosses(
+    racks, hosts, unknown, checkpoint, capsys
+):
+    assert main.run(call(checkpoint, racks, "--hosts", hosts)) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    answer = out.partition(". ┏")[0].partition("Across zones")[2]
+    assert answer.count("at least ") == 3
+    assert unknown in out
+    assert main.run(call(checkpoint, RACKS, "--hosts", "h1,h2")) == 0
+    assert "Across zones, at 0.02 per GB: 0.017 a day" in capsys.readouterr().out
 
 
 def test_a_rack_that_no_partition_has_is_said(checkpoint, capsys):
@@ -129,6 +166,8 @@ def test_consumers_read_from_leaders_where_brokers_do_not_let_them_elsewhere():
         ("h1=a\nh2: b\n\th3 c d\n", {"h1": "a", "h2": "b", "h3": "c d"}),
         ("! no\n # no\n\n  h1 = a \nh1=a\n", {"h1": "a"}),
         ("\\u0068\\:1=a\\ b", {"h:1": "a b"}),
+        ("h1=\\ud83d\\ude00", {"h1": "😀"}),
+        ("h1=\\ud83d", "line 1 (h1=\\ud83d) is broken"),
         ("h1=a\nh2\n", "line 2 (h2) has no rack; a line HOST=RACK for each host of executors"),
         ("=a", "line 1 (=a) has no host"),
         ("h1=a # zone", "line 1 (h1=a # zone) has a # behind the rack"),

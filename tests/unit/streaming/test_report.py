@@ -217,6 +217,17 @@ def test_pictures_are_well_formed_and_stay_inside_their_frame(partitions):
             assert -0.2 <= y <= y + h <= height + 0.2
 
 
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (999.4, "999"), (999.6, "1.0k"), (9_940, "9.9k"), (9_960, "10k"), (999_400, "999k"),
+        (999_999, "1.0M"), (999_960_000, "1.0G"), (-999_999, "-1.0M"), (5e12, "5000G"),
+    ],
+)  # fmt: skip
+def test_a_count_has_the_unit_that_it_is_rounded_to(number, expected):
+    assert short(number) == expected
+
+
 def test_the_heat_map_has_a_cell_for_each_partition_and_batch():
     batches = [(b.batch, b.lag) for b in skewed_run(12, 6).batches]
     assert charts.heat_map("lag", list(batches[0][1]), batches).count("<rect") == 12 * 6
