@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import re
@@ -13,6 +14,7 @@ import time
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
+from rich.console import Console
 
 from streaming.cli import main
 from streaming.metrics.board import Board
@@ -256,6 +258,14 @@ class _Screen:
         except OSError:  # the other end is closed
             return False
         return True
+
+
+def test_of_a_query_that_has_told_nothing_yet_the_name_is_shown():
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(top_screen.frame(top_screen.Snapshot("orders"), 30))
+    name, *rest = console.export_text().split("\n", 1)
+    assert name.strip() == "orders"
+    assert "lag: unknown (yet)" in rest[0]
 
 
 def test_a_failed_admission_and_one_of_everything_are_told():
