@@ -34,7 +34,7 @@ _SETTINGS = {"spark.ui.showConsoleProgress": "false"}
 _COMPILED = "spark.sql.codegen.cache.maxEntries"
 #: Pieces of generated code that each JVM of Spark keeps. A merge has about 80: what falls out is
 #: compiled again in each batch. Each checkpoint of a table's log is a new piece of 75 KB, because
-#: its version is in the code, and each merge has two: a cache is always filled some day.
+#: its version is in the code, so that a cache is always filled some day.
 _KEPT_PIECES = 100
 #: What Spark hides in its UI and event log, where an operator may hide more.
 _REDACTED = {
