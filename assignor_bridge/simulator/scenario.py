@@ -120,8 +120,8 @@ def steps(scenario: Scenario) -> Iterator[Step]:
         records = np.floor(rates * noise * scenario.records + rng.random(scenario.partitions))
         if (start + records).sum() >= MOST_OFFSET:
             raise OptionError(
-                f"batch {number} ends beyond {MOST_OFFSET:,}, the largest offset: fewer records or "
-                "batches, or less noise, are expected"
+                f"batch {number} ends beyond {MOST_OFFSET:,} records in all partitions: fewer "
+                "records or batches, or less noise, are expected"
             )
         yield Step(
             number,

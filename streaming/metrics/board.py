@@ -51,6 +51,7 @@ class LogEnds:
         if points and (end < points[-1][1] or time_s < points[-1][0] - _BACK_S):
             points.clear()
         elif points and time_s <= points[-1][0]:
+            points[-1] = (points[-1][0], end)
             return
         if len(points) > 1 and points[-1][1] == points[-2][1] == end:
             points.pop()  # only the two ends of a standstill are kept

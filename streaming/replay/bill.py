@@ -135,10 +135,10 @@ def bill_assumptions(replay: Replay) -> tuple[str, ...]:
 def _unknown(replay: Replay) -> list[str]:
     """Count what has no rack that is known: reads of it, or by it, are near as far as we know."""
     cluster = replay.cluster
-    executors = {e for each in (cluster.executors, *cluster.by_batch.values()) for e in each}
+    racks = {e.id: e.rack for each in (cluster.executors, *cluster.by_batch.values()) for e in each}
     counts = {
         "partitions": (replay.partitions_without_rack, replay.partitions),
-        "executors": (sum(not e.rack for e in executors), len(executors)),
+        "executors": (sum(not rack for rack in racks.values()), len(racks)),
     }
     return [f"{n:,} of {of:,} {what}" for what, (n, of) in counts.items() if n]
 

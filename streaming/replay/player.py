@@ -84,7 +84,10 @@ class Replay:
 
     def cross_zone(self, result: Result) -> float | None:
         """Return the share of all bytes that are known to cross zones; None where nothing is."""
-        if self.traffic is None or self.partitions_without_rack == self.partitions:
+        racks = self.racks
+        if self.traffic is None or racks is None:
+            return None
+        if not any(racks.knows(r.tp) for batch in self.batches for r in batch.ranges):
             return None
         sizes = [_bytes(batch, self.traffic) for batch in self.batches]
         crossed = (n * (p.cross_zone or 0.0) for n, p in zip(sizes, result.played, strict=True))

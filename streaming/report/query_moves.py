@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from assignor_bridge.errors import elided
 from streaming.observe.words import counted
-from streaming.redaction import Redactor
+from streaming.redaction import redacted
 from streaming.report import page
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 #: Rows of a table at most, the last ones; and names in a row.
 _ROWS = 15
 _NAMES = 6
-#: A log that Spark wrote is shown, too, of which nothing was hidden.
-_HIDES = Redactor()
 #: What is said when nothing but the load has changed.
 _LOAD = "to even out the load"
 #: Metrics of the planner in which a change explains moves.
@@ -140,7 +138,7 @@ def _changes(source: SourceProgress, before: SourceProgress | None) -> Iterator[
                 yield f"{key} {was:.0f} → {now:.0f}"
     for key in ("assignor.fallbackReason", "assignor.stateWarning", "assignor.advice"):
         if metrics.get(key) and earlier.get(key) != metrics[key]:
-            yield _HIDES(metrics[key])
+            yield redacted(metrics[key])  # of a log that Spark wrote nothing is hidden yet
 
 
 def _of_states(states: Sequence[StickyState], name: str) -> list[str]:
@@ -148,8 +146,9 @@ def _of_states(states: Sequence[StickyState], name: str) -> list[str]:
     rows = []
     for before, after in pairwise(states):
         there, now = ({(r.executor, r.host) for r in kept.readers} for kept in (before, after))
-        changes = [f"executor {name} ({host}) left" for name, host in sorted(there - now)[:_NAMES]]
-        changes += [f"executor {name} ({host}) came" for name, host in sorted(now - there)[:_NAMES]]
+        left, came = sorted(there - now)[:_NAMES], sorted(now - there)[:_NAMES]
+        changes = [f"executor {executor} ({host}) left" for executor, host in left]
+        changes += [f"executor {executor} ({host}) came" for executor, host in came]
         for way, partitions in sorted(_moves(before, after).items()):
             what = f"{elided(partitions, _NAMES)}: {'; '.join(changes) or _LOAD}"
             rows.append([f"{after.batches}", " → ".join(way), f"{len(partitions):,}", what])

@@ -30,7 +30,7 @@ def two_executors(folder: Path) -> SparkSession:
         spark_locality_wait="3s",
         spark_kafka_consumer_cache_capacity="4000",
         spark_databricks_delta_snapshotPartitions="1",
-        spark_sql_codegen_cache_maxEntries="1000",
+        spark_sql_codegen_cache_maxEntries="200",
         spark_sql_streaming_numRecentProgressUpdates="5000",
     )  # fmt: skip
     session.sparkContext.setLogLevel("ERROR")

@@ -73,7 +73,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "local-cluster[2,1,1024]", tmp_path_factory.mktemp("spark"),
         spark_kafka_consumer_cache_capacity="4000",
         spark_databricks_delta_snapshotPartitions="1",
-        spark_sql_codegen_cache_maxEntries="1000",
+        spark_sql_codegen_cache_maxEntries="200",
     )  # fmt: skip
     session.sparkContext.setLogLevel("ERROR")
     yield session

@@ -84,7 +84,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         spark_locality_wait="3s",
         spark_kafka_consumer_cache_capacity="4000",
         spark_databricks_delta_snapshotPartitions="1",
-        spark_sql_codegen_cache_maxEntries="1000",
+        spark_sql_codegen_cache_maxEntries="200",
         spark_sql_streaming_numRecentProgressUpdates="5000",
     )  # fmt: skip
     session.sparkContext.setLogLevel("ERROR")

@@ -89,8 +89,10 @@ class LiveHeaps:
         for part in JVMS:
             for pid in job.pids(part):
                 command = [java_tool("jcmd"), str(pid), "GC.class_histogram"]
-                text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-                (self._folder / f"{part}-{self._looks:02}-{pid}.txt").write_text(text)
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+                if done.returncode == 0:  # what a JVM forks looks like it for a moment
+                    path = self._folder / f"{part}-{self._looks:02}-{pid}.txt"
+                    path.write_text(done.stdout)
 
     def mb(self, part: str) -> list[float]:
         """MB of one part at each look; of executors the sum."""

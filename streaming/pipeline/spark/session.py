@@ -108,7 +108,7 @@ def session_for(job: Job, starting: AbstractContextManager[None] | None = None) 
         raise ConfigError(NO_CONNECT)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     operators = _of_operators()
-    settings = {**_SETTINGS, **_compiled(job), **_redacted(operators), **job.spark}
+    settings = {**_SETTINGS, **_compiled(job, operators), **_redacted(operators), **job.spark}
     own = [item for item in settings.pop(_PACKAGES, "").split(",") if item]
     if not is_submitted():
         master = job.spark.get("spark.master") or operators.get("spark.master", "local")
@@ -155,10 +155,12 @@ def _of_operators() -> dict[str, str]:
     return dict(SparkConf().getAll())
 
 
-def _compiled(job: Job) -> dict[str, str]:
-    """Let Spark keep the generated code of each merge, too."""
+def _compiled(job: Job, operators: Mapping[str, str]) -> dict[str, str]:
+    """Let Spark keep the generated code of each merge, too, unless an operator says how much."""
     merges = sum(table.mode == "upsert" for _, table in job.tables)
-    return {_COMPILED: f"{_KEPT_PIECES * (1 + merges)}"} if merges else {}
+    if not merges or _COMPILED in operators:
+        return {}
+    return {_COMPILED: f"{_KEPT_PIECES * (1 + merges)}"}
 
 
 def _redacted(operators: Mapping[str, str]) -> dict[str, str]:

@@ -44,7 +44,7 @@ from streaming.pipeline.delta.writer import DeltaWriter
 from streaming.pipeline.errors import ConfigError, JobError, TableError
 from streaming.pipeline.run import start_job
 from streaming.pipeline.spark.folders import holder, lock_checkpoint
-from streaming.pipeline.spark.session import check_master, session_for
+from streaming.pipeline.spark.session import _COMPILED, check_master, session_for
 from tests.unit.lag.checkpoint_files import QUERY, write_query
 from tests.unit.streaming.test_pipeline_config import changed
 
@@ -193,7 +193,19 @@ def test_only_spark_on_this_machine_writes_its_logs_without_processes(settings_o
 )
 def test_the_code_of_each_merge_is_kept_and_no_more(settings_of, sink, pieces):
     """A thousand were kept: each checkpoint of a table's log added one, as long as a job ran."""
-    assert settings_of(changed("sink", sink)).get("spark.sql.codegen.cache.maxEntries") == pieces
+    assert settings_of(changed("sink", sink)).get(_COMPILED) == pieces
+
+
+def test_the_code_of_two_merges_is_kept_unless_an_operator_says_how_much(
+    settings_of, monkeypatch, tmp_path
+):
+    tables = {n: {"path": f"/{n}", "mode": "upsert", "keys": ["id"]} for n in ("a", "b")}
+    data = changed("sink", None)
+    data["sinks"] = {name: {"from": "records", **table} for name, table in tables.items()}
+    assert settings_of(data).get(_COMPILED) == "300"
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    (tmp_path / "spark-defaults.conf").write_text(f"{_COMPILED} 5000\n", "utf-8")
+    assert settings_of(data).get(_COMPILED) is None
 
 
 def test_settings_for_one_machine_take_the_place_of_nothing_in_the_defaults(

@@ -1,5 +1,6 @@
 package io.assignorbridge;
 
+import java.util.concurrent.atomic.AtomicLong;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.SparkSession;
 import org.slf4j.Logger;
@@ -23,6 +24,8 @@ final class DeltaCheckpoints {
   /** The one that was asked for last; null once it is written, or has failed. */
   private volatile Runnable asked;
 
+  private final AtomicLong ended = new AtomicLong();
+
   /** False where Delta has another shape: it shall write them itself then. */
   boolean canWrite() {
     return canWrite;
@@ -31,6 +34,11 @@ final class DeltaCheckpoints {
   /** Whether one is written, or will be soon. */
   boolean isWriting() {
     return asked != null;
+  }
+
+  /** How many have been written, or have failed. */
+  long ended() {
+    return ended.get();
   }
 
   /** Writes it soon, unless a newer one is asked for before. */
@@ -51,6 +59,7 @@ final class DeltaCheckpoints {
           } catch (Exception e) {
             LOG.warn("a checkpoint of a Delta table's log was not written", e);
           } finally {
+            ended.incrementAndGet();
             if (asked == checkpoint) {
               asked = null;
             }
