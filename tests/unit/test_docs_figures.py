@@ -203,11 +203,20 @@ def load_of_executors() -> Iterator[str]:
 
 def soak() -> Iterator[str]:
     text = (ROOT / "docs" / "benchmarks" / "soak.json").read_text(encoding="utf-8")
-    series = json.loads(text)["series"]
+    page = json.loads(text)
+    series = page["series"]
     batch_s, heap = series["batch_s, median"], series["executors, live heap, MB"]
-    yield f"a median of {batch_s[0]:.2f} s (first tenth of the batches) to"
-    yield f"to {batch_s[8]:.2f} s (ninth)"
-    yield f"rose from {heap[2]} MB (third tenth of the run) to {heap[9]} MB (last tenth)"
+    yield f"took a median of {batch_s[9]:.2f} s in the last tenth of the batches, when"
+    yield f"and {batch_s[3]:.2f} s in the fourth"
+    yield f"both executors together {heap[0]} MB in the first tenth of the run and {heap[9]} MB in"
+    driver = series["driver, live heap, MB"]
+    yield f"the driver {driver[0]} and {driver[9]} MB"
+    rises = {row["part"]: float(row["MB an hour"]) for row in page["rows"]}
+    yield f"the driver rose by {rises['driver']:.0f} MB an hour"
+    yield f"by {rises['executors']:.0f} MB, of"
+    counts = re.search(r"([\d,]+) batches, ([\d,]+) records", page["notes"])
+    assert counts
+    yield f"{counts[2]} records in {counts[1]} batches"
 
 
 def reliability() -> Iterator[str]:
