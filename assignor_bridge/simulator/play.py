@@ -36,6 +36,11 @@ if TYPE_CHECKING:
 SPARK_MAPPINGS = ("spark", "minPartitions", "maxRecordsPerPartition")
 
 
+def is_sparks(name: str) -> bool:
+    """Whether a name, perhaps with a number behind `=`, is one of Spark's mappings."""
+    return name.partition("=")[0] in SPARK_MAPPINGS
+
+
 @dataclass(frozen=True, slots=True)
 class Played:
     """What one batch came to."""

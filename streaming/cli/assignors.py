@@ -12,7 +12,7 @@ from assignor_bridge.assignors.loading import Finder
 from assignor_bridge.assignors.protocol import Assignor
 from assignor_bridge.errors import OptionError
 from assignor_bridge.simulator.mappings import MOST_TASKS
-from assignor_bridge.simulator.play import SPARK_MAPPINGS
+from assignor_bridge.simulator.play import SPARK_MAPPINGS, is_sparks
 
 Own = Annotated[
     list[str] | None,
@@ -40,7 +40,7 @@ def names_in(text: str) -> list[str]:
 def check_known(names: Sequence[str], find: Callable[[str], Assignor]) -> None:
     """Refuse a name that is neither one of Spark's mappings nor an assignor that can be made."""
     for name in names:
-        if name.partition("=")[0] not in SPARK_MAPPINGS:
+        if not is_sparks(name):
             find(name)
 
 

@@ -57,7 +57,7 @@ def bill_answer(replay: Replay) -> str:
     traffic = replay.traffic
     if traffic is None:
         return ""
-    if replay.partitions_without_rack == replay.partitions:
+    if not replay.knows_racks:
         return "Across zones: unknown, no partition's racks are known"
     least = "at least " * bool(_unknown(replay))
     known = {
@@ -117,7 +117,7 @@ def bill_assumptions(replay: Replay) -> tuple[str, ...]:
         None: ": the brokers do not say whether they have a replica selector",
     }[racks.followers]
     elsewhere = set(racks.executors.values()).difference(*racks.partitions.values())
-    if elsewhere and replay.partitions_without_rack < replay.partitions:
+    if elsewhere and replay.knows_racks:
         missing += (
             f"; no partition has a replica in {elided(sorted(elsewhere))}, where executors are"
         )

@@ -13,7 +13,7 @@ from assignor_bridge.planner.costs import predict
 from assignor_bridge.planner.learn import learn
 from assignor_bridge.planner.plan import plan_step
 from assignor_bridge.planner.table import load
-from assignor_bridge.simulator.play import SPARK_MAPPINGS, Player, placed
+from assignor_bridge.simulator.play import Player, is_sparks, placed
 from assignor_bridge.simulator.scenario import Step
 from streaming.observe.words import seconds_text
 from streaming.replay.player import PLAIN, AsLogged
@@ -140,7 +140,7 @@ def _planned(
     for name in names:
         if most == len(kept.readers):
             break
-        if name.partition("=")[0] in SPARK_MAPPINGS:
+        if is_sparks(name):
             continue
         settings = replace(batch.settings, assignors=(name,))
         try:
@@ -201,7 +201,7 @@ def _alternative(
     find: Callable[[str], Assignor],
 ) -> Alternative:
     try:
-        if name.partition("=")[0] in SPARK_MAPPINGS:
+        if is_sparks(name):
             tasks = Player(name, PLAIN).plan(step)
         else:
             settings = replace(kept.batch.settings, assignors=(name,))

@@ -15,7 +15,7 @@ import numpy as np
 from assignor_bridge.assignors.registry import ASSIGNORS, lookup
 from assignor_bridge.errors import AssignorError
 from assignor_bridge.options import LAG_AWARE_STICKY
-from assignor_bridge.simulator.play import SPARK_MAPPINGS, Player, Result
+from assignor_bridge.simulator.play import SPARK_MAPPINGS, Player, Result, is_sparks
 from assignor_bridge.simulator.scenario import Scenario, Step
 from streaming.observe.words import counted, seconds_text
 from streaming.replay.bill import bill_answer, bill_assumptions, bill_json
@@ -82,12 +82,17 @@ class Replay:
         known = self.racks.knows
         return len({r.tp for batch in self.batches for r in batch.ranges if not known(r.tp)})
 
+    @property
+    def knows_racks(self) -> bool:
+        """Whether the rack of some partition's leader is known."""
+        racks = self.racks
+        return racks is not None and any(
+            racks.knows(r.tp) for batch in self.batches for r in batch.ranges
+        )
+
     def cross_zone(self, result: Result) -> float | None:
         """Return the share of all bytes that are known to cross zones; None where nothing is."""
-        racks = self.racks
-        if self.traffic is None or racks is None:
-            return None
-        if not any(racks.knows(r.tp) for batch in self.batches for r in batch.ranges):
+        if self.traffic is None or not self.knows_racks:
             return None
         sizes = [_bytes(batch, self.traffic) for batch in self.batches]
         crossed = (n * (p.cross_zone or 0.0) for n, p in zip(sizes, result.played, strict=True))
@@ -159,7 +164,7 @@ def replay(
     def played(name: str, **more: float) -> Result:
         given = {**(options or {}), **{f"assignor.{key}": str(n) for key, n in more.items()}}
         player = Player(name, PLAIN, given, find, cluster.locality_wait_s)
-        return _play(player, of_spark if name.partition("=")[0] in SPARK_MAPPINGS else steps)
+        return _play(player, of_spark if is_sparks(name) else steps)
 
     itself = []
     if logged is not None:

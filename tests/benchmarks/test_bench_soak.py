@@ -96,10 +96,10 @@ class LiveHeaps:
 
     def mb(self, part: str) -> list[float]:
         """MB of one part at each look; of executors the sum."""
-        files = {
-            look: self._folder.glob(f"{part}-{look:02}-*.txt") for look in range(1, self._looks + 1)
-        }
-        return [sum(map(total_mb, found)) for found in files.values()]
+        return [
+            sum(map(total_mb, self._folder.glob(f"{part}-{look:02}-*.txt")))
+            for look in range(1, self._looks + 1)
+        ]
 
 
 def total_mb(histogram: Path) -> float:

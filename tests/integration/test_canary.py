@@ -12,7 +12,7 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -24,6 +24,8 @@ from tests.spark_tools import wait_until
 from tests.support.canaries import found_in
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tests.secured_broker import Secured
 
 pytestmark = [pytest.mark.integration, pytest.mark.drivers]
@@ -179,19 +181,43 @@ def pages_of(ui: str) -> dict[str, bytes]:
     return pages
 
 
-def make_folders(*places: Path) -> None:
-    for place in places:
+class Good(NamedTuple):
+    """A job that goes well, with records to read, a topic to write to, and folders."""
+
+    yaml: Path
+    topic: Topic
+    sink: str
+    #: What the test puts there, and below which all others write.
+    put: Path
+    folder: Path
+
+
+def a_good_job(
+    secured: Secured, tmp_path: Path, topic: str, ports: tuple[int, int], failures: Iterable[str]
+) -> Good:
+    """Write it, and make the folders of it and of jobs that will fail."""
+    broker, address, *_ = secured
+    read = Topic(broker.bootstrap_servers, f"{topic}-{os.getpid()}").create(3)
+    read.fill([40, 20, 10])
+    allow_all(secured, read.name)
+    sink = Topic(broker.bootstrap_servers, f"{read.name}-out").create(1)
+    allow_all(secured, sink.name, "WRITE")
+    put, folder = tmp_path / "put", tmp_path / "written"
+    put.mkdir()
+    for place in (folder, *(folder / name for name in failures)):
         for made in (place, place / "events", place / "scratch"):
             made.mkdir()
+    yaml = put / "job.yaml"
+    yaml.write_text(job(address, read.name, folder, ports, "${CANARY_PASSWORD}"))
+    return Good(yaml, read, sink.name, put, folder)
 
 
-def fail(
-    name: str, good: Path, folder: Path, put: Path, sink: str
-) -> dict[int, tuple[bytes, bytes]]:
+def fail(name: str, good: Good) -> dict[int, tuple[bytes, bytes]]:
     """Let a job fail by its login or in a task; give the processes that were seen."""
+    folder = good.folder / name
     password = "${CANARY_PASSWORD}" if name == "task" else WRONG
-    bad = put / f"{name}.yaml"
-    bad.write_text(failing(good.read_text(), folder, password, sink))
+    bad = good.put / f"{name}.yaml"
+    bad.write_text(failing(good.yaml.read_text(), folder, password, good.sink))
     ended, seen = Run(bad, folder), {}
 
     def has_ended() -> bool:
@@ -210,26 +236,16 @@ def test_secrets_of_a_job_that_fails_in_a_task_are_found_nowhere_else(
     secured: Secured, tmp_path: Path
 ) -> None:
     """What each run of the tests looks at; the long one has executors of their own and pages."""
-    broker, address, *_ = secured
-    topic = Topic(broker.bootstrap_servers, f"canary-of-a-task-{os.getpid()}").create(3)
-    topic.fill([40, 20, 10])
-    allow_all(secured, topic.name)
-    out = Topic(broker.bootstrap_servers, f"{topic.name}-out").create(1)
-    allow_all(secured, out.name, "WRITE")
-    put, folder = tmp_path / "put", tmp_path / "written"
-    put.mkdir()
-    make_folders(folder, folder / "task")
-    good = put / "job.yaml"
-    good.write_text(job(address, topic.name, folder, (0, 0), "${CANARY_PASSWORD}"))
-    seen = fail("task", good, folder / "task", put, out.name)
+    good = a_good_job(secured, tmp_path, "canary-of-a-task", (0, 0), ["task"])
+    seen = fail("task", good)
     assert any(b"SparkSubmit" in command for command, _ in seen.values())
     for command, environment in seen.values():
         variables = environment.split(b"\0")
         inherited = [v for v in variables if not v.startswith(b"CANARY_PASSWORD=")]
         assert secrets_in(command + b"\0".join(inherited)) == [], command
-    files = {path.name for path in check_files(folder)}
+    files = {path.name for path in check_files(good.folder)}
     assert {"driver.log", "spark.log", "plans.jsonl", "said.txt"} <= files
-    assert (folder / "task" / "driver.log").stat().st_size > 10_000  # at the level of INFO
+    assert (good.folder / "task" / "driver.log").stat().st_size > 10_000  # at the level of INFO
 
 
 @pytest.mark.long
@@ -237,20 +253,10 @@ def test_secrets_of_a_job_that_fails_in_a_task_are_found_nowhere_else(
 def test_secrets_are_found_nowhere_but_where_they_were_put(
     secured: Secured, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    broker, address, *_ = secured
-    topic = Topic(broker.bootstrap_servers, f"canary-{os.getpid()}").create(3)
-    topic.fill([40, 20, 10])
-    allow_all(secured, topic.name)
-    out = Topic(broker.bootstrap_servers, f"{topic.name}-out").create(1)
-    allow_all(secured, out.name, "WRITE")
-    put, folder = tmp_path / "put", tmp_path / "written"
-    failures = {name: folder / name for name in ("task", "login")}
-    put.mkdir()
-    make_folders(folder, *failures.values())
-    ports = free_ports(None)
-    good = put / "job.yaml"
-    good.write_text(job(address, topic.name, folder, ports, "${CANARY_PASSWORD}"))
-    run = Run(good, folder)
+    ports, failures = free_ports(None), ("task", "login")
+    good = a_good_job(secured, tmp_path, "canary", ports, failures)
+    topic, put, folder = good.topic, good.put, good.folder
+    run = Run(good.yaml, folder)
     seen: dict[int, tuple[bytes, bytes]] = {}
 
     def has_read() -> bool:
@@ -274,20 +280,20 @@ def test_secrets_are_found_nowhere_but_where_they_were_put(
         run.process.send_signal(signal.SIGTERM)
         code = run.process.wait(60)
     assert code == 143, run.said.read_text()
-    for number, words in enumerate(commands(folder, topic.name, address)):
-        (put / "client.properties").write_text(client(address, PASSWORD))
+    for number, words in enumerate(commands(folder, topic.name)):
+        (put / "client.properties").write_text(client(secured.address, PASSWORD))
         done = assignor(*words, "--command-config", str(put / "client.properties"))
         (folder / f"command-{number}.txt").write_text(done.stdout + done.stderr)
         assert done.returncode == 0, done.stderr
     done = assignor("report", str(folder / "checkpoint/sink"), "-o", str(folder / "report.html"))
     assert done.returncode == 0, done.stderr
-    (put / "wrong.properties").write_text(client(address, WRONG))
+    (put / "wrong.properties").write_text(client(secured.address, WRONG))
     done = assignor("lag", "--group", "g", "--command-config", str(put / "wrong.properties"))
     assert done.returncode == 1
     (folder / "refused.txt").write_text(done.stdout + done.stderr)
 
-    for name, below in failures.items():
-        seen |= fail(name, good, below, put, out.name)
+    for name in failures:
+        seen |= fail(name, good)
     for page, text in pages.items():
         assert secrets_in(text) == [], page
     kinds = set()
@@ -339,7 +345,7 @@ def assignor(*words: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def commands(folder: Path, topic: str, address: str) -> list[list[str]]:
+def commands(folder: Path, topic: str) -> list[list[str]]:
     query = ["--checkpoint", str(folder / "checkpoint/sink")]
     return [["lag", *query], ["lag", "--group", topic], ["offsets", "--group", topic],
             ["doctor", *query]]  # fmt: skip

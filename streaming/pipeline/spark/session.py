@@ -33,7 +33,7 @@ _PACKAGES = "spark.jars.packages"
 _SETTINGS = {"spark.ui.showConsoleProgress": "false"}
 _COMPILED = "spark.sql.codegen.cache.maxEntries"
 #: Pieces of generated code that each JVM of Spark keeps. A merge has about 80: what falls out is
-#: compiled again in each batch. Each checkpoint of a table's log is a new piece of 75 KB, because
+#: compiled again in each batch. Each checkpoint of a table's log is a new piece of some 80 KB, as
 #: its version is in the code, so that a cache is always filled some day.
 _KEPT_PIECES = 100
 #: What Spark hides in its UI and event log, where an operator may hide more.

@@ -1,6 +1,6 @@
 package io.assignorbridge;
 
-import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.SparkSession;
 import org.slf4j.Logger;
@@ -24,21 +24,16 @@ final class DeltaCheckpoints {
   /** The one that was asked for last; null once it is written, or has failed. */
   private volatile Runnable asked;
 
-  private final AtomicLong ended = new AtomicLong();
+  private final AtomicBoolean hasEnded = new AtomicBoolean();
 
   /** False where Delta has another shape: it shall write them itself then. */
   boolean canWrite() {
     return canWrite;
   }
 
-  /** Whether one is written, or will be soon. */
-  boolean isWriting() {
-    return asked != null;
-  }
-
-  /** How many have been written, or have failed. */
-  long ended() {
-    return ended.get();
+  /** Whether one has ended since this was asked last, or none is being written. */
+  boolean mayBeThere() {
+    return hasEnded.getAndSet(false) || asked == null;
   }
 
   /** Writes it soon, unless a newer one is asked for before. */
@@ -59,7 +54,7 @@ final class DeltaCheckpoints {
           } catch (Exception e) {
             LOG.warn("a checkpoint of a Delta table's log was not written", e);
           } finally {
-            ended.incrementAndGet();
+            hasEnded.set(true);
             if (asked == checkpoint) {
               asked = null;
             }

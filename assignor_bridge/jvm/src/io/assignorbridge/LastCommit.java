@@ -33,9 +33,6 @@ final class LastCommit {
   /** Of the table that the run writes to; null until Delta has begun a transaction. */
   private DeltaLog log;
 
-  /** Checkpoints that had ended when the log was last listed behind one. */
-  private long listed;
-
   private boolean fits = true;
 
   LastCommit(DeltaCheckpoints checkpoints) {
@@ -82,21 +79,13 @@ final class LastCommit {
     if (last.isCatalogOwned() // its commits can be elsewhere
         || last.tableCommitCoordinatorClientOpt().isDefined()
         || segment.deltas().isEmpty()
-        || last.version() / interval > checkpoint / interval && mayBeThere()) {
+        || last.version() / interval > checkpoint / interval && checkpoints.mayBeThere()) {
       return false;
     }
     FileStatus commit = segment.deltas().last();
     Path next = FileNames$.MODULE$.unsafeDeltaFile(log.logPath(), last.version() + 1);
     FileSystem files = log.logPath().getFileSystem(log.newDeltaHadoopConf());
     return isAsItWas(commit, files) && !files.exists(next);
-  }
-
-  /** Whether a checkpoint of the log that is due may be found: not while the first is written. */
-  private boolean mayBeThere() {
-    long ended = checkpoints.ended();
-    boolean isNew = ended != listed;
-    listed = ended;
-    return isNew || !checkpoints.isWriting();
   }
 
   private static boolean isAsItWas(FileStatus file, FileSystem files) throws IOException {
