@@ -9,14 +9,33 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from assignor_bridge.errors import OptionError, elided, unknown_name
+from assignor_bridge.option_kinds import (
+    AHEAD,
+    BOOLEAN,
+    COUNT,
+    DURATION,
+    ENVIRONMENT,
+    GROUP,
+    LOCAL_FILE,
+    MILLISECONDS,
+    PRICE,
+    PRIORITIES,
+    SECONDS,
+    SHARE,
+    SLOTS,
+    STANDBYS,
+    TASKS,
+    WEIGHT,
+    Kind,
+    one_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 #: The option that names the assignors, and the prefix of all others.
 STRATEGY = "assignor"
@@ -34,117 +53,16 @@ BUILT_IN = frozenset({
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
-    """What a value may be: how it is read, and in words."""
-
-    read: Callable[[str], object]
-    allowed: str
-
-
-def _boolean(text: str) -> bool:
-    return {"true": True, "false": False}[text.strip().lower()]
-
-
-def _between(
-    number: Callable[[str], float], least: float, most: float = 2**63 - 1
-) -> Callable[[str], float]:
-    def read(text: str) -> float:
-        value = number(text)
-        if not least <= value <= most:
-            raise ValueError
-        return value
-
-    return read
-
-
-def _one_of(*allowed: str) -> _Kind:
-    choices = {choice: choice for choice in allowed}
-    return _Kind(lambda text: choices[text.strip().lower()], " or ".join(allowed))
-
-
-def _priorities(text: str) -> tuple[tuple[str, int], ...]:
-    pairs = [part.partition("=") for part in text.split(",")]
-    if not all(pattern.strip() for pattern, _, _ in pairs):
-        raise ValueError
-    return tuple((pattern.strip(), int(number)) for pattern, _, number in pairs)
-
-
-def _text(good: Callable[[str], object]) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        value = text.strip()
-        if not value or not value.isprintable() or not good(value):
-            raise ValueError
-        return value
-
-    return read
-
-
-#: In seconds.
-_UNITS = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86_400.0}
-_PART = re.compile(rf"(\d{{1,12}})\s*({'|'.join(_UNITS)})s?\b")
-_LONGEST_S = 36_500 * _UNITS["day"]
-
-
-def _duration(text: str) -> float:
-    lowered = text.lower()
-    seconds = sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(lowered))
-    if _PART.sub("", lowered).strip() or not 0 < seconds <= _LONGEST_S:
-        raise ValueError
-    return seconds
-
-
-def _slots(text: str) -> float:
-    value = text.strip()
-    if "." not in value and not value.endswith("%"):
-        return _between(int, 1)(value)
-    share = float(value.removesuffix("%")) / (100 if value.endswith("%") else 1)
-    if not 0 < share <= 1:
-        raise ValueError
-    return share
-
-
-_BOOLEAN = _Kind(_boolean, "true or false")
-_SHARE = _Kind(_between(float, 0, 10), "a number from 0 to 10")
-_COUNT = _Kind(_between(int, 1), "a whole number from 1")
-_TASKS = _Kind(_between(int, 1, 64), "a whole number from 1 to 64")
-_STANDBYS = _Kind(_between(int, 0, 16), "a whole number from 0 to 16")
-_SLOTS = _Kind(_slots, "a share such as 0.5 or 50%, or a whole number from 1")
-_MILLISECONDS = _Kind(
-    _between(int, 1, 86_400_000), "a whole number of milliseconds from 1 to 86400000"
-)
-_SECONDS = _Kind(_between(float, 0.001, 86_400), "a number of seconds from 0.001 to 86400")
-_AHEAD = _Kind(_between(float, 0, 86_400), "a number of seconds from 0 to 86400")
-_DURATION = _Kind(
-    _duration,
-    "a duration with its unit, such as 30 seconds, 10 minutes or 1 hour, up to 36500 days",
-)
-_WEIGHT = _Kind(_between(float, 0.001, 1000), "a number from 0.001 to 1000")
-_PRICE = _Kind(_between(float, 0, 1000), "a number from 0 to 1000")
-_PRIORITIES = _Kind(_priorities, "host patterns with whole numbers, such as ondemand-*=10,spot-*=1")
-_GROUP = _Kind(
-    _text(lambda name: len(name) <= 255), "the name of a consumer group of up to 255 characters"
-)
-_LOCAL_FILE = _Kind(
-    _text(lambda path: "://" not in path and not path.endswith("/")), "the path of a local file"
-)
-
-_ENVIRONMENT = _Kind(
-    _text(re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*").fullmatch),
-    "env:NAME with the name of an environment variable",
-)
-
-
-@dataclass(frozen=True, slots=True)
 class Option:
     """An option as it is documented."""
 
     #: Such as `assignor.maxImbalance`.
     name: str
-    kind: _Kind
+    kind: Kind
     meaning: str
 
 
-def _option(name: str, default: object, kind: _Kind, meaning: str) -> Any:
+def _option(name: str, default: object, kind: Kind, meaning: str) -> Any:
     return field(default=default, metadata={"option": Option(name, kind, meaning)})
 
 
@@ -155,65 +73,65 @@ class PlannerOptions:
 
     #: Assignors in order of preference.
     assignors: tuple[str, ...] = (LAG_AWARE_STICKY,)
-    split: bool = _option("assignor.split", True, _BOOLEAN,
+    split: bool = _option("assignor.split", True, BOOLEAN,
         "whether several tasks may read one partition in the same batch")
-    max_imbalance: float = _option("assignor.maxImbalance", 0.05, _SHARE,
+    max_imbalance: float = _option("assignor.maxImbalance", 0.05, SHARE,
         "how far above an even share the busiest slot may be planned (0.05 is 5%)")
-    min_records_per_task: int | None = _option("assignor.minRecordsPerTask", None, _COUNT,
-        "fewest records of a task, as long as there is another task to join it with")
+    min_records_per_task: int | None = _option("assignor.minRecordsPerTask", None, COUNT,
+        "smaller tasks are joined until each has so many records, as far as there are others")
     #: A partition that may not be split excepted.
-    max_records_per_task: int | None = _option("assignor.maxRecordsPerTask", None, _COUNT,
+    max_records_per_task: int | None = _option("assignor.maxRecordsPerTask", None, COUNT,
         "most records of a task; makes more tasks than assignor.tasksPerSlot where it must")
-    tasks_per_slot: int = _option("assignor.tasksPerSlot", 1, _TASKS,
-        "tasks that a slot's pieces may be divided among, longest first; it cuts none")
+    tasks_per_slot: int = _option("assignor.tasksPerSlot", 1, TASKS,
+        "tasks that a slot's pieces may be divided among, longest first; pieces are not cut")
     #: A share is a float, a number of slots an int.
-    slots: float | None = _option("assignor.slots", None, _SLOTS,
+    slots: float | None = _option("assignor.slots", None, SLOTS,
         "how many of the executors' task slots this query plans for, where several share them")
     on_error: Literal["fallback", "fail"] = _option("assignor.onError", "fallback",
-        _one_of("fallback", "fail"),
+        one_of("fallback", "fail"),
         "when planning fails: use Spark's own mapping for that batch, or fail the query")
     reader: Literal["shared", "spark"] = _option("assignor.reader", "shared",
-        _one_of("shared", "spark"),
+        one_of("shared", "spark"),
         "shared: one consumer per slot; spark: Spark's own reader, one consumer per partition")
     #: First match first.
-    priorities: tuple[tuple[str, int], ...] = _option("assignor.priorities", (), _PRIORITIES,
+    priorities: tuple[tuple[str, int], ...] = _option("assignor.priorities", (), PRIORITIES,
         "for failover: the executors with the highest number present read everything")
-    standby_replicas: int = _option("assignor.standbyReplicas", 0, _STANDBYS,
+    standby_replicas: int = _option("assignor.standbyReplicas", 0, STANDBYS,
         "for streams: how many further executors a task prefers after its own")
-    plan_timeout_ms: int = _option("assignor.planTimeoutMs", 10_000, _MILLISECONDS,
+    plan_timeout_ms: int = _option("assignor.planTimeoutMs", 10_000, MILLISECONDS,
         "how long the driver waits for a plan before assignor.onError applies")
-    commit_group: str | None = _option("assignor.commitGroup", None, _GROUP,
+    commit_group: str | None = _option("assignor.commitGroup", None, GROUP,
         "group to which the end offsets of completed batches are committed, for Kafka's own "
         "tools")
-    plan_log: str | None = _option("assignor.planLog", None, _LOCAL_FILE,
+    plan_log: str | None = _option("assignor.planLog", None, LOCAL_FILE,
         "file on the driver to which each batch's snapshot and plan are appended, for "
         "`assignor plan`; at 64 MB it becomes FILE.1")
     #: In seconds.
-    align_event_time: float | None = _option("assignor.alignEventTime", None, _DURATION,
+    align_event_time: float | None = _option("assignor.alignEventTime", None, DURATION,
         "how far beyond the slowest partition others may be read, by Kafka's timestamps")
-    max_future_seconds: float = _option("assignor.maxFutureSeconds", 60.0, _AHEAD,
+    max_future_seconds: float = _option("assignor.maxFutureSeconds", 60.0, AHEAD,
         "timestamps further ahead of the driver's clock do not count for assignor.alignEventTime")
-    target_batch_seconds: float | None = _option("assignor.targetBatchSeconds", None, _SECONDS,
+    target_batch_seconds: float | None = _option("assignor.targetBatchSeconds", None, SECONDS,
         "limit a batch to about this many seconds, estimated from the batches before it")
-    max_bytes_per_trigger: int | None = _option("assignor.maxBytesPerTrigger", None, _COUNT,
+    max_bytes_per_trigger: int | None = _option("assignor.maxBytesPerTrigger", None, COUNT,
         "limit a batch to about this many bytes of keys and values")
     fairness: Literal["proportional", "even", "deadline"] = _option(
-        "assignor.fairness", "proportional", _one_of("proportional", "even", "deadline"),
+        "assignor.fairness", "proportional", one_of("proportional", "even", "deadline"),
         "how a limited batch is shared: in proportion to lag, as Spark does; evenly; or first to "
         "what retention deletes soon, then evenly")
     #: By topic, whose names are lower-cased: Spark compares names of options without case.
     weights: tuple[tuple[str, float], ...] = ()
     floors: tuple[tuple[str, int], ...] = ()
-    zone_price_per_gb: float = _option("assignor.zonePricePerGb", 0.02, _PRICE,
+    zone_price_per_gb: float = _option("assignor.zonePricePerGb", 0.02, PRICE,
         "what a GB costs that is read in another zone than its replicas; 0: zones do not count")
-    rack: str | None = _option("assignor.rack", None, _ENVIRONMENT,
+    rack: str | None = _option("assignor.rack", None, ENVIRONMENT,
         "variable of executors' environment that names their rack (zone), in place of "
         "SPARK_EXECUTOR_ATTRIBUTE_RACK")
-    rack_file: str | None = _option("assignor.rackFile", None, _LOCAL_FILE,
+    rack_file: str | None = _option("assignor.rackFile", None, LOCAL_FILE,
         "file on the driver with the racks of executors' hosts, a line HOST=RACK each")
-    min_partitions: int | None = _option("minPartitions", None, _COUNT,
+    min_partitions: int | None = _option("minPartitions", None, COUNT,
         "Spark's own: the least number of tasks")
-    max_records_per_partition: int | None = _option("maxRecordsPerPartition", None, _COUNT,
+    max_records_per_partition: int | None = _option("maxRecordsPerPartition", None, COUNT,
         "Spark's own: the most records of a task")
     #: For the user's own assignors: what is none of ours, without the prefix, as it was written.
     own: tuple[tuple[str, str], ...] = ()
@@ -257,9 +175,9 @@ _BY_LOWER_NAME = {option.name.lower(): (name, option) for name, option in _BY_FI
 OPTIONS = tuple(option for option in _BY_FIELD.values() if option.name.startswith(PREFIX))
 #: Those that name a topic behind the last dot, by field of `PlannerOptions`.
 _BY_TOPIC: dict[str, Option] = {
-    "weights": Option("assignor.weight.<topic>", _WEIGHT,
+    "weights": Option("assignor.weight.<topic>", WEIGHT,
         "share of a partition of this topic in a limited batch, where others count 1"),
-    "floors": Option("assignor.floor.<topic>", _COUNT,
+    "floors": Option("assignor.floor.<topic>", COUNT,
         "least records of this topic in each limited batch, as long as it has them"),
 }  # fmt: skip
 PER_TOPIC = tuple(_BY_TOPIC.values())
@@ -339,7 +257,7 @@ def effective(options: PlannerOptions) -> dict[str, object]:
     return shown
 
 
-def _read(kind: _Kind, name: str, text: str) -> object:
+def _read(kind: Kind, name: str, text: str) -> object:
     try:
         return kind.read(text)
     except (ValueError, KeyError):

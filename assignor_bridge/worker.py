@@ -38,7 +38,8 @@ from assignor_bridge.protocol.messages import (
     Restore,
     Validate,
 )
-from checkpoints.sticky_state import VERSION, StateError, decode, decode_or_empty, encode
+from checkpoints.state_text import VERSION, decode, decode_or_empty, encode
+from checkpoints.sticky_state import StateError
 
 if TYPE_CHECKING:
     from typing import BinaryIO

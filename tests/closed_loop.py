@@ -12,7 +12,8 @@ from assignor_bridge.model import Executor
 from assignor_bridge.options import parse_options
 from assignor_bridge.planner.batch import Observed, lay_out
 from assignor_bridge.planner.plan import Outcome, plan_step
-from checkpoints.sticky_state import StickyState, decode, encode
+from checkpoints.state_text import decode, encode
+from checkpoints.sticky_state import StickyState
 
 
 @dataclass

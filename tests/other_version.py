@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
-from checkpoints import sticky_state
+from checkpoints import state_text
 
 if TYPE_CHECKING:
     from checkpoints.sticky_state import StickyState
 
-PRESENT = sticky_state.VERSION
+PRESENT = state_text.VERSION
 FROM_THE_FUTURE = "fromTheFuture"
 
-_encode = sticky_state.encode
+_encode = state_text.encode
 
 
 def next_version(state: StickyState) -> str:
@@ -32,7 +32,7 @@ def next_version(state: StickyState) -> str:
 
 def version_1(text: str) -> str:
     """Return a state of version 2 as version 1 wrote it: other columns of cost, other paces."""
-    state = sticky_state.decode(text)
+    state = state_text.decode(text)
     header, rest = _parts(text)
     claims = rest[: sum(header["claims"])]
     for younger in ("paces", "common", "calm", "hold"):
@@ -64,16 +64,16 @@ def _parts(text: str) -> tuple[dict[str, Any], bytes]:
 def _wrapped(fields: dict[str, Any], rest: bytes, version: int) -> str:
     header = orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
     packed = zlib.compress(len(header).to_bytes(4, "big") + header + rest, 1)
-    envelope = sticky_state._ENVELOPE.pack(sticky_state.MAGIC, version, zlib.crc32(packed))
+    envelope = state_text._ENVELOPE.pack(state_text.MAGIC, version, zlib.crc32(packed))
     return base64.b64encode(envelope + packed).decode()
 
 
 def main() -> None:
     """Become a planner of the next version."""
-    columns: dict[int, Any] = sticky_state._COLUMNS
+    columns: dict[int, Any] = state_text._COLUMNS
     columns[PRESENT + 1] = columns[PRESENT]
-    sticky_state.VERSION = PRESENT + 1
-    sticky_state.encode = next_version
+    state_text.VERSION = PRESENT + 1
+    state_text.encode = next_version
     from assignor_bridge import worker  # takes what it needs from there by name
 
     worker.main()

@@ -14,7 +14,7 @@ from assignor_bridge.planner.costs import LEAST_DENSITY, filled, predict
 from assignor_bridge.planner.learn import learn
 from assignor_bridge.planner.slots import share_slots
 from assignor_bridge.planner.table import load
-from checkpoints.sticky_state import decode_or_empty
+from checkpoints.state_text import decode_or_empty
 
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Batch, Floats

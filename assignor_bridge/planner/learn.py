@@ -10,41 +10,38 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from itertools import starmap
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from assignor_bridge.planner.costs import (
-    GOOD_NOISE,
     LEAST_DENSITY,
     factors,
     log_slowness,
     paces_of,
     work_of,
 )
+from assignor_bridge.planner.evidence import OF_DISTANCE, Reports, followed
+from assignor_bridge.planner.pace import paced
 from checkpoints.sticky_state import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
-    from assignor_bridge.planner.batch import Batch, Flags, Floats, Ints
+    from assignor_bridge.planner.batch import Batch, Floats, Ints
     from assignor_bridge.planner.table import PartitionTable
     from checkpoints.sticky_state import Common, StickyState
 
 #: A report of so many seconds counts half: what is shorter is mostly noise.
 _HALF_TRUST_S = 0.1
-#: A partition's mean rests on so many reports at most, an executor's on more: it has to follow.
-_MOST_EVIDENCE, _MOST_EVIDENCE_OF_EXECUTOR = 4.0, 8.0
-#: Standard deviations from which a report is far off; and never less than this.
-_FAR, _LEAST_FAR = 3.0, 0.25
+#: A partition's mean rests on so many reports at most.
+_MOST_EVIDENCE = 4.0
 #: So many reports in a batch move the common cost half of the way.
 _HALF_COMMON_REPORTS = 4.0
 #: So many records move an average of bytes or density half as far as they could.
 _HALF_TRUST_RECORDS, _GAIN = 5.0, 0.6
-#: No executor counts as slower or faster than this; logarithms beyond that are not measurements.
-_MOST_SLOWNESS, _ABSURD = math.log(20), 45.0
+#: Logarithms beyond this are not measurements.
+_ABSURD = 45.0
 #: What a range may cost beside its records, in records; another one must be better by this factor.
 _FIXED, _BETTER = np.append(0.0, 2.0 ** np.arange(21)), 0.9
 #: Something learned is used from this share of the error without it on, and up to the other.
@@ -59,26 +56,6 @@ _LEAST_GAIN, _MOST_REPORTS, _MOST_COMPARED = 0.2, 1e6, 10.0
 _USELESS, _NO_GAIN = 0.5, 0.01
 #: An error beyond this is as bad as any; and so many reports are enough to tell rules apart.
 _WORST, _ENOUGH = 1.5, 500
-#: Reports that an executor must have given before what they have in common is judged.
-_LEAST_REPORTS = 3
-#: Standard deviation for a median distance, and how many reports one is worth in a median, as
-#: against a mean (2 / pi): if noise is normal.
-_OF_DISTANCE, _OF_MEDIAN = 1.48, 0.64
-
-
-class _Reports(NamedTuple):
-    """Columns of what was reported of known partitions, by line."""
-
-    line: NDArray[Any]
-    executor: NDArray[Any]
-    records: NDArray[Any]
-    bytes: NDArray[Any]
-    seconds: NDArray[Any]
-    offsets: NDArray[Any]
-
-    def only(self, which: Flags) -> _Reports:
-        rows = np.flatnonzero(which)
-        return _Reports(*(column[rows] for column in self))
 
 
 def learn(table: PartitionTable, batch: Batch) -> tuple[StickyState, float | None]:
@@ -90,7 +67,7 @@ def learn(table: PartitionTable, batch: Batch) -> tuple[StickyState, float | Non
     columns = table.reported, seen.executor, seen.records, seen.bytes, seen.seconds, seen.offsets
     counts = (seen.records == 0) | (seen.records >= 1)  # what is between overflows quotients
     usable = (table.reported >= 0) & counts & (seen.records < 2**63)
-    reports = _Reports(*columns).only(usable)
+    reports = Reports(*columns).only(usable)
     covers = (reports.offsets > 0) & np.isfinite(reports.offsets)
     offsets = np.where(covers, reports.offsets, 0.0)
     density = np.clip(reports.records / np.maximum(offsets, 1.0), LEAST_DENSITY, 1.0)
@@ -123,7 +100,7 @@ def _averaged(column: Floats, line: Ints, values: Floats, weight: Floats) -> Flo
     return np.where(total > 0, moved, column)
 
 
-def _relied(learned: StickyState, reports: _Reports, slow: Floats) -> tuple[Common, float]:
+def _relied(learned: StickyState, reports: Reports, slow: Floats) -> tuple[Common, float]:
     """Compare all that was learned with records alike; and say how far off the last plan was."""
     common = learned.common
     took = np.minimum(reports.seconds, math.exp(_ABSURD))
@@ -154,7 +131,7 @@ def _misplaced(expected: Floats, took: Floats) -> float:
 
 
 def _shared_out(
-    before: StickyState, reports: _Reports, executors: Sequence[str], slow: Floats
+    before: StickyState, reports: Reports, executors: Sequence[str], slow: Floats
 ) -> StickyState:
     """Share what was reported between all, executors (`slow`: as believed so far), partitions."""
     line, executor = reports.line, reports.executor
@@ -178,12 +155,12 @@ def _shared_out(
     now = replace(before, common=common, cost=costs[0], evidence=costs[2])
     chance = common.noise / math.sqrt(float(np.mean(trust)) + 1e-9)
     gap = over - factors(now)[line]
-    paces = _paced(paces_of(before, executors), slow, reports, gap, chance, common.own)
+    paces = paced(paces_of(before, executors), slow, reports, gap, chance, common.own)
     shift = log_slowness(paces) - slow
     weight = np.bincount(line, trust).astype(np.float64)
     seen = np.flatnonzero(weight)
     report = np.bincount(line, trust * (over - shift[executor]))[seen] / weight[seen]
-    costs[:, seen] = _followed(
+    costs[:, seen] = followed(
         np.nan_to_num(costs[:, seen]), report, weight[seen], common.noise, _MOST_EVIDENCE
     )
     middle = float(np.median(costs[0][~np.isnan(costs[0])]))  # costs are relative to the usual one
@@ -199,7 +176,7 @@ def _shared_out(
 
 
 def _judged(
-    common: Common, reports: _Reports, times: Floats, off: Floats, off_trust: Floats
+    common: Common, reports: Reports, times: Floats, off: Floats, off_trust: Floats
 ) -> Common:
     """Let the rules compete, by what was reported of a batch.
 
@@ -228,7 +205,7 @@ def _judged(
         missed = _missed(off, off_trust)
         gain *= min(1.0, len(off) / count)
         errors[-1] += gain * (float(np.mean(missed)) - errors[-1])
-        noise += gain * (_OF_DISTANCE * float(np.median(missed)) - noise)
+        noise += gain * (OF_DISTANCE * float(np.median(missed)) - noise)
     best = int(np.argmin(errors[:-1]))
     in_use = min(int(np.searchsorted(_FIXED, common.fixed)), len(_FIXED) - 1)
     if errors[best] < _BETTER * errors[in_use]:
@@ -256,108 +233,3 @@ def _trust(times: Floats) -> Floats:
 def _in_all(gap: Floats) -> float:
     """Return what has changed for all partitions, as far as so many reports can tell."""
     return float(np.median(gap)) * len(gap) / (len(gap) + _HALF_COMMON_REPORTS)
-
-
-def _paced(  # noqa: PLR0917
-    before: Floats, slow: Floats, reports: _Reports, gap: Floats, chance: float, own: bool
-) -> Floats:
-    """Follow the pace of the executors.
-
-    Parameters
-    ----------
-    before, slow
-        What was known of the pace of each, and how slow it was believed to be.
-    gap
-        How much longer than expected each report is: a logarithm.
-    own
-        Whether costs of partitions are of use; they may have taken what is the executor's.
-    """
-    common, evidence = _in_common(reports.executor, gap, chance, len(before), own)
-    shared = np.bincount(reports.line)[reports.line] > 1
-    beside, direct = _beside_others(reports.only(shared), gap[shared], chance, len(before))
-    total = evidence + direct
-    seen, paces = np.flatnonzero(total), before.copy()
-    slower = (slow + (common * evidence + beside * direct) / np.maximum(total, 1e-9))[seen]
-    paces[seen] = _followed(
-        before[seen].T, slower, total[seen], GOOD_NOISE, _MOST_EVIDENCE_OF_EXECUTOR
-    ).T
-    paces[:, :2] = np.clip(paces[:, :2], -_MOST_SLOWNESS, _MOST_SLOWNESS)
-    return np.asarray(paces)
-
-
-def _worth(noise: float) -> float:
-    """Return how many good reports one is worth; the noise is more while costs are unknown."""
-    return (GOOD_NOISE / max(GOOD_NOISE, noise)) ** 2
-
-
-def _in_common(
-    executor: Ints, gap: Floats, noise: float, count: int, own: bool
-) -> tuple[Floats, Floats]:
-    """Return how far each executor's reports lie off the others', and how many good ones say so."""
-    middle, reports = _medians(executor, gap, count)
-    judged = reports >= _LEAST_REPORTS
-    if np.count_nonzero(judged) < 2:  # nothing to compare with
-        return np.zeros(count), np.zeros(count)
-    spread = _OF_DISTANCE * float(np.median(np.abs(gap - middle[executor])[judged[executor]]))
-    relative = middle - np.median(middle[judged])
-    noise = max(noise, spread)
-    if own:  # costs of partitions may have taken the rest: less than chance says nothing
-        judged &= np.abs(relative) * np.sqrt(reports) > noise
-    return relative, np.where(judged, _OF_MEDIAN * reports * _worth(noise), 0.0)
-
-
-def _beside_others(
-    reports: _Reports, gap: Floats, noise: float, count: int
-) -> tuple[Floats, Floats]:
-    """Return how much slower each executor read partitions that others read in the same batch.
-
-    The only direct evidence: same partition, same time, other executor.
-    """
-    pair, which = np.unique(reports.line * count + reports.executor, return_inverse=True)
-    if len(pair) < 2:
-        return np.zeros(count), np.zeros(count)
-    off = np.bincount(which, gap) / np.bincount(which)
-    _, which, readers = np.unique(pair // count, return_inverse=True, return_counts=True)
-    compared = np.flatnonzero(readers[which] > 1)
-    others = (np.bincount(which, off)[which] - off)[compared] / (readers[which] - 1)[compared]
-    slower, pieces = _medians((pair % count)[compared], off[compared] - others, count)
-    # One comparison does not say which of the two is the unusual one.
-    evidence = np.where(pieces > 0, 2 * (pieces + 1) * _worth(noise), 0.0)
-    return slower * pieces / (pieces + 1), evidence
-
-
-def _medians(group: Ints, values: Floats, count: int) -> tuple[Floats, Ints]:
-    """Return the median of the values of each group, 0 for one without any, and their number."""
-    ranked = values[np.lexsort((values, group))]
-    sizes = np.bincount(group, minlength=count)
-    first = np.cumsum(sizes) - sizes
-    some, middle = np.flatnonzero(sizes), np.zeros(count)
-    low, high = first[some] + (sizes[some] - 1) // 2, first[some] + sizes[some] // 2
-    middle[some] = (ranked[low] + ranked[high]) / 2
-    return middle, sizes
-
-
-def _followed(column: Floats, report: Floats, weight: Floats, chance: float, most: float) -> Floats:
-    """Move running means towards reports, each worth `weight` good ones.
-
-    A report far off the mean is not followed unless the one before was as far off on that side.
-
-    Parameters
-    ----------
-    column
-        Rows of the mean, the report before, and the evidence: how many good reports the mean rests
-        on, `most` at most. Such rows are returned.
-    chance
-        Standard deviation of a good report.
-    """
-    mean, last, evidence = column
-    with np.errstate(divide="ignore"):
-        far = np.maximum(_LEAST_FAR, _FAR * chance * np.sqrt(1 / weight + 1 / evidence))
-    off, off_before = report - mean, last - mean
-    is_far = (evidence > 0) & (np.abs(off) > far)
-    changed = is_far & (np.abs(off_before) > far) & (off * off_before > 0)
-    gathered = np.minimum(evidence + weight, most)
-    moved = mean + off * np.minimum(1.0, weight / gathered)
-    mean = np.where(changed, (report + last) / 2, np.where(is_far, mean, moved))
-    evidence = np.where(changed, np.minimum(weight, most), np.where(is_far, evidence, gathered))
-    return np.array([mean, report, evidence])

@@ -19,7 +19,7 @@ from assignor_bridge.planner.pack import Tasks, pack
 from assignor_bridge.planner.remember import HOLD_PLACE_BATCHES, remember
 from assignor_bridge.planner.slots import share_slots
 from assignor_bridge.planner.table import load
-from checkpoints.sticky_state import StickyState, decode_or_empty
+from checkpoints.state_text import decode_or_empty
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.demand import Demand
     from assignor_bridge.planner.flagship import Placement
     from assignor_bridge.planner.table import PartitionTable
+    from checkpoints.sticky_state import StickyState
 
 #: Names that the planner plans itself; all others are assignors of consumer groups.
 _OURS = frozenset({LAG_AWARE_STICKY, FAILOVER})

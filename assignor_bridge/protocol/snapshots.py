@@ -29,7 +29,7 @@ from assignor_bridge.protocol.messages import (
     allocation,
     executors,
 )
-from checkpoints.sticky_state import encode
+from checkpoints.state_text import encode
 
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Ints, Names

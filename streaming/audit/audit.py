@@ -112,7 +112,9 @@ def audit(evidence: Evidence, since: int | None = None) -> Audit:
         if batch.version in history.commits:
             by_query.setdefault(batch.query, []).append(batch)
     queries = [_query(name, batches, history) for name, batches in by_query.items()]
-    findings = by_severity(_findings(evidence, history, by_query, queries, since or 0))
+    findings = by_severity(
+        _findings(evidence, history, by_query, queries, every=every, since=since or 0)
+    )
     rows = [add.rows for add, _ in history.files.values()]
     return Audit(
         first=min([*history.commits, *evidence.damaged], default=0),
@@ -130,8 +132,11 @@ def _findings(
     history: History,
     by_query: dict[str, list[Batch]],
     queries: list[Query],
+    *,
+    every: list[Batch],
     since: int,
 ) -> Iterator[Finding]:
+    """Look at the batches from `since` on (`by_query`); `every` has those before as well."""
     yield from _log(evidence, since)
     held = {
         query: held_by(batch for batch in batches if batch.version in history.live)
@@ -148,12 +153,19 @@ def _findings(
     # A merge of the same records by another query changes nothing.
     if not history.is_upsert:
         yield from check_overlaps_of_queries(held)
+    behind: list[Finding] = []
     if checkpoint is not None:
         filled = others.get(checkpoint.query_id or "", {})
-        yield from check_checkpoint(
-            checkpoint, evidence.completed, by_query, history.is_whole, filled
+        behind += check_checkpoint(
+            checkpoint,
+            evidence.completed,
+            every,
+            is_whole=history.is_whole,
+            others=filled,
+            since=since,
         )
-    if not by_query and (checkpoint is None or evidence.completed is None):
+    yield from behind
+    if not by_query and not behind:
         yield Finding("no-batch", f"{len(history.commits):,} commits")
     of_batches = {batch.version for batches in by_query.values() for batch in batches}
     yield from check_writers(history, of_batches)

@@ -58,8 +58,14 @@ class History:
 
     @property
     def is_upsert(self) -> bool:
-        """Whether the table keeps the newest row of each key, as our sink's property says."""
-        return self.properties.get("assignor.mode") == "upsert"
+        """Whether the table keeps the newest row of each key, as our sink's property says.
+
+        Once the log of that property is cleaned up, merges of a streaming query say it.
+        """
+        return self.properties.get("assignor.mode") == "upsert" or any(
+            commit.transactions and commit.info.operation == "MERGE"
+            for commit in self.commits.values()
+        )
 
     def batches(self, checkpoint: Checkpoint | None) -> list[Batch]:
         """Return all batches of streaming queries, in the log's order."""

@@ -13,7 +13,8 @@ from streaming.audit.intervals import flat, left_of, named, without
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from checkpoints.offset_log import Checkpoint, KafkaOffsets, KafkaRanges
+    from checkpoints.log_files import KafkaOffsets
+    from checkpoints.offset_log import Checkpoint, KafkaRanges
     from streaming.audit.history import Batch, History
     from streaming.audit.intervals import Intervals, SourcePartition
 
@@ -214,18 +215,23 @@ def check_overlaps_of_queries(held: Mapping[str, Intervals]) -> Iterator[Finding
 def check_checkpoint(
     checkpoint: Checkpoint,
     completed: int | None,
-    by_query: dict[str, list[Batch]],
+    every: Sequence[Batch],
+    *,
     is_whole: bool,
     others: Intervals,
+    since: int,
 ) -> Iterator[Finding]:
-    """Compare the table with the query's checkpoint."""
-    batches = by_query.get(checkpoint.query_id or "", [])
+    """Compare the table (`every` batch of it) with the query's checkpoint.
+
+    What a commit before version `since` says of its offsets is not compared.
+    """
+    batches = [batch for batch in every if batch.query == checkpoint.query_id]
     if not batches:
-        if completed is not None and by_query:
+        if completed is not None and every:
             yield Finding(
                 "other-query",
                 f"query {checkpoint.query_id} has completed batch {completed}; the table's batches "
-                f"are of {elided(sorted(by_query))}",
+                f"are of {elided(sorted({batch.query for batch in every}))}",
             )
         elif completed is not None and is_whole:
             yield Finding("table-behind", f"batch {completed} is completed, the table has none")
@@ -252,7 +258,8 @@ def check_checkpoint(
     differing = [
         batch
         for batch in batches
-        if batch.ranges is not None
+        if batch.version >= since
+        and batch.ranges is not None
         and (logged := kept.get(batch.number)) is not None
         and logged != batch.ranges
     ]

@@ -17,7 +17,7 @@ from streaming.observe.words import counted, seconds_text
 from streaming.replay.explain import Explanation, explain_batch
 from streaming.replay.kept_batch import kept_batch
 from streaming.replay.log import read_log
-from streaming.replay.player import EVERYTHING
+from streaming.replay.replayed import EVERYTHING
 from streaming.replay.stories import PartitionStory
 
 #: Partitions that are listed when none is named, those that changed first, then by cost.

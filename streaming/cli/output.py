@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from streaming.observe.check import Check
+
+
+#: Of a table that is written into a file or a pipe.
+_LONGEST_LINE = 10_000
 
 
 def note(text: str) -> None:
@@ -39,15 +44,22 @@ def print_table(
     head: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "",
     words: Collection[str] = (),
 ) -> None:  # fmt: skip
-    """Print a table; all columns hold numbers but the first one and those that `words` names."""
+    """Print a table; all columns hold numbers but the first one and those that `words` names.
+
+    Nothing is cut off: cells are folded in a narrow terminal, and anywhere else lines are long.
+    """
     table = Table(title=Text(printable(title)) if title else None, title_justify="left")
     for name in head:
         first = not table.columns
         left = first or name in words
-        table.add_column(name, justify="left" if left else "right", no_wrap=first)
+        table.add_column(name, justify="left" if left else "right", no_wrap=first, overflow="fold")
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
-    Console(soft_wrap=True, highlight=False).print(table)
+    stdout = Console(soft_wrap=True, highlight=False)
+    if not stdout.is_terminal:
+        unlimited = stdout.options.update(max_width=_LONGEST_LINE)
+        stdout.width = max(stdout.width, Measurement.get(stdout, unlimited, table).maximum)
+    stdout.print(table)
 
 
 def print_checks(checks: Iterable[Check]) -> None:

@@ -14,9 +14,11 @@ from streaming.cli.arguments import PlanLog, check_not_empty, check_writable, wr
 from streaming.cli.kafka_options import BootstrapServers, CommandConfig, check_source
 from streaming.cli.output import note, print_lines, print_table
 from streaming.replay import bill, player
+from streaming.replay.answers import answer, assumptions, replay_json
 from streaming.replay.cluster import cluster_for
 from streaming.replay.log import read_log
 from streaming.replay.plan_log import logged_tasks
+from streaming.replay.replayed import EVERYTHING, ITSELF, Replay
 from streaming.replay.traffic import PRICE_PER_GB, traffic_of
 from streaming.report.replays import HEAD, replay_page, replay_svg, table_rows
 
@@ -48,7 +50,7 @@ def replay(  # noqa: PLR0917
             help="What to compare: assignors, spark, minPartitions, maxRecordsPerPartition (the "
             "last two also with =NUMBER)."
         ),
-    ] = ",".join(player.EVERYTHING),
+    ] = ",".join(EVERYTHING),
     cost_us: Annotated[
         float | None,
         typer.Option(
@@ -115,7 +117,7 @@ def replay(  # noqa: PLR0917
     if plans and any(given is not None for given in (executors, slots, hosts)):
         plans = {}
         note(
-            f"{player.ITSELF!r} is left out: its plans were made for other executors than those of "
+            f"{ITSELF!r} is left out: its plans were made for other executors than those of "
             "--executors, --slots and --hosts; leave these out to have it judged"
         )
     elif plan_log is not None:
@@ -146,7 +148,7 @@ def replay(  # noqa: PLR0917
             )
     for one in replays:
         if as_json:
-            typer.echo(json.dumps(one.as_json()))
+            typer.echo(json.dumps(replay_json(one)))
         else:
             print_lines([one.title] if len(replays) > 1 else [])
             _print(one)
@@ -155,11 +157,11 @@ def replay(  # noqa: PLR0917
         write("--output", output, page)
 
 
-def _print(replay: player.Replay) -> None:
+def _print(replay: Replay) -> None:
     rows = table_rows(replay)
-    print_lines([f"{player.answer(replay)}.", ""])
+    print_lines([f"{answer(replay)}.", ""])
     print_table(HEAD, [row for row in rows if len(row) == len(HEAD)])
     print_lines(": ".join(row) for row in rows if len(row) < len(HEAD))
     if of_bill := bill.bill_rows(replay):
         print_table(bill.HEAD, of_bill)
-    print_lines(f"- {line}" for line in player.assumptions(replay))
+    print_lines(f"- {line}" for line in assumptions(replay))

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _DELTA_VERSION = "4.4.0"
+EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 _LINES = ("4.0", "4.1", "4.2")
 
 
@@ -33,7 +34,7 @@ def configure_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
     """Add Delta to a builder that has no packages yet; `configure_spark` then adds to them."""
     return (
         builder.config("spark.jars.packages", delta_coordinate())
-        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        .config("spark.sql.extensions", EXTENSION)
         .config(
             "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
         )

@@ -26,7 +26,8 @@ from streaming.kafka.embedded import EmbeddedBroker
 from streaming.kafka.topics import create_topic, delete_topics
 from streaming.observe.check import Check
 from streaming.observe.figures import RunFigures
-from streaming.report.compare import Act, comparison_page
+from streaming.report.compare import comparison_page
+from streaming.report.verdict import Act
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -20,7 +20,8 @@ from streaming.observe.check import Check
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping
 
-    from checkpoints.offset_log import Checkpoint, KafkaOffsets
+    from checkpoints.log_files import KafkaOffsets
+    from checkpoints.offset_log import Checkpoint
     from streaming.kafka.brokers import Brokers, Failures
 
 #: Clocks of producers and of the driver may differ by so much.

@@ -8,7 +8,8 @@ from streaming.delta.transactions import ACCEPTED, NEVER, TableLog, read_log
 from streaming.observe.checkpoint_files import read_checkpoint
 
 if TYPE_CHECKING:
-    from checkpoints.offset_log import Checkpoint, LoggedBatch
+    from checkpoints.log_files import LoggedBatch
+    from checkpoints.offset_log import Checkpoint
 
 
 def same_batches(checkpoint: Checkpoint, table: str) -> tuple[bool, str]:

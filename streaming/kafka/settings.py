@@ -38,6 +38,8 @@ _OAUTH_HANDLERS = (
 _TO_PEM = "give it as PEM: keytool -exportcert -rfc, then {kind}.type=PEM"
 _USE_OTHERS = "use SASL/SCRAM, SASL/PLAIN, OAUTHBEARER (OIDC) or TLS certificates"
 _KEY_PASSWORD = ("ssl.key.password",)
+#: `${provider:path:key}`, or without a path.
+_REFERENCE = re.compile(r"\$\{[^}:]+:[^}]*\}")
 
 
 class SettingsError(ValueError):
@@ -85,6 +87,11 @@ def client_settings(java: Mapping[str, str]) -> ClientSettings:
             raise SettingsError(
                 f"setting {name!r} has half of a character (an unpaired surrogate): write the "
                 "character itself, or both of its \\u escapes"
+            )
+        if given.get("config.providers") and _REFERENCE.search(value):
+            raise SettingsError(
+                f"setting {name!r} refers to one of 'config.providers', which only Kafka's Java "
+                "client asks: give the value itself"
             )
     protocol = given.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:

@@ -4,9 +4,29 @@ from __future__ import annotations
 
 import ipaddress
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+def _not_a_flag(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("a whole number is expected; YAML reads on, off, yes and no as flags")  # noqa: TRY004  (pydantic passes a TypeError on)
+    return value
+
+
+#: Python counts with flags: True would be 1.
+NOT_A_FLAG = BeforeValidator(_not_a_flag)
 
 
 class MetricsConfig(BaseModel):
@@ -14,7 +34,7 @@ class MetricsConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    port: int | None = Field(
+    port: Annotated[int | None, NOT_A_FLAG] = Field(
         None, ge=0, le=65535, description="Serve Prometheus metrics on this port; 0: any free one."
     )
     address: str = Field(
@@ -30,7 +50,9 @@ class MetricsConfig(BaseModel):
         None, description="Write one line of JSON per batch to stderr, or to `log_file`."
     )
     log_file: Path | None = Field(
-        None, description="Append the log to this file, with each batch's whole progress."
+        None,
+        description="Append the log to this file, with each batch's whole progress; at 256 MB "
+        "it becomes FILE.1.",
     )
 
     readable_by: Literal["owner", "group", "all"] = Field(
@@ -61,6 +83,12 @@ class MetricsConfig(BaseModel):
         if path is not None and path.suffix != ".prom":
             raise ValueError(f"{path} must end in .prom: node exporter reads no other file")
         return path
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.port is None and self.address != type(self).model_fields["address"].default:
+            raise ValueError("'address' needs a 'port' to listen on")
+        return self
 
     @property
     def file_mode(self) -> int:

@@ -39,6 +39,8 @@ _LONGEST_QUESTION = 16 * 1024
 _CHUNK = 4096
 #: More at once are turned away: each has a thread.
 _MOST_CLIENTS = 256
+#: A file of the log that is longer becomes FILE.1, in the place of the one before.
+_MOST_LOG_BYTES = 256 * 2**20
 
 
 class MetricsError(AssignorError):
@@ -159,11 +161,11 @@ class Log:
     """Lines of JSON, on stderr or in a file."""
 
     def __init__(self, path: Path | None, mode: int) -> None:
-        self._file: IO[bytes] | None = None
+        self._file: _LogFile | None = None
         if path is not None:
             _check_folder("metrics.log_file", path)
             try:
-                self._file = _append_to(path, mode)
+                self._file = _LogFile(path, mode)
             except OSError as error:
                 raise OptionError(
                     f"metrics.log_file {path} cannot be written ({error.strerror})"
@@ -173,7 +175,6 @@ class Log:
         """Write a line at once; a file gets the whole progress with it, stderr does not."""
         if self._file is not None:
             self._file.write(dump(line, progress))
-            self._file.flush()
         else:
             sys.stderr.write(dump(line).decode())
             sys.stderr.flush()
@@ -181,8 +182,43 @@ class Log:
     def close(self) -> None:
         """Close the file; what could not be written was told then."""
         if self._file is not None:
-            with contextlib.suppress(OSError):
-                self._file.close()
+            self._file.close()
+
+
+class _LogFile:
+    """A file that is appended to; others may move it away at any time, as logrotate does."""
+
+    def __init__(self, path: Path, mode: int) -> None:
+        self._path, self._mode = path, mode
+        self._file = _append_to(path, mode)
+
+    def write(self, lines: bytes) -> None:
+        """Write lines at once; a file that is too long then becomes FILE.1."""
+        if self._is_moved():
+            self._open_again()
+        self._file.write(lines)
+        self._file.flush()
+        if os.fstat(self._file.fileno()).st_size > _MOST_LOG_BYTES:
+            if not self._is_moved():  # by another job that writes it, too
+                whole = self._path.resolve()
+                whole.replace(whole.with_name(f"{whole.name}.1"))
+            self._open_again()
+
+    def close(self) -> None:
+        """Close the file."""
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+    def _is_moved(self) -> bool:
+        try:
+            return not os.path.samestat(self._path.stat(), os.fstat(self._file.fileno()))
+        except FileNotFoundError:
+            return True
+
+    def _open_again(self) -> None:
+        new = _append_to(self._path, self._mode)
+        self.close()
+        self._file = new
 
 
 def _registry(board: Board) -> CollectorRegistry:

@@ -180,9 +180,15 @@ def _offsets(value: Any) -> dict[Partition, int] | None:
 
 
 def _watermark(event_time: Mapping[str, str]) -> float | None:
-    """Return the watermark; None as long as there is none (Spark then says 1970)."""
+    """Return the watermark; None as long as there is none (Spark then says 1970).
+
+    None, too, for one after the year 9999: a single record with such a time makes it.
+    """
     text = event_time.get("watermark")
-    return (time_of(text) or None) if text else None
+    try:
+        return (time_of(text) or None) if text else None
+    except ValueError:
+        return None
 
 
 def time_of(text: str) -> float:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from assignor_bridge.simulator.play import Result
-    from streaming.replay.player import Replay
+    from streaming.replay.replayed import Replay
     from streaming.replay.traffic import Traffic
 
 HEAD = ("mapping", "across zones", "GB a day", "cost a day", "times the ideal")

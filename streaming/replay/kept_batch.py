@@ -20,7 +20,8 @@ from assignor_bridge.model import Executor, Partition
 from assignor_bridge.options import LAG_AWARE_STICKY, parse_options
 from assignor_bridge.planner.batch import ANONYMOUS, Observed, coded, lay_out
 from assignor_bridge.planner.costs import LEAST_DENSITY, log_slowness, paces_of
-from checkpoints.sticky_state import KnownExecutor, StickyState, decode_or_empty
+from checkpoints.state_text import decode_or_empty
+from checkpoints.sticky_state import KnownExecutor, StickyState
 from streaming.replay.cluster import cluster_for
 from streaming.replay.plan_log import DRIVER, read_plan_log, with_a_name
 from streaming.replay.player import played_until
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from assignor_bridge.assignors.protocol import Assignor
     from assignor_bridge.planner.batch import Batch
-    from checkpoints.offset_log import KafkaOffsets
+    from checkpoints.log_files import KafkaOffsets
     from streaming.replay.log import CheckpointLog, ReplayBatch
 
 

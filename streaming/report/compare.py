@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import fmean, median
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming.observe.words import counted, short
 from streaming.report import charts, definitions, page
 from streaming.report.terms import TERMS
-from streaming.report.verdict import headline
+from streaming.report.verdict import Act, headline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,20 +18,6 @@ if TYPE_CHECKING:
 
 _CSS = ("a", "b")
 _UNKNOWN = "\N{EN DASH}"
-
-
-@dataclass(frozen=True, slots=True)
-class Act:
-    """Two runs of one job that took turns over the same batches, in the words of a sentence."""
-
-    title: str
-    sparks: RunFigures
-    ours: RunFigures
-
-    @property
-    def runs(self) -> tuple[RunFigures, RunFigures]:
-        """Both, Spark's own mapping first."""
-        return self.sparks, self.ours
 
 
 class _Figure(NamedTuple):

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from streaming.observe.query_progress import BatchProgress
     from streaming.replay.log import ReplayBatch
     from streaming.replay.plan_log import LoggedPlan, LoggedTasks
-    from streaming.replay.player import Replay
     from streaming.replay.racks import Racks
+    from streaming.replay.replayed import Replay
 
 #: Batches whose tasks are fetched from the UI, one request each.
 _UI_BATCHES = 20

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from checkpoints.sticky_state import StickyState
     from streaming.observe.query_progress import BatchProgress, SourceProgress
-    from streaming.replay.player import Replay
+    from streaming.replay.replayed import Replay
     from streaming.report.query_facts import QueryFacts
 
 #: Rows of a table at most, the last ones; and names in a row.

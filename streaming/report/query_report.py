@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from assignor_bridge.options import LAG_AWARE_STICKY
 from streaming.observe.figures import BatchFigures, RunFigures, over_mean
 from streaming.observe.words import counted, seconds_text
-from streaming.replay.player import SPARK, answer
+from streaming.replay.answers import answer
+from streaming.replay.replayed import SPARK
 from streaming.report import (
     charts,
     page,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from assignor_bridge.simulator.play import Result
-    from streaming.replay.player import Replay
+    from streaming.replay.replayed import Replay
     from streaming.report.query_facts import QueryFacts
 
 #: Batches whose tasks are drawn in time, and rows of a table of slots.

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.options import LAG_AWARE_STICKY
 from streaming.replay import bill
-from streaming.replay.player import SPARK, answer, assumptions
+from streaming.replay.answers import answer, assumptions
+from streaming.replay.replayed import SPARK
 from streaming.report import charts, page
 from streaming.report.svg import standalone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streaming.replay.player import Replay
+    from streaming.replay.replayed import Replay
 
 HEAD = ("mapping", "regret", "worst batch", "tasks", "moved per batch", "time vs Spark's")
 _CSS = {SPARK: "a", LAG_AWARE_STICKY: "b"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streaming.observe.words import counted
@@ -11,12 +12,25 @@ if TYPE_CHECKING:
 
     from streaming.observe.check import Check
     from streaming.observe.figures import RunFigures
-    from streaming.report.compare import Act
 
 #: A difference of times below this share may be noise, and so may one in fewer rounds.
 _LEAST_SHARE, _LEAST_ROUNDS = 0.05, 5
 #: Busiest slot over mean: a difference below this is none.
 _LEAST_BALANCE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """Two runs of one job that took turns over the same batches, in the words of a sentence."""
+
+    title: str
+    sparks: RunFigures
+    ours: RunFigures
+
+    @property
+    def runs(self) -> tuple[RunFigures, RunFigures]:
+        """Both, Spark's own mapping first."""
+        return self.sparks, self.ours
 
 
 def verdict(acts: Sequence[Act]) -> str:

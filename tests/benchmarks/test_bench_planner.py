@@ -45,7 +45,7 @@ from assignor_bridge.simulator.mappings import Placed, java_hash
 from assignor_bridge.simulator.play import Player, play
 from assignor_bridge.simulator.scenario import Scenario, Step
 from assignor_bridge.worker import Worker
-from checkpoints import sticky_state
+from checkpoints import state_text
 from tests.benchmarks.report import write_report
 from tests.packed import tasks_of
 from tests.planner_process import ask, line_of
@@ -123,7 +123,7 @@ def timed(
     gc.disable()
     try:
         for _ in range(runs):
-            sticky_state.decode.cache_clear()
+            state_text.decode.cache_clear()
             ask(valid, worker)  # which forgets what it has read
             if state is not None and not restart:
                 worker._read(state)

@@ -37,7 +37,8 @@ from assignor_bridge.simulator.play import Result, compare
 from assignor_bridge.simulator.scenario import Scenario
 from streaming.replay.cluster import cluster_for
 from streaming.replay.log import read_log
-from streaming.replay.player import EVERYTHING, replay
+from streaming.replay.player import replay
+from streaming.replay.replayed import EVERYTHING
 from tests.benchmarks.report import write_report
 
 if TYPE_CHECKING:

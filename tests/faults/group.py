@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from checkpoints.folders import LocalFolder
-from checkpoints.offset_log import KafkaOffsets, read_checkpoint, read_last_batches
+from checkpoints.log_files import KafkaOffsets
+from checkpoints.offset_log import read_checkpoint, read_last_batches
 from tests.faults.feed import PARTITIONS
 from tests.kafka_topics import committed
 

@@ -20,7 +20,8 @@ from assignor_bridge.json_input import parse
 from assignor_bridge.planner.plan import plan_batch
 from assignor_bridge.protocol.snapshots import read_snapshot, write_plan
 from assignor_bridge.worker import serve
-from checkpoints.sticky_state import MAGIC, StateError, decode, encode
+from checkpoints.state_text import MAGIC, decode, encode
+from checkpoints.sticky_state import StateError
 from checkpoints.user_data import decode_claim, decode_priority, encode_claim
 from streaming.cli.output import print_lines, print_table
 from streaming.lag.positions import Position

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming.cli import main
-from streaming.replay.player import EVERYTHING
+from streaming.replay.replayed import EVERYTHING
 from tests.spark_tools import assert_planned, run_in_batches, wait_until
 
 if TYPE_CHECKING:

@@ -260,6 +260,21 @@ def test_a_table_by_name_is_clustered_compacted_and_grows_when_it_may(spark, top
     spark.sql(f"DROP TABLE {name}")
 
 
+def test_compaction_makes_files_of_the_size_that_is_asked_for(spark, topic, tmp_path):
+    """By Delta's own settings it made them of 1 GB."""
+    topic.create(2)
+    send(topic, [record(n, 1) for n in range(800)])
+    config = job(topic, tmp_path, compact_every=8, target_file_size="4KB")
+    config["source"]["maxOffsetsPerTrigger"] = 100
+    run_job(spark, config)
+    table = DeltaTable.forPath(spark, str(tmp_path / "table"))
+    compacted, *_ = table.history().collect()
+    assert compacted.operation == "OPTIMIZE"
+    print(compacted.operationMetrics)
+    assert int(compacted.operationMetrics["numAddedFiles"]) > 1
+    assert table.toDF().count() == 800
+
+
 def test_what_does_not_fit_is_told_before_anything_is_written(spark, topic, tmp_path):
     topic.create(1)
     wrong_column = job(topic, tmp_path) | {"transform": {"sql": "SELECT nmae FROM records"}}

@@ -94,6 +94,8 @@ def test_csv_is_that_of_rfc_4180_and_what_is_read_in_part_is_bad(spark):
     assert parsed(spark, own, [(None, b"1;'it''s'"), (None, b'2;"')])[0] == {
         0: (1, "it's"), 1: (2, '"'),
     }  # fmt: skip
+    tab = {"format": "csv", "schema": "id INT, v STRING", "options": {"sep": "\\t"}}
+    assert parsed(spark, tab, [(None, b"1\ta"), (None, b'2\t"b')]) == ({0: (1, "a")}, {1})
     slash = {"format": "csv", "schema": "v STRING", "options": {"escape": "\\"}}
     assert parsed(spark, slash, [(None, b'"a\\"b"'), (None, b"")])[0] == {0: ('a"b',), 1: (None,)}
 

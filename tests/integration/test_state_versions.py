@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from checkpoints.sticky_state import VERSION, decode, encode
+from checkpoints.state_text import VERSION, decode, encode
 from tests import other_version, planner_proxy
 from tests.spark_tools import assert_each_row_once, assert_planned, run_to_delta, write_interpreter
 

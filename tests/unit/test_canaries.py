@@ -11,7 +11,8 @@ from urllib.parse import quote
 
 import pytest
 
-from checkpoints.sticky_state import StickyState, encode
+from checkpoints.state_text import encode
+from checkpoints.sticky_state import StickyState
 from tests.support.canaries import found_in
 
 SECRET = 'canary of+the"<store>/é'  # noqa: S105

@@ -143,7 +143,7 @@ def test_a_result_of_another_tree_is_not_kept(
 
 
 STOPPED = """
-import sys
+import signal, sys
 from pathlib import Path
 from tests.benchmarks import one_run
 from tests.unit.test_one_run import Trivial
@@ -153,6 +153,7 @@ waits += "other = subprocess.Popen(['sleep', '1000'], preexec_fn=deaf)\\n"
 waits += "print(os.getpid(), other.pid, flush=True); signal.pause()"
 one_run.STEPS = (Trivial("quick", "a", 1), Trivial("waits", "b", 1, program=waits))
 one_run.ROOT, one_run.commit, one_run.changes = Path(sys.argv.pop()), lambda: "abc", list
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's `&` would take away
 one_run.main()
 """
 

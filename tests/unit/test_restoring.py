@@ -9,7 +9,7 @@ import re
 import pytest
 
 from assignor_bridge.model import Executor, OffsetRange
-from checkpoints.sticky_state import decode
+from checkpoints.state_text import decode
 from tests.planner_process import ask
 from tests.support.planning import Snapshot, plan
 

@@ -15,8 +15,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from assignor_bridge.model import Executor, OffsetRange
-from checkpoints import sticky_state
-from checkpoints.sticky_state import _ENVELOPE, VERSION, StateError, StickyState, decode, encode
+from checkpoints import state_claims, state_text
+from checkpoints.state_text import _ENVELOPE, VERSION, decode, encode
+from checkpoints.sticky_state import StateError, StickyState
 from checkpoints.user_data import decode_claim, encode_claim
 from tests.support.planning import Observation, Snapshot, plan
 
@@ -66,7 +67,7 @@ def test_what_was_read_once_is_kept_and_cannot_be_changed():
 def test_claims_are_kafkas_user_data():
     """Each member's bytes are those that `checkpoints.user_data` writes, and it reads them."""
     state = decode(some_state())
-    lengths, data = sticky_state._encode_claims(state)
+    lengths, data = state_claims.encode_claims(state)
     for member, length in enumerate(lengths):
         claim, data = data[:length], data[length:]
         owned: dict[str, list[int]] = {}
@@ -78,7 +79,7 @@ def test_claims_are_kafkas_user_data():
 
 
 def test_an_empty_state_round_trips():
-    state = decode(encode(sticky_state.StickyState.empty()))
+    state = decode(encode(StickyState.empty()))
     assert (state.generation, state.members, len(state.topic)) == (0, 0, 0)
 
 
@@ -192,7 +193,7 @@ def test_what_is_counted_over_batches_is_kept():
 
 
 def test_a_bomb_does_not_go_off(monkeypatch):
-    monkeypatch.setattr(sticky_state, "_MAX_BYTES", 1000)
+    monkeypatch.setattr(state_text, "_MAX_BYTES", 1000)
     packed = zlib.compress(bytes(100_000))
     text = base64.b64encode(struct.pack(">3sBI", b"ABs", VERSION, zlib.crc32(packed)) + packed)
     with pytest.raises(StateError, match="does not end where it should"):

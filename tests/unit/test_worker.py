@@ -16,7 +16,7 @@ from assignor_bridge.errors import OptionError
 from assignor_bridge.protocol.messages import Planned, Restored, write_answer
 from assignor_bridge.protocol.snapshots import read_snapshot
 from assignor_bridge.worker import Worker, serve
-from checkpoints import sticky_state
+from checkpoints import state_text
 from tests.packed import column, packed, rows_of, tasks_of
 from tests.planner_process import ask, line_of, plan
 from tests.spark_tools import wait_until
@@ -95,7 +95,7 @@ def test_validation():
     assert answer["options"]["assignor.maxImbalance"] == 0.1
     assert answer["options"]["assignor.onError"] == "fail"
     assert answer["options"]["assignor.planTimeoutMs"] == 5000
-    assert answer["stateVersion"] == sticky_state.VERSION
+    assert answer["stateVersion"] == state_text.VERSION
     refused = ask({"type": "validate", "options": {"assignor": "stickyy"}})
     assert refused["misuse"] is True
     assert "unknown assignor 'stickyy'" in refused["error"]
@@ -277,9 +277,9 @@ def test_the_next_state_is_read_between_batches():
     ask({"type": "validate", "options": {}}, worker)
     worker.prepare(first)
     other.prepare(msgspec.structs.replace(first, state="nonsense"))
-    sticky_state.decode.cache_clear()
+    state_text.decode.cache_clear()
     assert worker.answer(then) == unprepared
-    assert sticky_state.decode.cache_info().misses == 0
+    assert state_text.decode.cache_info().misses == 0
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from assignor_bridge.errors import elided, expectation, unknown_name
+from streaming.metrics.config import NOT_A_FLAG
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -75,6 +76,8 @@ class Section(BaseModel):
         for key, value in data.items():
             if key in fields:
                 read[key] = value
+            elif not isinstance(key, str):
+                raise ValueError(f"key {key!r} is no text")
             elif key not in cls.OPTIONS and not key.startswith(tuple(cls.PREFIXES)):
                 kafka = _COMMON if cls.PREFIXES else ()
                 raise ValueError(unknown_name("key", key, [*fields, *cls.OPTIONS, *kafka]))
@@ -158,7 +161,7 @@ Interval = Annotated[str, _text(_LENGTH, "a length of time such as '10 seconds'"
 #: When batches start.
 Trigger = Annotated[str, _text(_TRIGGER, "'availableNow' or 'processingTime 10 seconds'")]
 #: A count that Kafka, Avro and the JVM can hold.
-Count = Annotated[int, Field(gt=0, le=2**31 - 1)]
+Count = Annotated[int, NOT_A_FLAG, Field(gt=0, le=2**31 - 1)]
 #: Columns: one name, or a list.
 Columns = Annotated[
     tuple[str, ...],

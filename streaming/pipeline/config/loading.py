@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from assignor_bridge.errors import AssignorError
 
 _MOST_BYTES = 1_000_000
+
+#: A value that is a variable and nothing else, so that showing it shows no value.
+_ONE_VARIABLE = re.compile(r"\$\{\w+\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +78,7 @@ class LoadedJob:
     def _hide(self, path: tuple[str, ...], value: Any) -> Any:
         written = self.written.get(path)
         if any(is_secret_key(key) for key in path):
-            whole = written is not None and written.startswith("${") and written.count("$") == 1
-            return written if whole and written and ":-" not in written else HIDDEN
+            return written if written and _ONE_VARIABLE.fullmatch(written) else HIDDEN
         return self.redact(written or value) if isinstance(value, str) else value
 
 

@@ -73,17 +73,23 @@ class Records(Section):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
+        given = {
+            field.alias or name
+            for name, field in type(self).model_fields.items()
+            if getattr(self, name) != field.default
+        }
         if self.format == "raw":
-            for name, value in (("schema", self.schema_), ("dead_letter", self.dead_letter)):
-                if value is not None:
-                    raise ValueError(f"{name!r} needs a format: json, avro or csv")
+            if without_use := sorted(given - {"format", "schema_id", "confluent"}):
+                raise ValueError(f"{without_use[0]!r} needs a format: json, avro or csv")
         elif self.schema_ is None:
             raise ValueError(f"format {self.format!r} needs a 'schema': DDL or a file")
+        if self.format != "avro" and (without_use := sorted(given & {"schema_id", "confluent"})):
+            raise ValueError(f"{without_use[0]!r} needs 'format: avro'")
         if (self.bad_records == "dead_letter") != (self.dead_letter is not None):
             raise ValueError("'bad_records: dead_letter' and 'dead_letter:' belong together")
-        given = {name.lower() for name in self.reader_options}  # as Spark reads them
+        options = {name.lower() for name in self.reader_options}  # as Spark reads them
         for name in ("mode", "columnNameOfCorruptRecord", "avroSchema"):
-            if name.lower() in given:
+            if name.lower() in options:
                 raise ValueError(f"option {name!r} is set by the job itself: use 'bad_records'")
         return self
 
@@ -156,4 +162,10 @@ class Source(Section):
         ways = ("subscribe", "subscribePattern", "assign")
         require_one({name: self.options.get(name) for name in ways})
         parse_options({**self.options, "assignor": self.assignor})
+        headers = self.options.get("includeHeaders", "false").strip().lower() == "true"
+        if headers and self.records.format != "raw" and self.records.dead_letter is None:
+            raise ValueError(
+                "'includeHeaders' adds a column only where records are raw, and to bad records "
+                "with 'bad_records: dead_letter'"
+            )
         return self

@@ -191,7 +191,12 @@ def _put(section: dict[str, Any], path: str, value: Any) -> None:
     while True:
         if rest.startswith(".") or rest.endswith("."):
             raise ConfigError(f"--set {path!r}: a key is missing next to a dot")
-        known = [key for key in section if rest == key or rest.startswith(f"{key}.")]
+        known = [
+            key
+            for key, held in section.items()
+            if rest == key
+            or (rest.startswith(f"{key}.") and (held is None or isinstance(held, dict)))
+        ]
         if known:
             key = max(known, key=len)
             rest = rest.removeprefix(key)[1:]

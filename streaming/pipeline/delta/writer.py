@@ -37,6 +37,11 @@ _PARTITIONS = "spark.sql.shuffle.partitions"
 _OPTIMIZE = "spark.databricks.delta.optimizeWrite.enabled"
 _BIN_SIZE = "spark.databricks.delta.optimizeWrite.binSize"
 _SHUFFLE_PARTITIONS = "spark.databricks.delta.optimizeWrite.maxShufflePartitions"
+#: Which files a compaction joins, and how large it makes them: by default, 1 GB both.
+_COMPACTED_SIZES = (
+    "spark.databricks.delta.optimize.minFileSize",
+    "spark.databricks.delta.optimize.maxFileSize",
+)
 #: Delta measures rows as they are shuffled; in Parquet they take about a quarter of that.
 _SHUFFLED_PER_WRITTEN = 4
 _MOST_SHUFFLE_PARTITIONS = 200
@@ -174,8 +179,11 @@ class DeltaWriter:
             return None
 
     def _compact(self, spark: SparkSession) -> None:
+        target = self.sink.target_file_bytes
+        sizes = {} if target is None else dict.fromkeys(_COMPACTED_SIZES, str(target))
         try:
-            self.table.open(spark).optimize().executeCompaction()
+            with _settings(spark, sizes):
+                self.table.open(spark).optimize().executeCompaction()
         except Exception as error:  # noqa: BLE001  (the rows are written; the next one may do it)
             _LOG.warning("%s: compaction failed: %s", self._place, self._redact(first_line(error)))
 

@@ -37,6 +37,8 @@ _PARSED = "__parsed"
 _CORRUPT = "__corrupt"
 _RECORD = "__record"
 _CONFLUENT_BYTES = 5
+#: How an option of Spark's CSV reader writes signs that YAML and shells make hard to write.
+_ESCAPED, _SIGNS = re.compile(r"\\(.)"), {"t": "\t", "r": "\r", "n": "\n", "b": "\b", "f": "\f"}
 
 
 class Parsed(NamedTuple):
@@ -231,7 +233,9 @@ def _csv(records: Records, kind: StructType) -> _Reader:
     if quote and quote == escape:
         count = f.length(text) - f.length(f.replace(text, f.lit(quote), f.lit("")))
         # A quote within a field, as in `19" rack`, is text: only a field's first sign opens one.
-        sep = given.get("sep", given.get("delimiter", ","))
+        sep = _ESCAPED.sub(
+            lambda sign: _SIGNS.get(sign[1], sign[1]), given.get("sep", given.get("delimiter", ","))
+        )
         opens = text.rlike(rf"(?:^|{re.escape(sep)})\s*{re.escape(quote)}")
         failed = failed | (opens & (count % 2 == 1))
     if len(kind.fields) > 1:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.jars import connector_coordinate
 from assignor_bridge.session import spark_defaults
-from streaming.delta.session import configure_delta, delta_coordinate
+from streaming.delta.session import EXTENSION, configure_delta, delta_coordinate
 from streaming.observe.masters import addresses_of, first_that_answers
 from streaming.pipeline.errors import ConfigError, JobError
 from streaming.redaction import LOGINS, SECRET_KEYS, SECRET_OPTIONS, has_login, is_secret_key
@@ -30,6 +30,7 @@ NO_CONNECT = (
     "`assignor run` or spark-submit (a single stream can use the option through Connect)"
 )
 _PACKAGES = "spark.jars.packages"
+_EXTENSIONS = "spark.sql.extensions"
 _SETTINGS = {"spark.ui.showConsoleProgress": "false"}
 _COMPILED = "spark.sql.codegen.cache.maxEntries"
 #: Pieces of generated code that each JVM of Spark keeps. A merge has about 80: what falls out is
@@ -109,6 +110,7 @@ def session_for(job: Job, starting: AbstractContextManager[None] | None = None) 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     operators = _of_operators()
     settings = {**_SETTINGS, **_compiled(job, operators), **_redacted(operators), **job.spark}
+    settings[_EXTENSIONS] = _extensions(job, operators)
     own = [item for item in settings.pop(_PACKAGES, "").split(",") if item]
     if not is_submitted():
         master = job.spark.get("spark.master") or operators.get("spark.master", "local")
@@ -153,6 +155,13 @@ def _of_operators() -> dict[str, str]:
         return spark_defaults()
     SparkContext._ensure_initialized()
     return dict(SparkConf().getAll())
+
+
+def _extensions(job: Job, operators: Mapping[str, str]) -> str:
+    """Return Delta's extension of SQL, and those of the job or else of the operator."""
+    others = job.spark.get(_EXTENSIONS) or operators.get(_EXTENSIONS, "")
+    named = [EXTENSION, *(name.strip() for name in others.split(",") if name.strip())]
+    return ",".join(dict.fromkeys(named))
 
 
 def _compiled(job: Job, operators: Mapping[str, str]) -> dict[str, str]:

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from checkpoints.folders import CheckpointError, LocalFolder, open_folder
-from checkpoints.offset_log import kafka_offsets, read_checkpoint
-from checkpoints.sticky_state import KnownExecutor, StickyState, encode
+from checkpoints.log_files import kafka_offsets
+from checkpoints.offset_log import RangesOfBatches, read_checkpoint
+from checkpoints.state_text import encode
+from checkpoints.sticky_state import KnownExecutor, StickyState
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,6 +75,24 @@ def test_a_batch_in_which_a_source_stood_still_keeps_its_last_end(tmp_path):
     a_checkpoint(tmp_path, **{"offsets/13": f"v1\n{META % 1}\n-\n-"})
     found = read_checkpoint(LocalFolder(tmp_path))
     assert found.ends_of("0", found.last_planned) == {"t": {1: 20, 0: 7}}
+
+
+def test_a_source_that_began_without_a_topic_is_one(tmp_path):
+    """With `subscribePattern`: its states were passed over, its first batch had no ranges."""
+    files = {
+        "metadata": '{"id":"q-1"}',
+        "sources/0/0": "\0v1\n{}",
+        "sources/0/assignments/0": encode(a_state()),
+        "sources/1/0": "v1\n{}",
+        "offsets/0": f'v1\n{META % 900}\n{{"t":{{"0":7}}}}\n{{"logOffset":3}}',
+        "commits/0": "v1\n{}",
+    }
+    folder = LocalFolder(write(tmp_path, files))
+    found = read_checkpoint(folder)
+    assert (found.sources, found.begins) == (("0",), {"0": {}})
+    assert found.ranges == {0: {"0": {"t": {0: (0, 7)}}}}
+    assert RangesOfBatches(folder).read(0) == found.ranges[0]
+    assert [state.generation for state in found.kept_states["0"]] == [3]
 
 
 def test_sources_by_name_as_spark_4_2_may_write_them(tmp_path):

@@ -14,7 +14,8 @@ import pytest
 from assignor_bridge.model import Partition
 from checkpoints.folders import LocalFolder
 from checkpoints.offset_log import read_checkpoint
-from checkpoints.sticky_state import KnownExecutor, StickyState, encode
+from checkpoints.state_text import encode
+from checkpoints.sticky_state import KnownExecutor, StickyState
 from streaming.cli import main
 from streaming.delta.transactions import read_log
 from streaming.doctor import checkpoint as doctor_of_checkpoints

@@ -76,6 +76,16 @@ def test_the_group_is_the_one_that_is_committed_to_else_the_query():
     assert ("prod", QUERY) in exposed(nameless)["kafka_consumergroup_group_sum_lag"]
 
 
+@pytest.mark.parametrize("year", ["55840", "+55840"])
+def test_a_watermark_beyond_the_year_9999_is_none(year: str):
+    """Such a batch was no batch: all metrics of the query stood still from then on."""
+    event = progress(start={"0": 0}, end={"0": 30})
+    event["eventTime"] = {"watermark": f"{year}-01-01T00:00:00.000Z"}
+    found = exposed(board(event))
+    assert found["spark_streaming_input_rows_total"]["orders", QUERY] == 30
+    assert "spark_streaming_event_time_watermark_timestamp_seconds" not in found
+
+
 def test_sparks_and_our_figures_are_in_base_units():
     found = exposed(board(progress(start={"0": 0}, end={"0": 30}, **PLAN)))
     query, source = ("orders", QUERY), ("orders", QUERY, "0")

@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import socket
+import stat
 import threading
 import urllib.error
 import urllib.request
@@ -18,11 +19,12 @@ from prometheus_client import MetricsHandler
 from pydantic import ValidationError
 
 from assignor_bridge.errors import OptionError
+from streaming.metrics import outlets
 from streaming.metrics.attach import Exporter
 from streaming.metrics.board import Board
 from streaming.metrics.config import MetricsConfig
 from streaming.metrics.names import METRICS
-from streaming.metrics.outlets import MetricsError, Textfile
+from streaming.metrics.outlets import Log, MetricsError, Textfile
 from streaming.redaction import Redactor
 from tests.spark_tools import wait_until
 from tests.support.metric_reference import markdown
@@ -213,6 +215,35 @@ def test_an_address_of_another_machine_is_one_line():
 def test_a_folder_that_is_not_there_is_one_line(key, tmp_path):
     with pytest.raises(OptionError, match=rf"metrics.{key} .* its folder does not exist"):
         Exporter(MetricsConfig(**{key: tmp_path / "no" / "m.prom"}))
+
+
+def test_a_log_goes_on_in_a_new_file_when_it_is_long_or_was_moved_away(tmp_path, monkeypatch):
+    """It filled the disk, and after `logrotate` it filled a file that nobody sees."""
+    path, older = tmp_path / "log", tmp_path / "log.1"
+    log = Log(path, 0o640)
+    log.write({"n": 1})
+    path.rename(tmp_path / "rotated")
+    log.write({"n": 2})
+    assert path.read_text() == '{"n":2}\n'
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    monkeypatch.setattr(outlets, "_MOST_LOG_BYTES", 20)
+    for n in range(3, 8):
+        log.write({"n": n})
+    log.close()
+    assert (older.read_text(), path.read_text()) == ('{"n":5}\n{"n":6}\n{"n":7}\n', "")
+
+
+def test_a_log_that_two_jobs_write_is_moved_once(tmp_path, monkeypatch):
+    path = tmp_path / "log"
+    logs = [Log(path, 0o600), Log(path, 0o600)]
+    monkeypatch.setattr(outlets, "_MOST_LOG_BYTES", 20)
+    for n in range(3):
+        logs[0].write({"n": n})
+    logs[1].write({"n": 3})
+    for log in logs:
+        log.close()
+    assert (tmp_path / "log.1").read_text() == '{"n":0}\n{"n":1}\n{"n":2}\n'
+    assert path.read_text() == '{"n":3}\n'
 
 
 def test_what_goes_wrong_later_is_told_once_and_stops_nothing(tmp_path, caplog):

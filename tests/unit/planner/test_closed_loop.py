@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from assignor_bridge.model import Executor, OffsetRange
-from checkpoints.sticky_state import decode
+from checkpoints.state_text import decode
 from tests.closed_loop import Loop, slots, zipf
 from tests.support.planning import Observation, Snapshot, plan
 

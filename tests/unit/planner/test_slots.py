@@ -12,7 +12,8 @@ from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Allocation, Executor, OffsetRange
 from assignor_bridge.options import parse_options
 from assignor_bridge.planner.slots import share_slots
-from checkpoints.sticky_state import StickyState, decode
+from checkpoints.state_text import decode
+from checkpoints.sticky_state import StickyState
 from tests.strategies_snapshots import executors
 from tests.support.planning import Snapshot, batch_of, plan
 

@@ -13,7 +13,7 @@ from msgspec import to_builtins
 from assignor_bridge.planner.plan import Outcome, plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
 from assignor_bridge.protocol.snapshots import read_snapshot
-from checkpoints.sticky_state import encode
+from checkpoints.state_text import encode
 from tests.unit.streaming.checkpoints import write_checkpoint
 
 KEPT = 3

@@ -374,6 +374,65 @@ def test_since_leaves_out_what_was_before(tmp_path: Path, capsys):
     assert found["queries"][0]["offsets"] == 3
 
 
+@pytest.mark.parametrize("since", ["2", "3", "99"])
+def test_a_wrong_table_is_not_proved_by_since(tmp_path: Path, capsys, since: str):
+    """It was: nothing was left to look at, and nobody said so."""
+    other = "d9a5a3a1-0000-4000-8000-000000000002"
+    batch = [{"txn": {"appId": f"assignor-{other}", "version": 0}}]
+    batch.append(
+        {"commitInfo": {"operation": "WRITE", "userMetadata": encode(other, 0, {"0": {"t": {}}})}}
+    )
+    table = write_table(tmp_path / "table", CREATED, CREATED, batch, CREATED)
+    checkpoint = write_checkpoint(tmp_path / "c", [{"t": {0: 5}}])
+    words = ["audit", "--table", str(table), "--checkpoint", str(checkpoint), "--json"]
+    assert run([*words, "--since", since]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert "other-query" in {f["kind"] for f in found["findings"]}
+    assert not found["proved"]
+
+
+def test_a_table_without_batches_is_not_proved_by_since_nor_by_a_short_log(tmp_path: Path, capsys):
+    table = write_table(tmp_path / "table", *[CREATED] * 4)
+    checkpoint = write_checkpoint(tmp_path / "c", [{"t": {0: 5}}])
+    words = ["audit", "--table", str(table), "--checkpoint", str(checkpoint), "--json"]
+    for version in (0, 1):
+        assert run([*words, "--since", "2"]) == 1
+        assert "no-batch" in capsys.readouterr().out
+        (table / "_delta_log" / f"{version:020}.json").unlink()
+    assert run([*words, "--since", "2"]) == 1
+    assert "no-batch" in capsys.readouterr().out
+
+
+def test_since_behind_the_querys_batches_is_no_other_query(tmp_path: Path, capsys):
+    other = [{"txn": {"appId": f"assignor-{QUERY[:-1]}2", "version": 0}}]
+    own = [{"txn": {"appId": QUERY, "version": 0}}]
+    table = write_table(tmp_path / "table", CREATED, own, other)
+    checkpoint = write_checkpoint(tmp_path / "c", [{"t": {0: 5}}])
+    words = ["audit", "--table", str(table), "--checkpoint", str(checkpoint), "--json"]
+    run([*words, "--since", "2"])
+    assert "other-query" not in capsys.readouterr().out
+
+
+def test_an_upsert_is_known_by_its_merges_when_its_properties_are_cleaned_up(
+    tmp_path: Path, capsys
+):
+    """Merges of the same records by a new query were overlaps: "delete only those"."""
+    batches = []
+    for number, query in enumerate((QUERY, f"{QUERY[:-1]}2")):
+        metadata = encode(query, 0, {"0": {"t": {0: (0, 5)}}})
+        info = {"operation": "MERGE", "userMetadata": metadata}
+        batches.append(
+            [{"commitInfo": info}, {"txn": {"appId": f"assignor-{query}", "version": 0}}]
+        )
+        batches[-1][0]["commitInfo"]["number"] = number
+    table = write_table(tmp_path / "table", CREATED, *batches)
+    (table / "_delta_log" / f"{0:020}.json").unlink()
+    assert run(["audit", "--table", str(table), "--since", "1"]) == 0
+    assert "PROVED" in capsys.readouterr().out
+    columns = ["--columns", "a,b,c", "--bootstrap-servers", "127.0.0.1:1"]
+    assert run(["audit", "--table", str(table), "--since", "1", *columns]) == 2
+
+
 def test_the_topics_of_a_query_are_not_gathered_for_each_file(tmp_path: Path, monkeypatch):
     adds: list[dict[str, Any]] = [
         {"add": {"path": f"{n}", "size": 1, "dataChange": True}} for n in range(3)

@@ -17,6 +17,7 @@ from assignor_bridge import __version__
 from assignor_bridge.errors import AssignorError, OptionError
 from streaming.cli import doctor, jars, main, output
 from streaming.cli.all import app
+from streaming.cli.output import print_table
 from streaming.observe.check import Check
 from streaming.observe.checkpoint_files import read_checkpoint
 from tests.unit.lag.checkpoint_files import write_query
@@ -373,6 +374,17 @@ def test_doctor_prints_what_it_is_told_as_it_is(monkeypatch, capsys):
     monkeypatch.setattr(doctor, "examine", lambda: [Check("a", True, "[b] c")])
     assert main.run(["doctor"]) == 0
     assert capsys.readouterr().out == "ok     a: [b] c\n"
+
+
+@pytest.mark.parametrize("columns", ["20", "80"])
+def test_a_table_in_a_pipe_has_all_of_its_figures(columns, monkeypatch, capsys):
+    """Of 12,345,678,901 offsets a log had "12,3…"."""
+    monkeypatch.setenv("COLUMNS", columns)
+    head = ["TOPIC", "FIRST BATCH", "LAST BATCH", "OFFSETS", "RECORDS", "VERSIONS"]
+    print_table(head, [["a-topic-of-some-length", "0", *["12,345,678,901"] * 4]])
+    out = capsys.readouterr().out
+    assert out.count("12,345,678,901") == 4
+    assert all(name in out for name in head)
 
 
 def test_a_command_imports_no_other():

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streaming.cli import main
-from streaming.replay.player import EVERYTHING
+from streaming.replay.replayed import EVERYTHING
 from tests.unit.streaming.kept_query import KeptQuery, kept_query
 
 #: Ten batches: one of six partitions has half of the records.

@@ -16,12 +16,14 @@ import orjson
 import pytest
 
 from streaming.cli import main
+from streaming.delta.session import EXTENSION
 from streaming.pipeline.brokers import check_brokers
 from streaming.pipeline.config.files import check_files, python_function, read_seeds
 from streaming.pipeline.config.job import json_schema
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.config.yaml_text import parse_yaml, with_sets
 from streaming.pipeline.errors import ConfigError
+from streaming.pipeline.spark.session import _extensions
 from tests.support.job_reference import with_tables
 
 ROOT = Path(__file__).parents[3]
@@ -108,6 +110,18 @@ def test_options_of_own_assignors_are_taken_beside_such_an_assignor():
         pytest.param(
             "sink/compact_every", "often", "sink.compact_every: a whole number", id="type"
         ),
+        pytest.param("sink/compact_every", True, "reads on, off, yes and no as", id="a flag"),
+        pytest.param("metrics", {"port": True}, "metrics.port: a whole number", id="a port"),
+        pytest.param("metrics", {"address": "::1"}, "'address' needs a 'port'", id="no port"),
+        pytest.param("source/records/schema_id", 1, "'schema_id' needs 'format: avro'", id="id"),
+        pytest.param("source/records", {"key": "k INT"}, "'key' needs a format", id="raw"),
+        pytest.param(
+            "source/records", {"bad_records": "drop"}, "'bad_records' needs a format", id="raw bad"
+        ),
+        pytest.param(
+            "source/includeHeaders", True, "'includeHeaders' adds a column only", id="headers"
+        ),
+        pytest.param("source", {1: "x"}, "source: key 1 is no text", id="a number for a key"),
         pytest.param("sink/type", "dleta", "sink: 'type' is not known: delta", id="sink type"),
         pytest.param("sink/keys", None, "mode 'upsert' needs 'keys'", id="no keys"),
         pytest.param("sink/target_file_size", "big", "a size such as '128MB'", id="no size"),
@@ -253,12 +267,17 @@ def test_set_reaches_dotted_keys_and_levels_below():
         pytest.param("sources.kafka.subscribe=v", ["sources", "kafka", "subscribe"], id="a name"),
         pytest.param("metrics.cluster_name=v", ["metrics", "cluster_name"], id="an empty section"),
         pytest.param("name=a=v", ["name"], id="an equals sign in the value"),
+        pytest.param(
+            "source.assignor.split=v", ["source", "assignor.split"], id="below a key with a value"
+        ),
+        pytest.param("spark.speculation.a=v", ["spark", "spark.speculation.a"], id="a setting's"),
     ],
 )
 def test_set_reaches_every_key(assignment, path):
     there = {
         "seed": {"my.topic": {"partitions": 2}, "my": {}}, "sources": {"kafka": {}},
-        "metrics": None,
+        "metrics": None, "source": {"assignor": "sticky"},
+        "spark": {"spark.speculation": True},
     }  # fmt: skip
     here: Any = with_sets(there, [assignment])
     for key in path:
@@ -276,6 +295,8 @@ def test_a_path_of_set_that_leads_nowhere_is_one_line(assignment):
 SECRETS = {
     "source/kafka.sasl.jaas.config": 'Login required password="hunter22";',
     "source/kafka.ssl.truststore.password": "${PASSWORD}",
+    "source/kafka.ssl.keystore.password": "${PASSWORD}s3cr3t-tail",
+    "source/kafka.ssl.key.password": "${PASSWORD} s3cr3t-tail",
     "sink/path": "${ROOT_FOLDER}/orders",
 }
 
@@ -290,8 +311,9 @@ def test_secrets_and_values_of_the_environment_are_not_shown():
     told = loaded.shown() + str(
         loaded.error("sink", "s3://hidden-bucket/orders, hunter22 and pass-word")
     )
-    for secret in ("hunter22", "pass-word", "hidden-bucket"):
+    for secret in ("hunter22", "pass-word", "hidden-bucket", "s3cr3t-tail"):
         assert secret not in told
+    assert "kafka.ssl.truststore.password: ${PASSWORD}" in told
     assert "${ROOT_FOLDER}/orders" in told
     data["sink"]["compact_every"] = "${PASSWORD}"
     with pytest.raises(ConfigError) as raised:
@@ -348,6 +370,21 @@ def test_settings_and_options_of_readers_may_be_numbers_or_booleans():
     for value in ([1], None, {}):
         with pytest.raises(ConfigError, match=r"^config: spark.spark.a: one value is expected \("):
             load_job(changed("spark", {"spark.a": value}), environment={})
+
+
+@pytest.mark.parametrize(
+    ("of_job", "of_operator", "expected"),
+    [
+        ({}, {}, EXTENSION),
+        ({}, {"spark.sql.extensions": "a.B, c.D"}, f"{EXTENSION},a.B,c.D"),
+        ({"spark.sql.extensions": f"x.Y,{EXTENSION}"}, {"spark.sql.extensions": "a.B"},
+         f"{EXTENSION},x.Y"),
+    ],
+)  # fmt: skip
+def test_extensions_of_others_stay_beside_deltas(of_job, of_operator, expected):
+    """Those of `spark-defaults.conf` were left out without a word."""
+    loaded = load_job({**GOOD, "spark": of_job}, environment={})
+    assert _extensions(loaded.job, of_operator) == expected
 
 
 def test_the_schema_command_prints_json_schema(capsys):

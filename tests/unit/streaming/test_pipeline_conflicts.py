@@ -105,6 +105,17 @@ REFUSED = {
         ),
         "sink: source 'a' reads the topic 'back'",
     ),
+    "two sinks that feed each other's sources": (
+        job(
+            sources={"a": {"subscribe": "one"}, "b": {"subscribe": "two"}},
+            sinks={
+                "to_b": topic_sink("two", **{"from": "a"}),
+                "to_a": topic_sink("one", **{"from": "b"}),
+            },
+        ),
+        "sinks.to_b: source 'b' reads the topic 'two', and what is made of it comes back to source "
+        "'a', so each record would come again forever",
+    ),
     "shared beside an upsert": (
         job(sink={**TABLE, "mode": "upsert", "keys": "id", "shared": True}),
         "'shared' is for mode 'append'",
@@ -155,6 +166,13 @@ TAKEN = {
     "the topic of a source that the sink does not read": job(
         sources={"a": SOURCE, "b": {"subscribe": "later"}},
         sink=topic_sink("later", **{"from": "a"}),
+    ),
+    "sources that feed one another in one direction": job(
+        sources={"a": {"subscribe": "one"}, "b": {"subscribe": "two"}, "c": SOURCE},
+        sinks={
+            "to_b": topic_sink("two", **{"from": "a"}),
+            "to_c": topic_sink("orders", **{"from": "b"}),
+        },
     ),
     "the same topic of another broker": job(
         sink=topic_sink("orders", **{"kafka.bootstrap.servers": "other:9092"})

@@ -26,7 +26,8 @@ from pyspark.sql.types import (
 
 from assignor_bridge.errors import OptionError
 from checkpoints.folders import LocalFolder
-from checkpoints.offset_log import LastBatches, LoggedBatch
+from checkpoints.log_files import LoggedBatch
+from checkpoints.offset_log import LastBatches
 from streaming.delta.transactions import NEVER, read_log
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.config.sinks import DeltaSink
@@ -502,7 +503,9 @@ def test_what_a_compaction_failed_with_is_told_without_secrets(monkeypatch, capl
 
     monkeypatch.setattr(Table, "open", fail)
     loaded = load_job(changed("sink/path", "${PLACE}"), environment={"PLACE": "topsecret99"})
-    writer = DeltaWriter(DeltaSink(path="t"), "job: sink", redact=loaded.redact)
+    writer = DeltaWriter(
+        DeltaSink(path="t", target_file_size="off"), "job: sink", redact=loaded.redact
+    )
     writer._compact(None)  # type: ignore[arg-type]
     [warning] = caplog.messages
     assert "compaction failed: no access with ${PLACE}" in warning

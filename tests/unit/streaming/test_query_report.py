@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from checkpoints.sticky_state import Common, KnownExecutor, Pace, StickyState, decode, encode
+from checkpoints.state_text import decode, encode
+from checkpoints.sticky_state import Common, KnownExecutor, Pace, StickyState
 from streaming.cli import main
 from streaming.observe.progress_log import read_batches
 from streaming.observe.query_progress import read_progress

@@ -10,9 +10,11 @@ import pytest
 
 from assignor_bridge.model import Executor, OffsetRange, Partition
 from assignor_bridge.simulator.mappings import Placed
+from streaming.replay.answers import answer, assumptions, replay_json
 from streaming.replay.cluster import Cluster
 from streaming.replay.log import ReplayBatch
-from streaming.replay.player import EVERYTHING, answer, assumptions, replay
+from streaming.replay.player import replay
+from streaming.replay.replayed import EVERYTHING
 from streaming.report.replays import HEAD, replay_page, replay_svg, table_rows
 
 TWO = Cluster((Executor("1", "h1"), Executor("2", "h2")), cost_s=0.001)
@@ -41,7 +43,7 @@ def test_one_hot_partition_is_what_spark_cannot_split():
     assert spark.tasks == 1
     assert ours.times_ideal == pytest.approx(1.0, abs=0.05)
     assert ours.moved == 0
-    assert done.as_json()["mappings"][3]["timeRatio"] == pytest.approx(0.5, abs=0.03)
+    assert replay_json(done)["mappings"][3]["timeRatio"] == pytest.approx(0.5, abs=0.03)
     said = answer(done)
     assert said.startswith("Over 2 batches, Spark's mapping would take 2.00 times the ideal")
     assert "51% of the time" in said
@@ -59,7 +61,7 @@ def test_regret_is_what_hindsight_would_have_saved():
     assert ours.played[0].over == pytest.approx(0.5)
     assert ours.played[-1].over < 0.06
     assert ours.played[0].planned_over == pytest.approx(0.0, abs=0.01)
-    assert done.as_json()["mappings"][0]["regret"] == pytest.approx(0.5)
+    assert replay_json(done)["mappings"][0]["regret"] == pytest.approx(0.5)
     assert "Regret of lag-aware-sticky: " in answer(done)
     assert ", in batch 0; " in answer(done)
 
@@ -150,4 +152,4 @@ def test_pictures_are_well_formed_and_the_page_opens_offline(partitions):
     assert "http" not in text.replace("http://www.w3.org", "")
     assert "a &lt;b&gt;" in text
     assert all(name in text for name in HEAD[1:3])
-    json.dumps(done.as_json())
+    json.dumps(replay_json(done))

@@ -15,7 +15,8 @@ from assignor_bridge.planner.plan import plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
 from assignor_bridge.protocol.snapshots import read_snapshot
 from checkpoints.offset_log import Checkpoint
-from checkpoints.sticky_state import KnownExecutor, StickyState, encode
+from checkpoints.state_text import encode
+from checkpoints.sticky_state import KnownExecutor, StickyState
 from streaming.cli import main
 from streaming.replay.cluster import cluster_for
 from streaming.replay.log import CheckpointLog, executors_in, read_log
