@@ -21,7 +21,7 @@ from assignor_bridge.planner.racks import Zones, zones_of
 from checkpoints.sorting import stable_order
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -116,6 +116,8 @@ class Batch:
     stream: int = 0
     #: Executors that are there but give no slot to this stream (`assignor.slots`).
     left_out: int = 0
+    #: How many partitions each topic has that the query reads, without data too; None: unknown.
+    partitions: Mapping[str, int] | None = None
 
     @property
     def ranges(self) -> int:
@@ -184,6 +186,7 @@ def lay_out(  # noqa: PLR0917
     allocation: Allocation | None = None,
     replicas: Replicas | None = None,
     stream: int = 0,
+    partitions: Mapping[str, int] | None = None,
 ) -> Batch:
     """Sort, join and check the columns of a snapshot.
 
@@ -228,7 +231,7 @@ def lay_out(  # noqa: PLR0917
     return Batch(
         topics, topic[first], partition[first], start[first], end[last],
         _members(executors, parallelism), options, observed, allocation,
-        replicas=replicas, stream=stream,
+        replicas=replicas, stream=stream, partitions=partitions,
     )  # fmt: skip
 
 

@@ -41,7 +41,7 @@ def share_slots(batch: Batch, state: StickyState) -> Batch:
         return batch
     given, over = slots * wanted // total, slots * wanted % total
     rest = wanted - int(given.sum())
-    turn = (np.arange(len(slots)) - batch.stream * rest) % len(slots)
+    turn = (np.arange(len(slots)) - batch.stream * rest % len(slots)) % len(slots)
     given[np.lexsort((turn, -_held(batch, state), -over))[:rest]] += 1
     kept = tuple(
         replace(executor, slots=count)

@@ -59,12 +59,18 @@ class PartitionTable:
 def load(state: StickyState, batch: Batch, forget_after: int | None = None) -> PartitionTable:
     """Extend the state by the batch's partitions, and see who of its readers is still there.
 
+    Partitions that the query reads no more, where that is known, are left out.
+
     Parameters
     ----------
     forget_after
         Batches without data after which a partition is left out; None for the state's own.
     """
-    kept = np.flatnonzero(state.seen > state.batches - (forget_after or state.hold))
+    is_held = state.seen > state.batches - (forget_after or state.hold)
+    if batch.partitions is not None:
+        counts = np.array([batch.partitions.get(name, 0) for name in state.topics], np.int64)
+        is_held &= state.partition < counts[state.topic]
+    kept = np.flatnonzero(is_held)
     names = {state.topics[t] for t in np.flatnonzero(np.bincount(state.topic[kept])).tolist()}
     topics = tuple(sorted(names.union(batch.topics)))
     number = {name: i for i, name in enumerate(topics)}

@@ -133,6 +133,8 @@ class PlanBatch(BatchFacts, frozen=True, tag="plan"):
     """Ask who reads what."""
 
     allocation: Allocation | None = None
+    #: How many partitions each topic has that the query reads, without data too.
+    partitions: dict[str, Natural] | None = None
 
 
 class CompletedBatch(Message, frozen=True):

@@ -71,6 +71,8 @@ class Snapshot(Message, frozen=True, tag="plan"):
     allocation: Allocation | None = None
     racks: Racks | None = None
     stream: Natural = 0
+    #: How many partitions each topic has that the query reads; null or left out: unknown.
+    partitions: dict[str, Natural] | None = None
 
 
 class LoggedBatch(Message, frozen=True, forbid_unknown_fields=False):
@@ -125,6 +127,7 @@ def read_snapshot(given: Any) -> tuple[Batch, str | None]:
         allocation(snapshot.allocation),
         unpack_racks(racks, ranges) if isinstance(ranges, Ranges) else _racks(ranges),
         snapshot.stream,
+        snapshot.partitions,
     )
     return batch, snapshot.state
 

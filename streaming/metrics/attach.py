@@ -14,7 +14,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from streaming.metrics.board import Board
 from streaming.metrics.outlets import Endpoint, Log, Textfile
-from streaming.observe.progress_log import batch_line, ended_line, first_line, with_texts
+from streaming.observe.progress_log import batch_line, ended_line, line_of_text, with_texts
 from streaming.observe.query_progress import read_progress, time_of
 from streaming.redaction import Redactor
 
@@ -45,7 +45,7 @@ class Exporter:
         why: Callable[[str, str], str] | None = None,
     ) -> None:
         self._redact = redact or Redactor()
-        self._why = why or (lambda _, text: first_line(text))
+        self._why = why or (lambda _, text: line_of_text(text))
         self._board = Board(config.cluster_name)
         self._textfile = (
             Textfile(self._board, config.textfile, config.file_mode) if config.textfile else None

@@ -53,11 +53,11 @@ def ended_line(query_id: str, run_id: str, error: str | None) -> dict[str, Any]:
     return line
 
 
-def first_line(text: str) -> str:
+def line_of_text(text: str) -> str:
     """Return the first line that is not blank; of a Python traceback in the text, the last one.
 
-    >>> first_line("Py4JException: Traceback (most recent call last):" + chr(10) + " File" + chr(10)
-    ...            + "ValueError: too big" + chr(10) + chr(10) + chr(9) + "at some.Java")
+    >>> lines = ["E: Traceback (most recent call last):", " File", "ValueError: too big"]
+    >>> line_of_text(chr(10).join([*lines, "", chr(9) + "at some.Java"]))
     'ValueError: too big'
     """
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]

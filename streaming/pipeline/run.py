@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.errors import AssignorError
 from streaming.metrics.attach import attach
-from streaming.observe.progress_log import first_line as line_of_text
+from streaming.observe.progress_log import line_of_text
 from streaming.pipeline.brokers import check_brokers, check_topics
 from streaming.pipeline.config.files import check_files
 from streaming.pipeline.config.loading import LoadedJob, load_job

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -345,6 +346,50 @@ def test_a_file_system_without_its_libraries_cannot_end_a_query_by_the_switch(
         query.stop()
         spark.conf.unset(killed)
         spark.conf.unset("fs.sftp.impl")
+
+
+def test_a_server_that_takes_too_long_cannot_end_a_query_by_the_switch(
+    spark: SparkSession, topic: Topic, checkpoint: str, driver_log: DriverLog
+) -> None:
+    """Java's exception for it is that of an interrupt: the thread of the query was interrupted."""
+    killed, limit = "spark.assignor.killSwitchFile", "dfs.webhdfs.socket.read-timeout"
+    topic.create(1).fill([5])
+    query = (
+        read_topic(spark, topic, {"assignor": "lag-aware-sticky"})
+        .writeStream.format("noop")
+        .option("checkpointLocation", checkpoint)
+        .start()
+    )
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        try:
+            query.processAllAvailable()
+            spark.conf.set(limit, "500ms")
+            spark.conf.set(killed, f"webhdfs://127.0.0.1:{silent.getsockname()[1]}/off")
+            topic.fill([5], first=5)
+            query.processAllAvailable()
+            assert_planned([as_dict(p) for p in query.recentProgress if p.numInputRows])
+            query.stop()
+        finally:
+            query.stop()
+            spark.conf.unset(killed)
+            spark.conf.unset(limit)
+    [warning] = driver_log.lines("stays switched on")
+    assert "SocketTimeoutException" in warning
+
+
+def test_a_setting_of_the_session_in_two_spellings_is_refused(
+    spark: SparkSession, topic: Topic, checkpoint: str
+) -> None:
+    """Which of the two held was a matter of hash codes."""
+    topic.create(1).fill([5])
+    spark.conf.set("spark.assignor.onError", "fail")
+    spark.conf.set("spark.assignor.onerror", "fallback")
+    try:
+        with pytest.raises(StreamingQueryException, match="is given twice, also with other cap"):
+            run_in_batches(spark, topic, checkpoint)
+    finally:
+        spark.conf.unset("spark.assignor.onError")
+        spark.conf.unset("spark.assignor.onerror")
 
 
 def test_a_stream_that_starts_switched_off_needs_no_python(

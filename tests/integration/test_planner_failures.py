@@ -82,6 +82,19 @@ def test_one_batch_falls_back_to_sparks_mapping_and_says_so_once(
     assert said in warnings[0] + str(driver_log.lines(said))
 
 
+def test_what_a_python_prints_as_it_starts_is_no_answer(
+    spark: SparkSession, topic: Topic, checkpoint: str, planner: Callable[[str], None]
+) -> None:
+    """A line of a `sitecustomize` was one, so that no batch of any query was planned."""
+    topic.create(3).fill(COUNTS)
+    planner("banner")
+
+    progresses, rows = run_in_batches(spark, topic, checkpoint, assignor_onError="fail")
+
+    assert rows == sum(COUNTS)
+    assert {p["sources"][0]["metrics"]["assignor.fallbacks"] for p in progresses} == {"0"}
+
+
 @pytest.mark.parametrize(
     ("mode", "said"),
     [

@@ -224,14 +224,18 @@ def test_a_state_that_cannot_be_deleted_is_told_once_and_keeps_no_others(tmp_pat
     assert "could not save its state" not in told
 
 
+@pytest.mark.parametrize("what", ["unlisted", "silent"])
 def test_a_folder_that_could_not_be_listed_gets_no_states_below_those_it_has(
-    tmp_path: Path,
+    tmp_path: Path, what: str
 ) -> None:
-    """Numbers began at 0 again, so that the next start took the old state for the newest."""
+    """Numbers began at 0 again, so that the next start took the old state for the newest.
+
+    And a server that took too long was an interrupt of the thread, which ended the query.
+    """
     folder = tmp_path / "kept" / "assignments"
     folder.mkdir(parents=True)
     (folder / "50002.v2").write_text("of the run before")
-    told, names = _checked(tmp_path, "unlisted", tmp_path / "kept")
+    told, names = _checked(tmp_path, what, tmp_path / "kept")
     assert names == {"50009.v2", "50010.v2", "50011.v2"}
     assert told.count("cannot use its stored state") == 1
     assert told.count("could not save its state") == 1

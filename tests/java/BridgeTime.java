@@ -61,6 +61,7 @@ public final class BridgeTime {
                   null,
                   null,
                   0,
+                  null,
                   null));
       long encoded = System.nanoTime();
       Messages.Planned plan = Messages.read(lines.get(1), Messages.Planned.class);

@@ -44,6 +44,7 @@ public final class Exchanges {
         null,
         snapshot.path("ranges").path(0).has("racks") ? racks(snapshot.get("ranges")) : null,
         snapshot.path("stream").asInt(),
+        null,
         null);
   }
 

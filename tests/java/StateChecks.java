@@ -1,6 +1,7 @@
 package io.assignorbridge;
 
 import java.io.IOException;
+import java.net.SocketTimeoutException;
 import java.net.URI;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -12,13 +13,16 @@ import org.apache.hadoop.fs.RawLocalFileSystem;
 
 /**
  * States where a file system fails now and then, as an object store does. Arguments: what is tried
- * (`locked`: one file cannot be deleted; `unlisted`: the first two listings fail) and a folder. What
+ * (`locked`: one file cannot be deleted; `unlisted`: the first two listings fail; `silent`: they
+ * wait in vain) and a folder. What
  * is logged goes to standard error.
  */
 public final class StateChecks {
   private static final int BATCHES = 10;
   private static final int FAILING = 2; // listings: before the first plan, and the first write
   private static final long NEWEST = 50_002; // of the run before, where nothing can be listed
+
+  private static boolean silent;
 
   private StateChecks() {}
 
@@ -50,7 +54,7 @@ public final class StateChecks {
     @Override
     public FileStatus[] listStatus(org.apache.hadoop.fs.Path path) throws IOException {
       if (LISTINGS.incrementAndGet() <= FAILING) {
-        throw new IOException("slow down");
+        throw silent ? new SocketTimeoutException("Read timed out") : new IOException("slow down");
       }
       return super.listStatus(path);
     }
@@ -60,8 +64,10 @@ public final class StateChecks {
     Configuration configuration = new Configuration();
     configuration.set("fs.locked.impl", Locked.class.getName());
     configuration.set("fs.unlisted.impl", Unlisted.class.getName());
-    boolean unlisted = arguments[0].equals("unlisted");
-    StateFiles files = new StateFiles(arguments[0] + "://" + arguments[1], configuration);
+    silent = arguments[0].equals("silent");
+    String scheme = silent ? "unlisted" : arguments[0];
+    boolean unlisted = scheme.equals("unlisted");
+    StateFiles files = new StateFiles(scheme + "://" + arguments[1], configuration);
     files.restore(2, state -> null);
     for (int batch = 0; batch < BATCHES; batch++) {
       files.save("state " + batch, 2);

@@ -48,6 +48,7 @@ class Snapshot:
     #: Racks of each range's replicas.
     racks: tuple[frozenset[str], ...] | None = None
     stream: int = 0
+    partitions: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,7 @@ def batch_of(snapshot: Snapshot) -> Batch:
         snapshot.allocation,
         None if snapshot.racks is None else Replicas.of(snapshot.racks, np.arange(len(ranges))),
         snapshot.stream,
+        snapshot.partitions,
     )
 
 

@@ -45,6 +45,12 @@ def test_each_executor_gives_its_part(wanted: str, slots: list[int]) -> None:
     assert list(given_by(cluster(3, 4), wanted).values()) == slots
 
 
+def test_any_number_of_a_stream_has_its_turn() -> None:
+    """It was an OverflowError of NumPy's, with a traceback in `assignor plan`."""
+    stream = 2**62 + 1
+    assert given_by(cluster(3, 4), "5", stream) == given_by(cluster(3, 4), "5", stream % 3)
+
+
 @pytest.mark.parametrize("wanted", ["0", "-1", "0%", "0.0", "101%", "1.5", "nan%", "half", "", "%"])
 def test_what_is_no_part_is_refused(wanted: str) -> None:
     with pytest.raises(OptionError, match=r"a share such as 0\.5 or 50%, or a whole number from 1"):

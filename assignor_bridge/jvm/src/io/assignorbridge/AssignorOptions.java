@@ -60,7 +60,11 @@ record AssignorOptions(
           } else if (key.startsWith(SESSION_PREFIX)
               && !Interpreter.SETTINGS.contains(key)
               && !KillSwitch.SETTINGS.contains(key)) {
-            values.put(PREFIX + key.substring(SESSION_PREFIX.length()), value);
+            String name = PREFIX + key.substring(SESSION_PREFIX.length());
+            if (values.put(name, value) != null) { // the session knows capital letters, we do not
+              throw new IllegalArgumentException(
+                  "option '" + key + "' is given twice, also with other capital letters");
+            }
           }
         });
     source

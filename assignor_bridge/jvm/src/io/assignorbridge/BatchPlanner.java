@@ -4,6 +4,7 @@ import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeMap;
 import java.util.function.Supplier;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.SparkContext;
@@ -133,8 +134,7 @@ final class BatchPlanner implements AutoCloseable {
   private TaskBuilder noted(Offset end, InputPartition[] ranges) {
     try {
       TaskBuilder builder = new TaskBuilder(ranges);
-      Set<TopicPartition> live =
-          CollectionConverters.asJava(KafkaSourceOffset.apply(end).partitionToOffsets()).keySet();
+      Set<TopicPartition> live = partitionsOf(end);
       consumers = stream.of(builder.requested(), live);
       if (times != null) {
         times.keep(live);
@@ -144,6 +144,10 @@ final class BatchPlanner implements AutoCloseable {
       LOG.debug("the offsets of a batch were not noted", e);
       return null;
     }
+  }
+
+  private static Set<TopicPartition> partitionsOf(Offset end) {
+    return CollectionConverters.asJava(KafkaSourceOffset.apply(end).partitionToOffsets()).keySet();
   }
 
   synchronized PartitionReaderFactory readerFactory(PartitionReaderFactory base) {
@@ -336,6 +340,7 @@ final class BatchPlanner implements AutoCloseable {
             ExecutorList.allocation(context, sinceLastPlan),
             zones.of(executors, builder.requested()),
             planner.stream(),
+            counted(partitionsOf(end)),
             null);
     String answer = planner.ask(Messages.write(request), options.planTimeoutMs());
     Messages.Planned plan = Messages.read(answer, Messages.Planned.class);
@@ -359,6 +364,13 @@ final class BatchPlanner implements AutoCloseable {
     LOG.info("{} tasks by assignor '{}': {}", tasks.length, plan.assignor(), plan.metrics());
     plan.reasons().forEach(reason -> LOG.debug("{}", reason));
     return tasks;
+  }
+
+  /** How many partitions each topic has, by the highest number. */
+  private static Map<String, Integer> counted(Set<TopicPartition> live) {
+    Map<String, Integer> counts = new TreeMap<>();
+    live.forEach(p -> counts.merge(p.topic(), p.partition() + 1, Math::max));
+    return counts;
   }
 
   /** Before the first plan: takes the newest stored state that the planner can use. */

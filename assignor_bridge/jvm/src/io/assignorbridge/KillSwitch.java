@@ -1,7 +1,6 @@
 package io.assignorbridge;
 
 import java.io.IOException;
-import java.io.InterruptedIOException;
 import java.util.List;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.SparkSession;
@@ -42,7 +41,7 @@ final class KillSwitch {
     try {
       return now(read());
     } catch (IOException | RuntimeException | LinkageError e) { // the last for half a file system
-      if (e instanceof InterruptedIOException) { // the query ends
+      if (e instanceof IOException io && Interruptions.isOne(io)) { // the query ends
         Thread.currentThread().interrupt();
       }
       return asBefore(inWords(e));

@@ -55,11 +55,13 @@ final class Messages {
       ExecutorList.Allocation allocation,
       Columns.Racks racks,
       int stream,
+      Map<String, Integer> partitions,
       Map<String, String> options)
       implements Request {
     PlanBatch with(Map<String, String> values) {
       return new PlanBatch(
-          parallelism, executors, ranges, observed, state, allocation, racks, stream, values);
+          parallelism, executors, ranges, observed, state, allocation, racks, stream, partitions,
+          values);
     }
   }
 

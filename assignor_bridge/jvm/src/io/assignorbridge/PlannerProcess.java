@@ -11,6 +11,7 @@ import java.util.concurrent.Future;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.regex.Pattern;
 
 /**
  * The Python process that answers each line with a line, one at a time. It ends when its standard
@@ -20,6 +21,7 @@ import java.util.concurrent.TimeoutException;
 final class PlannerProcess implements AutoCloseable {
   private static final int MOST_STDERR = 4000;
   private static final long LATE_MS = 1000;
+  private static final Pattern ANSWER = Pattern.compile("\\d+ ");
   private static final ThreadFactory DAEMONS = LatestOnlyExecutor.daemons("assignor-planner-io");
 
   private final String python;
@@ -98,7 +100,11 @@ final class PlannerProcess implements AutoCloseable {
     requests.write(request);
     requests.write('\n');
     requests.flush();
-    return answers.readLine();
+    String line;
+    do { // what a Python prints as it starts, before the planner runs, is no answer
+      line = answers.readLine();
+    } while (line != null && !ANSWER.matcher(line).lookingAt());
+    return line;
   }
 
   private static boolean comes(Future<String> answer) {

@@ -1,8 +1,6 @@
 package io.assignorbridge;
 
 import java.io.IOException;
-import java.io.InterruptedIOException;
-import java.nio.channels.ClosedByInterruptException;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashSet;
@@ -130,7 +128,7 @@ final class StateFiles {
 
   /** What went wrong with a file, unless it was the end of the query. */
   private static String reason(IOException e) throws InterruptedException {
-    if (e instanceof InterruptedIOException || e instanceof ClosedByInterruptException) {
+    if (Interruptions.isOne(e)) {
       throw new InterruptedException(e.toString());
     }
     return e.toString();

@@ -1,0 +1,17 @@
+package io.assignorbridge;
+
+import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.nio.channels.ClosedByInterruptException;
+
+/** Tells a thread that was interrupted from a server that took too long: Java has one class for both. */
+final class Interruptions {
+  private Interruptions() {}
+
+  /** Whether a file system ended what it did because its thread was interrupted. */
+  static boolean isOne(IOException e) {
+    boolean timedOut = e.getClass().getSimpleName().contains("Timeout"); // of sockets, connections
+    return e instanceof ClosedByInterruptException
+        || e instanceof InterruptedIOException && !timedOut;
+  }
+}
