@@ -209,6 +209,12 @@ def lay_out(  # noqa: PLR0917
             f"range {topics[topic[i]]}-{partition[i]}[{start[i]},{end[i]}) is impossible: "
             f"a partition from 0 to {MOST_PARTITION} and 0 <= start <= end are expected"
         )
+    for name, count in (partitions or {}).items():
+        if not 0 <= count <= MOST_PARTITION + 1:
+            raise OptionError(
+                f"partitions of topic {name[:LONGEST_TOPIC]!r} are {count}: "
+                f"0 to {MOST_PARTITION + 1} are expected"
+            )
     order = sorting((end, start), partition, topic)
     order = order[(end > start)[order]]
     topic, partition, start, end = topic[order], partition[order], start[order], end[order]

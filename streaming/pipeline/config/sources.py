@@ -39,7 +39,7 @@ _SPARK_OPTIONS = {
     "maxTriggerDelay": "How long to wait for them at most.",
     "minPartitions": "Least number of tasks.",
     "maxRecordsPerPartition": "Most records of a task.",
-    "includeHeaders": "Whether a column `headers` is read.",
+    "includeHeaders": "Whether a column `headers` is read; with a format, for bad records alone.",
     "groupIdPrefix": "Prefix of the consumer group's name.",
     "kafkaConsumer.pollTimeoutMs": "How long executors poll.",
     "fetchOffset.numRetries": "Retries of the offset look-up.",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor, OffsetRange
 from tests.support.planning import Snapshot, plan
 
@@ -50,6 +51,11 @@ def test_partitions_that_are_gone_are_forgotten() -> None:
     state = planned("sticky", {"a": [10] * 8}, {"a": 8}, None).state
     after = planned("sticky", {"a": [10] * 4}, {"a": 4}, state)
     assert len({task.executor for task in after.tasks}) == 4
+
+
+def test_more_partitions_than_kafka_can_have_are_refused() -> None:
+    with pytest.raises(OptionError, match=r"partitions of topic 'a' are \d+: 0 to 2147483648 are"):
+        planned("sticky", {"a": [10]}, {"a": 2**62, "b": 2**62}, None)
 
 
 def test_partitions_without_data_count_for_streams() -> None:
