@@ -78,8 +78,8 @@ def main() -> None:
     mode, record = sys.argv[1], Path(sys.argv[2])
     kinds = {"admit": ("admit",), "both": ("admit", "plan")}.get(mode.partition("-")[0], ("plan",))
     mode = mode.removeprefix("admit-").removeprefix("both-")
-    if mode == "banner":
-        print("Welcome to this Python!", flush=True)
+    if mode in {"banner", "prefix"}:
+        print("Welcome to this Python!", flush=True, end="\n" if mode == "banner" else "")
     worker = subprocess.Popen(
         [sys.executable, "-m", "assignor_bridge.worker"],
         stdin=subprocess.PIPE,

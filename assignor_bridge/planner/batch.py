@@ -116,7 +116,8 @@ class Batch:
     stream: int = 0
     #: Executors that are there but give no slot to this stream (`assignor.slots`).
     left_out: int = 0
-    #: How many partitions each topic has that the query reads, without data too; None: unknown.
+    #: One more than the highest partition of each topic that the query reads, without data too;
+    #: None: unknown. What the state has beyond is gone.
     partitions: Mapping[str, int] | None = None
 
     @property

@@ -2,8 +2,9 @@
 
 Members are task slots, named `<executor>/<slot>`, subscribed to all topics. A group has all
 partitions that a topic is known to have, those without data in this batch too, so placement does
-not wander with who happens to have data. A topic has as many partitions as the driver says, or else
-as the highest number in the state or the batch. Partitions are assigned whole.
+not wander with who happens to have data. A topic has as many partitions as the highest number seen
+in the state or the batch says. (Those behind, which never had data, would fill a member's share
+with nothing.) Partitions are assigned whole.
 """
 
 from __future__ import annotations
@@ -39,8 +40,7 @@ _MOST_PARTITIONS = 5_000_000
 def slot_group(batch: Batch, table: PartitionTable, weights: Weights) -> Group:
     """Return the batch's slots as a group; its lags are the predicted work."""
     state = table.state
-    live = batch.partitions or {}
-    counts = np.array([live.get(name, 0) for name in state.topics], np.int64)
+    counts = np.zeros(len(state.topics), np.int64)
     np.maximum.at(counts, state.topic, state.partition + 1)
     if counts.sum() > _MOST_PARTITIONS:
         raise OptionError(

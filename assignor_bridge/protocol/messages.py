@@ -133,7 +133,7 @@ class PlanBatch(BatchFacts, frozen=True, tag="plan"):
     """Ask who reads what."""
 
     allocation: Allocation | None = None
-    #: How many partitions each topic has that the query reads, without data too.
+    #: One more than the highest partition of each topic that the query reads, without data too.
     partitions: dict[str, Natural] | None = None
 
 

@@ -71,7 +71,8 @@ class Snapshot(Message, frozen=True, tag="plan"):
     allocation: Allocation | None = None
     racks: Racks | None = None
     stream: Natural = 0
-    #: How many partitions each topic has that the query reads; null or left out: unknown.
+    #: One more than the highest partition of each topic that the query reads; null or left out:
+    #: unknown.
     partitions: dict[str, Natural] | None = None
 
 

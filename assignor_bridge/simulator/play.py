@@ -144,6 +144,7 @@ class Player:
             self.observed,
             1,
             replicas=step.replicas,
+            partitions=step.live,
         )
         outcome = plan_step(batch, self.state, self.find)
         self.state, self.reasons = outcome.state, outcome.reasons

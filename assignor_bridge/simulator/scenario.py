@@ -99,6 +99,8 @@ class Step:
     replicas: Replicas | None = None
     #: Bytes of a record, by partition; alike where None.
     bytes: NDArray[np.float64] | None = None
+    #: One more than the highest partition of each topic that is read; None: unknown.
+    live: Mapping[str, int] | None = None
 
 
 def steps(scenario: Scenario) -> Iterator[Step]:

@@ -166,7 +166,8 @@ def _findings(
         )
     yield from behind
     if not by_query and not behind:
-        yield Finding("no-batch", f"{len(history.commits):,} commits")
+        before = f"; the last one is in version {every[-1].version}" if every else ""
+        yield Finding("no-batch", f"{len(history.commits):,} commits{before}")
     of_batches = {batch.version for batches in by_query.values() for batch in batches}
     yield from check_writers(history, of_batches)
     topics = {p.topic for q in queries for b in q.batches for (_, p), _, _ in flat(b.ranges or {})}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from streaming.delta.transactions import query_of
@@ -56,16 +57,14 @@ class History:
     counts: dict[int, tuple[int, int]] = field(default_factory=dict)
     properties: dict[str, str | None] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def is_upsert(self) -> bool:
         """Whether the table keeps the newest row of each key, as our sink's property says.
 
         Once the log of that property is cleaned up, merges of a streaming query say it.
         """
-        return self.properties.get("assignor.mode") == "upsert" or any(
-            commit.transactions and commit.info.operation == "MERGE"
-            for commit in self.commits.values()
-        )
+        mode = self.properties.get("assignor.mode")
+        return mode == "upsert" if mode else any(map(_is_merge, self.commits.values()))
 
     def batches(self, checkpoint: Checkpoint | None) -> list[Batch]:
         """Return all batches of streaming queries, in the log's order."""
@@ -83,6 +82,12 @@ class History:
                     ranges = kept.get(transaction.version)
                 found.append(Batch(query, transaction.version, version, ranges, metadata))
         return found
+
+
+def _is_merge(commit: Commit) -> bool:
+    """Whether a streaming query has merged its batch."""
+    queries = (query_of(transaction.app_id) for transaction in commit.transactions)
+    return commit.info.operation == "MERGE" and any(query is not None for query in queries)
 
 
 def replay(commits: Iterable[Commit]) -> History:

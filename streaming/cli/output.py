@@ -56,9 +56,12 @@ def print_table(
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
     stdout = Console(soft_wrap=True, highlight=False)
+    unlimited = stdout.options.update(max_width=_LONGEST_LINE)
+    needed = Measurement.get(stdout, unlimited, table).maximum
     if not stdout.is_terminal:
-        unlimited = stdout.options.update(max_width=_LONGEST_LINE)
-        stdout.width = max(stdout.width, Measurement.get(stdout, unlimited, table).maximum)
+        stdout.width = max(stdout.width, needed)
+    elif needed > stdout.width:
+        table.columns[0].no_wrap = False
     stdout.print(table)
 
 

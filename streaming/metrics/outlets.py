@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import io
 import os
 import socket
@@ -41,6 +42,7 @@ _CHUNK = 4096
 _MOST_CLIENTS = 256
 #: A file of the log that is longer becomes FILE.1, in the place of the one before.
 _MOST_LOG_BYTES = 256 * 2**20
+_DEVICES = (("/", "dev"), ("/", "proc"))
 
 
 class MetricsError(AssignorError):
@@ -189,36 +191,43 @@ class _LogFile:
     """A file that is appended to; others may move it away at any time, as logrotate does."""
 
     def __init__(self, path: Path, mode: int) -> None:
-        self._path, self._mode = path, mode
-        self._file = _append_to(path, mode)
+        #: Devices (`/dev/stderr`) are written to and nothing else.
+        self._is_plain = path.absolute().parts[:2] not in _DEVICES
+        self._path = path.resolve() if self._is_plain else path
+        self._mode = mode
+        self._file = _append_to(self._path, mode)
 
     def write(self, lines: bytes) -> None:
-        """Write lines at once; a file that is too long then becomes FILE.1."""
-        if self._is_moved():
-            self._open_again()
+        """Write lines at once; one that is too long by now is FILE.1 before."""
+        if self._is_plain:
+            with contextlib.suppress(OSError):  # rather too long than not written
+                self._move_if_long()
+            if self._is_moved():
+                new = _append_to(self._path, self._mode)
+                self.close()
+                self._file = new
         self._file.write(lines)
         self._file.flush()
-        if os.fstat(self._file.fileno()).st_size > _MOST_LOG_BYTES:
-            if not self._is_moved():  # by another job that writes it, too
-                whole = self._path.resolve()
-                whole.replace(whole.with_name(f"{whole.name}.1"))
-            self._open_again()
 
     def close(self) -> None:
         """Close the file."""
         with contextlib.suppress(OSError):
             self._file.close()
 
+    def _move_if_long(self) -> None:
+        if os.fstat(self._file.fileno()).st_size > _MOST_LOG_BYTES:
+            fcntl.flock(self._file, fcntl.LOCK_EX)  # another job may write it, too
+            try:
+                if not self._is_moved():
+                    self._path.replace(self._path.with_name(f"{self._path.name}.1"))
+            finally:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+
     def _is_moved(self) -> bool:
         try:
             return not os.path.samestat(self._path.stat(), os.fstat(self._file.fileno()))
         except FileNotFoundError:
             return True
-
-    def _open_again(self) -> None:
-        new = _append_to(self._path, self._mode)
-        self.close()
-        self._file = new
 
 
 def _registry(board: Board) -> CollectorRegistry:

@@ -245,6 +245,7 @@ def _laid_out(
         parse_options({"assignor": LAG_AWARE_STICKY}),
         observed,
         max(parallelism, 1),
+        partitions=chosen.partitions,
     )
 
 

@@ -27,6 +27,8 @@ class ReplayBatch:
 
     batch: int
     ranges: Sequence[OffsetRange]
+    #: One more than the highest partition of each topic then, with data or without; None: unknown.
+    partitions: Mapping[str, int] | None = None
 
     @property
     def records(self) -> int:
@@ -82,7 +84,8 @@ def _batches(checkpoint: Checkpoint, source: str) -> list[ReplayBatch]:
                 for number, end in sorted(partitions.items())
                 if (start := before.get(topic, {}).get(number, 0)) < end
             ]
-            batches.append(ReplayBatch(batch.batch_id, ranges))
+            live = {topic: max(of) + 1 for topic, of in ends.items() if of}
+            batches.append(ReplayBatch(batch.batch_id, ranges, live))
         before = ends
     return batches
 

@@ -126,4 +126,5 @@ def _step(
         cluster.slowness,
         None if racks is None else racks.replicas(partitions, leaders=leaders),
         None if traffic is None else traffic.bytes_of(partitions),
+        batch.partitions,
     )

@@ -387,7 +387,11 @@ def test_a_setting_of_the_session_in_two_spellings_is_refused(
     try:
         with pytest.raises(StreamingQueryException, match="is given twice, also with other cap"):
             run_in_batches(spark, topic, checkpoint)
+        spark.conf.set("spark.assignor.enabled", "false")  # then it is nobody's
+        _, rows = run_in_batches(spark, topic, checkpoint)
+        assert rows == 5
     finally:
+        spark.conf.unset("spark.assignor.enabled")
         spark.conf.unset("spark.assignor.onError")
         spark.conf.unset("spark.assignor.onerror")
 

@@ -82,12 +82,13 @@ def test_one_batch_falls_back_to_sparks_mapping_and_says_so_once(
     assert said in warnings[0] + str(driver_log.lines(said))
 
 
+@pytest.mark.parametrize("how", ["banner", "prefix"])
 def test_what_a_python_prints_as_it_starts_is_no_answer(
-    spark: SparkSession, topic: Topic, checkpoint: str, planner: Callable[[str], None]
+    spark: SparkSession, topic: Topic, checkpoint: str, planner: Callable[[str], None], how: str
 ) -> None:
     """A line of a `sitecustomize` was one, so that no batch of any query was planned."""
     topic.create(3).fill(COUNTS)
-    planner("banner")
+    planner(how)
 
     progresses, rows = run_in_batches(spark, topic, checkpoint, assignor_onError="fail")
 

@@ -14,9 +14,9 @@ from streaming.pipeline.config.base import SERVERS
 from streaming.pipeline.config.sinks import KafkaSink
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
-    from streaming.pipeline.config.job import Job, Output
+    from streaming.pipeline.config.job import Job
 
 #: Folders in a table's own folder that are Delta's.
 _OF_DELTA = ("_delta_log", "_change_data", "_delta_index")
@@ -116,48 +116,19 @@ def _lies_in(inner: tuple[str, ...], outer: tuple[str, ...]) -> bool:
 
 
 def check_no_loops(job: Job) -> None:
-    """Check that nothing that is written to a topic is read and written there again."""
-    feeds = [feed for output in job.outputs for feed in _feeds(job, output)]
-    for feed in feeds:
-        if feed.source == feed.reader:
-            itself = f"the source reads the topic {feed.topic!r} itself, so each bad record"
-            other = f"source {feed.source!r} reads the topic {feed.topic!r}, so each record"
-            raise ValueError(
-                f"{feed.place}: {itself if feed.is_letter else other} would come again forever: "
-                "use another"
+    """Check that nothing is written to a topic that it is read from."""
+    for _, place, sink, source in job.outputs:
+        if not isinstance(sink, KafkaSink):
+            continue
+        for name in [source] if source else job.sources_of(sink):
+            options = job.all_sources[name].options
+            read_from, written_to = (
+                {text.strip().lower() for text in job.kafka_options(own)[SERVERS].split(",")}
+                for own in (options, sink.options)
             )
-    for feed in feeds:
-        reached = {feed.reader}
-        while more := {f.reader for f in feeds if f.source in reached} - reached:
-            reached |= more
-        if feed.source in reached:
-            raise ValueError(
-                f"{feed.place}: source {feed.reader!r} reads the topic {feed.topic!r}, and what is "
-                f"made of it comes back to source {feed.source!r}, so each record would come again "
-                "forever: use another"
-            )
-
-
-class _Feed(NamedTuple):
-    """Records of one source come, by a topic that is written at `place`, to another one."""
-
-    place: str
-    source: str
-    topic: str
-    reader: str
-    is_letter: bool
-
-
-def _feeds(job: Job, output: Output) -> Iterator[_Feed]:
-    sink, bad_of = output.sink, output.bad_of
-    if not isinstance(sink, KafkaSink):
-        return
-    written_to = _brokers(job, sink.options)
-    for reader, source in job.all_sources.items():
-        if written_to & _brokers(job, source.options) and source.reads(sink.topic):
-            for name in [bad_of] if bad_of else job.sources_of(sink):
-                yield _Feed(output.place, name, sink.topic, reader, bad_of is not None)
-
-
-def _brokers(job: Job, own: dict[str, str]) -> set[str]:
-    return {text.strip().lower() for text in job.kafka_options(own)[SERVERS].split(",")}
+            if read_from & written_to and job.all_sources[name].reads(sink.topic):
+                itself = f"the source reads the topic {sink.topic!r} itself, so each bad record"
+                other = f"source {name!r} reads the topic {sink.topic!r}, so each record"
+                raise ValueError(
+                    f"{place}: {itself if source else other} would come again forever: use another"
+                )

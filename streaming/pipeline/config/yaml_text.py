@@ -229,7 +229,7 @@ def fill_in(
         if not isinstance(value, str) or "${" not in value:
             return value
         written[path] = value
-        return _VARIABLE.sub(lambda match: variable(".".join(path), match), value)
+        return _VARIABLE.sub(lambda match: variable(".".join(map(str, path)), match), value)
 
     def variable(where: str, match: re.Match[str]) -> str:
         if match[0] == "$${":

@@ -180,9 +180,11 @@ class DeltaWriter:
 
     def _compact(self, spark: SparkSession) -> None:
         target = self.sink.target_file_bytes
-        sizes = {} if target is None else dict.fromkeys(_COMPACTED_SIZES, str(target))
         try:
-            with _settings(spark, sizes):
+            unset = [] if target is None else [
+                size for size in _COMPACTED_SIZES if spark.conf.get(size, None) is None
+            ]  # fmt: skip
+            with _settings(spark, dict.fromkeys(unset, str(target))):
                 self.table.open(spark).optimize().executeCompaction()
         except Exception as error:  # noqa: BLE001  (the rows are written; the next one may do it)
             _LOG.warning("%s: compaction failed: %s", self._place, self._redact(first_line(error)))

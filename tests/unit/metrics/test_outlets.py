@@ -230,7 +230,10 @@ def test_a_log_goes_on_in_a_new_file_when_it_is_long_or_was_moved_away(tmp_path,
     for n in range(3, 8):
         log.write({"n": n})
     log.close()
-    assert (older.read_text(), path.read_text()) == ('{"n":5}\n{"n":6}\n{"n":7}\n', "")
+    assert (older.read_text(), path.read_text()) == (
+        '{"n":2}\n{"n":3}\n{"n":4}\n',
+        '{"n":5}\n{"n":6}\n{"n":7}\n',
+    )
 
 
 def test_a_log_that_two_jobs_write_is_moved_once(tmp_path, monkeypatch):
@@ -239,11 +242,38 @@ def test_a_log_that_two_jobs_write_is_moved_once(tmp_path, monkeypatch):
     monkeypatch.setattr(outlets, "_MOST_LOG_BYTES", 20)
     for n in range(3):
         logs[0].write({"n": n})
-    logs[1].write({"n": 3})
+    logs[0].write({"n": 3})
+    logs[1].write({"n": 4})
     for log in logs:
         log.close()
     assert (tmp_path / "log.1").read_text() == '{"n":0}\n{"n":1}\n{"n":2}\n'
-    assert path.read_text() == '{"n":3}\n'
+    assert path.read_text() == '{"n":3}\n{"n":4}\n'
+
+
+def test_a_log_behind_a_link_keeps_its_mode_and_a_device_is_never_moved(tmp_path, monkeypatch):
+    monkeypatch.setattr(outlets, "_MOST_LOG_BYTES", 5)
+    path, link = tmp_path / "log", tmp_path / "link"
+    link.symlink_to(path)
+    linked, device = Log(link, 0o644), Log(Path("/dev/stderr"), 0o600)
+    for n in range(3):
+        linked.write({"n": n})
+        device.write({"n": n})
+    linked.close()
+    device.close()
+    assert (path.read_text(), (tmp_path / "log.1").read_text()) == ('{"n":2}\n', '{"n":1}\n')
+    assert [stat.S_IMODE(p.stat().st_mode) for p in (path, tmp_path / "log.1")] == [0o644, 0o644]
+    assert link.is_symlink()
+
+
+def test_a_log_that_cannot_be_moved_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(outlets, "_MOST_LOG_BYTES", 5)
+    path = tmp_path / "log"
+    log = Log(path, 0o600)
+    (tmp_path / "log.1" / "folder").mkdir(parents=True)
+    for n in range(3):
+        log.write({"n": n})
+    log.close()
+    assert path.read_text() == '{"n":0}\n{"n":1}\n{"n":2}\n'
 
 
 def test_what_goes_wrong_later_is_told_once_and_stops_nothing(tmp_path, caplog):

@@ -8,16 +8,21 @@ import pytest
 
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor, OffsetRange
+from checkpoints.state_text import decode
 from tests.support.planning import Snapshot, plan
 
 if TYPE_CHECKING:
     from tests.support.planning import Plan
 
-EXECUTORS = tuple(Executor(f"{i}", f"h{i}", 1) for i in range(4))
+WHOLE = ["uniform", "constrained-cooperative-sticky"]
 
 
 def planned(
-    assignor: str, sizes: dict[str, list[int]], live: dict[str, int] | None, state: str | None
+    assignor: str,
+    sizes: dict[str, list[int]],
+    live: dict[str, int] | None,
+    state: str | None = None,
+    executors: int = 4,
 ) -> Plan:
     ranges = tuple(
         OffsetRange(topic, partition, 0, size)
@@ -25,41 +30,45 @@ def planned(
         for partition, size in enumerate(of_topic)
         if size
     )
-    options = {"assignor": assignor}
-    return plan(Snapshot(EXECUTORS, ranges, options, state=state, partitions=live))
+    there = tuple(Executor(f"{i}", f"h{i}", 1) for i in range(executors))
+    return plan(Snapshot(there, ranges, {"assignor": assignor}, state=state, partitions=live))
 
 
-@pytest.mark.parametrize("knows", [True, False], ids=["known", "unknown"])
-@pytest.mark.parametrize(
-    "assignor", ["uniform", "constrained-cooperative-sticky", "sticky", "range", "roundrobin"]
-)
-def test_a_topic_that_is_gone_has_no_place(assignor: str, knows: bool) -> None:
+def readers(made: Plan) -> int:
+    return len({task.executor for task in made.tasks})
+
+
+@pytest.mark.parametrize("assignor", WHOLE)
+def test_a_topic_that_is_gone_has_no_place(assignor: str) -> None:
     """It kept one for 10,000 batches: one executor of four read all that was left."""
-    both = {"a": [10] * 4, "b": [10] * 12}
-    state = None
-    for _ in range(2):
-        state = planned(assignor, both, {"a": 4, "b": 12} if knows else None, state).state
-    after = planned(assignor, {"a": [10] * 4}, {"a": 4} if knows else None, state)
-    readers = {task.executor for task in after.tasks}
-    if knows:
-        assert len(readers) == 4
-    elif assignor == "uniform":
-        assert len(readers) < 4, "what the test is about"
+    both, left = {"a": [10] * 4, "b": [10] * 12}, {"a": [10] * 4}
+    state = planned(assignor, both, {"a": 4, "b": 12}).state
+    assert readers(planned(assignor, left, {"a": 4}, state)) == 4
+    assert readers(planned(assignor, left, None, state)) < 4, "where nobody knows that it is gone"
 
 
-def test_partitions_that_are_gone_are_forgotten() -> None:
-    state = planned("sticky", {"a": [10] * 8}, {"a": 8}, None).state
-    after = planned("sticky", {"a": [10] * 4}, {"a": 4}, state)
-    assert len({task.executor for task in after.tasks}) == 4
+@pytest.mark.parametrize("assignor", ["sticky", "lag-aware-sticky"])
+def test_partitions_that_are_gone_are_forgotten(assignor: str) -> None:
+    state = planned(assignor, {"a": [10] * 8, "b": [10]}, {"a": 8, "b": 1}).state
+    after = decode(planned(assignor, {"a": [10] * 4}, {"a": 4}, state).state or "")
+    assert (after.topics, after.partition.tolist()) == (("a",), [0, 1, 2, 3])
+
+
+def test_quiet_partitions_are_not() -> None:
+    state = planned("sticky", {"a": [10] * 8}, {"a": 8}).state
+    after = decode(planned("sticky", {"a": [10] * 4}, {"a": 8}, state).state or "")
+    assert after.partition.tolist() == [*range(8)]
+
+
+@pytest.mark.parametrize("assignor", [*WHOLE, "range", "sticky", "streams"])
+def test_partitions_that_never_had_data_fill_no_share(assignor: str) -> None:
+    """Of 100 partitions 20 have data; an executor that joins reads some of these."""
+    sizes, live = {"a": [10] * 20}, {"a": 100}
+    first = planned(assignor, sizes, live)
+    assert readers(first) == 4
+    assert readers(planned(assignor, sizes, live, first.state, executors=5)) == 5
 
 
 def test_more_partitions_than_kafka_can_have_are_refused() -> None:
     with pytest.raises(OptionError, match=r"partitions of topic 'a' are \d+: 0 to 2147483648 are"):
-        planned("sticky", {"a": [10]}, {"a": 2**62, "b": 2**62}, None)
-
-
-def test_partitions_without_data_count_for_streams() -> None:
-    """Of two topics with as many partitions one was "short" while its last one was empty."""
-    sizes = {"a": [10] * 8, "b": [10] * 7 + [0]}
-    assert planned("streams,sticky", sizes, {"a": 8, "b": 8}, None).assignor == "streams"
-    assert planned("streams,sticky", sizes, None, None).assignor == "sticky"
+        planned("sticky", {"a": [10]}, {"a": 2**62, "b": 2**62})

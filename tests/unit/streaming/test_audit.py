@@ -409,8 +409,20 @@ def test_since_behind_the_querys_batches_is_no_other_query(tmp_path: Path, capsy
     table = write_table(tmp_path / "table", CREATED, own, other)
     checkpoint = write_checkpoint(tmp_path / "c", [{"t": {0: 5}}])
     words = ["audit", "--table", str(table), "--checkpoint", str(checkpoint), "--json"]
-    run([*words, "--since", "2"])
-    assert "other-query" not in capsys.readouterr().out
+    assert run([*words, "--since", "2"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert {f["kind"] for f in found["findings"]} == {"no-ranges"}
+    assert run([*words, "--since", "3"]) == 1
+    [finding] = json.loads(capsys.readouterr().out)["findings"]
+    assert finding["details"] == "0 commits; the last one is in version 2"
+
+
+def test_an_append_is_none_though_somebody_merges_by_transactions_of_their_own(tmp_path: Path):
+    merged = [
+        {"commitInfo": {"operation": "MERGE"}}, {"txn": {"appId": "nightly", "version": 0}}
+    ]  # fmt: skip
+    table = write_table(tmp_path / "table", CREATED, merged)
+    assert not replay(read_commit(LocalFolder(table), n) for n in (0, 1)).is_upsert
 
 
 def test_an_upsert_is_known_by_its_merges_when_its_properties_are_cleaned_up(

@@ -15,9 +15,13 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * @param values `assignor` and `assignor.*` of the source over the session's `spark.assignor.*`, and
  *     the few of Spark's that the planner must know: nothing else reaches its process
  * @param kafka settings of the stream's Kafka client, as Spark reads them; secrets among them
+ * @param twice settings that the session has in two spellings: to Spark they are two, to us one
  */
 record AssignorOptions(
-    Map<String, String> values, Map<String, String> kafka, Interpreter interpreter) {
+    Map<String, String> values,
+    Map<String, String> kafka,
+    Interpreter interpreter,
+    List<String> twice) {
   static final String NAME = "assignor";
   static final String SESSION_PREFIX = "spark.assignor.";
   private static final String PREFIX = NAME + ".";
@@ -53,6 +57,7 @@ record AssignorOptions(
   static AssignorOptions of(CaseInsensitiveStringMap source, Map<String, String> session) {
     Map<String, String> values = new TreeMap<>(String.CASE_INSENSITIVE_ORDER);
     Map<String, String> kafka = new TreeMap<>();
+    List<String> twice = new ArrayList<>();
     session.forEach(
         (key, value) -> {
           if (key.equals(SESSION_NAME)) {
@@ -61,9 +66,8 @@ record AssignorOptions(
               && !Interpreter.SETTINGS.contains(key)
               && !KillSwitch.SETTINGS.contains(key)) {
             String name = PREFIX + key.substring(SESSION_PREFIX.length());
-            if (values.put(name, value) != null) { // the session knows capital letters, we do not
-              throw new IllegalArgumentException(
-                  "option '" + key + "' is given twice, also with other capital letters");
+            if (values.put(name, value) != null) {
+              twice.add(key);
             }
           }
         });
@@ -83,7 +87,7 @@ record AssignorOptions(
               }
             });
     List<String> known = new ArrayList<>(OF_SPARK);
-    AssignorOptions options = new AssignorOptions(values, kafka, Interpreter.of(session));
+    AssignorOptions options = new AssignorOptions(values, kafka, Interpreter.of(session), twice);
     if (options.limitBatches()) {
       known.addAll(OF_LIMITS);
     }
@@ -93,6 +97,14 @@ record AssignorOptions(
       }
     }
     return options;
+  }
+
+  /** Fails for a setting of the session whose value is not one. */
+  void checkSpelling() throws PlannerException {
+    for (String key : twice) {
+      throw new PlannerException(
+          "option '" + key + "' is given twice, also with other capital letters", true, null);
+    }
   }
 
   @Override

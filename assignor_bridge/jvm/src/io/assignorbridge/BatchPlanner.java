@@ -393,6 +393,7 @@ final class BatchPlanner implements AutoCloseable {
   /** The planner, which has validated the options. */
   private SharedPlanner.Client running() throws PlannerException, InterruptedException {
     if (planner == null) {
+      written.checkSpelling();
       planner = new SharedPlanner.Client(written);
     }
     Messages.Validated valid = planner.validated();

@@ -56,7 +56,7 @@ final class PlannerProcess implements AutoCloseable {
   String ask(int stream, String request, long timeoutMs)
       throws PlannerException, InterruptedException {
     String number = ++asked + " "; // begins the answer, too
-    Future<String> answer = io.submit(() -> exchange(number + stream + " " + request));
+    Future<String> answer = io.submit(() -> exchange(number, stream + " " + request));
     boolean inStep = false;
     try {
       String line = answer.get(timeoutMs, TimeUnit.MILLISECONDS);
@@ -96,14 +96,17 @@ final class PlannerProcess implements AutoCloseable {
     io.shutdownNow();
   }
 
-  private String exchange(String request) throws IOException {
+  /** The next answer; what a Python prints as it starts, before the planner runs, is none. */
+  private String exchange(String number, String request) throws IOException {
+    requests.write(number);
     requests.write(request);
     requests.write('\n');
     requests.flush();
-    String line;
-    do { // what a Python prints as it starts, before the planner runs, is no answer
-      line = answers.readLine();
-    } while (line != null && !ANSWER.matcher(line).lookingAt());
+    String line = answers.readLine();
+    while (line != null && !ANSWER.matcher(line).lookingAt()) {
+      int begin = line.indexOf(number + "{"); // behind a print without a line's end
+      line = begin < 0 ? answers.readLine() : line.substring(begin);
+    }
     return line;
   }
 
