@@ -173,6 +173,10 @@ def sizing() -> Iterator[str]:
     yield from minutes(
         "{:,} MB in the first minute to {:,} MB in the fifth and {:,} MB in the", 1, 5, 10
     )
+    held = {row["part"]: row for row in soak_page()["rows"]}
+    driver, executors = held["driver"], held["executors"]
+    yield f"{driver['MB, median']:,} MB (median), at most {driver['MB, most']:,} MB ([soak]"
+    yield f"{executors['MB, median']:,} MB both together"
     [largest] = [row for row in rows("large") if row["executors"] == 2_000]
     yield f"takes {largest['rss_mb']:.0f} MB between batches"
     yield f"and {largest['peak_rss_mb']:.0f} MB with those 2,000 executors"
@@ -201,9 +205,14 @@ def load_of_executors() -> Iterator[str]:
     yield f"and {heaps[1]} MB with 10,000."
 
 
-def soak() -> Iterator[str]:
+def soak_page() -> dict[str, Any]:
     text = (ROOT / "docs" / "benchmarks" / "soak.json").read_text(encoding="utf-8")
-    page = json.loads(text)
+    page: dict[str, Any] = json.loads(text)
+    return page
+
+
+def soak() -> Iterator[str]:
+    page = soak_page()
     series = page["series"]
     batch_s, heap = series["batch_s, median"], series["executors, live heap, MB"]
     yield f"took a median of {batch_s[9]:.2f} s in the last tenth of the batches, when"
