@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from assignor_bridge.admission.lag import Memory
     from assignor_bridge.options import PlannerOptions
     from assignor_bridge.protocol.messages import AdmitBatch
+    from checkpoints.sticky_state import StickyState
 
 
 class LimitedBatch(NamedTuple):
@@ -30,13 +31,15 @@ class LimitedBatch(NamedTuple):
     backlog: float = 1.0
 
 
-def limit_batch(request: AdmitBatch, options: PlannerOptions, memory: Memory) -> LimitedBatch:
+def limit_batch(
+    request: AdmitBatch, options: PlannerOptions, memory: Memory, state: StickyState
+) -> LimitedBatch:
     """Say how far a batch goes.
 
     A look-up changes nothing: the same request comes again, with what Kafka answered.
     """
     batch = batch_of(request, options)
-    costs = forecast(batch, request.state)
+    costs = forecast(batch, state)
     times = unpack_times(request) if options.needs_times else None
     left = retention = np.full(batch.ranges, np.inf)
     if times is not None and options.fairness == "deadline":

@@ -89,7 +89,8 @@ class Worker:
             case PlanBatch():
                 return self._plan(request)
             case AdmitBatch():
-                limited = limit_batch(request, self._validated(), self._memory)
+                state, _ = self._read(request.state)  # what cannot be used knows nothing
+                limited = limit_batch(request, self._validated(), self._memory, state)
                 self._memory, self._backlog = limited.memory, limited.backlog
                 return limited.answer
 

@@ -14,10 +14,10 @@ from assignor_bridge.planner.costs import LEAST_DENSITY, filled, predict
 from assignor_bridge.planner.learn import learn
 from assignor_bridge.planner.slots import share_slots
 from assignor_bridge.planner.table import load
-from checkpoints.state_text import decode_or_empty
 
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Batch, Floats
+    from checkpoints.sticky_state import StickyState
 
 
 #: Seconds that a record is thought to take while nobody has reported any.
@@ -37,9 +37,8 @@ class Forecast:
     slots: float
 
 
-def forecast(batch: Batch, state_text: str | None) -> Forecast:
-    """Return what reading each range would cost; a state that cannot be used knows nothing."""
-    state, _ = decode_or_empty(state_text)
+def forecast(batch: Batch, state: StickyState) -> Forecast:
+    """Return what reading each range would cost."""
     batch = share_slots(batch, state)
     table = load(state, batch)
     learned, _ = learn(table, batch)
