@@ -89,8 +89,8 @@ class Worker:
             case PlanBatch():
                 return self._plan(request)
             case AdmitBatch():
-                state, _ = self._read(request.state)  # what cannot be used knows nothing
-                limited = limit_batch(request, self._validated(), self._memory, state)
+                known, _ = self._read(request.state)  # what cannot be used knows nothing
+                limited = limit_batch(request, self._validated(), self._memory, known)
                 self._memory, self._backlog = limited.memory, limited.backlog
                 return limited.answer
 
