@@ -216,13 +216,14 @@ def soak() -> Iterator[str]:
     series = page["series"]
     batch_s, heap = series["batch_s, median"], series["executors, live heap, MB"]
     yield f"took a median of {batch_s[9]:.2f} s in the last tenth of the batches, when"
-    yield f"and {batch_s[3]:.2f} s in the fourth"
+    yield f"nothing else ran, and {batch_s[6]:.2f} s in the seventh"
+    yield f"(By tenths: {', '.join(f'{each:.2f}' for each in batch_s)}."
     yield f"both executors together {heap[0]} MB in the first tenth of the run and {heap[9]} MB in"
     driver = series["driver, live heap, MB"]
     yield f"the driver {driver[0]} and {driver[9]} MB"
     rises = {row["part"]: float(row["MB an hour"]) for row in page["rows"]}
-    yield f"the driver rose by {rises['driver']:.0f} MB an hour"
-    yield f"by {rises['executors']:.0f} MB, of"
+    yield f"The driver rose by {rises['driver']:.0f} MB an hour"
+    yield f"executors together by {rises['executors']:.0f} MB, of"
     counts = re.search(r"([\d,]+) batches, ([\d,]+) records", page["notes"])
     assert counts
     yield f"{counts[2]} records in {counts[1]} batches"
