@@ -282,7 +282,8 @@ KINDS = {
         Kind("planner killed", CLUSTER, planner_killed, fallbacks=(0, 3)),
         Kind("executor stopped", CLUSTER, executor_stopped),
         Kind("executor killed", CLUSTER, executor_killed),
-        Kind("driver stopped", CLUSTER, driver_stopped),
+        # What it had asked Kafka may have timed out: with alignment, for the times of records.
+        Kind("driver stopped", CLUSTER, driver_stopped, fallbacks=(0, 1)),
         *logs.KINDS, *disks.KINDS, *workers.KINDS, *clocks.KINDS,
     )
 }  # fmt: skip
