@@ -86,7 +86,7 @@ class MetricsConfig(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if self.port is None and self.address != type(self).model_fields["address"].default:
+        if self.port is None and "address" in self.model_dump(exclude_defaults=True):
             raise ValueError("'address' needs a 'port' to listen on")
         return self
 

@@ -184,6 +184,23 @@ def sizing() -> Iterator[str]:
     yield f"needs {fetches['shared reader']} all the same, with Spark's reader"
     yield f"with Spark's reader {fetches['Spark, default']} ("
     yield from load_of_executors()
+    yield from with_ten_thousand()
+
+
+def with_ten_thousand() -> Iterator[str]:
+    """The figures that stand together for 10,000 partitions, which are in tables, too."""
+    [planner] = [
+        row for row in rows("planner_memory") if (row["partitions"], row["streams"]) == (10_000, 1)
+    ]
+    yield f"planner {planner['rss_mb']:.0f} MB, {planner['peak_rss_mb']:.0f} MB while it plans"
+    found = {row["reader"]: row for row in rows("load") if row["partitions"] == 10_000}
+    ours, sparks = found["shared reader"], found["Spark, cache 64"]
+    heaps = [row["driver: heap, MB"] for row in (ours, sparks)]
+    yield f"heap {heaps[0]} MB after a full collection, with Spark's reader {heaps[1]} MB"
+    columns = ("heap, MB", "peak resident, MB")
+    mine, theirs = ([f"{row[column]:,} MB" for column in columns] for row in (ours, sparks))
+    yield f"each executor's heap {mine[0]}, resident {mine[1]}, with Spark's reader and its"
+    yield f"its cache of 64 consumers {theirs[0]} and {theirs[1]}."
 
 
 def minutes(phrase: str, *numbers: int) -> Iterator[str]:

@@ -73,11 +73,7 @@ class Records(Section):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        given = {
-            field.alias or name
-            for name, field in type(self).model_fields.items()
-            if getattr(self, name) != field.default
-        }
+        given = {*self.model_dump(by_alias=True, exclude_defaults=True)}
         if self.format == "raw":
             if without_use := sorted(given - {"format", "schema_id", "confluent"}):
                 raise ValueError(f"{without_use[0]!r} needs a format: json, avro or csv")

@@ -179,15 +179,18 @@ class DeltaWriter:
             return None
 
     def _compact(self, spark: SparkSession) -> None:
-        target = self.sink.target_file_bytes
         try:
-            unset = [] if target is None else [
-                size for size in _COMPACTED_SIZES if spark.conf.get(size, None) is None
-            ]  # fmt: skip
-            with _settings(spark, dict.fromkeys(unset, str(target))):
+            with _settings(spark, self._compaction_settings(spark)):
                 self.table.open(spark).optimize().executeCompaction()
         except Exception as error:  # noqa: BLE001  (the rows are written; the next one may do it)
             _LOG.warning("%s: compaction failed: %s", self._place, self._redact(first_line(error)))
+
+    def _compaction_settings(self, spark: SparkSession) -> dict[str, str]:
+        """Return the sizes of files that the sink asks for, where nobody has set Delta's."""
+        target = self.sink.target_file_bytes
+        if target is None:
+            return {}
+        return {key: str(target) for key in _COMPACTED_SIZES if spark.conf.get(key, None) is None}
 
     def _batch_settings(self, spark: SparkSession, number: int) -> dict[str, str]:
         """Return what holds for one write.

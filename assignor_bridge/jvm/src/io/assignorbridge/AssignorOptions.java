@@ -101,7 +101,8 @@ record AssignorOptions(
 
   /** Fails for a setting of the session whose value is not one. */
   void checkSpelling() throws PlannerException {
-    for (String key : twice) {
+    if (!twice.isEmpty()) {
+      String key = twice.get(0);
       throw new PlannerException(
           "option '" + key + "' is given twice, also with other capital letters", true, null);
     }
