@@ -257,6 +257,7 @@ def test_a_second_start_is_told_of_the_first_whatever_stands_in_the_checkpoint(
     start_job(spark, config).stop()  # what was refused has no lock
 
 
+@pytest.mark.long
 def test_an_append_under_another_name_or_checkpoint_is_not_written_twice(
     spark, topic, tmp_path, capsys
 ):

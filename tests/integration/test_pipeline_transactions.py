@@ -232,6 +232,7 @@ def test_without_a_checksum_the_log_is_asked(spark, tmp_path):
     assert rows(spark, table, "id") == [(n,) for n in range(6)]
 
 
+@pytest.mark.long
 def test_a_table_that_was_set_back_or_made_anew_meanwhile_is_written_as_by_delta_itself(
     spark, tmp_path
 ):

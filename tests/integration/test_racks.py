@@ -155,7 +155,7 @@ def test_without_a_rack_of_an_executor_nothing_is_asked_and_nothing_sent(
     for request in planner_proxy.requests(record):
         assert list(request) == [
             "type", "parallelism", "executors", "ranges", "observed",
-            *(["state"] if "state" in request else []), "stream",
+            *(["state"] if "state" in request else []), "stream", "partitions",
         ]  # fmt: skip
         assert all(list(e) == ["id", "host", "slots"] for e in request["executors"])
     assert not any(

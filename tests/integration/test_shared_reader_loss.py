@@ -74,10 +74,8 @@ def test_retention_without_fail_on_data_loss(
     assert ours == available_rows(spark, topic, {**SPARKS, **lossy}, planned[1])
 
 
-@pytest.mark.parametrize(
-    "refilled",
-    [pytest.param(0, id="empty", marks=pytest.mark.long), pytest.param(40, id="shorter")],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("refilled", [pytest.param(0, id="empty"), pytest.param(40, id="shorter")])
 def test_topic_recreated(
     spark: SparkSession, topic: Topic, planned: tuple[str, str], refilled: int
 ) -> None:

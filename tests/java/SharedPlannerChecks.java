@@ -15,7 +15,8 @@ public final class SharedPlannerChecks {
 
   public static void main(String[] arguments) throws Exception {
     Interpreter python = new Interpreter(arguments[0], List.of(), List.of());
-    AssignorOptions options = new AssignorOptions(Map.of("assignor", "sticky"), Map.of(), python);
+    AssignorOptions options =
+        new AssignorOptions(Map.of("assignor", "sticky"), Map.of(), python, List.of());
     SharedPlanner.Client one = new SharedPlanner.Client(options);
     SharedPlanner.Client other = new SharedPlanner.Client(options, 300);
     long first = pid(one, 0, 60_000);
