@@ -44,6 +44,9 @@ _HALF_TRUST_RECORDS, _GAIN = 5.0, 0.6
 _ABSURD = 45.0
 #: What a range may cost beside its records, in records; another one must be better by this factor.
 _FIXED, _BETTER = np.append(0.0, 2.0 ** np.arange(21)), 0.9
+#: What is as good as the best but for this is as good: beyond the records of the largest range all
+#: fixed costs say the same, that records do not matter, and the least of them says least.
+_AS_GOOD = 1.05
 #: Something learned is used from this share of the error without it on, and up to the other.
 _CLEARLY_BETTER, _HARDLY_BETTER = 0.8, 0.95
 #: The error of a rule that was never tried, for how many reports it stands; noise at first.
@@ -206,7 +209,7 @@ def _judged(
         gain *= min(1.0, len(off) / count)
         errors[-1] += gain * (float(np.mean(missed)) - errors[-1])
         noise += gain * (OF_DISTANCE * float(np.median(missed)) - noise)
-    best = int(np.argmin(errors[:-1]))
+    best = int(np.argmax(errors[:-1] <= _AS_GOOD * errors[:-1].min()))
     in_use = min(int(np.searchsorted(_FIXED, common.fixed)), len(_FIXED) - 1)
     if errors[best] < _BETTER * errors[in_use]:
         in_use = best

@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 from assignor_bridge.model import Executor, OffsetRange
+from assignor_bridge.options import parse_options
+from assignor_bridge.planner.batch import lay_out
+from assignor_bridge.planner.forecast import forecast
 from checkpoints.state_text import decode
 from tests.closed_loop import Loop, slots, zipf
 from tests.support.planning import Observation, Snapshot, plan
@@ -52,6 +55,27 @@ def test_a_quiet_partition_is_not_a_costly_one(seed):
     assert readers[5:] == [readers[5]] * 25, "nothing moves to even out a load that is even"
     busy = loop.step([1_000] * 10)  # the quiet ones as much as the others
     assert busy.over_mean <= 1.1
+
+
+@pytest.mark.parametrize("seed", range(1, 21))
+def test_a_first_batch_of_few_records_does_not_say_that_records_cost_nothing(seed):
+    """All large fixed costs say so alike; the largest was taken, and kept while volumes were equal.
+
+    Batches in a burst were then twice as long as `assignor.targetBatchSeconds`.
+    """
+    dice = np.random.default_rng(seed)
+    loop = Loop(slots(2), fixed=0.003, cost=1e-4, noise=0.5, seed=seed)
+    loop.step(dice.integers(1, 6, 8))
+    for _ in range(6):
+        loop.step(dice.poisson(125, 8))
+    assert loop.state.common.fixed <= 128, "3 ms are 30 records' worth"
+    start = np.array([loop.ends[number] for number in range(8)])
+    backlog = lay_out(
+        (("t",), np.zeros(8, np.int64)), np.arange(8), start, start + 20_000, loop.executors,
+        parse_options({"assignor": "lag-aware-sticky"}), loop.observed, 1,
+    )  # fmt: skip
+    expected = forecast(backlog, loop.state)
+    assert 0.5e-4 <= float(expected.work.mean()) <= 2.5e-4
 
 
 @SEEDS
