@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from checkpoints.folders import CheckpointError, Folder
@@ -144,7 +145,7 @@ def _offsets(value: Any, damaged: str) -> KafkaOffsets | None:
     for topic, partitions in (offsets or {}).items():
         for number, offset in partitions.items():
             if number > _MOST_PARTITION or not 0 <= offset <= _MOST_OFFSET:
-                shown = f"{offset:.3g}" if abs(offset) > _MOST_OFFSET else offset
+                shown = f"{Decimal(offset):.3g}" if abs(offset) > _MOST_OFFSET else offset
                 raise CheckpointError(f"{damaged}: {topic}-{number} has offset {shown}")
     return offsets
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from streaming.delta.transactions import query_of
+from streaming.delta.transactions import query_of, writer_name
 from streaming.delta.user_metadata import BatchMetadata, decode
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class History:
     def is_upsert(self) -> bool:
         """Whether the table keeps the newest row of each key, as our sink's property says.
 
-        Once the log of that property is cleaned up, merges of a streaming query say it.
+        Once the log of that property is cleaned up, merges by jobs say it.
         """
         mode = self.properties.get("assignor.mode")
         return mode == "upsert" if mode else any(map(_is_merge, self.commits.values()))
@@ -85,9 +85,10 @@ class History:
 
 
 def _is_merge(commit: Commit) -> bool:
-    """Whether a streaming query has merged its batch."""
-    queries = (query_of(transaction.app_id) for transaction in commit.transactions)
-    return commit.info.operation == "MERGE" and any(query is not None for query in queries)
+    """Whether a job of ours has merged its batch; others' merges may leave every row in place."""
+    names = {transaction.app_id for transaction in commit.transactions}
+    ours = {writer_name(query) for query in map(query_of, names) if query}
+    return commit.info.operation == "MERGE" and not ours.isdisjoint(names)
 
 
 def replay(commits: Iterable[Commit]) -> History:

@@ -43,6 +43,8 @@ _MOST_CLIENTS = 256
 #: A file of the log that is longer becomes FILE.1, in the place of the one before.
 _MOST_LOG_BYTES = 256 * 2**20
 _DEVICES = (("/", "dev"), ("/", "proc"))
+_MEMORY = ("/", "dev", "shm")
+_MOST_LINKS = 40
 
 
 class MetricsError(AssignorError):
@@ -192,7 +194,7 @@ class _LogFile:
 
     def __init__(self, path: Path, mode: int) -> None:
         #: Devices (`/dev/stderr`) are written to and nothing else.
-        self._is_plain = path.absolute().parts[:2] not in _DEVICES
+        self._is_plain = not _is_device(path)
         self._path = path.resolve() if self._is_plain else path
         self._mode = mode
         self._file = _append_to(self._path, mode)
@@ -228,6 +230,18 @@ class _LogFile:
             return not os.path.samestat(self._path.stat(), os.fstat(self._file.fileno()))
         except FileNotFoundError:
             return True
+
+
+def _is_device(path: Path) -> bool:
+    """Whether a path, or a link on the way to its file, is a device's or a process's."""
+    place = path.absolute()
+    for _ in range(_MOST_LINKS):
+        if place.parts[:2] in _DEVICES and place.parts[:3] != _MEMORY:
+            return True
+        if not place.is_symlink():
+            return False
+        place = Path(os.path.normpath(place.parent / place.readlink()))
+    return False  # links in a ring: opening it says so
 
 
 def _registry(board: Board) -> CollectorRegistry:

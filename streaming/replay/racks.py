@@ -118,6 +118,8 @@ def _racks_of_hosts(text: bytes, what: str) -> dict[str, str]:
             wrong = "has no rack"
         elif "#" in rack:
             wrong = "has a # behind the rack: comments have their own lines"
+        elif host.startswith("[") and not host.endswith("]"):
+            wrong = "has a colon in the host: write it as \\:"
         elif racks.setdefault(host, rack) != rack:
             wrong = f"contradicts an earlier one, with rack {racks[host]}"
         if wrong:

@@ -9,6 +9,8 @@ import os
 import re
 import socket
 import stat
+import subprocess
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -263,6 +265,38 @@ def test_a_log_behind_a_link_keeps_its_mode_and_a_device_is_never_moved(tmp_path
     assert (path.read_text(), (tmp_path / "log.1").read_text()) == ('{"n":2}\n', '{"n":1}\n')
     assert [stat.S_IMODE(p.stat().st_mode) for p in (path, tmp_path / "log.1")] == [0o644, 0o644]
     assert link.is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("target", "is_device"),
+    [
+        pytest.param("/dev/stdout", True, id="of a container"),
+        pytest.param("/proc/self/fd/1", True, id="a descriptor"),
+        pytest.param("/dev/shm/progress.log", False, id="memory is a file system"),  # noqa: S108
+        pytest.param("next", True, id="a link to a link"),
+        pytest.param("file", False, id="a file"),
+        pytest.param("link", False, id="a ring"),
+    ],
+)
+def test_a_link_to_a_device_is_one(tmp_path, target, is_device):
+    """The log's place in a container is often a link to its output; that refused the run."""
+    (tmp_path / "next").symlink_to("/dev/stderr")
+    link = tmp_path / "link"
+    link.symlink_to(target)
+    assert outlets._is_device(link) is is_device
+
+
+def test_a_log_goes_through_a_link_into_a_pipe(tmp_path):
+    link = tmp_path / "progress.log"
+    link.symlink_to("/dev/stdout")
+    program = (
+        "import sys, pathlib; from streaming.metrics.outlets import Log; "
+        "log = Log(pathlib.Path(sys.argv[1]), 0o600); log.write({'n': 1}); log.close()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(link)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, '{"n":1}\n', "")
 
 
 def test_a_log_that_cannot_be_moved_goes_on(tmp_path, monkeypatch):

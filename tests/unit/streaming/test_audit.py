@@ -419,10 +419,11 @@ def test_since_behind_the_querys_batches_is_no_other_query(tmp_path: Path, capsy
 
 def test_an_append_is_none_though_somebody_merges_by_transactions_of_their_own(tmp_path: Path):
     merged = [
-        {"commitInfo": {"operation": "MERGE"}}, {"txn": {"appId": "nightly", "version": 0}}
-    ]  # fmt: skip
-    table = write_table(tmp_path / "table", CREATED, merged)
-    assert not replay(read_commit(LocalFolder(table), n) for n in (0, 1)).is_upsert
+        [{"commitInfo": {"operation": "MERGE"}}, {"txn": {"appId": name, "version": 0}}]
+        for name in ("nightly", QUERY)
+    ]
+    table = write_table(tmp_path / "table", CREATED, *merged)
+    assert not replay(read_commit(LocalFolder(table), n) for n in (0, 1, 2)).is_upsert
 
 
 def test_an_upsert_is_known_by_its_merges_when_its_properties_are_cleaned_up(
@@ -443,6 +444,18 @@ def test_an_upsert_is_known_by_its_merges_when_its_properties_are_cleaned_up(
     assert "PROVED" in capsys.readouterr().out
     columns = ["--columns", "a,b,c", "--bootstrap-servers", "127.0.0.1:1"]
     assert run(["audit", "--table", str(table), "--since", "1", *columns]) == 2
+
+
+def test_merges_before_since_make_an_upsert_too(tmp_path: Path):
+    """Its replaced rows were missing rows then, to be appended again."""
+    merge = [
+        {"commitInfo": {"operation": "MERGE"}},
+        {"txn": {"appId": f"assignor-{QUERY}", "version": 0}},
+    ]
+    table = write_table(tmp_path / "table", CREATED, merge, [{"commitInfo": {}}])
+    (table / "_delta_log" / f"{0:020}.json").unlink()
+    columns = ["--columns", "a,b,c", "--bootstrap-servers", "127.0.0.1:1"]
+    assert run(["audit", "--table", str(table), "--since", "2", *columns]) == 2
 
 
 def test_the_topics_of_a_query_are_not_gathered_for_each_file(tmp_path: Path, monkeypatch):

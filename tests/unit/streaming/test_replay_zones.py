@@ -172,6 +172,8 @@ def test_consumers_read_from_leaders_where_brokers_do_not_let_them_elsewhere():
         ("=a", "line 1 (=a) has no host"),
         ("h1=a # zone", "line 1 (h1=a # zone) has a # behind the rack"),
         ("h1=a\nh1=b", "line 2 (h1=b) contradicts an earlier one, with rack a"),
+        ("[::1]=a", "line 1 ([::1]=a) has a colon in the host: write it as \\:"),
+        ("[\\:\\:1]=a", {"[::1]": "a"}),
         ("h1=\\u12", "line 1 (h1=\\u12) is broken"),
         ("# h1=a", "names no executor"),
     ],
