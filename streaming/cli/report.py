@@ -40,8 +40,8 @@ def report(  # noqa: PLR0917
 ) -> None:
     """Write a page about a query: what holds it up, lag, load of the slots, moves, costs.
 
-    One HTML file that opens offline. Its first lines, which are printed, too, name what holds the
-    query up, and what would help. A checkpoint has what was read, and how Spark's mapping and ours
+    One HTML file that opens offline. Its first lines name what holds the query up (also printed)
+    and what would help. A checkpoint has what was read, and how Spark's mapping and ours
     would read it; Spark's UI has which slot worked when; the log of metrics has lag and moves; the
     plan log what each executor reported. The page says what is unknown, and which input has it.
     Nothing is changed.

@@ -47,7 +47,7 @@ class MetricsConfig(BaseModel):
     )
     cluster_name: str = Field("kafka", description="Label `cluster_name` of Kafka's metrics.")
     log: Literal["json"] | None = Field(
-        None, description="Write one line of JSON per batch to stderr, or to `log_file`."
+        None, description="`json`: write one line per batch to stderr, or to `log_file`."
     )
     log_file: Path | None = Field(
         None,
@@ -57,7 +57,7 @@ class MetricsConfig(BaseModel):
 
     readable_by: Literal["owner", "group", "all"] = Field(
         "owner",
-        description="Who may read new files: mode 0600, 0640 or 0644.",
+        description="Who may read new files: `owner`, `group` or `all` (mode 0600, 0640 or 0644).",
     )
 
     @field_validator("address")

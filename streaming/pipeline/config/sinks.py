@@ -123,11 +123,11 @@ class ConsoleSink(Section):
     truncate: bool = True
     """Whether long values are cut."""
     output_mode: Literal["append", "update", "complete"] = "append"
-    """Spark's output mode, for transforms that aggregate."""
+    """Spark's output mode, for transforms that aggregate: `append`, `update` or `complete`."""
 
 
 class KafkaSink(Section):
-    """A Kafka topic, at least once; further keys are `kafka.*` options of the producer."""
+    """A Kafka topic, at least once; a column `headers` becomes the headers of its records."""
 
     type: Literal["kafka"]
     """`kafka`."""
@@ -141,8 +141,7 @@ class KafkaSink(Section):
     value: str | None = None
     """SQL expression of the value; by default a column `value`, else all columns as JSON."""
     output_mode: Literal["append", "update", "complete"] = "append"
-    """Spark's output mode, for transforms that aggregate."""
-    OPTIONS: ClassVar[dict[str, str]] = {"includeHeaders": "Whether a column `headers` is written."}
+    """Spark's output mode, for transforms that aggregate: `append`, `update` or `complete`."""
     PREFIXES: ClassVar[dict[str, str]] = OF_KAFKA
 
 

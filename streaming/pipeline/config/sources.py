@@ -39,7 +39,7 @@ _SPARK_OPTIONS = {
     "maxTriggerDelay": "How long to wait for them at most.",
     "minPartitions": "Least number of tasks.",
     "maxRecordsPerPartition": "Most records of a task.",
-    "includeHeaders": "Whether a column `headers` is read; with a format, for bad records alone.",
+    "includeHeaders": "Whether a column `headers` is read; for raw records only.",
     "groupIdPrefix": "Prefix of the consumer group's name.",
     "kafkaConsumer.pollTimeoutMs": "How long executors poll.",
     "fetchOffset.numRetries": "Retries of the offset look-up.",
@@ -159,9 +159,6 @@ class Source(Section):
         require_one({name: self.options.get(name) for name in ways})
         parse_options({**self.options, "assignor": self.assignor})
         headers = self.options.get("includeHeaders", "false").strip().lower() == "true"
-        if headers and self.records.format != "raw" and self.records.dead_letter is None:
-            raise ValueError(
-                "'includeHeaders' adds a column only where records are raw, and to bad records "
-                "with 'bad_records: dead_letter'"
-            )
+        if headers and self.records.format != "raw":
+            raise ValueError("'includeHeaders' adds a column only where records are raw")
         return self
