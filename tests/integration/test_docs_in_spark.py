@@ -128,9 +128,18 @@ def test_a_broker_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert ":" in capsys.readouterr().out
 
 
-def test_an_assignor_of_ones_own_passes_the_conformance_suite(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(program("assignors.md", "class Dealt"), encoding="utf-8")
-    test = program("assignors.md", "AssignorConformance")
+@pytest.mark.parametrize(
+    ("page", "name", "module"),
+    [
+        ("assignors.md", "Dealt", "mine"),
+        ("writing-an-assignor.md", "LargestFirst", "team_rules"),
+    ],
+)
+def test_an_assignor_of_ones_own_passes_the_conformance_suite(
+    tmp_path: Path, page: str, name: str, module: str
+) -> None:
+    (tmp_path / f"{module}.py").write_text(program(page, f"class {name}:"), encoding="utf-8")
+    test = program(page, "AssignorConformance")
     (tmp_path / "test_mine.py").write_text(test, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "test_mine.py"],

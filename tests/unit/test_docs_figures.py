@@ -75,6 +75,8 @@ def readme() -> Iterator[str]:
     ours_p99, default_p99, best_p99 = (fresh[way]["p99_s"] for way in WAYS)
     both = in_both_runs(ours_p99, "append, Zipf 1.1 volumes: age p99, s")
     yield f"| {both} | {default_p99:.1f} | {best_p99:.1f} |"
+    spark, own = (float(row["p50_ms"]) / 1000 for row in rows("window_latency"))
+    yield f"| {own:.2f} | not measured | {spark:.2f} |"
     merged = fresh_cell("upsert", 24, 5000)
     ours_p50, default_p50, best_p50 = (merged[way]["p50_s"] for way in WAYS)
     both = in_both_runs(ours_p50, "upsert of 100,000 keys: age p50, s")

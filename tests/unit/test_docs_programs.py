@@ -50,7 +50,8 @@ PROGRAMS = {
     },
     "where-it-runs.md": {"remote(": "compat/test_connect.py::test_a_remote_client"},
     "writing-an-assignor.md": {
-        "class LargestFirst": "unit/test_docs_programs.py::test_the_programs_that_write",
+        "class LargestFirst:": "unit/test_docs_programs.py::test_the_programs_that_write",
+        "import LargestFirst": "integration/test_docs_in_spark.py::test_an_assignor_of_ones_own",
         "find(": "unit/test_docs_programs.py::test_the_programs_that_write",
         ".option(": "integration/test_assignors_in_spark.py::test_a_users_assignor",
     },
@@ -117,7 +118,7 @@ def test_the_programs_that_write_an_assignor_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.syspath_prepend(str(tmp_path))
-    _, rule, check = blocks(text_of("writing-an-assignor.md"), "python")
+    _, rule, check, _suite = blocks(text_of("writing-an-assignor.md"), "python")
     (tmp_path / "team_rules.py").write_text(rule, encoding="utf-8")
     exec(check, {})  # noqa: S102
     [block] = blocks(text_of("writing-an-assignor.md"), "console")
