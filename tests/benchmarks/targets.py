@@ -134,8 +134,8 @@ TARGETS: tuple[Target, ...] = (
     Target("admission", "burst of ten times the rate: batch p99 over p50", "bursts",
            only("p99 / p50", way="targetBatchSeconds=2"), 1.3,
            why="more arrives than two slots can read; Spark is more even with the right limit, "
-           "for the one who knows it. (In the run at 17985cb batches were also twice the target, by "
-           "a fault that is mended since)"),
+           "for the one who knows it. (In the run at 17985cb batches were also twice the target, "
+           "by a fault that is mended since)"),
     Target("admission", "burst: rows are fresh again so many seconds after its backlog is gone",
            "bursts", lambda rows: max(0.0, rows[0]["fresh again after s"]
                                       - rows[0]["backlog gone after s"]), 1),
