@@ -100,7 +100,6 @@ class Audit:
 def audit(evidence: Evidence, since: int | None = None) -> Audit:
     """Look at a table; `since` is the first version that is asked for."""
     history = replay(evidence.commits)
-    is_upsert = history.is_upsert  # by the whole log, whatever is asked for
     every = history.batches(evidence.checkpoint)
     if since is not None:
         history.commits = {v: c for v, c in history.commits.items() if v >= since}
@@ -124,7 +123,7 @@ def audit(evidence: Evidence, since: int | None = None) -> Audit:
         rows=None if None in rows or not history.is_whole else sum(n for n in rows if n),
         queries=queries,
         findings=findings,
-        is_upsert=is_upsert,
+        is_upsert=history.is_upsert,
     )
 
 

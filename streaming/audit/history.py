@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from streaming.delta.transactions import query_of, writer_name
@@ -56,15 +55,9 @@ class History:
     #: Files and bytes of the table by version.
     counts: dict[int, tuple[int, int]] = field(default_factory=dict)
     properties: dict[str, str | None] = field(default_factory=dict)
-
-    @cached_property
-    def is_upsert(self) -> bool:
-        """Whether the table keeps the newest row of each key, as our sink's property says.
-
-        Once the log of that property is cleaned up, merges by jobs say it.
-        """
-        mode = self.properties.get("assignor.mode")
-        return mode == "upsert" if mode else any(map(_is_merge, self.commits.values()))
+    #: Whether the table keeps the newest row of each key, as our sink's property says; once the log
+    #: of that property is cleaned up, merges by jobs say it.
+    is_upsert: bool = False
 
     def batches(self, checkpoint: Checkpoint | None) -> list[Batch]:
         """Return all batches of streaming queries, in the log's order."""
@@ -137,4 +130,6 @@ def replay(commits: Iterable[Commit]) -> History:
         live.add(at)
         at = base.get(at)
     history.live = frozenset(live)
+    mode = history.properties.get("assignor.mode")
+    history.is_upsert = mode == "upsert" if mode else any(map(_is_merge, history.commits.values()))
     return history
