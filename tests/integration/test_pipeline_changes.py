@@ -492,6 +492,24 @@ def test_a_topic_sink_takes_columns_of_any_name_and_type(spark, topic, tmp_path)
     refused(spark, config, "config: sinks.nested: ", "no_such")
 
 
+def test_a_column_headers_becomes_the_headers_of_a_topic_sinks_records(spark, topic, tmp_path):
+    topic.create(1)
+    send(topic, [record(7)])
+    config = job(topic, tmp_path)
+    config["transform"] = {
+        "sql": "SELECT 'v' AS value, array(struct('h' AS key, "
+        "CAST(CONCAT(id, 'x') AS BINARY) AS value)) AS headers FROM records"
+    }
+    out = Topic(topic.bootstrap_servers, f"{topic.name}-out").create(1)
+    servers = {"kafka.bootstrap.servers": topic.bootstrap_servers}
+    config["sink"] = {"type": "kafka", "topic": out.name, **servers}
+    run_job(spark, config)
+    reader = spark.read.format("kafka").options(**servers, subscribe=out.name)
+    [row] = reader.option("includeHeaders", "true").load().collect()
+    assert [(h.key, bytes(h.value)) for h in row.headers] == [("h", b"7x")]
+    refused(spark, changed(config, includeHeaders=True), "unknown key 'includeHeaders'")
+
+
 def test_a_topic_sink_killed_before_its_commit_writes_the_batch_again_and_loses_none(
     spark, topic, tmp_path
 ):
