@@ -44,8 +44,8 @@ _HALF_TRUST_RECORDS, _GAIN = 5.0, 0.6
 _ABSURD = 45.0
 #: What a range may cost beside its records, in records; another one must be better by this factor.
 _FIXED, _BETTER = np.append(0.0, 2.0 ** np.arange(21)), 0.9
-#: What is as good as the best but for this is as good: beyond the records of the largest range all
-#: fixed costs say the same, that records do not matter, and the least of them says least.
+#: Fixed costs whose error is within this factor of the least are equally good, and the smallest is
+#: taken: all that are far beyond the records of a range say alike that records cost nothing.
 _AS_GOOD = 1.05
 #: Something learned is used from this share of the error without it on, and up to the other.
 _CLEARLY_BETTER, _HARDLY_BETTER = 0.8, 0.95
