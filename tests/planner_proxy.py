@@ -78,8 +78,9 @@ def main() -> None:
     mode, record = sys.argv[1], Path(sys.argv[2])
     kinds = {"admit": ("admit",), "both": ("admit", "plan")}.get(mode.partition("-")[0], ("plan",))
     mode = mode.removeprefix("admit-").removeprefix("both-")
-    if mode in {"banner", "prefix"}:
-        print("Welcome to this Python!", flush=True, end="\n" if mode == "banner" else "")
+    if mode in {"banner", "number", "prefix"}:
+        text = "3 sites were found" if mode == "number" else "Welcome to this Python!"
+        print(text, flush=True, end="" if mode == "prefix" else "\n")
     worker = subprocess.Popen(
         [sys.executable, "-m", "assignor_bridge.worker"],
         stdin=subprocess.PIPE,

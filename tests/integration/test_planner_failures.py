@@ -82,7 +82,7 @@ def test_one_batch_falls_back_to_sparks_mapping_and_says_so_once(
     assert said in warnings[0] + str(driver_log.lines(said))
 
 
-@pytest.mark.parametrize("how", ["banner", "prefix"])
+@pytest.mark.parametrize("how", ["banner", "number", "prefix"])
 def test_what_a_python_prints_as_it_starts_is_no_answer(
     spark: SparkSession, topic: Topic, checkpoint: str, planner: Callable[[str], None], how: str
 ) -> None:

@@ -15,7 +15,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * @param values `assignor` and `assignor.*` of the source over the session's `spark.assignor.*`, and
  *     the few of Spark's that the planner must know: nothing else reaches its process
  * @param kafka settings of the stream's Kafka client, as Spark reads them; secrets among them
- * @param twice settings that the session has in two spellings: to Spark they are two, to us one
+ * @param twice settings that the session has in two spellings and with two values, where the source has none:
+ *     to Spark they are two, to us one
  */
 record AssignorOptions(
     Map<String, String> values,
@@ -66,7 +67,8 @@ record AssignorOptions(
               && !Interpreter.SETTINGS.contains(key)
               && !KillSwitch.SETTINGS.contains(key)) {
             String name = PREFIX + key.substring(SESSION_PREFIX.length());
-            if (values.put(name, value) != null) {
+            String other = values.put(name, value);
+            if (other != null && !other.equals(value) && source.get(name) == null) {
               twice.add(key);
             }
           }

@@ -28,10 +28,13 @@ final class KillSwitch {
   }
 
   /** As whyOff(), but fails where nobody can tell: before the first batch, that can be put right. */
-  String whyOffAtStart() throws PlannerException {
+  String whyOffAtStart() throws PlannerException, InterruptedException {
     try {
       return now(read());
     } catch (IOException | RuntimeException | LinkageError e) {
+      if (e instanceof IOException io && Interruptions.isOne(io)) {
+        throw new InterruptedException(inWords(e)); // the query is being stopped: nobody's misuse
+      }
       throw new PlannerException(inWords(e), true, e);
     }
   }

@@ -32,6 +32,7 @@ final class PlannerProcess implements AutoCloseable {
   private final Thread stderrReader = DAEMONS.newThread(this::keepStderr);
   private final ExecutorService io = Executors.newSingleThreadExecutor(DAEMONS);
   private long asked;
+  private boolean hasAnswered; // of the thread that reads
   private volatile boolean isClosed;
 
   PlannerProcess(Interpreter interpreter) throws PlannerException {
@@ -103,10 +104,15 @@ final class PlannerProcess implements AutoCloseable {
     requests.write('\n');
     requests.flush();
     String line = answers.readLine();
-    while (line != null && !ANSWER.matcher(line).lookingAt()) {
-      int begin = line.indexOf(number + "{"); // behind a print without a line's end
-      line = begin < 0 ? answers.readLine() : line.substring(begin);
+    String begin = number + "{";
+    while (line != null && !line.startsWith(begin)) {
+      if (hasAnswered && ANSWER.matcher(line).lookingAt()) {
+        return line; // of another request: the caller says so
+      }
+      int at = line.indexOf(begin); // behind a print without a line's end
+      line = at < 0 ? answers.readLine() : line.substring(at);
     }
+    hasAnswered = line != null;
     return line;
   }
 
