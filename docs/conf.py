@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 #: Pages of the site that are files at the root of the repository.
-AT_THE_ROOT = {"index": "README.md", "contributing": "CONTRIBUTING.md", "changelog": "CHANGELOG.md"}
+AT_THE_ROOT = {
+    "index": "README.md",
+    "contributing": "CONTRIBUTING.md",
+    "changelog": "CHANGELOG.md",
+    "security-policy": "SECURITY.md",
+}
 _PAGE_OF = {f"../{name}": f"{page}.md" for page, name in AT_THE_ROOT.items()}
 _LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)((?:#[^)\s]*)?)\)")
 

@@ -116,8 +116,9 @@ def audit(evidence: Evidence, since: int | None = None) -> Audit:
         _findings(evidence, history, by_query, queries, every=every, since=since or 0)
     )
     rows = [add.rows for add, _ in history.files.values()]
+    looked_at = [v for v in (*history.commits, *evidence.damaged) if v >= (since or 0)]
     return Audit(
-        first=min([*history.commits, *evidence.damaged], default=0),
+        first=min(looked_at, default=since or 0),
         last=evidence.last,
         files=len(history.files),
         rows=None if None in rows or not history.is_whole else sum(n for n in rows if n),
@@ -166,7 +167,7 @@ def _findings(
         )
     yield from behind
     if not by_query and not behind:
-        before = f"; the last one is in version {every[-1].version}" if every else ""
+        before = f"; the last batch of a query is in version {every[-1].version}" if every else ""
         yield Finding("no-batch", f"{len(history.commits):,} commits{before}")
     of_batches = {batch.version for batches in by_query.values() for batch in batches}
     yield from check_writers(history, of_batches)

@@ -195,9 +195,14 @@ class _LogFile:
     def __init__(self, path: Path, mode: int) -> None:
         #: Devices (`/dev/stderr`) are written to and nothing else.
         self._is_plain = not _is_device(path)
-        self._path = path.resolve() if self._is_plain else path
+        self._given = path
         self._mode = mode
         self._file = _append_to(self._path, mode)
+
+    @property
+    def _path(self) -> Path:
+        """Where it is now: a link may be pointed elsewhere."""
+        return Path(os.path.realpath(self._given)) if self._is_plain else self._given
 
     def write(self, lines: bytes) -> None:
         """Write lines at once; one that is too long by now is FILE.1 before."""

@@ -275,7 +275,10 @@ def reader() -> Iterator[str]:
     for start, digits in (("one partition, a million", -3), ("one partition, 20,000", -2)):
         one = [round(of_reader(start, name)["median"], digits) for name in names[:2]]
         yield f"records per second | {one[0]:,.0f} | {one[1]:,.0f} | |"
-    yield f"peaked at {of_reader('10,000 partitions', names[0], 'heap')['max']} MB"
+    of_all = of_reader("10,000 partitions", names[0], "seconds")["median"]
+    yield f"four slots: seconds per batch | {of_all:.1f} | | |"
+    heap = of_reader("10,000 partitions", names[0], "heap")
+    yield f"peaked at {heap['max']} MB (median {heap['median']:.0f} MB)"
     large = {row["way"]: f"{row['batch_s_median']:.2f} s" for row in rows("large_records")}
     yield f"{large[OURS]}, with Spark's reader and no wait {large['Spark: no wait']}"
     yield f"its default {large['Spark: default']}"

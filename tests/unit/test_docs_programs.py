@@ -269,8 +269,8 @@ def test_why_partition_7_moved_is_told_as_shown(tmp_path, monkeypatch, capsys):
     """The command that the page names, not another one."""
     sizes = [{6: 400, 7: 300, 8: 700}] * 17 + [{6: 1000, 7: 300, 8: 700}]
     query = kept_query(tmp_path, sizes)
-    (tmp_path / "checkpoints").mkdir()
-    query.checkpoint.rename(tmp_path / "checkpoints" / "orders")
+    (tmp_path / "data" / "checkpoints").mkdir(parents=True)
+    query.checkpoint.rename(tmp_path / "data" / "checkpoints" / "orders")
     monkeypatch.chdir(tmp_path)
     [block] = [b for b in blocks(text_of("operating.md"), "console") if "explain" in b]
     [(command, shown)] = _examples(block)

@@ -265,6 +265,28 @@ def test_a_log_behind_a_link_keeps_its_mode_and_a_device_is_never_moved(tmp_path
     assert (path.read_text(), (tmp_path / "log.1").read_text()) == ('{"n":2}\n', '{"n":1}\n')
     assert [stat.S_IMODE(p.stat().st_mode) for p in (path, tmp_path / "log.1")] == [0o644, 0o644]
     assert link.is_symlink()
+    assert device._file is not None
+    assert not device._file._is_plain
+
+
+def test_a_log_follows_its_link_to_another_file(tmp_path):
+    """A link of the day went on into yesterday's file."""
+    link = tmp_path / "current"
+    link.symlink_to(tmp_path / "25")
+    log = Log(link, 0o600)
+    log.write({"n": 1})
+    link.unlink()
+    link.symlink_to(tmp_path / "26")
+    log.write({"n": 2})
+    log.close()
+    assert [(tmp_path / day).read_text() for day in ("25", "26")] == ['{"n":1}\n', '{"n":2}\n']
+
+
+def test_a_log_behind_a_ring_of_links_is_one_line(tmp_path):
+    link = tmp_path / "log"
+    link.symlink_to("log")
+    with pytest.raises(OptionError, match="cannot be written"):
+        Log(link, 0o600)
 
 
 @pytest.mark.parametrize(

@@ -414,7 +414,7 @@ def test_since_behind_the_querys_batches_is_no_other_query(tmp_path: Path, capsy
     assert {f["kind"] for f in found["findings"]} == {"no-ranges"}
     assert run([*words, "--since", "3"]) == 1
     [finding] = json.loads(capsys.readouterr().out)["findings"]
-    assert finding["details"] == "0 commits; the last one is in version 2"
+    assert finding["details"] == "0 commits; the last batch of a query is in version 2"
 
 
 def test_an_append_is_none_though_somebody_merges_by_transactions_of_their_own(tmp_path: Path):
@@ -446,7 +446,7 @@ def test_an_upsert_is_known_by_its_merges_when_its_properties_are_cleaned_up(
     assert run(["audit", "--table", str(table), "--since", "1", *columns]) == 2
 
 
-def test_merges_before_since_make_an_upsert_too(tmp_path: Path):
+def test_merges_before_since_make_an_upsert_too(tmp_path: Path, capsys):
     """Its replaced rows were missing rows then, to be appended again."""
     merge = [
         {"commitInfo": {"operation": "MERGE"}},
@@ -456,6 +456,18 @@ def test_merges_before_since_make_an_upsert_too(tmp_path: Path):
     (table / "_delta_log" / f"{0:020}.json").unlink()
     columns = ["--columns", "a,b,c", "--bootstrap-servers", "127.0.0.1:1"]
     assert run(["audit", "--table", str(table), "--since", "2", *columns]) == 2
+    assert "keeps the newest row of each key" in capsys.readouterr().err
+
+
+def test_a_damaged_commit_before_since_does_not_make_what_was_read_known(tmp_path: Path):
+    """Each row of before was an invented one then."""
+    batches = [[{"txn": {"appId": QUERY, "version": n}}] for n in range(3)]
+    table = write_table(tmp_path / "table", CREATED, *batches)
+    (table / "_delta_log" / f"{0:020}.json").write_text("{")
+    ends: list[Any] = [{"t": {0: 5}}, {"t": {0: 7}}, {"t": {0: 8}}]
+    checkpoint = write_checkpoint(tmp_path / "c", ends)
+    found = audit(read_evidence(str(table), str(checkpoint)), 2)
+    assert (found.first, found.last, found.spans) == (2, 3, {})
 
 
 def test_the_topics_of_a_query_are_not_gathered_for_each_file(tmp_path: Path, monkeypatch):
