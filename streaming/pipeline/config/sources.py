@@ -33,7 +33,7 @@ _SPARK_OPTIONS = {
     "startingTimestamp": "Begin at this time, in milliseconds.",
     "startingOffsetsByTimestamp": "Begin at times by partition, as JSON.",
     "startingOffsetsByTimestampStrategy": "`error` or `latest`, when no offset matches.",
-    "failOnDataLoss": "Whether lost offsets fail the query.",
+    "failOnDataLoss": "Whether lost offsets fail the query; Spark's default is `true`.",
     "maxOffsetsPerTrigger": "Most records of a batch.",
     "minOffsetsPerTrigger": "Fewest records of a batch; it waits for them.",
     "maxTriggerDelay": "How long to wait for them at most.",
