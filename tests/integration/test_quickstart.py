@@ -44,7 +44,7 @@ def test_a_query_into_delta_runs_as_pasted(topic: Topic, tmp_path: Path) -> None
         pasted = pasted.replace(name, value)
     told = 'print(query.lastProgress["sources"][0]["metrics"]["assignor.strategy"])'
     assert "lag-aware-sticky" in drivers.run_pasted(f"{pasted}{told}\n", tmp_path)
-    commits = (tmp_path / "tables" / "orders" / "_delta_log").glob("*.json")
+    commits = (tmp_path / "data" / "tables" / "orders" / "_delta_log").glob("*.json")
     lines = [json.loads(line) for file in commits for line in file.read_text().splitlines()]
     stats = [json.loads(line["add"]["stats"]) for line in lines if "add" in line]
     assert sum(one["numRecords"] for one in stats) == 60
