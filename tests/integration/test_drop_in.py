@@ -388,7 +388,7 @@ def test_a_setting_of_the_session_in_two_spellings_is_refused(
         with pytest.raises(StreamingQueryException, match="is given twice, also with other cap"):
             run_in_batches(spark, topic, checkpoint)
         _, rows = run_in_batches(spark, topic, f"{checkpoint}-3", assignor_onError="fail")
-        assert rows == 5  # the source decides
+        assert rows == 5  # the source has its own, so it is not refused
         spark.conf.set("spark.assignor.enabled", "false")  # then it is nobody's
         _, rows = run_in_batches(spark, topic, f"{checkpoint}-2")
         assert rows == 5

@@ -51,8 +51,6 @@ public final class RackChecks {
       return ours.equals(sparks) ? ours : ours + ", but Spark's mapper reads " + sparks;
     } catch (PlannerException e) {
       return (e.misuse ? "misuse: " : "failure: ") + e.getMessage();
-    } catch (InterruptedException e) {
-      throw new IllegalStateException(e);
     }
   }
 

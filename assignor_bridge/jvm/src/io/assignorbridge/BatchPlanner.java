@@ -405,7 +405,7 @@ final class BatchPlanner implements AutoCloseable {
   }
 
   /** Once a stream: its options never change, whichever process has validated them. */
-  private void begin(Messages.Validated valid) throws PlannerException, InterruptedException {
+  private void begin(Messages.Validated valid) throws PlannerException {
     zones = new Zones(context, valid.options(), written.kafka()); // fails for a bad file of racks
     if (valid.options().commitGroup() != null) {
       commits = new GroupCommits(valid.options().commitGroup(), written.kafka());

@@ -28,8 +28,7 @@ final class ExecutorRacks {
   private final Map<String, String> reported = new HashMap<>(); // by id of executor
   private boolean warned;
 
-  ExecutorRacks(SparkContext context, String source, String file)
-      throws PlannerException, InterruptedException {
+  ExecutorRacks(SparkContext context, String source, String file) throws PlannerException {
     this.file = file == null ? null : new RackFile(file);
     variable = source == null ? null : source.substring(ENV.length());
     context.register(reports);

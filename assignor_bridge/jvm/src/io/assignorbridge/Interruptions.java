@@ -1,6 +1,5 @@
 package io.assignorbridge;
 
-import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.nio.channels.ClosedByInterruptException;
 
@@ -9,7 +8,7 @@ final class Interruptions {
   private Interruptions() {}
 
   /** Whether a file system ended what it did because its thread was interrupted. */
-  static boolean isOne(IOException e) {
+  static boolean isOne(Throwable e) {
     boolean timedOut = e.getClass().getSimpleName().contains("Timeout"); // of sockets, connections
     return e instanceof ClosedByInterruptException
         || e instanceof InterruptedIOException && !timedOut;

@@ -32,7 +32,7 @@ final class KillSwitch {
     try {
       return now(read());
     } catch (IOException | RuntimeException | LinkageError e) {
-      if (e instanceof IOException io && Interruptions.isOne(io)) {
+      if (Interruptions.isOne(e)) {
         throw new InterruptedException(inWords(e)); // the query is being stopped: nobody's misuse
       }
       throw new PlannerException(inWords(e), true, e);
@@ -44,7 +44,7 @@ final class KillSwitch {
     try {
       return now(read());
     } catch (IOException | RuntimeException | LinkageError e) { // the last for half a file system
-      if (e instanceof IOException io && Interruptions.isOne(io)) { // the query ends
+      if (Interruptions.isOne(e)) { // the query ends
         Thread.currentThread().interrupt();
       }
       return asBefore(inWords(e));

@@ -32,7 +32,6 @@ final class PlannerProcess implements AutoCloseable {
   private final Thread stderrReader = DAEMONS.newThread(this::keepStderr);
   private final ExecutorService io = Executors.newSingleThreadExecutor(DAEMONS);
   private long asked;
-  private boolean hasAnswered; // of the thread that reads
   private volatile boolean isClosed;
 
   PlannerProcess(Interpreter interpreter) throws PlannerException {
@@ -56,7 +55,7 @@ final class PlannerProcess implements AutoCloseable {
   /** Sends a request of a stream and waits for its answer, at most this long. */
   String ask(int stream, String request, long timeoutMs)
       throws PlannerException, InterruptedException {
-    String number = ++asked + " "; // begins the answer, too
+    long number = ++asked; // begins the answer, too
     Future<String> answer = io.submit(() -> exchange(number, stream + " " + request));
     boolean inStep = false;
     try {
@@ -64,12 +63,13 @@ final class PlannerProcess implements AutoCloseable {
       if (line == null) {
         throw new PlannerException("the planner process ended without an answer" + howItEnded());
       }
-      if (!line.startsWith(number)) {
+      String begin = number + " ";
+      if (!line.startsWith(begin)) {
         throw new PlannerException(
             "the planner answered another request: " + PlannerException.shortened(line, 200));
       }
       inStep = true;
-      return line.substring(number.length());
+      return line.substring(begin.length());
     } catch (TimeoutException e) {
       throw new PlannerException(
           "the planner did not answer within " + timeoutMs + " ms (assignor.planTimeoutMs)", e);
@@ -97,22 +97,19 @@ final class PlannerProcess implements AutoCloseable {
     io.shutdownNow();
   }
 
-  /** The next answer; what a Python prints as it starts, before the planner runs, is none. */
-  private String exchange(String number, String request) throws IOException {
-    requests.write(number);
-    requests.write(request);
-    requests.write('\n');
+  /** The next answer; what a Python prints as it starts, before the planner's first one, is none. */
+  private String exchange(long number, String request) throws IOException {
+    requests.write(number + " " + request + "\n");
     requests.flush();
     String line = answers.readLine();
-    String begin = number + "{";
+    String begin = number + " {";
     while (line != null && !line.startsWith(begin)) {
-      if (hasAnswered && ANSWER.matcher(line).lookingAt()) {
+      if (number > 1 && ANSWER.matcher(line).lookingAt()) {
         return line; // of another request: the caller says so
       }
       int at = line.indexOf(begin); // behind a print without a line's end
       line = at < 0 ? answers.readLine() : line.substring(at);
     }
-    hasAnswered = line != null;
     return line;
   }
 

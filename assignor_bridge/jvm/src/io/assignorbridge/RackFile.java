@@ -28,7 +28,7 @@ final class RackFile {
   private FileTime read;
   private String lastFault;
 
-  RackFile(String name) throws PlannerException, InterruptedException {
+  RackFile(String name) throws PlannerException {
     try {
       file = Path.of(name);
     } catch (InvalidPathException e) { // such as a letter that the driver's locale does not have
@@ -39,9 +39,6 @@ final class RackFile {
       read = Files.getLastModifiedTime(file);
       racks = racks();
     } catch (IOException e) {
-      if (Interruptions.isOne(e)) {
-        throw new InterruptedException(fault(e)); // the query is being stopped: nobody's misuse
-      }
       throw new PlannerException(fault(e), true, e);
     }
   }

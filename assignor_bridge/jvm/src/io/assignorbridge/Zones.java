@@ -30,7 +30,7 @@ final class Zones implements AutoCloseable {
 
   /** Fails for a file of racks that cannot be used. */
   Zones(SparkContext context, Messages.EffectiveOptions options, Map<String, String> kafka)
-      throws PlannerException, InterruptedException {
+      throws PlannerException {
     this.context = context;
     this.options = options;
     this.kafka = kafka;
