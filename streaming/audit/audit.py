@@ -101,24 +101,24 @@ def audit(evidence: Evidence, since: int | None = None) -> Audit:
     """Look at a table; `since` is the first version that is asked for."""
     history = replay(evidence.commits)
     every = history.batches(evidence.checkpoint)
-    if since is not None:
-        history.commits = {v: c for v, c in history.commits.items() if v >= since}
-        history.restores = [r for r in history.restores if r.version >= since]
-        history.doubled = [d for d in history.doubled if d[2] >= since]
-        history.counts = {v: count for v, count in history.counts.items() if v >= since}
-        history.is_whole = history.is_whole and since == 0
+    since = since or 0
+    history.commits = {v: c for v, c in history.commits.items() if v >= since}
+    history.restores = [r for r in history.restores if r.version >= since]
+    history.doubled = [d for d in history.doubled if d[2] >= since]
+    history.counts = {v: count for v, count in history.counts.items() if v >= since}
+    history.is_whole = history.is_whole and since == 0
     by_query: dict[str, list[Batch]] = {}
     for batch in every:
         if batch.version in history.commits:
             by_query.setdefault(batch.query, []).append(batch)
     queries = [_query(name, batches, history) for name, batches in by_query.items()]
     findings = by_severity(
-        _findings(evidence, history, by_query, queries, every=every, since=since or 0)
+        _findings(evidence, history, by_query, queries, every=every, since=since)
     )
     rows = [add.rows for add, _ in history.files.values()]
-    looked_at = [v for v in (*history.commits, *evidence.damaged) if v >= (since or 0)]
+    looked_at = [v for v in (*history.commits, *evidence.damaged) if v >= since]
     return Audit(
-        first=min(looked_at, default=since or 0),
+        first=min(looked_at, default=since),
         last=evidence.last,
         files=len(history.files),
         rows=None if None in rows or not history.is_whole else sum(n for n in rows if n),

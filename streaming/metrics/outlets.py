@@ -226,7 +226,8 @@ class _LogFile:
             fcntl.flock(self._file, fcntl.LOCK_EX)  # another job may write it, too
             try:
                 if not self._is_moved():
-                    self._path.replace(self._path.with_name(f"{self._path.name}.1"))
+                    path = self._path
+                    path.replace(path.with_name(f"{path.name}.1"))
             finally:
                 fcntl.flock(self._file, fcntl.LOCK_UN)
 
