@@ -11,7 +11,6 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.TreeMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Consumer;
@@ -45,10 +44,9 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   private static final Duration POLL_LIMIT = Duration.ofMillis(100); // a killed task waits so long
   private static final long SHORT_TIMEOUT_MILLIS = 10_000; // up to it a range gets all of its time
   private static final long MOMENT_NANOS = 2_000_000_000L;
-  private static final int TIMESTAMP = 5; // its place in a row of Spark's Kafka source
 
   private final AssignedInputPartition task;
-  private final PartitionReaderFactory sparksReaders;
+  private final SparkRanges spark;
   private final String rack; // null: unknown
   private final Consumer<ReadReport> reports;
   private final Consumer<Map<Integer, Long>> received;
@@ -56,22 +54,17 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   private final Collection<String> endedStreams;
   private final List<RangeCursor> unreported = new ArrayList<>();
   private final OrderedRanges ranges = new OrderedRanges();
-  private final Map<String, Long> closedMetrics =
-      new TreeMap<>(Map.of("offsetOutOfRange", 0L, "dataLoss", 0L));
+  private final ReadTimes times = new ReadTimes();
   private final long startedNanos = System.nanoTime();
 
   /** Whoever takes it out gives it back or closes it: a piping thread may outlive the task. */
   private final AtomicReference<PooledConsumer> consumer = new AtomicReference<>();
 
   private volatile boolean closed;
-  private PartitionReader<InternalRow> spark; // reads the rest of sparksRange
-  private RangeCursor sparksRange;
   private Function1<ConsumerRecord<byte[], byte[]>, UnsafeRow> toRow;
   private List<ConsumerRecord<byte[], byte[]>> records = List.of();
   private int nextRecord;
   private InternalRow row;
-  private RangeCursor charged; // which range time counts for since markNanos, null for none
-  private long markNanos = startedNanos;
   private long waitedNanos;
   private long patienceNanos;
   private boolean finished;
@@ -95,7 +88,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       Consumer<ReadReport> reports,
       Consumer<Map<Integer, Long>> received) {
     this.task = task;
-    this.sparksReaders = sparksReaders;
+    this.spark = new SparkRanges(sparksReaders);
     this.endedStreams = endedStreams;
     this.rack = rack;
     this.reports = reports;
@@ -120,17 +113,14 @@ public final class SharedReader implements PartitionReader<InternalRow> {
         row = toRow.apply(records.get(nextRecord++));
         return true;
       }
-      if (spark != null) {
-        if (spark.next()) {
-          sparksRange.records++;
-          row = spark.get();
-          sparksRange.stamp(Math.floorDiv(row.getLong(TIMESTAMP), 1000)); // Spark has microseconds
+      if (spark.isOpen()) {
+        row = spark.next();
+        if (row != null) {
           return true;
         }
-        charge(null);
-        closeSpark();
-        report(sparksRange);
-        unreported.remove(sparksRange);
+        times.charge(null);
+        report(spark.range());
+        unreported.remove(spark.range());
       }
     } while (advance());
     return false;
@@ -141,25 +131,16 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     return row;
   }
 
-  /** The metrics of Spark's readers: sums, for Spark sets a task's metric values. */
   @Override
   public CustomTaskMetric[] currentMetricsValues() {
-    Map<String, Long> sums = new TreeMap<>(closedMetrics);
-    if (spark != null) {
-      addSparksMetricsTo(sums);
-    }
-    return sums.entrySet().stream()
-        .map(entry -> new TaskMetric(entry.getKey(), entry.getValue()))
-        .toArray(CustomTaskMetric[]::new);
+    return spark.metrics();
   }
 
   @Override
   public void close() throws IOException {
     closed = true;
     try {
-      if (spark != null) {
-        closeSpark();
-      }
+      spark.close();
     } finally {
       discardConsumer(); // one that is left did not read to the ends: an error, kill or limit
     }
@@ -181,7 +162,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
         show(chunk);
         return true;
       }
-      charge(null);
+      times.charge(null);
       records = List.of();
       nextRecord = 0;
       if (first == null) {
@@ -194,9 +175,8 @@ public final class SharedReader implements PartitionReader<InternalRow> {
         case RECEIVED -> ranges.removeFirst();
         case HANDED_OVER -> {
           ranges.removeFirst();
-          sparksRange = first;
-          charge(first);
-          spark = sparksReaders.createReader(first.restOfRange());
+          times.charge(first);
+          spark.open(first);
           return true;
         }
       }
@@ -206,7 +186,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
 
   private void show(Chunk chunk) {
     RangeCursor cursor = chunk.cursor();
-    charge(cursor);
+    times.charge(cursor);
     records = chunk.records();
     nextRecord = 0;
     long bytes = 0;
@@ -232,7 +212,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       ReaderCounters.HANDED_OVER.add(count);
       return;
     }
-    shareTime(kept);
+    times.share(kept);
     ranges.hold(kept);
     waitedNanos = 0;
   }
@@ -285,7 +265,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     } catch (OffsetOutOfRangeException e) {
       forward = giveUp(current, e.offsetOutOfRangePartitions().keySet(), e.getMessage());
     }
-    shareTime(polled);
+    times.share(polled);
     ranges.hold(polled);
     waitedNanos = forward ? 0 : waitedNanos + System.nanoTime() - before;
     if (!forward && waitedNanos >= patienceNanos) {
@@ -305,19 +285,6 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       ReaderCounters.HANDED_OVER.increment();
     }
     return !unfinished.isEmpty();
-  }
-
-  private void closeSpark() throws IOException {
-    addSparksMetricsTo(closedMetrics);
-    PartitionReader<InternalRow> ended = spark;
-    spark = null;
-    ended.close();
-  }
-
-  private void addSparksMetricsTo(Map<String, Long> sums) {
-    for (CustomTaskMetric metric : spark.currentMetricsValues()) {
-      sums.merge(metric.name(), metric.value(), Long::sum);
-    }
   }
 
   private void finish() {
@@ -351,32 +318,4 @@ public final class SharedReader implements PartitionReader<InternalRow> {
             range.oldest,
             range.newest));
   }
-
-  /**
-   * From now on time counts for {@code range}, with what Spark does between two calls of the reader;
-   * null when it is nobody's yet. The clock is never read per record.
-   */
-  private void charge(RangeCursor range) {
-    long now = System.nanoTime();
-    if (charged != null) {
-      charged.nanos += now - markNanos;
-    }
-    charged = range;
-    markNanos = now;
-  }
-
-  /** Shares the time since it was nobody's over what was polled, by the records. */
-  private void shareTime(List<Chunk> polled) {
-    long now = System.nanoTime();
-    long total = polled.stream().mapToLong(chunk -> chunk.records().size()).sum();
-    if (total > 0) {
-      double nanosPerRecord = (now - markNanos) / (double) total;
-      for (Chunk chunk : polled) {
-        chunk.cursor().nanos += (long) (nanosPerRecord * chunk.records().size());
-      }
-      markNanos = now;
-    }
-  }
-
-  private record TaskMetric(String name, long value) implements CustomTaskMetric {}
 }

@@ -1,0 +1,36 @@
+package io.assignorbridge.reader;
+
+import io.assignorbridge.reader.RangeCursor.Chunk;
+import java.util.List;
+
+/**
+ * Charges each range with the time that its records take, together with what Spark does between two
+ * calls of the reader. The clock is read per chunk, never per record.
+ */
+final class ReadTimes {
+  private RangeCursor charged; // null while the time belongs to no range
+  private long markNanos = System.nanoTime();
+
+  /** Charges {@code range} with the time from now on; null: it belongs to no range yet. */
+  void charge(RangeCursor range) {
+    long now = System.nanoTime();
+    if (charged != null) {
+      charged.nanos += now - markNanos;
+    }
+    charged = range;
+    markNanos = now;
+  }
+
+  /** Shares the time that belongs to no range over polled chunks, by their records. */
+  void share(List<Chunk> polled) {
+    long now = System.nanoTime();
+    long total = polled.stream().mapToLong(chunk -> chunk.records().size()).sum();
+    if (total > 0) {
+      double nanosPerRecord = (now - markNanos) / (double) total;
+      for (Chunk chunk : polled) {
+        chunk.cursor().nanos += (long) (nanosPerRecord * chunk.records().size());
+      }
+      markNanos = now;
+    }
+  }
+}
