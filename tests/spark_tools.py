@@ -234,7 +234,7 @@ def tasks_since(spark: SparkSession, stage: int) -> list[TaskRun]:
     runs = []
     for data in all_stages(spark):
         if data.stageId() > stage and str(data.status()) == "COMPLETE":
-            for task in _seq(store.taskList(data.stageId(), data.attemptId(), 100_000)):
+            for task in to_list(store.taskList(data.stageId(), data.attemptId(), 100_000)):
                 if task.status() != "SUCCESS":
                     continue
                 metrics = task.taskMetrics()
@@ -279,7 +279,7 @@ def stages_since(spark: SparkSession, stage: int) -> list[StageRun]:
                 "deserialize": float(task.taskMetrics().get().executorDeserializeTime()),
                 "run": float(task.taskMetrics().get().executorRunTime()),
             }
-            for task in _seq(store.taskList(data.stageId(), data.attemptId(), 100_000))
+            for task in to_list(store.taskList(data.stageId(), data.attemptId(), 100_000))
             if task.status() == "SUCCESS"
         ]
         times = (data.submissionTime(), data.firstTaskLaunchedTime(), data.completionTime())
@@ -305,10 +305,11 @@ def all_stages(spark: SparkSession) -> list[Any]:
     no_quantiles = gateway.new_array(gateway.jvm.double, 0)
     any_status = gateway.jvm.java.util.ArrayList()
     stages = context.statusStore().stageList(None, False, False, no_quantiles, any_status)
-    return _seq(stages)
+    return to_list(stages)
 
 
-def _seq(scala_seq: Any) -> list[Any]:
+def to_list(scala_seq: Any) -> list[Any]:
+    """Return the elements of a Scala sequence."""
     return [scala_seq.apply(i) for i in range(scala_seq.size())]
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from assignor_bridge.errors import elided
-from streaming.audit.checksum import range_checksum
 from streaming.audit.files import (
     check_counts,
     check_files,
@@ -23,23 +22,24 @@ from streaming.audit.offsets import (
     check_query,
     total,
 )
+from streaming.audit.records import check_records
 from streaming.audit.rows import spans_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from assignor_bridge.model import Partition
-    from checkpoints.offset_log import KafkaRanges
     from streaming.audit.evidence import Evidence
     from streaming.audit.history import Batch, History
     from streaming.audit.intervals import Intervals
     from streaming.audit.rows import RowAudit
 
 
+#: What a proof covers: offsets and numbers of rows by commit, or the rows themselves.
+Scope = Literal["commits", "sampled rows", "rows"]
+
 #: Findings about batches, of which a table that others wrote has none.
 _OF_BATCHES = {"no-batch", "foreign-rows", "rows-changed", "log-begins-late"}
-#: More offsets than a batch has: their checksum would take minutes.
-_MOST_HASHED = 10**10
 #: With one of these, batches may have read more than is known.
 _INCOMPLETE = {"no-ranges", "log-begins-late", "commit-missing", "commit-damaged", "batch-unknown"}
 
@@ -55,7 +55,8 @@ class Query:
     partitions: int
     #: Batches whose records were counted, and are those of all their offsets.
     counted: int = 0
-    #: Offsets without a record, in batches that were counted.
+    #: Offsets without a record, in batches that were counted: a lower bound, because a record that
+    #: Spark counted again hides one of them.
     without_record: int = 0
     #: Batches whose counters have more records than offsets: Spark ran a stage of them again.
     recounted: int = 0
@@ -77,6 +78,7 @@ class Audit:
     #: Rows that were read, and records of the topics that they were compared with; None for none.
     rows_read: int | None = None
     records_compared: int | None = None
+    scope: Scope = "commits"
 
     @property
     def holds(self) -> bool:
@@ -90,8 +92,11 @@ class Audit:
             return {}
         return spans_of(batch for query in self.queries for batch in query.batches)
 
-    def take(self, rows: RowAudit, findings: Iterable[Finding]) -> None:
-        """Take what the rows say; where no batch says anything, they are what there is."""
+    def add_rows(
+        self, rows: RowAudit, findings: Iterable[Finding], *, are_sampled: bool = False
+    ) -> None:
+        """Add an audit of the rows; if the log has no batch, it replaces findings about batches."""
+        self.scope = "sampled rows" if are_sampled else "rows"
         others = [f for f in self.findings if self.queries or f.kind not in _OF_BATCHES]
         self.findings = by_severity([*others, *findings])
         self.rows_read, self.records_compared = rows.rows, rows.compared
@@ -178,7 +183,7 @@ def _findings(
     if not evidence.damaged and evidence.commits[0].version == 0 and not _holes(evidence):
         yield from check_state(history, evidence.checksums)
     for each in queries:
-        yield from _records(each)
+        yield from check_records(each)
 
 
 def _log(evidence: Evidence, since: int) -> Iterator[Finding]:
@@ -264,35 +269,3 @@ def _query(name: str, batches: list[Batch], history: History) -> Query:
     live = {batch.number: batch for batch in batches if batch.version in history.live}.values()
     partitions = {partition for batch in live for partition, _, _ in flat(batch.ranges or {})}
     return Query(name, batches, total(live), len(partitions))
-
-
-def _records(query: Query) -> Iterator[Finding]:
-    """Compare the records that were read with those that the ranges should have."""
-    wrong = []
-    for batch in query.batches:
-        counted = batch.metadata.counted if batch.metadata else None
-        if batch.ranges is None or counted is None or counted.records is None:
-            continue
-        missing = total([batch]) - counted.records
-        if missing > 0:
-            query.without_record += missing
-        elif missing < 0:
-            query.recounted += 1
-        elif counted.checksum is None:
-            query.counted += 1
-        elif counted.records > _MOST_HASHED:
-            continue
-        elif counted.checksum != f"{checksum(batch.ranges):016x}":
-            wrong.append(f"{batch}, {counted.records:,} records")
-        else:
-            query.counted += 1
-    if wrong:
-        yield Finding("records-mismatch", f"query {query.id}: {elided(wrong)}")
-
-
-def checksum(ranges: KafkaRanges) -> int:
-    """Return the checksum of all records that ranges should have."""
-    result = 0
-    for (_, partition), begin, end in flat(ranges):
-        result ^= range_checksum(partition.topic, partition.number, begin, end)
-    return result

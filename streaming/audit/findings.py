@@ -118,6 +118,12 @@ KINDS = {
         "a batch was made of other records than those of its offsets",
         "write the batch's offsets again into a new table, and report it",
     ),
+    "records-unproved": Kind(
+        "unproved",
+        "the records of a batch do not match its offsets: Spark counted records again, as many as "
+        "there are offsets without one, or other records were read",
+        "compare the rows by --columns, or write the batch's offsets again into a new table",
+    ),
     "commit-damaged": Kind("wrong", "a commit cannot be read", _LOG),
     "commit-missing": Kind("wrong", "a version is missing in the log", _LOG),
     "rows-doubled": Kind("wrong", "an offset is in several rows", _DELETE),

@@ -15,6 +15,8 @@ from streaming.pipeline.spark.log import SparkLog
 from streaming.redaction import redacted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from streaming.audit.audit import Audit, Query
     from streaming.kafka.brokers import Brokers
 
@@ -44,12 +46,13 @@ def audit(  # noqa: PLR0917
     timeout: kafka_options.Timeout = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
-    """Prove that a Delta table holds each offset of its topics exactly once.
+    """Prove that each offset of the topics is in exactly one commit of a Delta table.
 
-    Reads the table's log, which says for each batch of `assignor run` which offsets it holds, and
-    the query's checkpoint. Nothing is changed. With --columns the rows are read, too; with the
-    brokers they are compared with the topic's records. Exit code 0: proved; 1: something is wrong,
-    or cannot be proved; each finding says what to do.
+    Reads the table's log, in which each batch of `assignor run` records its offsets, and the
+    query's checkpoint. Nothing is changed. The proof covers the offsets read and the number of rows
+    committed. With --columns it covers the rows as well; with the brokers they are compared with
+    the topic's records. Exit code 0: proved; 1: something is wrong, or cannot be proved; each
+    finding says what to do.
     """
     check_not_empty("--table", table)
     check_not_empty("--checkpoint", checkpoint)
@@ -111,7 +114,7 @@ def _read_rows(
     except (PySparkException, Py4JError) as error:
         why = f"--table {table!r} cannot be read: {first_line(error)}"
         raise JobError(f"{why} (Spark's log: {log.path})") from error
-    result.take(*rows)
+    result.add_rows(*rows, are_sampled=sample is not None)
 
 
 def _columns(text: str | None) -> tuple[str, str, str] | None:
@@ -129,6 +132,7 @@ def _as_json(table: str, result: Audit) -> dict[str, Any]:
     return {
         "table": table,
         "proved": result.holds,
+        "scope": result.scope,
         "versions": [result.first, result.last],
         "files": result.files,
         "rows": result.rows,
@@ -168,11 +172,29 @@ def _print(table: str, result: Audit) -> None:
     if result.records_compared is not None:
         looked += f", {result.records_compared:,} records compared"
     if result.holds:
-        print_lines([f"PROVED {looked}: {offsets:,} offsets, each committed exactly once"])
+        proved = f"PROVED {looked}: {offsets:,} offsets, each committed exactly once"
+        print_lines([proved, *_limits(result)])
     else:
         wrong = sum(finding.verdict == "wrong" for finding in result.findings)
         words = f"{wrong} wrong, {len(result.findings) - wrong} unproved"
         print_lines([f"NOT PROVED {looked}: {words}"])
+
+
+def _limits(result: Audit) -> Iterator[str]:
+    """State what the proof does not cover; nothing if all rows were read."""
+    if result.scope == "rows":
+        return
+    if result.scope == "sampled rows":
+        yield "  limit: of the rows, only the sample is proved"
+        return
+    recounted = sum(query.recounted for query in result.queries)
+    batches = "1 batch" if recounted == 1 else f"{recounted:,} batches"
+    again = f" (Spark ran tasks of {batches} again)" if recounted else ""
+    compare = "" if result.is_upsert else "; --columns compares rows"
+    yield (
+        "  limit: only the offsets read and the number of rows committed are proved, not which "
+        f"rows arrived after a shuffle{again}{compare}"
+    )
 
 
 def _row(query: Query) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from tests.spark_tools import (
     run_in_batches,
     run_to_delta,
     tasks_since,
+    to_list,
     wait_until,
 )
 
@@ -214,6 +215,43 @@ def test_a_self_join_reads_each_row_once_on_both_sides(
     )
     finished(query)
     assert spark.table("self_join").count() == 60
+
+
+def test_each_action_and_each_physical_plan_of_a_batch_gets_the_same_tasks(
+    spark: SparkSession, topic: Topic, checkpoint: str
+) -> None:
+    """Read the first batch again in the second, when its reports would lead to another plan."""
+    counts = [900, 300, 100]
+    topic.create(len(counts)).fill(counts)
+    batches: list[DataFrame] = []
+    read: list[tuple[int, list[tuple[int, ...]]]] = []
+
+    def write(batch: DataFrame, number: int) -> None:
+        batches.append(batch)
+        for each in (number, 0):
+            rows = batches[each].selectExpr("spark_partition_id()", "partition", "offset")
+            read.append((each, sorted(tuple(row) for row in rows.collect())))
+
+    query = (
+        read_topic(spark, topic, {"assignor": "lag-aware-sticky", "maxOffsetsPerTrigger": "700"})
+        .writeStream.foreachBatch(write)
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert len(finished(query)) == len(batches) == 2
+    first = dict(reversed(read))
+    assert sum(map(len, first.values())) == sum(counts)
+    for number, rows in read:
+        assert rows == first[number], f"other tasks read batch {number}"
+
+    # Delta's own sink and a self-join make further physical plans of a batch.
+    plan = query._jsq.streamingQuery().lastExecution().executedPlan()  # type: ignore[attr-defined]
+    [scan] = [leaf for leaf in to_list(plan.collectLeaves()) if "Scan" in leaf.nodeName()]
+    again = scan.stream().planInputPartitions(scan.start(), scan.end())
+    tasks = to_list(scan.inputPartitions())
+    assert len(again) == len(tasks) == 2
+    assert all(one.equals(other) for one, other in zip(again, tasks, strict=True))
 
 
 def test_two_sources_in_one_query_are_planned_apart(

@@ -15,12 +15,14 @@ from assignor_bridge.model import Partition
 from checkpoints.folders import LocalFolder
 from checkpoints.offset_log import RangesOfBatches
 from streaming.audit import files, row_sources
-from streaming.audit.audit import audit, checksum
+from streaming.audit.audit import audit
 from streaming.audit.checksum import range_checksum
 from streaming.audit.evidence import DataFiles, read_evidence
 from streaming.audit.findings import KINDS
 from streaming.audit.history import replay
+from streaming.audit.records import checksum_of_ranges
 from streaming.audit.rows import BLOCK, RowAudit, sampled
+from streaming.cli.audit import _print as print_audit
 from streaming.cli.main import run
 from streaming.delta.log import DamagedCommitError, read_commit
 from streaming.delta.user_metadata import decode, encode
@@ -48,10 +50,12 @@ def test_a_checksum_is_that_of_spark(begin: int, sparks: int):
 
 
 def test_a_checksum_of_ranges_is_that_of_their_parts():
-    whole = checksum({"0": {"t": {0: (0, 100), 3: (5, 9)}}})
-    assert whole == checksum({"0": {"t": {0: (0, 40)}}, "1": {"t": {0: (40, 100), 3: (5, 9)}}})
-    assert whole != checksum({"0": {"t": {0: (0, 100), 3: (6, 10)}}})
-    assert checksum({}) == 0
+    whole = checksum_of_ranges({"0": {"t": {0: (0, 100), 3: (5, 9)}}})
+    assert whole == checksum_of_ranges(
+        {"0": {"t": {0: (0, 40)}}, "1": {"t": {0: (40, 100), 3: (5, 9)}}}
+    )
+    assert whole != checksum_of_ranges({"0": {"t": {0: (0, 100), 3: (6, 10)}}})
+    assert checksum_of_ranges({}) == 0
 
 
 @pytest.mark.parametrize(
@@ -344,11 +348,71 @@ def test_a_query_whose_commits_have_no_ranges_is_proved_by_its_offset_log(tmp_pa
     out = capsys.readouterr().out
     assert "PROVED" in out
     assert "8 offsets, each committed exactly once" in out
+    assert "not which rows arrived after a shuffle; --columns compares rows" in out
     (checkpoint / "offsets" / "0").unlink()
     assert run(words) == 1
     out = capsys.readouterr().out
     assert "UNPROVED no-ranges" in out
     assert KINDS["no-ranges"].cure in out
+
+
+def counted_batch(number: int, records: int, of: range | None = None) -> list[dict[str, Any]]:
+    """Return the commit of a batch of ten offsets; the checksum is that of the records `of`."""
+    begin = 10 * number
+    metadata = json.loads(encode(QUERY, number, {"0": {"t": {0: (begin, begin + 10)}}}) or "")
+    read = of if of is not None else range(begin, begin + records)
+    checksum = checksum_of_ranges({"0": {"t": {0: (read.start, read.stop)}}})
+    metadata["assignor"]["counted"] = {"records": records, "checksum": f"{checksum:016x}"}
+    info = {"operation": "WRITE", "userMetadata": json.dumps(metadata)}
+    return [{"commitInfo": info}, {"txn": {"appId": f"assignor-{QUERY}", "version": number}}]
+
+
+@pytest.mark.parametrize(
+    ("batches", "kinds", "said"),
+    [
+        pytest.param([counted_batch(0, 10), counted_batch(1, 10)], [], "each read once", id="all"),
+        pytest.param(
+            [counted_batch(0, 10), counted_batch(1, 15)], [],
+            "after a shuffle (Spark ran tasks of 1 batch again)", id="tasks ran again",
+        ),
+        pytest.param(
+            [counted_batch(0, 10), counted_batch(1, 10, range(12, 22))], ["records-mismatch"],
+            "WRONG records-mismatch", id="other records",
+        ),
+        # Of ten offsets five are markers, and all five records were counted twice.
+        pytest.param(
+            [counted_batch(0, 5), counted_batch(1, 10, range(0))], ["records-unproved"],
+            "UNPROVED records-unproved", id="markers hide records counted twice",
+        ),
+    ],
+)  # fmt: skip
+def test_what_counted_records_prove(tmp_path: Path, capsys, batches, kinds: list[str], said: str):
+    words = ["audit", "--table", str(write_table(tmp_path, CREATED, *batches))]
+    assert run(words) == int(bool(kinds))
+    assert said in capsys.readouterr().out
+    assert run([*words, "--json"]) == int(bool(kinds))
+    found = json.loads(capsys.readouterr().out)
+    assert [f["kind"] for f in found["findings"]] == kinds
+    assert found["scope"] == "commits"
+
+
+@pytest.mark.parametrize(
+    ("are_sampled", "scope", "limit"),
+    [
+        (True, "sampled rows", "  limit: of the rows, only the sample is proved\n"),
+        (False, "rows", ""),
+    ],
+)
+def test_rows_that_were_read_widen_the_proof(
+    tmp_path: Path, capsys, *, are_sampled: bool, scope: str, limit: str
+):
+    table = str(write_table(tmp_path, CREATED, counted_batch(0, 10)))
+    result = audit(read_evidence(table, None))
+    result.add_rows(RowAudit(), [], are_sampled=are_sampled)
+    print_audit(table, result)
+    proved, rest = capsys.readouterr().out.split("each committed exactly once\n")
+    assert "0 rows read" in proved
+    assert (result.scope, rest) == (scope, limit)
 
 
 def test_a_commit_with_half_a_character_is_a_damaged_one(tmp_path: Path):
@@ -441,7 +505,9 @@ def test_an_upsert_is_known_by_its_merges_when_its_properties_are_cleaned_up(
     table = write_table(tmp_path / "table", CREATED, *batches)
     (table / "_delta_log" / f"{0:020}.json").unlink()
     assert run(["audit", "--table", str(table), "--since", "1"]) == 0
-    assert "PROVED" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "PROVED" in out
+    assert "not which rows arrived after a shuffle\n" in out, "--columns is refused for an upsert"
     columns = ["--columns", "a,b,c", "--bootstrap-servers", "127.0.0.1:1"]
     assert run(["audit", "--table", str(table), "--since", "1", *columns]) == 2
 
