@@ -18,6 +18,7 @@ from streaming.pipeline.errors import ConfigError, TableError
 from streaming.pipeline.spark.columns import folding, quoted
 from streaming.pipeline.spark.folders import absolute
 from streaming.pipeline.spark.frames import bad_records, frame_of_sink, without_kafka
+from streaming.pipeline.spark.plan_sources import PlanSource, plan_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -43,6 +44,8 @@ class Query:
     #: Its own checkpoint; None for a job that just prints.
     checkpoint: str | None
     delta: DeltaWriter | None
+    #: What it reads, in the order of Spark's numbers.
+    sources: list[PlanSource]
     #: Spark's own, once it is started.
     running: StreamingQuery | None = None
 
@@ -120,7 +123,7 @@ def _query(spark: SparkSession, loaded: LoadedJob, output: Output, frame: DataFr
         writer = writer.option("checkpointLocation", checkpoint)
     every = {"processingTime": job.interval} if job.interval else {"availableNow": True}
     writer = writer.queryName(name).trigger(**every)
-    return Query(name, output.place, rows, writer, checkpoint, delta)
+    return Query(name, output.place, rows, writer, checkpoint, delta, plan_sources(rows))
 
 
 def _as_kafka_takes_them(rows: DataFrame, sink: KafkaSink) -> DataFrame:

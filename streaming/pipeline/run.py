@@ -171,7 +171,7 @@ def start_job(
         for query in queries:
             if query.checkpoint is not None:
                 with loaded.at(query.place, JobError):
-                    check_continuity(spark, loaded.job, query.checkpoint, query.delta)
+                    check_continuity(spark, query.sources, query.checkpoint, query.delta)
         running.start(spark)
         if on_started is not None:
             on_started(running.queries)

@@ -307,6 +307,42 @@ def test_an_append_under_another_name_or_checkpoint_is_not_written_twice(
     assert rows(spark, table, "id") == [(n // 2,) for n in range(2, 10)]
 
 
+def test_sources_in_another_order_are_refused_and_in_the_same_order_continue(
+    spark, topic, tmp_path
+):
+    """Spark numbers them by their place in the plan, and compares no topics: all was read again."""
+    topics = [topic, *(Topic(topic.bootstrap_servers, f"{topic.name}-{n}") for n in (1, 2))]
+    for number, each in enumerate(topics):
+        send(each.create(1), [record(number)])
+    config = job(topic, tmp_path)
+    source = {**config.pop("source"), "failOnDataLoss": "false"}
+    pattern = {**source, "subscribePattern": f"{topic.name}-[\\p{{Digit}}&&[^1]]"}
+    del pattern["subscribe"]
+    config["sources"] = {
+        "a": source, "b": {**source, "subscribe": topics[1].name}, "c": pattern,
+    }  # fmt: skip
+
+    def with_order(order: str) -> dict[str, Any]:
+        return config | {"transform": {"sql": " UNION ALL ".join(f"TABLE {x}" for x in order)}}
+
+    def files() -> list[Path]:
+        return sorted(path for path in tmp_path.rglob("*") if not path.name.startswith("."))
+
+    run_job(spark, with_order("abc"))
+    before = files()
+    for order in ("bac", "acb"):
+        refused(
+            spark, with_order(order), "config: sink: the sources of the query are not in the order",
+            ", then ".join(repr(each.name) for each in topics),
+        )  # fmt: skip
+    joined = "SELECT b.* FROM b JOIN a USING (id) JOIN c USING (id)"
+    refused(spark, config | {"transform": {"sql": joined}}, "not in the order")
+    assert files() == before
+    send(topic, [record(3)])
+    run_job(spark, with_order("abc"))
+    assert rows(spark, tmp_path / "table", "id") == [(0,), (1,), (2,), (3,)]
+
+
 def test_deletes_survive_dedupe(spark, topic, tmp_path):
     """Tombstones have nothing but their key: by `dedupe: name` they are all one row."""
     topic.create(1)
