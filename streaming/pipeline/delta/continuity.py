@@ -14,6 +14,7 @@ from checkpoints.log_files import is_number
 from checkpoints.offset_log import LastBatches, read_last_batches
 from streaming.delta.transactions import ACCEPTED, NEVER, read_log
 from streaming.observe.checkpoint_files import HadoopFolder
+from streaming.pipeline.delta.table import missing_table
 from streaming.pipeline.errors import TableError
 
 if TYPE_CHECKING:
@@ -47,11 +48,7 @@ def check_continuity(
     if delta.table_exists:
         _check_table(spark, delta, checkpoint, standing)
     elif standing.completed is not None:
-        raise TableError(
-            f"the table {delta.table.where!r} is gone, but the checkpoint {checkpoint!r} has "
-            f"completed batch {standing.completed}: what was read is not read again; put the table "
-            "back, or give the job a new checkpoint, which makes the table anew"
-        )
+        raise missing_table(delta.table.where, checkpoint, standing.completed)
 
 
 def check_sources_kept(
@@ -60,8 +57,8 @@ def check_sources_kept(
     """Check that each topic of the checkpoint is still read by the source of the same number.
 
     Spark gives a source the offsets of its number, whatever topics they are of. If two sources
-    change places, each starts without offsets, or with those of other topics. Two sources that
-    read the same topics cannot be told apart here.
+    change places, each gets the offsets of the other's topics. The order of two sources that read
+    the same topics is not checked.
     """
     topics = [(int(n), topic) for n, of in standing.ends.items() if is_number(n) for topic in of]
     left_out, is_moved = [], False
@@ -90,8 +87,8 @@ def _in_another_order(checkpoint: str, topics: Sequence[tuple[int, str]]) -> str
     wanted = elided([" and ".join(map(repr, of[:2])) for of in by_number.values()], 5, ", then ")
     return (
         f"the sources of the query are not in the order of its checkpoint {checkpoint!r}: Spark "
-        "tells them apart by their order alone, so topics would be read again or left out; let "
-        f"FROM, JOIN, and UNION name the sources in the order of their topics: {wanted}, or "
+        "distinguishes them by their order alone, so topics would be read again or left out; name "
+        f"the sources in FROM, JOIN, and UNION in the order of their topics: {wanted}, or "
         f"{_NEW_CHECKPOINT}"
     )
 
