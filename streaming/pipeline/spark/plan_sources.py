@@ -46,6 +46,19 @@ class PlanSource(NamedTuple):
         """Whether `failOnDataLoss` is false."""
         return self.options.get("failondataloss", "").strip().lower() == "false"
 
+    @property
+    def commit_group(self) -> str | None:
+        """The group to which the ends of its batches are committed."""
+        return self.options.get("assignor.commitgroup")
+
+    def commits_with(self, other: PlanSource) -> bool:
+        """Return whether both may commit offsets of one partition to one group."""
+        names = (SERVERS, "assignor.commitgroup")
+        if any(self.options.get(name) != other.options.get(name) for name in names):
+            return False
+        has_pattern = self.pattern is not None or other.pattern is not None
+        return has_pattern or not set(self.topics).isdisjoint(other.topics)
+
     def reads(self, topic: str) -> bool:
         """Return whether it reads a topic; Spark searches the name for the pattern."""
         if self.pattern is not None:
