@@ -157,6 +157,12 @@ class Source(Section):
             )
         return False
 
+    @property
+    def lets_event_times_drift_apart(self) -> bool:
+        """Whether limited batches are shared so that a short backlog gets ahead in event time."""
+        options = parse_options({**self.options, "assignor": self.assignor})
+        return options.shares_batches and options.align_event_time is None
+
     def named_assignor(self, *, session_names_one: bool) -> str | None:
         """Return the option `assignor`; None where the source leaves it to the session."""
         if session_names_one and "assignor" not in self.model_fields_set:
