@@ -125,6 +125,20 @@ def read_last_batches(folder: Folder) -> LastBatches:
         return LastBatches(read_query_id(folder), batch, done, begins)
 
 
+def read_position(folder: Folder) -> tuple[dict[str, KafkaOffsets], dict[str, KafkaOffsets]]:
+    """Return where each Kafka source is after the completed batches, and after the planned one.
+
+    Raises CheckpointError when a file cannot be read, or is of a newer version.
+    """
+    last = read_last_batches(folder)
+    if last.planned is None or last.planned.committed:
+        return last.ends, last.ends
+    with _errors_in_a_line(folder):
+        done = None if last.completed is None else read_batch(folder, last.completed, True)
+        begins = {s: read_begin(folder, s) or {} for s in folder.names("sources")}
+    return {**begins, **(done.ends if done else {})}, last.ends
+
+
 def read_checkpoint(folder: Folder) -> Checkpoint:
     """Read all that is kept; of the only checkpoint below, when the folder is none itself.
 

@@ -343,6 +343,73 @@ def test_sources_in_another_order_are_refused_and_in_the_same_order_continue(
     assert rows(spark, tmp_path / "table", "id") == [(0,), (1,), (2,), (3,)]
 
 
+def test_a_schema_is_not_changed_between_the_queries_that_judge_a_record(spark, topic, tmp_path):
+    """A record was in neither table, or in both: one query had read it by the old schema."""
+    topic.create(1)
+    send(topic, [("1", '{"id": 1, "v": "a"}'), ("2", '{"id": 2}'), ("3", "no JSON")])
+    config = job(topic, tmp_path, schema_evolution=True)
+    table, bad, checkpoint = (tmp_path / name for name in ("table", "bad", "checkpoint"))
+
+    def by(schema: str, **records: Any) -> dict[str, Any]:
+        letters = {"bad_records": "dead_letter", "dead_letter": {"path": str(bad)}}
+        made = copy.deepcopy(config)
+        made["source"]["records"] = {"format": "json", "schema": schema, **(records or letters)}
+        return made
+
+    lax, strict = "id BIGINT, v STRING", "id BIGINT, v STRING NOT NULL"
+    words = (
+        "config: source.records: the schema has changed",
+        f"the record at {topic.name}-0 offset 1 is good by one and bad by the other",
+    )
+    run_job(spark, by(lax, bad_records="drop"))
+    refused(spark, by(strict), *words)
+    assert not (checkpoint / "dead_letter_records").exists()
+    run_job(spark, by(lax))
+    for query in ("sink", "dead_letter_records"):
+        forget_last_commit(checkpoint / query)  # it is killed, with the batch in its table
+        refused(spark, by(strict), *words)
+        run_job(spark, by(f"{lax}, w STRING"))  # no record is judged in another way
+        run_job(spark, by(lax))
+    assert rows(spark, table, "id") == [(1,), (2,)]
+    send(topic, [("4", '{"id": 4}'), ("5", '{"id": 5, "v": "e"}')])
+    run_job(spark, by(strict))  # both queries have read the same records
+    assert rows(spark, table, "id") == [(1,), (2,), (5,)]
+    assert rows(spark, bad, "offset") == [(2,), (3,)]
+
+    forget_last_commit(checkpoint / "sink")
+    kept = checkpoint / ".assignor-schemas.json"
+    kept.write_text("{")
+    (checkpoint / f".{kept.name}.crc").unlink()
+    refused(spark, by(strict), f"config: checkpoint: {kept.name!r} cannot be read: it is damaged")
+    kept.unlink()
+    run_job(spark, by(strict))
+
+
+def test_a_group_gets_the_offsets_of_one_query_alone(spark, topic, tmp_path):
+    """Each query commits its own ends: the group was ahead of a table whose query had failed."""
+    topic.create(1)
+    config = job(topic, tmp_path)
+    config["source"]["assignor.commitGroup"] = "g"
+    assert len(plan_queries(spark, load_job(config))) == 1
+
+    letters = copy.deepcopy(config)
+    letters["source"]["records"] |= {"bad_records": "dead_letter", "dead_letter": {"path": "bad"}}
+    name = config["name"]
+    refused(
+        spark, letters, "config: source.records.dead_letter: ", "the group 'g'",
+        f"are committed by {name!r} as well", "leave the option out",
+    )  # fmt: skip
+    sink = {"from": "records", **config["sink"]}
+    two = {**config, "sinks": {"one": sink, "two": {**sink, "path": str(tmp_path / "two")}}}
+    del two["sink"]
+    refused(spark, two, "config: sinks.two: ", f"are committed by '{name}.one' as well")
+    joined = "SELECT a.* FROM records a JOIN records b USING (id)"
+    refused(spark, {**config, "transform": {"sql": joined}}, f"committed twice by {name!r}")
+    union = "TABLE records UNION ALL TABLE records"  # to Spark, this is one source
+    plan_queries(spark, load_job({**config, "transform": {"sql": union}}))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_deletes_survive_dedupe(spark, topic, tmp_path):
     """Tombstones have nothing but their key: by `dedupe: name` they are all one row."""
     topic.create(1)

@@ -43,7 +43,7 @@ from streaming.pipeline.delta.write_mode import (
 )
 from streaming.pipeline.delta.writer import DeltaWriter
 from streaming.pipeline.errors import ConfigError, JobError, TableError
-from streaming.pipeline.run import start_job
+from streaming.pipeline.run import start_job, warn_of_late_records
 from streaming.pipeline.spark.folders import holder, lock_checkpoint
 from streaming.pipeline.spark.plan_sources import PlanSource
 from streaming.pipeline.spark.session import _COMPILED, check_master, session_for
@@ -518,6 +518,32 @@ def test_a_checkpoint_that_lost_the_querys_id_is_refused(tmp_path, monkeypatch, 
     (tmp_path / "checkpoint" / "metadata").unlink()
     with pytest.raises(TableError, match="holds no batch of the query"):
         continuity.check_continuity(None, sources, checkpoint, writer)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "warns"),
+    [
+        pytest.param({"assignor.fairness": "even"}, True, id="even"),
+        pytest.param({"assignor.weight.orders": 2}, True, id="a weight"),
+        pytest.param({"assignor.floor.orders": 2}, True, id="a floor"),
+        pytest.param({}, False, id="Spark's order"),
+        pytest.param(
+            {"assignor.fairness": "even", "assignor.alignEventTime": "9 minutes"},
+            False,
+            id="aligned",
+        ),
+    ],
+)
+def test_shares_that_make_a_watermark_drop_records_are_warned_of(options, warns, caplog):
+    source = {**changed("source/subscribe", "orders")["source"], "maxOffsetsPerTrigger": 9}
+    for watermark in ({}, {"watermark": {"column": "ts"}}):
+        data = changed("source", {**source, **options, **watermark})
+        warn_of_late_records(load_job(data, environment={}))
+        assert len(caplog.messages) == (warns and bool(watermark))
+    if warns:
+        [warning] = caplog.messages
+        assert "source: assignor.fairness, a weight or a floor" in warning
+        assert "set assignor.alignEventTime to the watermark's delay (10 minutes)" in warning
 
 
 def test_what_a_compaction_failed_with_is_told_without_secrets(monkeypatch, caplog):
