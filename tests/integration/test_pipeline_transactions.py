@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 QUERY = "00000000-0000-0000-0000-00000000000a"
+#: Sink of an upsert.
+MERGED = {"mode": "upsert", "keys": "id", "sequence_by": "seq"}
 #: Delta writes a checkpoint of its log, which it reads for that.
 CHECKPOINT = 10
 
@@ -260,7 +262,7 @@ def test_a_table_that_was_set_back_or_made_anew_meanwhile_is_written_as_by_delta
 def test_a_table_that_was_removed_meanwhile_is_not_made_again(spark, tmp_path, way):
     """An append made a table of its batch alone, and the rows before were gone."""
     table = tmp_path / "table"
-    driver = Driver(spark, table, **({"mode": "upsert", "keys": "id"} if "merge" in way else {}))
+    driver = Driver(spark, table, **(MERGED if way == "by a merge" else {}))
     driver.writer._checkpoint = "c"
     if way == "by the log":
         driver.writer.once.misfit = "of this test"
