@@ -101,10 +101,17 @@ class LastBatches:
     planned: LoggedBatch | None
     #: Number of the newest batch that is done; None for none.
     completed: int | None
+    #: Where Kafka sources began that the planned batch has no offset of, by source.
+    begins: Mapping[str, KafkaOffsets] = field(default_factory=dict)
+
+    @property
+    def ends(self) -> dict[str, KafkaOffsets]:
+        """End of each Kafka source in the planned batch, or where the source began."""
+        return {**self.begins, **(self.planned.ends if self.planned is not None else {})}
 
 
 def read_last_batches(folder: Folder) -> LastBatches:
-    """Read how far a query has come: three listings and files, however many batches are kept.
+    """Read how far a query has come: a few listings and files, however many batches are kept.
 
     Raises CheckpointError when a file cannot be read, or is of a newer version.
     """
@@ -112,7 +119,24 @@ def read_last_batches(folder: Folder) -> LastBatches:
         commits = batch_numbers(folder, "commits")
         planned = batch_numbers(folder, "offsets")
         batch = read_batch(folder, planned[-1], planned[-1] in commits) if planned else None
-        return LastBatches(read_query_id(folder), batch, commits[-1] if commits else None)
+        without_end = set(folder.names("sources")) - set(batch.ends if batch else ())
+        begins = {s: begin for s in without_end if (begin := read_begin(folder, s)) is not None}
+        done = commits[-1] if commits else None
+        return LastBatches(read_query_id(folder), batch, done, begins)
+
+
+def read_position(folder: Folder) -> tuple[dict[str, KafkaOffsets], dict[str, KafkaOffsets]]:
+    """Return where each Kafka source is after the completed batches, and after the planned one.
+
+    Raises CheckpointError when a file cannot be read, or is of a newer version.
+    """
+    last = read_last_batches(folder)
+    if last.planned is None or last.planned.committed:
+        return last.ends, last.ends
+    with _errors_in_a_line(folder):
+        done = None if last.completed is None else read_batch(folder, last.completed, True)
+        begins = {s: read_begin(folder, s) or {} for s in folder.names("sources")}
+    return {**begins, **(done.ends if done else {})}, last.ends
 
 
 def read_checkpoint(folder: Folder) -> Checkpoint:

@@ -18,8 +18,11 @@ from streaming.pipeline.errors import ConfigError, TableError
 from streaming.pipeline.spark.columns import folding, quoted
 from streaming.pipeline.spark.folders import absolute
 from streaming.pipeline.spark.frames import bad_records, frame_of_sink, without_kafka
+from streaming.pipeline.spark.plan_sources import PlanSource, plan_sources
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructField
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 _HEADERS = "array<struct<key:string,value:binary>>"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Query:
     """A query that is checked and can be started."""
 
@@ -43,6 +46,8 @@ class Query:
     #: Its own checkpoint; None for a job that just prints.
     checkpoint: str | None
     delta: DeltaWriter | None
+    #: What it reads, in the order of Spark's numbers.
+    sources: list[PlanSource]
     #: Spark's own, once it is started.
     running: StreamingQuery | None = None
 
@@ -60,6 +65,10 @@ class Query:
         if self.delta is not None:
             self.delta.finish()
 
+    def reads(self, options: Mapping[str, str]) -> list[int]:
+        """Return the numbers of its sources that were opened with these options."""
+        return [n for n, source in enumerate(self.sources) if source.has_options(options)]
+
     @property
     def sink_error(self) -> Exception | None:
         """What our own sink failed with, of which Spark only hands on the text."""
@@ -76,6 +85,7 @@ def plan_queries(spark: SparkSession, loaded: LoadedJob) -> list[Query]:
             frame = bad_records(spark, loaded, output.bad_of, output.sink)
         with loaded.at(output.place):
             queries.append(_query(spark, loaded, output, frame))
+    _check_groups(loaded, queries)
     locations = {
         query.place: absolute(spark, query.delta.table.location(spark))
         for query in queries
@@ -86,6 +96,29 @@ def plan_queries(spark: SparkSession, loaded: LoadedJob) -> list[Query]:
     except ValueError as error:
         raise ConfigError(loaded.redact(f"{loaded.title}: {error}")) from None
     return queries
+
+
+def _check_groups(loaded: LoadedJob, queries: Sequence[Query]) -> None:
+    """Check that no partition's offsets are committed to a group by two streams.
+
+    Each commits where it is itself, so the group would be ahead of the slower one's checkpoint.
+    """
+    committing: list[tuple[Query, PlanSource]] = []
+    for query in queries:
+        for source in query.sources:
+            group = source.commit_group
+            same = [other for other in committing if group and source.commits_with(other[1])]
+            if any(q is not query or s.relation != source.relation for q, s in same):
+                other = same[0][0]
+                by = f"twice by {query.name!r}" if other is query else f"by {other.name!r} as well"
+                raise loaded.error(
+                    query.place,
+                    f"this query would commit to the group {group!r} (assignor.commitGroup), to "
+                    f"which these topics are committed {by}, and the group would be ahead of the "
+                    "slower one's checkpoint: leave the option out (`assignor lag` reads the "
+                    "checkpoints), or let one query alone read the source",
+                )
+            committing.append((query, source))
 
 
 def _query(spark: SparkSession, loaded: LoadedJob, output: Output, frame: DataFrame) -> Query:
@@ -120,7 +153,7 @@ def _query(spark: SparkSession, loaded: LoadedJob, output: Output, frame: DataFr
         writer = writer.option("checkpointLocation", checkpoint)
     every = {"processingTime": job.interval} if job.interval else {"availableNow": True}
     writer = writer.queryName(name).trigger(**every)
-    return Query(name, output.place, rows, writer, checkpoint, delta)
+    return Query(name, output.place, rows, writer, checkpoint, delta, plan_sources(rows))
 
 
 def _as_kafka_takes_them(rows: DataFrame, sink: KafkaSink) -> DataFrame:

@@ -16,6 +16,7 @@ from streaming.pipeline.config.loading import LoadedJob, load_job
 from streaming.pipeline.delta.continuity import check_continuity
 from streaming.pipeline.errors import ConfigError, JobError, first_line, with_hint
 from streaming.pipeline.queries import plan_queries
+from streaming.pipeline.schema_change import check_schema_change, remember_judgements
 from streaming.pipeline.spark.folders import absolute, check_writable, holder, lock_checkpoint
 from streaming.pipeline.spark.session import NO_CONNECT
 
@@ -71,6 +72,7 @@ class RunningJob:
                 what = f"the table {query.delta.table.where!r} cannot be made: "
                 with loaded.at(query.place, JobError, what):
                     query.delta.prepare(spark, query.rows)
+        remember_judgements(spark, loaded)
         for query in self._queries:
             self._at_end.callback(query.stop)
             try:
@@ -163,6 +165,7 @@ def start_job(
         check_files(loaded)
         check_brokers(loaded)
     check_topics(spark, loaded)
+    warn_of_late_records(loaded)
     queries = plan_queries(spark, loaded)
     check_writable(spark, loaded)
     running = RunningJob(loaded, queries)
@@ -171,7 +174,8 @@ def start_job(
         for query in queries:
             if query.checkpoint is not None:
                 with loaded.at(query.place, JobError):
-                    check_continuity(spark, loaded.job, query.checkpoint, query.delta)
+                    check_continuity(spark, query.sources, query.checkpoint, query.delta)
+        check_schema_change(spark, loaded, queries)
         running.start(spark)
         if on_started is not None:
             on_started(running.queries)
@@ -179,6 +183,18 @@ def start_job(
         running.stop()
         raise
     return running
+
+
+def warn_of_late_records(loaded: LoadedJob) -> None:
+    """Warn if the options of a source make its watermark drop records that Spark's order keeps."""
+    for name, source in loaded.job.all_sources.items():
+        if source.watermark is not None and source.lets_event_times_drift_apart:
+            _LOG.warning(
+                "%s: %s: assignor.fairness, a weight or a floor lets partitions with few records "
+                "get ahead in event time, so the watermark drops records of the others as late: "
+                "set assignor.alignEventTime to the watermark's delay (%s)",
+                loaded.title, loaded.job.place("source", name), source.watermark.delay,
+            )  # fmt: skip
 
 
 def _lock(spark: SparkSession, loaded: LoadedJob) -> JobLock | None:

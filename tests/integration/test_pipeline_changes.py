@@ -307,6 +307,108 @@ def test_an_append_under_another_name_or_checkpoint_is_not_written_twice(
     assert rows(spark, table, "id") == [(n // 2,) for n in range(2, 10)]
 
 
+def test_sources_in_another_order_are_refused_and_in_the_same_order_continue(
+    spark, topic, tmp_path
+):
+    """Spark numbers them by their place in the plan, and compares no topics: all was read again."""
+    topics = [topic, *(Topic(topic.bootstrap_servers, f"{topic.name}-{n}") for n in (1, 2))]
+    for number, each in enumerate(topics):
+        send(each.create(1), [record(number)])
+    config = job(topic, tmp_path)
+    source = {**config.pop("source"), "failOnDataLoss": "false"}
+    pattern = {**source, "subscribePattern": f"{topic.name}-[\\p{{Digit}}&&[^1]]"}
+    del pattern["subscribe"]
+    config["sources"] = {
+        "a": source, "b": {**source, "subscribe": topics[1].name}, "c": pattern,
+    }  # fmt: skip
+
+    def with_order(order: str) -> dict[str, Any]:
+        return config | {"transform": {"sql": " UNION ALL ".join(f"TABLE {x}" for x in order)}}
+
+    def files() -> list[Path]:
+        return sorted(path for path in tmp_path.rglob("*") if not path.name.startswith("."))
+
+    run_job(spark, with_order("abc"))
+    before = files()
+    for order in ("bac", "acb"):
+        refused(
+            spark, with_order(order), "config: sink: the sources of the query are not in the order",
+            ", then ".join(repr(each.name) for each in topics),
+        )  # fmt: skip
+    joined = "SELECT b.* FROM b JOIN a USING (id) JOIN c USING (id)"
+    refused(spark, config | {"transform": {"sql": joined}}, "not in the order")
+    assert files() == before
+    send(topic, [record(3)])
+    run_job(spark, with_order("abc"))
+    assert rows(spark, tmp_path / "table", "id") == [(0,), (1,), (2,), (3,)]
+
+
+def test_a_schema_is_not_changed_between_the_queries_that_judge_a_record(spark, topic, tmp_path):
+    """A record was in neither table, or in both: one query had read it by the old schema."""
+    topic.create(1)
+    send(topic, [("1", '{"id": 1, "v": "a"}'), ("2", '{"id": 2}'), ("3", "no JSON")])
+    config = job(topic, tmp_path, schema_evolution=True)
+    table, bad, checkpoint = (tmp_path / name for name in ("table", "bad", "checkpoint"))
+
+    def by(schema: str, **records: Any) -> dict[str, Any]:
+        letters = {"bad_records": "dead_letter", "dead_letter": {"path": str(bad)}}
+        made = copy.deepcopy(config)
+        made["source"]["records"] = {"format": "json", "schema": schema, **(records or letters)}
+        return made
+
+    lax, strict = "id BIGINT, v STRING", "id BIGINT, v STRING NOT NULL"
+    words = (
+        "config: source.records: the schema has changed",
+        f"the record at {topic.name}-0 offset 1 is good by one and bad by the other",
+    )
+    run_job(spark, by(lax, bad_records="drop"))
+    refused(spark, by(strict), *words)
+    assert not (checkpoint / "dead_letter_records").exists()
+    run_job(spark, by(lax))
+    for query in ("sink", "dead_letter_records"):
+        forget_last_commit(checkpoint / query)  # it is killed, with the batch in its table
+        refused(spark, by(strict), *words)
+        run_job(spark, by(f"{lax}, w STRING"))  # no record is judged in another way
+    assert rows(spark, table, "id") == [(1,), (2,)]
+    send(topic, [("4", '{"id": 4}'), ("5", '{"id": 5, "v": "e"}')])
+    run_job(spark, by(strict))  # both queries have read the same records
+    assert rows(spark, table, "id") == [(1,), (2,), (5,)]
+    assert rows(spark, bad, "offset") == [(2,), (3,)]
+
+    forget_last_commit(checkpoint / "sink")
+    kept = checkpoint / ".assignor-schemas.json"
+    kept.write_text("{")
+    (checkpoint / f".{kept.name}.crc").unlink()
+    refused(spark, by(strict), f"config: checkpoint: {kept.name!r} cannot be read: it is damaged")
+
+
+def test_a_group_gets_the_offsets_of_one_query_alone(spark, topic, tmp_path):
+    """Each query commits its own ends: the group was ahead of a table whose query had failed."""
+    topic.create(1)
+    config = job(topic, tmp_path)
+    config["source"]["assignor.commitGroup"] = "g"
+    assert len(plan_queries(spark, load_job(config))) == 1
+
+    letters = copy.deepcopy(config)
+    letters["source"]["records"] |= {"bad_records": "dead_letter", "dead_letter": {"path": "bad"}}
+    name = config["name"]
+    refused(
+        spark, letters, "config: source.records.dead_letter: ", "the group 'g'",
+        f"are committed by {name!r} as well", "leave the option out",
+    )  # fmt: skip
+    sink = {"from": "records", **config["sink"]}
+    two = {**config, "sinks": {"one": sink, "two": {**sink, "path": str(tmp_path / "two")}}}
+    del two["sink"]
+    refused(spark, two, "config: sinks.two: ", f"are committed by '{name}.one' as well")
+    joined = "SELECT id FROM records a JOIN records b USING (id) UNION ALL SELECT id FROM records"
+    plan_queries(spark, load_job({**config, "transform": {"sql": joined}}))  # to Spark, one source
+    sources = {**config, "sources": dict.fromkeys("ab", config["source"])}
+    del sources["source"]
+    union = {"sql": "TABLE a UNION ALL TABLE b"}
+    refused(spark, {**sources, "transform": union}, f"are committed twice by {name!r}")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_deletes_survive_dedupe(spark, topic, tmp_path):
     """Tombstones have nothing but their key: by `dedupe: name` they are all one row."""
     topic.create(1)

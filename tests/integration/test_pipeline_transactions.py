@@ -23,6 +23,7 @@ from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.delta import upsert
 from streaming.pipeline.delta.once import OnceWriter
 from streaming.pipeline.delta.writer import DeltaWriter
+from streaming.pipeline.errors import TableError
 from tests.pipeline_tools import forget_last_commit, job, rows, send
 from tests.spark_tools import wait_until
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 QUERY = "00000000-0000-0000-0000-00000000000a"
+#: Sink of an upsert.
+MERGED = {"mode": "upsert", "keys": "id", "sequence_by": "seq"}
 #: Delta writes a checkpoint of its log, which it reads for that.
 CHECKPOINT = 10
 
@@ -253,6 +256,22 @@ def test_a_table_that_was_set_back_or_made_anew_meanwhile_is_written_as_by_delta
         driver.write(5)
         found.append(rows(spark, table, "id"))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("way", ["by checksums", "by the log", "by a merge"])
+def test_a_table_that_was_removed_meanwhile_is_not_made_again(spark, tmp_path, way):
+    """An append made a table of its batch alone, and the rows before were gone."""
+    table = tmp_path / "table"
+    driver = Driver(spark, table, **(MERGED if way == "by a merge" else {}))
+    driver.writer._checkpoint = "c"
+    if way == "by the log":
+        driver.writer.once.misfit = "of this test"
+    driver.write(0)
+    driver.write(1)
+    shutil.rmtree(table)
+    with pytest.raises(TableError, match="is gone, but the checkpoint 'c' has completed batch 1: "):
+        driver.write(2)
+    assert not table.exists()
 
 
 def commit_file(table: Path, version: int) -> Path:

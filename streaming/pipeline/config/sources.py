@@ -22,6 +22,8 @@ from streaming.pipeline.config.base import (
 from streaming.pipeline.config.sinks import DeadLetter
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from typing_extensions import Self
 
 #: What Spark's Kafka source takes, beside `kafka.*`.
@@ -99,6 +101,16 @@ class Watermark(Section):
     """How late a row may arrive."""
 
 
+def topics_of(options: Mapping[str, str]) -> list[str]:
+    """Return the topics of the options `subscribe` or `assign`."""
+    subscribed = [t.strip() for t in options.get("subscribe", "").split(",") if t.strip()]
+    with contextlib.suppress(ValueError, RecursionError):  # Spark says what is wrong with it
+        assigned = json.loads(options.get("assign", "{}"))
+        if isinstance(assigned, dict):
+            return [*subscribed, *assigned]
+    return subscribed
+
+
 class Source(Section):
     """A Kafka source; further keys are options of Kafka, Spark and the assignor."""
 
@@ -131,21 +143,25 @@ class Source(Section):
     @property
     def topics(self) -> list[str]:
         """The topics of `subscribe` or `assign`."""
-        subscribed = [t.strip() for t in self.options.get("subscribe", "").split(",") if t.strip()]
-        with contextlib.suppress(ValueError, RecursionError):  # Spark says what is wrong with it
-            assigned = json.loads(self.options.get("assign", "{}"))
-            if isinstance(assigned, dict):
-                return [*subscribed, *assigned]
-        return subscribed
+        return topics_of(self.options)
 
     def reads(self, topic: str) -> bool:
-        """Whether it reads a topic; Java's patterns have what Python's have not."""
+        """Whether it reads a topic; Spark searches the name for the pattern.
+
+        Java's patterns have what Python's have not: such a pattern reads no topic here.
+        """
         pattern = self.options.get("subscribePattern")
         with contextlib.suppress(re.error, OverflowError, RecursionError):
             return topic in self.topics or (
-                pattern is not None and re.fullmatch(pattern, topic) is not None
+                pattern is not None and re.search(pattern, topic) is not None
             )
         return False
+
+    @property
+    def lets_event_times_drift_apart(self) -> bool:
+        """Whether limited batches are shared so that a short backlog gets ahead in event time."""
+        options = parse_options({**self.options, "assignor": self.assignor})
+        return options.shares_batches and options.align_event_time is None
 
     def named_assignor(self, *, session_names_one: bool) -> str | None:
         """Return the option `assignor`; None where the source leaves it to the session."""

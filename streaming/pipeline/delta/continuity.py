@@ -1,24 +1,29 @@
-"""Whether a query can go on where it stands: its checkpoint, its table, its topics of last time.
+"""Check that a query can continue: its checkpoint, its table, and its sources belong together.
 
 What was set back, deleted or renamed between two runs makes a query skip rows or write them twice,
 and nothing of it shows. So before anything is written the checkpoint is compared with the table's
-log, which has each batch in the same commit as its rows, and with the topics that are read now.
+log, which has each batch in the same commit as its rows, and with the topics of each source now.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from assignor_bridge.errors import elided
+from checkpoints.log_files import is_number
 from checkpoints.offset_log import LastBatches, read_last_batches
 from streaming.delta.transactions import ACCEPTED, NEVER, read_log
 from streaming.observe.checkpoint_files import HadoopFolder
+from streaming.pipeline.delta.table import missing_table
 from streaming.pipeline.errors import TableError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import SparkSession
 
-    from streaming.pipeline.config.job import Job
     from streaming.pipeline.delta.writer import DeltaWriter
+    from streaming.pipeline.spark.plan_sources import PlanSource
 
 _NEW_CHECKPOINT = (
     "give the job a new checkpoint, with startingOffsets exactly where the rows of the table end"
@@ -26,46 +31,66 @@ _NEW_CHECKPOINT = (
 
 
 def check_continuity(
-    spark: SparkSession, job: Job, checkpoint: str, delta: DeltaWriter | None
+    spark: SparkSession,
+    sources: Sequence[PlanSource],
+    checkpoint: str,
+    delta: DeltaWriter | None,
 ) -> None:
-    """Raise TableError unless a query goes on with its own table, both at the same batch.
+    """Raise TableError unless a query continues with its own sources and table, at one batch.
 
-    `checkpoint` is the query's own; `delta` has checked the table, None is another sink.
+    `sources` are those of the query's plan, and `checkpoint` is the query's own; `delta` has
+    checked the table, None is another sink.
     """
     standing = read_last_batches(HadoopFolder(checkpoint, spark))
-    check_topics_kept(job, checkpoint, standing)
+    check_sources_kept(sources, checkpoint, standing)
     if delta is None:
         return
     if delta.table_exists:
         _check_table(spark, delta, checkpoint, standing)
     elif standing.completed is not None:
-        raise TableError(
-            f"the table {delta.table.where!r} is gone, but the checkpoint {checkpoint!r} has "
-            f"completed batch {standing.completed}: what was read is not read again; put the table "
-            "back, or give the job a new checkpoint, which makes the table anew"
-        )
+        raise missing_table(delta.table.where, checkpoint, standing.completed)
 
 
-def check_topics_kept(job: Job, checkpoint: str, standing: LastBatches) -> None:
-    """Check that topics of the last batch are still read; Spark would end without their names."""
-    if standing.planned is None:
-        return
-    if any(transform.python for transform in job.all_transforms.values()):
-        return  # it may read topics of its own
-    named = set()
-    for source in job.all_sources.values():
-        options = job.kafka_options(source.options)
-        if "subscribePattern" in options or options.get("failOnDataLoss", "").lower() == "false":
-            return
-        named |= set(source.topics)
-    before = {topic for ends in standing.planned.ends.values() for topic in ends}
-    left_out = sorted(before - named)
+def check_sources_kept(
+    sources: Sequence[PlanSource], checkpoint: str, standing: LastBatches
+) -> None:
+    """Check that each topic of the checkpoint is still read by the source of the same number.
+
+    Spark gives a source the offsets of its number, whatever topics they are of. If two sources
+    change places, each gets the offsets of the other's topics. The order of two sources that read
+    the same topics is not checked.
+    """
+    topics = [(int(n), topic) for n, of in standing.ends.items() if is_number(n) for topic in of]
+    left_out, is_moved = [], False
+    for number, topic in sorted(topics):
+        source = sources[number] if number < len(sources) else None
+        if source is not None and source.reads(topic):
+            continue
+        if any(other.reads(topic) for other in sources):
+            is_moved = True
+        elif source is None or (source.is_kafka and not source.accepts_data_loss):
+            left_out.append(topic)
     if left_out:
         raise TableError(
             f"the checkpoint {checkpoint!r} has read topic {left_out[0]!r}, which no source reads "
             "any more: what it had not read would be lost; read it still, set failOnDataLoss: "
             f"false, or {_NEW_CHECKPOINT}"
         )
+    if is_moved:
+        raise TableError(_in_another_order(checkpoint, topics))
+
+
+def _in_another_order(checkpoint: str, topics: Sequence[tuple[int, str]]) -> str:
+    by_number: dict[int, list[str]] = {}
+    for number, topic in sorted(topics):
+        by_number.setdefault(number, []).append(topic)
+    wanted = elided([" and ".join(map(repr, of[:2])) for of in by_number.values()], 5, ", then ")
+    return (
+        f"the sources of the query are not in the order of its checkpoint {checkpoint!r}: Spark "
+        "distinguishes them by their order alone, so topics would be read again or left out; name "
+        f"the sources in FROM, JOIN, and UNION in the order of their topics: {wanted}, or "
+        f"{_NEW_CHECKPOINT}"
+    )
 
 
 def _check_table(

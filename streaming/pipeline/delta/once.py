@@ -44,7 +44,7 @@ class OnceWriter:
     def append(
         self, rows: DataFrame, *, grows: bool, execution: Any = None, ranges: str | None = None
     ) -> None:
-        """Append a batch, adding columns where the table may grow.
+        """Append a batch, adding columns where the table may grow; it must be there.
 
         `execution` is Spark's own of the batch, which counts its records; `ranges` are what its
         commit says it read, which without the jar's part it leaves out.
@@ -81,6 +81,8 @@ class OnceWriter:
                 "%s: each batch reads the table's log, as this Delta is another one (%s)",
                 self._place, self.misfit,
             )  # fmt: skip
+        if not self._table.exists(spark):
+            raise FileNotFoundError(f"the table {self._table.where!r} is gone")
         plain()  # what was perhaps written just now is skipped
 
     def _by_checksum(self, jvm: Any, write: Callable[[Any], str | None]) -> str | None:

@@ -76,16 +76,18 @@ class Table(NamedTuple):
             return self.name or ""
         return f"delta.{quoted(absolute(spark, self.path))}"
 
-    def schema(self, spark: SparkSession) -> StructType | None:
-        """Return the columns, None when there is no table yet."""
+    def exists(self, spark: SparkSession) -> bool:
+        """Return whether the table is there."""
         from delta.tables import DeltaTable
 
+        if self.path is not None:
+            return DeltaTable.isDeltaTable(spark, self.path)
+        return spark.catalog.tableExists(self.name or "")
+
+    def schema(self, spark: SparkSession) -> StructType | None:
+        """Return the columns, None when there is no table yet."""
         try:
-            if self.path is not None:
-                exists = DeltaTable.isDeltaTable(spark, self.path)
-            else:
-                exists = spark.catalog.tableExists(self.name or "")
-            return self.open(spark).toDF().schema if exists else None
+            return self.open(spark).toDF().schema if self.exists(spark) else None
         except Exception as error:
             words = f"the table {self.where!r} cannot be read: {first_line(error)}"
             raise TableError(words) from error
@@ -131,6 +133,15 @@ class Table(NamedTuple):
                     f"{what} is {', '.join(columns)}, but the table {self.where!r} has "
                     f"{', '.join(actual) or 'none'}: it cannot be changed here"
                 )
+
+
+def missing_table(where: str, checkpoint: str, completed: int) -> TableError:
+    """Make the error for a table that is gone after its query has completed a batch."""
+    return TableError(
+        f"the table {where!r} is gone, but the checkpoint {checkpoint!r} has completed batch "
+        f"{completed}: what was read is not read again; put the table back, or give the job a new "
+        "checkpoint, which makes the table again"
+    )
 
 
 def _text(value: str) -> str:

@@ -17,7 +17,7 @@ from streaming.delta.transactions import writer_name
 from streaming.pipeline.delta import upsert, write_mode
 from streaming.pipeline.delta.audit_trail import AuditTrail
 from streaming.pipeline.delta.once import OnceWriter
-from streaming.pipeline.delta.table import Table, check_columns
+from streaming.pipeline.delta.table import Table, check_columns, missing_table
 from streaming.pipeline.errors import JobError, TableError, first_line
 from streaming.pipeline.spark.columns import folding
 
@@ -66,6 +66,7 @@ class DeltaWriter:
         #: Appends or merges batches.
         self.once = OnceWriter(self.table, place)
         self._place = place
+        self._checkpoint = checkpoint
         self._trail = AuditTrail(place, checkpoint, redact)
         #: Makes the writer's name in the table's log from the query's id.
         self._name_writer = name_writer
@@ -144,8 +145,22 @@ class DeltaWriter:
         try:
             self._write(batch, number)
         except Exception as error:
-            self.error = error
-            raise
+            self.error = self._missing_table(batch.sparkSession, number) or error
+            if self.error is error:
+                raise
+            raise self.error from error
+
+    def _missing_table(self, spark: SparkSession, number: int) -> TableError | None:
+        """Return the error for a table that was removed while the query ran."""
+        try:
+            exists = self.table.exists(spark)
+        except Exception:  # noqa: BLE001  (the batch's own error is raised)
+            return None
+        if exists:
+            return None
+        if number == 0 or self._checkpoint is None:
+            return TableError(f"the table {self.table.where!r} was removed: run the job again")
+        return missing_table(self.table.where, self._checkpoint, number - 1)
 
     def finish(self) -> None:
         """Wait for what is still written beside the batches; the query has ended."""

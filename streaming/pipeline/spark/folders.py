@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from checkpoints.folders import local_path
+from streaming.observe.checkpoint_files import HadoopFolder
 from streaming.pipeline.errors import JobError
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from streaming.pipeline.config.loading import LoadedJob
 
 _LOCK = ".assignor.lock"
+#: What a file's name ends with until it is complete.
+_NEW = ".new"
 
 
 def check_writable(spark: SparkSession, loaded: LoadedJob) -> None:
@@ -62,6 +65,31 @@ def _try_to_write(spark: SparkSession, text: str) -> None:
         for path in made:  # the innermost first; one that is not empty stays
             if files.exists(path) and not files.listStatus(path):
                 files.delete(path, False)
+
+
+def write_file(spark: SparkSession, text: str, line: str) -> None:
+    """Write a file of one line; after a crash `read_file` returns its old content or the new."""
+    path, files = _path(spark, text)
+    new, _ = _path(spark, text + _NEW)
+    stream = files.create(new, True)
+    try:
+        stream.write(bytearray(f"{line}\n".encode()))
+    finally:
+        stream.close()
+    files.delete(path, False)
+    if not files.rename(new, path):
+        raise OSError(f"{text + _NEW!r} cannot be renamed")
+
+
+def read_file(spark: SparkSession, text: str) -> bytes | None:
+    """Read a file that `write_file` has written; None if there is none."""
+    folder, _, name = text.rpartition("/")
+    written = HadoopFolder(folder, spark)
+    content = written.read(name)
+    if content is not None:
+        return content
+    new = written.read(name + _NEW)
+    return new if new and new.endswith(b"\n") else None
 
 
 class JobLock:

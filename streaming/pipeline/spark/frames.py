@@ -33,7 +33,7 @@ _TOMBSTONE = "__tombstone"
 def frame_of_sink(spark: SparkSession, loaded: LoadedJob, sink: Sink) -> DataFrame:
     """Build the frame of one sink; views are registered on the way and taken away again."""
     job = loaded.job
-    upserts = _upserts(job, [sink])
+    upserts = upserts_of(job, [sink])
     views: dict[str, DataFrame] = {}
     with _users_views_kept(spark, [*job.all_sources, *job.all_transforms]):
         for name, source in job.all_sources.items():
@@ -63,7 +63,7 @@ def _users_views_kept(spark: SparkSession, names: list[str]) -> Iterator[None]:
             frame.createOrReplaceTempView(name)
 
 
-def _upserts(job: Job, sinks: Sequence[Sink]) -> list[Upsert]:
+def upserts_of(job: Job, sinks: Sequence[Sink]) -> list[Upsert]:
     """Tell the parser of upserts; a transform that sees Kafka's key may make columns of it."""
     steps = job.all_transforms.values()
     makes_keys = any(step.sql is None or bool(_KAFKAS_KEY.search(step.sql)) for step in steps)
@@ -78,7 +78,7 @@ def bad_records(spark: SparkSession, loaded: LoadedJob, name: str, to: Sink) -> 
     """Return what is bad in a source: to its schema, or to an upsert that reads it."""
     job = loaded.job
     sinks = [sink for sink in job.all_sinks.values() if name in job.sources_of(sink)]
-    bad = _parsed(spark, loaded, name, upserts=_upserts(job, sinks)).bad
+    bad = _parsed(spark, loaded, name, upserts=upserts_of(job, sinks)).bad
     assert bad is not None  # noqa: S101  (raw records have no dead letter)
     table = ("topic", "partition", "offset", "timestamp", "key", "value")
     return bad.select(*(table if isinstance(to, DeltaSink) else ("key", "value")))

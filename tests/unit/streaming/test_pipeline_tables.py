@@ -32,7 +32,7 @@ from streaming.delta.transactions import NEVER, read_log
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.delta import continuity
-from streaming.pipeline.delta.continuity import check_topics_kept
+from streaming.pipeline.delta.continuity import check_sources_kept
 from streaming.pipeline.delta.table import Table, check_columns
 from streaming.pipeline.delta.write_mode import (
     WriteMode,
@@ -43,8 +43,9 @@ from streaming.pipeline.delta.write_mode import (
 )
 from streaming.pipeline.delta.writer import DeltaWriter
 from streaming.pipeline.errors import ConfigError, JobError, TableError
-from streaming.pipeline.run import start_job
+from streaming.pipeline.run import start_job, warn_of_late_records
 from streaming.pipeline.spark.folders import holder, lock_checkpoint
+from streaming.pipeline.spark.plan_sources import PlanSource
 from streaming.pipeline.spark.session import _COMPILED, check_master, session_for
 from tests.unit.lag.checkpoint_files import QUERY, write_query
 from tests.unit.streaming.test_pipeline_config import changed
@@ -460,16 +461,40 @@ def test_an_older_table_whose_properties_cannot_be_written_is_written_to(monkeyp
     assert "'t' cannot remember its keys (no ALTER for you)" in warning
 
 
-def test_topics_that_a_transform_in_python_reads_itself_are_not_missed():
-    """They stand in the checkpoint, beside those of the job's own sources."""
-    standing = LastBatches(
-        QUERY, LoggedBatch(0, {"0": {"t": {0: 1}}, "1": {"own": {0: 1}}}, True, 1, 1), 0
-    )
-    job = load_job(changed("source/subscribe", "t"), environment={}).job
-    with pytest.raises(TableError, match="has read topic 'own'"):
-        check_topics_kept(job, "c", standing)
-    data = changed("source/subscribe", "t") | {"transform": {"python": "steps:join"}}
-    check_topics_kept(load_job(data, environment={}).job, "c", standing)
+@pytest.mark.parametrize(
+    ("sources", "words"),
+    [
+        pytest.param([{"subscribe": "a"}, {"subscribe": "b,c"}], None, id="the same"),
+        pytest.param([{"subscribe": "new,a"}, {"subscribe": "c,b"}], None, id="a topic more"),
+        pytest.param([{"assign": '{"a": [0]}'}, {"subscribe": "b,c"}], None, id="assigned"),
+        pytest.param(
+            [{"subscribe": "b,c"}, {"subscribe": "a"}],
+            "in the order of their topics: 'a', then 'b' and 'c', or give",
+            id="another order",
+        ),
+        pytest.param(
+            [{"subscribe": "a,b"}, {"subscribe": "c"}], "not in the order", id="a topic moved"
+        ),
+        pytest.param([{"subscribe": "a,b,c"}], "not in the order", id="a source fewer"),
+        pytest.param(
+            [{"subscribe": "z"}, {"subscribe": "b,c"}],
+            "has read topic 'a', which no source reads any more",
+            id="a renamed topic",
+        ),
+        pytest.param([{"subscribe": "a"}, {}], None, id="no source of Kafka's"),
+    ],
+)
+def test_each_source_still_reads_the_topics_of_its_number(sources, words):
+    """Two sources that change places are refused whatever `failOnDataLoss` says."""
+    ends = {"0": {"a": {0: 1}}, "1": {"b": {0: 1}, "c": {0: 1}}}
+    standing = LastBatches(QUERY, LoggedBatch(0, ends, True, 1, 1), 0)
+    for accepted in ("true", "FALSE"):
+        now = [PlanSource(of and {**of, "failondataloss": accepted}) for of in sources]
+        if words is None or (accepted == "FALSE" and "no source" in words):
+            check_sources_kept(now, "c", standing)
+        else:
+            with pytest.raises(TableError, match=words):
+                check_sources_kept(now, "c", standing)
 
 
 @pytest.mark.parametrize(
@@ -486,13 +511,39 @@ def test_a_checkpoint_that_lost_the_querys_id_is_refused(tmp_path, monkeypatch, 
     a_table(tmp_path / "table", [wrote(f"assignor-{QUERY}", 0)])
     monkeypatch.setattr(continuity, "HadoopFolder", lambda path, _: LocalFolder(Path(path)))
     monkeypatch.setattr(Table, "location", lambda *_: str(tmp_path / "table"))
-    job = load_job(changed("source/subscribe", "orders"), environment={}).job
+    sources = [PlanSource({"subscribe": "orders"})]
     writer = DeltaWriter(sink, "job: sink")
     writer.table_exists = True
-    continuity.check_continuity(None, job, checkpoint, writer)  # type: ignore[arg-type]
+    continuity.check_continuity(None, sources, checkpoint, writer)  # type: ignore[arg-type]
     (tmp_path / "checkpoint" / "metadata").unlink()
     with pytest.raises(TableError, match="holds no batch of the query"):
-        continuity.check_continuity(None, job, checkpoint, writer)  # type: ignore[arg-type]
+        continuity.check_continuity(None, sources, checkpoint, writer)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "warns"),
+    [
+        pytest.param({"assignor.fairness": "even"}, True, id="even"),
+        pytest.param({"assignor.weight.orders": 2}, True, id="a weight"),
+        pytest.param({"assignor.floor.orders": 2}, True, id="a floor"),
+        pytest.param({}, False, id="Spark's order"),
+        pytest.param(
+            {"assignor.fairness": "even", "assignor.alignEventTime": "9 minutes"},
+            False,
+            id="aligned",
+        ),
+    ],
+)
+def test_shares_that_make_a_watermark_drop_records_are_warned_of(options, warns, caplog):
+    source = {**changed("source/subscribe", "orders")["source"], "maxOffsetsPerTrigger": 9}
+    for watermark in ({}, {"watermark": {"column": "ts"}}):
+        data = changed("source", {**source, **options, **watermark})
+        warn_of_late_records(load_job(data, environment={}))
+        assert len(caplog.messages) == (warns and bool(watermark))
+    if warns:
+        [warning] = caplog.messages
+        assert "source: assignor.fairness, a weight or a floor" in warning
+        assert "set assignor.alignEventTime to the watermark's delay (10 minutes)" in warning
 
 
 def test_what_a_compaction_failed_with_is_told_without_secrets(monkeypatch, caplog):

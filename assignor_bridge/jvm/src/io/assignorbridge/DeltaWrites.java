@@ -1,6 +1,8 @@
 package io.assignorbridge;
 
 import io.delta.tables.DeltaMergeBuilder;
+import java.io.FileNotFoundException;
+import java.io.UncheckedIOException;
 import java.util.List;
 import java.util.Locale;
 import org.apache.spark.sql.DataFrameWriter;
@@ -240,6 +242,9 @@ public final class DeltaWrites {
     public OptimisticTransaction startingTransaction(Function0<OptimisticTransaction> start) {
       OF_THREAD.setObserver(before);
       OptimisticTransaction begun = before.startingTransaction(() -> begin(start));
+      if (begun.snapshot().version() < 0) { // Delta would make a table of this batch alone
+        throw new UncheckedIOException(new FileNotFoundException("the table is gone"));
+      }
       if (begun.getClass() != OptimisticTransaction.class) {
         return begun;
       }

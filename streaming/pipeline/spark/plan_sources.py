@@ -1,0 +1,89 @@
+"""The sources of a streaming frame, numbered as Spark numbers them in a query's checkpoint.
+
+`MicroBatchExecution` walks over the analysed plan from left to right, parents before children, and
+the offset log has one offset for each source relation it meets, in this order (Spark 4.0 to 4.2).
+This module walks over the same plan in the same order, so the numbers are known before the start.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from streaming.pipeline.config.base import SERVERS
+from streaming.pipeline.config.sources import topics_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame
+
+#: Names of the classes that stand for a source in a plan; only the first has its options.
+_RELATIONS = ("StreamingRelationV2", "StreamingRelation")
+
+
+class PlanSource(NamedTuple):
+    """One source of a query."""
+
+    #: Options by lower-case name; none for a source that is not Kafka's.
+    options: Mapping[str, str]
+    #: Java's `subscribePattern`; None without one.
+    pattern: Any = None
+    #: Node of the plan; two equal nodes of a query are one stream to Spark.
+    relation: Any = None
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics of `subscribe` or `assign`."""
+        return topics_of(self.options)
+
+    @property
+    def is_kafka(self) -> bool:
+        """Whether it is a Kafka source."""
+        return bool(self.options)
+
+    @property
+    def accepts_data_loss(self) -> bool:
+        """Whether `failOnDataLoss` is false."""
+        return self.options.get("failondataloss", "").strip().lower() == "false"
+
+    @property
+    def commit_group(self) -> str | None:
+        """The group to which the ends of its batches are committed."""
+        return self.options.get("assignor.commitgroup")
+
+    def commits_with(self, other: PlanSource) -> bool:
+        """Return whether both may commit offsets of one partition to one group."""
+        names = (SERVERS, "assignor.commitgroup")
+        if any(self.options.get(name) != other.options.get(name) for name in names):
+            return False
+        has_pattern = self.pattern is not None or other.pattern is not None
+        return has_pattern or not set(self.topics).isdisjoint(other.topics)
+
+    def reads(self, topic: str) -> bool:
+        """Return whether it reads a topic; Spark searches the name for the pattern."""
+        if self.pattern is not None:
+            return bool(self.pattern.matcher(topic).find())
+        return topic in self.topics
+
+    def has_options(self, options: Mapping[str, str]) -> bool:
+        """Return whether it was opened with these options, among others."""
+        return all(self.options.get(name.lower()) == text for name, text in options.items())
+
+
+def plan_sources(rows: DataFrame) -> list[PlanSource]:
+    """Return the sources of a streaming frame in the order of their numbers."""
+    jvm: Any = rows.sparkSession._jvm
+    leaves: Any = rows._jdf.queryExecution().analyzed().collectLeaves()
+    sources = []
+    for number in range(leaves.size()):
+        leaf = leaves.apply(number)
+        kind = leaf.getClass().getSimpleName()
+        if kind not in _RELATIONS:
+            continue
+        options = dict(leaf.extraOptions()) if kind == _RELATIONS[0] else {}
+        if SERVERS not in options:
+            options = {}
+        regex = options.get("subscribepattern")
+        pattern = jvm.java.util.regex.Pattern.compile(regex) if regex is not None else None
+        sources.append(PlanSource(options, pattern, leaf))
+    return sources
