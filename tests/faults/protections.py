@@ -155,11 +155,11 @@ PROTECTIONS = {
         ),
         Protection(
             "an offset without a record is no loss",
-            f"{_JAVA}/reader/PooledConsumer.java",
-            "      one.position = records.get(records.size() - 1).offset() + 1;\n",
-            "      if (records.get(0).offset() != one.position) {\n"
-            '        throw new IllegalStateException("there is no " + one.position);\n      }\n'
-            "      one.position = records.get(records.size() - 1).offset() + 1;\n",
+            f"{_JAVA}/reader/PartitionPosition.java",
+            "    position = end;\n",
+            "    if (records.get(0).offset() != position) {\n"
+            '      throw new IllegalStateException("there is no " + position);\n    }\n'
+            "    position = end;\n",
             ("compaction ahead of the reader",),
         ),
         Protection(

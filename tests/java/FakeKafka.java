@@ -6,16 +6,19 @@ import java.lang.reflect.Proxy;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Random;
 import java.util.Set;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.LogTruncationException;
+import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
 import org.apache.kafka.common.Metric;
 import org.apache.kafka.common.MetricName;
 import org.apache.kafka.common.TopicPartition;
@@ -38,6 +41,8 @@ final class FakeKafka implements InvocationHandler {
   final Map<TopicPartition, Long> positions = new LinkedHashMap<>();
   final Set<TopicPartition> truncated = new LinkedHashSet<>(); // until they are sought
   boolean remote; // an answer is of one partition, as from a remote tier before Kafka 4.2
+  Random disorder; // partitions answer in any order, late, or with an offset that is gone; or null
+  long taken; // records
   int polls;
   int seeks;
   int mostFetched;
@@ -121,7 +126,16 @@ final class FakeKafka implements InvocationHandler {
     long room = fetchBytes;
     boolean first = true;
     int batchBytes = recordsPerBatch * (recordBytes + headerBytes);
-    for (TopicPartition one : List.copyOf(fetched)) {
+    List<TopicPartition> answering = new ArrayList<>(fetched);
+    if (disorder != null && !answering.isEmpty()) {
+      Collections.shuffle(answering, disorder);
+      if (disorder.nextInt(40) == 0) {
+        TopicPartition gone = answering.get(0);
+        throw new OffsetOutOfRangeException(Map.of(gone, positions.get(gone)));
+      }
+      answering.subList(0, disorder.nextInt(answering.size() + 1)).clear();
+    }
+    for (TopicPartition one : answering) {
       long batches = Math.min(room, partitionBytes) / batchBytes;
       if (batches == 0 && first) {
         batches = 1;
@@ -157,6 +171,7 @@ final class FakeKafka implements InvocationHandler {
               -1, recordBytes, null, new byte[0], headers, Optional.empty()));
     }
     positions.put(one, end);
+    this.taken += taken.size();
     return taken;
   }
 

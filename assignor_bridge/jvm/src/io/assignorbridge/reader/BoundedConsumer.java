@@ -3,15 +3,14 @@ package io.assignorbridge.reader;
 import static java.util.stream.Collectors.toSet;
 
 import java.time.Duration;
-import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.Comparator;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.function.Function;
-import java.util.function.Predicate;
 import java.util.stream.Stream;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
@@ -21,25 +20,28 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.TimeoutException;
 
 /**
- * Kafka's consumer with a bound on what its buffer holds. Kafka fetches ahead beyond a range's end;
- * that stays in the buffer while the partition is paused, and with it the whole answer of the broker
- * that it came in. How much that is Kafka does not tell, but it is no more than what came over the
- * network since the oldest such partition was last empty.
+ * Kafka's consumer with a bound on what its buffer holds. Of the partitions with an unfinished range
+ * it fetches a prefix, in the order of the plan; all others are paused. Kafka fetches beyond a
+ * range's end, and a paused partition keeps the whole response in the buffer in which its records
+ * came. Kafka does not report how much that is, but it is at most what crossed the network since the
+ * oldest such partition was last empty.
  */
 final class BoundedConsumer {
-  private static final int LEAST_TO_FIT_BATCHES = 8; // fewer are read to their ends as they are
+  private static final int LOOKS_PER_BUFFER = 16;
 
   private final FetchSize size;
+  private final FetchWindow window;
   private final long bufferBytes;
   private final Function<Map<String, Object>, Consumer<byte[], byte[]>> maker;
   private final Set<PartitionPosition> assigned = new LinkedHashSet<>();
-  private final List<PartitionPosition> fetched = new ArrayList<>();
-  private final ArrayDeque<PartitionPosition> waiting = new ArrayDeque<>(); // to be fetched next
+  private final List<PartitionPosition> unread = new ArrayList<>(); // in the order of the plan
+  private final Set<PartitionPosition> fetched = new LinkedHashSet<>(); // not paused
 
   private volatile Consumer<byte[], byte[]> consumer;
   private volatile boolean closed; // by the pool's thread, maybe while a thread of the task polls
   private int maxPollRecords;
   private long boundedAt;
+  private long windowAt; // bytes of traffic when the window was computed
 
   // Totals of the client: bytes from the brokers, bytes of polled records, answers of brokers.
   private Metric incoming;
@@ -55,22 +57,30 @@ final class BoundedConsumer {
       int partitions,
       Function<Map<String, Object>, Consumer<byte[], byte[]>> maker) {
     this.size = new FetchSize(params, bufferBytes, partitions);
+    this.window = new FetchWindow(bufferBytes);
     this.bufferBytes = bufferBytes;
     this.maker = maker;
     open();
   }
 
-  /** Begins to fetch partitions, of so many ranges in all, as the buffer has room for them. */
-  void begin(Collection<PartitionPosition> positions, int ranges) {
-    if (size.fitPartitions(ranges)) {
+  /** Begins to fetch the unfinished ranges of partitions. */
+  void begin(Collection<PartitionPosition> positions, long heldBytes) {
+    unread.addAll(positions);
+    unread.sort(Comparator.comparingInt(one -> one.reading.index));
+    if (size.fitPartitions(window.size(unread, heldBytes, Integer.MAX_VALUE))) {
       replace();
     }
-    waiting.addAll(positions);
-    prepareWaiting();
+    prepare(unread);
+    fetchWindow(heldBytes);
   }
 
-  /** What is fetched now; empty when all is read. */
-  List<PartitionPosition> fetched() {
+  /** Partitions with an unfinished range, in the order of the plan; do not change it. */
+  List<PartitionPosition> unread() {
+    return unread;
+  }
+
+  /** The partitions of them that are not paused; do not change it. */
+  Set<PartitionPosition> fetched() {
     return fetched;
   }
 
@@ -82,41 +92,51 @@ final class BoundedConsumer {
     long bytes = total(incoming) - bytesBefore;
     size.note(total(answers) - answersBefore, bytes, polled.partitions());
     countTraffic();
-    if (polled.count() < maxPollRecords) { // nothing is left in the buffer of what is read
+    if (polled.count() < maxPollRecords) { // the buffer has no further record of what is fetched
       fetched.forEach(one -> one.mark = bytesBefore);
     }
     return polled;
   }
 
-  /** Pauses what is not read any more, if any; what Kafka holds of it stays, within the bound. */
-  boolean park() {
-    Predicate<PartitionPosition> isDone = one -> one.reading == null;
-    Set<PartitionPosition> done =
-        Stream.concat(fetched.stream(), waiting.stream()).filter(isDone).collect(toSet());
-    if (done.isEmpty()) {
-      return false;
-    }
-    consumer.pause(partitionsOf(done));
-    fetched.removeAll(done);
-    waiting.removeAll(done);
+  /** Learns the size of a partition's records from what was just polled of it. */
+  void learn(PartitionPosition polled) {
+    window.learn(polled);
+  }
+
+  /**
+   * Pauses partitions whose range is finished, and fetches others in their place. What Kafka holds
+   * of the paused ones stays, within the bound.
+   *
+   * @param heldBytes heap of records that were received before their turn
+   * @return whether a range was finished
+   */
+  boolean park(long heldBytes) {
+    boolean finished = unread.removeIf(one -> one.reading == null);
     long now = total(incoming);
+    if (finished || now - windowAt >= bufferBytes / LOOKS_PER_BUFFER) {
+      fetchWindow(heldBytes);
+    }
     if (now - boundedAt >= bufferBytes / 8) {
       boundedAt = now;
       if (parkedBytes() > bufferBytes) {
         drop(parked().filter(one -> one.mark < now - bufferBytes / 2).toList());
       }
     }
-    fetchNext();
-    return true;
+    return finished;
   }
 
-  /** Asks for more of a partition when answers turned out to be of one each. */
-  void fitBatches() {
-    if (fetched.size() + waiting.size() >= LEAST_TO_FIT_BATCHES && size.fitBatches(fetched)) {
+  /** Fetches more of a partition at a time if the window, or a producer's batches, ask for it. */
+  void fitFetches(long heldBytes) {
+    if (unread.isEmpty()) {
+      return;
+    }
+    PartitionPosition first = unread.get(0);
+    boolean grows =
+        first.bytesPerOffset > 0 && size.fitWindow(fetched.size(), window.expectedBytes(first));
+    if (grows || size.fitBatches(fetched)) {
       replace();
-      fetched.forEach(waiting::addFirst);
-      fetched.clear();
-      prepareWaiting();
+      prepare(unread);
+      fetchWindow(heldBytes);
     }
   }
 
@@ -125,6 +145,7 @@ final class BoundedConsumer {
     boolean changed = false;
     for (PartitionPosition one : positions) {
       changed |= assigned.remove(one);
+      fetched.remove(one);
       one.positioned = false;
     }
     if (changed) {
@@ -132,10 +153,10 @@ final class BoundedConsumer {
     }
   }
 
-  /** At most so many bytes lie in Kafka's buffer for partitions that are paused. */
+  /** Upper bound of the bytes in Kafka's buffer for partitions that are paused. */
   long parkedBytes() {
     long now = total(incoming);
-    return parked().mapToLong(one -> now - one.mark).max().orElse(0);
+    return parked().mapToLong(one -> Math.max(0, now - one.mark)).max().orElse(0);
   }
 
   /** Ends a failing check of a position's leader epoch, which would be raised again and again. */
@@ -166,35 +187,41 @@ final class BoundedConsumer {
   }
 
   private Stream<PartitionPosition> parked() {
-    return assigned.stream().filter(one -> one.reading == null);
+    return assigned.stream().filter(one -> !fetched.contains(one));
   }
 
-  /** Has what waits assigned and positioned, paused until there is room in the buffer. */
-  private void prepareWaiting() {
-    List<PartitionPosition> added = waiting.stream().filter(assigned::add).toList();
+  private void fetchWindow(long heldBytes) {
+    windowAt = total(incoming);
+    fetch(List.copyOf(unread.subList(0, window.size(unread, heldBytes, size.width()))));
+  }
+
+  /** Assigns and positions partitions that Kafka's consumer does not have; new ones are paused. */
+  private void prepare(Collection<PartitionPosition> positions) {
+    List<PartitionPosition> added = positions.stream().filter(assigned::add).toList();
     if (!added.isEmpty()) {
-      long now = total(incoming);
-      added.forEach(one -> one.mark = now);
+      added.forEach(one -> one.mark = PartitionPosition.NEVER_FETCHED);
       consumer.assign(partitionsOf(assigned));
+      consumer.pause(partitionsOf(added));
     }
-    for (PartitionPosition one : waiting) {
+    for (PartitionPosition one : positions) {
       if (!one.positioned) {
         consumer.seek(one.partition, one.position);
         one.positioned = true;
         ReaderCounters.SEEKS.increment();
       }
     }
-    consumer.pause(partitionsOf(waiting));
-    fetchNext();
   }
 
-  private void fetchNext() {
-    List<PartitionPosition> next = new ArrayList<>();
-    while (!waiting.isEmpty() && fetched.size() + next.size() < size.width()) {
-      next.add(waiting.poll());
-    }
-    fetched.addAll(next);
-    consumer.resume(partitionsOf(next));
+  /** Fetches these partitions and no others. */
+  private void fetch(Collection<PartitionPosition> wanted) {
+    prepare(wanted);
+    Set<PartitionPosition> paused = new LinkedHashSet<>(fetched);
+    wanted.forEach(paused::remove);
+    consumer.pause(partitionsOf(paused));
+    fetched.removeAll(paused);
+    List<PartitionPosition> resumed = wanted.stream().filter(fetched::add).toList();
+    resumed.forEach(one -> one.mark = Math.min(one.mark, total(incoming)));
+    consumer.resume(partitionsOf(resumed));
   }
 
   private void closeClient() {
@@ -206,6 +233,7 @@ final class BoundedConsumer {
   private void replace() {
     assigned.forEach(one -> one.positioned = false);
     assigned.clear();
+    fetched.clear();
     received.count(consumer, total(incoming));
     received.forgetClient();
     closeClient();
@@ -227,6 +255,7 @@ final class BoundedConsumer {
     countedIncoming = 0;
     countedConsumed = 0;
     boundedAt = 0;
+    windowAt = 0;
     size.restart();
     ReaderCounters.CREATED.increment();
   }

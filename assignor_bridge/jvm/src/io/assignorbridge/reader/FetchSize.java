@@ -9,14 +9,15 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigDef;
 
 /**
- * How much one consumer asks for of a partition in one fetch, where the user did not say: so much
- * that all partitions fit the buffer together, and more where producers' batches turn out to be
- * larger. A broker sends such a batch whole when it is the first of an answer, and nothing of any
- * other partition with it. Why these numbers: docs/reader.md.
+ * Size of one fetch of a partition, unless the user sets it: a share of the buffer for each partition
+ * that is fetched at a time, and more if producers' batches are larger. A broker sends such a batch
+ * whole if it is the first of a response, and no other partition with it. Why these numbers:
+ * docs/reader.md.
  */
 final class FetchSize {
   private static final long MIN_BYTES = 32L << 10; // two of a producer's default batches
   private static final long MAX_BYTES = 1L << 20;
+  private static final int FETCHES_PER_RANGE = 4; // at least: the last one exceeds the range's end
   private static final int LEAST_WIDTH = 8;
   private static final int ENOUGH_ANSWERS = 4;
   private static final int ANSWERS_TO_REMEMBER = 16;
@@ -56,12 +57,29 @@ final class FetchSize {
     return all;
   }
 
-  /** How many partitions may be fetched at a time. */
+  /** The most partitions that may be fetched at a time. */
   int width() {
     return (int) clamp(bufferBytes / Math.max(bytes, 1), LEAST_WIDTH, Integer.MAX_VALUE);
   }
 
-  /** Shrinks when many more partitions are to be read than before; whether it did. */
+  /**
+   * Grows if few long ranges are fetched at a time, since each fetch waits for a round trip.
+   *
+   * @param partitions number of partitions that are fetched at a time
+   * @param expectedBytes expected size of the rest of the first range
+   * @return whether it grew
+   */
+  boolean fitWindow(int partitions, long expectedBytes) {
+    long share = bufferBytes / Math.max(2L * partitions, LEAST_WIDTH);
+    long wanted = Math.min(share, expectedBytes / FETCHES_PER_RANGE);
+    if (isUsers || wanted < GROWTH * bytes) {
+      return false;
+    }
+    bytes = wanted;
+    return true;
+  }
+
+  /** Shrinks if many more partitions are to be fetched at a time than before; whether it did. */
   boolean fitPartitions(int partitions) {
     if (isUsers || batchesAreLarge || bytes <= MIN_BYTES || bytes * partitions <= 2 * bufferBytes) {
       return false;
@@ -71,13 +89,17 @@ final class FetchSize {
   }
 
   /**
-   * Grows when each answer was of one partition: of a single large batch, or, where all were asked
-   * for, cut at the limit, as a broker before Kafka 4.2 answers from its remote tier. Whether it did.
+   * Grows if each response held one partition: a single large batch, or, if it is the first of a
+   * client that requested all of them, one cut at the limit, which is how a broker before Kafka 4.2
+   * responds from its remote tier. If the partitions are no more than the responses, all of them
+   * may have been in each, which looks alike.
    *
-   * @param unfinished partitions that are still read
+   * @param fetched partitions that are fetched at a time
+   * @return whether it grew
    */
-  boolean fitBatches(Collection<PartitionPosition> unfinished) {
-    if (isUsers || answers < ENOUGH_ANSWERS || visits > answers + 1) {
+  boolean fitBatches(Collection<PartitionPosition> fetched) {
+    boolean isTelling = answers >= ENOUGH_ANSWERS && fetched.size() > answers + 1;
+    if (isUsers || !isTelling || visits > answers + 1) {
       return false;
     }
     long batch = answeredBytes / answers;
@@ -91,7 +113,7 @@ final class FetchSize {
     if (first
         && bytes < MAX_BYTES
         && batch > bytes / 2
-        && unfinished.stream().anyMatch(one -> lastPolled.contains(one.partition))) {
+        && fetched.stream().anyMatch(one -> lastPolled.contains(one.partition))) {
       bytes = Math.min(GROWTH * bytes, MAX_BYTES);
       return true;
     }

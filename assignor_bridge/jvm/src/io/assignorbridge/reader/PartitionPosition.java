@@ -11,11 +11,16 @@ import org.apache.kafka.common.header.Header;
  * [{@link #from}, {@link #position}): what was polled beyond a range's end, for the next batch.
  */
 final class PartitionPosition {
+  /** Value of {@link #mark} of a partition of which Kafka's consumer has fetched nothing. */
+  static final long NEVER_FETCHED = Long.MAX_VALUE;
+
   private static final long UNKNOWN = -1;
 
   // The objects around a record's and a header's bytes, as measured with Kafka 3.9 on a small heap.
   private static final int RECORD_OVERHEAD_BYTES = 160;
   private static final int HEADER_OVERHEAD_BYTES = 150; // of the first; each further one takes 90
+
+  private static final int SAMPLES_PER_POLL = 8;
 
   final TopicPartition partition;
   long from = UNKNOWN;
@@ -31,7 +36,10 @@ final class PartitionPosition {
   boolean positioned;
 
   /** All that Kafka's consumer holds of it came after so many bytes of the consumer's traffic. */
-  long mark;
+  long mark = NEVER_FETCHED;
+
+  /** Heap per offset of the records polled last, by a sample; 0 before the first. */
+  double bytesPerOffset;
 
   PartitionPosition(TopicPartition partition) {
     this.partition = partition;
@@ -59,7 +67,7 @@ final class PartitionPosition {
   void keep(long offset, List<ConsumerRecord<byte[], byte[]>> records) {
     from = offset;
     kept = new ArrayList<>(records);
-    keptBytes = bytesOf(records);
+    keptBytes = heapBytes(records);
   }
 
   /** Hands the kept records of {@code offset} and above over. */
@@ -79,6 +87,21 @@ final class PartitionPosition {
     }
   }
 
+  /** Moves the position behind polled records and learns how much heap an offset takes. */
+  void moveBehind(List<ConsumerRecord<byte[], byte[]>> records) {
+    int step = Math.max(1, records.size() / SAMPLES_PER_POLL);
+    long sampledBytes = 0;
+    int samples = 0;
+    for (int i = 0; i < records.size(); i += step) {
+      sampledBytes += heapBytes(records.get(i));
+      samples++;
+    }
+    long end = records.get(records.size() - 1).offset() + 1;
+    double bytes = (double) sampledBytes / samples * records.size();
+    bytesPerOffset = bytes / Math.max(1, end - position);
+    position = end;
+  }
+
   /** How many of the records, which are sorted by offset, come before {@code offset}. */
   static int countBelow(List<ConsumerRecord<byte[], byte[]>> records, long offset) {
     int count = records.size();
@@ -88,18 +111,24 @@ final class PartitionPosition {
     return count;
   }
 
-  /**
-   * Heap that kept records take. Headers are asked for on purpose: until then they are views of the
-   * whole answer of the broker, and would keep it.
-   */
-  private static long bytesOf(List<ConsumerRecord<byte[], byte[]>> records) {
+  /** Heap that records take which wait in memory. */
+  static long heapBytes(List<ConsumerRecord<byte[], byte[]>> records) {
     long bytes = 0;
     for (ConsumerRecord<byte[], byte[]> one : records) {
-      bytes += size(one) + RECORD_OVERHEAD_BYTES;
-      for (Header header : one.headers()) {
-        byte[] value = header.value();
-        bytes += header.key().length() + (value == null ? 0 : value.length) + HEADER_OVERHEAD_BYTES;
-      }
+      bytes += heapBytes(one);
+    }
+    return bytes;
+  }
+
+  /**
+   * Heap that a record takes. Reading its headers copies them: until then they are views of the
+   * broker's whole response, and would keep it in memory.
+   */
+  private static long heapBytes(ConsumerRecord<byte[], byte[]> record) {
+    long bytes = size(record) + RECORD_OVERHEAD_BYTES;
+    for (Header header : record.headers()) {
+      byte[] value = header.value();
+      bytes += header.key().length() + (value == null ? 0 : value.length) + HEADER_OVERHEAD_BYTES;
     }
     return bytes;
   }

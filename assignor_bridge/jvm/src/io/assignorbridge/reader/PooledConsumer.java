@@ -2,6 +2,7 @@ package io.assignorbridge.reader;
 
 import io.assignorbridge.SecuredParams;
 import io.assignorbridge.reader.RangeCursor.Chunk;
+import io.assignorbridge.reader.RangeCursor.State;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -85,8 +86,12 @@ final class PooledConsumer {
     }
   }
 
-  /** Begins to read ranges, of different partitions; {@code out} receives what is kept of them. */
-  void begin(List<RangeCursor> ranges, List<Chunk> out) {
+  /**
+   * Begins to read ranges of different partitions; {@code out} receives the kept records of them.
+   *
+   * @param heldBytes heap of records that were received before their turn
+   */
+  void begin(List<RangeCursor> ranges, long heldBytes, List<Chunk> out) {
     List<PartitionPosition> left = new ArrayList<>();
     for (RangeCursor range : ranges) {
       PartitionPosition one = positions.computeIfAbsent(range.partition, PartitionPosition::new);
@@ -101,18 +106,19 @@ final class PooledConsumer {
         left.add(one);
       }
     }
-    consumer.begin(left, ranges.size());
+    consumer.begin(left, heldBytes);
   }
 
-  /** Whether ranges are left that need a poll. */
+  /** Whether a range is unfinished and needs a poll. */
   boolean isReading() {
-    return !consumer.fetched().isEmpty();
+    return !consumer.unread().isEmpty();
   }
 
   /**
-   * Polls once; {@code out} receives the records, those beyond a range's end are kept.
+   * Polls once; {@code out} receives the records, those beyond a range's end are kept. The caller
+   * calls {@link #fitBuffers} when it knows which of the records wait for their turn.
    *
-   * @return whether any range came forward
+   * @return whether any range made progress
    * @throws org.apache.kafka.clients.consumer.OffsetOutOfRangeException as Kafka does
    */
   boolean poll(Duration timeout, List<Chunk> out) {
@@ -125,7 +131,8 @@ final class PooledConsumer {
         one.lose();
         continue;
       }
-      one.position = records.get(records.size() - 1).offset() + 1;
+      one.moveBehind(records);
+      consumer.learn(one);
       deliver(one, records, out);
       forward = true;
     }
@@ -137,17 +144,31 @@ final class PooledConsumer {
         finishAtEnd(one);
       }
     }
-    park();
-    consumer.fitBatches();
     return forward;
   }
 
-  /** A partition whose range is being read. */
-  TopicPartition first() {
-    return consumer.fetched().get(0).partition;
+  /**
+   * Chooses what is fetched next and keeps all records in memory within the buffer: those of
+   * partitions that were not read lately are dropped first.
+   *
+   * @param heldBytes heap of records that were received before their turn
+   */
+  void fitBuffers(long heldBytes) {
+    long total = consumer.park(heldBytes) || heldBytes > 0 ? heldBytes + keptBytes() : 0;
+    if (total > bufferBytes) {
+      List<PartitionPosition> holders = new ArrayList<>(positions.values());
+      holders.sort(
+          Comparator.<PartitionPosition>comparingLong(one -> one.lastUse)
+              .thenComparingLong(one -> -one.keptBytes));
+      for (int i = 0; total > bufferBytes && i < holders.size(); i++) {
+        total -= holders.get(i).keptBytes;
+        holders.get(i).dropKept();
+      }
+    }
+    consumer.fitFetches(heldBytes);
   }
 
-  /** Stops reading partitions and forgets where they stand; the ranges that were read of them. */
+  /** Stops reading partitions and forgets their positions; returns their unfinished ranges. */
   List<RangeCursor> giveUp(Collection<TopicPartition> partitions) {
     List<RangeCursor> left = new ArrayList<>();
     for (TopicPartition partition : partitions) {
@@ -157,13 +178,12 @@ final class PooledConsumer {
       }
       consumer.seekAgain(one);
       if (one.reading != null) {
-        one.reading.rest = one.position;
+        one.reading.handOver(one.position);
         left.add(one.reading);
         one.reading = null;
       }
       one.lose();
     }
-    park();
     return left;
   }
 
@@ -194,42 +214,36 @@ final class PooledConsumer {
     return "consumer of " + positions.size() + " partitions for stream " + stream + ", slot " + slot;
   }
 
-  /** Hands over the records below the range's end; those above are kept and the range is done. */
+  /** Delivers the records below the range's end; those above are kept and the range is done. */
   private static void deliver(
       PartitionPosition one, List<ConsumerRecord<byte[], byte[]>> records, List<Chunk> out) {
     int end = PartitionPosition.countBelow(records, one.reading.until);
-    if (end > 0) {
-      out.add(new Chunk(one.reading, end == records.size() ? records : records.subList(0, end)));
+    if (end == records.size()) {
+      if (end > 0) {
+        out.add(new Chunk(one.reading, records));
+      }
+      return;
     }
-    if (end < records.size()) {
-      one.keep(one.reading.until, records.subList(end, records.size()));
-      one.reading = null;
+    if (end > 0) { // a copy: a view would keep the records beyond the end in memory
+      out.add(new Chunk(one.reading, List.copyOf(records.subList(0, end))));
     }
+    finish(one, records.subList(end, records.size()));
   }
 
   private static void finishAtEnd(PartitionPosition one) {
     if (one.reading != null && one.position >= one.reading.until) {
-      one.keep(one.reading.until, List.of());
-      one.reading = null;
+      finish(one, List.of());
     }
+  }
+
+  private static void finish(
+      PartitionPosition one, List<ConsumerRecord<byte[], byte[]>> beyondTheEnd) {
+    one.keep(one.reading.until, beyondTheEnd);
+    one.reading.state = State.RECEIVED;
+    one.reading = null;
   }
 
   private long keptBytes() {
     return positions.values().stream().mapToLong(one -> one.keptBytes).sum();
-  }
-
-  /** Pauses what is done and keeps within the buffer: first goes what was not read lately. */
-  private void park() {
-    long total = consumer.park() ? keptBytes() : 0;
-    if (total > bufferBytes) {
-      List<PartitionPosition> holders = new ArrayList<>(positions.values());
-      holders.sort(
-          Comparator.<PartitionPosition>comparingLong(one -> one.lastUse)
-              .thenComparingLong(one -> -one.keptBytes));
-      for (int i = 0; total > bufferBytes; i++) {
-        total -= holders.get(i).keptBytes;
-        holders.get(i).dropKept();
-      }
-    }
   }
 }

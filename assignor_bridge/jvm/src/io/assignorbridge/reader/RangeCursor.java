@@ -1,5 +1,6 @@
 package io.assignorbridge.reader;
 
+import java.util.ArrayDeque;
 import java.util.List;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.TopicPartition;
@@ -12,12 +13,32 @@ final class RangeCursor {
   /** Consecutive records of one range, polled or kept, ready to be handed to Spark. */
   record Chunk(RangeCursor cursor, List<ConsumerRecord<byte[], byte[]>> records) {}
 
+  /** Who has yet to receive records of the range. */
+  enum State {
+    PENDING,
+    READING,
+    RECEIVED,
+    /** Spark's reader continues at {@link #rest}, behind the received records. */
+    HANDED_OVER
+  }
+
+  /** Place of the range in its task's plan. */
+  final int index;
+
   final KafkaBatchInputPartition range;
   final TopicPartition partition;
   final long start;
   final long until;
 
-  /** Where Spark's reader goes on, if the range is left to it. */
+  /** Records that were received and not yet given to Spark, by offset. */
+  final ArrayDeque<Chunk> chunks = new ArrayDeque<>();
+
+  /** Heap that {@link #chunks} take while an earlier range of the task is read. */
+  long heldBytes;
+
+  State state = State.PENDING;
+
+  /** First offset that Spark's reader reads, if the range is handed over. */
   long rest;
 
   long records;
@@ -29,7 +50,8 @@ final class RangeCursor {
 
   long newest = Long.MIN_VALUE;
 
-  RangeCursor(KafkaBatchInputPartition range) {
+  RangeCursor(int index, KafkaBatchInputPartition range) {
+    this.index = index;
     this.range = range;
     KafkaOffsetRange offsets = range.offsetRange();
     this.partition = offsets.topicPartition();
@@ -38,7 +60,13 @@ final class RangeCursor {
     this.rest = start;
   }
 
-  /** Takes a record's timestamp in; Kafka says -1 where there is none. */
+  /** Leaves the offsets from {@code offset} on to Spark's reader. */
+  void handOver(long offset) {
+    rest = offset;
+    state = State.HANDED_OVER;
+  }
+
+  /** Notes a record's timestamp; Kafka has -1 if there is none. */
   void stamp(long timestamp) {
     if (timestamp >= 0) {
       oldest = Math.min(oldest, timestamp);
@@ -46,7 +74,7 @@ final class RangeCursor {
     }
   }
 
-  /** Spark's own partition for what is left of the range. */
+  /** Spark's own partition of the offsets from {@link #rest} on. */
   KafkaBatchInputPartition restOfRange() {
     if (rest == start) {
       return range;

@@ -5,11 +5,9 @@ import io.assignorbridge.ReadReport;
 import io.assignorbridge.reader.RangeCursor.Chunk;
 import java.io.IOException;
 import java.time.Duration;
-import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -35,10 +33,11 @@ import org.slf4j.LoggerFactory;
 import scala.Function1;
 
 /**
- * Reads all ranges of a task with one Kafka consumer. Ranges are bounded, so it never waits at the
- * end of a log and never asks for the log's ends. Whatever is out of the ordinary (offsets that are
- * gone, a partition that does not come forward) is not judged here: what is left of the range goes
- * to Spark's own reader. With `assignor.reader=spark` all ranges do, from the start.
+ * Reads all ranges of a task with one Kafka consumer and gives their rows in the order of the plan:
+ * range after range, each by offset, whatever arrives first. Ranges are bounded, so it never waits at
+ * the end of a log and never requests the log's ends. In any unusual case (offsets that are gone, a
+ * partition without progress) Spark's own reader reads the rest of the range, in the range's place.
+ * With `assignor.reader=spark` it reads all ranges from the start.
  */
 public final class SharedReader implements PartitionReader<InternalRow> {
   private static final Logger LOG = LoggerFactory.getLogger(SharedReader.class);
@@ -56,9 +55,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   private final TaskContext context = TaskContext.get();
   private final Collection<String> endedStreams;
   private final List<RangeCursor> unreported = new ArrayList<>();
-  private final List<RangeCursor> pending = new ArrayList<>();
-  private final ArrayDeque<Chunk> chunks = new ArrayDeque<>();
-  private final ArrayDeque<RangeCursor> handedOver = new ArrayDeque<>();
+  private final OrderedRanges ranges = new OrderedRanges();
   private final Map<String, Long> closedMetrics =
       new TreeMap<>(Map.of("offsetOutOfRange", 0L, "dataLoss", 0L));
   private final long startedNanos = System.nanoTime();
@@ -67,7 +64,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   private final AtomicReference<PooledConsumer> consumer = new AtomicReference<>();
 
   private volatile boolean closed;
-  private PartitionReader<InternalRow> spark; // reads what was handed over of sparksRange
+  private PartitionReader<InternalRow> spark; // reads the rest of sparksRange
   private RangeCursor sparksRange;
   private Function1<ConsumerRecord<byte[], byte[]>, UnsafeRow> toRow;
   private List<ConsumerRecord<byte[], byte[]>> records = List.of();
@@ -103,14 +100,15 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     this.rack = rack;
     this.reports = reports;
     this.received = received;
-    for (KafkaBatchInputPartition range : task.ranges()) {
-      RangeCursor cursor = new RangeCursor(range);
+    for (int i = 0; i < task.ranges().length; i++) {
+      RangeCursor cursor = new RangeCursor(i, task.ranges()[i]);
       unreported.add(cursor);
       // Spark's reader resolves "earliest" and "latest", which are below 0, itself.
       if (!shared || cursor.start < 0 || cursor.until < 0) {
-        handedOver.add(cursor);
+        cursor.handOver(cursor.start);
+        ranges.add(cursor);
       } else if (cursor.start < cursor.until) {
-        pending.add(cursor);
+        ranges.add(cursor);
       }
     }
   }
@@ -174,10 +172,11 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     }
   }
 
-  /** Moves on to the next chunk, handed-over range, poll or wave; false when all is read. */
+  /** Moves on to the next records, of our consumer or Spark's reader; false after the last ones. */
   private boolean advance() throws IOException {
     while (!finished) {
-      Chunk chunk = chunks.poll();
+      RangeCursor first = ranges.first();
+      Chunk chunk = first == null ? null : first.chunks.poll();
       if (chunk != null) {
         show(chunk);
         return true;
@@ -185,18 +184,21 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       charge(null);
       records = List.of();
       nextRecord = 0;
-      PooledConsumer current = consumer.get();
-      if (!handedOver.isEmpty()) {
-        sparksRange = handedOver.poll();
-        charge(sparksRange);
-        spark = sparksReaders.createReader(sparksRange.restOfRange());
-        return true;
-      } else if (current != null && current.isReading()) {
-        poll(current);
-      } else if (!pending.isEmpty()) {
-        begin();
-      } else {
+      if (first == null) {
         finish();
+        continue;
+      }
+      switch (first.state) {
+        case PENDING -> begin();
+        case READING -> poll(first);
+        case RECEIVED -> ranges.removeFirst();
+        case HANDED_OVER -> {
+          ranges.removeFirst();
+          sparksRange = first;
+          charge(first);
+          spark = sparksReaders.createReader(first.restOfRange());
+          return true;
+        }
       }
     }
     return false;
@@ -218,23 +220,20 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     ReaderCounters.RECORD_BYTES.add(bytes);
   }
 
-  /** Begins to read what is pending, but one range of a partition at a time. */
   private void begin() {
-    Map<TopicPartition, RangeCursor> byPartition = new LinkedHashMap<>();
-    pending.removeIf(range -> byPartition.putIfAbsent(range.partition, range) == null);
-    List<RangeCursor> ranges = List.copyOf(byPartition.values());
+    List<RangeCursor> begun = ranges.begin();
     List<Chunk> kept = new ArrayList<>();
     try {
-      consumerFor(ranges).begin(ranges, kept);
-    } catch (LinkageError e) { // another Spark; no record of these ranges has been given yet
+      consumerFor(begun).begin(begun, ranges.heldBytes(), kept);
+    } catch (LinkageError e) { // another Spark; no record of the unfinished ranges was given yet
       discardConsumer();
-      LOG.warn("Spark's own reader reads {} ranges, for ours does not fit", ranges.size(), e);
-      ReaderCounters.HANDED_OVER.add(ranges.size());
-      handedOver.addAll(ranges);
+      int count = ranges.handOverAll(begun);
+      LOG.warn("Spark's own reader reads {} ranges: the shared reader does not fit", count, e);
+      ReaderCounters.HANDED_OVER.add(count);
       return;
     }
     shareTime(kept);
-    chunks.addAll(kept);
+    ranges.hold(kept);
     waitedNanos = 0;
   }
 
@@ -270,9 +269,13 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     return params;
   }
 
-  private void poll(PooledConsumer current) {
+  private void poll(RangeCursor first) {
     if (context != null) {
       context.killTaskIfInterrupted();
+    }
+    PooledConsumer current = consumer.get();
+    if (current == null) { // the task has ended; this is a thread that pipes its rows
+      throw new IllegalStateException("the reader is closed");
     }
     long before = System.nanoTime();
     List<Chunk> polled = new ArrayList<>();
@@ -283,25 +286,25 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       forward = giveUp(current, e.offsetOutOfRangePartitions().keySet(), e.getMessage());
     }
     shareTime(polled);
-    chunks.addAll(polled);
+    ranges.hold(polled);
     waitedNanos = forward ? 0 : waitedNanos + System.nanoTime() - before;
     if (!forward && waitedNanos >= patienceNanos) {
-      String why = "nothing came for " + waitedNanos / 1_000_000 + " ms";
-      giveUp(current, Set.of(current.first()), why);
+      String why = "no record arrived for " + waitedNanos / 1_000_000 + " ms";
+      giveUp(current, Set.of(first.partition), why);
       // The others have waited as long; they get a moment to follow if the broker is back.
       waitedNanos = Math.max(0, patienceNanos - MOMENT_NANOS);
     }
+    current.fitBuffers(ranges.heldBytes());
   }
 
-  /** Leaves what is left of the ranges to Spark's reader; whether any is read of them. */
+  /** Leaves the rest of unfinished ranges to Spark's reader; whether there was one. */
   private boolean giveUp(PooledConsumer current, Set<TopicPartition> partitions, String why) {
-    List<RangeCursor> left = current.giveUp(partitions);
-    for (RangeCursor range : left) {
-      LOG.warn("Spark's own reader goes on with {} from offset {}: {}", range, range.rest, why);
+    List<RangeCursor> unfinished = current.giveUp(partitions);
+    for (RangeCursor range : unfinished) {
+      LOG.warn("Spark's own reader continues {} at offset {}: {}", range, range.rest, why);
       ReaderCounters.HANDED_OVER.increment();
-      handedOver.add(range);
     }
-    return !left.isEmpty();
+    return !unfinished.isEmpty();
   }
 
   private void closeSpark() throws IOException {
