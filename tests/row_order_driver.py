@@ -51,7 +51,7 @@ OPTIONS = {
 }
 _MIDDLE = f"offset % {RECORDS} = {RECORDS // 2}"
 _COMMAND = "java_method('java.lang.System', 'getProperty', 'sun.java.command')"
-_LIMIT_S = 120
+_LIMIT_S = 300
 
 
 def main() -> None:
@@ -93,7 +93,7 @@ def run_query(
         .trigger(availableNow=True)
         .start()
     )
-    progresses = [p for p in finished(query) if p["numInputRows"]]
+    progresses = [p for p in finished(query, 900) if p["numInputRows"]]
     say(reader=reader, metrics=[p["sources"][0]["metrics"] for p in progresses])
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: Each line is a run of `test_no_row_of_a_delta_table_is_lost_or_doubled`.
 RUNS = Path(__file__).parents[2] / "build" / "kills"
 
-pytestmark = [pytest.mark.integration, pytest.mark.kills]
+pytestmark = [pytest.mark.integration, pytest.mark.kills, pytest.mark.timeout(1200)]
 
 BATCHES = {"shared": SHARED, "spark": SPARKS}
 Lines = dict[tuple[str, str], list[dict[str, Any]]]
@@ -38,7 +38,7 @@ Lines = dict[tuple[str, str], list[dict[str, Any]]]
 def lines(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Lines:
     """Run the driver; its lines by reader and by what it did with a batch."""
     name, folder = f"row-order-{uuid.uuid4().hex[:6]}", tmp_path_factory.mktemp("row-order")
-    done = drivers.run(row_order_driver, broker.bootstrap_servers, name, folder)
+    done = drivers.run(row_order_driver, broker.bootstrap_servers, name, folder, limit_s=1100)
     found: Lines = {}
     for line in drivers.json_lines(done):
         found.setdefault((line["reader"], line.get("done", "metrics")), []).append(line)

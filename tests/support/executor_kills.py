@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-_LIMIT_S = 120
+_LIMIT_S = 300
 
 
 class Executors:
