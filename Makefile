@@ -91,8 +91,8 @@ fuzz: $(READY)  ## Feed changed inputs to all readers of what others wrote, guid
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
 	@FUZZ_S=$(FUZZ_S) KIND="$(KIND)" $(BIN)/python -m tests.fuzz
 
-spark-suite: jar  ## Spark's own suites of its Kafka source, with the bridge on (ADMISSION=time|deadline: with limited batches)
-	@$(BIN)/python -m tests.sparksuite $(if $(ADMISSION),--admission=$(ADMISSION))
+spark-suite: jar  ## Spark's own suites of its Kafka source, with the bridge on (ADMISSION=time|deadline: with limited batches; SPLIT=false: with whole partitions)
+	@$(BIN)/python -m tests.sparksuite $(if $(ADMISSION),--admission=$(ADMISSION)) $(if $(SPLIT),--split=$(SPLIT))
 
 compat: jar  ## The same jar on Spark 4.0, 4.1 and 4.2: every way to start a query (fetches each once, 450 MB)
 	@$(BIN)/python -m tests.compat

@@ -37,6 +37,15 @@ class Protection:
         (root / self.file).write_text(self.without(root), encoding="utf-8")
 
 
+#: No fault needs it: what must fail without it is `tests/row_order_driver.py`.
+PLAN_ORDER = Protection(
+    "records that arrive early wait for their turn",
+    f"{_JAVA}/reader/OrderedRanges.java",
+    "    return remaining.peek();\n",
+    "    return remaining.stream().filter(range -> !range.chunks.isEmpty()).findFirst()\n"
+    "        .orElse(remaining.peek());\n",
+    (),
+)
 PROTECTIONS = {
     one.name: one
     for one in (

@@ -1,4 +1,4 @@
-"""No test passes by Spark's own mapping unawares."""
+"""A broker behind a proxy, once a session; and no test passes by Spark's own mapping unawares."""
 
 from __future__ import annotations
 
@@ -12,7 +12,19 @@ from tests.quick_jvms import start_jvms_quickly
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from streaming.kafka.embedded import EmbeddedBroker
+    from tests.support.chaos_proxy import ChaosProxy
+
 start_jvms_quickly()
+
+
+@pytest.fixture(scope="session")
+def proxied() -> Iterator[tuple[EmbeddedBroker, ChaosProxy]]:
+    """Run a broker behind a proxy."""
+    from tests.support.chaos_proxy import proxied_broker
+
+    with proxied_broker() as both:
+        yield both
 
 
 @pytest.fixture(autouse=True)

@@ -48,13 +48,6 @@ RUNS = Path(__file__).parents[2] / "build" / "faults"
 
 
 @pytest.fixture(scope="module")
-def proxied() -> Iterator[tuple[EmbeddedBroker, ChaosProxy]]:
-    """A broker behind a proxy."""
-    with proxied_broker() as both:
-        yield both
-
-
-@pytest.fixture(scope="module")
 def tiered(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[EmbeddedBroker, ChaosProxy]]:

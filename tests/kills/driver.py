@@ -84,8 +84,10 @@ def tables(spark: SparkSession, query: Query, versions: list[int]) -> dict[int, 
     return found
 
 
-def start_spark(master: str, folder: Path) -> SparkSession:
+def start_spark(master: str, folder: Path, **settings: str) -> SparkSession:
     """Start Spark; the number of executors is waited for, so that the first plan sees them all.
+
+    Further settings are given with `_` for `.`.
 
     The jars are on the class path of all processes: resolving packages and handing them out takes
     as long as a batch, and there are many starts.
@@ -106,6 +108,7 @@ def start_spark(master: str, folder: Path) -> SparkSession:
         spark_sql_codegen_factoryMode="NO_CODEGEN",
         spark_locality_wait="1s",
         spark_hadoop_fs_AbstractFileSystem_file_impl=local_files,
+        **settings,
     ).getOrCreate()
 
 

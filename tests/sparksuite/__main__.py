@@ -15,6 +15,9 @@ With `--admission=time` (`make spark-suite ADMISSION=time`) the planner also say
 of the largest suite goes, by a target time that none of them reaches; with `--admission=deadline`
 by what retention deletes first, aligned by event time. No admission in the log fails the run, too.
 What the suite expects of Spark's limits must hold: they stay upper bounds.
+
+With `--split=false` (`make spark-suite SPLIT=false`) no partition is read by two tasks of a batch,
+so Spark's order of rows must hold, too.
 """
 
 from __future__ import annotations
@@ -64,6 +67,7 @@ ADMISSIONS = {
     "time": ["spark.assignor.targetBatchSeconds=60"],
     "deadline": ["spark.assignor.fairness=deadline", "spark.assignor.alignEventTime=10 minutes"],
 }
+SPLIT = ("true", "false")
 ALONE = "none"
 #: What the test jars of a line of Spark need beside Spark itself, as its POMs have it.
 NEEDS = {
@@ -172,13 +176,17 @@ def main() -> int:
     parser.add_argument("--strategy", default="lag-aware-sticky", help="'none' for Spark alone")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings")
     parser.add_argument("--admission", choices=ADMISSIONS, help="limit batches, too")
+    parser.add_argument("--split", choices=SPLIT, default="true", help="`assignor.split`")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write what passed, as JUnit")
     parser.add_argument("suites", nargs="*")
     asked = parser.parse_args()
     alone = asked.strategy == ALONE
     line = spark_version().rpartition(".")[0]
-    settings = asked.settings + ADMISSIONS.get(asked.admission, [])
-    expected = {} if alone else expected_failures(line, admission=asked.admission)
+    settings = [*asked.settings, f"spark.assignor.split={asked.split}"]
+    settings += ADMISSIONS.get(asked.admission, [])
+    expected = (
+        {} if alone else expected_failures(line, admission=asked.admission, split=asked.split)
+    )
     wrong: list[str] = []
     ran: list[Suite] = []
     for name in asked.suites or ([LIMITED] if asked.admission else SUITES):

@@ -64,13 +64,14 @@ def read_suite(name: str, reports: Path, log: str, strategy: str) -> Suite:
 
 
 def expected_failures(
-    line: str, path: Path = EXPECTED, *, admission: str | None = None
+    line: str, path: Path = EXPECTED, *, admission: str | None = None, split: str = "true"
 ) -> Expected:
-    """Return why each test must fail; some do on this line of Spark, or in batches limited so."""
+    """Return why each test must fail; some fail only on a line of Spark, or with these options."""
     return {
         (suite, str(test)): Expectation(group["reason"], group.get("by_chance", False))
         for group in yaml.safe_load(path.read_text(encoding="utf-8"))
         if "admission" not in group or admission in group["admission"]
+        if split in group.get("split", [split])
         if line in group.get("sparks", [line])
         for entry in group["tests"]
         for suite, test in entry.items()

@@ -13,13 +13,20 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
+_ROOT = Path(__file__).parents[2]
+
+
 def run(
-    driver: ModuleType, *arguments: object, limit_s: float = 420
+    driver: ModuleType, *arguments: object, limit_s: float = 420, root: Path = _ROOT
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end; one that fails, fails the test with its last words."""
+    """Run a program to its end; if it fails, the test fails with the end of its output.
+
+    `root` may be a copy of the project.
+    """
+    program = root / Path(str(driver.__file__)).relative_to(_ROOT)
     done = subprocess.run(
-        [sys.executable, str(driver.__file__), *map(str, arguments)],
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        [sys.executable, str(program), *map(str, arguments)],
+        env=os.environ | {"PYTHONPATH": str(root)},
         capture_output=True,
         text=True,
         timeout=limit_s,
@@ -31,7 +38,7 @@ def run(
 
 def run_pasted(program: str, folder: Path) -> str:
     """Run a program of the docs in a process of its own, as pasted; what it prints."""
-    here = {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(Path(__file__).parents[2])}
+    here = {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(_ROOT)}
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=folder, env=os.environ | here, capture_output=True, text=True, check=False, timeout=400,

@@ -10,7 +10,7 @@ import pytest
 from tests.faults import report, without
 from tests.faults.harm import WITH
 from tests.faults.kinds import KINDS, NOTHING_DONE, named, nothing_as_in, nothing_done
-from tests.faults.protections import NOT_TAKEN_OUT, PROTECTIONS
+from tests.faults.protections import NOT_TAKEN_OUT, PLAN_ORDER, PROTECTIONS
 from tests.faults.report import protections, table
 from tests.faults.run import raised_in
 from tests.faults.without import Seen, run_without, seen_of
@@ -24,6 +24,10 @@ def test_a_protection_can_be_taken_out(name: str) -> None:
     one = PROTECTIONS[name]
     assert set(one.kinds) <= set(KINDS)
     assert one.new in one.without(ROOT)
+
+
+def test_the_order_of_rows_can_be_taken_out() -> None:
+    assert PLAN_ORDER.new in PLAN_ORDER.without(ROOT)
 
 
 def test_each_fault_has_a_protection_or_a_reason_why_none_is_taken_out() -> None:

@@ -100,6 +100,13 @@ def test_each_expected_failure_is_of_a_suite_that_is_run_and_has_a_reason(
     assert set(expected_failures(line)) < set(expected), "some are of limited batches only"
 
 
+@pytest.mark.parametrize("line", NEEDS)
+def test_whole_partitions_excuse_no_failure_about_the_order_of_rows(line: str) -> None:
+    whole, split = (expected_failures(line, split=each) for each in ("false", "true"))
+    assert set(whole) < set(split)
+    assert not any(each.by_chance for each in whole.values())
+
+
 def test_only_a_failed_test_that_passes_by_itself_is_forgiven(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

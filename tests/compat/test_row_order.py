@@ -1,0 +1,70 @@
+"""Without the order of the plan rows differ, are lost and are doubled: the tests of it would fail.
+
+On Spark 4.2 this is seen with its own protection off, and what it does by default is printed.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests import row_order_driver
+from tests.faults.protections import PLAN_ORDER
+from tests.faults.without import copied
+from tests.row_order_driver import DISTRIBUTIONS
+from tests.support import drivers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from streaming.kafka.embedded import EmbeddedBroker
+
+pytestmark = [pytest.mark.compat, pytest.mark.timeout(1800)]
+
+VERSION = tuple(map(int, importlib.metadata.version("pyspark").split(".")[:2]))
+#: Spark 4.1 and later compare checksums of what a stage writes when it runs again.
+CHECKSUMS = [
+    "spark_sql_shuffle_orderIndependentChecksum_enabled",
+    "spark_sql_shuffle_orderIndependentChecksum_enableFullRetryOnMismatch",
+]
+
+
+@pytest.fixture(scope="module")
+def without_order() -> Iterator[Path]:
+    """A copy of the project that gives rows in the order in which they arrive."""
+    with copied(PLAN_ORDER) as root:
+        yield root
+
+
+def lines_of(root: Path, broker: EmbeddedBroker, folder: Path, *settings: str) -> list[Any]:
+    """Run the driver of a copy; its lines about the shared reader."""
+    name = f"row-order-{uuid.uuid4().hex[:6]}"
+    place = (broker.bootstrap_servers, name, folder)
+    done = drivers.run(row_order_driver, *place, *settings, limit_s=900, root=root)
+    return [line for line in drivers.json_lines(done) if line["reader"] == "shared"]
+
+
+def test_rows_differ_and_are_lost_and_doubled_in_the_order_of_arrival(
+    without_order: Path, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    lines = lines_of(without_order, broker, tmp_path, *(f"{name}=false" for name in CHECKSUMS))
+
+    compared = [line["differences"] for line in lines if line.get("done") == "compare"]
+    assert len(compared) == 3
+    assert all(each[how] for each in compared for how in ("again", "retried", "speculated"))
+    [shuffled] = [line for line in lines if line.get("done") == "shuffle"]
+    assert all(shuffled[by]["lost"] and shuffled[by]["doubled"] for by in DISTRIBUTIONS), shuffled
+
+
+@pytest.mark.skipif(VERSION < (4, 1), reason="there are no such checksums before 4.1")
+def test_what_spark_does_by_default_when_a_stage_gives_other_rows(
+    without_order: Path, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    lines = lines_of(without_order, broker, tmp_path)
+    [shuffled] = [line for line in lines if line.get("done") == "shuffle"]
+    print(json.dumps({by: shuffled[by] for by in DISTRIBUTIONS}))
