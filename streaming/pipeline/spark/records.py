@@ -105,8 +105,10 @@ def parse(
     of_key = dict(keys[0])
     selected = []
     for field, value in zip(fields, by_format.values, strict=True):
-        key = of_key.pop(fold(field.name), None)
-        column = value if key is None else f.coalesce(value, f.when(is_tombstone, key[1]))
+        column = value
+        if fold(field.name) in of_key:
+            of_tombstone = f.when(is_tombstone, of_key.pop(fold(field.name))[1])
+            column = f.coalesce(value, of_tombstone)
         selected.append(column.alias(field.name))
     selected += [column.alias(name) for name, column in of_key.values()]
     return Parsed(good.select(*selected, KAFKA), marked.where(_BAD).select(*frame.columns))
@@ -132,7 +134,10 @@ def _failing(name: str, records: Records) -> Column:
     """Keep good rows; a bad one fails the query and says where it lies, not what is in it."""
     why = f.when(
         f.col(f"{KAFKA}.tombstone"),
-        f.lit(" is a tombstone whose key cannot be read as the upsert's, see 'records.key'"),
+        f.lit(
+            " is a tombstone whose key cannot be read as the upsert's: set 'records.key', or make "
+            "the key columns of _kafka.key in a transform"
+        ),
     ).otherwise(f.lit(f" cannot be read as {records.format} with the schema"))
     words = f.concat(
         f.lit(f"source '{name}': the record at "), place_of("topic", "partition", "offset"), why,
