@@ -8,8 +8,8 @@ import org.apache.spark.sql.types.DecimalType;
 
 /**
  * Reads decimals without losing a digit. Spark's readers round what has too many digits after the
- * point, drop the commas of {@code 1,234.50}, and write out an exponent: {@code 1e600000000} takes
- * hours and gigabytes.
+ * point, drop the commas of {@code 1,234.50}, and write out an exponent: {@code 1e10000000} takes
+ * minutes.
  */
 public final class ExactDecimals implements UDF1<String, BigDecimal> {
   private static final long serialVersionUID = 1L;

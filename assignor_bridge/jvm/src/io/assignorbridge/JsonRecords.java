@@ -7,6 +7,7 @@ import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
+import java.util.Locale;
 import java.util.Map;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.api.java.UDF1;
@@ -69,7 +70,8 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
         return null;
       }
       Texts texts = new Texts(value);
-      return isExact(parser, shape, texts) && parser.nextToken() == null ? texts.result() : null;
+      boolean isWhole = isExact(parser, shape, texts) && parser.nextToken() == null;
+      return isWhole ? texts.result() : null;
     } catch (IOException | RuntimeException e) {
       return null; // not JSON, or a number beyond a limit of Jackson's
     }
@@ -79,7 +81,7 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
     if (factory == null) {
       var map = scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(options));
       JSONOptions parsed = new JSONOptions(map, "UTC", "");
-      readsPlainDecimals = parsed.locale().equals(java.util.Locale.US);
+      readsPlainDecimals = parsed.locale().equals(Locale.US);
       shape = new Shape(schema);
       factory = parsed.buildJsonFactory();
     }
