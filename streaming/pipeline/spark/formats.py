@@ -107,8 +107,9 @@ def _csv(records: Records, kind: StructType) -> Reader:
     read_as, options = _noting_failure(records, cells)
     if "escape" not in given and quote:
         options["escape"] = escape
-    text = f.regexp_replace(f.col("value").cast("string"), _LINE_END, "")
-    values, failed = [], ~f.is_valid_utf8(text)
+    whole = f.col("value").cast("string")
+    text = f.regexp_replace(whole, _LINE_END, "")
+    values, failed = [], ~f.is_valid_utf8(whole)  # Java's patterns replace what is not UTF-8
     for field, as_text in zip(kind.fields, exact, strict=True):
         cell = f.col(f"{PARSED}.{quoted(field.name)}")
         value = read_text(cell, field.dataType) if as_text else cell
