@@ -30,6 +30,8 @@ _OF_SPARK = re.compile(
     r"// (org/apache/spark/[\w/$]+)(?:\.\"?([\w$<>]+)\"?:(\S+))?$",
     re.MULTILINE,
 )
+#: What only jobs need: a class file that names one of these is not looked up for a stream.
+_OF_JOBS = ("org/apache/spark/sql/delta/", "org/apache/spark/sql/api/java/UDF1")
 #: The name of a class of ours that extends one of Spark.
 _EXTENDING = re.compile(
     r"^  this_class: .*// (\S+)\n  super_class: .*// org/apache/spark/\S+$", re.MULTILINE
@@ -87,14 +89,14 @@ def _inputs() -> list[Path]:
 def _spark_members(classes: Path) -> list[str]:
     """Return what our class files use of Spark: `owner`, or `owner name descriptor`.
 
-    And, as owners, our own classes that extend one of Spark. Those that use Delta are left out:
-    they need it too, and no stream needs them.
+    And, as owners, our own classes that extend one of Spark. Those that only jobs need are left
+    out: no stream depends on them.
     """
     command = [ivy.java_tool("javap"), "-v", "-p", *map(str, sorted(classes.rglob("*.class")))]
     javap = subprocess.run(command, capture_output=True, text=True, check=True)
     found: set[str] = set()
     for text in javap.stdout.split("\nClassfile "):
-        if "org/apache/spark/sql/delta/" not in text:
+        if not any(name in text for name in _OF_JOBS):
             found.update(" ".join(filter(None, entry)) for entry in _OF_SPARK.findall(text))
             found.update(_EXTENDING.findall(text))
     return sorted(found)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -60,12 +62,128 @@ JSON: list[tuple[bytes, tuple[Any, ...] | None]] = [
 ]
 
 
+def check_table(
+    spark: SparkSession, records: dict[str, Any], table: list[tuple[bytes, Any]]
+) -> None:
+    """Parse values; each gives the row next to it, or is bad if that is None."""
+    good, bad = parsed(spark, records, [(b"k", value) for value, _ in table])
+    assert good == {n: row for n, (_, row) in enumerate(table) if row is not None}
+    assert bad == {n for n, (_, row) in enumerate(table) if row is None}
+
+
 def test_a_json_record_that_is_read_in_part_is_bad(spark):
-    pairs = [(b"k", value) for value, _ in JSON]
-    records = {"format": "json", "schema": "id BIGINT, v STRING, n STRUCT<a: INT>"}
-    good, bad = parsed(spark, records, pairs)
-    assert good == {n: row for n, (_, row) in enumerate(JSON) if row is not None}
-    assert bad == {n for n, (_, row) in enumerate(JSON) if row is None}
+    schema = "id BIGINT, v STRING, n STRUCT<a: INT>"
+    check_table(spark, {"format": "json", "schema": schema}, JSON)
+
+
+#: Values of a column, and how they are read; None for a bad record.
+EXACT: list[tuple[str, bytes, Any]] = [
+    ("s", b"12.50 ", "12.50"),
+    ("s", b"12345678901234567890.1234567890", "12345678901234567890.1234567890"),
+    ("s", b'{"a": 1.50, "b": ["\\n\xc3\xa9"]}', '{"a": 1.50, "b": ["\\né"]}'),
+    ("s", b"[\n1.0\n]", "[\n1.0\n]"),
+    ("s", b"-0.10", "-0.10"),
+    ("s", b"true", "true"),
+    ("n", b'{"l": [1.10, "x"], "d": {"x": 1.5, "y": "2.50"}}',
+     (["1.10", "x"], {"x": Decimal("1.5"), "y": Decimal("2.5")})),
+    ("n", b'{"d": {"x": 1.55}}', None),
+    ("m", b"1.500", Decimal("1.50")),
+    ("m", b"1e3", Decimal("1000.00")),
+    ("m", b'"1234.50"', Decimal("1234.50")),
+    ("m", b'"1,234.50"', None),
+    ("m", b"1.005", None),
+    ("m", b'"1.005"', None),
+    ("m", b"123456789", None),
+    ("b", b"127", 127),
+    ("b", b"200", None),  # Spark reads -56
+    ("t", b"1795262402000000", None),  # Spark's microseconds overflow
+    ("i", b"1.0", None),
+    ("i", b'"1"', None),
+    # Lengths and exponents that claim what is not there.
+    ("m", b"1e600000000", None),
+    ("m", b'"1e-600000000"', None),
+    ("m", b"0e-600000000", None),
+    ("m", b'"' + b"9" * 500_000 + b'"', None),
+    ("i", b"9" * 500_000, None),
+    ("x", b"[" * 500_000, None),
+    ("s", b"[" * 500_000 + b"]" * 500_000, None),
+]  # fmt: skip
+
+
+def test_a_json_number_is_read_with_all_of_its_digits_or_is_bad(spark):
+    schema = (
+        "s STRING, n STRUCT<l: ARRAY<STRING>, d: MAP<STRING, DECIMAL(4,1)>>, m DECIMAL(10,2), "
+        "b TINYINT, t TIMESTAMP, i BIGINT"
+    )
+    names = "snmbti"
+    table = [
+        (b'{"%s": %s}' % (name.encode(), value),
+         None if read is None else tuple(read if name == other else None for other in names))
+        for name, value, read in EXACT
+    ]  # fmt: skip
+    check_table(spark, {"format": "json", "schema": schema}, table)
+    german = {"format": "json", "schema": "m DECIMAL(10,2)", "options": {"locale": "de"}}
+    check_table(spark, german, [(b'{"m": "1.234,50"}', (Decimal("1234.50"),))])
+
+
+def number(value: int) -> bytes:
+    """Write a number as Avro does."""
+    zigzag, written = (value << 1) ^ (value >> 63), b""
+    while zigzag > 127:
+        zigzag, written = zigzag >> 7, written + bytes([zigzag & 127 | 128])
+    return written + bytes([zigzag])
+
+
+HUGE = number(1_900_000_000)
+_INTS: dict[str, Any] = {"type": "array", "items": "int"}
+_LINK = {"name": "next", "type": ["null", "Link"]}
+#: Fields that are null unless a record has them.
+AVRO_FIELDS: dict[str, Any] = {
+    "s": "string", "b": "bytes", "i": "long", "a": _INTS, "z": {"type": "array", "items": "null"},
+    "m": {"type": "map", "values": "int"},
+    "r": {"type": "record", "name": "Link", "fields": [_LINK]},
+}  # fmt: skip
+#: A field, what is written for it, and how it is read; None for a bad record.
+AVRO: list[tuple[str, bytes, Any]] = [
+    ("s", number(3) + "aé".encode(), "aé"),
+    ("s", HUGE + b"ab", None),
+    ("s", number(2**62) + b"ab", None),
+    ("s", number(-5) + b"ab", None),
+    ("s", number(2) + b"\xff\xfe", None),
+    ("b", number(2) + b"\xff\xfe", b"\xff\xfe"),
+    ("b", HUGE + b"ab", None),
+    ("i", b"\x80" * 30, None),
+    ("i", b"", None),
+    ("a", b"\4\2\4\0", [1, 2]),
+    ("a", b"\3\4\2\4\0", [1, 2]),
+    ("a", HUGE + b"\2", None),
+    ("a", number(-1_900_000_000) + b"\2\2", None),
+    ("a", number(-(2**63)) + b"\2\0", None),
+    ("z", b"\4\0", [None, None]),
+    ("z", HUGE + b"\0", None),
+    ("m", b"\2\2k\n\0", {"k": 5}),
+    ("m", HUGE + b"\2k\n\0", None),
+    ("m", b"\2" + HUGE + b"k\n\0", None),
+    ("r", b"\2" * 240 + b"\0", ((),)),
+    ("r", b"\2" * 100_000 + b"\0", None),
+]
+
+
+def test_an_avro_record_that_claims_more_than_it_has_is_bad(spark):
+    """Avro would allocate it first: the executor ends of it."""
+    fields = [{"name": name, "type": ["null", kind]} for name, kind in AVRO_FIELDS.items()]
+    schema = json.dumps({"type": "record", "name": "R", "fields": fields})
+    records = {
+        "format": "avro", "schema": schema, "confluent": False,
+        "options": {"recursiveFieldMaxDepth": "2"},
+    }  # fmt: skip
+    table = []
+    for name, written, read in AVRO:
+        before, after = [*AVRO_FIELDS].index(name), len(AVRO_FIELDS) - [*AVRO_FIELDS].index(name)
+        value = b"\0" * before + b"\2" + written + b"\0" * (after - 1)
+        row = (*(None,) * before, read, *(None,) * (after - 1))
+        table.append((value, None if read is None else row))
+    check_table(spark, records, table)
 
 
 CSV: list[tuple[bytes, tuple[Any, ...] | None]] = [
@@ -82,20 +200,29 @@ CSV: list[tuple[bytes, tuple[Any, ...] | None]] = [
     (b"5", None),
     (b"5,a,b", None),
     (b"5,a\n6,b", None),
+    (b"6,y\n", (6, "y")),
+    (b"6,y\r\n", (6, "y")),
+    (b"6,y\r", (6, "y")),
+    (b'6,"y\n"\r\n', (6, "y\n")),
+    (b'6,"y\n', None),
+    (b"\n", None),
 ]
 
 
 def test_csv_is_that_of_rfc_4180_and_what_is_read_in_part_is_bad(spark):
-    pairs = [(b"k", value) for value, _ in CSV]
-    good, bad = parsed(spark, {"format": "csv", "schema": "id BIGINT, v STRING"}, pairs)
-    assert good == {n: row for n, (_, row) in enumerate(CSV) if row is not None}
-    assert bad == {n for n, (_, row) in enumerate(CSV) if row is None}
+    check_table(spark, {"format": "csv", "schema": "id BIGINT, v STRING"}, CSV)
     own = {"format": "csv", "schema": "id INT, v STRING", "options": {"Quote": "'", "sep": ";"}}
     assert parsed(spark, own, [(None, b"1;'it''s'"), (None, b'2;"')])[0] == {
         0: (1, "it's"), 1: (2, '"'),
     }  # fmt: skip
     tab = {"format": "csv", "schema": "id INT, v STRING", "options": {"sep": "\\t"}}
     assert parsed(spark, tab, [(None, b"1\ta"), (None, b'2\t"b')]) == ({0: (1, "a")}, {1})
+    exact = {"format": "csv", "schema": "m DECIMAL(10,2), t STRING"}
+    cells = [(b"1.500,x", (Decimal("1.50"), "x")), (b",x", (None, "x")), (b'"1,234.50",x', None),
+             (b"1.005,x", None), (b"1e600000000,x", None), (b"x,x", None)]  # fmt: skip
+    check_table(spark, exact, cells)
+    german = {**exact, "options": {"locale": "de", "sep": ";"}}
+    check_table(spark, german, [(b"1.234,50;x", (Decimal("1234.50"), "x"))])
     slash = {"format": "csv", "schema": "v STRING", "options": {"escape": "\\"}}
     assert parsed(spark, slash, [(None, b'"a\\"b"'), (None, b"")])[0] == {0: ('a"b',), 1: (None,)}
 
@@ -117,6 +244,30 @@ def test_a_tombstone_without_a_usable_key_is_a_bad_record(spark):
     assert parsed(spark, text, pairs, Upsert(("k",), makes_keys=False))[1] == {2, 3}
     with pytest.raises(Exception, match=r"at t-0 offset 0 is a tombstone whose key cannot be rea"):
         parsed(spark, records | {"bad_records": "fail"}, pairs[1:2], Upsert(("id",), False))
+
+
+#: Columns of the key, the keys of tombstones, and what they delete; None for a bad record.
+KEYS: list[tuple[str, list[tuple[bytes, tuple[Any, ...] | None]]]] = [
+    ("id BIGINT", [(b'{"id": 1}', (1,)), (b"1", (1,)), (b'{"id": 1} x', None), (b'{"Id": 1}', None),
+                   (b'{"id": "1"}', None), (b'{"id": null}', None), (b"\xff", None)]),
+    ("id STRING", [(b'{"id": "a"}', ("a",)), (b'{"id": 1.50}', ("1.50",)), (b"a", ("a",)),
+                   (b'{"x": "a"}', ('{"x": "a"}',)), (b"{a", ("{a",)), (b'{"id": null}', None)]),
+    ("id DECIMAL(5,2)", [(b"1.50", (Decimal("1.50"),)), (b"1.005", None), (b"1,5", None),
+                         (b'{"id": 1.5}', (Decimal("1.50"),)), (b'{"id": 1.005}', None)]),
+    ("id STRUCT<a: INT>", [(b'{"id": {"a": 1}}', ((1,),)), (b'{"a": 1}', None)]),
+    ("id BIGINT, b STRING", [(b'{"id": 15, "b": 1.50}', (15, "1.50")), (b'{"id": 15}', None),
+                             (b'{"id": 15, "b": "x"} x', None), (b"15", None)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "tombstones"), KEYS, ids=[key for key, _ in KEYS])
+def test_the_key_of_a_tombstone_is_text_or_an_object_and_loses_no_digit(spark, key, tombstones):
+    names = tuple(column.split()[0] for column in key.split(", "))
+    records = {"format": "json", "schema": key, "key": key}
+    pairs = [(text, None) for text, _ in tombstones]
+    good, bad = parsed(spark, records, pairs, Upsert(names, makes_keys=False))
+    assert good == {n: row for n, (_, row) in enumerate(tombstones) if row is not None}
+    assert bad == {n for n, (_, row) in enumerate(tombstones) if row is None}
 
 
 @pytest.mark.parametrize(

@@ -59,9 +59,9 @@ class Records(Section):
     """Columns as DDL (`id BIGINT, name STRING`), or a file with them (.ddl, .json: Spark's JSON,
     .avsc: Avro). A file is looked for next to the job's YAML."""
     key: str | None = None
-    """Columns of Kafka's key as DDL: the key's text for one, a JSON object for several. They fill
-    the rows of tombstones, and are added where the schema lacks them. By default the text of
-    Kafka's key is the key of an upsert that has one key column."""
+    """Columns of Kafka's key as DDL: the key's text or a JSON object for one, a JSON object for
+    several. They fill the rows of tombstones, and are added where the schema lacks them. The
+    default is the key column of an upsert, if it has one."""
     bad_records: Literal["fail", "drop", "dead_letter"] = "fail"
     """What happens to a record that cannot be read. All are counted."""
     dead_letter: DeadLetter | None = None
