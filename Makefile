@@ -14,7 +14,7 @@ UNIT   := "not integration and not benchmark and not chaos and not compat"
 UNIT_TESTS ?= unit
 
 .DEFAULT_GOAL := help
-.PHONY: help check demo test unit coverage integration long fresh bench soak chaos fuzz spark-suite compat matrix lint format jar docs wheel maven sbom audit release-check lock clean
+.PHONY: help check demo test unit coverage integration long fresh bench soak executor-memory chaos fuzz spark-suite compat matrix lint format jar docs wheel maven sbom audit release-check lock clean
 
 help:  ## This list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,9 @@ bench: jar  ## Measure, beside Spark and Kafka in the same run; writes docs/benc
 
 soak: jar  ## One job at 5,000 records a second for two hours: is memory level? (SOAK_S=n seconds); writes docs/benchmarks/soak.md
 	@SOAK_S=$(or $(SOAK_S),7200) $(BIN)/python -m pytest -m benchmark -p no:randomly -s tests/benchmarks/test_bench_soak.py
+
+executor-memory: jar  ## Executors' memory outside the heap over two hours, with the option and without (SOAK_S=n seconds); writes docs/benchmarks/executor_memory.md
+	@SOAK_S=$(or $(SOAK_S),7200) $(BIN)/python -m pytest -m benchmark -p no:randomly -s tests/benchmarks/test_bench_executor_memory.py
 
 chaos: jar  ## Kill -9 drivers and executors 320 times (KILLS=n with executors, in local mode, with limited batches twice; SEED=n; LIMIT_S=n), or faults by name (KIND=name|all, WITH=admission|alignment|zones), or with a protection taken out (WITHOUT=name|all)
 	@$(if $(WITHOUT),$(BIN)/python -m tests.faults.without "$(WITHOUT)",KILLS=$(KILLS) KIND="$(KIND)" WITH="$(WITH)" SEED=$(SEED) LIMIT_S=$(LIMIT_S) \

@@ -179,6 +179,8 @@ def sizing() -> Iterator[str]:
     driver, executors = held["driver"], held["executors"]
     yield f"{driver['MB, median']:,} MB (median), at most {driver['MB, most']:,} MB ([soak]"
     yield f"{executors['MB, median']:,} MB both together"
+    yield f"held up to {executors['MB, most'] // 2 - 1024} MB outside its heap"
+    yield from executor_memory()
     [largest] = [row for row in rows("large") if row["executors"] == 2_000]
     yield f"takes {largest['rss_mb']:.0f} MB between batches"
     yield f"and {largest['peak_rss_mb']:.0f} MB with those 2,000 executors"
@@ -187,6 +189,39 @@ def sizing() -> Iterator[str]:
     yield f"with Spark's reader {fetches['Spark, default']} ("
     yield from load_of_executors()
     yield from with_ten_thousand()
+
+
+def executor_memory() -> Iterator[str]:
+    """Executors outside the heap: levels, slopes with their middle half, growth by quarter."""
+    parts = {row["part"]: row for row in rows("executor_memory")}
+    heap, resident = parts["Java heap"], parts["resident"]
+    ours, spark, arenas = [name for name in resident if name != "part"]
+
+    def level(row: Row, job: str) -> int:
+        return int(row[job].split(";")[0])
+
+    def rise(kind: str, job: str) -> str:
+        return str(parts[kind][job]).split("; ")[1].replace("+", "")
+
+    outside = {job: level(resident, job) - level(heap, job) for job in (ours, spark, arenas)}
+    yield f"after 64 minutes, MB | {outside[ours]} | {outside[spark]} |"
+    for kind, words in (
+        ("resident", "growth in the second half, MB an hour"),
+        ("compiled code", "of it compiled code"),
+        ("class metadata, collector and other", "profiles of compiled methods"),
+        ("C library's malloc", "of it the C library's malloc"),
+    ):
+        yield f"{words} | {rise(kind, ours)} | {rise(kind, spark)} |"
+    middle, half = rise("resident", arenas).split(" ", 1)
+    yield f"did not help: {outside[arenas]} MB, and {middle} MB an hour {half}"
+    peak = level(parts["NMT: Arena Chunk, peak"], spark)
+    yield f"both executors had held {peak} MB of it at their peaks"
+    page = json.loads((ROOT / "docs" / "benchmarks" / "executor_memory.json").read_text())
+    for job, words in ((ours, "MB with the option"), (spark, "MB with Spark's own source")):
+        *first, last = (f"{mb:.0f}" for mb in page["series"][f"{job}: compiled code"])
+        yield f"{', '.join(first)} and {last} {words}"
+    buffers = parts["NMT: Other"]
+    yield f"do not grow ({level(buffers, ours)} and {level(buffers, spark)} MB)"
 
 
 def with_ten_thousand() -> Iterator[str]:
