@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 #: What is done with the batches of each reader, one after the other.
 SHARED = ("compare", "compare", "compare", "shuffle", "cached")
-SPARKS = ("compare", "compare", "shuffle")
+SPARKS = ("compare", "shuffle")
 #: How rows are distributed in a shuffle.
 DISTRIBUTIONS = ("rand", "rdd", "id")
 PARTITIONS, RECORDS = 16, 250  # records of each partition in a batch
@@ -105,16 +105,21 @@ class Scene:
         self._spark = spark
         self._context: Any = spark.sparkContext._jsc.sc()
         self._executors = Executors(spark, EXECUTORS)
+        self._executors.wait_for_all()
 
     def do(self, what: str, batch: DataFrame, number: int) -> dict[str, Any]:
-        """Do one thing with the batch of this number, once all executors are there."""
-        self._executors.wait_for_all()
+        """Do one thing with the batch of this number.
+
+        The next batch is planned afterwards, so that all executors have to be there again.
+        """
         actions = {
             "compare": self.compare,
             "shuffle": self.lose_shuffled_rows,
             "cached": self.lose_cached_rows,
         }
-        return actions[what](batch, number)
+        found = actions[what](batch, number)
+        self._executors.wait_for_all()
+        return found
 
     def compare(self, batch: DataFrame, number: int) -> dict[str, Any]:
         """Read a batch in several actions, of which some have a task that runs twice."""

@@ -38,10 +38,10 @@ def main() -> None:
         "local-cluster[2,1,1024]", folder, spark_sql_streaming_numRecentProgressUpdates="1000"
     )
     executors = Executors(spark, 2)
+    executors.wait_for_all()
     killed_at = []
 
     def append(batch: DataFrame, number: int) -> None:
-        executors.wait_for_all()
         salted = batch.withColumn("salt", (f.rand(7) * 64).cast("int")).repartition(TASKS, "salt")
         if number == 0:
             write(salted, number)
@@ -51,6 +51,7 @@ def main() -> None:
         held = salted.rdd.mapPartitionsWithIndex(held_until(killed, completed))
         with executors.one_dies(lambda ids: rng.choice(sorted(ids)), TASKS, completed, killed):
             write(spark.createDataFrame(held, salted.schema), number)
+        executors.wait_for_all()  # the next batch is planned for both
 
     def write(rows: DataFrame, number: int) -> None:
         writer = rows.write.format("delta").mode("append")
