@@ -29,6 +29,17 @@ def send(topic: Topic, records: Iterable[tuple[str | None, str | None]]) -> None
     assert producer.flush(60) == 0
 
 
+def send_at(topic: Topic, records: Iterable[tuple[str, str | None, int, int]]) -> None:
+    """Write keys and values to partitions, with timestamps in milliseconds."""
+    producer = Producer({"bootstrap.servers": topic.bootstrap_servers})
+    for key, value, partition, timestamp in records:
+        content = value.encode() if value is not None else None
+        producer.produce(
+            topic.name, content, key.encode(), partition=partition, timestamp=timestamp
+        )
+        assert producer.flush(60) == 0
+
+
 def job(topic: Topic, folder: Path, **sink: Any) -> dict[str, Any]:
     """Config of a job from one JSON topic to one Delta table in `folder`."""
     if "table" not in sink:

@@ -117,6 +117,7 @@ def _with_spark(
     from streaming.metrics.attach import listen
     from streaming.pipeline.errors import JobError, first_line
     from streaming.pipeline.run import start_job
+    from streaming.pipeline.spark.time_zone import TIME_ZONE, use_default_time_zone
 
     spark = _started(loaded, log)
     signals.notes_only()
@@ -124,6 +125,8 @@ def _with_spark(
     progress = RunProgress()
     detach = listen(spark, progress)
     try:
+        if zone := use_default_time_zone(spark, loaded.job):
+            typer.echo(f"time zone: {zone} ({TIME_ZONE} sets another one)", err=True)
         running = start_job(spark, loaded)
         names = ", ".join(query.name for query in running.queries)
         typer.echo(f"running: {names}", err=True)

@@ -19,6 +19,7 @@ from streaming.pipeline.queries import plan_queries
 from streaming.pipeline.schema_change import check_schema_change, remember_judgements
 from streaming.pipeline.spark.folders import absolute, check_writable, holder, lock_checkpoint
 from streaming.pipeline.spark.session import NO_CONNECT
+from streaming.pipeline.spark.time_zone import record_time_zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -176,6 +177,8 @@ def start_job(
                 with loaded.at(query.place, JobError):
                     check_continuity(spark, query.sources, query.checkpoint, query.delta)
         check_schema_change(spark, loaded, queries)
+        with loaded.at("checkpoint", JobError, "the time zone cannot be written: "):
+            record_time_zone(spark, loaded.job)
         running.start(spark)
         if on_started is not None:
             on_started(running.queries)

@@ -507,7 +507,7 @@ def test_of_rows_that_are_equally_new_the_same_wins_however_they_arrive(spark):
     hashes = [frame.select(upsert.content_hash(frame)).first()[0] for frame in (one, same, other)]
     assert hashes[0] == hashes[1] != hashes[2]
     first, second = (
-        upsert.newest(rows, sink).selectExpr("to_json(v)").collect()
+        upsert.newest(rows, sink, upsert.Layout((), ())).selectExpr("to_json(v)").collect()
         for rows in (one.union(other), other.union(one))
     )
     assert first == second
@@ -531,7 +531,7 @@ def test_a_sequence_of_columns_that_are_named_like_kafkas_or_twice(spark, tmp_pa
         upserted(table, new, old, sequence_by=names)
         assert rows(spark, table, "id", "seq") == [(1, 2)]
         found = spark.read.format("delta").load(str(table)).schema["_sequence"].dataType
-        assert found.names == [*parts, "timestamp", "partition", "offset"]
+        assert found.names == [*parts, "offset", "partition", "topic", "timestamp"]
 
 
 def test_an_upsert_keeps_rows_whose_kafka_struct_is_null(spark, tmp_path):

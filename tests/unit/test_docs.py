@@ -22,7 +22,7 @@ JAVA = ROOT / "assignor_bridge" / "jvm" / "src" / "io" / "assignorbridge"
 SETTINGS = {"strategy", "python", "env", "enabled", "killSwitchFile"}
 TABLE_PROPERTIES = {"mode", "keys", "deletes", "sequenceBy", "acceptedRestore"}
 #: The user's own, `assignor.<name>.<key>`, and the file that locks a checkpoint.
-OTHERS = {"mine", "lock"}
+OTHERS = {"mine", "lock", "zone"}
 
 
 def pages() -> list[Path]:

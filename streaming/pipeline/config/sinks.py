@@ -69,8 +69,8 @@ class DeltaSink(_Table):
     keys: Columns = ()
     """For upsert: the columns that identify a row."""
     sequence_by: Columns = ()
-    """For upsert: columns that say which of two rows is newer, compared in order. By default
-    Kafka's timestamp; ties go to the higher partition and offset."""
+    """For upsert: columns that define which of two rows is newer, compared in order. By default,
+    and between equal ones, the higher offset is newer."""
     delete_when: str | None = None
     """For upsert: SQL condition of rows that delete, as tombstones do."""
     deletes: Literal["remove", "mark"] = "remove"

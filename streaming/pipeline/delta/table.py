@@ -5,13 +5,14 @@ What does not fit is a `TableError`.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
 from assignor_bridge.errors import elided
 from streaming.pipeline.errors import TableError, first_line
-from streaming.pipeline.spark.columns import quoted
+from streaming.pipeline.spark.columns import quoted, unquoted
 from streaming.pipeline.spark.folders import absolute
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     from streaming.pipeline.config.sinks import DeltaSink
 
+#: The title of these columns in `DESCRIBE TABLE`.
+_PARTITIONS = "# Partition Information"
 #: What Spark shows in place of a value (`Utils.REDACTION_REPLACEMENT_TEXT`).
 _HIDDEN = "*********(redacted)"
 
@@ -52,6 +55,15 @@ class Table(NamedTuple):
             return absolute(spark, self.path)
         described = spark.sql(f"DESCRIBE TABLE EXTENDED {self.name}").collect()
         return next(str(r.data_type) for r in reversed(described) if r.col_name == "Location")
+
+    def partition_columns(self, spark: SparkSession) -> list[str]:
+        """Return the columns that an existing table is partitioned by."""
+        described = spark.sql(f"DESCRIBE TABLE {self._sql(spark)}").collect()
+        names = iter([row.col_name for row in described])
+        if _PARTITIONS not in names:
+            return []
+        columns = itertools.takewhile(bool, names)
+        return [unquoted(name) for name in columns if not name.startswith("#")]
 
     def properties(self, spark: SparkSession) -> dict[str, str]:
         """Return the properties of a table that is there.

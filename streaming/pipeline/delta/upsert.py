@@ -1,40 +1,77 @@
-"""The rule of an upsert: of all records of a key the newest counts, however they arrive.
+"""The rule of an upsert: of all records of a key the newest stays, however they arrive.
 
-Each row carries `_sequence`, a struct of the `sequence_by` columns (or nothing), Kafka's timestamp,
-partition and offset, compared in this order. Within a batch the greatest of a key stays. The table
-keeps the column, so that a record of a later batch changes a row only when it is newer. A delete
-takes the row out, or marks it (`deletes: mark`); only a marked row still knows that it is newer
-than what may come.
+Each row carries `_sequence`, a struct of the `sequence_by` columns, if any, and of the record's
+offset, partition, topic and timestamp, compared in this order (`write_mode.BY_OFFSET`). Within a
+partition that is Kafka's own order, which compaction follows, too. Between partitions Kafka defines
+none: the order is then total, so that all runs keep the same row, but has no meaning
+(`order_conflicts.py` counts such keys). Within a batch the greatest of a key stays. The table keeps
+the column, so that a record of a later batch changes a row only if it is newer. A delete removes
+the row, or marks it (`deletes: mark`); only a marked row still knows its sequence.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from streaming.pipeline.delta.write_mode import DELETED, KAFKAS_ORDER, SEQUENCE, part_names
+from streaming.pipeline.delta.write_mode import (
+    BY_OFFSET,
+    BY_TIMESTAMP,
+    DELETED,
+    SEQUENCE,
+    kafkas_fields,
+    part_names,
+)
 from streaming.pipeline.errors import TableError, first_line
-from streaming.pipeline.spark.columns import check_free, folding, hashable, quoted
+from streaming.pipeline.spark.columns import (
+    check_free,
+    folding,
+    hashable,
+    quoted,
+    survives_partitioning,
+)
 from streaming.pipeline.spark.frames import check_kafka_is_ours
 from streaming.pipeline.spark.records import KAFKA, place_of
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     from delta.tables import DeltaMergeBuilder, DeltaTable
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from streaming.pipeline.config.sinks import DeltaSink
+    from streaming.pipeline.delta.table import Table
 
 _DELETE = "__delete"
 _RANK = "__rank"
-_TOPIC = "__topic"
+
+
+class Layout(NamedTuple):
+    """What an upsert needs to know of its table."""
+
+    #: Columns that it is partitioned by.
+    partitioned: Sequence[str]
+    #: Kafka's fields of its `_sequence`, in their order; see `write_mode`.
+    fields: tuple[str, ...]
+
+
+def layout(
+    spark: SparkSession, table: Table, existing: StructType | None, rows: DataFrame, sink: DeltaSink
+) -> Layout:
+    """Return the layout of an existing table, or of the one that will be created."""
+    if existing is None:
+        return Layout(sink.partition_by, kafkas_fields(rows.schema[SEQUENCE].dataType))
+    sequence = next((x.dataType for x in existing.fields if x.name.lower() == SEQUENCE), None)
+    return Layout(table.partition_columns(spark), kafkas_fields(sequence))
 
 
 def prepare(frame: DataFrame, sink: DeltaSink) -> DataFrame:
     """Add the sequence and whether the row deletes, and leave Kafka's struct out."""
     fold = folding(frame.sparkSession)
-    ours = [SEQUENCE, _DELETE, _RANK, _TOPIC, *([DELETED] if sink.deletes == "mark" else [])]
+    ours = [SEQUENCE, _DELETE, _RANK, *([DELETED] if sink.deletes == "mark" else [])]
     check_free(frame.columns, ours, fold)
     check_kafka_is_ours(frame)
     names = {fold(name) for name in frame.columns}
@@ -50,7 +87,7 @@ def prepare(frame: DataFrame, sink: DeltaSink) -> DataFrame:
             f"the rows have no order: let the transform keep the column {KAFKA}, or name "
             "'sequence_by' columns"
         )
-    kafkas = KAFKAS_ORDER if has_kafka else ()
+    kafkas = BY_OFFSET if has_kafka else ()
     order = [
         f.col(quoted(column)).alias(part)
         for column, part in zip(sink.sequence_by, part_names(sink.sequence_by, kafkas), strict=True)
@@ -63,8 +100,6 @@ def prepare(frame: DataFrame, sink: DeltaSink) -> DataFrame:
         if sink.delete_when is not None:
             delete = delete | f.coalesce(f.expr(sink.delete_when), f.lit(False))
         made = frame.withColumns({_DELETE: delete, SEQUENCE: f.struct(*order)})
-        if has_kafka:
-            made = made.withColumn(_TOPIC, f.col(f"{KAFKA}.topic"))
     except Exception as error:
         raise TableError(f"delete_when: {first_line(error)}") from error
     return made.drop(KAFKA)
@@ -72,7 +107,7 @@ def prepare(frame: DataFrame, sink: DeltaSink) -> DataFrame:
 
 def own_columns(rows: DataFrame, sink: DeltaSink) -> list[str]:
     """Name the columns of the rows that are not the upsert's."""
-    ours = (SEQUENCE, _DELETE, _TOPIC) if sink.mode == "upsert" else ()
+    ours = (SEQUENCE, _DELETE) if sink.mode == "upsert" else ()
     return [name for name in rows.columns if name not in ours]
 
 
@@ -80,17 +115,30 @@ def table_columns(rows: DataFrame, sink: DeltaSink) -> DataFrame:
     """Return a frame with the columns that the table gets."""
     if sink.mode == "append":
         return rows
-    kept = rows.drop(_DELETE, _TOPIC)
+    kept = rows.drop(_DELETE)
     return kept.withColumn(DELETED, f.lit(False)) if sink.deletes == "mark" else kept
 
 
-def newest(rows: DataFrame, sink: DeltaSink) -> DataFrame:
+def fit_sequence(rows: DataFrame, sink: DeltaSink, fields: tuple[str, ...]) -> DataFrame:
+    """Return the rows with `_sequence` as the table has it; `fields` are the table's of Kafka."""
+    names = rows.schema[SEQUENCE].dataType.names  # type: ignore[attr-defined]
+    if fields != BY_TIMESTAMP or kafkas_fields(rows.schema[SEQUENCE].dataType) != BY_OFFSET:
+        return rows
+    users = names[: -len(BY_OFFSET)]
+    renamed = part_names(sink.sequence_by, BY_TIMESTAMP)
+    parts = zip([*users, *BY_TIMESTAMP], [*renamed, *BY_TIMESTAMP], strict=True)
+    columns = (f.col(f"{SEQUENCE}.{quoted(name)}").alias(new) for name, new in parts)
+    return rows.withColumn(SEQUENCE, f.struct(*columns))
+
+
+def newest(rows: DataFrame, sink: DeltaSink, layout: Layout, seen: str = "true") -> DataFrame:
     """Keep the newest row of each key; ties of rows without Kafka's struct by their content.
 
-    A null in a key or in `sequence_by` fails the query while the rows are read, hence before
-    anything is written.
+    A key that cannot be merged, or a null in `sequence_by`, fails the query while the rows are
+    read, hence before anything is written. `seen` is a condition in SQL that is true.
     """
-    rows = rows.where(_no_nulls(sink, _TOPIC in rows.columns)).drop(_TOPIC)
+    rows = rows.where(_usable(rows, sink, layout.partitioned)).where(seen)
+    rows = fit_sequence(rows, sink, layout.fields)
     window = Window.partitionBy(*[quoted(key) for key in sink.keys]).orderBy(
         f.col(SEQUENCE).desc(), content_hash(rows)
     )
@@ -108,44 +156,68 @@ def content_hash(rows: DataFrame) -> Column:
     return f.xxhash64(*(hashable(f.col(quoted(x.name)), x.dataType) for x in fields))
 
 
-def _no_nulls(sink: DeltaSink, has_kafka: bool) -> Column:
-    """Fail at a null in a key or in `sequence_by`, and say in which record."""
+def _usable(rows: DataFrame, sink: DeltaSink, partitioned: Collection[str]) -> Column:
+    """Fail at a key that cannot be merged or a null in `sequence_by`, and name its record.
+
+    A partition column is written as text, which does not hold all values. A row with such a value
+    would not be found again by its key.
+    """
     place = f.lit("")
-    if has_kafka:
-        where = place_of(_TOPIC, f"{SEQUENCE}.partition", f"{SEQUENCE}.offset")
+    if kafkas_fields(rows.schema[SEQUENCE].dataType) == BY_OFFSET:
+        where = place_of(*(f"{SEQUENCE}.{part}" for part in ("topic", "partition", "offset")))
         place = f.coalesce(f.concat(f.lit(" of "), where), place)
     condition = f.lit(True)
-    for kind, columns, cure in (
+
+    def require(holds: Column, wrong: str, cure: str) -> Column:
+        words = f.concat(f.lit(f"{wrong} in the row"), place, f.lit(cure))
+        return f.when(holds, condition).otherwise(f.raise_error(words).cast("boolean"))
+
+    fold = folding(rows.sparkSession)
+    for column in sink.keys:
+        if fold(column) in map(fold, partitioned):
+            [kind] = (x.dataType for x in rows.schema.fields if fold(x.name) == fold(column))
+            condition = require(
+                survives_partitioning(f.col(quoted(column)), kind),
+                f"key column {column!r} has a value that a partition of the table cannot hold",
+                "; filter such rows out, let the transform replace the value, or give the sink a "
+                "new table that is not partitioned by this column",
+            )
+    for kind_of, columns, cure in (
         ("sequence", sink.sequence_by, "a tombstone has none: leave 'sequence_by' out, or let the "
          "transform fill the column"),
         ("key", sink.keys, "filter such rows out, or see 'records.key' for tombstones"),
     ):  # fmt: skip
         for column in columns:
-            words = f.concat(
-                f.lit(f"{kind} column {column!r} is null in the row"), place,
-                f.lit(f", an upsert needs it; {cure}"),
-            )  # fmt: skip
-            failed = f.raise_error(words).cast("boolean")
-            condition = f.when(f.col(quoted(column)).isNull(), failed).otherwise(condition)
+            condition = require(
+                f.col(quoted(column)).isNotNull(),
+                f"{kind_of} column {column!r} is null",
+                f", an upsert needs it; {cure}",
+            )
     return condition
 
 
-def merging(table: DeltaTable, rows: DataFrame, sink: DeltaSink) -> DeltaMergeBuilder:
-    """Return the merge, to be executed, of rows with distinct keys, none of them null."""
+def merging(
+    table: DeltaTable, rows: DataFrame, sink: DeltaSink, compared: str = "true"
+) -> DeltaMergeBuilder:
+    """Return the merge, to be executed, of rows with distinct keys, none of them null.
+
+    `compared` is a condition in SQL that is true, for each row `s` that has a row `t` of its key.
+    """
     values: dict[str, str | Column] = {
         quoted(c): f"s.{quoted(c)}" for c in rows.columns if c != _DELETE
     }
     keys = " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in sink.keys)
     newer = f"(t.{SEQUENCE} IS NULL OR s.{SEQUENCE} > t.{SEQUENCE})"
+    first = f"{compared} AND {newer}"  # each row with its key in the table gets to the first clause
     builder = table.alias("t").merge(rows.alias("s"), keys)
     if sink.schema_evolution:
         builder = builder.withSchemaEvolution()
     if sink.deletes == "mark":
         values |= {DELETED: f"s.{_DELETE}"}
-        builder = builder.whenMatchedUpdate(newer, values).whenNotMatchedInsert(values=values)
+        builder = builder.whenMatchedUpdate(first, values).whenNotMatchedInsert(values=values)
     else:
         builder = (
-            builder.whenMatchedDelete(f"{newer} AND s.{_DELETE}")
+            builder.whenMatchedDelete(f"{first} AND s.{_DELETE}")
             .whenMatchedUpdate(newer, values)
             .whenNotMatchedInsert(f"NOT s.{_DELETE}", values)
         )

@@ -17,15 +17,18 @@ from streaming.pipeline.errors import TableError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
     from streaming.pipeline.config.sinks import DeltaSink
 
 #: Columns that an upsert adds to the table.
 SEQUENCE = "_sequence"
 DELETED = "_deleted"
-#: The last parts of `_sequence`, where the rows have Kafka's struct.
-KAFKAS_ORDER = ("timestamp", "partition", "offset")
+#: The last fields of `_sequence`, if the rows have Kafka's struct. Structs compare field by field,
+#: so the order of the fields is the rule, and a table keeps the one that it was created with.
+BY_OFFSET = ("offset", "partition", "topic", "timestamp")
+#: The rule of tables that earlier versions created.
+BY_TIMESTAMP = ("timestamp", "partition", "offset")
 _NAMES = TypeAdapter(tuple[str, ...])
 #: Properties of the table that hold a list of names in JSON.
 _KEYS, _SEQUENCE_BY = "assignor.keys", "assignor.sequenceBy"
@@ -61,7 +64,7 @@ def part_names(columns: Iterable[str], others: Iterable[str]) -> list[str]:
 
     Delta takes names for one that differ by case alone, whatever Spark does.
 
-    >>> part_names(["seq", "Offset", "SEQ"], ["timestamp", "partition", "offset"])
+    >>> part_names(["seq", "Offset", "SEQ"], BY_OFFSET)
     ['seq', '_Offset', '_SEQ']
     """
     taken, parts = set(others), []
@@ -72,6 +75,20 @@ def part_names(columns: Iterable[str], others: Iterable[str]) -> list[str]:
         taken.add(part.lower())
         parts.append(part)
     return parts
+
+
+def kafkas_fields(sequence: DataType | None) -> tuple[str, ...]:
+    """Return which of Kafka's fields end a `_sequence`, in its order: the rule of its table.
+
+    >>> from pyspark.sql.types import StructType
+    >>> sequence = StructType()
+    >>> for name in ("seq", "timestamp", "partition", "offset"):
+    ...     sequence = sequence.add(name, "long")
+    >>> kafkas_fields(sequence)
+    ('timestamp', 'partition', 'offset')
+    """
+    names = tuple(getattr(sequence, "names", ()))
+    return next((o for o in (BY_OFFSET, BY_TIMESTAMP) if names[-len(o) :] == o), ())
 
 
 def of_properties(properties: Mapping[str, str]) -> WriteMode | None:
@@ -102,8 +119,7 @@ def of_columns(table: StructType, own: Iterable[str]) -> WriteMode:
     order = getattr(kinds.get(SEQUENCE), "names", None)
     if order is None or SEQUENCE in users:
         return WriteMode("append")
-    if tuple(order[-len(KAFKAS_ORDER) :]) == KAFKAS_ORDER:
-        order = order[: -len(KAFKAS_ORDER)]
+    order = order[: len(order) - len(kafkas_fields(kinds[SEQUENCE]))]
     marks = DELETED in kinds and DELETED not in users
     return WriteMode("upsert", None, "mark" if marks else "remove", tuple(order))
 
@@ -118,7 +134,8 @@ def check_same(
             f"rows cannot be merged into it: {_ELSE}"
         )
     if is_inferred and now.sequence_by:  # from the names of the parts
-        now = now._replace(sequence_by=tuple(part_names(now.sequence_by, KAFKAS_ORDER)))
+        parts = [tuple(part_names(now.sequence_by, o)) for o in (BY_OFFSET, BY_TIMESTAMP)]
+        now = now._replace(sequence_by=parts[parts[1] == before.sequence_by])
     for what, was, new in zip(WriteMode._fields, before, now, strict=True):
         if was is None or new is None or _compared(what, was, fold) == _compared(what, new, fold):
             continue

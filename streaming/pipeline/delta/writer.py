@@ -13,11 +13,15 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
+from delta import exceptions
+
 from streaming.delta.transactions import writer_name
 from streaming.pipeline.delta import upsert, write_mode
 from streaming.pipeline.delta.audit_trail import AuditTrail
 from streaming.pipeline.delta.once import OnceWriter
+from streaming.pipeline.delta.order_conflicts import OrderConflicts
 from streaming.pipeline.delta.table import Table, check_columns, missing_table
+from streaming.pipeline.delta.upsert import Layout
 from streaming.pipeline.errors import JobError, TableError, first_line
 from streaming.pipeline.spark.columns import folding
 
@@ -48,6 +52,18 @@ _MOST_SHUFFLE_PARTITIONS = 200
 #: So many shuffle partitions are run as they are.
 _FEW_PARTITIONS = 8
 _START_LIMIT_S = 300.0
+#: How often a batch is written before a conflict with other writers fails the query.
+_ATTEMPTS = 10
+#: Conflicts that Delta asks to try again. `ConcurrentTransactionException` is not one of them: it
+#: shows another driver of the same query.
+_CONFLICTS = (
+    exceptions.ConcurrentAppendException,
+    exceptions.ConcurrentDeleteDeleteException,
+    exceptions.ConcurrentDeleteReadException,
+    exceptions.ConcurrentWriteException,
+    exceptions.MetadataChangedException,
+    exceptions.ProtocolChangedException,
+)
 
 
 class DeltaWriter:
@@ -76,6 +92,10 @@ class DeltaWriter:
         self.table_exists = False
         #: Whether the table is from an older version, which wrote no properties.
         self._is_of_older_version = False
+        #: How the table keeps its rows, as of the last check; a new one as its sink says.
+        self._layout = Layout(sink.partition_by, ())
+        #: Counts what an upsert cannot order, from the first batch on.
+        self._conflicts: OrderConflicts | None = None
         #: What a batch failed with; Spark only hands on its text.
         self.error: Exception | None = None
         self._query_id: str | None = None
@@ -85,16 +105,20 @@ class DeltaWriter:
 
     def check(self, spark: SparkSession, rows: DataFrame) -> None:
         """Check that rows fit the table, if it is there, and that it is written as before."""
-        sink, schema = self.sink, upsert.table_columns(rows, self.sink).schema
+        sink, is_upsert = self.sink, self.sink.mode == "upsert"
+        existing = self.table.schema(spark)
+        self.table_exists = existing is not None
+        if is_upsert:
+            self._layout = upsert.layout(spark, self.table, existing, rows, sink)
+            rows = upsert.fit_sequence(rows, sink, self._layout.fields)
+        schema = upsert.table_columns(rows, sink).schema
         names = {field.name.lower() for field in schema.fields}
         for what, columns in (("partition_by", sink.partition_by), ("cluster_by", sink.cluster_by)):
             for column in columns:
                 if column.lower() not in names:
                     raise TableError(f"{what}: {column!r} is no column of the rows")
-        if sink.mode == "upsert":
-            upsert.newest(rows, sink)  # Spark refuses here, say, a map as a key
-        existing = self.table.schema(spark)
-        self.table_exists = existing is not None
+        if is_upsert:
+            upsert.newest(rows, sink, self._layout)  # Spark refuses here, say, a map as a key
         if existing is None:
             return
         before = write_mode.of_properties(self.table.properties(spark))
@@ -141,14 +165,29 @@ class DeltaWriter:
         self._started.set()
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        """Write a batch."""
-        try:
-            self._write(batch, number)
-        except Exception as error:
-            self.error = self._missing_table(batch.sparkSession, number) or error
-            if self.error is error:
-                raise
-            raise self.error from error
+        """Write a batch, again if another writer of the table was faster.
+
+        Delta's transaction id makes that safe. There is nothing to wait for between two attempts,
+        because the other writer's commit is in the table.
+        """
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                self._write(batch, number)
+            except Exception as error:
+                self.error = self._missing_table(batch.sparkSession, number) or error
+                if self.error is not error:
+                    raise self.error from error
+                if attempt == _ATTEMPTS or not isinstance(error, _CONFLICTS):
+                    raise
+                _LOG.warning(
+                    "%s: batch %d is written again, because another writer changed the table %r "
+                    "during attempt %d of %d: %s", self._place, number, self.table.where, attempt,
+                    _ATTEMPTS, self._redact(first_line(error)),
+                )  # fmt: skip
+                self._reset_counts()
+            else:
+                self.error = None
+                return
 
     def _missing_table(self, spark: SparkSession, number: int) -> TableError | None:
         """Return the error for a table that was removed while the query ran."""
@@ -173,9 +212,7 @@ class DeltaWriter:
         origin = self._trail.of_batch(spark, self._query_id or "", number)
         with _settings(spark, self._batch_settings(spark, number) | origin.settings):
             if self.sink.mode == "upsert":
-                rows = upsert.newest(batch, self.sink)
-                merge = upsert.merging(self.table.open(spark), rows, self.sink)
-                self.once.merge(merge, self._execution(), origin.ranges)
+                self._merge(batch, number, origin.ranges)
             else:
                 grows = self.sink.schema_evolution
                 self.once.append(
@@ -184,6 +221,25 @@ class DeltaWriter:
         every = self.sink.compact_every
         if every is not None and (number + 1) % every == 0:
             self._compact(spark)
+
+    def _merge(self, batch: DataFrame, number: int, ranges: str | None) -> None:
+        sink, spark = self.sink, batch.sparkSession
+        if self._conflicts is None:
+            fields = () if sink.sequence_by else self._layout.fields
+            self._conflicts = OrderConflicts(spark, self._place, self.table.where, fields)
+        conflicts = self._conflicts
+        rows = upsert.newest(batch, sink, self._layout, conflicts.seen(sink.keys))
+        merge = upsert.merging(self.table.open(spark), rows, sink, conflicts.found())
+        self.once.merge(merge, self._execution(), ranges)
+        conflicts.report(number)
+
+    def _reset_counts(self) -> None:
+        """Count the records of the batch from zero, because the next attempt reads them again."""
+        if self._conflicts is not None:
+            self._conflicts.forget()
+        execution = self._execution()
+        if execution is not None:
+            execution.executedPlan().resetMetrics()
 
     def _execution(self) -> Any:
         """Return Spark's execution of the batch; None where this Spark keeps it elsewhere."""

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
-from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DateType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    VariantType,
+)
 
 from streaming.pipeline.config.files import schema_json
 from streaming.pipeline.errors import first_line
@@ -18,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 _CASE_SENSITIVE = "spark.sql.caseSensitive"
+#: The folder of a partition whose value is null.
+_HIVES_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 def columns(text: str) -> StructType:
@@ -50,6 +62,15 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def unquoted(name: str) -> str:
+    """Return a name without the quotes that Spark puts around an unusual one.
+
+    >>> unquoted("a"), unquoted("`a.b``c`")
+    ('a', 'a.b`c')
+    """
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name
+
+
 def check_free(names: Iterable[str], ours: Iterable[str], fold: Callable[[str], str]) -> None:
     """Raise ValueError when Spark takes one of the names for one of ours.
 
@@ -60,6 +81,20 @@ def check_free(names: Iterable[str], ours: Iterable[str], fold: Callable[[str], 
     for name in names:
         if fold(name) in map(fold, ours):
             raise ValueError(f"the column {name!r} has a reserved name: use another")
+
+
+def survives_partitioning(column: Column, kind: DataType) -> Column:
+    """Return whether a partition column of a Delta table gives the value back unchanged.
+
+    Delta writes it as text into the name of a folder, where empty text and Hive's name stand for
+    null, and a timestamp has the session's wall clock, which repeats an hour when clocks go back.
+    """
+    if isinstance(kind, (StringType, BinaryType)):
+        text = column.cast("string")
+        return ~text.isin("", _HIVES_NULL) & f.is_valid_utf8(text)
+    if isinstance(kind, (DateType, TimestampType, TimestampNTZType)):
+        return (column.cast("string").cast(kind) == column) & f.year(column).between(1, 9999)
+    return f.lit(True)
 
 
 def hashable(column: Column, kind: DataType) -> Column:

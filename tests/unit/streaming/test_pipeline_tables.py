@@ -35,8 +35,11 @@ from streaming.pipeline.delta import continuity
 from streaming.pipeline.delta.continuity import check_sources_kept
 from streaming.pipeline.delta.table import Table, check_columns
 from streaming.pipeline.delta.write_mode import (
+    BY_OFFSET,
+    BY_TIMESTAMP,
     WriteMode,
     check_same,
+    kafkas_fields,
     of_columns,
     of_properties,
     of_sink,
@@ -134,13 +137,14 @@ def test_properties_that_cannot_be_read_are_told():
 
 
 def test_an_older_table_tells_by_its_columns_how_it_was_kept():
-    order = StructType().add("seq", LongType())
-    for name in ("timestamp", "partition", "offset"):
-        order = order.add(name, LongType())
-    plain = StructType().add("id", LongType())
-    kept = plain.add("_sequence", order)
+    for fields in (BY_OFFSET, BY_TIMESTAMP):
+        order = StructType().add("seq", LongType())
+        for name in fields:
+            order = order.add(name, LongType())
+        assert kafkas_fields(order) == fields
+        kept = StructType().add("id", LongType()).add("_sequence", order)
+        assert of_columns(kept, ["id"]) == WriteMode("upsert", None, "remove", ("seq",))
     assert of_columns(StructType().add("id", LongType()), ["id"]) == WriteMode("append")
-    assert of_columns(kept, ["id"]) == WriteMode("upsert", None, "remove", ("seq",))
     assert of_columns(kept, ["id", "_Sequence"]) == WriteMode("append"), "the user's own column"
     marked = StructType(kept.fields).add("_deleted", StringType())
     assert of_columns(marked, ["id"]) == WriteMode("upsert", None, "mark", ("seq",))
@@ -150,6 +154,9 @@ def test_an_older_table_tells_by_its_columns_how_it_was_kept():
         TableError, match=r"was not made by an upsert .*a new table and the job a n"
     ):
         check_same("t", WriteMode("append"), upsert, str.lower, is_inferred=True)
+    by_topic = of_sink(DeltaSink(path="t", mode="upsert", keys=("id",), sequence_by=("topic",)))
+    for part in ("topic", "_topic"):  # of the order by timestamp, and of the one by offset
+        check_same("t", by_topic._replace(sequence_by=(part,)), by_topic, str, is_inferred=True)
 
 
 @pytest.fixture

@@ -1,0 +1,85 @@
+"""The time zone of a job, in which Spark reads times without a zone; its default is the machine's.
+
+The same job would give other rows on another machine, and an upsert would compare times of two
+zones. So `assignor run` uses UTC unless a zone is configured, and the zone of the first run is
+written into the job's checkpoint.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from streaming.observe.checkpoint_files import HadoopFolder
+from streaming.pipeline.spark.folders import read_file, write_file
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from streaming.pipeline.config.job import Job
+
+_LOG = logging.getLogger(__name__)
+TIME_ZONE = "spark.sql.session.timeZone"
+_RECORD = ".assignor.zone"
+
+
+def use_default_time_zone(spark: SparkSession, job: Job) -> str | None:
+    """Set the zone of a session for which none is configured; return it, or None.
+
+    1. The zone of the job's earlier runs.
+    2. The machine's, if earlier versions ran the job, which recorded none.
+    3. UTC.
+    """
+    if spark.sparkContext.getConf().contains(TIME_ZONE):
+        return None
+    zone = None
+    if job.checkpoint is not None:
+        zone = _recorded(spark, job.checkpoint)  # 1
+        if zone is None and _has_run(HadoopFolder(job.checkpoint, spark)):  # 2
+            zone = str(spark.conf.get(TIME_ZONE))
+            _LOG.warning(
+                "%s: this job ran before in the machine's time zone and keeps it (%s), while new "
+                "jobs use UTC; set %s to make it explicit", job.name, zone, TIME_ZONE,
+            )  # fmt: skip
+    zone = zone or "UTC"  # 3
+    spark.conf.set(TIME_ZONE, zone)
+    return zone
+
+
+def record_time_zone(spark: SparkSession, job: Job) -> None:
+    """Write the session's zone into the job's checkpoint; warn if earlier runs had another one."""
+    if job.checkpoint is None:
+        return
+    now = str(spark.conf.get(TIME_ZONE))
+    before = _recorded(spark, job.checkpoint)
+    if before is None:
+        write_file(spark, _record_of(job.checkpoint), now)
+    elif _rules(spark, before) != _rules(spark, now):
+        _LOG.warning(
+            "%s: times without a zone were read as %s in earlier runs and are read as %s now, so "
+            "they differ by the offset between the two: set %s back to %s", job.name, before, now,
+            TIME_ZONE, before,
+        )  # fmt: skip
+
+
+def _record_of(checkpoint: str) -> str:
+    return f"{checkpoint.rstrip('/')}/{_RECORD}"
+
+
+def _recorded(spark: SparkSession, checkpoint: str) -> str | None:
+    content = read_file(spark, _record_of(checkpoint))
+    return content.decode("utf-8", "replace").strip() or None if content is not None else None
+
+
+def _has_run(folder: HadoopFolder) -> bool:
+    queries = (name for name in folder.names("") if not name.startswith("."))
+    return any(folder.names(f"{query}/offsets") for query in queries)
+
+
+def _rules(spark: SparkSession, zone: str) -> Any:
+    """Return the zone's rules, which are equal for two names of one zone."""
+    jvm: Any = spark._jvm
+    try:
+        return jvm.org.apache.spark.sql.catalyst.util.DateTimeUtils.getZoneId(zone).getRules()
+    except Exception:  # noqa: BLE001  (a damaged record differs from each zone)
+        return None
