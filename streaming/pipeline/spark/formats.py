@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pyspark import SparkContext
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import DecimalType, StringType, StructField, StructType
@@ -75,7 +76,7 @@ def read_json(
 
 def _call_jar(name: str, method: str, column: Column, *arguments: object) -> Column:
     """Call a static method of the jar that makes a column of a column."""
-    jvm: Any = SparkSession.active()._jvm
+    jvm: Any = SparkContext.getOrCreate()._jvm
     of_jar = getattr(jvm.io.assignorbridge, name)
     try:
         return Column(getattr(of_jar, method)(column._jc, *arguments))
