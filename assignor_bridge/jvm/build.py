@@ -31,7 +31,11 @@ _OF_SPARK = re.compile(
     re.MULTILINE,
 )
 #: What only jobs need: a class file that names one of these is not looked up for a stream.
-_OF_JOBS = ("org/apache/spark/sql/delta/", "org/apache/spark/sql/api/java/UDF1")
+_OF_JOBS = (
+    "org/apache/spark/sql/delta/",
+    "org/apache/spark/sql/api/java/UDF1",
+    "io/assignorbridge/OrderConflicts",
+)
 #: The name of a class of ours that extends one of Spark.
 _EXTENDING = re.compile(
     r"^  this_class: .*// (\S+)\n  super_class: .*// org/apache/spark/\S+$", re.MULTILINE

@@ -7,6 +7,7 @@ import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
+import java.util.HexFormat;
 import java.util.Locale;
 import java.util.Map;
 import org.apache.spark.sql.Column;
@@ -176,7 +177,8 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
           changed.write('\\');
           changed.write(b);
         } else if (b >= 0 && b < ' ') {
-          changed.writeBytes(String.format("\\u%04x", b).getBytes(StandardCharsets.US_ASCII));
+          String escaped = "\\u" + HexFormat.of().toHexDigits((char) b);
+          changed.writeBytes(escaped.getBytes(StandardCharsets.US_ASCII));
         } else {
           changed.write(b);
         }
