@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import row_order_driver
+from tests.compat.matrix import ROOT
 from tests.faults.protections import PLAN_ORDER
 from tests.faults.without import copied
 from tests.row_order_driver import DISTRIBUTIONS
@@ -36,8 +37,11 @@ CHECKSUMS = [
 
 @pytest.fixture(scope="module")
 def without_order() -> Iterator[Path]:
-    """A copy of the project that gives rows in the order in which they arrive."""
-    with copied(PLAN_ORDER) as root:
+    """Copy the project, with a reader that gives rows in the order in which they arrive.
+
+    As everywhere here, the jar is built against the pyspark of `.venv`.
+    """
+    with copied(PLAN_ORDER, str(ROOT / ".venv" / "bin" / "python")) as root:
         yield root
 
 
@@ -46,7 +50,9 @@ def lines_of(root: Path, broker: EmbeddedBroker, folder: Path, *settings: str) -
     name = f"row-order-{uuid.uuid4().hex[:6]}"
     place = (broker.bootstrap_servers, name, folder)
     done = drivers.run(row_order_driver, *place, *settings, limit_s=900, root=root)
-    return [line for line in drivers.json_lines(done) if line["reader"] == "shared"]
+    lines = [line for line in drivers.json_lines(done) if line["reader"] == "shared"]
+    print(*(json.dumps(line) for line in lines if "done" in line), sep="\n")
+    return lines
 
 
 def test_rows_differ_and_are_lost_and_doubled_in_the_order_of_arrival(
