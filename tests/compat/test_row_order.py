@@ -1,6 +1,7 @@
 """Without the order of the plan rows differ, are lost and are doubled: the tests of it would fail.
 
-On Spark 4.2 this is seen with its own protection off, and what it does by default is printed.
+On Spark 4.2 its own check of shuffles is off for that. By default it notices the other rows there
+and fails the query.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import row_order_driver
+from tests.compat.matrix import ROOT
 from tests.faults.protections import PLAN_ORDER
 from tests.faults.without import copied
 from tests.row_order_driver import DISTRIBUTIONS
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.compat, pytest.mark.timeout(1800)]
 
 VERSION = tuple(map(int, importlib.metadata.version("pyspark").split(".")[:2]))
-#: Spark 4.1 and later compare checksums of what a stage writes when it runs again.
+#: With these, Spark compares checksums of the rows that a repeated task writes into a shuffle.
 CHECKSUMS = [
     "spark_sql_shuffle_orderIndependentChecksum_enabled",
     "spark_sql_shuffle_orderIndependentChecksum_enableFullRetryOnMismatch",
@@ -36,8 +38,11 @@ CHECKSUMS = [
 
 @pytest.fixture(scope="module")
 def without_order() -> Iterator[Path]:
-    """A copy of the project that gives rows in the order in which they arrive."""
-    with copied(PLAN_ORDER) as root:
+    """Copy the project, with a reader that gives rows in the order in which they arrive.
+
+    As everywhere here, the jar is built against the pyspark of `.venv`.
+    """
+    with copied(PLAN_ORDER, str(ROOT / ".venv" / "bin" / "python")) as root:
         yield root
 
 
@@ -46,7 +51,9 @@ def lines_of(root: Path, broker: EmbeddedBroker, folder: Path, *settings: str) -
     name = f"row-order-{uuid.uuid4().hex[:6]}"
     place = (broker.bootstrap_servers, name, folder)
     done = drivers.run(row_order_driver, *place, *settings, limit_s=900, root=root)
-    return [line for line in drivers.json_lines(done) if line["reader"] == "shared"]
+    lines = [line for line in drivers.json_lines(done) if line["reader"] == "shared"]
+    print(*(json.dumps(line) for line in lines if "done" in line), sep="\n")
+    return lines
 
 
 def test_rows_differ_and_are_lost_and_doubled_in_the_order_of_arrival(
@@ -61,10 +68,11 @@ def test_rows_differ_and_are_lost_and_doubled_in_the_order_of_arrival(
     assert all(shuffled[by]["lost"] and shuffled[by]["doubled"] for by in DISTRIBUTIONS), shuffled
 
 
-@pytest.mark.skipif(VERSION < (4, 1), reason="there are no such checksums before 4.1")
-def test_what_spark_does_by_default_when_a_stage_gives_other_rows(
+@pytest.mark.skipif(VERSION < (4, 2), reason="checksums by default were seen in 4.2 only")
+def test_spark_fails_the_query_by_default_if_a_repeated_task_gives_other_rows(
     without_order: Path, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
-    lines = lines_of(without_order, broker, tmp_path)
-    [shuffled] = [line for line in lines if line.get("done") == "shuffle"]
-    print(json.dumps({by: shuffled[by] for by in DISTRIBUTIONS}))
+    with pytest.raises(AssertionError, match="Streaming Query"):
+        lines_of(without_order, broker, tmp_path)
+    log = (tmp_path / "driver.log").read_text()
+    assert "A shuffle map stage with indeterminate output was failed and retried" in log

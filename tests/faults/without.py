@@ -47,22 +47,22 @@ def copy_project(root: Path) -> None:
         shutil.copy2(_ROOT / name, root / name)
 
 
-def build_jar(root: Path) -> None:
-    """Build the jar of a copy, if it is not there."""
+def build_jar(root: Path, python: str = sys.executable) -> None:
+    """Build the jar of a copy, if it is not there, against the pyspark of an interpreter."""
     subprocess.run(
-        [sys.executable, "-m", "assignor_bridge.jvm.build"], cwd=root, check=True,
+        [python, "-m", "assignor_bridge.jvm.build"], cwd=root, check=True,
         env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True,
     )  # fmt: skip
 
 
 @contextlib.contextmanager
-def copied(one: Protection) -> Iterator[Path]:
-    """Make a copy of the project without the protection, with its jar."""
+def copied(one: Protection, python: str = sys.executable) -> Iterator[Path]:
+    """Make a copy of the project without the protection, with its jar: see `build_jar`."""
     with tempfile.TemporaryDirectory(prefix="assignor-without-") as scratch:
         root = Path(scratch)
         copy_project(root)
         one.take_out(root)
-        build_jar(root)
+        build_jar(root, python)
         yield root
 
 
