@@ -165,10 +165,10 @@ PROTECTIONS = {
         Protection(
             "an offset without a record is no loss",
             f"{_JAVA}/reader/PartitionPosition.java",
-            "    position = end;\n",
+            "    learn(bytes, end - position);\n",
             "    if (records.get(0).offset() != position) {\n"
             '      throw new IllegalStateException("there is no " + position);\n    }\n'
-            "    position = end;\n",
+            "    learn(bytes, end - position);\n",
             ("compaction ahead of the reader",),
         ),
         Protection(

@@ -42,6 +42,7 @@ final class FakeKafka implements InvocationHandler {
   final Set<TopicPartition> truncated = new LinkedHashSet<>(); // until they are sought
   boolean remote; // an answer is of one partition, as from a remote tier before Kafka 4.2
   Random disorder; // partitions answer in any order, late, or with an offset that is gone; or null
+  final Set<TopicPartition> silent = new LinkedHashSet<>(); // their broker does not answer
   long taken; // records
   int polls;
   int seeks;
@@ -127,6 +128,7 @@ final class FakeKafka implements InvocationHandler {
     boolean first = true;
     int batchBytes = recordsPerBatch * (recordBytes + headerBytes);
     List<TopicPartition> answering = new ArrayList<>(fetched);
+    answering.removeAll(silent);
     if (disorder != null && !answering.isEmpty()) {
       Collections.shuffle(answering, disorder);
       if (disorder.nextInt(40) == 0) {

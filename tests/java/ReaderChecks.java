@@ -135,7 +135,7 @@ public final class ReaderChecks {
     int raised = 0;
     for (int i = 0; i < 5; i++) {
       try {
-        consumer.poll(NOW, new ArrayList<>());
+        consumer.poll(NOW, 0, new ArrayList<>());
       } catch (LogTruncationException e) {
         check(consumer.giveUp(e.offsetOutOfRangePartitions().keySet()).size() == 1 - raised, "nothing is left of a range given up before");
         raised++;
@@ -205,6 +205,47 @@ public final class ReaderChecks {
     check(made.size() == 2, made.size() + " consumers after the second batch");
   }
 
+  void oneLongRangeAmongManyShortOnesLeavesThemTogether() {
+    for (int hot : new int[] {0, 499}) {
+      made.clear();
+      PooledConsumer consumer = consumer(500, Map.of());
+      long[] next = new long[500];
+      for (int batch = 0; batch < 4; batch++) {
+        int polls = made.stream().mapToInt(one -> one.polls).sum();
+        List<RangeCursor> ranges = new ArrayList<>();
+        for (int i = 0; i < 500; i++) {
+          ranges.add(range(i, next[i], next[i] += i == hot ? 20_000 : 10));
+        }
+        readAll(consumer, ranges);
+        int more = made.stream().mapToInt(one -> one.polls).sum() - polls;
+        check(more <= 80, more + " answers, " + hot + " is hot"); // 65 of them for its 2 MB
+      }
+      check(made.size() == 1, made.size() + " consumers, " + hot + " is hot");
+    }
+  }
+
+  void recordsThatArriveEarlyStayWithinTheBuffer() {
+    recordBytes = 1 << 10;
+    PooledConsumer consumer = consumer(40, Map.of());
+    readOnce(consumer, 40, 0, 1_000); // 1.2 MB of heap each
+    consumer.beginUse();
+    OrderedRanges ordered = new OrderedRanges();
+    ranges(40, 1_000, 3_000).forEach(ordered::add);
+    List<Chunk> chunks = new ArrayList<>();
+    consumer.begin(ordered.begin(), 0, chunks);
+    ordered.hold(chunks);
+    last().silent.add(partition(0)); // the first range waits for its broker
+    for (int polls = 0; polls < 100; polls++) {
+      chunks.clear();
+      check(!consumer.poll(NOW, ordered.heldBytes(), chunks), "progress of the first range");
+      ordered.hold(chunks);
+      consumer.fitBuffers(ordered.heldBytes());
+    }
+    check(ordered.heldBytes() >= BUFFER / 2, ordered.heldBytes() + " bytes are held");
+    check(ordered.heldBytes() <= 2 * BUFFER, ordered.heldBytes() + " bytes are held");
+    check(last().fetched.equals(Set.of(partition(0))), "" + last().fetched);
+  }
+
   void aPartitionThatIsPausedInMidRangeKeepsItsMark() {
     recordBytes = 100_000; // 1 MB a fetch; the guess for ranges of 20 records is far too low
     PooledConsumer consumer = consumer(16, Map.of());
@@ -212,12 +253,12 @@ public final class ReaderChecks {
     List<Chunk> chunks = new ArrayList<>();
     consumer.begin(ranges(16, 0, 1_000), 0, chunks);
     check(last().fetched.size() == 16, last().fetched.size() + " are fetched at first");
-    consumer.poll(NOW, chunks);
+    consumer.poll(NOW, 0, chunks);
     consumer.fitBuffers(0);
     check(last().fetched.equals(Set.of(partition(0))), "" + last().fetched);
     long most = 0;
     for (int polls = 0; polls < 12; polls++) { // each short, so that partition 0 has nothing left
-      consumer.poll(NOW, chunks);
+      consumer.poll(NOW, 0, chunks);
       consumer.fitBuffers(0);
       consumer.becomeIdle();
       most = Math.max(most, consumer.idleBytes);
@@ -559,20 +600,25 @@ public final class ReaderChecks {
 
   /** Reads partitions from 0 on with one batch of Spark's, checking that each offset comes once. */
   private void readOnce(PooledConsumer consumer, int partitions, long start, long until) {
+    readAll(consumer, ranges(partitions, start, until));
+  }
+
+  private void readAll(PooledConsumer consumer, List<RangeCursor> ranges) {
     consumer.beginUse();
     OrderedRanges ordered = new OrderedRanges();
-    ranges(partitions, start, until).forEach(ordered::add);
+    ranges.forEach(ordered::add);
     List<Chunk> chunks = new ArrayList<>();
     consumer.begin(ordered.begin(), 0, chunks);
     ordered.hold(chunks);
     int polls = 0;
-    for (int i = 0; i < partitions; i++) {
-      long next = start;
+    for (RangeCursor range : ranges) {
+      int i = range.partition.partition();
+      long next = range.start;
       RangeCursor first = ordered.first();
       while (first.state == State.READING || !first.chunks.isEmpty()) {
         if (first.chunks.isEmpty()) {
           chunks.clear();
-          consumer.poll(NOW, chunks);
+          consumer.poll(NOW, ordered.heldBytes(), chunks);
           ordered.hold(chunks);
           consumer.fitBuffers(ordered.heldBytes());
           check(polls++ < 20_000, "no end");
@@ -583,7 +629,7 @@ public final class ReaderChecks {
           next++;
         }
       }
-      check(next == until, i + " ends at " + next);
+      check(next == range.until, i + " ends at " + next);
       ordered.removeFirst();
     }
     check(!consumer.isReading() && ordered.heldBytes() == 0, "something is left");

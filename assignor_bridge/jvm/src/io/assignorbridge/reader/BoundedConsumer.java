@@ -41,7 +41,10 @@ final class BoundedConsumer {
   private volatile boolean closed; // by the pool's thread, maybe while a thread of the task polls
   private int maxPollRecords;
   private long boundedAt;
-  private long windowAt; // bytes of traffic when the window was computed
+  private long windowAt; // bytes of traffic, and held bytes, when the window was computed
+  private long windowHeldBytes;
+  private long polledHeapBytes; // since the client was opened, by samples
+  private long[] begunBytes = {}; // expected sizes of the ranges that were begun last
 
   // Totals of the client: bytes from the brokers, bytes of polled records, answers of brokers.
   private Metric incoming;
@@ -70,6 +73,7 @@ final class BoundedConsumer {
     if (size.fitPartitions(window.size(unread, heldBytes, Integer.MAX_VALUE))) {
       replace();
     }
+    begunBytes = unread.stream().mapToLong(window::expectedBytes).toArray();
     prepare(unread);
     fetchWindow(heldBytes);
   }
@@ -98,9 +102,17 @@ final class BoundedConsumer {
     return polled;
   }
 
-  /** Learns the size of a partition's records from what was just polled of it. */
-  void learn(PartitionPosition polled) {
+  /** Learns the size of records from a partition that was just polled. */
+  void learn(PartitionPosition polled, long heapBytes) {
     window.learn(polled);
+    polledHeapBytes += heapBytes;
+  }
+
+  /** Fetches other partitions if much more, or less, is held than when they were chosen. */
+  void fitWindow(long heldBytes) {
+    if (Math.abs(heldBytes - windowHeldBytes) >= bufferBytes / LOOKS_PER_BUFFER) {
+      fetchWindow(heldBytes);
+    }
   }
 
   /**
@@ -131,8 +143,13 @@ final class BoundedConsumer {
       return;
     }
     PartitionPosition first = unread.get(0);
-    boolean grows =
-        first.bytesPerOffset > 0 && size.fitWindow(fetched.size(), window.expectedBytes(first));
+    boolean grows = false;
+    if (first.bytesPerOffset > 0) {
+      // Compressed records take less of the network than of the heap.
+      double traffic = Math.min(1, (double) total(incoming) / Math.max(1, polledHeapBytes));
+      long expectedBytes = (long) (traffic * window.expectedBytes(first));
+      grows = size.fitWindow(fetched.size(), expectedBytes, begunBytes);
+    }
     if (grows || size.fitBatches(fetched)) {
       replace();
       prepare(unread);
@@ -192,6 +209,7 @@ final class BoundedConsumer {
 
   private void fetchWindow(long heldBytes) {
     windowAt = total(incoming);
+    windowHeldBytes = heldBytes;
     fetch(List.copyOf(unread.subList(0, window.size(unread, heldBytes, size.width()))));
   }
 
@@ -256,6 +274,7 @@ final class BoundedConsumer {
     countedConsumed = 0;
     boundedAt = 0;
     windowAt = 0;
+    polledHeapBytes = 0;
     size.restart();
     ReaderCounters.CREATED.increment();
   }

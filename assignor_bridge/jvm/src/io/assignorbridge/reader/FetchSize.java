@@ -1,5 +1,6 @@
 package io.assignorbridge.reader;
 
+import java.util.Arrays;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.Map;
@@ -63,16 +64,22 @@ final class FetchSize {
   }
 
   /**
-   * Grows if few long ranges are fetched at a time, since each fetch waits for a round trip.
+   * Grows if few long ranges are fetched at a time, since each fetch waits for a round trip. It does
+   * not if the task has many short ranges, too: larger fetches leave room for few partitions at a time.
    *
    * @param partitions number of partitions that are fetched at a time
-   * @param expectedBytes expected size of the rest of the first range
+   * @param expectedBytes bytes that the rest of the first range takes on the network
+   * @param rangeBytes expected sizes of all ranges that are read together
    * @return whether it grew
    */
-  boolean fitWindow(int partitions, long expectedBytes) {
+  boolean fitWindow(int partitions, long expectedBytes, long[] rangeBytes) {
     long share = bufferBytes / Math.max(2L * partitions, LEAST_WIDTH);
     long wanted = Math.min(share, expectedBytes / FETCHES_PER_RANGE);
     if (isUsers || wanted < GROWTH * bytes) {
+      return false;
+    }
+    long shortRanges = Arrays.stream(rangeBytes).filter(one -> one < wanted).count();
+    if (shortRanges > 2 * bufferBytes / wanted) {
       return false;
     }
     bytes = wanted;

@@ -21,6 +21,7 @@ final class PartitionPosition {
   private static final int HEADER_OVERHEAD_BYTES = 150; // of the first; each further one takes 90
 
   private static final int SAMPLES_PER_POLL = 8;
+  private static final int OFFSETS_TO_REMEMBER = 2_000;
 
   final TopicPartition partition;
   long from = UNKNOWN;
@@ -38,8 +39,10 @@ final class PartitionPosition {
   /** All that Kafka's consumer holds of it came after so many bytes of the consumer's traffic. */
   long mark = NEVER_FETCHED;
 
-  /** Heap per offset of the records polled last, by a sample; 0 before the first. */
+  /** Heap per offset of the last few thousand offsets, by samples; 0 before the first. */
   double bytesPerOffset;
+
+  private long rememberedOffsets;
 
   PartitionPosition(TopicPartition partition) {
     this.partition = partition;
@@ -87,8 +90,8 @@ final class PartitionPosition {
     }
   }
 
-  /** Moves the position behind polled records and learns how much heap an offset takes. */
-  void moveBehind(List<ConsumerRecord<byte[], byte[]>> records) {
+  /** Moves the position behind polled records; returns the heap that they take, by a sample. */
+  long moveBehind(List<ConsumerRecord<byte[], byte[]>> records) {
     int step = Math.max(1, records.size() / SAMPLES_PER_POLL);
     long sampledBytes = 0;
     int samples = 0;
@@ -97,9 +100,22 @@ final class PartitionPosition {
       samples++;
     }
     long end = records.get(records.size() - 1).offset() + 1;
-    double bytes = (double) sampledBytes / samples * records.size();
-    bytesPerOffset = bytes / Math.max(1, end - position);
+    long bytes = sampledBytes / samples * records.size();
+    learn(bytes, end - position);
     position = end;
+    return bytes;
+  }
+
+  /** Moves the position to {@code offset}, over markers and compacted offsets. */
+  void moveTo(long offset) {
+    learn(0, offset - position);
+    position = offset;
+  }
+
+  private void learn(long bytes, long offsets) {
+    double before = bytesPerOffset * rememberedOffsets;
+    bytesPerOffset = Math.max(1, (before + bytes) / Math.max(1, rememberedOffsets + offsets));
+    rememberedOffsets = Math.min(OFFSETS_TO_REMEMBER, rememberedOffsets + offsets);
   }
 
   /** How many of the records, which are sorted by offset, come before {@code offset}. */

@@ -118,12 +118,15 @@ final class PooledConsumer {
    * Polls once; {@code out} receives the records, those beyond a range's end are kept. The caller
    * calls {@link #fitBuffers} when it knows which of the records wait for their turn.
    *
-   * @return whether any range made progress
+   * @param heldBytes heap of records that were received before their turn
+   * @return whether the first unfinished range made progress
    * @throws org.apache.kafka.clients.consumer.OffsetOutOfRangeException as Kafka does
    */
-  boolean poll(Duration timeout, List<Chunk> out) {
+  boolean poll(Duration timeout, long heldBytes, List<Chunk> out) {
+    consumer.fitWindow(heldBytes);
+    PartitionPosition first = consumer.unread().get(0);
+    long before = first.position;
     ConsumerRecords<byte[], byte[]> polled = consumer.poll(timeout);
-    boolean forward = false;
     for (TopicPartition partition : polled.partitions()) {
       List<ConsumerRecord<byte[], byte[]>> records = polled.records(partition);
       PartitionPosition one = positions.get(partition);
@@ -131,20 +134,19 @@ final class PooledConsumer {
         one.lose();
         continue;
       }
-      one.moveBehind(records);
-      consumer.learn(one);
+      consumer.learn(one, one.moveBehind(records));
       deliver(one, records, out);
-      forward = true;
     }
     for (PartitionPosition one : consumer.fetched()) { // a range's last offsets may be no records
       if (one.reading != null) {
         long offset = consumer.offsetOf(one);
-        forward |= offset > one.position;
-        one.position = Math.max(offset, one.position);
+        if (offset > one.position) {
+          one.moveTo(offset);
+        }
         finishAtEnd(one);
       }
     }
-    return forward;
+    return first.position > before;
   }
 
   /**

@@ -261,7 +261,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     List<Chunk> polled = new ArrayList<>();
     boolean forward;
     try {
-      forward = current.poll(POLL_LIMIT, polled);
+      forward = current.poll(POLL_LIMIT, ranges.heldBytes(), polled);
     } catch (OffsetOutOfRangeException e) {
       forward = giveUp(current, e.offsetOutOfRangePartitions().keySet(), e.getMessage());
     }
