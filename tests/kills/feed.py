@@ -24,7 +24,7 @@ GONE = "gone"
 #: Some keys change all the time, most rarely: of these a batch may bring nothing but late records.
 _KEYS = 2000
 _SKEW = 3
-#: So many changes share a `seq`: then Kafka's timestamp, partition and offset decide.
+#: Number of changes that share a `seq`: then Kafka's offset and partition decide.
 _CHANGES_PER_SEQ = 40
 #: By how many changes a record may be late; a batch is some hundreds or thousands of them.
 _LATE = (0, 0, 0, 100, 1000, 20_000)
@@ -110,14 +110,14 @@ class Feed:
 class Reference:
     """The table of an upsert after a batch, in plain Python.
 
-    Of each key the record of the greatest seq counts; of equal ones the greatest timestamp,
-    partition and offset.
+    Of each key the record of the greatest seq stays; of equal ones that of the greatest offset,
+    and then of the greatest partition.
     """
 
     def __init__(self, sent: list[list[Change]]) -> None:
         self._sent = sent
         self._folded = [0] * len(sent)
-        self._newest: dict[int, tuple[int, int, int, int]] = {}
+        self._newest: dict[int, tuple[int, int, int]] = {}
 
     def rows(self, ends: Mapping[int, int]) -> list[Row]:
         """Give id, seq, name, deleted, partition, offset of what lies below these offsets.
@@ -129,11 +129,11 @@ class Reference:
             assert first <= end <= len(self._sent[partition])
             for offset in range(first, end):
                 change = self._sent[partition][offset]
-                rank = (change.seq, change.timestamp_ms, partition, offset)
+                rank = (change.seq, offset, partition)
                 self._newest[change.id] = max(rank, self._newest.get(change.id, rank))
             self._folded[partition] = end
         return [
             [key, seq, name, name == GONE, partition, offset]
-            for key, (seq, _, partition, offset) in sorted(self._newest.items())
+            for key, (seq, offset, partition) in sorted(self._newest.items())
             for name in [self._sent[partition][offset].name]
         ]
