@@ -53,7 +53,7 @@ class Scene:
 
     @property
     def title(self) -> str:
-        """What is read, for the table."""
+        """Title of the load in the table."""
         load = self.load
         each = f"{load.partitions:,} partitions x {load.records_per_partition:,} records"
         return (
