@@ -53,7 +53,7 @@ class Executors:
     def one_dies(
         self, choose: Callable[[dict[str, int]], str], tasks: int, completed: int, killed: Path
     ) -> Iterator[None]:
-        """Kill an executor once so many tasks of a stage of `tasks` tasks are completed.
+        """Kill an executor once this number of tasks of a stage of `tasks` tasks are completed.
 
         Then the file `killed` appears, for which the others have to wait: see `held_until`.
         """

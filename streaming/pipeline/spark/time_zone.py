@@ -34,7 +34,7 @@ def use_default_time_zone(spark: SparkSession, job: Job) -> str | None:
         return None
     zone = None
     if job.checkpoint is not None:
-        zone = _recorded(spark, job.checkpoint)  # 1
+        zone = _read_record(spark, job.checkpoint)  # 1
         if zone is None and _has_run(HadoopFolder(job.checkpoint, spark)):  # 2
             zone = str(spark.conf.get(TIME_ZONE))
             _LOG.warning(
@@ -51,7 +51,7 @@ def record_time_zone(spark: SparkSession, job: Job) -> None:
     if job.checkpoint is None:
         return
     now = str(spark.conf.get(TIME_ZONE))
-    before = _recorded(spark, job.checkpoint)
+    before = _read_record(spark, job.checkpoint)
     if before is None:
         write_file(spark, _record_of(job.checkpoint), now)
     elif _rules(spark, before) != _rules(spark, now):
@@ -66,7 +66,7 @@ def _record_of(checkpoint: str) -> str:
     return f"{checkpoint.rstrip('/')}/{_RECORD}"
 
 
-def _recorded(spark: SparkSession, checkpoint: str) -> str | None:
+def _read_record(spark: SparkSession, checkpoint: str) -> str | None:
     content = read_file(spark, _record_of(checkpoint))
     return content.decode("utf-8", "replace").strip() or None if content is not None else None
 
