@@ -14,7 +14,7 @@ UNIT   := "not integration and not benchmark and not chaos and not compat"
 UNIT_TESTS ?= unit
 
 .DEFAULT_GOAL := help
-.PHONY: help check demo test unit coverage integration long fresh bench soak executor-memory chaos fuzz spark-suite compat matrix lint format jar docs wheel maven sbom audit release-check lock clean
+.PHONY: help check demo test unit coverage integration long fresh evidence bench soak executor-memory chaos fuzz spark-suite compat matrix lint format jar docs wheel maven sbom audit release-check lock clean
 
 help:  ## This list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ integration: jar  ## The tests with a real broker and a real Spark, the long one
 
 long: jar  ## The tests with a real broker and a real Spark that `make test` has no time for
 	@$(BIN)/python -m pytest -m "integration and long"
+
+evidence: jar  ## All that proves a release and does not fit into `make test`: runs what has not passed for the last commit of code (STEP=summary: print what is proved; STEP="name|name": repeat steps)
+	@$(BIN)/python -m tests.evidence "$(STEP)"
 
 fresh: check  ## demo and test as on a new machine: a clone, HOME and caches in an empty folder
 	@PYTHON=$(PYTHON) .ci/fresh
