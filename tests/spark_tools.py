@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
@@ -320,3 +320,11 @@ def wait_until(condition: Callable[[], Any], what: str, timeout_s: float = 60) -
         assert time.monotonic() < deadline, f"{what}: not within {timeout_s} s, last {state!r}"
         time.sleep(0.05)
     return state
+
+
+def wait_until_none(find: Callable[[], Sequence[Any]], what: str, timeout_s: float = 60) -> None:
+    """Poll until nothing is found; a failure names what was waited for and the last finds."""
+    deadline = time.monotonic() + timeout_s
+    while found := find():
+        assert time.monotonic() < deadline, f"{what}: not within {timeout_s} s, still {found}"
+        time.sleep(0.05)

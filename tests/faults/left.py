@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.integration.shared_reader_tools import counters
-from tests.spark_tools import wait_until
+from tests.spark_tools import wait_until, wait_until_none
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Set
@@ -40,14 +40,12 @@ def descriptors_of_driver(scene: Scene) -> Descriptors:
 
 def check_nothing_left(scene: Scene, before: Descriptors) -> None:
     """After the query: no planner, thread, consumer, descriptor or file of an unfinished write."""
-    wait_until(lambda: not scene.planners(), "the end of the planner")
-    wait_until(lambda: not scene.threads(), "the end of our threads")
+    wait_until_none(scene.planners, "the end of the planner")
+    wait_until_none(scene.threads, "the end of the threads of assignor-bridge")
     wait_until(
         lambda: (now := counters(scene.spark))["created"] <= now["closed"] + now["idle"],
         "the consumers to be idle or closed",
     )
-
-    left: list[str] = []
 
     def too_many() -> list[str]:
         now, found = descriptors_of_driver(scene), []
@@ -58,15 +56,7 @@ def check_nothing_left(scene: Scene, before: Descriptors) -> None:
             found += files_below(pid, (scene.checkpoint, scene.table))
         return found
 
-    def closed() -> bool:
-        nonlocal left
-        left = too_many()
-        return not left
-
-    try:
-        wait_until(closed, "descriptors to be closed")
-    except AssertionError as error:
-        raise AssertionError(f"{error}: {left}") from error
+    wait_until_none(too_many, "descriptors to be closed")
     unfinished = [
         path for path in Path(scene.checkpoint).rglob("*")
         if path.parent.name == "assignments" and ".tmp" in path.name

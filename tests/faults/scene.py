@@ -273,6 +273,10 @@ class Scene:
         return max((int(each.get("assignor.fallbacks", 0)) for each in metrics), default=0)
 
     def threads(self) -> list[str]:
-        """Names of our threads in the driver."""
-        names = [t.getName() for t in self.jvm.java.lang.Thread.getAllStackTraces().keySet()]
-        return [name for name in names if name.startswith("assignor-")]
+        """Return the threads of assignor-bridge in the driver: name, state, and innermost calls."""
+        stacks = self.jvm.java.lang.Thread.getAllStackTraces()
+        return [
+            f"{thread.getName()} ({thread.getState()}): {list(map(str, stacks[thread]))[:8]}"
+            for thread in stacks.keySet()
+            if thread.getName().startswith("assignor-")
+        ]
