@@ -10,8 +10,6 @@ export PYTHONDONTWRITEBYTECODE :=
 # Of another Spark than the pyspark in .venv.
 unexport SPARK_HOME
 UNIT   := "not integration and not benchmark and not chaos and not compat"
-# What `make test` runs of them; CI has `coverage`, which takes half as long again.
-UNIT_TESTS ?= unit
 
 .DEFAULT_GOAL := help
 .PHONY: help check demo test unit coverage integration long fresh evidence bench soak executor-memory chaos fuzz spark-suite compat matrix lint format jar docs wheel maven sbom audit release-check lock clean
@@ -44,7 +42,7 @@ test: jar  ## All tests but `long`: those that start drivers follow lint and uni
 
 .PHONY: unit-then-drivers one-session
 unit-then-drivers: lint
-	@$(MAKE) --no-print-directory $(UNIT_TESTS)
+	@$(MAKE) --no-print-directory unit
 	@$(BIN)/python -m pytest -m "integration and not long and (kills or drivers)"
 
 one-session:

@@ -54,6 +54,7 @@ class Result:
 
 STEPS = (
     Step("test", "test", "all tests of a checkout"),
+    Step("coverage", "coverage", "branch coverage of the unit tests, with a floor for each folder"),
     Step("long", "long", "long tests: more faults, three hosts, allocation, racks, upgrades"),
     Step("compat", "compat", "each supported Spark"),
     Step("spark-suite", "spark-suite", "Spark's own suites of its Kafka source"),

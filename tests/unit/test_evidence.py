@@ -43,4 +43,4 @@ def test_the_summary_names_the_commit_of_each_proof() -> None:
 
 def test_an_unknown_step_is_misuse(capsys: pytest.CaptureFixture[str]) -> None:
     assert evidence.main(["kils"]) == 2
-    assert capsys.readouterr().err.startswith("evidence: no step 'kils': test, long, ")
+    assert capsys.readouterr().err.startswith("evidence: no step 'kils': test, coverage, ")
