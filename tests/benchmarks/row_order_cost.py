@@ -54,13 +54,9 @@ class Scene:
     @property
     def title(self) -> str:
         """Title of the load in the table."""
-        load = self.load
-        each = f"{load.partitions:,} partitions x {load.records_per_partition:,} records"
-        return (
-            f"backlog of {load.records * load.record_bytes / 1e9:.2g} GB"
-            if (self.is_backlog)
-            else each
-        )
+        if self.is_backlog:
+            return f"backlog of {self.load.records * self.load.record_bytes / 1e9:.2g} GB"
+        return f"{self.load.partitions:,} partitions x {self.load.records_per_partition:,} records"
 
 
 def _scenes(scale: float) -> list[Scene]:
