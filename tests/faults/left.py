@@ -21,10 +21,12 @@ _REMOTE, _INODE = 2, 9
 
 @dataclass(frozen=True)
 class Descriptors:
-    """How many of the driver's lead to brokers, and how many are pipes, as to the planner."""
+    """Connections of the driver to brokers, its pipes (as to the planner), and its threads."""
 
     connections: int
     pipes: int
+    #: Numbers of the threads of assignor-bridge.
+    threads: frozenset[int]
 
 
 def descriptors_of_driver(scene: Scene) -> Descriptors:
@@ -35,13 +37,16 @@ def descriptors_of_driver(scene: Scene) -> Descriptors:
         for address in (brokers + scene.direct.bootstrap_servers).split(",")
     }
     pipes = sum(link.startswith("pipe:") for link in links(driver))
-    return Descriptors(connections_to(driver, ports), pipes)
+    return Descriptors(connections_to(driver, ports), pipes, frozenset(scene.threads()))
 
 
 def check_nothing_left(scene: Scene, before: Descriptors) -> None:
     """After the query: no planner, thread, consumer, descriptor or file of an unfinished write."""
     wait_until_none(scene.planners, "the end of the planner")
-    wait_until_none(scene.threads, "the end of the threads of assignor-bridge")
+    wait_until_none(
+        lambda: [text for number, text in scene.threads().items() if number not in before.threads],
+        "the end of the threads of assignor-bridge",
+    )
     wait_until(
         lambda: (now := counters(scene.spark))["created"] <= now["closed"] + now["idle"],
         "the consumers to be idle or closed",

@@ -272,11 +272,12 @@ class Scene:
         metrics = [as_dict(p)["sources"][0].get("metrics", {}) for p in progress]
         return max((int(each.get("assignor.fallbacks", 0)) for each in metrics), default=0)
 
-    def threads(self) -> list[str]:
+    def threads(self) -> dict[int, str]:
         """Return the threads of assignor-bridge in the driver: name, state, and innermost calls."""
         stacks = self.jvm.java.lang.Thread.getAllStackTraces()
-        return [
-            f"{thread.getName()} ({thread.getState()}): {list(map(str, stacks[thread]))[:8]}"
+        return {
+            int(thread.getId()): f"{thread.getName()} ({thread.getState()}): "
+            f"{list(map(str, stacks[thread]))[:8]}"
             for thread in stacks.keySet()
             if thread.getName().startswith("assignor-")
-        ]
+        }

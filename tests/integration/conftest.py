@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -42,3 +42,24 @@ def no_batch_falls_back_unawares(request: pytest.FixtureRequest) -> Iterator[Non
     yield
     assert log.lines("Spark's own mapping is used instead") == []
     assert log.lines("Spark's own limits hold instead") == []
+
+
+@pytest.fixture(autouse=True)
+def finish_delta_writers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """End the thread of each writer that a test starts without a job around it.
+
+    Otherwise a later test that counts Spark jobs, or the driver's threads, finds it at work.
+    """
+    from streaming.pipeline.delta.writer import DeltaWriter
+
+    writers: list[DeltaWriter] = []
+    start = DeltaWriter.started
+
+    def start_and_note(writer: DeltaWriter, *arguments: Any) -> None:
+        writers.append(writer)
+        start(writer, *arguments)
+
+    monkeypatch.setattr(DeltaWriter, "started", start_and_note)
+    yield
+    for writer in writers:
+        writer.finish()
