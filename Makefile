@@ -9,7 +9,7 @@ export PYTHONHASHSEED ?= random
 export PYTHONDONTWRITEBYTECODE :=
 # Of another Spark than the pyspark in .venv.
 unexport SPARK_HOME
-UNIT   := "not integration and not benchmark and not chaos and not compat"
+UNIT   := "not integration and not benchmark and not chaos and not compat and not long"
 
 .DEFAULT_GOAL := help
 .PHONY: help check demo test unit coverage integration long fresh evidence bench soak executor-memory chaos fuzz spark-suite compat matrix lint format jar docs wheel maven sbom audit release-check lock clean
@@ -68,8 +68,8 @@ coverage: jar  ## The unit tests with their branch coverage, and a floor for eac
 integration: jar  ## The tests with a real broker and a real Spark, the long ones too
 	@$(BIN)/python -m pytest -m integration
 
-long: jar  ## The tests with a real broker and a real Spark that `make test` has no time for
-	@$(BIN)/python -m pytest -m "integration and long"
+long: jar  ## The tests that `make test` has no time for
+	@$(BIN)/python -m pytest -m long
 
 evidence: jar  ## All that proves a release and does not fit into `make test`: runs what has not passed for the last commit of code (STEP=summary: print what is proved; STEP="name|name": repeat steps)
 	@$(BIN)/python -m tests.evidence "$(STEP)"

@@ -152,6 +152,7 @@ def test_a_backfill_with_a_watermark_drops_nothing(
     assert held[-1]["assignor.heldBackBy"] == "nothing"
 
 
+@pytest.mark.long
 def test_a_restart_in_the_middle_goes_on_aligned(
     spark: SparkSession, topic: Topic, checkpoint: str
 ) -> None:
@@ -170,12 +171,17 @@ def test_a_restart_in_the_middle_goes_on_aligned(
 
 LIMITS = [
     pytest.param({}, id="alone"),
-    pytest.param({"assignor.fairness": "even", "maxOffsetsPerTrigger": "300"}, id="even"),
+    pytest.param(
+        {"assignor.fairness": "even", "maxOffsetsPerTrigger": "300"},
+        id="even",
+        marks=pytest.mark.long,
+    ),
     pytest.param({"assignor.targetBatchSeconds": "5"}, id="target seconds", marks=pytest.mark.long),
     pytest.param({"assignor.maxBytesPerTrigger": "4000"}, id="bytes", marks=pytest.mark.long),
     pytest.param(
         {"minOffsetsPerTrigger": "500", "maxTriggerDelay": "1s", "assignor.reader": "spark"},
         id="a least number, and Spark's reader",
+        marks=pytest.mark.long,
     ),
 ]
 
@@ -196,6 +202,7 @@ def test_it_holds_with_other_limits_and_idle_partitions(
     assert_each_row_once(spark, table, list(map(len, stamps)))
 
 
+@pytest.mark.long
 def test_a_stamp_of_the_future_neither_holds_up_nor_pulls_ahead(
     spark: SparkSession, topic: Topic, checkpoint: str, tmp_path: Path
 ) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.integration, pytest.mark.drivers]
 
 
+@pytest.mark.long
 def test_an_executor_on_its_way_out_was_planned_for(topic: Topic, tmp_path: Path) -> None:
     topic.create(3)
 

@@ -90,6 +90,7 @@ def test_customers(spark, run_example, tmp_path):
     assert key == b"5"
 
 
+@pytest.mark.long
 def test_shop(spark, broker, run_example, tmp_path):
     run_example("shop.yaml")
     assert rows(spark, tmp_path / "sales", "id") == [(n,) for n in range(12)]
@@ -110,6 +111,7 @@ def test_shop(spark, broker, run_example, tmp_path):
     assert b'"amount":12.5' in b"".join(m.value() for m in messages)
 
 
+@pytest.mark.long
 @pytest.mark.drivers
 def test_the_notebook(tmp_path):
     """Its cells as one program in a process of its own, as in a kernel: it makes the session."""

@@ -50,6 +50,7 @@ def all_at_once(count: int, program: str, argument: str, cache: Path) -> list[st
     ]
 
 
+@pytest.mark.long
 def test_six_processes_that_fetch_into_an_empty_cache_all_get_the_jars(tmp_path: Path) -> None:
     """Up to five of six failed: Ivy does not lock its cache."""
     answers = all_at_once(6, FETCH, delta_coordinate(), tmp_path / "cache")

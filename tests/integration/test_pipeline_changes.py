@@ -98,6 +98,7 @@ def settings(spark: SparkSession, more: dict[str, str]) -> Iterator[None]:
             spark.conf.unset(key)
 
 
+@pytest.mark.long
 def test_an_upserts_table_is_kept_as_it_was(spark, topic, tmp_path, capsys):
     """Other keys, deletes, order or mode are refused; the same by another spelling goes on."""
     topic.create(1)
@@ -188,6 +189,7 @@ def test_a_table_that_is_gone_set_back_or_vacuumed(spark, topic, tmp_path, capsy
     assert rows(spark, table, "id") == [(1,), (2,), (4,)]
 
 
+@pytest.mark.long
 def test_a_table_that_was_replaced_is_refused_until_it_is_put_back_or_accepted(
     spark, topic, tmp_path, capsys
 ):
@@ -470,6 +472,7 @@ KAFKAS = (
 )
 
 
+@pytest.mark.long
 def test_an_upsert_takes_maps_and_variants_also_within_others(spark, tmp_path):
     """Spark hashes neither, so every batch failed; a key of them is refused before the start."""
     columns = (
@@ -513,6 +516,7 @@ def test_of_rows_that_are_equally_new_the_same_wins_however_they_arrive(spark):
     assert first == second
 
 
+@pytest.mark.long
 def test_a_sequence_of_columns_that_are_named_like_kafkas_or_twice(spark, tmp_path):
     """`_sequence` had two parts of one name, which Delta refuses."""
     for number, (names, parts) in enumerate(
@@ -534,6 +538,7 @@ def test_a_sequence_of_columns_that_are_named_like_kafkas_or_twice(spark, tmp_pa
         assert found.names == [*parts, "offset", "partition", "topic", "timestamp"]
 
 
+@pytest.mark.long
 def test_an_upsert_keeps_rows_whose_kafka_struct_is_null(spark, tmp_path):
     """As those of a LEFT JOIN are, that takes the struct of the right side; they are oldest."""
     first, second = (
@@ -547,6 +552,7 @@ def test_an_upsert_keeps_rows_whose_kafka_struct_is_null(spark, tmp_path):
         assert rows(spark, table, "id", "n", *more) == kept
 
 
+@pytest.mark.long
 def test_structs_grow_with_schema_evolution_and_names_compare_without_case(spark, tmp_path):
     narrow, wide = (
         (

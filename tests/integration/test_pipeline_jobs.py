@@ -88,6 +88,7 @@ def test_upsert_keeps_the_newest_of_each_key_within_and_across_batches(spark, to
     assert spark.read.format("delta").load(path).count() == 0
 
 
+@pytest.mark.long
 def test_a_small_merge_takes_few_tasks_and_with_few_partitions_half_the_jobs(spark, tmp_path):
     """The second batch, which rewrites a file of the first; 64 is as 200, but sooner counted."""
     jobs, tasks = {}, {}
@@ -183,6 +184,7 @@ def test_what_a_query_failed_with_tells_no_value_of_the_environment(spark, topic
     assert log.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.long
 def test_a_listener_that_hangs_hides_no_failure_and_keeps_no_lock(spark, topic, tmp_path):
     """Spark waits 10 s until its listeners have heard of all; that it gave up was the error."""
     heard_enough = threading.Event()

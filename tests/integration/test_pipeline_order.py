@@ -90,7 +90,13 @@ class Upsert:
         self.writer(frame, self._number)
 
 
-@pytest.mark.parametrize("second_batch", [False, True], ids=["in one batch", "in two batches"])
+@pytest.mark.parametrize(
+    "second_batch",
+    [
+        pytest.param(False, id="in one batch", marks=pytest.mark.long),
+        pytest.param(True, id="in two batches"),
+    ],
+)
 def test_a_key_of_two_partitions_or_topics_is_reported_once(spark, tmp_path, caplog, second_batch):
     """The higher offset stays; nothing is reported if `sequence_by` defines the order."""
     records = [
@@ -115,6 +121,7 @@ def test_a_key_of_two_partitions_or_topics_is_reported_once(spark, tmp_path, cap
     assert "name columns that define it in 'sequence_by'" in said
 
 
+@pytest.mark.long
 def test_offsets_that_began_again_are_reported(spark, tmp_path, caplog):
     """As of a topic that was created again: its records are older by their offsets."""
     run = Upsert(spark, tmp_path / "table")
@@ -127,6 +134,7 @@ def test_offsets_that_began_again_are_reported(spark, tmp_path, caplog):
     assert "1 record, first at partition 0, offset 0, are older by offset" in caplog.text
 
 
+@pytest.mark.long
 def test_a_table_of_an_earlier_version_keeps_its_order_and_reports_clocks_that_step_back(
     spark, tmp_path, caplog
 ):
@@ -182,7 +190,7 @@ def test_a_key_that_a_partition_of_the_table_cannot_hold_is_refused(spark, tmp_p
         assert rows(spark, tmp_path / str(number), "name") == [("second",)]
 
 
-@pytest.mark.parametrize("mode", ["append", "upsert"])
+@pytest.mark.parametrize("mode", [pytest.param("append", marks=pytest.mark.long), "upsert"])
 def test_a_conflict_with_another_writer_is_tried_again(spark, topic, tmp_path, caplog, mode):
     """The other writer commits while a task of the batch waits; records are counted once."""
     topic.create(1)

@@ -148,6 +148,7 @@ def test_a_later_batch_of_a_killed_run_is_skipped_by_the_next(spark, topic, tmp_
     assert [row.operation for row in commits].count("WRITE") == 6
 
 
+@pytest.mark.long
 def test_a_batch_that_another_driver_merged_is_skipped_whatever_is_in_it(spark, tmp_path):
     """By the checksum, as an append; Delta's own merge would read the log for that."""
     merges = {"mode": "upsert", "keys": "id", "sequence_by": "seq"}
@@ -282,6 +283,7 @@ def newest(table: Path) -> int:
     return max(int(file.stem) for file in table.glob("_delta_log/*.json"))
 
 
+@pytest.mark.long
 def test_a_run_lists_the_tables_log_only_behind_a_checkpoint(spark, tmp_path):
     """A listing would find the commit behind a gap, which Delta takes for a broken log."""
     table = tmp_path / "table"

@@ -156,6 +156,7 @@ def test_spark_submit_without_those_flags_is_told_at_once(tmp_path: Path) -> Non
     assert f"job.py:3: UserWarning: {_TOO_LATE}\n" in done.stdout
 
 
+@pytest.mark.long
 def test_a_first_job_of_init_under_spark_submit(
     topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from pathlib import Path
@@ -109,6 +110,23 @@ def test_the_tests_of_the_guarantees_exist():
     assert named
     for path, name in named:
         assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), f"{path}::{name}"
+
+
+def test_each_guarantee_has_a_test_in_make_test():
+    promises = [line for line in text_of("guarantees.md").splitlines() if "::" in line]
+    for promise in promises:
+        named = re.findall(r"`((?:tests|assignor_bridge)/\S+?)::(\w+)`", promise)
+        assert any(not is_long(path, name) for path, name in named), promise
+
+
+def is_long(path: str, name: str) -> bool:
+    """Return whether all cases of a test are left to `make long`."""
+    [function] = [
+        node
+        for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and node.name == name
+    ]
+    return any(ast.unparse(mark) == "pytest.mark.long" for mark in function.decorator_list)
 
 
 def test_each_alert_has_its_line_in_the_runbook():

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="the extra `docs` needs Python 3.11")
 def test_the_site_is_built_without_a_warning_and_opens_offline(tmp_path: Path) -> None:
     words = ["-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q"]
