@@ -34,7 +34,7 @@ $(READY): pyproject.toml constraints.txt | check
 jar: $(READY)  ## Build the jar that runs inside Spark
 	@$(BIN)/python -m assignor_bridge.jvm.build
 
-demo: jar  ## The main job on 336,776 real flights: Spark's mapping beside ours
+demo: jar  ## The main job on real flights, without the option and with it
 	@$(BIN)/assignor demo
 
 test: jar  ## All tests but `long`: those that start drivers follow lint and unit, beside the rest of integration

@@ -14,13 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
-from rich.progress import TimeElapsedColumn as Elapsed
-
 from assignor_bridge.errors import AssignorError, OptionError
 from streaming.demo import flights, job
 from streaming.demo.checks import run_checks, same_batches, table_checks
 from streaming.demo.mode import Mode
+from streaming.demo.progress import DemoProgress
 from streaming.demo.turns import batch_sizes, take_turns
 from streaming.kafka.embedded import EmbeddedBroker
 from streaming.kafka.topics import create_topic, delete_topics
@@ -35,15 +33,13 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PARTITIONS = 12
-SPARK_MAPPING = "Spark's mapping"
+SPARK_MAPPING = "Spark's default assignment"
 OURS = "lag-aware-sticky"
 #: Kafka's own 500 ms at the end of a log would hold up Spark's reader in each batch, but not ours.
 _BOTH = {"kafka.fetch.max.wait.ms": "10"}
 _MODES: dict[str, dict[str, str]] = {SPARK_MAPPING: _BOTH, OURS: _BOTH | {"assignor": OURS}}
 #: Batches that are left out of the figures, as far as there are others.
 _WARM_UP = 2
-#: The act with work for each record reads this part of the flights.
-_WORK_PART = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +91,13 @@ def run_demo(demo: Demo, report: Path, stderr: Console) -> Outcome:
         raise OptionError(f"the data folder does not exist: {str(demo.data)!r}")
     batch_sizes(demo.rows, demo.batches)
     flights.data_file()
-    began = time.monotonic()
+    start_s = time.monotonic()
     place = demo.data.resolve() if demo.data is not None else None  # Spark's working folder differs
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-               Elapsed())  # fmt: skip
     with (
         tempfile.TemporaryDirectory(
             prefix="assignor-demo-", dir=place, ignore_cleanup_errors=True
         ) as scratch,
-        Progress(*columns, console=stderr) as progress,
+        DemoProgress(stderr) as progress,
     ):
         try:
             acts, checks = _run(demo, Path(scratch), progress)
@@ -114,31 +108,31 @@ def run_demo(demo: Demo, report: Path, stderr: Console) -> Outcome:
             kept = report.with_suffix(".log")
             shutil.copyfile(log, kept)
             raise AssignorError(f"{error} (Spark's log: {kept})") from error
-    outcome = Outcome(tuple(acts), tuple(checks), time.monotonic() - began)
+    outcome = Outcome(tuple(acts), tuple(checks), time.monotonic() - start_s)
     report.write_text(_page(demo, outcome), encoding="utf-8")
     return outcome
 
 
 def _scripts(demo: Demo) -> list[_Script]:
-    acts = [_Script("cheap records of equal cost", demo.rows, 0)]
+    scripts = [_Script("no simulated call", demo.rows, 0)]
     if demo.work_us:
-        rows = max(demo.batches, demo.rows // _WORK_PART)
-        acts.append(_Script(f"records that cost {demo.work_us} µs more each", rows, demo.work_us))
-    return acts
+        call = f"a simulated call of {demo.work_us / 1000:g} ms per record"
+        scripts.insert(0, _Script(call, demo.rows, demo.work_us))
+    return scripts
 
 
-def _run(demo: Demo, folder: Path, progress: Progress) -> tuple[list[Act], list[Check]]:
+def _run(demo: Demo, folder: Path, progress: DemoProgress) -> tuple[list[Act], list[Check]]:
     scripts = _scripts(demo)
     with (
         _broker(demo, progress) as address,
         _topics(address, len(_MODES) * len(scripts)) as topics,
     ):
         acts, checks = [], []
-        starting = progress.add_task("Spark starts (the first time it fetches packages)", total=1)
+        progress.begin("starting Spark (the first time it fetches packages)")
         try:
             with job.failures_in_a_line(folder):
                 spark = job.start(folder, demo.workers, demo.master)
-                progress.update(starting, description="Spark", completed=1)
+                progress.advance()
                 writer = flights.Writer(address)
                 for number, script in enumerate(scripts, start=1):
                     modes = [
@@ -160,13 +154,13 @@ def _run(demo: Demo, folder: Path, progress: Progress) -> tuple[list[Act], list[
 
 
 def _act(
-    script: _Script, batches: int, modes: Sequence[Mode], progress: Progress
+    script: _Script, batches: int, modes: Sequence[Mode], progress: DemoProgress
 ) -> tuple[Act, list[Check]]:
     """Let the modes take turns; return what they measured, and check their tables."""
     sizes, expected = batch_sizes(script.rows, batches), flights.Expected()
-    step = progress.add_task(f"both modes, {script.title}", total=len(modes) * batches)
+    progress.begin(f"batches with {script.title}", len(modes) * batches)
     records = flights.read_flights(script.rows)
-    take_turns(modes, records, sizes, expected, lambda: progress.update(step, advance=1))
+    take_turns(modes, records, sizes, expected, progress.advance)
     warm_up = min(_WARM_UP, batches - 1)
     sparks, ours = (RunFigures(mode.name, mode.end(), warm_up=warm_up) for mode in modes)
     checks = [same_batches(sparks, ours, sizes)]
@@ -177,18 +171,18 @@ def _act(
 
 
 @contextlib.contextmanager
-def _broker(demo: Demo, progress: Progress) -> Iterator[str]:
+def _broker(demo: Demo, progress: DemoProgress) -> Iterator[str]:
     """Yield the address of the user's broker, or of one that is started here."""
     if demo.bootstrap_servers:
         yield demo.bootstrap_servers
         return
-    step = progress.add_task("Kafka broker", total=1)
+    progress.begin("starting a Kafka broker")
 
     def on_line(_: str) -> None:
-        progress.update(step, description="Kafka broker: fetching jars (once; they are kept)")
+        progress.rename("fetching the broker's jars (once; they are kept)")
 
     with EmbeddedBroker(on_line=on_line) as broker:
-        progress.update(step, description="Kafka broker", completed=1)
+        progress.advance()
         yield broker.bootstrap_servers
 
 
@@ -211,8 +205,8 @@ def _topics(bootstrap_servers: str, count: int) -> Iterator[list[str]]:
 def _page(demo: Demo, outcome: Outcome) -> str:
     lead = (
         f"{demo.rows:,} flights, keyed by carrier into {PARTITIONS} Kafka partitions, are read by "
-        f'{demo.workers} executor slots into Delta. Spark\'s mapping and .option("assignor", '
-        f'"{OURS}") took turns, batch by batch over the same records.'
+        f"{demo.workers} executor slots into Delta. Spark's default assignment and "
+        f'.option("assignor", "{OURS}") alternated batch by batch over the same records.'
     )
     facts = [
         ("Machine", f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"),
@@ -222,4 +216,4 @@ def _page(demo: Demo, outcome: Outcome) -> str:
         ("Executors", f"{demo.workers} with one slot each, {demo.master or 'local-cluster'}"),
         ("Whole demo", f"{outcome.seconds:.0f} s"),
     ]
-    return comparison_page("One job, two mappings", [lead], outcome.acts, outcome.checks, facts)
+    return comparison_page("One job, two assignments", [lead], outcome.acts, outcome.checks, facts)

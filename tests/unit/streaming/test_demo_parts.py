@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,11 @@ from rich.console import Console
 
 from assignor_bridge.errors import OptionError
 from streaming.delta.session import delta_coordinate
-from streaming.demo import flights, job, run
+from streaming.demo import flights, job, progress, run
 from streaming.demo.checks import run_checks, same_batches, table_checks
 from streaming.demo.flights import Expected, Flight
 from streaming.demo.turns import batch_sizes, in_turn, take_turns
+from tests.spark_tools import wait_until
 from tests.unit.streaming.sample_runs import even_run, skewed_run
 
 if TYPE_CHECKING:
@@ -167,3 +169,19 @@ def test_what_spark_fails_with_is_a_line_and_a_jvm_that_ends_is_told_by_its_log(
 
 def test_ending_a_spark_that_never_started_is_nothing():
     assert job.end()
+
+
+def test_progress_without_a_terminal_is_never_silent_for_long(monkeypatch):
+    monkeypatch.setattr(progress, "_SILENCE_S", 0.01)
+    console = Console(file=io.StringIO(), force_terminal=False)
+    with progress.DemoProgress(console) as shown:
+        shown.begin("batches", 2)
+        shown.advance()
+        wait_until(lambda: "batches 1/2" in written(console), "a line although nothing ended")
+        shown.begin("a step of one part")
+    assert written(console).splitlines()[-1].endswith(" s  a step of one part")
+
+
+def written(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
