@@ -119,6 +119,12 @@ def over_the_ideal() -> str:
 
 def guarantees() -> Iterator[str]:
     yield f"one measured skewed batch took {over_the_ideal()} longer than the ideal"
+    measured = rows("row_order")
+    small = [row["ratio"] for row in measured if "partitions" in row["load"]]
+    yield f"take {min(small):.2f} to {max(small):.2f} times as long"
+    near, two, far = (row["ratio"] for row in measured if "backlog" in row["load"])
+    yield f"takes {near:.2f} times as long from one broker on the"
+    yield f"same machine, {two:.2f} from two, and {far:.2f} from a broker"
 
 
 def benchmarks() -> Iterator[str]:
