@@ -75,7 +75,12 @@ def logs(checkpoint: Path) -> dict[str, bytes]:
     [
         pytest.param({"maxOffsetsPerTrigger": "50", "minOffsetsPerTrigger": "10"}, 7, id="limited"),
         pytest.param({"maxOffsetsPerTrigger": "1000000"}, 1, id="all at once"),
-        pytest.param({"assignor.maxImbalance": "0.2", "minPartitions": "9"}, 9, id="other options"),
+        pytest.param(
+            {"assignor.maxImbalance": "0.2", "minPartitions": "9"},
+            9,
+            id="other options",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_without_the_options_the_logs_are_sparks_byte_by_byte(
@@ -132,17 +137,19 @@ LIMITED = [
         {"assignor.targetBatchSeconds": "5", "assignor.fairness": "even"}, id="target seconds"
     ),
     pytest.param(
-        {"assignor.maxBytesPerTrigger": "10000", "maxOffsetsPerTrigger": "100000"}, id="bytes"
+        {"assignor.maxBytesPerTrigger": "10000", "maxOffsetsPerTrigger": "100000"}, id="bytes",
+        marks=pytest.mark.long,
     ),
     pytest.param(
-        {"assignor.targetBatchSeconds": "5", "assignor.reader": "spark"}, id="Spark's reader"
+        {"assignor.targetBatchSeconds": "5", "assignor.reader": "spark"}, id="Spark's reader",
+        marks=pytest.mark.long,
     ),
     pytest.param(
         {
             "assignor.fairness": "even", "maxOffsetsPerTrigger": "900",
             "minOffsetsPerTrigger": "400", "maxTriggerDelay": "1s",
         },
-        id="a least number, too",
+        id="a least number, too", marks=pytest.mark.long,
     ),
 ]  # fmt: skip
 

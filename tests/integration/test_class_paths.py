@@ -74,9 +74,12 @@ def test_our_jar_on_the_class_path_and_the_connector_by_packages(
     ("name", "member", "named"),
     [
         ("KafkaBatchInputPartition", "copy", "copy()"),
-        ("KafkaMicroBatchStream", "startingOffsets", "startingOffsets"),  # a private field
+        pytest.param(
+            "KafkaMicroBatchStream", "startingOffsets", "startingOffsets",  # a private field
+            marks=pytest.mark.long,
+        ),
     ],
-)
+)  # fmt: skip
 def test_a_spark_that_lacks_what_we_use_of_it_reads_the_topic_by_itself(
     topic: Topic, tmp_path: Path, name: str, member: str, named: str
 ) -> None:
@@ -101,12 +104,12 @@ UNFIT = "a superclass that fits (class io.assignorbridge.AssignedMicroBatchStrea
         pytest.param(
             "KafkaSourceOffset", "<init>", PUBLIC, 0,  # private, Spark could not call it either
             f"{KAFKA010}.KafkaSourceOffset.<init>()",
-            id="a constructor that is not public",
+            id="a constructor that is not public", marks=pytest.mark.long,
         ),
         pytest.param(
             STREAM, None, 0, FINAL,
             f"{UNFIT} cannot inherit from final class {KAFKA010}.{STREAM})",
-            id="a final class",
+            id="a final class", marks=pytest.mark.long,
         ),
         pytest.param(
             STREAM, "planInputPartitions", 0, FINAL,

@@ -106,7 +106,13 @@ def test_a_restart_goes_on_with_the_state_of_the_last_completed_batch(
     assert_each_row_once(spark, table, [120, 120, 120])
 
 
-@pytest.mark.parametrize(("newest", "second"), [("truncated", "directory"), ("flipped", "empty")])
+@pytest.mark.parametrize(
+    ("newest", "second"),
+    [
+        pytest.param("truncated", "directory", marks=pytest.mark.long),
+        ("flipped", "empty"),
+    ],
+)
 def test_bad_state_files_are_passed_over_with_one_warning(
     spark: SparkSession,
     topic: Topic,
