@@ -50,7 +50,7 @@ class DemoProgress:
             self._ticker.join()
 
     def begin(self, step: str, total: int = 1) -> None:
-        """Begin a step of so many parts; the step before has ended."""
+        """Begin a step of `total` parts, which ends the step before it."""
         self._step, self._done, self._total = step, 0, total
         if self._bars is not None:
             self._bars.add_task(step, total=total)

@@ -12,7 +12,7 @@ from tests import evidence
 MAKEFILE = (Path(__file__).parents[2] / "Makefile").read_text()
 
 
-def passed(step: str, commit: str) -> evidence.Result:
+def make_passed(step: str, commit: str) -> evidence.Result:
     return evidence.Result(step, commit, True, 120, "2026-11-27", 2)
 
 
@@ -26,14 +26,14 @@ def test_each_step_runs_a_target_of_the_makefile(step: evidence.Step) -> None:
 
 def test_only_what_has_not_passed_for_this_code_runs() -> None:
     failed = evidence.Result("long", "new", False, 1, "2026-11-27", 2)
-    results = [passed("test", "new"), passed("compat", "old"), failed]
+    results = [make_passed("test", "new"), make_passed("compat", "old"), failed]
     missing = [step.name for step in evidence.find_missing(results, "new")]
     assert missing == [step.name for step in evidence.STEPS if step.name != "test"]
 
 
 def test_the_summary_names_the_commit_of_each_proof() -> None:
     failed = evidence.Result("long", "new", False, 1, "2026-11-27", 2)
-    results = [passed("test", "new"), passed("compat", "old"), failed]
+    results = [make_passed("test", "new"), make_passed("compat", "old"), failed]
     lines = {line.split()[0]: line for line in evidence.summarize(results, "new")[1:]}
     assert "proved on 2026-11-27 in 2 min" in lines["test"]
     assert "stale, proved for old on 2026-11-27" in lines["compat"]
