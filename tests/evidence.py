@@ -80,17 +80,19 @@ def main(names: Sequence[str]) -> int:
         return 2
     commit = find_code_commit()
     results = read_results()
+    has_failed = False
     if _SUMMARY not in names:
         if _git("status", "--porcelain", "--", *CODE):
             print("evidence: commit the changes of code first: a result names a commit",
                   file=sys.stderr)  # fmt: skip
             return 2
         for step in [steps[name] for name in names] or find_missing(results, commit):
-            results = [*(r for r in results if r.step != step.name), _run(step, commit)]
+            result = _run(step, commit)
+            has_failed |= not result.passed
+            results = [*(r for r in results if r.step != step.name), result]
             RESULTS.write_text(json.dumps([asdict(r) for r in results], indent=1) + "\n")
     print("\n".join(summarize(results, commit)))
-    last = {result.step: result for result in results}
-    return int(any(not last[name].passed for name in names if name in last))
+    return int(has_failed)
 
 
 def find_code_commit() -> str:

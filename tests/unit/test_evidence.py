@@ -44,3 +44,19 @@ def test_the_summary_names_the_commit_of_each_proof() -> None:
 def test_an_unknown_step_is_misuse(capsys: pytest.CaptureFixture[str]) -> None:
     assert evidence.main(["kils"]) == 2
     assert capsys.readouterr().err.startswith("evidence: no step 'kils': test, coverage, ")
+
+
+def test_a_step_that_fails_is_kept_and_is_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also if all missing steps run, not some by name."""
+    monkeypatch.setattr(evidence, "RESULTS", tmp_path / "evidence.json")
+    monkeypatch.setattr(evidence, "_git", lambda *words: "new" if words[0] == "log" else "")
+    monkeypatch.setattr(
+        evidence, "_run", lambda step, commit: evidence.Result(
+            step.name, commit, step.name != "long", 1, "2026-11-27", 2
+        ),
+    )  # fmt: skip
+    assert evidence.main([]) == 1
+    assert [step.name for step in evidence.find_missing(evidence.read_results(), "new")] == ["long"]
+    assert evidence.main(["test"]) == 0
