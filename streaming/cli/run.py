@@ -170,7 +170,7 @@ def _refused(loaded: LoadedJob, why: str) -> AssignorError:
 
     for key, value in loaded.job.spark.items():
         if key in why or (len(value) >= _SHORTEST_NAMED and value in why):
-            return loaded.error(f"spark.{key}", why, ConfigError)
+            return loaded.error(key, why, ConfigError)
     return JobError(loaded.redact(f"{loaded.title}: {why}"))
 
 

@@ -122,13 +122,13 @@ def test_why_spark_does_not_start_is_said_by_who_knows_it(tmp_path, monkeypatch,
             {"spark.driver.memory": "lots"}, "[JAVA_GATEWAY_EXITED] it exited",
             ["Invalid maximum heap size: -Xmxlots", "Error: Could not create the Java Virtual "
              "Machine.", "Error: A fatal exception has occurred. Program will exit."],
-            "config: spark.spark.driver.memory: Spark does not start: Invalid maximum heap size: "
+            "config: spark.driver.memory: Spark does not start: Invalid maximum heap size: "
             "-Xmxlots", id="a value that Java refuses",
         ),
         pytest.param(
             {"spark.sql.shuffle.partitions": "many"},
             "The value 'many' in the config \"spark.sql.shuffle.partitions\" is invalid.", [],
-            "config: spark.spark.sql.shuffle.partitions: Spark does not start: The value",
+            "config: spark.sql.shuffle.partitions: Spark does not start: The value",
             id="a value that Spark refuses",
         ),
     ],
