@@ -21,7 +21,7 @@ _EXPECTED = {
         ("a shorter number", "int_parsing_size"),
         ("a number", "float_type float_parsing"),
         ("true or false", "bool_type bool_parsing"),
-        ("text", "string_type"),
+        ("text in quotes", "string_type"),
         ("text that matches {pattern}", "string_pattern_mismatch"),
         ("a path", "path_type"),
         ("a list", "list_type tuple_type"),

@@ -36,8 +36,8 @@ def assign(
 ) -> None:
     """Show who gets which partitions of a consumer group.
 
-    Exit code 1 when a group could not be assigned, 2 when one is malformed; the others are still
-    answered.
+    Exit code 2 when a group has a mistake, such as an unknown assignor, 1 when it could not be
+    assigned otherwise; the others are still answered.
     """
     find = assignors.finder(own or (), "--own")
 

@@ -44,7 +44,7 @@ def doctor(
         ),
     ] = None,
 ) -> None:
-    """Check Python, JDK, pyspark, jar, connector and Delta; exit code 1 when something is wrong.
+    """Check Python, Java, pyspark, jar, connector and Delta; exit code 1 when something is wrong.
 
     With --checkpoint: check the planner's state; given the brokers, whether topics were
     re-created or are gone, have fewer partitions, or lack the checkpoint's offsets; given

@@ -56,8 +56,8 @@ def plan(
 ) -> None:
     """Show which executor slot would read which offsets, and why.
 
-    Exit code 1 when a snapshot could not be planned, 2 when one is malformed; the others are
-    still answered.
+    Exit code 2 when a snapshot has a mistake, such as an unknown option, 1 when it could not be
+    planned otherwise; the others are still answered.
     """
     find = assignors.finder(own or (), "--own")
     state: str | None = None

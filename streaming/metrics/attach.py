@@ -161,8 +161,8 @@ def attach(
     config: MetricsConfig,
     redact: Callable[[str], str] | None = None,
     why: Callable[[str, str], str] | None = None,
-) -> Exporter | None:
-    """Measure all queries of a session from now on; None when the config asks for nothing.
+) -> Exporter:
+    """Measure all queries of a session from now on; nothing if the config asks for nothing.
 
     Parameters
     ----------
@@ -177,14 +177,11 @@ def attach(
     Raises
     ------
     MetricsError
-        When the port is in use.
-    OptionError
-        When a file cannot be written.
+        When the port is in use, or a file cannot be written.
     """
-    if not config.exports:
-        return None
     exporter = Exporter(config, redact, why)
-    exporter.at_close.callback(listen(spark, _Listener(exporter)))
+    if config.exports:
+        exporter.at_close.callback(listen(spark, _Listener(exporter)))
     return exporter
 
 

@@ -110,7 +110,10 @@ def test_a_query_is_measured_while_it_runs(
 
 
 def test_nothing_asked_for_costs_nothing(spark: SparkSession) -> None:
-    assert attach(spark, MetricsConfig()) is None
+    listeners = spark._jsparkSession.streams().listListeners()
+    with attach(spark, MetricsConfig()) as exporter:
+        assert len(spark._jsparkSession.streams().listListeners()) == len(listeners)
+        assert exporter.port is None
 
 
 #: Racks are known to no broker and no executor here; `test_racks.py` sees these.

@@ -44,6 +44,7 @@ PROGRAMS = {
     "demo.md": {"EmbeddedBroker": "integration/test_docs_in_spark.py::test_a_broker_of_ones_own"},
     "lag.md": {"read_checkpoint": "integration/test_docs_in_spark.py::test_the_readme"},
     "metrics.md": {"MetricsConfig": "integration/test_docs_in_spark.py::test_metrics_of_a_query"},
+    "pipelines.md": {"run_job": "integration/test_pipeline_jobs.py::test_bad_records_fail"},
     "quickstart.md": {
         "EmbeddedBroker": "integration/test_quickstart.py::test_the_program_runs",
         "configure_delta": "integration/test_quickstart.py::test_a_query_into_delta_runs",

@@ -124,8 +124,8 @@ def test_errors_are_lines_and_the_other_groups_are_answered(assigned: Any) -> No
     mixed = {"C0": {"topics": ["t0"]}, "C1": {"topics": ["t0", "t1"]}}
     refused = {"assignor": "streams", "topics": {"t0": 1, "t1": 1}, "members": mixed}
     code, answers, err = assigned({**GROUP, "assignor": "nope"}, refused, {**GROUP, "steps": []})
-    assert code == 1
-    assert answers[0]["error"].startswith("unknown assignor 'nope': choose one of")
+    assert code == 2
+    assert answers[0]["error"].startswith("unknown assignor 'nope'. Allowed are ")
     assert "'C1' subscribes to 't1' and 'C0' does not" in answers[1]["error"]
     assert "assignment" in answers[2]
     assert err.count("\n") == 2
@@ -140,7 +140,7 @@ def test_errors_are_lines_and_the_other_groups_are_answered(assigned: Any) -> No
 )
 def test_steps_that_cannot_be_played(assigned: Any, step: Any, text: str) -> None:
     code, [answered], _ = assigned({**GROUP, "steps": [step]}, options=("--json", "--chain"))
-    assert code == 1
+    assert code == 2
     assert text in answered["error"]
 
 
@@ -307,7 +307,7 @@ def test_code_that_only_the_input_names_is_not_imported(
 ) -> None:
     monkeypatch.delitem(sys.modules, "own_of_a_user", raising=False)
     code, [answered], _ = assigned({**GROUP, "steps": [], "assignor": "own_of_a_user:Told"})
-    assert code == 1
+    assert code == 2
     assert (
         "is code that only the input names; if you trust it, name it by --own, too"
         in (answered["error"])
@@ -332,7 +332,7 @@ def test_an_own_assignor_has_its_options_and_is_told_between_steps(assigned: Any
 
 def test_none_is_no_assignor_of_a_group(assigned: Any) -> None:
     code, [answered], _ = assigned({**GROUP, "steps": [], "assignor": "none"})
-    assert code == 1
+    assert code == 2
     assert "'none' is not an assignor: alone, it leaves a stream" in answered["error"]
 
 

@@ -20,7 +20,6 @@ import pytest
 from prometheus_client import MetricsHandler
 from pydantic import ValidationError
 
-from assignor_bridge.errors import OptionError
 from streaming.metrics import outlets
 from streaming.metrics.attach import Exporter
 from streaming.metrics.board import Board
@@ -215,7 +214,7 @@ def test_an_address_of_another_machine_is_one_line():
 
 @pytest.mark.parametrize("key", ["textfile", "log_file"])
 def test_a_folder_that_is_not_there_is_one_line(key, tmp_path):
-    with pytest.raises(OptionError, match=rf"metrics.{key} .* its folder does not exist"):
+    with pytest.raises(MetricsError, match=rf"metrics.{key} .* its folder does not exist"):
         Exporter(MetricsConfig(**{key: tmp_path / "no" / "m.prom"}))
 
 
@@ -285,7 +284,7 @@ def test_a_log_follows_its_link_to_another_file(tmp_path):
 def test_a_log_behind_a_ring_of_links_is_one_line(tmp_path):
     link = tmp_path / "log"
     link.symlink_to("log")
-    with pytest.raises(OptionError, match="cannot be written"):
+    with pytest.raises(MetricsError, match="cannot be written"):
         Log(link, 0o600)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import traceback
@@ -18,6 +19,7 @@ from assignor_bridge.errors import AssignorError, OptionError
 from streaming.cli import doctor, jars, main, output
 from streaming.cli.all import app
 from streaming.cli.output import print_table
+from streaming.cli.stopping import StopSignals
 from streaming.observe.check import Check
 from streaming.observe.checkpoint_files import read_checkpoint
 from tests.unit.lag.checkpoint_files import write_query
@@ -349,12 +351,30 @@ def test_jars_prints_flags_and_json(capsys):
     }
 
 
-def test_doctor_is_content_here_and_names_a_missing_jdk(monkeypatch, tmp_path, capsys):
+def test_doctor_is_content_here_and_with_a_jre_and_names_a_missing_java(
+    monkeypatch, tmp_path, capsys
+):
     assert main.run(["doctor"]) == 0
     assert "FAILED" not in capsys.readouterr().out
+    (tmp_path / "bin").mkdir()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert main.run(["doctor"]) == 1
-    assert "'javac' was not found in JAVA_HOME" in capsys.readouterr().out
+    assert "'java' was not found in JAVA_HOME" in capsys.readouterr().out
+    (tmp_path / "bin" / "java").write_text("#!/bin/sh\necho 'openjdk version \"17.0.9\"' >&2\n")
+    (tmp_path / "bin" / "java").chmod(0o755)
+    main.run(["doctor"])
+    assert re.search(
+        r'ok +Java 17 or 21: openjdk version "17.0.9", .*without javac', capsys.readouterr().out
+    )
+    monkeypatch.setenv("JAVA_HOME", "/nonexistent")
+    assert main.run(["doctor"]) == 1
+    assert "JAVA_HOME names no folder: /nonexistent" in capsys.readouterr().out
+
+
+def test_doctor_says_that_the_cache_cannot_be_written(monkeypatch, capsys):
+    monkeypatch.setenv("ASSIGNOR_BRIDGE_CACHE", "/proc/no")
+    assert main.run(["doctor"]) == 1
+    assert "FAILED the cache for jars can be written: the cache /proc/no" in capsys.readouterr().out
 
 
 def test_doctor_looks_for_the_brokers_it_is_given(tmp_path, capsys):
@@ -412,3 +432,40 @@ def test_sigterm_unwinds_a_command_as_ctrl_c_does():
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
     assert (done.stdout, done.stderr, done.returncode) == ("tidy\n", "", 143)
+
+
+def test_a_bug_is_one_line_with_the_file_of_its_traceback(tmp_path):
+    """111 lines of a traceback were what a user saw of a bug."""
+    code = (
+        "from streaming.cli import main, jars\n"
+        "def jars_of_a_bug(): raise TypeError('password=topsecret99 is no number')\n"
+        "jars.jars = jars_of_a_bug\n"
+        "main.main(['jars'])\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False,
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert run.returncode == 1
+    [line] = run.stderr.splitlines()
+    assert line.startswith("assignor: a bug in assignor, please report it: TypeError: ")
+    path = Path(line.rpartition("its traceback is in ")[2])
+    assert tmp_path in path.parents
+    text = path.read_text()
+    assert "jars_of_a_bug" in text
+    assert "topsecret99" not in text + line
+
+
+def test_an_error_after_a_signal_is_taken_for_its_consequence():
+    """A Ctrl-C while Spark started was told as a JVM that is out of memory, exit code 1."""
+    for error in (OSError(), AssignorError("Spark does not start")):
+        with StopSignals() as signals:
+            signals.notes_only()
+            signal.raise_signal(signal.SIGTERM)
+            raise error
+        assert signals.number == signal.SIGTERM
+    with StopSignals() as signals:
+        raise KeyboardInterrupt  # by pyspark's own handler
+    assert signals.number == signal.SIGINT
+    with pytest.raises(AssignorError), StopSignals():
+        raise AssignorError("without a signal")

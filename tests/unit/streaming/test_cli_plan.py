@@ -55,12 +55,14 @@ def test_a_bad_snapshot_is_one_line_and_the_others_are_still_planned(snapshots, 
     assert err.startswith("assignor: line 1: the request is not JSON")
 
 
-def test_a_snapshot_that_cannot_be_planned_is_exit_code_one(snapshots, capfd):
+def test_a_snapshot_with_a_mistake_and_an_empty_file_are_exit_code_two(snapshots, capfd):
     path = snapshots({**GOOD, "options": {"assignor": "nobody"}})
-    assert run(["plan", "--json", path]) == 1
+    assert run(["plan", "--json", path]) == 2
     out, err = capfd.readouterr()
     assert "unknown assignor 'nobody'" in json.loads(out)["error"]
     assert err.count("\n") == 1
+    assert run(["plan", snapshots()]) == 2
+    assert "the input has no line" in capfd.readouterr().err
 
 
 def planned(snapshots, capfd, request):
@@ -206,7 +208,7 @@ def test_simulate_compares(tmp_path, capfd):
     ],
 )
 def test_misuse_of_simulate(flags, message, capfd):
-    assert run([*SMALL, *flags]) == 2
+    assert run([*SMALL, *flags]) == (1 if "written" in message else 2)
     err = capfd.readouterr().err.splitlines()[-1]
     assert err.startswith("assignor: ")
     assert message in err

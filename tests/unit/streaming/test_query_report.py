@@ -253,7 +253,7 @@ def test_partitions_of_several_topics_are_told_apart(tmp_path):
             "has 2 queries: choose one by name or id with --query",
             id="two queries",
         ),
-        pytest.param(["c", "--output", "no/r.html"], 2, "folder does not exist", id="no folder"),
+        pytest.param(["c", "--output", "no/r.html"], 1, "folder does not exist", id="no folder"),
         pytest.param(["c", "--batches", "0"], 2, "--batches", id="no batches"),
     ],
 )
