@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.plan import Outcome
     from assignor_bridge.planner.table import PartitionTable
 
+#: A plan may exceed the limit by so much, because pieces are whole offsets.
+_ROUNDING = 1.005
+
 Change = Literal["stays", "moved", "cut", "new", "orphaned"]
 
 
@@ -55,7 +58,8 @@ def stories_of(
     """Return what became of each partition of a batch."""
     batch, pieces = outcome.batch, outcome.tasks.pieces
     slowness = weights.slowness[batch.slot_executor]
-    ideal = float(weights.work.sum() / (1 / slowness).sum())
+    load = np.bincount(pieces.slot, pieces.work(batch, weights), batch.slots) * slowness
+    ideal = float(load.max(initial=0.0)) / (1 + float(outcome.metrics["imbalance"]))
     limit = ideal * (1 + batch.settings.max_imbalance)
     owner = table.range_owner
     stay = np.bincount(owner[owner >= 0], weights.work[owner >= 0], batch.slots) * slowness
@@ -66,10 +70,12 @@ def stories_of(
 
     fastest = float(slowness.min())
     pieces_of: list[list[Piece]] = [[] for _ in range(batch.ranges)]
+    slot_load = [0.0] * batch.ranges
     columns = (pieces.row, pieces.slot, pieces.start, pieces.end)
     for row, slot, start, end in sorted(zip(*(c.tolist() for c in columns), strict=True)):
         executor = batch.executors[int(batch.slot_executor[slot])].id
         pieces_of[row].append(Piece(executor, int(batch.slot_number[slot]), start, end))
+        slot_load[row] = max(slot_load[row], float(load[slot]))
     stories = []
     for row, of_row in enumerate(pieces_of):
         of_row.sort(key=lambda piece: piece.start)
@@ -83,8 +89,13 @@ def stories_of(
             unit(float(weights.work[row])),
             unit(limit, 3),  # with two digits it could be the same as a fair share
             None if slot < 0 else (unit(float(stay[slot])), float(stay[slot]) > limit),
+            unit(slot_load[row]),
             alone=float(weights.work[row]) * fastest > limit,
         )
+        if slot_load[row] > limit * _ROUNDING:
+            whole = "partitions cannot be cut: assignor.split=false"
+            may_cut = batch.settings.split or outcome.assignor != LAG_AWARE_STICKY
+            why += f", and is above it: {'the plan has the reasons' if may_cut else whole}"
         stories.append(
             PartitionStory(tp, change, before, of_row, why, float(weights.work[row]), took.get(tp))
         )
@@ -109,24 +120,33 @@ def _why(
     work: str,
     limit: str,
     stay: tuple[str, bool] | None,
+    load: str,
     *,
     alone: bool,
 ) -> str:
-    """Say why; `stay` is what its slot would do had all stayed, and whether that is too much."""
-    rule = f"a slot's limit is {limit}, a fair share and assignor.maxImbalance of it"
+    """Return the reason, which ends with the load of the busiest slot that reads the partition.
+
+    `stay` is the load of its last slot if all had stayed, and whether that is above the limit.
+    """
+    rule = (
+        f"a slot's limit is {limit} (a fair share and assignor.maxImbalance of it); its slot "
+        f"takes {load}"
+    )
     if assignor != LAG_AWARE_STICKY:
         rule = f"{assignor} decides by its own rule (docs/assignors.md)"
         stay = None if stay is None else (stay[0], False)
     match change:
         case "new":
-            return f"nobody had read it: {work} went where there was room; {rule}"
+            return f"no executor had read it: {work} went to the least busy slots; {rule}"
         case "orphaned":
-            return f"the executor that had read it is gone: {work} went where there was room"
-        case "stays" if stay is not None:
-            return f"its executor read it last, and its slot would take {stay[0]}; {rule}"
+            return (
+                f"the executor that had read it is gone: {work} went to the least busy slots; {rule}"
+            )
+        case "stays":
+            return f"its executor read it last; {rule}"
         case "cut" if alone:
             return f"it is {work}, more than one slot may take; {rule}"
         case "cut" | "moved" if stay is not None and stay[1]:
             return f"left in place its slot would take {stay[0]}; {rule}"
         case _:
-            return f"not because of its own slot's load: the plan's reasons say why; {rule}"
+            return f"its own slot had room: see the reasons of the plan; {rule}"
