@@ -174,9 +174,7 @@ def read_checkpoint(folder: Folder) -> Checkpoint:
             f"checkpoint {folder.name!r} has no Kafka source with offsets: no batch was planned "
             "yet, or the query reads from elsewhere"
         )
-    return Checkpoint(
-        folder.name, query_id, tuple(batches), begins, kept, tuple(warnings), commits
-    )
+    return Checkpoint(folder.name, query_id, tuple(batches), begins, kept, tuple(warnings), commits)
 
 
 class RangesOfBatches:

@@ -95,7 +95,9 @@ def _print(
     print_lines([f"batch {kept.number} of {title}", summary, f"Based on {kept.origin}."])
     if kept.readers:
         many = counted(len(kept.readers), "partition")
-        print_lines([f"{explained.agreeing:,} of {many} are read by the executor that the checkpoint names."])
+        print_lines(
+            [f"{explained.agreeing:,} of {many} are read by the executor in the checkpoint."]
+        )
         if explained.agreeing < len(kept.readers):
             note(
                 "this is not the plan of then: its options or racks may be others; a plan log "

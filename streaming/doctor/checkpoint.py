@@ -88,7 +88,7 @@ def _missing_offsets(checkpoint: Checkpoint, last: int) -> str | None:
         )
     else:
         do += f"; without one, {_NEW_CHECKPOINT}"
-    why = f"Spark would stop with \"batch {before} doesn't exist\""
+    why = f'Spark would stop with "batch {before} doesn\'t exist"'
     return f"offsets/{before} is missing, without which {why}: {do}"
 
 

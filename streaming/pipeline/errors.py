@@ -99,7 +99,7 @@ def without_java_trace(error: Exception) -> Exception:
     java = getattr(error, "java_exception", None)
     if java is None:
         return error
-    causes = []
+    causes: list[str] = []
     while java is not None and len(causes) < _MOST_CAUSES:
         causes.append(str(java.toString()).partition("\n")[0][:_MOST_CHARACTERS])
         java = java.getCause()

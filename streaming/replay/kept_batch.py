@@ -22,9 +22,10 @@ from assignor_bridge.planner.batch import ANONYMOUS, Observed, coded, lay_out
 from assignor_bridge.planner.costs import LEAST_DENSITY, log_slowness, paces_of
 from checkpoints.state_text import decode_or_empty
 from checkpoints.sticky_state import KnownExecutor, StickyState
-from streaming.replay.cluster import cluster_for
-from streaming.replay.plan_log import DRIVER, read_plan_log, with_a_name
 from streaming.observe.words import counted
+from streaming.replay.cluster import cluster_for
+from streaming.replay.log import DRIVER
+from streaming.replay.plan_log import read_plan_log, with_a_name
 from streaming.replay.player import played_until
 
 if TYPE_CHECKING:

@@ -69,6 +69,9 @@ def stories_of(
         return seconds_text(work, digits) if is_time else f"{work:,.0f}{weights.unit}"
 
     fastest = float(slowness.min())
+    above = ", above the limit: see the reasons of the plan"
+    if not batch.settings.split:
+        above = ", above the limit, and cannot be cut: assignor.split=false"
     pieces_of: list[list[Piece]] = [[] for _ in range(batch.ranges)]
     slot_load = [0.0] * batch.ranges
     columns = (pieces.row, pieces.slot, pieces.start, pieces.end)
@@ -87,15 +90,13 @@ def stories_of(
             change,
             outcome.assignor,
             unit(float(weights.work[row])),
-            unit(limit, 3),  # with two digits it could be the same as a fair share
+            # With two digits the limit could be the same as a fair share.
+            f"a slot's limit is {unit(limit, 3)} (a fair share and assignor.maxImbalance of it); "
+            f"its slot takes {unit(slot_load[row], 3)}"
+            + (above if slot_load[row] > limit * _ROUNDING else ""),
             None if slot < 0 else (unit(float(stay[slot])), float(stay[slot]) > limit),
-            unit(slot_load[row]),
             alone=float(weights.work[row]) * fastest > limit,
         )
-        if slot_load[row] > limit * _ROUNDING:
-            whole = "partitions cannot be cut: assignor.split=false"
-            may_cut = batch.settings.split or outcome.assignor != LAG_AWARE_STICKY
-            why += f", and is above it: {'the plan has the reasons' if may_cut else whole}"
         stories.append(
             PartitionStory(tp, change, before, of_row, why, float(weights.work[row]), took.get(tp))
         )
@@ -118,20 +119,16 @@ def _why(
     change: Change,
     assignor: str,
     work: str,
-    limit: str,
+    rule: str,
     stay: tuple[str, bool] | None,
-    load: str,
     *,
     alone: bool,
 ) -> str:
-    """Return the reason, which ends with the load of the busiest slot that reads the partition.
+    """Return the reason.
 
-    `stay` is the load of its last slot if all had stayed, and whether that is above the limit.
+    `rule` has a slot's limit and load; `stay` is the load of the partition's last slot if all had
+    stayed, and whether that is above the limit.
     """
-    rule = (
-        f"a slot's limit is {limit} (a fair share and assignor.maxImbalance of it); its slot "
-        f"takes {load}"
-    )
     if assignor != LAG_AWARE_STICKY:
         rule = f"{assignor} decides by its own rule (docs/assignors.md)"
         stay = None if stay is None else (stay[0], False)
@@ -139,9 +136,7 @@ def _why(
         case "new":
             return f"no executor had read it: {work} went to the least busy slots; {rule}"
         case "orphaned":
-            return (
-                f"the executor that had read it is gone: {work} went to the least busy slots; {rule}"
-            )
+            return f"its executor is gone: {work} went to the least busy slots; {rule}"
         case "stays":
             return f"its executor read it last; {rule}"
         case "cut" if alone:

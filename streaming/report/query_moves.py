@@ -64,7 +64,8 @@ def in_short(facts: QueryFacts) -> str:
         if not pairs:
             return "unknown: give the log of metrics (metrics.log_file)"
         moved = sum(len(names) for pair in pairs for names in _moves(*pair).values())
-        return f"{counted(moved, 'move')} in the last {counted(len(pairs), 'plan')}"
+        plans = "the last plan" if len(pairs) == 1 else f"the last {len(pairs)} plans"
+        return f"{counted(moved, 'move')} in {plans}"
     moves = sum(row.moves for row in rows)
     if not moves:
         return f"nothing, in {counted(batches, 'batch', 'batches')}"

@@ -261,8 +261,8 @@ def test_a_job_that_is_stopped_within_a_batch_ends_as_stopped(spark, topic, tmp_
     """Spark looked for an interruption in a whole Java trace, and its stack overflowed."""
     topic.create(1)
     send(topic, [record(1)])
-    sleep = "reflect('java.lang.Thread', 'sleep', 600000L)"
-    config = job(topic, tmp_path) | {"transform": {"sql": f"SELECT *, {sleep} AS x FROM records"}}
+    sql = "SELECT *, reflect('java.lang.Thread', 'sleep', 600000L) AS slept FROM records"
+    config = job(topic, tmp_path) | {"transform": {"sql": sql}}
     going = start_job(spark, config)
     [query] = going.queries
     tracker = spark.sparkContext.statusTracker()

@@ -79,7 +79,7 @@ def test_a_planned_batch_is_no_fault(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("gone", "words"),
     [
-        pytest.param(["offsets/4"], "or copy offsets/5 to offsets/4 (batch 5 is completed", id="done"),
+        pytest.param(["offsets/4"], "or copy offsets/5 to offsets/4 (batch 5 is", id="done"),
         pytest.param(["offsets/4", "commits/5"], "from a copy; without one, give the query a new",
                      id="planned"),
         # As asynchronous progress tracking leaves it.
