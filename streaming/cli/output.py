@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Of a table that is written into a file or a pipe.
 _LONGEST_LINE = 10_000
+#: A name of several words wraps beyond so many characters.
+_LONGEST_NAME = 32
 
 
 def note(text: str) -> None:
@@ -81,6 +83,11 @@ def print_table(
         table.add_column(name, justify="left" if left else "right", no_wrap=first, overflow="fold")
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
+    names = [str(cell) for cell in table.columns[0].cells]
+    longest_word = max((len(word) for name in names for word in name.split()), default=0)
+    if max(map(len, names), default=0) > _LONGEST_NAME:
+        table.columns[0].no_wrap = False
+        table.columns[0].max_width = max(longest_word, _LONGEST_NAME)
     stdout = Console(soft_wrap=True, highlight=False)
     unlimited = stdout.options.update(max_width=_LONGEST_LINE)
     needed = Measurement.get(stdout, unlimited, table).maximum
@@ -88,10 +95,7 @@ def print_table(
         stdout.width = max(stdout.width, needed)
     elif needed > stdout.width:
         table.box, table.pad_edge, table.columns[0].no_wrap = None, False, False
-        names = table.columns[0].cells
-        table.columns[0].min_width = max(
-            (len(word) for cell in names for word in str(cell).split()), default=0
-        )
+        table.columns[0].min_width = longest_word
     stdout.print(table)
 
 

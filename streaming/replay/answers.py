@@ -73,7 +73,9 @@ def verdict(replayed: Replay) -> str:
     if ratio > 1 - WORTH_IT:
         return f"Nothing to gain: {LAG_AWARE_STICKY} would take {ratio:.0%} of the time of Spark's"
     saved = seconds_text((spark.seconds - ours.seconds) / len(replayed.batches))
-    return f"{LAG_AWARE_STICKY} would save {saved} a batch, {1 - ratio:.0%} of the reading time"
+    most = "at most " * replayed.cluster.origins.get("cost", "").startswith("at most")
+    share = f"{1 - ratio:.0%} of the reading time"
+    return f"{LAG_AWARE_STICKY} would save {most}{saved} a batch, {share}"
 
 
 def answer(replayed: Replay) -> str:

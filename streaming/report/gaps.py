@@ -85,8 +85,9 @@ def gained(source: SourceFacts, replay: Replay | None, gaps: Sequence[Gap]) -> t
         return "Gained", "Nothing yet", "the option is not in use"
     if replay is None or sparks is None or own is None or source.assignor is None:
         return "Gained", "Unknown", "the checkpoint has it"
-    saved = (sparks.times_ideal - own.times) * _ideal_s(sparks)
-    if abs(saved) < _LEAST_SAVED * _ideal_s(sparks):
+    ideal_s = _ideal_s(sparks, own.times, own.batch_s)
+    saved = (sparks.times_ideal - own.times) * ideal_s
+    if abs(saved) < _LEAST_SAVED * ideal_s:
         return "Gained", "Nothing", "against Spark's mapping, predicted"
     title = "Gained" if saved > 0 else "Lost"
     return title, seconds_text(abs(saved)), "a batch against Spark's mapping, predicted"
@@ -111,9 +112,9 @@ def _predicted(
     over = [number for number in told if number is not None]
     own = replay.find(ITSELF) if replay is not None else None
     if own is None and over:
-        any_played = replay.find(SPARK) if replay is not None else None
-        seconds = None if any_played is None else fmean(over) * _ideal_s(any_played)
-        return Gap(1 + fmean(over), "predicted", seconds, batch_s)
+        sparks, times = replay.find(SPARK) if replay is not None else None, 1 + fmean(over)
+        seconds = None if sparks is None else (times - 1) * _ideal_s(sparks, times, batch_s)
+        return Gap(times, "predicted", seconds, batch_s)
     if own is None and replay is not None and source.assignor in {SPARK, LAG_AWARE_STICKY}:
         own = replay.find(source.assignor)
     if own is None or replay is None or not own.played:
@@ -121,8 +122,16 @@ def _predicted(
     assumed = ""
     if replay.cluster.origins.get("executors", "").startswith("assumed"):
         assumed = f" on {replay.cluster.slots} slots (assumed)"
-    return Gap(own.times_ideal, "predicted", own.regret_seconds, batch_s, assumed)
+    times = own.times_ideal
+    return Gap(
+        times, "predicted", (times - 1) * _ideal_s(own, times, batch_s), batch_s, assumed
+    )  # fmt: skip
 
 
-def _ideal_s(played: Result) -> float:
-    return fmean(batch.bound_seconds for batch in played.played) if played.played else 0.0
+def _ideal_s(played: Result, times: float, batch_s: float | None) -> float:
+    """Return the ideal seconds of a batch that took so many times as long.
+
+    Costs may be an upper bound: reading does not take longer than the whole batch.
+    """
+    ideal = fmean(batch.bound_seconds for batch in played.played) if played.played else 0.0
+    return min(ideal, batch_s / times) if batch_s else ideal

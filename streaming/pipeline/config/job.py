@@ -81,7 +81,7 @@ class Job(Section):
     """A job: from Kafka to Delta. `kafka.*` keys here apply to all its sources and sinks."""
 
     name: str = Field("job", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
-    """Name of the queries; by default that of the YAML file."""
+    """Name of the queries; a job from a YAML file without it has the file's name."""
     source: Source | None = None
     """The one source; its view is `records`."""
     sources: dict[ViewName, Source] = Field({})

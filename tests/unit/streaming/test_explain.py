@@ -211,6 +211,33 @@ def test_local_mode_has_one_executor_and_is_kept_alike(
             assert story["pieces"] == then
 
 
+def test_a_partition_that_may_not_be_cut_is_explained_by_the_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of four has 77% of the records: its slot is above the limit, and the header says so."""
+    sizes = [{0: 1000, 1: 100, 2: 100, 3: 100}] * 5
+    query = kept_query(tmp_path, sizes, options={"assignor.split": "false"})
+    assert query.outcomes[4].metrics["imbalance"] == pytest.approx(1000 / 650 - 1, abs=0.02)
+    found = explained(query, capsys, "--batch", "4", "--plan-log", str(query.plan_log))
+    assert "over; partitions cannot be cut: assignor.split=false" in found["reasons"][0]
+    assert "its executor read it last" in story_of(found, 0)["why"]
+    above = "above the limit, and cannot be cut: assignor.split=false"
+    assert above in story_of(found, 0)["why"]
+    assert above not in story_of(found, 1)["why"]
+
+
+def test_no_time_is_named_for_a_batch_that_was_not_timed(
+    query: KeptQuery, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "c"
+    shutil.copytree(query.checkpoint, folder, copy_function=shutil.copyfile)  # times are lost
+    shutil.rmtree(folder / "sources" / "0" / "assignments")
+    assert main.run(["explain", "--checkpoint", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert "Based on its offsets alone, which is all that is kept of it" in out
+    assert ", took - (its readers' reports are not kept)" in out
+
+
 def test_the_text_says_first_what_is_asked(
     query: KeptQuery, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -100,8 +100,12 @@ def test_a_checkpoint_tells_what_was_read_and_what_would_have_been(tmp_path):
     assert "Over 3 batches, Spark's mapping would take" in words
     assert "3,300 records of 2 partitions of t in 3 batches; t-0 has 1.8 times the mean" in words
     assert "t-0 3,000 91% 1,000" in words  # read in all, its share, in a batch at most
-    assert first_screen(words).startswith("Uneven slots 3.64 times the ideal, predicted on 4 slots")
-    assert "median 2.00 s longest 2.00 s (batch 2, 2026-11-21 " in words
+    assert first_screen(words) == (
+        "Uneven slots 3.64 times the ideal, predicted on 4 slots (assumed) Do Let partitions be cut: "
+        "assignor=lag-aware-sticky, or Spark's minPartitions saves 1.5 s a batch Gained Nothing yet "
+        "the option is not in use"
+    )
+    assert "median 2.00 s longest 2.00 s (batch 0, 2026-11-21 12:00:00) last 2.00 s" in words
     assert re.search(r"Made 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC by assignor-bridge \d", words)
     assert words.count("is unknown") == 3  # which slot, what moved, costs
     assert "but not what was left unread" in words
@@ -216,7 +220,7 @@ def test_of_a_log_no_more_than_the_last_batches_are_kept(tmp_path):
 def test_a_real_log_is_drawn(tmp_path):
     words = a_report(tmp_path, RECORDED)
     assert "Query orders" in words
-    assert "3 batches took" in words
+    assert "batches 3 median" in words
 
 
 def test_a_thousand_partitions_stay_small(tmp_path):
@@ -295,7 +299,7 @@ def first_screen(page: str) -> str:
     """The three tiles; they hold at most 40 words and three figures."""
     words = first_words(page).partition(" Made ")[0]
     assert len(words.split()) <= 40, words
-    assert len(re.findall(r"(?<![-\w.])\d[\d.,]*", words)) <= 3, words
+    assert len(re.findall(r"(?<!executor: )(?<![-\w.])\d[\d.,]*", words)) <= 3, words
     return words
 
 
