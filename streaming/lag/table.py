@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -76,7 +77,8 @@ def as_text(rows: Sequence[Row], width: int | None = None) -> str:
     lines = _lines(rows, heads, "TIME-TO-LOSS")
     if width is not None and any(len(line) > width for line in lines):
         lines = _lines(rows, _NARROW, "TO-LOSS")
-    return "\n".join([*lines, "", summary(rows)])
+    sums = summary(rows)
+    return "\n".join([*lines, "", sums if width is None else textwrap.fill(sums, width)])
 
 
 def _lines(rows: Sequence[Row], heads: Mapping[str, str], to_loss: str) -> list[str]:

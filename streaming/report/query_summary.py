@@ -8,7 +8,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from streaming.observe.words import counted, seconds_text
-from streaming.report import definitions, page, query_moves
+from streaming.report import definitions, page
 from streaming.report.diagnosis import diagnose
 from streaming.report.gaps import gained, gaps_of, with_uneven_slots
 from streaming.report.query_sources import of_source, sources_of
@@ -142,7 +142,7 @@ def _looked_at(sources: Sequence[SourceFacts]) -> str:
 def _answers(
     facts: QueryFacts, source: SourceFacts, findings: Sequence[Finding]
 ) -> list[list[str]]:
-    rows = [["lags most", _lags_most(source, findings)], ["moved", query_moves.in_short(facts)]]
+    rows = [["lags most", _lags_most(source, findings)]]
     ages = [
         age
         for p in facts.progress

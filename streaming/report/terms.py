@@ -22,8 +22,8 @@ FIGURES: Mapping[str, str] = {
     ),
     "slots": "Room for one task at a time each. Slot 2/0 is the first slot of executor 2.",
     "saves a batch": (
-        "Seconds of reading less than with Spark's mapping, mean of the batches; at most so many if "
-        "the cost of a record is bounded by the time that batches took."
+        "Seconds of reading less than with Spark's mapping, mean of the batches; at most so many "
+        "if the cost of a record is bounded by the time that batches took."
     ),
     "worst batch": "The regret of the batch with the largest one.",
     "moved": "Partitions of a batch that another executor than before reads, as a share.",

@@ -102,7 +102,7 @@ def test_it_prints_the_answer_first(checkpoint, capsys):
     assert out.startswith(saves)
     names = re.findall(r"│ ([\w,-]+) │", out)
     assert names[0].startswith("maxRecordsPerPartition"), "the fastest first"
-    assert "range," in names, "equal ones share a row"
+    assert any(name.endswith(",") for name in names), "equal ones share a row"
     assert out.index("Over 3 batches, Spark's mapping would take 1.98") > out.rindex("│")
     for words in ("constrained-cooperative-sticky", "2 executors with 1 slot", "(as given)"):
         assert words in out
