@@ -94,7 +94,8 @@ def print_table(
     if not stdout.is_terminal:
         stdout.width = max(stdout.width, needed)
     elif needed > stdout.width:
-        table.box, table.pad_edge, table.columns[0].no_wrap = None, False, False
+        table.box, table.pad_edge, table.collapse_padding = None, False, True
+        table.columns[0].no_wrap = False
         table.columns[0].min_width = longest_word
     stdout.print(table)
 

@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from assignor_bridge.errors import elided
-from streaming.observe.words import counted
 from streaming.redaction import redacted
 from streaming.report import page
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
     from checkpoints.sticky_state import StickyState
     from streaming.observe.query_progress import BatchProgress, SourceProgress
-    from streaming.replay.replayed import Replay
     from streaming.report.query_facts import QueryFacts
 
 #: Rows of a table at most, the last ones; and names in a row.
