@@ -92,10 +92,12 @@ def _print(
     title: str, explained: Explanation, stories: Sequence[PartitionStory], *, one: bool
 ) -> None:
     kept, (summary, *reasons) = explained.kept, explained.outcome.reasons
-    print_lines([f"batch {kept.number} of {title}", summary, f"Known {kept.origin}."])
+    print_lines([f"batch {kept.number} of {title}", summary, f"Based on {kept.origin}."])
     if kept.readers:
         many = counted(len(kept.readers), "partition")
-        print_lines([f"Of {many}, {explained.agreeing:,} are read by whom the checkpoint names."])
+        print_lines(
+            [f"{explained.agreeing:,} of {many} are read by the executor in the checkpoint."]
+        )
         if explained.agreeing < len(kept.readers):
             note(
                 "this is not the plan of then: its options or racks may be others; a plan log "
@@ -109,7 +111,7 @@ def _print(
             [
                 "",
                 f"{story.partition}: {story.change}",
-                f"  before  {story.before or 'nobody that is there'}",
+                f"  before  {story.before or 'no executor that is there'}",
                 *(f"  {'now' if n == 0 else '':6}  {p}" for n, p in enumerate(story.pieces)),
                 f"  why     {story.why}",
                 f"  cost    predicted {explained.amount(story.predicted)}, took {took} "

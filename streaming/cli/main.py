@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from assignor_bridge import __version__
@@ -30,6 +31,26 @@ PANELS = {
 }
 
 
+class _Flags:
+    """Shows no type for flags, for which Typer's help has `<bool>`."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, `--help` too."""
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if getattr(param, "is_flag", False):
+                param.metavar = ""
+        return params
+
+
+class _Command(_Flags, TyperCommand):
+    pass
+
+
+class _Group(_Flags, TyperGroup):
+    pass
+
+
 def _print_version(asked: bool) -> None:
     if asked:
         typer.echo(f"assignor {__version__}")
@@ -43,8 +64,9 @@ def app_of(first: str | None = None) -> typer.Typer:
     """
     app = typer.Typer(
         name="assignor",
+        cls=_Group,
         no_args_is_help=True,
-        add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
         rich_markup_mode="markdown",
         pretty_exceptions_enable=False,
     )
@@ -52,7 +74,7 @@ def app_of(first: str | None = None) -> typer.Typer:
     commands = {name: panel for panel, names in PANELS.items() for name in names}
     for name in [first] if first in commands else commands:
         command = getattr(import_module(f"streaming.cli.{name}"), name)
-        app.command(name, rich_help_panel=commands[name])(command)
+        app.command(name, cls=_Command, rich_help_panel=commands[name])(command)
     return app
 
 

@@ -18,6 +18,8 @@ _DELTA = "[DELTA_"
 #: What Delta adds to a violated constraint: the record itself.
 _VALUES = re.compile(r" by row with values:.*")
 _LONGEST = 700
+#: So many causes of a Java exception are named to Spark, each up to so many characters.
+_MOST_CAUSES, _MOST_CHARACTERS = 8, 200
 #: What to do about a failure where Spark's or Kafka's own words leave that open.
 _HINTS = (
     (
@@ -101,6 +103,24 @@ def _java_cause(java: Any) -> str:
     while java.getCause() is not None:
         java = java.getCause()
     return str(java.getMessage() or java.toString())
+
+
+def without_java_trace(error: Exception) -> Exception:
+    """Return an error for Spark to search for an interruption when it stops a query.
+
+    Spark matches the text with a regular expression (`StreamExecution.PROXY_ERROR`) that needs a
+    stack frame for each character, and a Java trace overflows the stack. This text names the
+    causes in the words that Spark looks for.
+    """
+    java = getattr(error, "java_exception", None)
+    if java is None:
+        return error
+    causes: list[str] = []
+    while java is not None and len(causes) < _MOST_CAUSES:
+        causes.append(str(java.toString()).partition("\n")[0][:_MOST_CHARACTERS])
+        java = java.getCause()
+    called = "An error occurred while calling the Delta sink"
+    return JobError(f"py4j.protocol.Py4JJavaError: {called}: {'; '.join(causes)}")
 
 
 def with_hint(message: str, checkpoint: str | None) -> str:

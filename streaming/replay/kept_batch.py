@@ -22,8 +22,10 @@ from assignor_bridge.planner.batch import ANONYMOUS, Observed, coded, lay_out
 from assignor_bridge.planner.costs import LEAST_DENSITY, log_slowness, paces_of
 from checkpoints.state_text import decode_or_empty
 from checkpoints.sticky_state import KnownExecutor, StickyState
+from streaming.observe.words import counted
 from streaming.replay.cluster import cluster_for
-from streaming.replay.plan_log import DRIVER, read_plan_log, with_a_name
+from streaming.replay.log import DRIVER
+from streaming.replay.plan_log import read_plan_log, with_a_name
 from streaming.replay.player import played_until
 
 if TYPE_CHECKING:
@@ -106,8 +108,8 @@ def _from_plan_log(
     why = "no later batch is in the plan log: what this one took came with the next"
     if after is not None:
         took, why = _reported(after.batch, plan.outcome.state), "as its readers reported"
-    then = "the same as then" if plan.as_then else "other than then: another version made it"
-    origin = f"by the plan log; planned again, the plan is {then}"
+    then = "the same as then" if plan.as_then else "not the same: another version made it"
+    origin = f"the plan log; planned again, the plan is {then}"
     before = decode_or_empty(plan.state)[0]
     batch, before = _with_a_name(plan.batch, before)
     return KeptBatch(chosen.batch, batch, before, origin, {}, took, why)
@@ -166,9 +168,9 @@ def _from_states(states: Mapping[int, StickyState], chosen: ReplayBatch) -> Kept
     batch, began = _with_a_name(batch, _with_costs(had, state))
     readers = {Partition(*tp): r.executor for tp, r in state.last_executors().items()}
     # A piece of a partition that is read elsewhere is not in a state: the reader of its end is.
-    origin = "by the states in the checkpoint; options and racks are not in them: the defaults"
+    origin = "the states in the checkpoint, and default options and racks, which they do not hold"
     if before is None and state.batches > 1:
-        origin += ". Who had read what before is not kept any more: as if nobody had"
+        origin += ". The readers of the batch before are not kept any more"
     why = "the state of the batch after it is not kept"
     took: dict[Partition, float] = {}
     if after is not None:
@@ -226,10 +228,12 @@ def _played_again(
         cluster.origins[name].partition(";")[0] for name in ("executors", "cost")
     )
     origin = (
-        "nothing is kept of it but its offsets: all batches of the log are planned again, on "
-        f"{len(cluster.executors)} executors ({executors_by})"
+        "its offsets alone, which is all that is kept of it: all batches of the log are planned "
+        f"again, on {counted(len(cluster.executors), 'executor')} ({executors_by})"
     )
-    why = f"assumed, a usual record {cost_by}"
+    why = f"estimated: costs {cost_by}"
+    if cost_by == "assumed":
+        took, why = {}, "its readers' reports are not kept"
     return KeptBatch(chosen.batch, batch, player.state, origin, {}, took, why)
 
 

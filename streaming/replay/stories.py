@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.plan import Outcome
     from assignor_bridge.planner.table import PartitionTable
 
+#: A plan may exceed the limit by so much, because pieces are whole offsets.
+_ROUNDING = 1.005
+
 Change = Literal["stays", "moved", "cut", "new", "orphaned"]
 
 
@@ -55,7 +58,8 @@ def stories_of(
     """Return what became of each partition of a batch."""
     batch, pieces = outcome.batch, outcome.tasks.pieces
     slowness = weights.slowness[batch.slot_executor]
-    ideal = float(weights.work.sum() / (1 / slowness).sum())
+    load = np.bincount(pieces.slot, pieces.work(batch, weights), batch.slots) * slowness
+    ideal = float(load.max(initial=0.0)) / (1 + float(outcome.metrics["imbalance"]))
     limit = ideal * (1 + batch.settings.max_imbalance)
     owner = table.range_owner
     stay = np.bincount(owner[owner >= 0], weights.work[owner >= 0], batch.slots) * slowness
@@ -65,11 +69,16 @@ def stories_of(
         return seconds_text(work, digits) if is_time else f"{work:,.0f}{weights.unit}"
 
     fastest = float(slowness.min())
+    above = ", above the limit: see the reasons of the plan"
+    if not batch.settings.split:
+        above = ", above the limit, and cannot be cut: assignor.split=false"
     pieces_of: list[list[Piece]] = [[] for _ in range(batch.ranges)]
+    slot_load = [0.0] * batch.ranges
     columns = (pieces.row, pieces.slot, pieces.start, pieces.end)
     for row, slot, start, end in sorted(zip(*(c.tolist() for c in columns), strict=True)):
         executor = batch.executors[int(batch.slot_executor[slot])].id
         pieces_of[row].append(Piece(executor, int(batch.slot_number[slot]), start, end))
+        slot_load[row] = max(slot_load[row], float(load[slot]))
     stories = []
     for row, of_row in enumerate(pieces_of):
         of_row.sort(key=lambda piece: piece.start)
@@ -81,7 +90,10 @@ def stories_of(
             change,
             outcome.assignor,
             unit(float(weights.work[row])),
-            unit(limit, 3),  # with two digits it could be the same as a fair share
+            # With two digits the limit could be the same as a fair share.
+            f"a slot's limit is {unit(limit, 3)} (a fair share and assignor.maxImbalance of it); "
+            f"its slot takes {unit(slot_load[row], 3)}"
+            + (above if slot_load[row] > limit * _ROUNDING else ""),
             None if slot < 0 else (unit(float(stay[slot])), float(stay[slot]) > limit),
             alone=float(weights.work[row]) * fastest > limit,
         )
@@ -107,26 +119,29 @@ def _why(
     change: Change,
     assignor: str,
     work: str,
-    limit: str,
+    rule: str,
     stay: tuple[str, bool] | None,
     *,
     alone: bool,
 ) -> str:
-    """Say why; `stay` is what its slot would do had all stayed, and whether that is too much."""
-    rule = f"a slot's limit is {limit}, a fair share and assignor.maxImbalance of it"
+    """Return the reason.
+
+    `rule` has a slot's limit and load; `stay` is the load of the partition's last slot if all had
+    stayed, and whether that is above the limit.
+    """
     if assignor != LAG_AWARE_STICKY:
         rule = f"{assignor} decides by its own rule (docs/assignors.md)"
         stay = None if stay is None else (stay[0], False)
     match change:
         case "new":
-            return f"nobody had read it: {work} went where there was room; {rule}"
+            return f"no executor had read it: {work} went to the least busy slots; {rule}"
         case "orphaned":
-            return f"the executor that had read it is gone: {work} went where there was room"
-        case "stays" if stay is not None:
-            return f"its executor read it last, and its slot would take {stay[0]}; {rule}"
+            return f"its executor is gone: {work} went to the least busy slots; {rule}"
+        case "stays":
+            return f"its executor read it last; {rule}"
         case "cut" if alone:
             return f"it is {work}, more than one slot may take; {rule}"
         case "cut" | "moved" if stay is not None and stay[1]:
             return f"left in place its slot would take {stay[0]}; {rule}"
         case _:
-            return f"not because of its own slot's load: the plan's reasons say why; {rule}"
+            return f"its own slot had room: see the reasons of the plan; {rule}"

@@ -76,8 +76,7 @@ def comparison_page(
     parts += [page.heading("Checks"), page.checks(checks, _linked)]
     parts += [page.heading("Where it ran")]
     parts += [page.table(["", ""], [[_linked(name), value] for name, value in facts])]
-    parts += [page.heading("What the figures mean"), definitions.listed(TERMS)]
-    return page.page(title, parts)
+    return page.page(title, [*parts, *definitions.section(TERMS)])
 
 
 def _act(number: int, act: Act) -> list[str]:

@@ -1,7 +1,6 @@
 """The report's section on moves: which partitions changed executor, and why.
 
-The log of metrics has it for every batch, the planner's kept states for the last few; where there
-is neither, the replay says what would move.
+The log of metrics has it for every batch, the planner's kept states for the last few.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from assignor_bridge.errors import elided
-from streaming.observe.words import counted
 from streaming.redaction import redacted
 from streaming.report import page
 
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 
     from checkpoints.sticky_state import StickyState
     from streaming.observe.query_progress import BatchProgress, SourceProgress
-    from streaming.replay.replayed import Replay
     from streaming.report.query_facts import QueryFacts
 
 #: Rows of a table at most, the last ones; and names in a row.
@@ -49,29 +46,7 @@ def section(facts: QueryFacts) -> list[str]:
             "neither Spark's UI nor its offset log has it. The log of metrics (metrics.log_file) "
             "has it, and the state that the planner keeps in a checkpoint."
         )
-    replayed = [part for replay in facts.replays for part in _of_replay(replay)]
-    return [page.note(f"What moved is unknown: {why}"), *replayed]
-
-
-def in_short(facts: QueryFacts) -> str:
-    """Say in a few words what moved, and why in the batch that moved most."""
-    batches, rows = _moves_of_progress(facts.progress)
-    if not batches:
-        kept = facts.log.checkpoint.kept_states.values() if facts.log else ()
-        pairs = [pair for states in kept for pair in pairwise(states)]
-        if not pairs and facts.progress:
-            return "unknown: no batch in the log was planned by an assignor"
-        if not pairs:
-            return "unknown: give the log of metrics (metrics.log_file)"
-        moved = sum(len(names) for pair in pairs for names in _moves(*pair).values())
-        return f"{counted(moved, 'move')} in the last {counted(len(pairs), 'plan')}"
-    moves = sum(row.moves for row in rows)
-    if not moves:
-        return f"nothing, in {counted(batches, 'batch', 'batches')}"
-    most = max(rows, key=lambda row: row.moves)
-    why = next((part for part in most.why.split("; ") if "→" in part), _LOAD)
-    many = f"{counted(moves, 'move')} in {counted(batches, 'batch', 'batches')}"
-    return f"{many}, most ({most.moves:,}) in batch {most.batch}: {why}"
+    return [page.note(f"What moved is unknown: {why}")]
 
 
 def _listed(words: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -170,20 +145,3 @@ def _moves(before: StickyState, after: StickyState) -> dict[tuple[str, str], lis
         if old.get(tp, executor).executor != executor.executor:
             moves[old[tp].executor, executor.executor].append("{}-{}".format(*tp))
     return moves
-
-
-def _of_replay(replay: Replay) -> list[str]:
-    """Tell what the planner says in the replay."""
-    ours = next((m for m in replay.mappings if any(m.reasons)), None)
-    if ours is None:
-        return []
-    rows = [
-        [str(played.batch), f"{played.broken}", "; ".join(lines[1:]) or lines[0]]
-        for played, lines in zip(ours.played, ours.reasons, strict=True)
-        if lines and played.broken
-    ]
-    return _listed(
-        f"In the replay (below) {ours.name} moves partitions in {len(rows)} of "
-        f"{len(ours.played)} batches{', and says why:' if rows else '.'}",
-        ("batch", "moved", "why"), rows,
-    )  # fmt: skip

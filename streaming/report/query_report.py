@@ -5,17 +5,18 @@ Each section is drawn from what there is. What is not known is said, with the in
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
+from datetime import datetime, timezone
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from assignor_bridge.options import LAG_AWARE_STICKY
+from assignor_bridge import __version__
 from streaming.observe.figures import BatchFigures, RunFigures, over_mean
 from streaming.observe.words import counted, seconds_text
 from streaming.replay.answers import answer
-from streaming.replay.replayed import SPARK
 from streaming.report import (
     charts,
+    definitions,
     page,
     query_costs,
     query_lag,
@@ -25,24 +26,27 @@ from streaming.report import (
     replays,
 )
 from streaming.report.query_sources import sources_of
+from streaming.report.terms import FIGURES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assignor_bridge.simulator.play import Result
-    from streaming.replay.replayed import Replay
     from streaming.report.query_facts import QueryFacts
 
 #: Batches whose tasks are drawn in time, and rows of a table of slots.
 _GANTTS = 4
 _SLOT_ROWS = 12
 _SHOWN_BATCHES = 120
+_CLOCK = "%Y-%m-%d %H:%M:%S"
+#: The end of the year 9999, after which Python has no dates.
+_MOST_S = 253_402_300_800
 
 
-def report_page(facts: QueryFacts) -> str:
-    """Write the whole page."""
+def report_page(facts: QueryFacts, made: datetime | None = None) -> str:
+    """Write the whole page, as of the time when it is made."""
+    now = (made or datetime.now(timezone.utc)).strftime(_CLOCK)
     parts = query_summary.section(facts)
-    parts += [page.paragraph(words, "lead") for words in _lead(facts)]
+    parts.insert(1, page.note(f"Made {now} UTC by assignor-bridge {__version__}. {_span(facts)}"))
     for title, section in (
         ("Lag per partition", query_lag.section(facts)),
         ("Load per executor slot", _loads(facts)),
@@ -61,19 +65,28 @@ def report_page(facts: QueryFacts) -> str:
             "colour-blind readers can distinguish; heat maps are shades of one blue."
         )
     )
-    return page.page(facts.title, parts)
+    return page.page(facts.title, [*parts, *definitions.section(FIGURES)])
 
 
-def _lead(facts: QueryFacts) -> list[str]:
-    words = [f"{answer(replay)}." for replay in facts.replays]
-    seconds, what = _seconds(facts)
-    if seconds:
-        last = max(seconds)
-        words.append(
-            f"{counted(len(seconds), 'batch', 'batches')} took {median(seconds.values()):.2f} s "
-            f"each (median); the last, {last}, {seconds[last]:.2f} s ({what})."
-        )
-    return words
+def _span(facts: QueryFacts) -> str:
+    """Return which batches the page is of, with clock times, to find them on other boards."""
+    times = _began(facts)
+    if not times:
+        return ""
+    first, last = min(times), max(times)
+    return f"Batches {first} to {last}, {times[first]} to {times[last]} UTC."
+
+
+def _began(facts: QueryFacts) -> dict[int, str]:
+    """Return when each batch began, in UTC."""
+    kept = facts.log.checkpoint.batches if facts.log else ()
+    times = {b.batch_id: b.timestamp_ms / 1000 for b in kept if b.timestamp_ms}
+    times |= {p.batch: p.timestamp_s for p in facts.progress}
+    return {
+        number: datetime.fromtimestamp(at_s, timezone.utc).strftime(_CLOCK)
+        for number, at_s in times.items()
+        if 0 <= at_s < _MOST_S
+    }
 
 
 def _seconds(facts: QueryFacts) -> tuple[Mapping[int, float], str]:
@@ -98,12 +111,14 @@ def _batches(facts: QueryFacts) -> list[str]:
         ]
     shown = sorted(seconds)[-_SHOWN_BATCHES:]
     columns = tuple(BatchFigures(n, seconds[n]) for n in shown)
-    longest = max(shown, key=lambda n: seconds[n])
+    longest, began = max(shown, key=lambda n: seconds[n]), _began(facts)
     picture = charts.batch_columns([RunFigures("this query", columns)], ["b"])
     rows = [
         ["median", f"{median(seconds[n] for n in shown):.2f} s"],
-        ["longest", f"{seconds[longest]:.2f} s (batch {longest})"],
-        ["last", f"{seconds[shown[-1]]:.2f} s (batch {shown[-1]})"],
+        *(
+            [name, f"{seconds[n]:.2f} s (batch {n}{f', {began[n]}' if n in began else ''})"]
+            for name, n in (("longest", longest), ("last", shown[-1]))
+        ),
     ]
     for record, key in (("newest", "freshnessSeconds"), ("oldest", "freshnessSecondsMax")):
         told = (source.number(key) for p in facts.progress for source in p.sources)
@@ -227,32 +242,5 @@ def _before_and_after(facts: QueryFacts) -> list[str]:
                     f"Batches {first} to {last}, played again; assignor replay plays the whole log."
                 )
             )
-        parts += [*replays.details(replay), page.side_by_side(_executor_loads(replay))]
+        parts += replays.details(replay)
     return parts
-
-
-def _executor_loads(replay: Replay) -> list[str]:
-    """Draw what each executor would have worked under Spark's mapping and ours."""
-    both = [
-        ("Spark's mapping", "a", replay.find(SPARK)),
-        (LAG_AWARE_STICKY, "b", replay.find(LAG_AWARE_STICKY)),
-    ]
-    busy = [(title, css, _busy(mapping)) for title, css, mapping in both if mapping is not None]
-    most = max((max(seconds.values()) for _, _, seconds in busy), default=1.0)
-    many = counted(len(replay.batches), "batch", "batches")
-    return [
-        page.figure(
-            f"Work of each executor, {title}",
-            charts.value_bars(f"predicted seconds of each executor, {title}", seconds, seconds_text,
-                        css=css, scale=most),
-            f"Seconds of reading over {many}, predicted.", css,
-        )
-        for title, css, seconds in busy
-    ]  # fmt: skip
-
-
-def _busy(mapping: Result) -> dict[str, float]:
-    total: dict[str, float] = defaultdict(float)
-    for executor, seconds in (item for played in mapping.played for item in played.busy.items()):
-        total[executor] += seconds
-    return dict(sorted(total.items(), key=lambda item: (len(item[0]), item[0])))

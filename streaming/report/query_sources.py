@@ -8,8 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.model import Partition
+from assignor_bridge.options import LAG_AWARE_STICKY
 from streaming.replay.log import costs_in
 from streaming.replay.plan_log import with_a_name
+from streaming.replay.replayed import SPARK
 from streaming.report.source_facts import BatchFacts, SourceFacts
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 _Key = tuple[Partition, str]
 _Reads = dict[_Key, float]
 #: Who placed a batch in the metrics, and Spark's mapping there.
-_STRATEGY, _SPARK = "assignor.strategy", "spark"
+_STRATEGY = "assignor.strategy"
 #: So far above its ideal a plan is not even.
 _UNEVEN = 0.25
 
@@ -86,13 +88,13 @@ def _source(
     if state is None and facts.log is not None:
         state = facts.log.checkpoint.states.get(name)
     planned_by = {p.number: p.outcome.assignor for p in plans}
-    of_told = {number: s.metrics.get(_STRATEGY, _SPARK) for number, (_, s) in told.items()}
+    of_told = {number: s.metrics.get(_STRATEGY, SPARK) for number, (_, s) in told.items()}
     # A query without a state and our metrics has Spark alone.
-    all_spark = state is None and set(of_told.values()) <= {_SPARK}
+    all_spark = state is None and set(of_told.values()) <= {SPARK}
     ui = {b.batch: b for b in facts.ui.batches} if facts.ui is not None and alone else {}
-    batches = []
+    batches, last = [], None
     for number in sorted(ranges.keys() | told.keys()):
-        assignor = planned_by.get(number, of_told.get(number, _SPARK if all_spark else None))
+        assignor = planned_by.get(number, of_told.get(number, SPARK if all_spark else None))
         took = facts.log.seconds.get(number) if facts.log is not None else None
         batch = BatchFacts(number, ranges.get(number, {}), seconds=took)
         if number in ui:
@@ -101,13 +103,15 @@ def _source(
             batch = _with_progress(batch, *told[number])
         if not batch.read:
             continue  # nobody says where it began
-        if assignor == _SPARK or (assignor and _is_uneven(told.get(number))):
+        if assignor == SPARK or (assignor and _is_uneven(told.get(number))):
             is_cut = number in ui and len(ui[number].tasks) > len(batch.read)
             batch = replace(batch, pieces={} if is_cut else batch.read)
         batches.append(replace(batch, **by_number.get(number, {})))
+        last = assignor
     costs = costs_in(state)
     return SourceFacts(
         batches,
+        last or (LAG_AWARE_STICKY if state is not None else None),
         plans[-1].batch.settings.split if plans else None,
         {tp: cost / costs.record for tp, cost in costs.unusual.items()} if costs else {},
         _slowness(state, costs),
@@ -132,7 +136,7 @@ def _with_ui(batch: BatchFacts, figures: BatchFigures, assignor: str | None) -> 
         slot: {None: took} for slot, took in figures.slot_seconds().items()
     }
     local = [task.local for task in figures.tasks]
-    planned = local and assignor not in (None, _SPARK)
+    planned = local and assignor not in (None, SPARK)
     return replace(
         batch,
         seconds=figures.seconds,

@@ -5,44 +5,49 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assignor_bridge.options import LAG_AWARE_STICKY
+from streaming.observe.words import seconds_text
 from streaming.replay import bill
-from streaming.replay.answers import answer, assumptions
+from streaming.replay.answers import answer, assumptions, verdict
 from streaming.replay.replayed import SPARK
-from streaming.report import charts, page
+from streaming.report import charts, definitions, page
 from streaming.report.svg import standalone
+from streaming.report.terms import FIGURES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streaming.replay.replayed import Replay
 
-HEAD = ("mapping", "regret", "worst batch", "tasks", "moved per batch", "time vs Spark's")
+HEAD = ("mapping", "saves a batch", "regret", "worst batch", "tasks", "moved")
 _CSS = {SPARK: "a", LAG_AWARE_STICKY: "b"}
 _NAMES_WIDTH = 188.0
+#: A smaller difference of times is rounding.
+_NO_TIME = 1e-9
 #: The axis of times of the ideal reaches this far at least.
 _LEAST_TIMES = 1.2
 
 
 def table_rows(replay: Replay) -> list[list[str]]:
-    """Return the rows of the table under `HEAD`; a mapping that could not be played says why."""
-    spark = replay.find(SPARK)
-    rows = []
-    for m in replay.mappings:
-        if m.error is not None:
-            rows.append([m.name, f"not played: {m.error}"])
-            continue
-        ratio = m.seconds / spark.seconds if spark and spark.seconds else None
-        rows.append(
-            [
-                m.name,
-                f"{m.times_ideal - 1:.1%}",
-                f"{m.worst_over:.1%}",
-                f"{m.tasks:,.0f}" if m.tasks >= 10 else f"{m.tasks:.1f}",
-                f"{m.moved_share:.1%}",
-                f"{ratio:.0%}" if ratio is not None else "",
-            ]
+    """Return the rows of the table under `HEAD`, the fastest first; equal mappings share a row.
+
+    A mapping that could not be played says why.
+    """
+    spark, batches = replay.find(SPARK), len(replay.batches) or 1
+    rows: dict[tuple[str, ...], list[str]] = {}
+    played = [m for m in replay.mappings if m.error is None]
+    for m in sorted(played, key=lambda m: round(m.seconds, 9)):
+        saved = (spark.seconds - m.seconds) / batches if spark else 0.0
+        sign = "-" * (saved < 0)
+        cells = (
+            f"{sign}{seconds_text(abs(saved))}" if spark and abs(saved) >= _NO_TIME else "",
+            f"{m.times_ideal - 1:.1%}",
+            f"{m.worst_over:.1%}",
+            f"{m.tasks:,.0f}" if m.tasks >= 10 else f"{m.tasks:.1f}",
+            f"{m.moved_share:.1%}",
         )
-    return rows
+        rows.setdefault(cells, []).append(m.name)
+    unplayed = ([m.name, f"not played: {m.error}"] for m in replay.mappings if m.error is not None)
+    return [*([", ".join(names), *cells] for cells, names in rows.items()), *unplayed]
 
 
 def replay_svg(replay: Replay) -> str:
@@ -56,9 +61,9 @@ def replay_page(replays: Sequence[Replay]) -> str:
     parts = []
     for replay in replays:
         parts += [page.heading(replay.title)] if len(replays) > 1 else []
-        parts += [page.paragraph(f"{answer(replay)}.", "lead"), *details(replay)]
+        parts += [page.paragraph(f"{verdict(replay)}.", "lead"), *details(replay)]
     title = replays[0].title if len(replays) == 1 else "Replay of a checkpoint"
-    return page.page(title, parts)
+    return page.page(title, [*parts, *definitions.section(FIGURES)])
 
 
 def details(replay: Replay) -> list[str]:
@@ -66,9 +71,10 @@ def details(replay: Replay) -> list[str]:
     rows = [row + [""] * (len(HEAD) - len(row)) for row in table_rows(replay)]
     of_bill = bill.bill_rows(replay)
     return [
-        page.table(HEAD, rows),
+        page.table([definitions.linked(name, FIGURES) for name in HEAD], rows),
         page.side_by_side([page.figure(*parts) for parts in _figures(replay)]),
         *([page.table(bill.HEAD, of_bill)] if of_bill else []),
+        page.note(f"{answer(replay)}."),
         page.note("Assumed: " + "; ".join(assumptions(replay)) + "."),
     ]
 

@@ -57,6 +57,8 @@ class SourceFacts:
     """What is known of one source of a query; its batches read something."""
 
     batches: Sequence[BatchFacts] = ()
+    #: Who placed the last batch, `spark` for Spark's mapping; None if no input says it.
+    assignor: str | None = None
     #: Whether a partition may be cut, as far as known.
     split: bool | None = None
     #: How many times as long as a usual one a record takes, by partition that differs.

@@ -1,4 +1,4 @@
-"""What the figures on the page of the demo mean."""
+"""What the figures on pages mean: of the demo, and of a report, a replay, and a simulation."""
 
 from __future__ import annotations
 
@@ -6,6 +6,29 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+#: Of a report, a replay, and a simulation.
+FIGURES: Mapping[str, str] = {
+    "ideal": (
+        "The time in which all slots end at once, if partitions could be cut anywhere. It is the "
+        "least that reading a batch can take on these slots."
+    ),
+    "regret": "How far the time of a batch is above the ideal, in hindsight of what records cost.",
+    "measured": "By the times that executors or Spark's UI reported.",
+    "predicted": "By the records of each partition and the costs that the planner has learned.",
+    "Spark's mapping": (
+        "What Spark does without the option: one task for each partition, on an executor that a "
+        "hash of topic and partition chooses."
+    ),
+    "slots": "Room for one task at a time each. Slot 2/0 is the first slot of executor 2.",
+    "saves a batch": (
+        "Seconds of reading less than with Spark's mapping, mean of the batches; at most so many "
+        "if the cost of a record is bounded by the time that batches took."
+    ),
+    "worst batch": "The regret of the batch with the largest one.",
+    "moved": "Partitions of a batch that another executor than before reads, as a share.",
+    "cold": "Partitions that an executor begins to read anew: its consumer has nothing fetched.",
+}
 
 #: Definition by term, as the page's texts write it; each figure's name has one of them in it.
 TERMS: Mapping[str, str] = {

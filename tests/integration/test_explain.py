@@ -52,7 +52,7 @@ def test_a_real_batch_is_explained(
         assert all(seconds is None if batch == last else seconds > 0 for seconds in took)
     # Why it is there and was cut; what others would have done; by the checkpoint alone.
     found = explained("--batch", str(last - 1), "--partition", f"{topic.name}-0")
-    assert found["origin"].startswith("by the states in the checkpoint")
+    assert found["origin"].startswith("the states in the checkpoint")
     assert found["readersAgree"] == found["readersNamed"] > 0
     [story] = found["partitions"]
     assert story["change"] in ("cut", "stays", "moved")

@@ -90,7 +90,7 @@ class Job(Section):
     """A job: from Kafka to Delta. `kafka.*` keys here apply to all its sources and sinks."""
 
     name: Annotated[str, matching(r"[a-z0-9][a-z0-9_.-]*", _NAME)] = "job"
-    """Name of the queries; by default that of the YAML file."""
+    """Name of the queries; a job from a YAML file without it has the file's name."""
     source: Source | None = None
     """The one source; its view is `records`."""
     sources: dict[ViewName, Source] = Field({})

@@ -18,7 +18,7 @@ from assignor_bridge import __version__
 from assignor_bridge.errors import AssignorError, OptionError
 from streaming.cli import doctor, jars, main, output
 from streaming.cli.all import app
-from streaming.cli.output import print_table
+from streaming.cli.output import print_lines, print_table
 from streaming.cli.stopping import StopSignals
 from streaming.observe.check import Check
 from streaming.observe.checkpoint_files import read_checkpoint
@@ -405,6 +405,40 @@ def test_a_table_in_a_pipe_has_all_of_its_figures(columns, monkeypatch, capsys):
     out = capsys.readouterr().out
     assert out.count("12,345,678,901") == 4
     assert all(name in out for name in head)
+
+
+@pytest.fixture
+def narrow(monkeypatch):
+    """A terminal of 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes the captured output for a terminal
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+def test_a_narrow_terminal_cuts_no_word(narrow, capsys):
+    names = ["lag-aware-sticky, constrained-cooperative-sticky, cooperative-sticky", "range"]
+    head = ("mapping", "saves a batch", "regret", "worst batch", "tasks", "moved")
+    print_table(head, [[name, "579 ms", "48.6%", "102.1%", "1,024", "38.5%"] for name in names])
+    print_lines(["- " + "a sentence of several lag-aware-sticky words " * 5])
+    lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
+    assert max(map(len, lines)) <= 80
+    out = " ".join(lines)
+    assert all(name in out for name in ("constrained-cooperative-sticky", "579 ms", "1,024"))
+    assert not re.search(r"[a-z]-$", "\n".join(lines), re.MULTILINE)
+
+
+def test_flags_have_no_type_and_a_shell_completes(capsys, monkeypatch):
+    assert main.run(["lag", "-h"]) == 0
+    out = capsys.readouterr().out
+    assert "--json" in out
+    assert "<bool>" not in out
+    monkeypatch.setenv("_ASSIGNOR_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "assignor rep")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    done = subprocess.run(
+        [Path(sys.executable).with_name("assignor")], capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == ["report", "replay"]
 
 
 def test_a_command_imports_no_other():

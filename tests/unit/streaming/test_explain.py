@@ -55,7 +55,7 @@ def test_the_states_in_the_checkpoint_are_enough_for_the_last_batches(
     """The same plan as then, to the offset, though options and reports are not in a state."""
     found = explained(query, capsys, "--batch", str(batch))
     assert (found["batch"], found["assignor"]) == (batch, "lag-aware-sticky")
-    assert found["origin"].startswith("by the states in the checkpoint")
+    assert found["origin"].startswith("the states in the checkpoint")
     assert (found["readersNamed"], found["readersAgree"]) == (6, 6)
     assert len(found["partitions"]) == 6
     for story in found["partitions"]:
@@ -117,7 +117,7 @@ def test_why_a_partition_is_new_stays_moves_is_cut_or_orphaned(
     log = ("--plan-log", str(gone.plan_log))
     first = explained(gone, capsys, "--batch", "0", *log)
     assert {s["change"] for s in first["partitions"]} == {"new"}
-    assert "nobody had read it" in story_of(first, 0)["why"]
+    assert "no executor had read it" in story_of(first, 0)["why"]
     second = explained(gone, capsys, "--batch", "1", *log)
     assert {s["change"] for s in second["partitions"]} == {"stays"}
     assert "its executor read it last" in story_of(second, 0)["why"]
@@ -175,7 +175,7 @@ def test_a_plan_with_other_options_is_not_taken_for_the_one_of_then(
     query = kept_query(tmp_path, SIZES[:5], executors=eight, options={"assignor.slots": "2"})
     assert main.run(["explain", "--checkpoint", str(query.checkpoint)]) == 0
     out, err = capsys.readouterr()
-    agree = "Of 6 partitions, 6 are read by whom" in " ".join(out.split())
+    agree = "6 of 6 partitions are read by the executor" in " ".join(out.split())
     assert agree or "this is not the plan of then" in err
 
 
@@ -183,7 +183,7 @@ def test_of_an_older_batch_only_offsets_are_kept_and_that_is_said(
     query: KeptQuery, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = explained(query, capsys, "--batch", "4")
-    assert found["origin"].startswith("nothing is kept of it but its offsets")
+    assert found["origin"].startswith("its offsets alone")
     assert (found["readersNamed"], len(found["partitions"])) == (0, 6)
     assert "learned it by the last batch" in found["tookOrigin"]
 
@@ -211,6 +211,33 @@ def test_local_mode_has_one_executor_and_is_kept_alike(
             assert story["pieces"] == then
 
 
+def test_a_partition_that_may_not_be_cut_is_explained_by_the_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of four has 77% of the records: its slot is above the limit, and the header says so."""
+    sizes = [{0: 1000, 1: 100, 2: 100, 3: 100}] * 5
+    query = kept_query(tmp_path, sizes, options={"assignor.split": "false"})
+    assert query.outcomes[4].metrics["imbalance"] == pytest.approx(1000 / 650 - 1, abs=0.02)
+    found = explained(query, capsys, "--batch", "4", "--plan-log", str(query.plan_log))
+    assert "over; partitions cannot be cut: assignor.split=false" in found["reasons"][0]
+    assert "its executor read it last" in story_of(found, 0)["why"]
+    above = "above the limit, and cannot be cut: assignor.split=false"
+    assert above in story_of(found, 0)["why"]
+    assert above not in story_of(found, 1)["why"]
+
+
+def test_no_time_is_named_for_a_batch_that_was_not_timed(
+    query: KeptQuery, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "c"
+    shutil.copytree(query.checkpoint, folder, copy_function=shutil.copyfile)  # times are lost
+    shutil.rmtree(folder / "sources" / "0" / "assignments")
+    assert main.run(["explain", "--checkpoint", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert "Based on its offsets alone, which is all that is kept of it" in out
+    assert ", took - (its readers' reports are not kept)" in out
+
+
 def test_the_text_says_first_what_is_asked(
     query: KeptQuery, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -219,7 +246,7 @@ def test_the_text_says_first_what_is_asked(
     out = " ".join(capsys.readouterr().out.split())
     for words in (
         "batch 8 of ", "lag-aware-sticky: 2,000 offsets of 6 partitions in 2 tasks",
-        "Of 6 partitions, 6 are read by whom the checkpoint names.", "orders-0: ",
+        "6 of 6 partitions are read by the executor in the checkpoint.", "orders-0: ",
         " by executor ", "why ", "cost predicted 1 s, took 1 s",
         "judged by what the batch took", "constrained-cooperative-sticky",
     ):  # fmt: skip
@@ -275,7 +302,7 @@ def test_a_batch_that_the_plan_log_has_no_more_is_explained_by_the_checkpoint(
     """A log that was rotated: its last lines are of the first batches."""
     rotated = tmp_path / "plans.jsonl"
     rotated.write_text("\n".join(query.plan_log.read_text().splitlines()[:2]))
-    for batch, origin in ((9, "by the states"), (4, "nothing is kept of it")):
+    for batch, origin in ((9, "the states"), (4, "its offsets alone")):
         words = ("--batch", str(batch), "--plan-log", str(rotated))
         found = explained(query, capsys, *words)
         assert found["origin"].startswith(origin)
@@ -307,4 +334,4 @@ def test_states_of_other_topics_are_of_no_batch(
             file.write_text(file.read_text().replace("orders", "fresh"))
     assert main.run(["explain", "--checkpoint", str(folder), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["origin"].startswith("nothing is kept of it but its offsets")
+    assert found["origin"].startswith("its offsets alone")

@@ -14,7 +14,7 @@ from streaming.observe.spark_ui import SparkUi
 from streaming.observe.web import Address, WebError
 from tests.unit.streaming.checkpoints import write_checkpoint
 from tests.unit.streaming.served import APP, ELSE, QUERY_ID, RECORDED, serve, with_jobs
-from tests.unit.streaming.test_query_report import HOT, a_report
+from tests.unit.streaming.test_query_report import HOT, a_report, first_screen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -128,7 +128,9 @@ def test_the_report_tells_the_load_of_the_slots(tmp_path):
     with serve(RECORDED) as served:
         words = a_report(tmp_path, served.url.removeprefix("http://"))
     assert "Query orders" in words
-    assert "3 batches took 1.31 s each (median)" in words
+    # The UI alone tells what is wrong, too.
+    assert first_screen(words).startswith("Uneven slots 1.60 times the ideal, measured Do ")
+    assert "batches 3 median 1.31 s" in words
     assert "90% of reading tasks ran on the executor they preferred" in words  # 19 of 21
     assert "When each slot worked, batch 13" in words
     assert "slot, busiest first tasks records worked times mean" in words
