@@ -13,21 +13,26 @@ from py4j.protocol import Py4JError
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from streaming.metrics.board import Board
+from streaming.metrics.measured_lag import measure_lag
 from streaming.metrics.outlets import Endpoint, Log, Textfile
 from streaming.observe.progress_log import batch_line, ended_line, line_of_text, with_texts
 from streaming.observe.query_progress import read_progress, time_of
 from streaming.redaction import Redactor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
     from streaming.metrics.config import MetricsConfig
+    from streaming.metrics.measured_lag import MeasuredLag
 
 logger = logging.getLogger(__name__)
 
 _CLOSE_LIMIT_S = 10.0
+_MEASURE_EACH_S = 5.0
+#: How long an event waits for brokers: the lag of its batch is then the lag after it.
+_BROKERS_LIMIT_MS = 500
 
 
 class Exporter:
@@ -43,7 +48,9 @@ class Exporter:
         config: MetricsConfig,
         redact: Callable[[str], str] | None = None,
         why: Callable[[str, str], str] | None = None,
+        measure: Callable[[int], Mapping[str, Mapping[str, MeasuredLag]]] = lambda _: {},
     ) -> None:
+        self._measure = measure
         self._redact = redact or Redactor()
         self._why = why or (lambda _, text: line_of_text(text))
         self._board = Board(config.cluster_name)
@@ -96,9 +103,20 @@ class Exporter:
         self.close()
 
     def _work(self) -> None:
-        while (event := self._events.get()) is not None:
+        while (event := self._next_event()) is not None:
             with self._one_warning():
                 event()
+
+    def _next_event(self) -> Callable[[], None] | None:
+        """Wait for an event, None for the last one; now and then it is to measure the lag."""
+        try:
+            return self._events.get(timeout=_MEASURE_EACH_S)
+        except queue.Empty:
+            return self._remeasure
+
+    def _remeasure(self) -> None:
+        if not self._board.is_empty and self._board.measure(self._measure(0)) and self._textfile:
+            self._textfile.write()
 
     @contextlib.contextmanager
     def _one_warning(self) -> Iterator[None]:
@@ -113,11 +131,16 @@ class Exporter:
 
     def _progressed(self, text: str) -> None:
         data = with_texts(orjson.loads(text), self._redact)
+        lags: Mapping[str, MeasuredLag] = {}
+        with self._one_warning():
+            lags = self._measure(_BROKERS_LIMIT_MS).get(data["id"], {})
+        for index, lag in lags.items():
+            if index.isdigit() and int(index) < len(data["sources"]):
+                data["sources"][int(index)]["lag"] = lag.lag_by_topic()
         progress = read_progress(data)
-        is_new = self._board.update(progress)
+        is_new = self._board.update(progress, lags)
         if self._log and is_new:
-            lags = self._board.lag_seconds(progress.query_id).values()
-            known = [seconds for seconds in lags if seconds is not None]
+            known = [seconds for lag in lags.values() for seconds in lag.seconds.values()]
             with self._one_warning():  # the textfile may be on another disk
                 self._log.write(batch_line(progress, max(known, default=None)), data)
         if self._textfile:
@@ -183,7 +206,7 @@ def attach(
     """
     if not config.exports:
         return None
-    exporter = Exporter(config, redact, why)
+    exporter = Exporter(config, redact, why, lambda wait_ms: measure_lag(spark, wait_ms))
     exporter.at_close.callback(listen(spark, _Listener(exporter)))
     return exporter
 

@@ -62,7 +62,7 @@ def test_all_outlets_tell_of_a_batch(tmp_path):
     assert batch == {
         "timestamp": 1795262400.5, "event": "batch", "query": "orders",
         "queryId": QUERY, "runId": RUN, "batch": 1, "rows": 10, "seconds": 0.75,
-        "rowsPerSecond": 40.0, "lag": 20, "maxLag": 20,
+        "rowsPerSecond": 40.0, "lag": 30, "maxLag": 30, "heldBack": 20,
         "sources": [{"source": 0, "assignor.strategy": "sticky"}],
     }  # fmt: skip
     assert ended == {"event": "ended", "queryId": QUERY, "runId": RUN, "error": "it broke"}
@@ -72,7 +72,7 @@ def test_the_log_goes_to_stderr_without_the_whole_progress(capsys):
     with Exporter(MetricsConfig(log="json")) as exporter:
         exporter.progressed(EVENT)
     line = json.loads(capsys.readouterr().err)
-    assert line["lag"] == 20
+    assert (line["lag"], line["heldBack"]) == (30, 20)
     assert "progress" not in line
 
 
@@ -388,19 +388,23 @@ def test_the_docs_have_the_table_of_all_metrics():
 def test_each_metric_of_the_dashboard_exists():
     text_ = (ROOT / "docs" / "grafana" / "assignor-bridge.json").read_text(encoding="utf-8")
     board = json.loads(text_)
-    expressions = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    panels = [panel for panel in board["panels"] if panel["type"] != "row"]
+    expressions = [target["expr"] for panel in panels for target in panel["targets"]]
+    expressions += [one["expr"] for one in board["annotations"]["list"]]
+    variables = [variable["query"] for variable in board["templating"]["list"]]
+    expressions += [query["query"] for query in variables if isinstance(query, dict)]
     used = set(re.findall(r"\b(?:kafka|spark_streaming|assignor)_\w+", " ".join(expressions)))
     assert used <= set(METRICS)
     assert {"kafka_consumergroup_group_lag", "kafka_consumergroup_group_lag_seconds",
             "assignor_imbalance_ratio", "assignor_moved_partitions_total",
             "assignor_locality_hit_ratio", "spark_streaming_latency_seconds",
             "assignor_held_back_records", "assignor_held_back_info"} <= used  # fmt: skip
-    for variable in board["templating"]["list"]:
-        query = variable["query"]
-        if isinstance(query, dict):
-            name = re.search(r"label_values\((\w+), (\w+)\)", query["query"])
-            assert name
-            assert name[2] in METRICS[name[1]].labels
+    assert all(panel["description"] for panel in panels)
+    assert all(panel["fieldConfig"]["defaults"]["thresholds"]["steps"] for panel in panels)
+    assert not any(panel["fieldConfig"]["overrides"] for panel in panels), "one unit an axis"
+    assert "freshness" in panels[0]["targets"][0]["expr"]
+    pages = re.findall(r"docs/(\S+\.md)", " ".join(panel["description"] for panel in panels))
+    assert all((ROOT / "docs" / page).is_file() for page in pages)
 
 
 def test_more_clients_than_there_are_places_are_turned_away_and_make_no_thread(monkeypatch):
