@@ -6,6 +6,7 @@ import contextlib
 import logging
 import queue
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -31,8 +32,6 @@ logger = logging.getLogger(__name__)
 
 _CLOSE_LIMIT_S = 10.0
 _MEASURE_EACH_S = 5.0
-#: How long an event waits for brokers: the lag of its batch is then the lag after it.
-_BROKERS_LIMIT_MS = 500
 
 
 class Exporter:
@@ -48,7 +47,7 @@ class Exporter:
         config: MetricsConfig,
         redact: Callable[[str], str] | None = None,
         why: Callable[[str, str], str] | None = None,
-        measure: Callable[[int], Mapping[str, Mapping[str, MeasuredLag]]] = lambda _: {},
+        measure: Callable[[str | None], Mapping[str, Mapping[str, MeasuredLag]]] = lambda _: {},
     ) -> None:
         self._measure = measure
         self._redact = redact or Redactor()
@@ -70,6 +69,7 @@ class Exporter:
             self.at_close = opened.pop_all()
         self._events: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._has_warned = False
+        self._measure_at_s = 0.0
         thread = threading.Thread(target=self._work, name="assignor-metrics", daemon=True)
         thread.start()
         self.at_close.callback(thread.join, _CLOSE_LIMIT_S)
@@ -109,13 +109,15 @@ class Exporter:
 
     def _next_event(self) -> Callable[[], None] | None:
         """Wait for an event, None for the last one; now and then it is to measure the lag."""
-        try:
-            return self._events.get(timeout=_MEASURE_EACH_S)
-        except queue.Empty:
-            return self._remeasure
+        rest_s = self._measure_at_s - time.monotonic()
+        if rest_s > 0:
+            with contextlib.suppress(queue.Empty):
+                return self._events.get(timeout=rest_s)
+        self._measure_at_s = time.monotonic() + _MEASURE_EACH_S
+        return self._remeasure
 
     def _remeasure(self) -> None:
-        if not self._board.is_empty and self._board.measure(self._measure(0)) and self._textfile:
+        if not self._board.is_empty and self._board.measure(self._measure(None)) and self._textfile:
             self._textfile.write()
 
     @contextlib.contextmanager
@@ -133,10 +135,10 @@ class Exporter:
         data = with_texts(orjson.loads(text), self._redact)
         lags: Mapping[str, MeasuredLag] = {}
         with self._one_warning():
-            lags = self._measure(_BROKERS_LIMIT_MS).get(data["id"], {})
+            lags = self._measure(data["id"]).get(data["id"], {})
         for index, lag in lags.items():
             if index.isdigit() and int(index) < len(data["sources"]):
-                data["sources"][int(index)]["lag"] = lag.lag_by_topic()
+                data["sources"][int(index)]["logEnd"] = lag.ends_by_topic()
         progress = read_progress(data)
         is_new = self._board.update(progress, lags)
         if self._log and is_new:
@@ -206,7 +208,7 @@ def attach(
     """
     if not config.exports:
         return None
-    exporter = Exporter(config, redact, why, lambda wait_ms: measure_lag(spark, wait_ms))
+    exporter = Exporter(config, redact, why, lambda query_id: measure_lag(spark, query_id))
     exporter.at_close.callback(listen(spark, _Listener(exporter)))
     return exporter
 

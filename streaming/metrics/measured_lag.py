@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from streaming.observe.query_progress import Offsets
 
 
+_BROKERS_LIMIT_MS = 2000
+
+
 @dataclass(frozen=True, slots=True)
 class MeasuredLag:
     """How far one source is behind, by partition."""
@@ -29,25 +32,25 @@ class MeasuredLag:
     #: At most so long ago the first unread record was written; unknown are left out.
     seconds: Mapping[Partition, float]
 
-    def lag_by_topic(self) -> dict[str, dict[str, int]]:
-        """Return the lag as Spark's progress writes offsets."""
+    def ends_by_topic(self) -> dict[str, dict[str, int]]:
+        """Return the ends as Spark's progress writes offsets."""
         topics: dict[str, dict[str, int]] = defaultdict(dict)
-        for (topic, partition), lag in self.lag.items():
-            topics[topic][str(partition)] = lag
+        for (topic, partition), end in self.ends.items():
+            topics[topic][str(partition)] = end
         return topics
 
 
-def measure_lag(spark: SparkSession, wait_ms: int) -> dict[str, dict[str, MeasuredLag]]:
-    """Return the lag of each measured source, by query id and number of the source.
+def measure_lag(spark: SparkSession, query_id: str | None) -> dict[str, dict[str, MeasuredLag]]:
+    """Return the lag of one query's sources or of all, by query id and number of the source.
 
-    Waits so long for brokers if a batch was completed after their last answer. Empty if the session
-    is one of Spark Connect, or lacks our jar.
+    Waits for brokers if their last answer is not a fresh one. Empty if the session is one of Spark
+    Connect, or lacks our jar.
     """
     jvm: Any = getattr(spark, "_jvm", None)
     meter = None if jvm is None else jvm.io.assignorbridge.LagMeter
     if meter is None or isinstance(meter, JavaPackage):
         return {}
-    return read_measured(meter.measure(wait_ms))
+    return read_measured(meter.measure(query_id, _BROKERS_LIMIT_MS))
 
 
 def read_measured(text: str) -> dict[str, dict[str, MeasuredLag]]:

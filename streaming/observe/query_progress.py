@@ -37,8 +37,8 @@ class SourceProgress:
     #: The source's own metrics, by name.
     metrics: Mapping[str, str]
     rows: int
-    #: Unread offsets by partition, by the brokers after the batch: our exporter adds them.
-    unread: Offsets = field(default_factory=dict)
+    #: Where the logs ended after the batch, by the brokers: our exporter adds it.
+    log_ends: Offsets = field(default_factory=dict)
 
     @property
     def begin(self) -> Offsets:
@@ -49,6 +49,12 @@ class SourceProgress:
         if not self.start and sum(self.end.values()) == self.rows:
             return dict.fromkeys(self.end, 0)
         return self.start
+
+    @property
+    def unread(self) -> dict[Partition, int]:
+        """Unread offsets after the batch by partition; empty if they were not measured."""
+        ends = self.end.items()
+        return {tp: max(0, self.log_ends[tp] - end) for tp, end in ends if tp in self.log_ends}
 
     @property
     def lag(self) -> Offsets:
@@ -169,7 +175,7 @@ def _source(index: int, data: Mapping[str, Any]) -> SourceProgress | None:
         latest=_offsets(data.get("latestOffset")) or {},
         metrics={key: str(value) for key, value in (data.get("metrics") or {}).items()},
         rows=int(data.get("numInputRows") or 0),
-        unread=_offsets(data.get("lag")) or {},
+        log_ends=_offsets(data.get("logEnd")) or {},
     )
 
 

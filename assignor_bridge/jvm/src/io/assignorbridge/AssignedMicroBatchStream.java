@@ -118,7 +118,11 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     attempt("give metrics of a batch", () -> ours.putAll(planner.metrics()));
     attempt(
         "measure lag",
-        () -> latestConsumedOffset.map(LimitedBatch::offsets).map(lag::complete).ifPresent(ours::putAll));
+        () ->
+            latestConsumedOffset
+                .map(LimitedBatch::offsets)
+                .map(lag::complete)
+                .ifPresent(ours::putAll));
     Map<String, String> all = new HashMap<>(metricsOfSpark(latestConsumedOffset));
     all.putAll(ours);
     return all;
@@ -143,14 +147,16 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
       stop(); // Spark does not do it: the query does not have this stream yet
       throw e;
     }
-    sparks("prepareForRealTimeMode", MethodType.methodType(void.class)).invokeExact(this);
+    methodOfSpark("prepareForRealTimeMode", MethodType.methodType(void.class)).invokeExact(this);
   }
 
   /** The same, for a batch in real-time mode: Spark runs one task per partition until it ends. */
   public InputPartition[] planInputPartitions(Offset start) throws Throwable {
     InputPartition[] partitions =
         (InputPartition[])
-            sparks("planInputPartitions", MethodType.methodType(InputPartition[].class, Offset.class))
+            methodOfSpark(
+                    "planInputPartitions",
+                    MethodType.methodType(InputPartition[].class, Offset.class))
                 .invokeExact(this, start);
     attempt("count task slots", () -> warnOfStarvation(partitions.length));
     return partitions;
@@ -170,7 +176,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     }
   }
 
-  private static MethodHandle sparks(String name, MethodType type)
+  private static MethodHandle methodOfSpark(String name, MethodType type)
       throws ReflectiveOperationException {
     return MethodHandles.lookup()
         .findSpecial(KafkaMicroBatchStream.class, name, type, AssignedMicroBatchStream.class);

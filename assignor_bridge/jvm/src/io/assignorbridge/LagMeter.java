@@ -3,7 +3,6 @@ package io.assignorbridge;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
-import java.util.LongSummaryStatistics;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
@@ -12,6 +11,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.ListOffsetsOptions;
+import org.apache.kafka.clients.admin.ListOffsetsResult;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.TopicPartition;
@@ -20,18 +20,16 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Measures how far a stream is behind: the ends of the logs against the end of the last completed
- * batch. Spark looks the ends up when it plans a batch. If that was some seconds ago, as in a long
- * batch, a daemon thread requests them from the brokers. No batch waits for the thread. While brokers
- * do not answer, their last answer is used for two minutes.
+ * batch. Spark looks the ends up when it plans a batch. In between, the exporter of metrics has them
+ * requested from the brokers, on its own thread. So no batch waits for an answer, and without an
+ * exporter no request is sent.
  */
 public final class LagMeter implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(LagMeter.class);
   private static final Set<LagMeter> METERS = ConcurrentHashMap.newKeySet(); // the ended ones, too
-  private static final long PAUSE_NANOS = TimeUnit.SECONDS.toNanos(2);
-  private static final long LONGEST_PAUSE_NANOS = TimeUnit.SECONDS.toNanos(30);
-  private static final long STALE_NANOS = TimeUnit.SECONDS.toNanos(120); // or long ended
-  private static final int PAUSE_PER_REQUEST = 20; // so that brokers spend at most 5% of their time
-  private static final int LIMIT_MS = 30_000;
+  private static final long FRESH_NANOS = TimeUnit.SECONDS.toNanos(1);
+  private static final long RETRY_NANOS = TimeUnit.SECONDS.toNanos(30); // after a failed request
+  private static final long STALE_NANOS = TimeUnit.SECONDS.toNanos(120);
 
   private record Stamp(long offset, long millis) {}
 
@@ -42,13 +40,11 @@ public final class LagMeter implements AutoCloseable {
   private final IsolationLevel isolation;
   private final String query;
   private final String source;
-  private final Thread thread = LatestOnlyExecutor.daemons("assignor-lag").newThread(this::work);
-  private boolean hasWarned; // on the thread
+  private volatile boolean hasWarned;
 
   private Map<TopicPartition, Long> ends = Map.of(); // as the brokers answered last
   private volatile long answeredNanos;
-  private long dueNanos; // when the thread sends its next request
-  private boolean isOutdated; // a batch was completed after the last answer
+  private long requestNanos; // the next request is sent after this time
   private Map<TopicPartition, Long> consumed = Map.of();
   private Map<TopicPartition, Long> plannedFrom; // null if a request was answered after planning
   private Map<TopicPartition, Long> planned = Map.of(); // ends when the last batch was planned
@@ -69,12 +65,15 @@ public final class LagMeter implements AutoCloseable {
     source = metadataPath.substring(metadataPath.lastIndexOf('/') + 1); // CHECKPOINT/sources/0
   }
 
-  /** Measures all streams as JSON; waits for brokers if a batch was completed since they answered. */
-  public static String measure(long waitMs) throws PlannerException, InterruptedException {
-    long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(waitMs);
+  /** Measures the streams of a query, or with null all, as JSON; brokers have so long to answer. */
+  public static String measure(String query, int limitMs) throws PlannerException {
+    long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(limitMs);
     List<Measured> all = new ArrayList<>();
     for (LagMeter meter : METERS) {
-      all.add(meter.measureBy(deadline));
+      if (query == null || query.equals(meter.query)) {
+        meter.request((int) TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime()));
+        all.add(meter.measured());
+      }
     }
     return Messages.write(all);
   }
@@ -85,17 +84,16 @@ public final class LagMeter implements AutoCloseable {
     consumed = start;
     planned = hasFixedEnd ? Map.of() : latest;
     plannedMillis = System.currentTimeMillis();
-    if (!hasFixedEnd) {
+    if (!hasFixedEnd || ends.isEmpty()) {
       note(latest, plannedMillis);
-      plannedFrom = start;
-    } else if (ends.isEmpty()) {
-      note(latest, plannedMillis);
+      plannedFrom = hasFixedEnd ? null : start;
     }
     if (!METERS.contains(this)) {
-      METERS.removeIf(other -> other.admin.isEnded() && (other.isOf(this) || !other.isFresh()));
+      METERS.removeIf(
+          other ->
+              other.admin.isEnded()
+                  && (other.isStale() || query.equals(other.query) && source.equals(other.source)));
       METERS.add(this);
-      dueNanos = System.nanoTime() + PAUSE_NANOS;
-      thread.start();
     }
   }
 
@@ -116,15 +114,11 @@ public final class LagMeter implements AutoCloseable {
     if (!end.equals(consumed)) {
       end.forEach(this::complete);
       consumed = end;
-      isOutdated = true;
+      requestNanos = System.nanoTime();
       newestRead.keySet().retainAll(end.keySet());
       unreadSinceMillis.keySet().retainAll(end.keySet());
     }
-    LongSummaryStatistics lags =
-        ends.keySet().stream()
-            .filter(p -> isFresh() && from().containsKey(p))
-            .mapToLong(this::lag)
-            .summaryStatistics();
+    var lags = lags().values().stream().mapToLong(lag -> lag).summaryStatistics();
     return lags.getCount() == 0
         ? Map.of()
         : Map.of(
@@ -146,104 +140,82 @@ public final class LagMeter implements AutoCloseable {
   @Override
   public synchronized void close() {
     admin.close(); // ends the request under way
-    thread.interrupt();
-    isOutdated = false; // there will be no other answer
-    notifyAll();
+    plannedFrom = null; // the last batch may be completed
   }
 
   private void note(Map<TopicPartition, Long> answer, long millis) {
     ends = answer;
     plannedFrom = null;
     answeredNanos = System.nanoTime();
-    dueNanos = answeredNanos + PAUSE_NANOS;
-    isOutdated = false;
+    requestNanos = answeredNanos + FRESH_NANOS;
     answer.forEach(
         (p, end) -> {
           if (end <= consumed.getOrDefault(p, -1L)) {
             unreadSinceMillis.put(p, millis);
           }
         });
-    notifyAll();
   }
 
-  private boolean isOf(LagMeter other) {
-    return query.equals(other.query) && source.equals(other.source);
-  }
-
-  private boolean isFresh() {
-    return System.nanoTime() - answeredNanos < STALE_NANOS;
+  private boolean isStale() {
+    return System.nanoTime() - answeredNanos > STALE_NANOS;
   }
 
   /**
-   * What the ends are compared with. Short batches have no other answer than that of their planning,
-   * so it counts with the offsets of that moment; else their lag would always be 0.
+   * Ends that Spark looked up count with the offsets of that moment. Against the end of the batch
+   * that was planned then, lag would always be 0.
    */
-  private Map<TopicPartition, Long> from() {
-    return plannedFrom == null ? consumed : plannedFrom;
+  private Map<TopicPartition, Long> lags() {
+    Map<TopicPartition, Long> from = plannedFrom == null ? consumed : plannedFrom;
+    return ends.entrySet().stream()
+        .filter(one -> !isStale() && from.containsKey(one.getKey()))
+        .collect(
+            Collectors.toMap(
+                Map.Entry::getKey, one -> Math.max(0, one.getValue() - from.get(one.getKey()))));
   }
 
-  private long lag(TopicPartition p) {
-    return Math.max(0, ends.get(p) - from().get(p));
-  }
-
-  private synchronized Measured measureBy(long deadline) throws InterruptedException {
-    if (isOutdated) {
-      dueNanos = System.nanoTime();
-      notifyAll();
-    }
-    for (long rest = 1; isOutdated && rest > 0; ) {
-      rest = TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime());
-      wait(Math.max(1, rest));
-    }
+  private synchronized Measured measured() {
     long now = System.currentTimeMillis();
     Map<String, Map<Integer, Number[]>> partitions = new TreeMap<>();
-    if (isFresh()) {
-      ends.forEach(
-          (p, end) -> {
-            if (from().containsKey(p)) {
-              Long since = unreadSinceMillis.get(p);
+    lags()
+        .forEach(
+            (p, lag) -> {
+              Long since = lag == 0 ? Long.valueOf(now) : unreadSinceMillis.get(p);
               Double seconds = since == null ? null : Math.max(0, now - since) / 1000.0;
-              Number[] figures = {end, lag(p), lag(p) == 0 ? Double.valueOf(0) : seconds};
-              partitions.computeIfAbsent(p.topic(), t -> new TreeMap<>()).put(p.partition(), figures);
-            }
-          });
-    }
+              partitions
+                  .computeIfAbsent(p.topic(), t -> new TreeMap<>())
+                  .put(p.partition(), new Number[] {ends.get(p), lag, seconds});
+            });
     return new Measured(query, source, partitions);
   }
 
-  private void work() {
-    try {
-      while (true) {
-        request(awaitTurn());
+  /** Requests the ends from the brokers, if the last answer is not a fresh one. */
+  private void request(int limitMs) {
+    Map<TopicPartition, OffsetSpec> latest;
+    synchronized (this) {
+      if (limitMs <= 0 || admin.isEnded() || System.nanoTime() < requestNanos) {
+        return;
       }
-    } catch (InterruptedException e) {
-      LOG.debug("the query has ended");
+      requestNanos = System.nanoTime() + RETRY_NANOS; // an answer makes it earlier
+      Set<TopicPartition> partitions = planned.isEmpty() ? consumed.keySet() : planned.keySet();
+      latest = partitions.stream().collect(Collectors.toMap(p -> p, p -> OffsetSpec.latest()));
     }
-  }
-
-  private synchronized Set<TopicPartition> awaitTurn() throws InterruptedException {
-    for (long rest; (rest = dueNanos - System.nanoTime()) > 0; ) {
-      TimeUnit.NANOSECONDS.timedWait(this, rest);
-    }
-    return Set.copyOf(planned.isEmpty() ? consumed.keySet() : planned.keySet());
-  }
-
-  private void request(Set<TopicPartition> partitions) throws InterruptedException {
     long millis = System.currentTimeMillis();
-    long startedNanos = System.nanoTime();
     Map<TopicPartition, Long> answer = new HashMap<>();
     try {
-      Map<TopicPartition, OffsetSpec> latest =
-          partitions.stream().collect(Collectors.toMap(p -> p, p -> OffsetSpec.latest()));
-      var result =
-          admin.open().listOffsets(latest, new ListOffsetsOptions(isolation).timeoutMs(LIMIT_MS));
-      for (TopicPartition p : partitions) {
+      var options = new ListOffsetsOptions(isolation).timeoutMs(limitMs);
+      ListOffsetsResult result;
+      synchronized (admin) {
+        result = admin.open().listOffsets(latest, options);
+      }
+      for (TopicPartition p : latest.keySet()) {
         try {
           answer.put(p, result.partitionResult(p).get().offset());
-        } catch (ExecutionException e) { // of this partition; another may have a leader
+        } catch (ExecutionException e) { // of this partition; others may have a leader
           warn(e.getCause());
         }
       }
+    } catch (InterruptedException e) {
+      LOG.debug("the query has ended");
     } catch (RuntimeException | LinkageError e) {
       warn(e);
     }
@@ -251,19 +223,16 @@ public final class LagMeter implements AutoCloseable {
       if (!answer.isEmpty()) {
         note(answer, millis);
       }
-      long pause = PAUSE_PER_REQUEST * (System.nanoTime() - startedNanos);
-      dueNanos =
-          System.nanoTime() + Math.max(PAUSE_NANOS, Math.min(pause, LONGEST_PAUSE_NANOS));
     }
   }
 
   private void warn(Throwable error) {
     if (!hasWarned && !admin.isEnded()) {
+      hasWarned = true;
       LOG.warn(
           "assignor-bridge cannot measure the lag of query {} (the query continues; warned once): {}",
           query,
           admin.inWords(error));
-      hasWarned = true;
     }
   }
 }
