@@ -203,7 +203,7 @@ def test_real_time_mode_has_warnings_of_no_effect_and_of_too_few_slots(
 
     query = start("fallback")
     try:
-        wait_until(lambda: any(p.numInputRows == 7 for p in query.recentProgress), "seven rows")
+        wait_until(lambda: sum(p.numInputRows for p in query.recentProgress) == 7, "seven rows")
         metrics = query.recentProgress[0].sources[0].metrics
     finally:
         query.stop()
