@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,8 @@ class SourceProgress:
     #: The source's own metrics, by name.
     metrics: Mapping[str, str]
     rows: int
+    #: Where the logs ended after the batch, by the brokers: our exporter adds it.
+    log_ends: Offsets = field(default_factory=dict)
 
     @property
     def begin(self) -> Offsets:
@@ -49,11 +51,22 @@ class SourceProgress:
         return self.start
 
     @property
-    def lag(self) -> dict[Partition, int]:
-        """Offsets that were left when the batch had been read, by partition; unknown are left out.
+    def unread(self) -> dict[Partition, int]:
+        """Unread offsets after the batch by partition; empty if they were not measured."""
+        ends = self.end.items()
+        return {tp: max(0, self.log_ends[tp] - end) for tp, end in ends if tp in self.log_ends}
 
-        Spark does not tell where the logs ended for a batch that is run again after a crash.
+    @property
+    def lag(self) -> Offsets:
+        """Unread offsets by partition: after the batch if they were measured, else at its begin.
+
+        Partitions are left out if it is unknown, as for a batch that is run again after a crash.
         """
+        return self.unread or (self.waiting if self.latest else {})
+
+    @property
+    def held_back(self) -> dict[Partition, int]:
+        """Offsets that a limit left for later batches; unknown are left out."""
         ends = self.end.items()
         return {tp: max(0, self.latest[tp] - end) for tp, end in ends if tp in self.latest}
 
@@ -162,6 +175,7 @@ def _source(index: int, data: Mapping[str, Any]) -> SourceProgress | None:
         latest=_offsets(data.get("latestOffset")) or {},
         metrics={key: str(value) for key, value in (data.get("metrics") or {}).items()},
         rows=int(data.get("numInputRows") or 0),
+        log_ends=_offsets(data.get("logEnd")) or {},
     )
 
 

@@ -50,7 +50,8 @@ def section(facts: QueryFacts) -> list[str]:
 
 def _of_progress(progress: Sequence[tuple[int, SourceProgress]], name: str) -> list[str]:
     batches = [(batch, _named(source.waiting)) for batch, source in progress]
-    last, read = _named(progress[-1][1].lag), _by_name(_named(s.read) for _, s in progress)
+    newest = progress[-1][1]
+    last, read = _named(newest.lag), _by_name(_named(s.read) for _, s in progress)
     waiting = _by_name(lag for _, lag in batches)
     # Of a query's first batch alone Spark does not tell what it read.
     most = {n: max(waiting[n]) if n in waiting else None for n in {*waiting, *last}}
@@ -61,13 +62,14 @@ def _of_progress(progress: Sequence[tuple[int, SourceProgress]], name: str) -> l
     ]
     total = sum(last.values())
     worst = f", {last[ranked[0]] / total:.0%} of it in {ranked[0]}" if total else ""
+    when = "After the last batch" if newest.unread else "When the last batch began,"
+    held = sum(newest.held_back.values())
     left = (
-        f"{total:,} records were left in {sum(n > 0 for n in last.values()):,} of {len(last):,} "
-        f"partitions{worst}"
+        f"{when} {total:,} records were unread in {sum(n > 0 for n in last.values()):,} of "
+        f"{len(last):,} partitions{worst}{f'; limits held {held:,} records back' if held else ''}."
     )
-    unknown = "it is unknown what was left: it was run again after a crash"
     return [
-        page.paragraph(f"After the last batch {left if last else unknown}."),
+        page.paragraph(left if last else "The lag after the last batch is unknown."),
         _pair(
             f"Lag when a batch began{name}", batches,
             "Records not yet read in each partition (rows) when a batch (columns) began, stronger "

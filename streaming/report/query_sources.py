@@ -152,12 +152,13 @@ def _with_progress(
     read = batch.read
     if not read:
         read = {tp: offsets for tp, offsets in source.read.items() if offsets > 0}
-    waiting = {tp: read.get(tp, 0) + lag for tp, lag in source.lag.items()}
+    waiting = {tp: read.get(tp, 0) + held for tp, held in source.held_back.items()}
     slots, hits = source.number("slots"), source.number("localityHitRate")
     return replace(
         batch,
         read=read,
         waiting=waiting if source.latest else {},
+        unread=source.unread,
         run=progress.run_id,
         began_s=progress.timestamp_s,
         seconds=progress.seconds,

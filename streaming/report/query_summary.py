@@ -158,7 +158,8 @@ def _lags_most(source: SourceFacts, findings: Sequence[Finding]) -> str:
     told = [batch for batch in source.last_run if batch.waiting]
     if not told:
         return "unknown: give the log of metrics (metrics.log_file)"
-    left = {tp: lag - told[-1].read.get(tp, 0) for tp, lag in told[-1].waiting.items()}
+    last = told[-1]
+    left = last.unread or {tp: n - last.read.get(tp, 0) for tp, n in last.waiting.items()}
     if not any(lag > 0 for lag in left.values()):
         return "none: the last batch read all that was there"
     worst = min(left, key=lambda tp: (-left[tp], tp))

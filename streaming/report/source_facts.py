@@ -40,6 +40,8 @@ class BatchFacts:
     #: Share of what was planned for an executor that others read.
     taken: Mapping[str, float] = field(default_factory=dict)
     held_back_by: str | None = None
+    #: Unread offsets after it, by the brokers; empty if they were not measured.
+    unread: Mapping[Partition, int] = field(default_factory=dict)
 
     @property
     def limited(self) -> bool:

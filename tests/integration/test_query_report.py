@@ -70,7 +70,7 @@ def test_report_and_top_of_a_running_query(
     words = a_report(tmp_path, checkpoint, url, log)
     assert f"Query {topic.name}" in words
     assert f"90 records of 3 partitions of {topic.name} in 2 batches" in words
-    assert "0 records were left in 0 of 4 partitions" in words
+    assert "After the last batch 0 records were unread in 0 of 4 partitions" in words
     assert "2 executors with 1 slot, the same in every batch (by Spark's UI)" in words
     assert "When each slot worked, batch 1 " in words
     assert "The planner's states in the checkpoint cover" in words

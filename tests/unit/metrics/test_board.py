@@ -10,7 +10,8 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from streaming.metrics.board import Board, LogEnds
+from streaming.metrics.board import Board
+from streaming.metrics.measured_lag import read_measured
 from streaming.metrics.names import KAFKA, METRICS
 from streaming.observe.query_progress import read_progress
 from tests.unit.metrics.samples import QUERY, progress
@@ -22,7 +23,7 @@ PLAN = {
     "planMillis": "30", "movedPartitions": "2", "fallbacks": "1", "readBytes": "1000",
     "commitFailures": "0", "movedOffsets": "0.25",
     "freshnessSeconds": "0.8", "freshnessSecondsMax": "2.5",
-    "admittedRecords": "30", "heldBackRecords": "70", "heldBackBy": "seconds",
+    "admittedRecords": "30", "heldBackBy": "seconds", "offsetsLost": "3",
 }  # fmt: skip
 
 
@@ -46,20 +47,43 @@ def board(*events: dict) -> Board:
     return made
 
 
-def test_lag_is_what_the_batch_left_under_the_names_of_kafka_lag_exporter():
-    found = exposed(
-        board(progress(start={"0": 0, "1": 0}, end={"0": 10, "1": 5}, latest={"0": 30, "1": 5}))
-    )
+def test_lag_is_what_the_brokers_measured_under_the_names_of_kafka_lag_exporter():
+    """Without limits a batch reads to the end that was planned: by that end, lag is always 0."""
+    made = board(progress(start={"0": 0, "1": 0}, end={"0": 10, "1": 5}))
+    partitions = {"t": {"0": [30, 20, 3.5], "1": [5, 0, 0.0], "2": [7, 7, None]}}
+    answer = [{"query": QUERY, "source": "0", "partitions": partitions},
+              {"query": "of another session", "source": "0", "partitions": partitions},
+              {"query": QUERY, "source": "1", "partitions": {}}]  # fmt: skip
+    assert made.measure(read_measured(json.dumps(answer)))
+    found = exposed(made)
     member = ("prod", "orders", "t")
     assert found["kafka_consumergroup_group_offset"][(*member, "0", "", "", "")] == 10
     assert found["kafka_consumergroup_group_lag"] == {
         (*member, "0", "", "", ""): 20,
         (*member, "1", "", "", ""): 0,
     }
+    assert found["kafka_consumergroup_group_lag_seconds"] == {
+        (*member, "0", "", "", ""): 3.5,
+        (*member, "1", "", "", ""): 0,
+    }
     assert found["kafka_consumergroup_group_max_lag"] == {("prod", "orders", "true"): 20}
+    assert found["kafka_consumergroup_group_max_lag_seconds"] == {("prod", "orders", "true"): 3.5}
     assert found["kafka_consumergroup_group_sum_lag"] == {("prod", "orders"): 20}
     assert found["kafka_consumergroup_group_topic_sum_lag"] == {member: 20}
-    assert found["kafka_partition_latest_offset"] == {("prod", "t", "0"): 30, ("prod", "t", "1"): 5}
+    assert found["kafka_partition_latest_offset"][("prod", "t", "0")] == 30
+    assert list(found["assignor_held_back_records"].values()) == [0]
+    assert made.measure({}) is False
+
+
+def test_without_a_measurement_lag_is_what_was_unread_when_the_batch_began():
+    made = board(progress(start={"0": 4, "1": 0}, end={"0": 10, "1": 5}, latest={"0": 30, "1": 5}))
+    found = exposed(made)
+    assert list(found["kafka_consumergroup_group_lag"].values()) == [26, 5]
+    assert list(found["assignor_held_back_records"].values()) == [20]
+    assert "kafka_consumergroup_group_lag_seconds" not in found
+    [at_s] = found["spark_streaming_last_progress_timestamp_seconds"].values()
+    made.idle(QUERY, at_s + 60)  # it has read all that its limits allow
+    assert list(exposed(made)["kafka_consumergroup_group_lag"].values()) == [20, 0]
 
 
 def test_what_a_batch_left_that_is_run_again_is_unknown_not_0():
@@ -87,7 +111,7 @@ def test_a_watermark_beyond_the_year_9999_is_none(year: str):
 
 
 def test_sparks_and_our_figures_are_in_base_units():
-    found = exposed(board(progress(start={"0": 0}, end={"0": 30}, **PLAN)))
+    found = exposed(board(progress(start={"0": 0}, end={"0": 30}, latest={"0": 100}, **PLAN)))
     query, source = ("orders", QUERY), ("orders", QUERY, "0")
     assert found["spark_streaming_latency_seconds"][query] == 0.75
     assert found["spark_streaming_duration_seconds"][(*query, "addBatch")] == 0.5
@@ -99,6 +123,7 @@ def test_sparks_and_our_figures_are_in_base_units():
     assert found["assignor_freshness_max_seconds"][source] == 2.5
     assert found["assignor_admitted_records"][source] == 30
     assert found["assignor_held_back_records"][source] == 70
+    assert found["assignor_offsets_lost_total"][source] == 3
     assert found["assignor_held_back_info"] == {(*source, "seconds"): 1}
     assert found["assignor_imbalance_ratio"][source] == 0.02
     assert found["assignor_moved_offsets_ratio"][source] == 0.25
@@ -170,12 +195,18 @@ def test_a_vanished_partition_topic_or_query_is_not_exposed_any_more():
 
 
 def test_two_queries_that_read_one_topic_for_one_group_make_one_series():
-    ahead = progress(1, start={}, end={"0": 9}, latest={"0": 10}, commitGroup="g")
+    ahead = progress(1, start={"0": 2}, end={"0": 9}, latest={"0": 10}, commitGroup="g")
     behind = progress(
-        1, start={}, end={"0": 4}, latest={"0": 9}, query_id="other", name="b", commitGroup="g"
+        1,
+        start={"0": 0},
+        end={"0": 4},
+        latest={"0": 9},
+        query_id="other",
+        name="b",
+        commitGroup="g",
     )
     found = exposed(board(ahead, behind))
-    assert found["kafka_consumergroup_group_lag"] == {("prod", "g", "t", "0", "", "", ""): 5}
+    assert found["kafka_consumergroup_group_lag"] == {("prod", "g", "t", "0", "", "", ""): 9}
     assert found["kafka_partition_latest_offset"] == {("prod", "t", "0"): 10}
 
 
@@ -187,56 +218,21 @@ def test_a_source_that_is_not_kafkas_counts_rows_only():
     assert not [name for name in found if name.startswith(("kafka", "assignor"))]
 
 
-@pytest.mark.parametrize(
-    ("points", "offset", "seconds"),
-    [
-        pytest.param([], 5, None, id="nothing known"),
-        pytest.param([(0, 10)], 10, 0.0, id="caught up"),
-        pytest.param([(0, 10)], 5, None, id="one point says no rate"),
-        pytest.param([(0, 0), (10, 100)], 50, 5.0, id="half way"),
-        pytest.param([(0, 0), (10, 100), (30, 100)], 100, 0.0, id="standstill, caught up"),
-        pytest.param([(0, 0), (10, 100), (30, 100)], 50, 25.0, id="standstill, behind"),
-        pytest.param([(0, 100), (10, 200)], 0, 20.0, id="before the first point, by mean rate"),
-        pytest.param([(0, 100), (10, 100)], 50, None, id="no rate, no guess"),
-        pytest.param([(0, 100), (10, 3)], 3, 0.0, id="made anew"),
-        pytest.param([(0, 0), (10, 100), (10, 100)], 50, 5.0, id="told twice"),
-        pytest.param([(0, 0), (10, 100), (9, 200)], 150, 2.5, id="a clock that went back a little"),
-        pytest.param([(3600, 0), (3610, 100), (10, 120), (20, 220)], 170, 5.0,
-                     id="a clock that went back an hour"),
-    ],
-)  # fmt: skip
-def test_lag_in_seconds(points, offset, seconds):
-    ends = LogEnds()
-    for time_s, end in points:
-        ends.add(time_s, end)
-    assert ends.lag_s(offset) == seconds
-
-
-def test_lag_in_seconds_is_exposed():
-    found = exposed(
-        board(
-            progress(1, start={}, end={"0": 0}, latest={"0": 0}, second=0),
-            progress(2, start={"0": 0}, end={"0": 50}, latest={"0": 100}, second=10),
-        )
-    )
-    assert list(found["kafka_consumergroup_group_lag_seconds"].values()) == [5.0]
-    assert found["kafka_consumergroup_group_max_lag_seconds"] == {("prod", "orders", "true"): 5.0}
-
-
 def test_progress_of_a_real_run_is_read():
     """Recorded with Spark 4.0.4 and Kafka 4.1.0: 12 partitions, 1,500 records per batch."""
     lines = RECORDED.read_text(encoding="utf-8").splitlines()
     found = exposed(board(*map(json.loads, lines)))
     assert len(found["kafka_consumergroup_group_lag"]) == 12
     assert found["spark_streaming_batches_total"].popitem()[1] == 3
-    assert list(found["kafka_consumergroup_group_sum_lag"].values()) == [11_615 - 3 * 1_495]
+    assert list(found["kafka_consumergroup_group_sum_lag"].values()) == [11_615 - 2 * 1_495]
+    assert list(found["assignor_held_back_records"].values()) == [11_615 - 3 * 1_495]
     assert found["assignor_info"].popitem()[0][-1] == "lag-aware-sticky"
     assert found["assignor_reader_bytes_total"].popitem()[1] > 10_000
-    # No watermark, commits, limits and racks, and a topic that was filled before: its end stands.
+    # No watermark, commits, limits of ours and racks; recorded before lag was measured.
     unused = {
         "assignor_admitted_records",
         "assignor_held_back_info",
-        "assignor_held_back_records",
+        "assignor_offsets_lost_total",
         "assignor_time_to_loss_seconds",
         "spark_streaming_event_time_watermark_timestamp_seconds",
         "assignor_commit_failures_total",
