@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from streaming.metrics.board import Board
-from streaming.metrics.measured_lag import measure_lag
+from streaming.metrics.log_ends import request_log_ends
 from streaming.metrics.outlets import Endpoint, Log, Textfile
 from streaming.observe.progress_log import batch_line, ended_line, line_of_text, with_texts
 from streaming.observe.query_progress import read_progress, time_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from streaming.metrics.config import MetricsConfig
-    from streaming.metrics.measured_lag import MeasuredLag
+    from streaming.metrics.log_ends import QueryOffsets, TopicOffsets
 
 logger = logging.getLogger(__name__)
 
@@ -47,9 +47,9 @@ class Exporter:
         config: MetricsConfig,
         redact: Callable[[str], str] | None = None,
         why: Callable[[str, str], str] | None = None,
-        measure: Callable[[str | None], Mapping[str, Mapping[str, MeasuredLag]]] = lambda _: {},
+        log_ends: Callable[[str | None], QueryOffsets] = lambda _: {},
     ) -> None:
-        self._measure = measure
+        self._log_ends = log_ends
         self._redact = redact or Redactor()
         self._why = why or (lambda _, text: line_of_text(text))
         self._board = Board(config.cluster_name)
@@ -117,7 +117,9 @@ class Exporter:
         return self._remeasure
 
     def _remeasure(self) -> None:
-        if not self._board.is_empty and self._board.measure(self._measure(None)) and self._textfile:
+        if self._board.is_empty:
+            return
+        if self._board.measure(self._log_ends(None), time.time()) and self._textfile:
             self._textfile.write()
 
     @contextlib.contextmanager
@@ -133,18 +135,18 @@ class Exporter:
 
     def _progressed(self, text: str) -> None:
         data = with_texts(orjson.loads(text), self._redact)
-        lags: Mapping[str, MeasuredLag] = {}
+        ends: Mapping[str, TopicOffsets] = {}
         with self._one_warning():
-            lags = self._measure(data["id"]).get(data["id"], {})
-        for index, lag in lags.items():
-            if index.isdigit() and int(index) < len(data["sources"]):
-                data["sources"][int(index)]["logEnd"] = lag.ends_by_topic()
+            ends = self._log_ends(data["id"]).get(data["id"], {})
+        for index, source in enumerate(data["sources"]):
+            if str(index) in ends:
+                source["logEndOffset"] = ends[str(index)]
         progress = read_progress(data)
-        is_new = self._board.update(progress, lags)
+        is_new = self._board.update(progress, time.time())
         if self._log and is_new:
-            known = [seconds for lag in lags.values() for seconds in lag.seconds.values()]
+            lag_seconds = self._board.max_lag_seconds(progress.query_id)
             with self._one_warning():  # the textfile may be on another disk
-                self._log.write(batch_line(progress, max(known, default=None)), data)
+                self._log.write(batch_line(progress, lag_seconds), data)
         if self._textfile:
             self._textfile.write()
 
@@ -204,7 +206,7 @@ def attach(
     MetricsError
         When the port is in use, or a file cannot be written.
     """
-    exporter = Exporter(config, redact, why, lambda query_id: measure_lag(spark, query_id))
+    exporter = Exporter(config, redact, why, lambda query_id: request_log_ends(spark, query_id))
     if config.exports:
         exporter.at_close.callback(listen(spark, _Listener(exporter)))
     return exporter

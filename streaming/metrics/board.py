@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from streaming.metrics.measured_lag import MeasuredLag
+from streaming.metrics.log_ends import LogEnds
 from streaming.metrics.names import METRICS, OURS
+from streaming.observe.query_progress import read_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from assignor_bridge.model import Partition
+    from streaming.metrics.log_ends import QueryOffsets, TopicOffsets
     from streaming.observe.query_progress import BatchProgress, SourceProgress
 
     #: Name, values of the labels, value.
@@ -46,15 +48,15 @@ class _Query:
     counters: dict[tuple[str, int], float] = field(default_factory=lambda: defaultdict(float))
     #: Where the counters of the run itself stood, alike.
     of_run: dict[tuple[str, int], float] = field(default_factory=dict)
-    #: By source; those that nothing measures are missing.
-    measured: Mapping[str, MeasuredLag] = field(default_factory=dict)
+    ends: dict[tuple[int, Partition], LogEnds] = field(default_factory=dict)
 
-    def update(self, progress: BatchProgress) -> bool:
+    def update(self, progress: BatchProgress, measured_s: float | None) -> bool:
         """Take in a progress; whether it is of a batch with data for the first time."""
         if self.last.run_id != progress.run_id:  # Spark may drop the event of an end
             self.of_run.clear()
             self.counted = -1
         self.last = progress
+        self._note_ends(progress.timestamp_s if measured_s is None else measured_s)
         for source in progress.sources:
             self._count(source)
         if not progress.has_data or progress.batch <= self.counted:
@@ -78,13 +80,40 @@ class _Query:
                     self.counters[key] += max(0.0, value - self.of_run.get(key, 0.0))
                     self.of_run[key] = value
 
-    def lag_of(self, source: SourceProgress) -> MeasuredLag:
-        """Return the lag of a source; without a measurement, what Spark's progress contains."""
-        if (measured := self.measured.get(str(source.index))) is not None:
-            return measured
-        # An idle query has read all that it may: only what limits held back is unread.
+    def measure(self, sources: Mapping[str, TopicOffsets], time_s: float) -> None:
+        """Take in where the logs end now."""
+        self.last = replace(
+            self.last,
+            sources=tuple(
+                replace(source, log_ends=read_offsets(sources.get(str(source.index), {})) or {})
+                for source in self.last.sources
+            ),
+        )
+        self._note_ends(time_s)
+
+    def _note_ends(self, time_s: float) -> None:
+        """Remember where logs end: at this time by the brokers, else when the batch was planned."""
+        ends = {}
+        for source in self.last.sources:
+            for tp, end in source.ends.items():
+                key = source.index, tp
+                ends[key] = self.ends.get(key) or LogEnds()
+                ends[key].add(time_s if source.log_ends else self.last.timestamp_s, end)
+        self.ends = ends
+
+    def lags(self, source: SourceProgress) -> dict[Partition, tuple[int, float | None]]:
+        """Return the lag of each partition: unread offsets, and estimated seconds if known.
+
+        Without an answer from the brokers, lag is that of the batch's begin. A query that is idle
+        has read all that it may: then it is what limits held back.
+        """
         is_idle = self.idle_s > self.last.timestamp_s
-        return MeasuredLag(source.latest, source.held_back if is_idle else source.lag, {})
+        offsets = source.end if source.log_ends or is_idle else source.begin
+        return {
+            tp: (max(0, end - offsets[tp]), self.ends[source.index, tp].lag_s(offsets[tp]))
+            for tp, end in source.ends.items()
+            if tp in offsets
+        }
 
     def samples(self) -> Iterator[_Sample]:
         """Return Spark's figures, and ours."""
@@ -136,21 +165,21 @@ class Board(Collector):
         self._queries: dict[str, _Query] = {}
         self._lock = threading.Lock()
 
-    def measure(self, measured: Mapping[str, Mapping[str, MeasuredLag]]) -> bool:
-        """Take in lags by query id and source; return whether one is a known query's."""
+    def measure(self, ends: QueryOffsets, time_s: float) -> bool:
+        """Take in where the logs end now; whether they are those of a known query."""
         with self._lock:
             for query_id, query in self._queries.items():
-                query.measured = measured.get(query_id, {})
-            return not self._queries.keys().isdisjoint(measured)
+                query.measure(ends.get(query_id, {}), time_s)
+            return not self._queries.keys().isdisjoint(ends)
 
-    def update(
-        self, progress: BatchProgress, measured: Mapping[str, MeasuredLag] | None = None
-    ) -> bool:
-        """Take in a progress and lags by source; return whether it is a new batch with data."""
+    def update(self, progress: BatchProgress, measured_s: float | None = None) -> bool:
+        """Take in a progress; whether it is of a batch with data for the first time.
+
+        `measured_s` is when its `log_ends` were measured, if they were.
+        """
         with self._lock:
             query = self._queries.setdefault(progress.query_id, _Query(progress))
-            query.measured = measured or {}
-            return query.update(progress)
+            return query.update(progress, measured_s)
 
     def idle(self, query_id: str, timestamp_s: float) -> bool:
         """Take in that a query has nothing to read; whether it has had a batch."""
@@ -165,6 +194,13 @@ class Board(Collector):
         with self._lock:
             self._queries.pop(query_id, None)
             return bool(self._queries)
+
+    def max_lag_seconds(self, query_id: str) -> float | None:
+        """Estimate the largest lag of a known query's partitions in seconds; None if unknown."""
+        with self._lock:
+            query = self._queries[query_id]
+            lags = [lag for source in query.last.sources for lag in query.lags(source).values()]
+        return max((seconds for _, seconds in lags if seconds is not None), default=None)
 
     @property
     def is_empty(self) -> bool:
@@ -201,11 +237,11 @@ class Board(Collector):
         for query in self._queries.values():
             for source in query.last.sources:
                 group = groups[source.metrics.get("assignor.commitGroup") or query.last.label]
-                measured = query.lag_of(source)
+                lags = query.lags(source)
                 for tp, offset in source.end.items():
                     if tp not in group or offset < group[tp][0]:
-                        group[tp] = offset, measured.lag.get(tp), measured.seconds.get(tp)
-                for tp, end in measured.ends.items():
+                        group[tp] = offset, *lags.get(tp, (None, None))
+                for tp, end in source.ends.items():
                     latest[tp] = max(end, latest.get(tp, 0))
         for name, group in groups.items():
             yield from _of_group((self._cluster_name, name), group)

@@ -41,7 +41,7 @@ KAFKA = (
     Metric("kafka_consumergroup_group_lag", _MEMBER,
            "Unread offsets of the partition."),
     Metric("kafka_consumergroup_group_lag_seconds", _MEMBER,
-           "Seconds since the partition's first unread record was written, at most."),
+           "Estimated seconds since the partition's first unread record was written."),
     Metric("kafka_consumergroup_group_max_lag", (*_GROUP, "is_simple_consumer"),
            "Largest lag of a partition in offsets."),
     Metric("kafka_consumergroup_group_max_lag_seconds", (*_GROUP, "is_simple_consumer"),

@@ -51,6 +51,11 @@ class SourceProgress:
         return self.start
 
     @property
+    def ends(self) -> Offsets:
+        """Where the logs end: by the brokers, else when the batch was planned."""
+        return self.log_ends or self.latest
+
+    @property
     def unread(self) -> dict[Partition, int]:
         """Unread offsets after the batch by partition; empty if they were not measured."""
         ends = self.end.items()
@@ -165,21 +170,21 @@ def _name(value: Any) -> str | None:
 
 def _source(index: int, data: Mapping[str, Any]) -> SourceProgress | None:
     """Read one source; None when its offsets are not those of Kafka's."""
-    end = _offsets(data.get("endOffset"))
+    end = read_offsets(data.get("endOffset"))
     if end is None:
         return None
     return SourceProgress(
         index=index,
-        start=_offsets(data.get("startOffset")) or {},
+        start=read_offsets(data.get("startOffset")) or {},
         end=end,
-        latest=_offsets(data.get("latestOffset")) or {},
+        latest=read_offsets(data.get("latestOffset")) or {},
         metrics={key: str(value) for key, value in (data.get("metrics") or {}).items()},
         rows=int(data.get("numInputRows") or 0),
-        log_ends=_offsets(data.get("logEnd")) or {},
+        log_ends=read_offsets(data.get("logEndOffset")) or {},
     )
 
 
-def _offsets(value: Any) -> dict[Partition, int] | None:
+def read_offsets(value: Any) -> dict[Partition, int] | None:
     """Flatten `{topic: {partition: offset}}`, which may be JSON text; None for anything else."""
     try:
         topics = json.loads(value) if isinstance(value, str) else value

@@ -178,8 +178,6 @@ def test_a_query_that_is_slower_than_its_topic_has_lag_and_fires_the_alert(
     seconds = found["kafka_consumergroup_group_lag_seconds"]
     for row in by_command:
         assert seconds[str(row["partition"])] == pytest.approx(row["seconds_behind"], abs=3)
-    assert slow["metrics"]["assignor.lagRecords"] == str(sum(left))
-    assert slow["metrics"]["assignor.lagRecordsMax"] == str(max(left))
     assert found["assignor_held_back_records"][""] == 0
     # The same rule, in seconds for minutes.
     [rule] = [rule for rule in RULES if rule["alert"] == "StreamLagGrows"]

@@ -16,7 +16,6 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.metrics.board import Board
-from streaming.metrics.measured_lag import read_measured
 from streaming.observe.query_progress import read_progress
 from tests.support.alert_rules import Series, evaluate, firing, read_series, seconds
 from tests.support.metric_queries import DOCS, RULES, check, queries
@@ -86,12 +85,6 @@ def test_a_threshold_that_is_never_reached_is_found(rule: dict[str, Any]) -> Non
     assert fires({**rule, "expr": turned}, test, case["eval_time"]) != expected
 
 
-def measured(query_id: str, lag: int, seconds_behind: float, topic: str = "t") -> Any:
-    """Of one partition, as the jar writes it."""
-    partitions = {topic: {"0": [1000 + lag, lag, seconds_behind]}}
-    return read_measured(json.dumps([{"query": query_id, "source": "0", "partitions": partitions}]))
-
-
 def test_a_query_that_is_too_slow_fires_the_alert_on_lag() -> None:
     """It reads all that there is when a batch is planned, in batches that take ever longer."""
     board, registry = Board("c"), CollectorRegistry()
@@ -105,7 +98,7 @@ def test_a_query_that_is_too_slow_fires_the_alert_on_lag() -> None:
             assert event["sources"][0]["latestOffset"] == event["sources"][0]["endOffset"]
             board.update(read_progress(event))
             end, planned_s, number = 10 * planned_s, now_s, number + 1
-        board.measure(measured(QUERY, 10 * now_s - end, now_s - end / 10))
+        board.measure({QUERY: {"0": {"t": {"0": 10 * now_s}}}}, float(now_s))
         text = generate_latest(registry).decode()
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
@@ -134,8 +127,10 @@ def exported() -> dict[str, set[str]]:
         for source in event["sources"]:
             source["metrics"] |= {f"assignor.{name}": value for name, value in LIMITED.items()}
         board.update(read_progress(event))
-    [topic] = event["sources"][0]["endOffset"]
-    board.measure(measured(event["id"], 30, 2.5, topic))
+    for time_s in (1e10, 1e10 + 10):
+        [(topic, offsets)] = event["sources"][0]["endOffset"].items()
+        ends = {partition: end + int(time_s - 1e10) for partition, end in offsets.items()}
+        board.measure({event["id"]: {"0": {topic: ends}}}, time_s)
     registry.register(board)
     found: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(generate_latest(registry).decode()):

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.metrics.board import Board
-from streaming.metrics.measured_lag import read_measured
+from streaming.metrics.log_ends import LogEnds
 from streaming.metrics.names import KAFKA, METRICS
 from streaming.observe.query_progress import read_progress
 from tests.unit.metrics.samples import QUERY, progress
@@ -50,11 +50,9 @@ def board(*events: dict) -> Board:
 def test_lag_is_what_the_brokers_measured_under_the_names_of_kafka_lag_exporter():
     """Without limits a batch reads to the end that was planned: by that end, lag is always 0."""
     made = board(progress(start={"0": 0, "1": 0}, end={"0": 10, "1": 5}))
-    partitions = {"t": {"0": [30, 20, 3.5], "1": [5, 0, 0.0], "2": [7, 7, None]}}
-    answer = [{"query": QUERY, "source": "0", "partitions": partitions},
-              {"query": "of another session", "source": "0", "partitions": partitions},
-              {"query": QUERY, "source": "1", "partitions": {}}]  # fmt: skip
-    assert made.measure(read_measured(json.dumps(answer)))
+    for time_s, end in ((1e10, 10), (1e10 + 4, 30)):
+        ends = {"0": {"t": {"0": end, "1": 5, "2": 7}}}
+        assert made.measure({QUERY: ends, "of another session": ends}, time_s)
     found = exposed(made)
     member = ("prod", "orders", "t")
     assert found["kafka_consumergroup_group_offset"][(*member, "0", "", "", "")] == 10
@@ -63,16 +61,16 @@ def test_lag_is_what_the_brokers_measured_under_the_names_of_kafka_lag_exporter(
         (*member, "1", "", "", ""): 0,
     }
     assert found["kafka_consumergroup_group_lag_seconds"] == {
-        (*member, "0", "", "", ""): 3.5,
+        (*member, "0", "", "", ""): 4,
         (*member, "1", "", "", ""): 0,
     }
     assert found["kafka_consumergroup_group_max_lag"] == {("prod", "orders", "true"): 20}
-    assert found["kafka_consumergroup_group_max_lag_seconds"] == {("prod", "orders", "true"): 3.5}
+    assert found["kafka_consumergroup_group_max_lag_seconds"] == {("prod", "orders", "true"): 4}
     assert found["kafka_consumergroup_group_sum_lag"] == {("prod", "orders"): 20}
     assert found["kafka_consumergroup_group_topic_sum_lag"] == {member: 20}
     assert found["kafka_partition_latest_offset"][("prod", "t", "0")] == 30
     assert list(found["assignor_held_back_records"].values()) == [0]
-    assert made.measure({}) is False
+    assert made.measure({}, 1e10 + 5) is False
 
 
 def test_without_a_measurement_lag_is_what_was_unread_when_the_batch_began():
@@ -80,7 +78,6 @@ def test_without_a_measurement_lag_is_what_was_unread_when_the_batch_began():
     found = exposed(made)
     assert list(found["kafka_consumergroup_group_lag"].values()) == [26, 5]
     assert list(found["assignor_held_back_records"].values()) == [20]
-    assert "kafka_consumergroup_group_lag_seconds" not in found
     [at_s] = found["spark_streaming_last_progress_timestamp_seconds"].values()
     made.idle(QUERY, at_s + 60)  # it has read all that its limits allow
     assert list(exposed(made)["kafka_consumergroup_group_lag"].values()) == [20, 0]
@@ -216,6 +213,42 @@ def test_a_source_that_is_not_kafkas_counts_rows_only():
     found = exposed(board(event))
     assert found["spark_streaming_input_rows_total"]["orders", QUERY] == 3
     assert not [name for name in found if name.startswith(("kafka", "assignor"))]
+
+
+@pytest.mark.parametrize(
+    ("points", "offset", "seconds"),
+    [
+        pytest.param([], 5, None, id="nothing known"),
+        pytest.param([(0, 10)], 10, 0.0, id="caught up"),
+        pytest.param([(0, 10)], 5, None, id="one point says no rate"),
+        pytest.param([(0, 0), (10, 100)], 50, 5.0, id="half way"),
+        pytest.param([(0, 0), (10, 100), (30, 100)], 100, 0.0, id="standstill, caught up"),
+        pytest.param([(0, 0), (10, 100), (30, 100)], 50, 25.0, id="standstill, behind"),
+        pytest.param([(0, 100), (10, 200)], 0, 20.0, id="before the first point, by mean rate"),
+        pytest.param([(0, 100), (10, 100)], 50, None, id="no rate, no guess"),
+        pytest.param([(0, 100), (10, 3)], 3, 0.0, id="made anew"),
+        pytest.param([(0, 0), (10, 100), (10, 100)], 50, 5.0, id="told twice"),
+        pytest.param([(0, 0), (10, 100), (9, 200)], 150, 2.5, id="a clock that went back a little"),
+        pytest.param([(3600, 0), (3610, 100), (10, 120), (20, 220)], 170, 5.0,
+                     id="a clock that went back an hour"),
+    ],
+)  # fmt: skip
+def test_lag_in_seconds(points, offset, seconds):
+    ends = LogEnds()
+    for time_s, end in points:
+        ends.add(time_s, end)
+    assert ends.lag_s(offset) == seconds
+
+
+def test_lag_in_seconds_is_exposed():
+    found = exposed(
+        board(
+            progress(1, start={}, end={"0": 0}, latest={"0": 0}, second=0),
+            progress(2, start={"0": 0}, end={"0": 50}, latest={"0": 100}, second=10),
+        )
+    )
+    assert list(found["kafka_consumergroup_group_lag_seconds"].values()) == [10.0]
+    assert found["kafka_consumergroup_group_max_lag_seconds"] == {("prod", "orders", "true"): 10.0}
 
 
 def test_progress_of_a_real_run_is_read():

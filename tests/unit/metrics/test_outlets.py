@@ -24,7 +24,6 @@ from streaming.metrics import outlets
 from streaming.metrics.attach import Exporter
 from streaming.metrics.board import Board
 from streaming.metrics.config import MetricsConfig
-from streaming.metrics.measured_lag import MeasuredLag, read_measured
 from streaming.metrics.names import METRICS
 from streaming.metrics.outlets import Log, MetricsError, Textfile
 from streaming.redaction import Redactor
@@ -74,24 +73,22 @@ def test_lag_is_measured_after_a_batch_and_while_others_have_events(tmp_path, mo
     log = tmp_path / "log.jsonl"
     unread = [7]
 
-    def measure(_query_id: str | None) -> dict[str, dict[str, MeasuredLag]]:
-        figures = [10 + unread[-1], unread[-1], 1.5]
-        source = {"query": QUERY, "source": "0", "partitions": {"t": {"0": figures}}}
-        return read_measured(json.dumps([source]))
+    def log_ends(_query_id: str | None) -> dict[str, dict[str, dict[str, dict[str, int]]]]:
+        return {QUERY: {"0": {"t": {"0": 10 + unread[-1]}}}}
 
     def grows() -> bool:
         for _ in range(10):
             exporter.progressed(text(start={"0": 0}, end={"0": 1}, query_id="b", name="b"))
         return 'group="orders"} 9.0' in scrape(exporter)
 
-    with Exporter(MetricsConfig(port=0, log_file=log), measure=measure) as exporter:
+    with Exporter(MetricsConfig(port=0, log_file=log), log_ends=log_ends) as exporter:
         exporter.progressed(EVENT)
         flush(exporter)
         unread.append(9)
         wait_until(grows, "the lag of the query without events")
     line = json.loads(log.read_text().splitlines()[0])
-    assert (line["lag"], line["maxLag"], line["maxLagSeconds"], line["heldBack"]) == (7, 7, 1.5, 20)
-    assert line["progress"]["sources"][0]["logEnd"] == {"t": {"0": 17}}
+    assert (line["lag"], line["maxLag"], line["heldBack"]) == (7, 7, 20)
+    assert line["progress"]["sources"][0]["logEndOffset"] == {"t": {"0": 17}}
 
 
 def test_the_log_goes_to_stderr_without_the_whole_progress(capsys):

@@ -195,7 +195,7 @@ def test_a_log_tells_the_lag_and_what_moved(tmp_path):
     assert "80% of it in t-0; limits held 20 records back." in words
     assert "t-0 40 90 70 t-1 10 10 19" in words  # now, at most, read
     measured = json.loads(lines[2])
-    measured["sources"][0]["logEnd"] = {"t": {"0": 70 + 31, "1": 19 + 2}}
+    measured["sources"][0]["logEndOffset"] = {"t": {"0": 70 + 31, "1": 19 + 2}}
     log.write_text("\n".join([*lines[:2], json.dumps(measured)]))
     words_of_measured = a_report(tmp_path, log)
     assert "After the last batch 33 records were unread in 2 of 2 partitions" in words_of_measured

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import pty
 import re
@@ -19,7 +18,6 @@ from rich.console import Console
 
 from streaming.cli import main
 from streaming.metrics.board import Board
-from streaming.metrics.measured_lag import read_measured
 from streaming.observe.query_progress import read_progress
 from streaming.observe.scrape import read_endpoint
 from streaming.top import screen as top_screen
@@ -43,29 +41,17 @@ OURS = {"strategy": "lag-aware-sticky", "tasks": "4", "movedPartitions": "3", "i
 def exposition(*names: str, commit_group: str | None = None) -> str:
     """What the endpoint serves when each query has left 60 and 5 records in two partitions."""
     board = Board("kafka")
+    latest = {"0": 100, "1": 14, "2": 7}
     for name in names:
         group = {"commitGroup": commit_group.format(name=name)} if commit_group else {}
         for batch in (12, 13):
-            board.update(
-                read_progress(
-                    progress(
-                        batch, name=name, query_id=QUERY_ID if name == "orders" else name,
-                        second=10 * batch, start={"0": batch, "1": 0, "2": 0},
-                        end={"0": 40, "1": 9, "2": 7}, latest={"0": 100, "1": 14, "2": 7},
-                        **OURS, **group,
-                    )
-                )
+            event = progress(
+                batch, name=name, query_id=QUERY_ID if name == "orders" else name,
+                second=10 * batch, start={"0": batch, "1": 0, "2": 0},
+                end={"0": 40, "1": 9, "2": 7}, latest=latest, **OURS, **group,
             )  # fmt: skip
-    figures = {"0": [100, 60, 4.5], "1": [14, 5, None], "2": [7, 0, 0.0]}
-    lags = [
-        {
-            "query": QUERY_ID if name == "orders" else name,
-            "source": "0",
-            "partitions": {"t": figures},
-        }
-        for name in names
-    ]
-    board.measure(read_measured(json.dumps(lags)))
+            event["sources"][0]["logEndOffset"] = {"t": latest}
+            board.update(read_progress(event))
     registry = CollectorRegistry()
     registry.register(board)
     return generate_latest(registry).decode()
@@ -82,7 +68,7 @@ def test_both_addresses_make_a_whole_frame(capsys):
     for words in (
         "orders | batch 13 | assignor-bridge tests (app-20261121162357-0000",
         "lag 65 in 2 of 3 partitions",
-        "t-0 | 60 | 4 s | ", "t-1 | 5 | ", "t-2 | 0 | 0 s | ",
+        "t-0 | 60 | ", "t-1 | 5 | ", "t-2 | 0 | 0 s | ",
         "4 slots, 3 batches, busiest 1.39 x mean",
         "1/0 | ████████████ | 3.4 s",
         "13 | 0.79 | 4.0k | 4 | 1.27 | 100%",

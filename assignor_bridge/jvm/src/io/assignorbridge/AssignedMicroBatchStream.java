@@ -39,7 +39,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   private static final Map<AssignedMicroBatchStream, Thread> RUNNING = new ConcurrentHashMap<>();
 
   private final BatchPlanner planner;
-  private final LagMeter lag;
+  private final LogEndOffsets logEnds;
   private final SparkContext context;
   private final KafkaOffsetReader offsets;
   private final boolean limitsBatches;
@@ -66,8 +66,9 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
         (Boolean) field(base, "failOnDataLoss"));
     String metadataPath = (String) field(base, "metadataPath");
     context = session.sparkContext();
-    lag = new LagMeter(ours.kafka(), context.getLocalProperty("sql.streaming.queryId"), metadataPath);
-    planner = new BatchPlanner(session, ours, killSwitch, metadataPath, lag);
+    String query = context.getLocalProperty("sql.streaming.queryId");
+    logEnds = new LogEndOffsets(ours.kafka(), query, metadataPath);
+    planner = new BatchPlanner(session, ours, killSwitch, metadataPath);
     offsets = (KafkaOffsetReader) field(base, "kafkaOffsetReader");
     limitsBatches = ours.limitBatches();
     failOnError = ours.failOnError();
@@ -116,13 +117,6 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     Map<String, String> ours = new HashMap<>();
     attempt("note that a batch is completed", () -> latestConsumedOffset.ifPresent(planner::completed));
     attempt("give metrics of a batch", () -> ours.putAll(planner.metrics()));
-    attempt(
-        "measure lag",
-        () ->
-            latestConsumedOffset
-                .map(LimitedBatch::offsets)
-                .map(lag::complete)
-                .ifPresent(ours::putAll));
     Map<String, String> all = new HashMap<>(metricsOfSpark(latestConsumedOffset));
     all.putAll(ours);
     return all;
@@ -204,7 +198,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
         () -> {
           Offset ends = reportLatestOffset();
           if (ends != null) { // there are partitions
-            lag.plan(LimitedBatch.offsets(start), LimitedBatch.offsets(ends), hasFixedEnd);
+            logEnds.planned(LimitedBatch.offsets(ends), hasFixedEnd);
           }
         });
     return latest;
@@ -251,7 +245,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   public void stop() {
     RUNNING.remove(this);
     try {
-      lag.close();
+      logEnds.close();
       planner.close();
     } finally {
       super.stop();

@@ -66,7 +66,6 @@ final class BatchPlanner implements AutoCloseable {
   private final SparkContext context;
   private final AssignorOptions written;
   private final KillSwitch killSwitch;
-  private final LagMeter lag;
   private final StateFiles files;
   private final StreamIdentity stream = new StreamIdentity();
   private final PlanFigures figures = new PlanFigures();
@@ -95,15 +94,10 @@ final class BatchPlanner implements AutoCloseable {
   private Messages.CompletedBatch lastCompleted;
 
   BatchPlanner(
-      SparkSession session,
-      AssignorOptions options,
-      KillSwitch killSwitch,
-      String metadataPath,
-      LagMeter lag) {
+      SparkSession session, AssignorOptions options, KillSwitch killSwitch, String metadataPath) {
     context = session.sparkContext();
     written = options;
     this.killSwitch = killSwitch;
-    this.lag = lag;
     files = new StateFiles(metadataPath, session.sessionState().newHadoopConf());
     context.register(reports);
   }
@@ -266,7 +260,6 @@ final class BatchPlanner implements AutoCloseable {
   private void readReports() {
     List<ReadReport> read = reports.drain();
     figures.read(read);
-    lag.read(read);
     if (times != null) {
       times.read(read);
     }
