@@ -96,7 +96,6 @@ HIDDEN = re.compile(r"AKIAKEY|S3/CR|ET\+")
         ["lag", "--group", "g", "--bootstrap-servers", LOGIN],
         ["lag", "--group", "g", "--bootstrap-servers", "AKIAKEY:S3/CR@host:9092"],
         ["lag", "--group", "g", "--command-config", LOGIN],
-        ["simulate", "--html", LOGIN],
         ["replay", "--checkpoint", "/", "--output", f"{LOGIN}.svg"],
         ["demo", "--data", LOGIN],
         ["demo", "--report", LOGIN],

@@ -178,12 +178,9 @@ def test_a_file_that_is_not_there(capfd):
 SMALL = ["simulate", "--partitions", "12", "--executors", "3", "--batches", "5", "--records", "900"]
 
 
-def test_simulate_compares(tmp_path, capfd):
-    picture = tmp_path / "picture.html"
-    assert run([*SMALL, "--slow", "1=2", "--slots", "1,2", "--html", str(picture)]) == 0
-    out = capfd.readouterr().out
-    assert "lag-aware-sticky" in out
-    assert "<svg" in picture.read_text(encoding="utf-8")
+def test_simulate_compares(capfd):
+    assert run([*SMALL, "--slow", "1=2", "--slots", "1,2"]) == 0
+    assert "lag-aware-sticky" in capfd.readouterr().out
     assert run([*SMALL, "--json", "--assignors", "spark,sticky"]) == 0
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert [row["name"] for row in rows] == ["spark", "sticky"]
@@ -204,11 +201,10 @@ def test_simulate_compares(tmp_path, capfd):
         (["--assignors", "minPartitions=200000000"], "at most 1,000,000 tasks"),
         (["--assignors", "nobody"], "unknown assignor 'nobody'"),
         (["--assignors", " "], "--assignors is ' '"),
-        (["--html", "/nowhere/x.html"], "cannot be written"),
     ],
 )
 def test_misuse_of_simulate(flags, message, capfd):
-    assert run([*SMALL, *flags]) == (1 if "written" in message else 2)
+    assert run([*SMALL, *flags]) == 2
     err = capfd.readouterr().err.splitlines()[-1]
     assert err.startswith("assignor: ")
     assert message in err
