@@ -24,11 +24,13 @@ from streaming.redaction import redacted
 PANELS = {
     "Run": ("init", "run", "schema", "jars", "demo"),
     "Inspect a query": (
-        *("lag", "report", "top", "doctor", "audit"),
-        *("offsets", "replay", "explain", "plan"),
+        *("lag", "report", "doctor", "audit"),
+        *("offsets", "replay", "plan"),
     ),
     "Try without Spark": ("assign", "simulate", "broker"),
 }
+#: Names that still work, and that neither the help nor the docs have.
+HIDDEN = ("top", "explain")
 
 
 class _Flags:
@@ -71,10 +73,12 @@ def app_of(first: str | None = None) -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(options)
-    commands = {name: panel for panel, names in PANELS.items() for name in names}
+    panels = {name: panel for panel, names in PANELS.items() for name in names}
+    commands = [*panels, *HIDDEN]
     for name in [first] if first in commands else commands:
         command = getattr(import_module(f"streaming.cli.{name}"), name)
-        app.command(name, cls=_Command, rich_help_panel=commands[name])(command)
+        panel, hidden = panels.get(name), name in HIDDEN
+        app.command(name, cls=_Command, rich_help_panel=panel, hidden=hidden)(command)
     return app
 
 

@@ -94,9 +94,9 @@ def gained(source: SourceFacts, replay: Replay | None, gaps: Sequence[Gap]) -> t
 
 
 def _measured(facts: QueryFacts, source: SourceFacts, batch_s: float | None) -> Gap | None:
-    loads = [b.slot_seconds for b in source.batches if b.worked]
+    loads = [b.slot_seconds for b in source.batches if b.slot_seconds]
     if not loads and facts.ui is not None:
-        loads = [b.slot_seconds() for b in facts.ui.batches if b.tasks]
+        loads = [batch.slot_seconds() for batch in facts.ui.batches if batch.tasks]
     busy = [list(load.values()) for load in loads if any(load.values())]
     if not busy:
         return None

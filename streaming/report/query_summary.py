@@ -11,6 +11,7 @@ from streaming.observe.words import counted, seconds_text
 from streaming.report import definitions, page
 from streaming.report.diagnosis import diagnose
 from streaming.report.gaps import gained, gaps_of, with_uneven_slots
+from streaming.report.query_facts import KINDS
 from streaming.report.query_sources import of_source, sources_of
 from streaming.report.source_facts import SourceFacts
 from streaming.report.terms import FIGURES
@@ -91,7 +92,9 @@ def section(facts: QueryFacts) -> list[str]:
         for f in each.findings
     ]
     if not causes:
-        causes = [page.note(_looked_at([each.source for each in sources]))]
+        missing = [kind for kind in KINDS if kind not in dict(facts.origins)]
+        words = f" Other causes may show in: {', '.join(missing)}." if missing else ""
+        causes = [page.note(f"No cause was found.{words}")]
     parts += [page.heading("Why"), *causes]
     for each in sources:
         rows = _answers(each.own, each.source, each.findings)
@@ -119,24 +122,6 @@ def _sources(facts: QueryFacts) -> list[_Source]:
 
 def _capital(words: str) -> str:
     return f"{words[0].upper()}{words[1:]}"
-
-
-def _looked_at(sources: Sequence[SourceFacts]) -> str:
-    """Say what was looked at and what was not, in the words of the causes."""
-    batches = [batch for source in sources for batch in source.batches]
-    known = {
-        "lag that grows": any(b.waiting for b in batches),
-        "topics that get nothing": any(b.waiting for b in batches),
-        "a partition that holds its slot up": any(b.pieces and b.slots for b in batches),
-        "slow executors": any(len(source.slowness) > 1 for source in sources),
-        "reads that ran elsewhere than planned": any(b.as_planned is not None for b in batches),
-    }
-    seen = ", ".join(what for what, is_known in known.items() if is_known)
-    unseen = ", ".join(what for what, is_known in known.items() if not is_known)
-    words = [f"No cause was found. Checked: {seen}."] if seen else []
-    if unseen:
-        words.append(f"Not known: {unseen} (by the log of metrics, plan log, or Spark's UI).")
-    return " ".join(words)
 
 
 def _answers(

@@ -30,7 +30,7 @@ from streaming.lag.table import as_text
 from streaming.observe.scrape import read_endpoint
 from streaming.observe.spark_ui import SparkUi, choose_query
 from streaming.observe.web import Address, WebError
-from streaming.top.screen import Snapshot, frame
+from streaming.report.screen import Snapshot, frame
 from tests.fuzz.guard import Kind
 from tests.packed import packed
 from tests.unit.streaming.kept_query import kept_query

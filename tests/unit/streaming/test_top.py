@@ -1,4 +1,4 @@
-"""`assignor top`: frames of recorded figures, and keys in a real terminal."""
+"""`assignor report --live`: frames of recorded figures, and keys in a real terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from streaming.cli import main
 from streaming.metrics.board import Board
 from streaming.observe.query_progress import read_progress
 from streaming.observe.scrape import read_endpoint
-from streaming.top import screen as top_screen
+from streaming.report import screen as top_screen
 from tests.unit.metrics.samples import progress
 from tests.unit.streaming.served import ELSE, QUERY_ID, RECORDED, serve, with_jobs
 
@@ -58,7 +58,7 @@ def exposition(*names: str, commit_group: str | None = None) -> str:
 
 
 def top(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main.run(["top", "--once", *arguments]) == 0
+    assert main.run(["report", "--live", "--once", *arguments]) == 0
     return re.sub(" {2,}", " | ", capsys.readouterr().out)
 
 
@@ -174,7 +174,16 @@ def test_it_is_live_until_a_key_ends_it(key, code):
     ours, theirs = pty.openpty()
     with serve(answers) as ui:
         env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
-        command = [sys.executable, "-c", _IN_TERMINAL, "top", ui.url, "--interval", "0.2"]
+        command = [
+            sys.executable,
+            "-c",
+            _IN_TERMINAL,
+            "report",
+            "--live",
+            ui.url,
+            "--interval",
+            "0.2",
+        ]
         process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
         os.close(theirs)
         screen = _Screen(ours)
