@@ -29,7 +29,7 @@ PANELS = {
     ),
     "Try without Spark": ("assign", "simulate", "broker"),
 }
-#: Names that still work, and that neither the help nor the docs have.
+#: Earlier names, which work but are in neither the help nor the docs.
 HIDDEN = ("top", "explain")
 
 
@@ -74,11 +74,9 @@ def app_of(first: str | None = None) -> typer.Typer:
     )
     app.callback()(options)
     panels = {name: panel for panel, names in PANELS.items() for name in names}
-    commands = [*panels, *HIDDEN]
-    for name in [first] if first in commands else commands:
+    for name in [first] if first in {*panels, *HIDDEN} else panels:
         command = getattr(import_module(f"streaming.cli.{name}"), name)
-        panel, hidden = panels.get(name), name in HIDDEN
-        app.command(name, cls=_Command, rich_help_panel=panel, hidden=hidden)(command)
+        app.command(name, cls=_Command, rich_help_panel=panels.get(name))(command)
     return app
 
 

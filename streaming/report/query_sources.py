@@ -50,18 +50,6 @@ def sources_of(facts: QueryFacts) -> dict[str, SourceFacts]:
     return known
 
 
-def of_source(facts: QueryFacts, name: str) -> QueryFacts:
-    """Return the progress of one source alone, and the states that its planner kept."""
-    index, log = _indexes(facts)[name], facts.log
-    progress = [
-        replace(p, sources=tuple(s for s in p.sources if s.index == index)) for p in facts.progress
-    ]
-    if log is not None:
-        kept = {n: states for n, states in log.checkpoint.kept_states.items() if n == name}
-        log = replace(log, checkpoint=replace(log.checkpoint, kept_states=kept))
-    return replace(facts, progress=progress, log=log)
-
-
 def _indexes(facts: QueryFacts) -> dict[str, int | None]:
     """Return the sources by their names in the checkpoint, each with its place in the progress."""
     indexes = sorted({s.index for p in facts.progress for s in p.sources})
@@ -103,7 +91,7 @@ def _source(
             batch = _with_progress(batch, *told[number])
         if not batch.read:
             continue  # nobody says where it began
-        if assignor == SPARK or (assignor and _is_uneven(told.get(number))):
+        if assignor == SPARK or (assignor and (batch.imbalance or 0.0) >= _UNEVEN):
             is_cut = number in ui and len(ui[number].tasks) > len(batch.read)
             batch = replace(batch, pieces={} if is_cut else batch.read)
         batches.append(replace(batch, **by_number.get(number, {})))
@@ -118,10 +106,6 @@ def _source(
         {r.executor: r.host for r in state.readers} if state else {},
         dict(plans[-1].batch.settings.weights) if plans else {},
     )
-
-
-def _is_uneven(told: tuple[BatchProgress, SourceProgress] | None) -> bool:
-    return told is not None and (told[1].number("imbalance") or 0.0) >= _UNEVEN
 
 
 def _slowness(state: StickyState | None, costs: Costs | None) -> dict[str, float]:
@@ -162,6 +146,8 @@ def _with_progress(
         slots=int(slots) if slots else batch.slots,
         as_planned=batch.as_planned if hits is None else hits,
         held_back_by=source.metrics.get("assignor.heldBackBy"),
+        imbalance=source.number("imbalance"),
+        oldest_s=source.number("freshnessSecondsMax"),
     )
 
 

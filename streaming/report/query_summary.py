@@ -12,7 +12,7 @@ from streaming.report import definitions, page
 from streaming.report.diagnosis import diagnose
 from streaming.report.gaps import gained, gaps_of, with_uneven_slots
 from streaming.report.query_facts import KINDS
-from streaming.report.query_sources import of_source, sources_of
+from streaming.report.query_sources import sources_of
 from streaming.report.source_facts import SourceFacts
 from streaming.report.terms import FIGURES
 
@@ -42,7 +42,6 @@ class _Source:
 
     #: Its name before each cause; empty for the only one.
     where: str
-    own: QueryFacts
     source: SourceFacts
     findings: Sequence[Finding]
     gaps: Sequence[Gap]
@@ -97,7 +96,7 @@ def section(facts: QueryFacts) -> list[str]:
         causes = [page.note(f"No cause was found.{words}")]
     parts += [page.heading("Why"), *causes]
     for each in sources:
-        rows = _answers(each.own, each.source, each.findings)
+        rows = _answers(each.source, each.findings)
         parts.append(page.table([each.where.strip(": "), ""], rows, ends_in_words=True))
     return parts
 
@@ -111,12 +110,11 @@ def _sources(facts: QueryFacts) -> list[_Source]:
     replays = dict(zip(facts.log.sources, facts.replays, strict=False)) if facts.log else {}
     found = []
     for name, source in (known or {"": SourceFacts()}).items():
-        own = of_source(facts, name) if known else facts
-        gaps = gaps_of(own, source, replays.get(name))
+        gaps = gaps_of(source, replays.get(name), facts.ui)
         findings = with_uneven_slots(diagnose(source), gaps, source)
         where = f"Source {name}: " if len(known) > 1 else ""
         saved = gained(source, replays.get(name), gaps)
-        found.append(_Source(where, own, source, findings, gaps, saved))
+        found.append(_Source(where, source, findings, gaps, saved))
     return found
 
 
@@ -124,16 +122,9 @@ def _capital(words: str) -> str:
     return f"{words[0].upper()}{words[1:]}"
 
 
-def _answers(
-    facts: QueryFacts, source: SourceFacts, findings: Sequence[Finding]
-) -> list[list[str]]:
+def _answers(source: SourceFacts, findings: Sequence[Finding]) -> list[list[str]]:
     rows = [["lags most", _lags_most(source, findings)]]
-    ages = [
-        age
-        for p in facts.progress
-        for s in p.sources
-        if (age := s.number("freshnessSecondsMax")) is not None
-    ]
+    ages = [b.oldest_s for b in source.batches if b.oldest_s is not None]
     if ages:
         rows.append(["oldest row", f"{median(ages):,.1f} s old when its batch was done (median)"])
     return rows

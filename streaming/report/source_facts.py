@@ -40,6 +40,10 @@ class BatchFacts:
     #: Share of what was planned for an executor that others read.
     taken: Mapping[str, float] = field(default_factory=dict)
     held_back_by: str | None = None
+    #: Predicted share by which the busiest slot is above the ideal, by the planner's metrics.
+    imbalance: float | None = None
+    #: Age in seconds of its oldest record when it was complete.
+    oldest_s: float | None = None
     #: Unread offsets after it, by the brokers; empty if they were not measured.
     unread: Mapping[Partition, int] = field(default_factory=dict)
 
