@@ -214,29 +214,26 @@ def _batches(snapshot: Snapshot) -> Table:
 
 
 def _planner(metrics: QueryMetrics | None) -> list[RenderableType]:
-    """Write what the planner reported, one line a source."""
+    """Write the planner's metrics, a few lines a source."""
     if metrics is None or not metrics.sources:
         return []
     lines: list[RenderableType] = [""]
     for source, values in sorted(metrics.sources.items()):
-        name = f"assignor of source {source}: " if len(metrics.sources) > 1 else "assignor: "
-        figures = [words.format(values[key]) for key, words in _REPORTED if key in values]
-        planner = " · ".join([metrics.strategies.get(source, ""), *figures])
-        lines.append(_line((name, "dim"), planner))
-        ages = [words.format(values[key]) for key, words in _AGES if key in values]
-        if ages:
-            told = ", ".join(ages)
-            lines.append(_line(("freshness: ", "dim"), told, (" at the last batch's end", "dim")))
-        if "assignor_cross_zone_ratio" in values:
-            told = f"{values['assignor_cross_zone_ratio']:.1%} of the bytes came from other racks"
-            lines.append(_line(("zones: ", "dim"), told, (" in the last batch", "dim")))
+        of_source = f" of source {source}" if len(metrics.sources) > 1 else ""
+        for name, figures in _FIGURES.items():
+            parts = [words.format(values[key]) for key, words in figures if key in values]
+            if name == "assignor":
+                parts.insert(0, metrics.strategies.get(source, ""))
+            if parts:
+                lines.append(_line((f"{name}{of_source}: ", "dim"), " · ".join(parts)))
         if source in metrics.held_by:
-            lines.append(_line(("admission: ", "dim"), _admission(values, metrics.held_by[source])))
+            limits = _admission(values, metrics.held_by[source])
+            lines.append(_line((f"admission{of_source}: ", "dim"), limits))
     return lines
 
 
 def _admission(values: Mapping[str, float], held_by: str) -> str:
-    """Write how far the last batch went, and why no further."""
+    """Write the size of the last batch, and the limit that held records back."""
     if "assignor_admitted_records" not in values:
         return "failed, Spark's own limits hold"
     admitted, held = (
@@ -246,16 +243,20 @@ def _admission(values: Mapping[str, float], held_by: str) -> str:
     return f"{admitted:,.0f} records in the last batch, {waits}"
 
 
-_AGES = (
-    ("assignor_freshness_seconds", "newest record {:,.1f} s old"),
-    ("assignor_freshness_max_seconds", "oldest {:,.1f} s"),
-)
-_REPORTED = (
-    ("assignor_tasks", "{:.0f} tasks"),
-    ("assignor_split_partitions", "{:.0f} split"),
-    ("assignor_moved_partitions_total", "{:.0f} moved"),
-    ("assignor_imbalance_ratio", "{:.1%} over ideal"),
-    ("assignor_locality_hit_ratio", "{:.0%} as planned"),
-    ("assignor_plan_seconds", "plan {:.3f} s"),
-    ("assignor_fallbacks_total", "{:.0f} fallbacks"),
-)
+#: Metrics of the last batch by line, each with its words.
+_FIGURES = {
+    "assignor": (
+        ("assignor_tasks", "{:.0f} tasks"),
+        ("assignor_split_partitions", "{:.0f} split"),
+        ("assignor_moved_partitions_total", "{:.0f} moved"),
+        ("assignor_imbalance_ratio", "{:.1%} over ideal"),
+        ("assignor_locality_hit_ratio", "{:.0%} as planned"),
+        ("assignor_plan_seconds", "plan {:.3f} s"),
+        ("assignor_fallbacks_total", "{:.0f} fallbacks"),
+    ),
+    "freshness": (
+        ("assignor_freshness_seconds", "newest record {:,.1f} s old"),
+        ("assignor_freshness_max_seconds", "oldest {:,.1f} s"),
+    ),
+    "zones": (("assignor_cross_zone_ratio", "{:.1%} of the bytes came from other racks"),),
+}

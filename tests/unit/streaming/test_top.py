@@ -74,8 +74,8 @@ def test_both_addresses_make_a_whole_frame(capsys):
         "13 | 0.79 | 4.0k | 4 | 1.27 | 100%",
         "12 | 10.80 | 4.0k | 6 | 2.06 | 67%",
         "assignor: lag-aware-sticky · 4 tasks · 6 moved · 2.7% over ideal",
-        "zones: 3.1% of the bytes came from other racks in the last batch",
-        "freshness: newest record 0.8 s old, oldest 2.5 s at the last batch's end",
+        "zones: 3.1% of the bytes came from other racks",
+        "freshness: newest record 0.8 s old · oldest 2.5 s",
         "admission: 1,234 records in the last batch, 65 held back by seconds",
     ):  # fmt: skip
         assert words in out
