@@ -5,9 +5,8 @@ Each section uses the inputs at hand. A missing figure is named, with the input 
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import datetime, timezone
-from statistics import fmean, median
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from assignor_bridge import __version__
@@ -25,8 +24,6 @@ from streaming.report import (
 from streaming.report.terms import FIGURES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from streaming.report.query_facts import QueryFacts
 
 #: The last batches whose tasks are drawn over time.
@@ -75,15 +72,13 @@ def _began(facts: QueryFacts) -> dict[int, str]:
 
 
 def _slots(facts: QueryFacts) -> list[str]:
-    """Draw the records of each slot and the last timelines, and list the figures of batches."""
-    table = page.table(["batches", ""], _batch_rows(facts), ends_in_words=True)
+    """Draw the records of each slot, and the timelines of the last batches."""
     run = facts.ui
     if run is None:
-        missing = "Which slot ran what is unknown. Also give the address of Spark's UI."
-        return [table, page.note(missing)]
+        return [page.note("The load of the slots is unknown: also give the address of Spark's UI.")]
     batches = [batch for batch in run.batches if batch.tasks]
     if not batches:
-        return [table, page.note("No task of a finished batch read a record.")]
+        return [page.note("No task of a finished batch read a record.")]
     uneven = fmean(over_mean(batch.slot_seconds()) for batch in batches)
     last = batches[-_TIMELINES:]
     scale_s = max(t.start_s + t.seconds for batch in last for t in batch.tasks)
@@ -99,38 +94,10 @@ def _slots(facts: QueryFacts) -> list[str]:
     bars = page.figure("Records read by each slot", charts.slot_bars(run, "b"), f"Of {span}.")
     return [
         page.paragraph(
-            f"Over {span} the busiest slot worked {uneven:.2f} times as long as the mean "
-            f"slot; {run.hit_rate or 0:.0%} of reading tasks ran on the executor they preferred. "
-            "The tasks are those that read records, of any input of the query."
+            f"Over {span} (median {run.batch_seconds:.2f} s) the busiest slot worked "
+            f"{uneven:.2f} times as long as the mean slot; {run.hit_rate or 0:.0%} of reading "
+            "tasks ran on the executor they preferred. The tasks are those that read records, of "
+            "any input of the query."
         ),
-        page.side_by_side([bars, table]),
-        page.side_by_side(timelines),
+        page.side_by_side([bars, *timelines]),
     ]
-
-
-def _batch_rows(facts: QueryFacts) -> list[list[str]]:
-    seconds, clock = _seconds(facts)
-    if not seconds:
-        copied = " (the files of this checkpoint are copies)" if facts.log else ""
-        return [["seconds", f"unknown{copied}: give Spark's UI or the log of metrics"]]
-    longest = max(seconds, key=seconds.__getitem__)
-    began = _began(facts).get(longest)
-    at = f"batch {longest}, {began}" if began else f"batch {longest}"
-    middle = f"median {median(seconds.values()):.2f} s"
-    rows = [[clock, f"{middle}, longest {seconds[longest]:.2f} s ({at})"]]
-    sources = [source for p in facts.progress if p.has_data for source in p.sources]
-    reasons = Counter(source.metrics.get("assignor.heldBackBy") for source in sources)
-    reasons.pop(None, None)
-    if reasons:
-        counts = ", ".join(f"{reason} {count:,}" for reason, count in reasons.most_common())
-        rows.append(["held back by (batches)", counts])
-    return rows
-
-
-def _seconds(facts: QueryFacts) -> tuple[Mapping[int, float], str]:
-    """Return the seconds of batches from the best clock of the inputs, and what it measures."""
-    if facts.progress:
-        return {p.batch: p.seconds for p in facts.progress}, "trigger to commit"
-    if facts.ui and facts.ui.batches:
-        return {b.batch: b.seconds for b in facts.ui.batches}, "first job to end of the last"
-    return facts.log.seconds if facts.log else {}, "plan to commit, by the files' times"

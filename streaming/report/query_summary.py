@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import TYPE_CHECKING
@@ -124,6 +125,15 @@ def _capital(words: str) -> str:
 
 def _answers(source: SourceFacts, findings: Sequence[Finding]) -> list[list[str]]:
     rows = [["lags most", _lags_most(source, findings)]]
+    seconds = {b.batch: b.seconds for b in source.batches if b.seconds is not None}
+    if seconds:
+        longest = max(seconds, key=seconds.__getitem__)
+        middle = f"median {median(seconds.values()):.2f} s"
+        rows.append(["batches", f"{middle}, longest {seconds[longest]:.2f} s (batch {longest})"])
+    limits = Counter(b.held_back_by for b in source.batches if b.held_back_by is not None)
+    if limits:
+        counts = ", ".join(f"{limit} {count:,}" for limit, count in limits.most_common())
+        rows.append(["held back by (batches)", counts])
     ages = [b.oldest_s for b in source.batches if b.oldest_s is not None]
     if ages:
         rows.append(["oldest row", f"{median(ages):,.1f} s old when its batch was done (median)"])

@@ -130,7 +130,7 @@ def test_the_report_tells_the_load_of_the_slots(tmp_path):
     assert "Query orders" in words
     # The UI alone tells what is wrong, too.
     assert first_screen(words).startswith("Uneven slots 1.60 times the ideal, measured Do ")
-    assert "first job to end of the last median 1.31 s, longest " in words
+    assert "the last 3 batches (median 1.31 s) the busiest slot" in words
     assert "90% of reading tasks ran on the executor they preferred" in words  # 19 of 21
     assert "When each slot worked, batch 13" in words
     assert "Time a record takes, by executor" in words
@@ -144,7 +144,7 @@ def test_with_the_checkpoint_the_replay_has_the_executors_of_the_ui(tmp_path):
     with serve(RECORDED) as served:
         words = a_report(tmp_path, folder, served.url)
     assert "(assumed)" not in words
-    assert "Which slot ran what is unknown" not in words
+    assert "The load of the slots is unknown" not in words
 
 
 def test_a_history_server_has_applications_side_by_side(tmp_path):
