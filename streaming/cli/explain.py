@@ -24,7 +24,7 @@ from streaming.replay.replayed import EVERYTHING
 _LISTED = 10
 _NAME = re.compile(r"(.+)-(\d{1,10})")
 
-Batch = Annotated[
+BatchNumber = Annotated[
     int | None,
     typer.Option(min=0, metavar="NUMBER", help="Explain this batch instead of writing the page."),
 ]
@@ -36,7 +36,7 @@ NamedPartition = Annotated[
         help="Explain this partition, such as orders-7, in --batch or the last batch with data.",
     ),
 ]
-Source = Annotated[
+SourceNumber = Annotated[
     str | None, typer.Option(metavar="NUMBER", help="Which source, if the query has several.")
 ]
 Assignors = Annotated[
@@ -50,9 +50,9 @@ Assignors = Annotated[
 def explain(
     checkpoint: Annotated[str, typer.Option(metavar="DIR", help="Checkpoint of a query.")],
     *,
-    batch: Batch = None,
+    batch: BatchNumber = None,
     partition: NamedPartition = None,
-    source: Source = None,
+    source: SourceNumber = None,
     plan_log: PlanLog = None,
     assignors: Assignors = None,
     as_json: AsJson = False,

@@ -55,9 +55,9 @@ def report(
     ] = False,
     interval: top.Interval = None,
     once: top.Once = False,
-    batch: explain.Batch = None,
+    batch: explain.BatchNumber = None,
     partition: explain.NamedPartition = None,
-    source: explain.Source = None,
+    source: explain.SourceNumber = None,
     assignors: explain.Assignors = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip

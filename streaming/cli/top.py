@@ -15,7 +15,7 @@ from rich.live import Live
 from assignor_bridge.errors import AssignorError
 from streaming.cli.arguments import Query
 from streaming.cli.stopping import StopSignals
-from streaming.report.screen import Snapshot, Watch, frame
+from streaming.report.screen import LiveFigures, Watch, frame
 
 _QUIT = b"qQ\x04"
 #: Longest time in seconds until a signal is noticed.
@@ -58,7 +58,7 @@ def watch_live(
     _live(watch, snapshot, console, interval_s or _INTERVAL_S)
 
 
-def _live(watch: Watch, snapshot: Snapshot, console: Console, interval_s: float) -> None:
+def _live(watch: Watch, snapshot: LiveFigures, console: Console, interval_s: float) -> None:
     note = ""
     with (
         _keys(),

@@ -37,12 +37,14 @@ def section(facts: QueryFacts) -> list[str]:
         unusual = {str(tp): cost for tp, cost in costs.unusual.items()}
         if unusual:
             caption = "As the planner learned it, with the work that follows in the same task."
-            figures.append(_figure(f"partition{name}", {"usual": costs.record, **unusual}, caption))
-    by_executor = _by_executor(facts.ui) if facts.ui else {}
+            figures.append(
+                _draw_costs(f"partition{name}", {"usual": costs.record, **unusual}, caption)
+            )
+    by_executor = _cost_by_executor(facts.ui) if facts.ui else {}
     if by_executor:
         caption = "Seconds of tasks over records read, by Spark's UI."
-        figures.append(_figure("executor", by_executor, caption))
-    rows += _zone_rows(facts)
+        figures.append(_draw_costs("executor", by_executor, caption))
+    rows += _list_zone_traffic(facts)
     if not rows and not figures:
         return [
             page.note(
@@ -54,12 +56,12 @@ def section(facts: QueryFacts) -> list[str]:
     return [page.side_by_side([*figures, table])]
 
 
-def _figure(by: str, costs: Mapping[str, float], caption: str) -> str:
+def _draw_costs(by: str, costs: Mapping[str, float], caption: str) -> str:
     picture = charts.value_bars(f"time a record takes by {by}", costs, seconds_text)
     return page.figure(f"Time a record takes, by {by}", picture, caption)
 
 
-def _by_executor(run: RunFigures) -> dict[str, float]:
+def _cost_by_executor(run: RunFigures) -> dict[str, float]:
     seconds: dict[str, float] = {}
     records: Counter[str] = Counter()
     for task in run.measured_tasks:
@@ -70,7 +72,7 @@ def _by_executor(run: RunFigures) -> dict[str, float]:
     return {name: seconds[name] / records[name] for name in order if records[name]}
 
 
-def _zone_rows(facts: QueryFacts) -> Iterator[list[str]]:
+def _list_zone_traffic(facts: QueryFacts) -> Iterator[list[str]]:
     """Yield a row for each source whose metrics have the bytes that cross zones."""
     indexes = sorted({s.index for p in facts.progress for s in p.sources})
     for index in indexes:

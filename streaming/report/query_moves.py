@@ -27,7 +27,7 @@ def section(facts: QueryFacts) -> list[str]:
     """Write the section from the log of metrics."""
     if not facts.progress:
         return [page.note(f"Moves are unknown: also give the log of metrics. {_EXPLAIN}")]
-    planned, rows = _moves(facts.progress)
+    planned, rows = _list_moves(facts.progress)
     if not planned:
         return [page.note("Moves are unknown: no batch in the log was planned by an assignor.")]
     listed = "Batches with a move or a change:" if rows else "Nothing else changed."
@@ -43,7 +43,7 @@ def section(facts: QueryFacts) -> list[str]:
     return [*parts, page.note(_EXPLAIN)]
 
 
-class _Moves(NamedTuple):
+class _BatchMoves(NamedTuple):
     """A batch with a move or a change."""
 
     batch: str
@@ -52,7 +52,7 @@ class _Moves(NamedTuple):
     why: str
 
 
-def _moves(logged: Sequence[BatchProgress]) -> tuple[int, list[_Moves]]:
+def _list_moves(logged: Sequence[BatchProgress]) -> tuple[int, list[_BatchMoves]]:
     """Count the batches that an assignor planned, and list those with a move or a change."""
     rows, planned = [], 0
     before: dict[int, SourceProgress] = {}
@@ -62,18 +62,20 @@ def _moves(logged: Sequence[BatchProgress]) -> tuple[int, list[_Moves]]:
                 continue
             planned += 1
             moves = int(source.number("movedPartitions") or 0)
-            why = list(_changes(source, before.get(source.index)))
+            why = list(_describe_changes(source, before.get(source.index)))
             before[source.index] = source
             if not moves and not why:
                 continue
             name = f" (source {source.index})" if len(progress.sources) > 1 else ""
             imbalance = source.number("imbalance")
             over = "" if imbalance is None else f"{imbalance:.1%}"
-            rows.append(_Moves(f"{progress.batch}{name}", moves, over, "; ".join(why) or _LOAD))
+            rows.append(
+                _BatchMoves(f"{progress.batch}{name}", moves, over, "; ".join(why) or _LOAD)
+            )
     return planned, rows
 
 
-def _changes(source: SourceProgress, before: SourceProgress | None) -> Iterator[str]:
+def _describe_changes(source: SourceProgress, before: SourceProgress | None) -> Iterator[str]:
     """Yield the differences from the batch before."""
     metrics, earlier = source.metrics, before.metrics if before is not None else {}
     if before is not None:

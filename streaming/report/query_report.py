@@ -37,10 +37,12 @@ def report_page(facts: QueryFacts, made: datetime | None = None) -> str:
     """Write the whole page, as of the time when it is made."""
     now = (made or datetime.now(timezone.utc)).strftime(_CLOCK)
     parts = query_summary.section(facts)
-    parts.insert(1, page.note(f"Made {now} UTC by assignor-bridge {__version__}. {_span(facts)}"))
+    parts.insert(
+        1, page.note(f"Made {now} UTC by assignor-bridge {__version__}. {_describe_span(facts)}")
+    )
     for title, section in (
         ("Lag per partition", query_lag.section(facts)),
-        ("Load per executor slot", _slots(facts)),
+        ("Load per executor slot", _draw_slots(facts)),
         ("Moves", query_moves.section(facts)),
         ("Cost per record", query_costs.section(facts)),
     ):
@@ -50,16 +52,16 @@ def report_page(facts: QueryFacts, made: datetime | None = None) -> str:
     return page.page(facts.title, [*parts, *definitions.section(FIGURES)])
 
 
-def _span(facts: QueryFacts) -> str:
+def _describe_span(facts: QueryFacts) -> str:
     """Return the batches of the page with clock times, to find them on other boards."""
-    times = _began(facts)
+    times = _clock_times(facts)
     if not times:
         return ""
     first, last = min(times), max(times)
     return f"Batches {first} to {last}, {times[first]} to {times[last]} UTC."
 
 
-def _began(facts: QueryFacts) -> dict[int, str]:
+def _clock_times(facts: QueryFacts) -> dict[int, str]:
     """Return the clock time in UTC at which each batch began."""
     kept = facts.log.checkpoint.batches if facts.log else ()
     times = {b.batch_id: b.timestamp_ms / 1000 for b in kept if b.timestamp_ms}
@@ -71,7 +73,7 @@ def _began(facts: QueryFacts) -> dict[int, str]:
     }
 
 
-def _slots(facts: QueryFacts) -> list[str]:
+def _draw_slots(facts: QueryFacts) -> list[str]:
     """Draw the records of each slot, and the timelines of the last batches."""
     run = facts.ui
     if run is None:

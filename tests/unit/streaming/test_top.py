@@ -270,7 +270,7 @@ class _Screen:
 
 def test_of_a_query_that_has_told_nothing_yet_the_name_is_shown():
     console = Console(width=100, record=True, file=io.StringIO())
-    console.print(top_screen.frame(top_screen.Snapshot("orders"), 30))
+    console.print(top_screen.frame(top_screen.LiveFigures("orders"), 30))
     name, *rest = console.export_text().split("\n", 1)
     assert name.strip() == "orders"
     assert "lag: unknown (yet)" in rest[0]
