@@ -133,9 +133,9 @@ def _print_plan(title: str, explanation: Explanation, *, with_reasons: bool) -> 
 
 
 def _print_story(story: PartitionStory, explanation: Explanation) -> None:
-    took = "is in the plan log, with the next batch"
+    cost = f"predicted {amount_text(story.predicted, explanation.weights)}"
     if story.took is not None:
-        took = f"was {seconds_text(story.took)}, as its readers reported"
+        cost += f", took {seconds_text(story.took)}"
     print_lines(
         [
             "",
@@ -143,7 +143,6 @@ def _print_story(story: PartitionStory, explanation: Explanation) -> None:
             f"  before  {story.before or 'no executor that is there'}",
             *(f"  {'now' if n == 0 else '':6}  {p}" for n, p in enumerate(story.pieces)),
             f"  why     {story.why}",
-            f"  cost    predicted {amount_text(story.predicted, explanation.weights)}; "
-            f"its time {took}",
+            f"  cost    {cost}",
         ]
     )

@@ -77,7 +77,7 @@ def _draw_slots(facts: QueryFacts) -> list[str]:
     """Draw the records of each slot, and the timelines of the last batches."""
     run = facts.ui
     if run is None:
-        return [page.note("The load of the slots is unknown: also give the address of Spark's UI.")]
+        return [page.note("Spark's UI has the load of each slot: also give its address.")]
     batches = [batch for batch in run.batches if batch.tasks]
     if not batches:
         return [page.note("No task of a finished batch read a record.")]

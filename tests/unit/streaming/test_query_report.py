@@ -106,7 +106,8 @@ def test_a_checkpoint_has_the_offsets_read_and_the_gap_of_the_plan(tmp_path):
     )
     assert "batches median 2.00 s, longest 2.00 s (batch 0)" in words
     assert re.search(r"Made 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC by assignor-bridge \d", words)
-    assert len(re.findall("(is|are) unknown", words)) == 4  # lag, slots, moves, costs
+    assert len(re.findall("(is|are) unknown", words)) == 3  # lag, moves, costs
+    assert "Spark's UI has the load of each slot" in words
 
 
 def test_a_fixed_cost_is_not_told_as_a_cost_of_records(tmp_path):
