@@ -107,26 +107,37 @@ def gather(
     ui = None
     if "Spark's UI" in kinds:
         spark = SparkUi(Address.parse(kinds["Spark's UI"]))
-        of_query = choose_query(spark.batches(), query, spark.address)
-        _check_same(log, of_query[0].query_id, str(spark.address))
-        label = of_query[-1].label
-        ended = [batch for batch in of_query if batch.seconds is not None]
-        ui = spark.run(ended[-(batches or _UI_BATCHES) :])
+        ui, label = _read_ui(spark, query, log, batches)
         origins.append(("Spark's UI", f"{spark.address}, {ui.name}"))
-    replays, plans = [], {}
-    if log is not None:
-        replayed = {source: _last_replayed(batches) for source, batches in log.sources.items()}
-        logged: Mapping[str, LoggedTasks] = {}
-        if "plan log" in kinds:
-            origins.append(("plan log", kinds["plan log"]))
-            logged = logged_tasks(Path(kinds["plan log"]), replayed)
-        plans = {source: tasks.plans for source, tasks in logged.items()}
-        replays = [
-            _replay(log, source, played, ui, logged.get(source))
-            for source, played in replayed.items()
-        ]
+    if "plan log" in kinds:
+        origins.append(("plan log", kinds["plan log"]))
+    replays, plans = _replay_sources(log, ui, kinds.get("plan log"))
     title = f"Query {label}" if label else f"Query of {log.checkpoint.name if log else ''}"
     return QueryFacts(title, log, progress, ui, replays, plans, origins, price_per_gb)
+
+
+def _read_ui(
+    spark: SparkUi, query: str | None, log: CheckpointLog | None, batches: int | None
+) -> tuple[RunFigures, str]:
+    """Return the last finished batches of the query in Spark's UI, and the query's label."""
+    of_query = choose_query(spark.batches(), query, spark.address)
+    _check_same(log, of_query[0].query_id, str(spark.address))
+    ended = [batch for batch in of_query if batch.seconds is not None]
+    return spark.run(ended[-(batches or _UI_BATCHES) :]), of_query[-1].label
+
+
+def _replay_sources(
+    log: CheckpointLog | None, ui: RunFigures | None, plan_log: str | None
+) -> tuple[list[Replay], dict[str, Sequence[LoggedPlan]]]:
+    """Replay the last batches of each source; also return the plans of the plan log by source."""
+    if log is None:
+        return [], {}
+    last = {source: _last_replayed(batches) for source, batches in log.sources.items()}
+    logged = logged_tasks(Path(plan_log), last) if plan_log is not None else {}
+    replays = [
+        _replay(log, source, batches, ui, logged.get(source)) for source, batches in last.items()
+    ]
+    return replays, {source: tasks.plans for source, tasks in logged.items()}
 
 
 def _check_same(log: CheckpointLog | None, query_id: str, place: str) -> None:
