@@ -67,7 +67,7 @@ def plan_batch(
 
     Examples
     --------
-    >>> from assignor_bridge.protocol.snapshots import read_snapshot, write_plan
+    >>> from streaming.human_json.snapshots import read_snapshot, write_plan
     >>> executors = [{"id": "1", "host": "host-a"}, {"id": "2", "host": "host-b"}]
     >>> lags = {0: 700, 1: 100}
     >>> ranges = [{"topic": "t", "partition": p, "start": 0, "end": n} for p, n in lags.items()]

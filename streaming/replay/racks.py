@@ -10,10 +10,10 @@ import numpy as np
 from pydantic import Field
 
 from assignor_bridge.errors import OptionError, elided
-from assignor_bridge.group_json import ByPartition, Topic
-from assignor_bridge.json_input import JsonObject, parse, read_model
 from assignor_bridge.model import Executor, Partition
 from assignor_bridge.planner.racks import Replicas
+from streaming.human_json.group_json import ByPartition, Topic
+from streaming.human_json.json_input import JsonObject, parse, read_model
 from streaming.kafka.utf8 import is_utf8, joined
 
 if TYPE_CHECKING:

@@ -29,9 +29,10 @@ from assignor_bridge.assignors.lag_aware import Offsets
 from assignor_bridge.assignors.own import configured
 from assignor_bridge.assignors.registry import lookup, names_in
 from assignor_bridge.errors import OptionError
-from assignor_bridge.json_input import JsonObject, Number, parse, read_model, short
 from assignor_bridge.model import LONGEST_TOPIC, MOST_OFFSET, MOST_PARTITION
 from assignor_bridge.options import PREFIX
+from streaming.human_json.json_input import JsonObject, parse, read_model
+from streaming.validation import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,7 +47,7 @@ _NOT_COMMITTED = (-1, -1001)
 def _few_partitions(topics: dict[str, int]) -> dict[str, int]:
     total = sum(topics.values())
     if total > _MOST_PARTITIONS:
-        raise ValueError(f"have {total:,} partitions, more than {_MOST_PARTITIONS:,} in all")
+        raise ValueError(f"{total:,} partitions in all: at most {_MOST_PARTITIONS:,} are expected")
     return topics
 
 
@@ -57,11 +58,10 @@ def _by_partition(value: Any) -> Any:
     for key in value:
         if not (key.isascii() and key.isdigit() and len(key) <= 10 and int(key) <= MOST_PARTITION):
             raise ValueError(
-                f"has the key {short(key)}: a partition number is expected, "
-                f"from 0 to {MOST_PARTITION}"
+                f"key {shorten(key)}: a partition number is expected, from 0 to {MOST_PARTITION}"
             )
         if int(key) in keys:
-            raise ValueError(f"has partition {int(key)} twice: {keys[int(key)]!r}, {key!r}")
+            raise ValueError(f"partition {int(key)} twice: {keys[int(key)]!r}, {key!r}")
         keys[int(key)] = key
     return {partition: value[key] for partition, key in keys.items()}
 
@@ -72,32 +72,34 @@ def _own_options(options: dict[str, str]) -> dict[str, str]:
     for name in options:
         if not name.lower().startswith(PREFIX):
             raise ValueError(
-                f"has {name[:40]!r}: options of your own assignors are expected, "
-                f"'{PREFIX}<name>.<key>'"
+                f"{name[:40]!r}: options of your own assignors are expected, '{PREFIX}<name>.<key>'"
             )
         if name.lower() in seen:
-            raise ValueError(f"has {name[:40]!r} twice: names are compared without case")
+            raise ValueError(f"{name[:40]!r} twice: names are compared without case")
         seen.add(name.lower())
     return {name[len(PREFIX) :]: value for name, value in options.items()}
 
 
 def _decode(value: Any) -> bytes:
     if not isinstance(value, str):
-        raise ValueError(f"is {short(value)}: a string is expected")  # noqa: TRY004  (pydantic's)
+        raise ValueError("text in base64 is expected")  # noqa: TRY004  (pydantic's)
     try:
         return base64.b64decode(value, validate=True)
     except ValueError as error:
-        raise ValueError(f"is not base64: {error}") from error
+        raise ValueError(f"not base64: {error}") from error
 
 
 Topic = Annotated[str, Field(max_length=LONGEST_TOPIC)]
+_Partition = Annotated[int, Field(strict=True, ge=0, le=MOST_PARTITION)]
 _Topics = Annotated[
-    dict[Topic, Annotated[int, Number(0, _MOST_PARTITIONS)]], AfterValidator(_few_partitions)
+    dict[Topic, Annotated[int, Field(strict=True, ge=0, le=_MOST_PARTITIONS)]],
+    AfterValidator(_few_partitions),
 ]
-_Owned = dict[Topic, list[Annotated[int, Number(0, MOST_PARTITION)]]]
+_Owned = dict[Topic, list[_Partition]]
 _Bytes = Annotated[bytes, BeforeValidator(_decode)]
-_Lag = Annotated[float, Number(-MOST_OFFSET, MOST_OFFSET, whole=False)]
-_Offset = Annotated[int, Number(0, MOST_OFFSET)]
+_Int32 = Annotated[int, Field(strict=True, ge=-(2**31), le=2**31 - 1)]
+_Lag = Annotated[float, Field(strict=True, ge=-MOST_OFFSET, le=MOST_OFFSET)]
+_Offset = Annotated[int, Field(strict=True, ge=0, le=MOST_OFFSET)]
 ByPartition = BeforeValidator(_by_partition)
 
 
@@ -112,21 +114,21 @@ class _Offsets(JsonObject):
 class _Member(JsonObject):
     topics: list[Topic]
     owned: _Owned = Field({})
-    generation: Annotated[int, Number(-1, 2**31 - 1)] | None = None  # INT32, by KIP-341
+    generation: Annotated[_Int32, Field(ge=-1)] | None = None  # KIP-341
     owned_user_data: _Bytes | None = None
     rack: str | None = None
     host: str | None = None
     instance: str | None = None
-    priority: Annotated[int, Number(-(2**31), 2**31 - 1)] | None = None
+    priority: _Int32 | None = None
     #: Relative to each other: sums and quotients of such ones stay finite.
-    capacity: Annotated[float, Number(1e-9, 1e9, whole=False)] = 1.0
+    capacity: Annotated[float, Field(strict=True, ge=1e-9, le=1e9)] = 1.0
     standby: _Owned = Field({})
     user_data: _Bytes | None = None
 
     @model_validator(mode="after")
     def _has_one_claim(self) -> _Member:
         if self.owned_user_data is not None and (self.owned or self.generation is not None):
-            raise ValueError("has 'owned_user_data' and 'owned' or 'generation': give one of them")
+            raise ValueError("'owned_user_data' and 'owned' or 'generation': give one of them")
         return self
 
 
@@ -164,14 +166,14 @@ class Request(JsonObject):
     @model_validator(mode="after")
     def _check(self) -> Request:
         if {"lags", "offsets"} <= self.model_fields_set:
-            raise ValueError("has both 'lags' and 'offsets': give one of them")
+            raise ValueError("both 'lags' and 'offsets': give one of them")
         topics = dict(self.topics)
         for i, step in enumerate(self.steps):
             topics.update(step.topics)
             try:
                 _few_partitions(topics)
             except ValueError as error:
-                raise ValueError(f"is too large: topics after steps[{i}] {error}") from None
+                raise ValueError(f"topics after steps[{i}]: {error}") from None
         return self
 
     @cached_property
