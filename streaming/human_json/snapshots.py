@@ -171,7 +171,7 @@ def write_plan(outcome: Outcome) -> dict[str, Any]:
     ids = [*(executor.id for executor in batch.executors), None]  # the last for -1: anywhere
     rows: list[dict[str, Any]] = [
         {"executor": ids[place], "slot": slot, "ranges": []}
-        for place, slot in zip(outcome.place.tolist(), tasks.number.tolist(), strict=True)
+        for place, slot in zip(tasks.executor.tolist(), tasks.number.tolist(), strict=True)
     ]
     pieces, partitions = tasks.pieces, batch.partition.tolist()
     topics = [batch.topics[topic] for topic in batch.topic.tolist()]
