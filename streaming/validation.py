@@ -77,9 +77,9 @@ def _place(data: Any, location: Iterable[str | int]) -> str:
         if isinstance(data, list) and part in range(len(data)):
             data = data[int(part)]
             path += f"[{part}]"
-        elif isinstance(data, dict) and {part, str(part)} & data.keys():  # partitions are strings
-            data = data[part if part in data else str(part)]
-            path += f".{part:.{_MAX_KEY}}" if isinstance(part, str) else f".{part}"
+        elif isinstance(data, dict) and part in data:
+            data = data[part]
+            path += f".{str(part)[:_MAX_KEY]}"
     return path.removeprefix(".")
 
 

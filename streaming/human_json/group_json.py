@@ -8,6 +8,7 @@ error of whoever refused.
 from __future__ import annotations
 
 import base64
+import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,7 +33,6 @@ from assignor_bridge.errors import OptionError
 from assignor_bridge.model import LONGEST_TOPIC, MOST_OFFSET, MOST_PARTITION
 from assignor_bridge.options import PREFIX
 from streaming.human_json.json_input import JsonObject, parse, read_model
-from streaming.validation import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from assignor_bridge.assignors import Assignor
 
 _MOST_PARTITIONS = 10_000_000
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
 #: What Kafka's clients answer in place of an offset where nothing is committed.
 _NOT_COMMITTED = (-1, -1001)
 
@@ -51,19 +52,10 @@ def _few_partitions(topics: dict[str, int]) -> dict[str, int]:
     return topics
 
 
-def _by_partition(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    keys: dict[int, str] = {}
-    for key in value:
-        if not (key.isascii() and key.isdigit() and len(key) <= 10 and int(key) <= MOST_PARTITION):
-            raise ValueError(
-                f"key {shorten(key)}: a partition number is expected, from 0 to {MOST_PARTITION}"
-            )
-        if int(key) in keys:
-            raise ValueError(f"partition {int(key)} twice: {keys[int(key)]!r}, {key!r}")
-        keys[int(key)] = key
-    return {partition: value[key] for partition, key in keys.items()}
+def _partition_number(key: str) -> int:
+    if not _NUMBER.fullmatch(key) or int(key) > MOST_PARTITION:
+        raise ValueError(f"a partition number from 0 to {MOST_PARTITION} is expected as key")
+    return int(key)
 
 
 def _own_options(options: dict[str, str]) -> dict[str, str]:
@@ -90,6 +82,8 @@ def _decode(value: Any) -> bytes:
 
 
 Topic = Annotated[str, Field(max_length=LONGEST_TOPIC)]
+#: A partition as key of an object; written in one way only, so that none is there twice.
+PartitionKey = Annotated[int, BeforeValidator(_partition_number)]
 _Partition = Annotated[int, Field(strict=True, ge=0, le=MOST_PARTITION)]
 _Topics = Annotated[
     dict[Topic, Annotated[int, Field(strict=True, ge=0, le=_MOST_PARTITIONS)]],
@@ -100,7 +94,6 @@ _Bytes = Annotated[bytes, BeforeValidator(_decode)]
 _Int32 = Annotated[int, Field(strict=True, ge=-(2**31), le=2**31 - 1)]
 _Lag = Annotated[float, Field(strict=True, ge=-MOST_OFFSET, le=MOST_OFFSET)]
 _Offset = Annotated[int, Field(strict=True, ge=0, le=MOST_OFFSET)]
-ByPartition = BeforeValidator(_by_partition)
 
 
 class _Offsets(JsonObject):
@@ -156,10 +149,10 @@ class Request(JsonObject):
     options: Annotated[dict[str, str], AfterValidator(_own_options)] = Field({})
     topics: _Topics
     members: dict[str, _Member]
-    lags: dict[str, Annotated[dict[int, _Lag], ByPartition]] = Field({})
-    offsets: dict[str, Annotated[dict[int, _Offsets], ByPartition]] | None = None
+    lags: dict[str, dict[PartitionKey, _Lag]] = Field({})
+    offsets: dict[str, dict[PartitionKey, _Offsets]] | None = None
     offset_reset: str = "latest"
-    partition_racks: dict[str, Annotated[dict[int, frozenset[str]], ByPartition]] = Field({})
+    partition_racks: dict[str, dict[PartitionKey, frozenset[str]]] = Field({})
     standby_replicas: _Offset = 0
     steps: list[Step] = Field([])
 

@@ -173,7 +173,7 @@ def test_steps_that_cannot_be_played(assigned: Any, step: Any, text: str) -> Non
             "give one of them",
             id="two claims",
         ),
-        pytest.param({"lags": {"t0": {"x": 1}}}, "a partition number is expected", id="key"),
+        pytest.param({"lags": {"t0": {"x": 1}}}, "lags.t0.x: a partition number from 0", id="key"),
         pytest.param({"lags": {"t0": {"0": True}}}, "lags.t0.0 is true: a number", id="bool"),
         pytest.param({"offsets": {}}, "both 'lags' and 'offsets'", id="lags and offsets"),
         pytest.param({"steps": [3]}, r"steps\[0\] is 3: a mapping", id="step"),
@@ -188,7 +188,7 @@ def test_steps_that_cannot_be_played(assigned: Any, step: Any, text: str) -> Non
             {"lags": {"t0": {"0": 10**400}}}, "lags.t0.0 is a number of about 401", id="lag"
         ),
         pytest.param(
-            {"lags": {"t0": {"0": 1, "00": 2}}}, "partition 0 twice: '0', '00'", id="0 and 00"
+            {"lags": {"t0": {"0": 1, "00": 2}}}, "lags.t0.00: a partition number", id="0 and 00"
         ),
         pytest.param({"lags": []}, r"lags is \[\]: a mapping", id="falsy lags"),
         pytest.param({"steps": 0}, "steps is 0: a list", id="falsy steps"),

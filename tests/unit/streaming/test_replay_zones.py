@@ -196,7 +196,7 @@ def test_racks_are_read_from_a_file_of_hosts(text, expected, tmp_path):
         pytest.param({"executor": {}}, [], "unknown key 'executor'; did you", id="unknown key"),
         pytest.param({"partitions": {}}, [], "names no executor", id="no executor"),
         pytest.param(
-            {**RACKS, "partitions": {"t": {"x": []}}}, [], "a partition number is expected",
+            {**RACKS, "partitions": {"t": {"x": []}}}, [], "partitions.t.x: a partition number",
             id="no partition",
         ),
         pytest.param(
