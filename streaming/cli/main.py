@@ -16,8 +16,9 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from assignor_bridge import __version__
-from assignor_bridge.errors import AssignorError, expectation, visible, words
+from assignor_bridge.errors import AssignorError, visible, words
 from streaming.redaction import redacted
+from streaming.validation import expectation
 
 #: Commands under the headings of the help, each a function of its name in its module of
 #: `streaming.cli`.

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from assignor_bridge.errors import AssignorError
-from assignor_bridge.group_json import answer_steps
-from assignor_bridge.group_json import read_request as read_group
-from assignor_bridge.json_input import parse
 from assignor_bridge.planner.plan import plan_batch
-from assignor_bridge.protocol.snapshots import read_snapshot, write_plan
 from assignor_bridge.worker import serve
 from checkpoints.state_text import MAGIC, decode, encode
 from checkpoints.sticky_state import StateError
 from checkpoints.user_data import decode_claim, decode_priority, encode_claim
 from streaming.cli.output import print_lines, print_table
+from streaming.human_json.group_json import answer_steps
+from streaming.human_json.group_json import read_request as read_group
+from streaming.human_json.json_input import parse
+from streaming.human_json.snapshots import read_snapshot, write_plan
 from streaming.lag.positions import Position
 from streaming.lag.rows import Row
 from streaming.lag.table import as_text

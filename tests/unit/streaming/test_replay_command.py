@@ -14,11 +14,11 @@ from msgspec import to_builtins
 from assignor_bridge.model import Executor
 from assignor_bridge.planner.plan import plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
-from assignor_bridge.protocol.snapshots import read_snapshot
 from checkpoints.offset_log import Checkpoint
 from checkpoints.state_text import encode
 from checkpoints.sticky_state import KnownExecutor, StickyState
 from streaming.cli import main
+from streaming.human_json.snapshots import read_snapshot
 from streaming.replay.cluster import cluster_for
 from streaming.replay.log import CheckpointLog, executors_in, read_log
 from tests.unit.streaming.checkpoints import write_checkpoint

@@ -190,10 +190,10 @@ def test_racks_are_read_from_a_file_of_hosts(text, expected, tmp_path):
     ("racks", "arguments", "message"),
     [
         pytest.param("{", [], "racks.json is not JSON", id="not JSON"),
-        pytest.param({"executor": {}}, [], "an unknown key 'executor'", id="unknown key"),
+        pytest.param({"executor": {}}, [], "unknown key 'executor'; did you", id="unknown key"),
         pytest.param({"partitions": {}}, [], "names no executor", id="no executor"),
         pytest.param(
-            {**RACKS, "partitions": {"t": {"x": []}}}, [], "a partition number is expected",
+            {**RACKS, "partitions": {"t": {"x": []}}}, [], "partitions.t.x: a partition number",
             id="no partition",
         ),
         pytest.param(
