@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Of a table that is written into a file or a pipe.
 _LONGEST_LINE = 10_000
-#: A name of several words wraps beyond so many characters.
+#: A name of several words wraps if it is longer, in characters.
 _LONGEST_NAME = 32
 
 
