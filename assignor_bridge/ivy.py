@@ -47,8 +47,10 @@ class JarError(AssignorError):
 class CacheError(JarError):
     """The folder for fetched jars cannot be written."""
 
-    def __init__(self, folder: Path, error: OSError) -> None:
-        super().__init__(
+    @classmethod
+    def of(cls, folder: Path, error: OSError) -> CacheError:
+        """Return the error for a folder that fails so."""
+        return cls(
             f"the cache {folder} cannot be written ({error.strerror or error}): "
             "set ASSIGNOR_BRIDGE_CACHE to another folder"
         )
@@ -76,6 +78,8 @@ def java_tool(name: str) -> str:
     """Return the path of a JDK's tool: of `JAVA_HOME` if set, else of the PATH."""
     home = os.environ.get("JAVA_HOME")
     tool = shutil.which(name, path=str(Path(home) / "bin") if home else None)
+    if home and not Path(home).is_dir():
+        raise JarError(f"JAVA_HOME names no folder: {home}; set it to that of a JDK, or unset it")
     if tool is None:
         where = f"JAVA_HOME ({home})" if home else "the PATH"
         raise JarError(f"{name!r} was not found in {where}: install a JDK 17 or 21")
@@ -100,7 +104,7 @@ def exclusive(name: str) -> Iterator[None]:
             f"({path} is locked): wait for it or end it"
         ) from None
     except OSError as error:
-        raise CacheError(path.parent, error) from error
+        raise CacheError.of(path.parent, error) from error
     try:
         yield
     finally:

@@ -87,7 +87,7 @@ def packages() -> Packages:
     try:
         lay_out(repository, jar.read_bytes(), version)
     except OSError as error:
-        raise ivy.CacheError(ivy.cache_folder(), error) from error
+        raise ivy.CacheError.of(ivy.cache_folder(), error) from error
     return Packages(
         (connector_coordinate(), f"{GROUP}:{ARTIFACT}:{version}"), repository.resolve().as_uri()
     )

@@ -50,6 +50,8 @@ class Checkpoint:
     kept_states: dict[str, tuple[StickyState, ...]] = field(default_factory=dict)
     #: Why a state file was passed over, one line each.
     warnings: tuple[str, ...] = ()
+    #: Numbers in the commit log.
+    commits: frozenset[int] = frozenset()
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -156,7 +158,7 @@ def read_checkpoint(folder: Folder) -> Checkpoint:
             if len(below) == 1 and are_all:
                 return read_checkpoint(folder.below(below[0]))
             raise NoCheckpointError(not_a_checkpoint(folder))
-        commits = set(batch_numbers(folder, "commits"))
+        commits = frozenset(batch_numbers(folder, "commits"))
         batches = [
             batch for n in planned if (batch := read_batch(folder, n, n in commits)) is not None
         ]
@@ -172,7 +174,7 @@ def read_checkpoint(folder: Folder) -> Checkpoint:
             f"checkpoint {folder.name!r} has no Kafka source with offsets: no batch was planned "
             "yet, or the query reads from elsewhere"
         )
-    return Checkpoint(folder.name, query_id, tuple(batches), begins, kept, tuple(warnings))
+    return Checkpoint(folder.name, query_id, tuple(batches), begins, kept, tuple(warnings), commits)
 
 
 class RangesOfBatches:

@@ -28,12 +28,16 @@ _PAGE_OF = {f"../{name}": f"{page}.md" for page, name in AT_THE_ROOT.items()}
 _LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)((?:#[^)\s]*)?)\)")
 
 project = "assignor-bridge"
-author = "assignor-bridge"
+author = "the assignor-bridge authors"
+project_copyright = f"2026, {author}"
 release = version = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build"]
 # Nothing is fetched when the site is read: the theme has no fonts of others, the search is local.
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_js_files = ["copy.js"]
 html_title = f"assignor-bridge {version}"
 html_show_sphinx = False
 # Names of sections as in the repository's own view of these pages.

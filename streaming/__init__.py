@@ -6,16 +6,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from assignor_bridge.errors import AssignorError
     from streaming.delta.session import configure_delta
     from streaming.kafka.embedded import EmbeddedBroker
     from streaming.metrics.attach import attach as attach_metrics
     from streaming.metrics.config import MetricsConfig
     from streaming.observe.checkpoint_files import read_checkpoint
-    from streaming.pipeline.run import run_job, start_job
+    from streaming.pipeline.errors import ConfigError, JobError, JobTimeoutError
+    from streaming.pipeline.progress import JobResult
+    from streaming.pipeline.run import RunningJob, run_job, start_job
 
 __all__ = [
+    "AssignorError",
+    "ConfigError",
     "EmbeddedBroker",
+    "JobError",
+    "JobResult",
+    "JobTimeoutError",
     "MetricsConfig",
+    "RunningJob",
     "attach_metrics",
     "configure_delta",
     "read_checkpoint",
@@ -24,6 +33,12 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AssignorError": ("assignor_bridge.errors", "AssignorError"),
+    "ConfigError": ("streaming.pipeline.errors", "ConfigError"),
+    "JobError": ("streaming.pipeline.errors", "JobError"),
+    "JobResult": ("streaming.pipeline.progress", "JobResult"),
+    "JobTimeoutError": ("streaming.pipeline.errors", "JobTimeoutError"),
+    "RunningJob": ("streaming.pipeline.run", "RunningJob"),
     "EmbeddedBroker": ("streaming.kafka.embedded", "EmbeddedBroker"),
     "MetricsConfig": ("streaming.metrics.config", "MetricsConfig"),
     "attach_metrics": ("streaming.metrics.attach", "attach"),
@@ -32,6 +47,11 @@ _HOMES = {
     "run_job": ("streaming.pipeline.run", "run_job"),
     "start_job": ("streaming.pipeline.run", "start_job"),
 }
+
+
+def __dir__() -> list[str]:
+    """Name what there is, for completion."""
+    return __all__
 
 
 def __getattr__(name: str) -> Any:

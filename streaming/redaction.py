@@ -11,7 +11,7 @@ import base64
 import html
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote, quote_plus
 
 if TYPE_CHECKING:
@@ -114,6 +114,10 @@ class Redactor:
     def __init__(self) -> None:
         self._stand_ins: dict[str, str] = {}
         self._known: re.Pattern[str] | None = None
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled."""
+        raise TypeError("a redactor holds secrets, so it is not pickled")
 
     def learn_variable(self, name: str, value: str) -> None:
         """Hide a value that came from the environment, unless it is in every text anyway."""

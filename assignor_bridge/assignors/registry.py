@@ -22,7 +22,7 @@ from assignor_bridge.assignors.roundrobin import roundrobin
 from assignor_bridge.assignors.sticky import sticky, uniform
 from assignor_bridge.assignors.streams import not_co_partitioned, streams
 from assignor_bridge.assignors.whole import lag_aware_sticky
-from assignor_bridge.errors import OptionError
+from assignor_bridge.errors import OptionError, unknown_name
 from assignor_bridge.options import NONE
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from assignor_bridge.assignors.group import Group
 
+_OWN = ("an entry point of group 'assignor_bridge.assignors'", "'package.module:Class'")
 _IN_TWO_ROUNDS: tuple[RebalanceProtocol, ...] = ("COOPERATIVE", "EAGER")
 
 ASSIGNORS: dict[str, Assignor] = {
@@ -79,10 +80,7 @@ def lookup(name: str) -> Assignor:
             f"{name!r} is not an assignor: alone, it leaves a stream to Spark's own "
             f"mapping. Here, choose one of {names}"
         )
-    raise OptionError(
-        f"unknown assignor {name!r}: choose one of {names}, "
-        "an entry point of group 'assignor_bridge.assignors', or 'package.module:Class'"
-    )
+    raise OptionError(unknown_name("assignor", name, [*sorted(ASSIGNORS), *_OWN]))
 
 
 @dataclass(frozen=True)

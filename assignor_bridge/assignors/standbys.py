@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from assignor_bridge.assignors.group import Group
 
 _SAME_RACK, _SAME_HOST = 1, 2
-#: Copies that one is tried to be exchanged with, of each pair of racks.
-_MOST_EXCHANGES = 20
 
 
 def place_standbys(
@@ -35,8 +33,7 @@ def place_standbys(
     for task in range(len(active)):
         while len(standbys.holders[task]) <= copies:
             standbys.add_best(task)
-    # Each exchange may make a move better, and asking again must find none of either.
-    while sum(standbys.spread_out(task) for task in range(len(active))) or standbys.exchange():
+    while sum(standbys.spread_out(task) for task in range(len(active))):  # until nothing moves
         pass
     return standbys.tasks
 
@@ -135,51 +132,6 @@ class _Standbys:
                 self.remove(task, member)
                 self.add_farthest(task, better, near)
                 return True
-        return False
-
-    def exchange(self) -> bool:
-        """Exchange copies in the rack of their active one where that helps; return whether it did.
-
-        Each makes copies of the two tasks less near in all, as moves do: this comes to an end.
-        """
-        exchanged = False
-        racks = self.racks.tolist()
-        pairs: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        for task, (active, *standbys) in enumerate(self.holders):
-            for member in standbys:
-                pairs.setdefault((racks[active], racks[member]), []).append((task, member))
-        for (rack, same), copies in sorted(pairs.items()):
-            if rack != same or rack < 0:
-                continue
-            others = [
-                of
-                for (active, standby), of in sorted(pairs.items())
-                if rack not in (active, standby)
-            ]
-            stay = [
-                (task, member)
-                for task, member in copies
-                if not self._exchange_one(task, member, others)
-            ]
-            exchanged |= len(stay) < len(copies)
-            copies[:] = stay
-        return exchanged
-
-    def _exchange_one(self, task: int, member: int, pairs: Sequence[list[tuple[int, int]]]) -> bool:
-        for of in pairs:
-            for place in range(len(of) - 1, max(-1, len(of) - 1 - _MOST_EXCHANGES), -1):
-                other, its = of[place]
-                if its in self.holders[task] or member in self.holders[other]:
-                    continue
-                mine = self.nearness([m for m in self.holders[task] if m != member])
-                theirs = self.nearness([m for m in self.holders[other] if m != its])
-                if mine[its] + theirs[member] < mine[member] + theirs[its]:
-                    self.remove(task, member)
-                    self.remove(other, its)
-                    self.add(task, its)
-                    self.add(other, member)
-                    of.pop(place)
-                    return True
         return False
 
 

@@ -38,9 +38,8 @@ def streams(group: Group) -> Assignment:
     (6) each task has `standby_replicas` standbys (one less than there are members, at most), on
     distinct members and never the active one; (7) standby counts stay at the ceiling of the mean or
     below, where that is possible; (8) standbys stay where they were, unless another host, or else
-    another rack, than the task's other copies has room, or two standbys can be exchanged so that
-    one of them is in another rack. Topics with fewer partitions than the largest take no part in
-    the last tasks: `notes` says so. Ties: by task number and member id.
+    another rack, than the task's other copies has room. Topics with fewer partitions than the
+    largest take no part in the last tasks: `notes` says so. Ties: by task number and member id.
 
     Source: Kafka Streams' tasks (KIP-441, KIP-924), and that traffic across racks weighs more than
     staying (KIP-925); the article on assignment strategies.

@@ -91,11 +91,14 @@ def explain(  # noqa: PLR0917
         "weights": weights.basis,
         "generation": generation,
     }
+    whole = ""
+    if imbalance > batch.settings.max_imbalance and not batch.settings.split:
+        whole = "; partitions cannot be cut: assignor.split=false"
     reasons = [
         f"{placement.assignor}: {batch.total:,.0f} offsets of "
         f"{_count(batch.ranges, 'partition')} in {_count(len(tasks), 'task')} on "
         f"{_count(executors, 'executor')}; busiest slot {_amount(busiest, weights)}, ideal "
-        f"{_amount(bound, weights)}, {imbalance:.1%} over",
+        f"{_amount(bound, weights)}, {imbalance:.1%} over{whole}",
         *placement.refusals,
         *demand.asking,
         *placement.notes,

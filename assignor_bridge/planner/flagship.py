@@ -44,7 +44,8 @@ class Placement:
 
     assignor: str
     pieces: Pieces
-    #: Time that no placement can beat on the slots that took part, in units of work.
+    #: Time that no placement of divisible ranges can beat on the slots that took part, in units of
+    #: work.
     bound: float
     #: Slot of each line of the table, for partitions without data in this batch.
     slot_of_line: Ints
@@ -84,7 +85,7 @@ def place_batch(
         count -= attempt * math.ceil(missing.sum() / least)
         if split or count < 1 or count == len(slots):
             break  # `pack` tops slots up where ranges may be cut; else fewer slots have more each
-    bound = lower_bound(batch, weights, slots, split or name == FAILOVER)
+    bound = lower_bound(batch, weights, slots)
     # What an executor that is let go owned has no owner any more.
     slot_of_line = np.where(in_use[table.owner], table.owner, -1)
     return Placement(name, pieces, bound, slot_of_line, tuple(notes), choice.refusals)
@@ -169,19 +170,18 @@ def whole(batch: Batch, slot: Ints) -> Pieces:
     return Pieces(np.arange(batch.ranges), batch.start, batch.end, slot)
 
 
-def lower_bound(batch: Batch, weights: Weights, slots: Ints, split: bool = True) -> float:
+def lower_bound(batch: Batch, weights: Weights, slots: Ints) -> float:
     """Return the time that no plan on these slots can beat, in units of work on a usual executor.
 
-    All work evenly over the speeds, or the largest indivisible part on the fastest slot: a single
-    offset and what a piece costs by itself, or without splitting a whole range.
+    All work evenly over the speeds, or the costliest offset, and what a piece costs by itself, on
+    the fastest slot. Ranges are divisible here even if the options leave them whole, so that the
+    imbalance shows what that costs.
     """
     if not batch.ranges:
         return 0.0
     slowness = weights.slowness[batch.slot_executor[slots]]
     even = float(weights.work.sum()) / float((1 / slowness).sum())
-    parts = weights.work
-    if split:
-        parts = weights.fixed + (parts - weights.fixed) / batch.size
+    parts = weights.fixed + (weights.work - weights.fixed) / batch.size
     return max(even, float(parts.max()) * float(slowness.min()))
 
 

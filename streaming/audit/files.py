@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _COUNTED = {
     "WRITE": ("numFiles", "numOutputRows"),
     "STREAMING UPDATE": ("numAddedFiles", "numOutputRows"),
-    "MERGE": ("numTargetFilesAdded", None),
+    "MERGE": ("numTargetFilesAdded", ""),
 }
 
 
@@ -65,10 +65,11 @@ def check_files(
 def _equal(
     history: History, files: DataFiles, topics: Collection[str]
 ) -> Iterator[tuple[tuple[Add, int], tuple[Add, int]]]:
-    """Give pairs of files of equal content, where equal rows cannot be two batches' own.
+    """Return pairs of files of equal content that two batches cannot both have written.
 
-    That is where rows say which record they are, in an upsert, and beside a commit that does not
-    add what it says.
+    Rows of an upsert, and rows with Kafka's columns, identify their record; any other equal files
+    are compared only if a commit's metrics differ from its files. One batch may write equal files,
+    by a `UNION ALL` of the same records.
     """
     suspects = {v for v in history.commits if _miscount(history.commits[v])}
     suspects |= {v for v, commit in history.commits.items() if is_foreign(commit)}
@@ -81,7 +82,8 @@ def _equal(
         first, *others = group
         unique = history.is_upsert or _offsets_of(first[0], topics, history.is_upsert) is not None
         for other in others:
-            if not unique and not {first[1], other[1]} & suspects:
+            may_repeat = not unique or first[1] == other[1]
+            if may_repeat and not {first[1], other[1]} & suspects:
                 continue
             sizes = files.size(first[0].path), files.size(other[0].path)
             if None in sizes or first[0].path == other[0].path:
@@ -159,22 +161,25 @@ def check_state(history: History, checksums: Mapping[int, TableChecksum]) -> Ite
 
 
 def _miscount(commit: Commit) -> str | None:
-    """Say how a commit adds something else than it says; None when it does not."""
+    """Return how a commit's files or rows differ from its metrics; None if they agree.
+
+    Spark's first task writes a file even if it has no row (`FileFormatWriter`). Delta counts that
+    file in `numFiles` and leaves it out of the commit, if it collects statistics
+    (`TransactionalWrite.writeFiles`).
+    """
     metrics = commit.info.operation_metrics or {}
-    of_files, of_rows = _COUNTED.get(commit.info.operation, (None, None))
-    has_vectors = any(f.deletion_vector for f in (*commit.adds, *commit.removes))
-    if of_files is None or of_files not in metrics or has_vectors:
+    files_metric, rows_metric = _COUNTED.get(commit.info.operation, ("", ""))
+    if any(f.deletion_vector for f in (*commit.adds, *commit.removes)):
         return None
-    said, added = whole(metrics[of_files]), len(commit.adds)
-    if said is not None and said != added:
-        return f"version {commit.version} says {said} files, it adds {added}"
-    counts = [file.rows for file in commit.adds]
-    if of_rows is None or of_rows not in metrics or None in counts or commit.removes:
+    number, added = whole(metrics.get(files_metric)), len(commit.adds)
+    counts = [file.rows for file in commit.adds if file.rows is not None]
+    empty_files = int(files_metric == "numFiles" and len(counts) == added)
+    if number is not None and not added <= number <= added + empty_files:
+        return f"version {commit.version} says {number} files, it adds {added}"
+    number, rows = whole(metrics.get(rows_metric)), sum(counts)
+    if number in {None, rows} or len(counts) < added or commit.removes:
         return None
-    said, rows = whole(metrics[of_rows]), sum(count or 0 for count in counts)
-    if said is None or said == rows:
-        return None
-    return f"version {commit.version} says {said:,} rows, it adds {rows:,}"
+    return f"version {commit.version} says {number:,} rows, it adds {rows:,}"
 
 
 def check_statistics(batches: list[Batch], history: History) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from assignor_bridge.errors import OptionError
+from assignor_bridge.errors import AssignorError, OptionError
 from streaming.kafka.utf8 import is_utf8
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one line for each answer.")]
@@ -43,9 +43,9 @@ def check_writable(option: str, path: Path) -> None:
     """Refuse a file whose folder does not exist or cannot be written."""
     folder = path.absolute().parent
     if not folder.is_dir():
-        raise OptionError(f"{option} {path}: it cannot be written: its folder does not exist")
+        raise AssignorError(f"{option} {path}: it cannot be written: its folder does not exist")
     if not os.access(path if path.exists() else folder, os.W_OK):
-        raise OptionError(f"{option} {path}: it cannot be written (permission denied)")
+        raise AssignorError(f"{option} {path}: it cannot be written (permission denied)")
 
 
 def write(option: str, path: Path, text: str) -> None:
@@ -53,4 +53,4 @@ def write(option: str, path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise OptionError(f"{option} {path}: it cannot be written ({error.strerror})") from error
+        raise AssignorError(f"{option} {path}: it cannot be written ({error.strerror})") from error

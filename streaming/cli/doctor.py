@@ -10,8 +10,8 @@ from streaming.cli import kafka_options
 from streaming.cli.arguments import check_not_empty
 from streaming.cli.output import note, print_checks
 from streaming.doctor.checkpoint import examine_checkpoint
-from streaming.doctor.kinds import examine_spark
 from streaming.doctor.machine import brokers_answer, examine
+from streaming.doctor.spark import examine_spark
 from streaming.kafka.brokers import BrokerUnreachableError
 from streaming.observe.check import Check
 from streaming.observe.checkpoint_files import DamagedCheckpointError, read_checkpoint
@@ -39,19 +39,19 @@ def doctor(
         str | None,
         typer.Option(
             metavar="URL",
-            help="Say what is known of a Spark with this master: local[…], spark://…, yarn, "
-            "k8s://…, sc://… (Connect), or databricks, emr, glue.",
+            help="Check a Spark with this master or server: local[…], spark://…, yarn, k8s://…, "
+            "sc://… (Connect).",
         ),
     ] = None,
 ) -> None:
-    """Check Python, JDK, pyspark, jar, connector and Delta; exit code 1 when something is wrong.
+    """Check Python, Java, pyspark, jar, connector and Delta; exit code 1 when something is wrong.
 
     With --checkpoint: check the planner's state; given the brokers, whether topics were
     re-created or are gone, have fewer partitions, or lack the checkpoint's offsets; given
     --delta-table, whether Delta is ahead of the checkpoint.
 
-    With --spark: whether the option was tested on this kind of Spark, should work or will not, and
-    whether the port of its master or server accepts connections.
+    With --spark: whether the option was tested on this kind of Spark, what real-time mode needs
+    there, and whether the port of its master or server accepts connections.
     """
     check_not_empty("--checkpoint", checkpoint)
     check_not_empty("--delta-table", delta_table)

@@ -1,7 +1,6 @@
 """`assignor init`: the first YAML of a job, for the user's own topic."""
 
 import math
-import re
 from pathlib import Path
 from string import Template
 from typing import Annotated
@@ -9,11 +8,9 @@ from typing import Annotated
 import typer
 import yaml
 
-from assignor_bridge.errors import OptionError, visible
-from streaming.kafka.servers import read_servers
+from assignor_bridge.errors import AssignorError, OptionError, visible
+from streaming.kafka.servers import check_topic, read_servers
 
-#: As Kafka takes them.
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _TEMPLATE = Path(__file__).with_name("job.yaml.template")
 
 
@@ -30,10 +27,10 @@ def init(
 
     It runs unchanged with any topic; comments show the next steps. No file is overwritten.
     """
-    if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
-        raise OptionError(
-            f"--topic {topic!r}: a topic's name has letters, digits, '.', '_' and '-', 249 at most"
-        )
+    try:
+        check_topic(topic)
+    except OptionError as error:
+        raise OptionError(f"--topic {error}") from None
     read_servers("--broker", broker)
     named = visible(" ".join(str(file).split()))
     text = Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
@@ -50,7 +47,7 @@ def init(
     except FileExistsError:
         raise OptionError(f"{str(file)!r} already exists: name another file") from None
     except OSError as error:
-        raise OptionError(f"{str(file)!r} cannot be written: {error.strerror}") from None
+        raise AssignorError(f"{str(file)!r} cannot be written: {error.strerror}") from None
     typer.echo(f"{named}: written; run it with: assignor run {named}")
 
 

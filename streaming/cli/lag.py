@@ -10,7 +10,7 @@ import typer
 
 from assignor_bridge.errors import OptionError
 from streaming.cli import kafka_options
-from streaming.cli.output import note
+from streaming.cli.output import note, terminal_width
 from streaming.lag.positions import Position
 from streaming.lag.rows import Row, look_up, select
 from streaming.lag.table import alarms, as_text
@@ -61,7 +61,8 @@ def lag(  # noqa: PLR0917
             whole = checkpoint is not None
             rows = look_up(positions, brokers, seconds_limit_s=seconds_limit, whole_topics=whole)
         shown = select(rows, only_with_lag=only_with_lag, order=sort)
-        typer.echo(json.dumps(rows_as_json(shown)) if as_json else as_text(shown))
+        text = json.dumps(rows_as_json(shown)) if as_json else as_text(shown, terminal_width())
+        typer.echo(text)
     if brokers is None:
         note("without --bootstrap-servers, only the checkpoint's own offsets are known")
         return

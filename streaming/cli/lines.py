@@ -25,32 +25,33 @@ def answer_lines(
     answer: Callable[[int, Input], None],
     as_json: bool,
 ) -> None:
-    """Answer each line; exit with 1 when one could not be answered, with 2 when one is malformed.
+    """Answer each line; exit with 2 if one has to be changed, with 1 if one failed otherwise.
 
     Parameters
     ----------
     lines
         The input; empty lines are passed over.
     read
-        Reads a line; None passes it over. An `OptionError` means that it is malformed.
+        Reads a line; None passes it over.
     answer
         Prints the answer to what was read of a line, by the line's number.
     as_json
         Whether errors are answers too, as lines of JSON.
     """
-    exit_code = 0
+    exit_code, is_empty = 0, True
     for number, line in enumerate(lines, 1):
-        malformed = 2  # until it has been read
+        is_empty = is_empty and not line.strip()
         try:
             request = read(line) if line.strip() else None
-            malformed = 1
             if request is not None:
                 answer(number, request)
         except OSError:  # of the output: it is full, or nobody reads it any more
             raise
         except Exception as error:  # noqa: BLE001  (a bug of ours, too, is a line's only)
-            exit_code = max(exit_code, malformed if isinstance(error, OptionError) else 1)
+            exit_code = max(exit_code, getattr(error, "exit_code", 1))
             _complain(error, number, as_json)
+    if is_empty:
+        raise OptionError("the input has no line: JSON is expected, one value in each line")
     if exit_code:
         raise typer.Exit(exit_code)
 

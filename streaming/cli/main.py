@@ -4,28 +4,54 @@ import contextlib
 import io
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, NoReturn
+from types import TracebackType
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from assignor_bridge import __version__
-from assignor_bridge.errors import AssignorError, expectation, visible
+from assignor_bridge.errors import AssignorError, visible, words
 from streaming.redaction import redacted
+from streaming.validation import expectation
 
 #: Commands under the headings of the help, each a function of its name in its module of
 #: `streaming.cli`.
 PANELS = {
     "Run": ("init", "run", "schema", "jars", "demo"),
     "Inspect a query": (
-        *("lag", "report", "top", "doctor", "audit"),
-        *("offsets", "replay", "explain", "plan"),
+        *("lag", "report", "doctor", "audit"),
+        *("offsets", "replay", "plan"),
     ),
     "Try without Spark": ("assign", "simulate", "broker"),
 }
+#: Earlier names, which work but are in neither the help nor the docs.
+HIDDEN = ("top", "explain")
+
+
+class _Flags:
+    """Shows no type for flags, for which Typer's help has `<bool>`."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, `--help` too."""
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if getattr(param, "is_flag", False):
+                param.metavar = ""
+        return params
+
+
+class _Command(_Flags, TyperCommand):
+    pass
+
+
+class _Group(_Flags, TyperGroup):
+    pass
 
 
 def _print_version(asked: bool) -> None:
@@ -41,16 +67,17 @@ def app_of(first: str | None = None) -> typer.Typer:
     """
     app = typer.Typer(
         name="assignor",
+        cls=_Group,
         no_args_is_help=True,
-        add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
         rich_markup_mode="markdown",
         pretty_exceptions_enable=False,
     )
     app.callback()(options)
-    commands = {name: panel for panel, names in PANELS.items() for name in names}
-    for name in [first] if first in commands else commands:
+    panels = {name: panel for panel, names in PANELS.items() for name in names}
+    for name in [first] if first in {*panels, *HIDDEN} else panels:
         command = getattr(import_module(f"streaming.cli.{name}"), name)
-        app.command(name, rich_help_panel=commands[name])(command)
+        app.command(name, cls=_Command, rich_help_panel=panels.get(name))(command)
     return app
 
 
@@ -65,8 +92,9 @@ def options(
     """Share Spark's Kafka reading evenly over executor slots.
 
     Results go to stdout, progress and errors to stderr. An error is one line. Exit codes: 0 for
-    success, 1 for a failure or a failed check, 2 for misuse, 130 or 143 after Ctrl-C or SIGTERM
-    (`broker`: 0).
+    success; 2 for misuse, which is a mistake in the command, in a config, or in an input's form;
+    1 for a failed check and any other failure, such as a broker that does not answer, a damaged
+    file, or an output that cannot be written; 130 or 143 after Ctrl-C or SIGTERM (`broker`: 0).
     """
 
 
@@ -78,7 +106,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal without Unicode gets escapes
             stream.reconfigure(errors="backslashreplace")
-    code = run(arguments)
+    try:
+        code = run(arguments)
+    finally:
+        sys.excepthook = _report_bug  # typer has set its own
     try:
         sys.stdout.flush()
     except OSError as error:  # else Python complains about it when it closes stdout
@@ -90,9 +121,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; an expected error is one line on stderr."""
-    words = sys.argv[1:] if arguments is None else arguments
+    given = sys.argv[1:] if arguments is None else arguments
     try:
-        result = app_of(words[0] if words else None)(words, standalone_mode=False)
+        result = app_of(given[0] if given else None)(given, standalone_mode=False)
     except AssignorError as error:
         return _fail(str(error), error.exit_code)
     except TyperException as error:
@@ -121,6 +152,24 @@ def _of_system(error: OSError) -> str:
         return ""
     where = repr(error.filename) if error.filename is not None else "output"
     return f"{where}: {error.strerror or error}"
+
+
+def _report_bug(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """Print one line about an error that no code expected; its traceback goes into a file."""
+    from streaming.pipeline.spark.log import new_log
+
+    if not isinstance(error, Exception):
+        sys.__excepthook__(kind, error, trace)
+        return
+    where = ""
+    with contextlib.suppress(OSError):
+        path = new_log("bug.log")
+        text = redacted("".join(traceback.format_exception(kind, error, trace)))
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+        where = f"; its traceback is in {path}"
+    _fail(f"a bug in assignor, please report it: {words(error)}{where}", 1)
 
 
 def _fail(message: str, code: int) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import textwrap
 from typing import TYPE_CHECKING
 
 import typer
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Of a table that is written into a file or a pipe.
 _LONGEST_LINE = 10_000
+#: A name of several words wraps if it is longer, in characters.
+_LONGEST_NAME = 32
 
 
 def note(text: str) -> None:
@@ -35,9 +39,32 @@ def printable(text: str) -> str:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print lines as they are, wrapped by the terminal alone."""
-    for line in lines:
-        typer.echo(printable(line))
+    """Print lines, in a terminal wrapped between words."""
+    width = terminal_width()
+    for line in map(printable, lines):
+        typer.echo(line if width is None else _wrapped(line, width))
+
+
+def terminal_width() -> int | None:
+    """Return the columns of the terminal that stdout is; None for a file or a pipe."""
+    stdout = Console()
+    return stdout.width if stdout.is_terminal else None
+
+
+def _wrapped(line: str, width: int) -> str:
+    """Wrap a line between words, below its first word or list mark; no word is cut.
+
+    >>> print(_wrapped("- one two-three four", 14))
+    - one
+      two-three
+      four
+    """
+    mark = re.match(r"\s*(?:- )?", line)
+    indent = " " * (mark.end() if mark else 0)
+    return textwrap.fill(
+        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False,
+        replace_whitespace=False, drop_whitespace=True,
+    )  # fmt: skip
 
 
 def print_table(
@@ -46,7 +73,8 @@ def print_table(
 ) -> None:  # fmt: skip
     """Print a table; all columns hold numbers but the first one and those that `words` names.
 
-    Nothing is cut off: cells are folded in a narrow terminal, and anywhere else lines are long.
+    Nothing is cut off. In a narrow terminal lines between columns are left out and cells wrap
+    between words; elsewhere lines are as long as they must be.
     """
     table = Table(title=Text(printable(title)) if title else None, title_justify="left")
     for name in head:
@@ -55,13 +83,20 @@ def print_table(
         table.add_column(name, justify="left" if left else "right", no_wrap=first, overflow="fold")
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
+    names = [str(cell) for cell in table.columns[0].cells]
+    longest_word = max((len(word) for name in names for word in name.split()), default=0)
+    if max(map(len, names), default=0) > _LONGEST_NAME:
+        table.columns[0].no_wrap = False
+        table.columns[0].max_width = max(longest_word, _LONGEST_NAME)
     stdout = Console(soft_wrap=True, highlight=False)
     unlimited = stdout.options.update(max_width=_LONGEST_LINE)
     needed = Measurement.get(stdout, unlimited, table).maximum
     if not stdout.is_terminal:
         stdout.width = max(stdout.width, needed)
     elif needed > stdout.width:
+        table.box, table.pad_edge, table.collapse_padding = None, False, True
         table.columns[0].no_wrap = False
+        table.columns[0].min_width = longest_word
     stdout.print(table)
 
 

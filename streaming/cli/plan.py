@@ -9,15 +9,15 @@ import typer
 from msgspec import to_builtins
 
 from assignor_bridge.errors import OptionError, elided
-from assignor_bridge.json_input import parse
 from assignor_bridge.planner.batch import Batch
 from assignor_bridge.planner.plan import Outcome, plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
-from assignor_bridge.protocol.snapshots import read_logged, read_snapshot, write_plan
 from streaming.cli import assignors
 from streaming.cli.arguments import AsJson
 from streaming.cli.lines import answer_lines, note_on, write_json
 from streaming.cli.output import print_lines
+from streaming.human_json.json_input import parse
+from streaming.human_json.snapshots import read_logged, read_snapshot, write_plan
 
 #: Tasks of a plan, and ranges of a task, that are printed at most.
 _TASKS, _RANGES = 40, 4
@@ -56,8 +56,8 @@ def plan(
 ) -> None:
     """Show which executor slot would read which offsets, and why.
 
-    Exit code 1 when a snapshot could not be planned, 2 when one is malformed; the others are
-    still answered.
+    Exit code 2 when a snapshot has a mistake, such as an unknown option, 1 when it could not be
+    planned otherwise; the others are still answered.
     """
     find = assignors.finder(own or (), "--own")
     state: str | None = None

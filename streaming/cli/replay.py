@@ -14,7 +14,7 @@ from streaming.cli.arguments import PlanLog, check_not_empty, check_writable, wr
 from streaming.cli.kafka_options import BootstrapServers, CommandConfig, check_source
 from streaming.cli.output import note, print_lines, print_table
 from streaming.replay import bill, player
-from streaming.replay.answers import answer, assumptions, replay_json
+from streaming.replay.answers import answer, assumptions, replay_json, verdict
 from streaming.replay.cluster import cluster_for
 from streaming.replay.log import read_log
 from streaming.replay.plan_log import logged_tasks
@@ -159,9 +159,9 @@ def replay(  # noqa: PLR0917
 
 def _print(replay: Replay) -> None:
     rows = table_rows(replay)
-    print_lines([f"{answer(replay)}.", ""])
+    print_lines([f"{verdict(replay)}.", ""])
     print_table(HEAD, [row for row in rows if len(row) == len(HEAD)])
     print_lines(": ".join(row) for row in rows if len(row) < len(HEAD))
     if of_bill := bill.bill_rows(replay):
         print_table(bill.HEAD, of_bill)
-    print_lines(f"- {line}" for line in assumptions(replay))
+    print_lines(["", f"{answer(replay)}.", *(f"- {line}" for line in assumptions(replay))])

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 #: Stands in the config until the embedded broker has an address.
 _EMBEDDED = "127.0.0.1:9092"
 _NO_JVM = "JAVA_GATEWAY_EXITED"
+#: A value of a setting that is shorter may be a word of any message.
+_SHORTEST_NAMED = 4
 
 
 def run(
@@ -65,6 +67,7 @@ def run(
     seeds = read_seeds(loaded)
     if dry_run:
         typer.echo(loaded.shown(), nl=False)
+        note("not checked without Spark: columns, SQL, topics, permissions")
         return
     written = ""
     with StopSignals() as signals, contextlib.ExitStack() as cleanup:
@@ -103,7 +106,8 @@ def _run(
     try:
         _with_spark(loaded, signals, cleanup, spark_log)
     except AssignorError as error:
-        raise type(error)(f"{error} ({written})") from error
+        error.args = (f"{error} ({written})",)
+        raise
     return written
 
 
@@ -113,30 +117,28 @@ def _with_spark(
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from streaming.cli.run_progress import RunProgress
-    from streaming.metrics.attach import listen
-    from streaming.pipeline.errors import JobError, first_line
+    from streaming.cli.run_progress import ProgressLines, summary_of
+    from streaming.pipeline.errors import first_line
     from streaming.pipeline.run import start_job
+    from streaming.pipeline.spark.jvm import end_jvm
     from streaming.pipeline.spark.time_zone import TIME_ZONE, use_default_time_zone
 
+    cleanup.callback(end_jvm)
     spark = _started(loaded, log)
     signals.notes_only()
     cleanup.callback(_stop, spark)
-    progress = RunProgress()
-    detach = listen(spark, progress)
     try:
         if zone := use_default_time_zone(spark, loaded.job):
             typer.echo(f"time zone: {zone} ({TIME_ZONE} sets another one)", err=True)
-        running = start_job(spark, loaded)
+        running = start_job(spark, loaded, on_progress=ProgressLines())
         names = ", ".join(query.name for query in running.queries)
         typer.echo(f"running: {names}", err=True)
         running.await_end(lambda: signals.number is not None)
-        detach()
     except (PySparkException, Py4JError, ConnectionError) as error:
-        raise JobError(loaded.redact(f"{loaded.title}: {first_line(error)}")) from error
+        raise _error_of(loaded, first_line(error), at_start=False) from error
     if signals.number is None:
-        for query in running.queries:
-            typer.echo(f"{query.name}: done, {progress.summary(str(query.id))}")
+        for result in running.result.queries:
+            typer.echo(summary_of(result))
 
 
 def _stop(spark: SparkSession) -> None:
@@ -146,7 +148,7 @@ def _stop(spark: SparkSession) -> None:
 
 def _started(loaded: LoadedJob, log: SparkLog | None) -> SparkSession:
     """Start Spark, or say in one line why it does not start."""
-    from streaming.pipeline.errors import JobError, first_line
+    from streaming.pipeline.errors import first_line, with_hint
     from streaming.pipeline.spark.session import session_for
 
     typer.echo("starting Spark", err=True)
@@ -158,7 +160,22 @@ def _started(loaded: LoadedJob, log: SparkLog | None) -> SparkSession:
         why = first_line(error)
         if log is not None and _NO_JVM in why:  # only the log says why
             why = log.last_words() or why
-        raise JobError(loaded.redact(f"{loaded.title}: Spark does not start: {why}")) from error
+        why = f"Spark does not start: {with_hint(why, None)}"
+        raise _error_of(loaded, why, at_start=True) from error
+
+
+def _error_of(loaded: LoadedJob, why: str, *, at_start: bool) -> AssignorError:
+    """Return the error for what Spark fails with: misuse if it is about a setting of the job's.
+
+    Spark names both the key and the value of a wrong setting, the JVM at the start only one.
+    """
+    from streaming.pipeline.errors import ConfigError, JobError
+
+    for key, value in loaded.job.spark.items():
+        has_one = key in why or (len(value) >= _SHORTEST_NAMED and value in why)
+        if (key in why and value in why) or (at_start and has_one):
+            return loaded.error(key, why, ConfigError)
+    return JobError(loaded.redact(f"{loaded.title}: {why}"))
 
 
 def _broker_data(loaded: LoadedJob) -> Path | None:

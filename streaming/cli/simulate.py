@@ -2,7 +2,7 @@
 
 import json
 import math
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -12,10 +12,10 @@ from assignor_bridge.planner.batch import MOST_SLOTS
 from assignor_bridge.simulator.play import SPARK_MAPPINGS, Result, compare
 from assignor_bridge.simulator.scenario import Lags, Scenario
 from streaming.cli import assignors as own
-from streaming.cli.arguments import AsJson, check_writable, write
+from streaming.cli.arguments import AsJson
 from streaming.cli.output import print_table, printable
-from streaming.report.simulation import as_table, simulation_page
 
+_HEAD = ("mapping", "median s", "over ideal", "worst", "tasks", "cold partitions")
 _DEFAULT = "spark,minPartitions,maxRecordsPerPartition,range,sticky,lag-aware,lag-aware-sticky"
 
 
@@ -65,7 +65,6 @@ def simulate(  # noqa: PLR0917
         ),
     ] = _DEFAULT,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same batches.")] = 1,
-    html: Annotated[Path | None, typer.Option(help="Write the picture to this HTML file.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare Spark's mappings and assignors on the same batches, without a cluster."""
@@ -93,8 +92,6 @@ def simulate(  # noqa: PLR0917
         seed=seed,
     )
     names = own.names_in(assignors)
-    if html is not None:
-        check_writable("--html", html)
     rows, find = [], own.finder(names, "--assignors")
     for name in names:
         typer.echo(f"playing {printable(name)} …", err=True)
@@ -103,9 +100,20 @@ def simulate(  # noqa: PLR0917
         for row in rows:
             typer.echo(json.dumps(_as_json(row)))
     else:
-        print_table(*as_table(rows))
-    if html is not None:
-        write("--html", html, simulation_page(scenario, rows))
+        print_table(*_as_table(rows))
+
+
+def _as_table(results: Sequence[Result]) -> tuple[tuple[str, ...], list[list[str]]]:
+    """Return the head and the rows of a table; with a column about zones where there are any."""
+    rows = [
+        [r.name, f"{r.median_seconds:.3f}", f"{r.mean_over:.1%}", f"{r.worst_over:.1%}",
+         f"{r.tasks:,.0f}", f"{r.broken:.1%}"]
+        for r in results
+    ]  # fmt: skip
+    if all(r.cross_zone is None for r in results):
+        return _HEAD, rows
+    shares = [f"{r.cross_zone or 0:.1%}" for r in results]
+    return (*_HEAD, "cross-zone"), [[*row, share] for row, share in zip(rows, shares, strict=True)]
 
 
 def _as_json(result: Result) -> dict[str, object]:

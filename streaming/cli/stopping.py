@@ -6,6 +6,8 @@ import contextlib
 import signal
 from typing import TYPE_CHECKING, NoReturn
 
+import typer
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType, TracebackType
@@ -19,6 +21,8 @@ class _StopAskedError(BaseException):
 
 class StopSignals:
     """A `with` block that the first signal ends; the next one ends the process, should that hang.
+
+    After a signal, an error in the block is taken for its consequence and not raised.
 
     With `unwinds` the next one is a KeyboardInterrupt, for who has a terminal to put right.
     Once `notes_only()` was called, the signal is noted in `number` and nothing is raised: in the
@@ -40,7 +44,12 @@ class StopSignals:
     ) -> bool:
         for number, handler in self._before.items():
             signal.signal(number, handler)
-        return kind is _StopAskedError
+        if kind is KeyboardInterrupt and self.number is None:  # by pyspark's handler
+            self.number = signal.SIGINT
+            return True
+        if self.number is None or kind is None or issubclass(kind, typer.Exit):
+            return False
+        return issubclass(kind, (Exception, _StopAskedError))
 
     def notes_only(self) -> None:
         """Note signals from now on; to be called when pyspark, which has its own handler, is up."""

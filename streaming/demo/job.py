@@ -15,6 +15,7 @@ from assignor_bridge.errors import AssignorError
 from streaming.observe.spark_ui import SparkUi
 from streaming.observe.web import Address, WebError
 from streaming.pipeline.errors import first_line
+from streaming.pipeline.spark.jvm import start_context, started_jvm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,8 +52,6 @@ def failures_in_a_line(folder: Path) -> Iterator[None]:
 
 def start(folder: Path, workers: int, master: str | None) -> SparkSession:
     """Start Spark and wait for its executors; what its processes write goes into `LOG`."""
-    from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
     from assignor_bridge import configure_spark
@@ -85,13 +84,9 @@ def start(folder: Path, workers: int, master: str | None) -> SparkSession:
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         builder = builder.config("spark.driver.host", "127.0.0.1")
     builder = configure_spark(configure_delta(builder))
-    conf = SparkConf().setAll(list(builder._options.items()))
-    on_interrupt = signal.getsignal(signal.SIGINT)
     with (folder / LOG).open("ab") as output:
         process = {"stdout": output, "stderr": output, "cwd": folder, "start_new_session": True}
-        gateway = launch_gateway(conf, process)  # type: ignore[no-untyped-call]
-        SparkContext(conf=conf, gateway=gateway)
-    signal.signal(signal.SIGINT, on_interrupt)  # pyspark's calls the JVM in the midst of a call
+        start_context(builder._options, builder._options, process)
     spark = builder.getOrCreate()
     deadline, present = time.monotonic() + _EXECUTORS_LIMIT_S, 0
     while present < workers:
@@ -124,12 +119,9 @@ def ui_of(spark: SparkSession) -> SparkUi:
 
 def end() -> bool:
     """End Spark's processes, if it was started; whether they ended when they were asked to."""
-    from pyspark import SparkContext
-
-    gateway: Any = SparkContext._gateway
-    if gateway is None:
+    process: Any = started_jvm()
+    if process is None:
         return True
-    process = gateway.proc
     with contextlib.suppress(BrokenPipeError):
         process.stdin.close()  # the end of the pipe asks the JVM to end
     deadline = time.monotonic() + _END_LIMIT_S

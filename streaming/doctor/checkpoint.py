@@ -58,6 +58,8 @@ def _batches(checkpoint: Checkpoint) -> Check:
     what = f"query {checkpoint.query_id or 'of unknown id'} (Kafka sources {sources})"
     if planned is None:
         return Check(what, True, "no batch was planned yet")
+    if missing := _missing_offsets(checkpoint, planned.batch_id):
+        return Check(what, False, missing)
     if completed is planned:
         return Check(what, True, f"batch {planned.batch_id} is its last and completed")
     last = "no batch was completed"
@@ -65,6 +67,29 @@ def _batches(checkpoint: Checkpoint) -> Check:
         last = f"batch {completed.batch_id} is the last completed one"
     waits = f"batch {planned.batch_id} is planned and will run at the next start"
     return Check(what, True, f"{last}; {waits}")
+
+
+def _missing_offsets(checkpoint: Checkpoint, last: int) -> str | None:
+    """Return what to do if the offsets of the batch before the last one are missing.
+
+    Spark reads both when it starts (SPARK-38033). With asynchronous progress tracking it logs no
+    batch in between, neither its offsets nor its commit.
+    """
+    before = last - 1
+    is_kept = any(batch.batch_id == before for batch in checkpoint.batches)
+    if is_kept or before not in checkpoint.commits:
+        return None
+    do = "put the file back from a copy"
+    if last in checkpoint.commits:
+        # Spark needs the file only as the start of a batch that it runs again.
+        do += (
+            f", or copy offsets/{last} to offsets/{before} (batch {last} is completed; `assignor "
+            "audit` then reports ranges-mismatch for it)"
+        )
+    else:
+        do += f"; without one, {_NEW_CHECKPOINT}"
+    why = f'Spark would stop with "batch {before} doesn\'t exist"'
+    return f"offsets/{before} is missing, without which {why}: {do}"
 
 
 def _topics_made_again(checkpoint: Checkpoint) -> dict[tuple[str, str], str]:

@@ -23,16 +23,17 @@ if TYPE_CHECKING:
 
     from streaming.kafka.brokers import Brokers
 
-_JDKS = ("17", "21")
+_JAVAS = ("17", "21")
 
 
 def examine() -> list[Check]:
     """Check each thing that is needed."""
     return [
         _python(),
-        _jdk(),
+        _java(),
         _spark(),
         _jar(),
+        _folders(),
         _package("Spark's Kafka connector", jars.connector_coordinate),
         _package("Delta (for assignor run)", delta_coordinate),
     ]
@@ -45,17 +46,33 @@ def _python() -> Check:
     )
 
 
-def _jdk() -> Check:
-    what = "JDK 17 or 21"
+def _java() -> Check:
+    what = "Java 17 or 21"
     try:
-        javac = ivy.java_tool("javac")
-        answer = subprocess.run([javac, "-version"], capture_output=True, text=True, check=False)
+        java = ivy.java_tool("java")
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
     except (ivy.JarError, OSError) as error:
         return Check(what, False, str(error))
-    text = (answer.stdout or answer.stderr).strip()
-    version = re.search(r"javac (\d+)", text)
-    fits = version is not None and version[1] in _JDKS
-    return Check(what, fits, f"{text or 'javac prints nothing'}, {javac}")
+    text = answer.stderr.strip()
+    version = re.search(r'version "(\d+)', text)
+    fits = version is not None and version[1] in _JAVAS
+    compiler = ""
+    try:
+        ivy.java_tool("javac")
+    except ivy.JarError:
+        compiler = "; without javac, which the embedded broker and `make jar` need"
+    first = text.splitlines()[0] if text else "java prints nothing"
+    return Check(what, fits, f"{first}, {java}{compiler}")
+
+
+def _folders() -> Check:
+    """Look whether jars can be kept and a log written; a run needs both."""
+    what = "the cache for jars can be written"
+    try:
+        with ivy.exclusive("doctor"):
+            return Check(what, True, str(ivy.cache_folder()))
+    except ivy.JarError as error:
+        return Check(what, False, str(error))
 
 
 def _spark() -> Check:

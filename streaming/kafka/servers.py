@@ -1,4 +1,4 @@
-"""The addresses of brokers, as options of commands and jobs give them."""
+"""The addresses of brokers and the names of topics, as options of commands and jobs give them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,17 @@ from streaming.kafka.utf8 import is_utf8
 
 _SERVER = re.compile(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:\[\]/]+)):(\d+)")
 _PORTS = range(1, 65_536)
+#: As Kafka takes them (`Topic.validate`).
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+def check_topic(name: str) -> str:
+    """Return the name of a topic; raise OptionError if Kafka would refuse it."""
+    if not _TOPIC.fullmatch(name) or name in (".", ".."):
+        raise OptionError(
+            f"{name!r}: a topic's name has letters, digits, '.', '_' and '-', 249 at most"
+        )
+    return name
 
 
 def read_servers(option: str, text: str) -> list[tuple[str, int]]:

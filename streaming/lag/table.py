@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from streaming.lag.rows import rounded
 from streaming.observe.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from streaming.lag.rows import Row
 
@@ -20,6 +21,11 @@ _COLUMNS = (
     "group", "topic", "partition", "current_offset", "log_end_offset", "lag", "consumer_id",
     "host", "client_id", "executor", "seconds_behind",
 )  # fmt: skip
+#: The columns and their heads in a terminal that is too narrow for all.
+_NARROW = {
+    "topic": "TOPIC", "partition": "PART", "current_offset": "OFFSET", "log_end_offset": "END",
+    "lag": "LAG", "executor": "EXECUTOR", "seconds_behind": "SECONDS",
+}  # fmt: skip
 _UNKNOWN = "-"
 #: States that take the place of a time to loss.
 _INSTEAD_OF_A_TIME = ("gone", "ahead", "lost", "markers")
@@ -62,13 +68,24 @@ def total(rows: Sequence[Row]) -> Total:
     )
 
 
-def as_text(rows: Sequence[Row]) -> str:
-    """Write a table, unknown as `-`, and a line that sums it up."""
-    head = [*(name.upper().replace("_", "-") for name in _COLUMNS), "TIME-TO-LOSS"]
-    cells = [head, *map(_cells, rows)]
+def as_text(rows: Sequence[Row], width: int | None = None) -> str:
+    """Write a table, unknown as `-`, and a line that sums it up.
+
+    If a terminal's `width` is too small, columns of the group's members are left out.
+    """
+    heads = {name: name.upper().replace("_", "-") for name in _COLUMNS}
+    lines = _lines(rows, heads, "TIME-TO-LOSS")
+    if width is not None and any(len(line) > width for line in lines):
+        lines = _lines(rows, _NARROW, "TO-LOSS")
+    sums = summary(rows)
+    return "\n".join([*lines, "", sums if width is None else textwrap.fill(sums, width)])
+
+
+def _lines(rows: Sequence[Row], heads: Mapping[str, str], to_loss: str) -> list[str]:
+    cells = [[*heads.values(), to_loss], *(_cells(row, heads) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     line = " ".join(f"%-{width}s" for width in widths)
-    return "\n".join([*((line % tuple(row)).rstrip() for row in cells), "", summary(rows)])
+    return [(line % tuple(row)).rstrip() for row in cells]
 
 
 def as_json(rows: Sequence[Row]) -> dict[str, Any]:
@@ -138,9 +155,9 @@ def duration(seconds: float) -> str:
     return "".join(parts[:2])
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: Row, columns: Iterable[str]) -> list[str]:
     figures = row.as_json()
-    cells = [_cell(figures[name]) for name in _COLUMNS]
+    cells = [_cell(figures[name]) for name in columns]
     if figures["state"] in _INSTEAD_OF_A_TIME:
         return [*cells, figures["state"]]
     if figures["at_risk"] is False:

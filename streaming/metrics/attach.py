@@ -6,6 +6,7 @@ import contextlib
 import logging
 import queue
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -13,21 +14,24 @@ from py4j.protocol import Py4JError
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from streaming.metrics.board import Board
+from streaming.metrics.log_ends import request_log_ends
 from streaming.metrics.outlets import Endpoint, Log, Textfile
 from streaming.observe.progress_log import batch_line, ended_line, line_of_text, with_texts
 from streaming.observe.query_progress import read_progress, time_of
 from streaming.redaction import Redactor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
     from streaming.metrics.config import MetricsConfig
+    from streaming.metrics.log_ends import QueryOffsets, TopicOffsets
 
 logger = logging.getLogger(__name__)
 
 _CLOSE_LIMIT_S = 10.0
+_MEASURE_EACH_S = 5.0
 
 
 class Exporter:
@@ -43,7 +47,9 @@ class Exporter:
         config: MetricsConfig,
         redact: Callable[[str], str] | None = None,
         why: Callable[[str, str], str] | None = None,
+        log_ends: Callable[[str | None], QueryOffsets] = lambda _: {},
     ) -> None:
+        self._log_ends = log_ends
         self._redact = redact or Redactor()
         self._why = why or (lambda _, text: line_of_text(text))
         self._board = Board(config.cluster_name)
@@ -63,6 +69,7 @@ class Exporter:
             self.at_close = opened.pop_all()
         self._events: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._has_warned = False
+        self._measure_at_s = 0.0
         thread = threading.Thread(target=self._work, name="assignor-metrics", daemon=True)
         thread.start()
         self.at_close.callback(thread.join, _CLOSE_LIMIT_S)
@@ -96,9 +103,24 @@ class Exporter:
         self.close()
 
     def _work(self) -> None:
-        while (event := self._events.get()) is not None:
+        while (event := self._next_event()) is not None:
             with self._one_warning():
                 event()
+
+    def _next_event(self) -> Callable[[], None] | None:
+        """Wait for an event, None for the last one; now and then it is to measure the lag."""
+        rest_s = self._measure_at_s - time.monotonic()
+        if rest_s > 0:
+            with contextlib.suppress(queue.Empty):
+                return self._events.get(timeout=rest_s)
+        self._measure_at_s = time.monotonic() + _MEASURE_EACH_S
+        return self._remeasure
+
+    def _remeasure(self) -> None:
+        if self._board.is_empty:
+            return
+        if self._board.measure(self._log_ends(None), time.time()) and self._textfile:
+            self._textfile.write()
 
     @contextlib.contextmanager
     def _one_warning(self) -> Iterator[None]:
@@ -113,13 +135,18 @@ class Exporter:
 
     def _progressed(self, text: str) -> None:
         data = with_texts(orjson.loads(text), self._redact)
+        ends: Mapping[str, TopicOffsets] = {}
+        with self._one_warning():
+            ends = self._log_ends(data["id"]).get(data["id"], {})
+        for index, source in enumerate(data["sources"]):
+            if str(index) in ends:
+                source["logEndOffset"] = ends[str(index)]
         progress = read_progress(data)
-        is_new = self._board.update(progress)
+        is_new = self._board.update(progress, time.time())
         if self._log and is_new:
-            lags = self._board.lag_seconds(progress.query_id).values()
-            known = [seconds for seconds in lags if seconds is not None]
+            lag_seconds = self._board.max_lag_seconds(progress.query_id)
             with self._one_warning():  # the textfile may be on another disk
-                self._log.write(batch_line(progress, max(known, default=None)), data)
+                self._log.write(batch_line(progress, lag_seconds), data)
         if self._textfile:
             self._textfile.write()
 
@@ -161,8 +188,8 @@ def attach(
     config: MetricsConfig,
     redact: Callable[[str], str] | None = None,
     why: Callable[[str, str], str] | None = None,
-) -> Exporter | None:
-    """Measure all queries of a session from now on; None when the config asks for nothing.
+) -> Exporter:
+    """Measure all queries of a session from now on; nothing if the config asks for nothing.
 
     Parameters
     ----------
@@ -177,14 +204,11 @@ def attach(
     Raises
     ------
     MetricsError
-        When the port is in use.
-    OptionError
-        When a file cannot be written.
+        When the port is in use, or a file cannot be written.
     """
-    if not config.exports:
-        return None
-    exporter = Exporter(config, redact, why)
-    exporter.at_close.callback(listen(spark, _Listener(exporter)))
+    exporter = Exporter(config, redact, why, lambda query_id: request_log_ends(spark, query_id))
+    if config.exports:
+        exporter.at_close.callback(listen(spark, _Listener(exporter)))
     return exporter
 
 

@@ -7,19 +7,22 @@ query that has gone is gone from the next scrape.
 from __future__ import annotations
 
 import threading
-from collections import defaultdict, deque
-from dataclasses import dataclass, field
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from streaming.metrics.log_ends import LogEnds
 from streaming.metrics.names import METRICS, OURS
+from streaming.observe.query_progress import read_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from assignor_bridge.model import Partition
+    from streaming.metrics.log_ends import QueryOffsets, TopicOffsets
     from streaming.observe.query_progress import BatchProgress, SourceProgress
 
     #: Name, values of the labels, value.
@@ -28,55 +31,6 @@ if TYPE_CHECKING:
 
 #: Of rows that a batch has just written: an idle query has none.
 _FRESHNESS = ("freshnessSeconds", "freshnessSecondsMax")
-#: Where the end of a partition's log is remembered, so many times.
-_POINTS = 60
-#: A clock that went back by less is waited for; by more, what is known is of another time.
-_BACK_S = 60.0
-
-
-class LogEnds:
-    """Where one partition's log ended, over time: for how old the oldest unread record is.
-
-    As kafka-lag-exporter does it: no record is read, and clocks of producers do not matter.
-    """
-
-    __slots__ = ("_points",)
-
-    def __init__(self) -> None:
-        self._points: deque[tuple[float, int]] = deque(maxlen=_POINTS)
-
-    def add(self, time_s: float, end: int) -> None:
-        """Note where the log ends now; a log that is shorter than before was re-created."""
-        points = self._points
-        if points and (end < points[-1][1] or time_s < points[-1][0] - _BACK_S):
-            points.clear()
-        elif points and time_s <= points[-1][0]:
-            points[-1] = (points[-1][0], end)
-            return
-        if len(points) > 1 and points[-1][1] == points[-2][1] == end:
-            points.pop()  # only the two ends of a standstill are kept
-        points.append((time_s, end))
-
-    def lag_s(self, offset: int) -> float | None:
-        """Return the seconds since the log ended at `offset`; None while that is not known.
-
-        Offsets before the first point are estimated by the mean rate of all that is known.
-        """
-        if not self._points:
-            return None
-        now_s, end = self._points[-1]
-        if offset >= end:
-            return 0.0
-        after = self._points[-1]
-        for before in reversed(self._points):
-            if before[1] <= offset:
-                share = (offset - before[1]) / (after[1] - before[1])
-                return now_s - (before[0] + share * (after[0] - before[0]))
-            after = before
-        first_s, first = self._points[0]
-        if end == first:
-            return None
-        return now_s - first_s + (first - offset) * (now_s - first_s) / (end - first)
 
 
 @dataclass(slots=True)
@@ -96,20 +50,15 @@ class _Query:
     of_run: dict[tuple[str, int], float] = field(default_factory=dict)
     ends: dict[tuple[int, Partition], LogEnds] = field(default_factory=dict)
 
-    def update(self, progress: BatchProgress) -> bool:
+    def update(self, progress: BatchProgress, measured_s: float | None) -> bool:
         """Take in a progress; whether it is of a batch with data for the first time."""
         if self.last.run_id != progress.run_id:  # Spark may drop the event of an end
             self.of_run.clear()
             self.counted = -1
         self.last = progress
-        ends = {}
+        self._note_ends(progress.timestamp_s if measured_s is None else measured_s)
         for source in progress.sources:
-            for tp, end in source.latest.items():
-                key = source.index, tp
-                ends[key] = self.ends.get(key) or LogEnds()
-                ends[key].add(progress.timestamp_s, end)
             self._count(source)
-        self.ends = ends
         if not progress.has_data or progress.batch <= self.counted:
             return False
         self.counted = progress.batch
@@ -131,17 +80,40 @@ class _Query:
                     self.counters[key] += max(0.0, value - self.of_run.get(key, 0.0))
                     self.of_run[key] = value
 
-    def lag_seconds(self) -> dict[Partition, float | None]:
-        """Estimate each partition's lag in seconds; of several sources, the one furthest behind."""
-        lags: dict[Partition, float | None] = {}
+    def measure(self, sources: Mapping[str, TopicOffsets], time_s: float) -> None:
+        """Take in where the logs end now."""
+        self.last = replace(
+            self.last,
+            sources=tuple(
+                replace(source, log_ends=read_offsets(sources.get(str(source.index), {})) or {})
+                for source in self.last.sources
+            ),
+        )
+        self._note_ends(time_s)
+
+    def _note_ends(self, time_s: float) -> None:
+        """Remember where logs end: at this time by the brokers, else when the batch was planned."""
+        ends = {}
         for source in self.last.sources:
-            for tp, offset in source.end.items():
-                ends = self.ends.get((source.index, tp))
-                seconds = ends.lag_s(offset) if ends else None
-                before = lags.get(tp)
-                if before is None or (seconds is not None and seconds > before):
-                    lags[tp] = seconds
-        return lags
+            for tp, end in source.ends.items():
+                key = source.index, tp
+                ends[key] = self.ends.get(key) or LogEnds()
+                ends[key].add(time_s if source.log_ends else self.last.timestamp_s, end)
+        self.ends = ends
+
+    def lags(self, source: SourceProgress) -> dict[Partition, tuple[int, float | None]]:
+        """Return the lag of each partition: unread offsets, and estimated seconds if known.
+
+        Without an answer from the brokers, lag is that of the batch's begin. A query that is idle
+        has read all that it may: then it is what limits held back.
+        """
+        is_idle = self.idle_s > self.last.timestamp_s
+        offsets = source.end if source.log_ends or is_idle else source.begin
+        return {
+            tp: (max(0, end - offsets[tp]), self.ends[source.index, tp].lag_s(offsets[tp]))
+            for tp, end in source.ends.items()
+            if tp in offsets
+        }
 
     def samples(self) -> Iterator[_Sample]:
         """Return Spark's figures, and ours."""
@@ -178,6 +150,9 @@ class _Query:
                     number = source.number(metric.key)
                     if number is not None:
                         yield metric.name, of_source, number * metric.factor
+            if source.latest:
+                held = sum(source.held_back.values())
+                yield "assignor_held_back_records", of_source, held
         for (name, index), total in self.counters.items():
             yield name, (*labels, str(index)), total
 
@@ -190,10 +165,21 @@ class Board(Collector):
         self._queries: dict[str, _Query] = {}
         self._lock = threading.Lock()
 
-    def update(self, progress: BatchProgress) -> bool:
-        """Take in a progress; whether it is of a batch with data for the first time."""
+    def measure(self, ends: QueryOffsets, time_s: float) -> bool:
+        """Take in where the logs end now; whether they are those of a known query."""
         with self._lock:
-            return self._queries.setdefault(progress.query_id, _Query(progress)).update(progress)
+            for query_id, query in self._queries.items():
+                query.measure(ends.get(query_id, {}), time_s)
+            return not self._queries.keys().isdisjoint(ends)
+
+    def update(self, progress: BatchProgress, measured_s: float | None = None) -> bool:
+        """Take in a progress; whether it is of a batch with data for the first time.
+
+        `measured_s` is when its `log_ends` were measured, if they were.
+        """
+        with self._lock:
+            query = self._queries.setdefault(progress.query_id, _Query(progress))
+            return query.update(progress, measured_s)
 
     def idle(self, query_id: str, timestamp_s: float) -> bool:
         """Take in that a query has nothing to read; whether it has had a batch."""
@@ -209,11 +195,17 @@ class Board(Collector):
             self._queries.pop(query_id, None)
             return bool(self._queries)
 
-    def lag_seconds(self, query_id: str) -> dict[Partition, float | None]:
-        """Estimate the lag of each partition of a query in seconds; None where it is unknown."""
+    def max_lag_seconds(self, query_id: str) -> float | None:
+        """Estimate the largest lag of a known query's partitions in seconds; None if unknown."""
         with self._lock:
-            query = self._queries.get(query_id)
-            return query.lag_seconds() if query else {}
+            query = self._queries[query_id]
+            lags = [lag for source in query.last.sources for lag in query.lags(source).values()]
+        return max((seconds for _, seconds in lags if seconds is not None), default=None)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no query has ended a batch."""
+        return not self._queries
 
     def collect(self) -> Iterator[_Family]:
         """Return all series, in the table's order."""
@@ -243,14 +235,13 @@ class Board(Collector):
         groups: dict[str, dict[Partition, _Place]] = defaultdict(dict)
         latest: dict[Partition, int] = {}
         for query in self._queries.values():
-            seconds = query.lag_seconds()
             for source in query.last.sources:
                 group = groups[source.metrics.get("assignor.commitGroup") or query.last.label]
-                lag = source.lag
+                lags = query.lags(source)
                 for tp, offset in source.end.items():
                     if tp not in group or offset < group[tp][0]:
-                        group[tp] = offset, lag.get(tp), seconds.get(tp)
-                for tp, end in source.latest.items():
+                        group[tp] = offset, *lags.get(tp, (None, None))
+                for tp, end in source.ends.items():
                     latest[tp] = max(end, latest.get(tp, 0))
         for name, group in groups.items():
             yield from _of_group((self._cluster_name, name), group)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def _not_a_flag(value: Any) -> Any:
     if isinstance(value, bool):
-        raise ValueError("a whole number is expected; YAML reads on, off, yes and no as flags")  # noqa: TRY004  (pydantic passes a TypeError on)
+        raise ValueError("a whole number is expected, not true or false")  # noqa: TRY004  (pydantic passes a TypeError on)
     return value
 
 
@@ -32,31 +32,37 @@ NOT_A_FLAG = BeforeValidator(_not_a_flag)
 class MetricsConfig(BaseModel):
     """Where a job's metrics go; by default, nowhere."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     port: Annotated[int | None, NOT_A_FLAG] = Field(
-        None, ge=0, le=65535, description="Serve Prometheus metrics on this port; 0: any free one."
+        default=None,
+        ge=0,
+        le=65535,
+        description="Serve Prometheus metrics on this port; 0: any free one.",
     )
     address: str = Field(
-        "127.0.0.1",
+        default="127.0.0.1",
         description="Address that the endpoint listens on; `0.0.0.0` lets other machines in, "
         "without a login.",
     )
     textfile: Path | None = Field(
-        None, description="Write metrics to this .prom file after each batch, for node exporter."
+        default=None,
+        description="Write metrics to this .prom file after each batch, for node exporter.",
     )
-    cluster_name: str = Field("kafka", description="Label `cluster_name` of Kafka's metrics.")
+    cluster_name: str = Field(
+        default="kafka", description="Label `cluster_name` of Kafka's metrics."
+    )
     log: Literal["json"] | None = Field(
-        None, description="`json`: write one line per batch to stderr, or to `log_file`."
+        default=None, description="`json`: write one line per batch to stderr, or to `log_file`."
     )
     log_file: Path | None = Field(
-        None,
+        default=None,
         description="Append the log to this file, with each batch's whole progress; at 256 MB "
         "it becomes FILE.1.",
     )
 
     readable_by: Literal["owner", "group", "all"] = Field(
-        "owner",
+        default="owner",
         description="Who may read new files: `owner`, `group` or `all` (mode 0600, 0640 or 0644).",
     )
 

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry, MetricsHandler, generate_latest
 
-from assignor_bridge.errors import AssignorError, OptionError
+from assignor_bridge.errors import AssignorError
 from streaming.observe.progress_log import dump
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class Log:
             try:
                 self._file = _LogFile(path, mode)
             except OSError as error:
-                raise OptionError(
+                raise MetricsError(
                     f"metrics.log_file {path} cannot be written ({error.strerror})"
                 ) from error
 
@@ -258,7 +258,7 @@ def _registry(board: Board) -> CollectorRegistry:
 
 def _check_folder(option: str, path: Path) -> None:
     if not path.absolute().parent.is_dir():
-        raise OptionError(f"{option} {path}: its folder does not exist; create it first")
+        raise MetricsError(f"{option} {path}: its folder does not exist; create it first")
 
 
 def _append_to(path: Path, mode: int) -> IO[bytes]:

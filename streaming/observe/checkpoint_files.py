@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from assignor_bridge.errors import OptionError
+from assignor_bridge.errors import AssignorError, OptionError
 from checkpoints import offset_log
 from checkpoints.folders import (
     MOST_BYTES,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class DamagedCheckpointError(OptionError):
+class DamagedCheckpointError(AssignorError):
     """A checkpoint with a file that cannot be read."""
 
 

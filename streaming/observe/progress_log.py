@@ -23,7 +23,8 @@ _FIGURE = re.compile(r"[-+.\deE]+|NaN")
 
 def batch_line(progress: BatchProgress, lag_seconds: float | None) -> dict[str, Any]:
     """Sum a batch up in a few flat fields; what is unknown is left out."""
-    lags = [source.lag for source in progress.sources if source.latest]
+    lags = [lag for source in progress.sources if (lag := source.lag)]
+    held_back = [source.held_back for source in progress.sources if source.latest]
     line: dict[str, Any] = {
         "timestamp": progress.timestamp_s,
         "event": "batch",
@@ -37,6 +38,7 @@ def batch_line(progress: BatchProgress, lag_seconds: float | None) -> dict[str, 
         "lag": sum(sum(lag.values()) for lag in lags) if lags else None,
         "maxLag": max((max(lag.values(), default=0) for lag in lags), default=None),
         "maxLagSeconds": None if lag_seconds is None else round(lag_seconds, 3),
+        "heldBack": sum(sum(held.values()) for held in held_back) if held_back else None,
     }
     for source in progress.sources:
         ours = {name: value for name, value in source.metrics.items() if name.startswith(PREFIX)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,8 @@ class SourceProgress:
     #: The source's own metrics, by name.
     metrics: Mapping[str, str]
     rows: int
+    #: Where the logs ended after the batch, by the brokers: our exporter adds it.
+    log_ends: Offsets = field(default_factory=dict)
 
     @property
     def begin(self) -> Offsets:
@@ -49,11 +51,27 @@ class SourceProgress:
         return self.start
 
     @property
-    def lag(self) -> dict[Partition, int]:
-        """Offsets that were left when the batch had been read, by partition; unknown are left out.
+    def ends(self) -> Offsets:
+        """Where the logs end: by the brokers, else when the batch was planned."""
+        return self.log_ends or self.latest
 
-        Spark does not tell where the logs ended for a batch that is run again after a crash.
+    @property
+    def unread(self) -> dict[Partition, int]:
+        """Unread offsets after the batch by partition; empty if they were not measured."""
+        ends = self.end.items()
+        return {tp: max(0, self.log_ends[tp] - end) for tp, end in ends if tp in self.log_ends}
+
+    @property
+    def lag(self) -> Offsets:
+        """Unread offsets by partition: after the batch if they were measured, else at its begin.
+
+        Partitions are left out if it is unknown, as for a batch that is run again after a crash.
         """
+        return self.unread or (self.waiting if self.latest else {})
+
+    @property
+    def held_back(self) -> dict[Partition, int]:
+        """Offsets that a limit left for later batches; unknown are left out."""
         ends = self.end.items()
         return {tp: max(0, self.latest[tp] - end) for tp, end in ends if tp in self.latest}
 
@@ -152,20 +170,21 @@ def _name(value: Any) -> str | None:
 
 def _source(index: int, data: Mapping[str, Any]) -> SourceProgress | None:
     """Read one source; None when its offsets are not those of Kafka's."""
-    end = _offsets(data.get("endOffset"))
+    end = read_offsets(data.get("endOffset"))
     if end is None:
         return None
     return SourceProgress(
         index=index,
-        start=_offsets(data.get("startOffset")) or {},
+        start=read_offsets(data.get("startOffset")) or {},
         end=end,
-        latest=_offsets(data.get("latestOffset")) or {},
+        latest=read_offsets(data.get("latestOffset")) or {},
         metrics={key: str(value) for key, value in (data.get("metrics") or {}).items()},
         rows=int(data.get("numInputRows") or 0),
+        log_ends=read_offsets(data.get("logEndOffset")) or {},
     )
 
 
-def _offsets(value: Any) -> dict[Partition, int] | None:
+def read_offsets(value: Any) -> dict[Partition, int] | None:
     """Flatten `{topic: {partition: offset}}`, which may be JSON text; None for anything else."""
     try:
         topics = json.loads(value) if isinstance(value, str) else value

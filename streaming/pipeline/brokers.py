@@ -40,10 +40,8 @@ def check_brokers(loaded: LoadedJob) -> None:
 
 
 def _connect(loaded: LoadedJob, place: str, servers: str) -> None:
-    with loaded.at(place):
-        addresses = read_servers(SERVERS, servers)
     why = ""
-    for address in addresses:
+    for address in read_servers(SERVERS, servers):
         try:
             socket.create_connection(address, _CONNECT_LIMIT_S).close()
         except (OSError, ValueError) as error:

@@ -14,6 +14,12 @@ _UNANSWERED = re.compile(r"An error occurred while calling \S+|Answer from Java 
 #: What Spark puts before our own words in `raise_error`.
 _OURS = "[USER_RAISED_EXCEPTION] "
 _CLASS = re.compile(r"^(?:[\w$]+\.)+([\w$]+)(?:: |$)")
+_DELTA = "[DELTA_"
+#: What Delta adds to a violated constraint: the record itself.
+_VALUES = re.compile(r" by row with values:.*")
+_LONGEST = 700
+#: Of a Java exception, Spark gets at most this many causes, each cut to this many characters.
+_MOST_CAUSES, _MOST_CHARACTERS = 8, 200
 #: What to do about a failure where Spark's or Kafka's own words leave that open.
 _HINTS = (
     (
@@ -37,6 +43,12 @@ _HINTS = (
         r"|ClassNotFoundException: io\.assignorbridge\.",
         "do the executors lack the jar of assignor-bridge? See docs/where-it-runs.md",
     ),
+    (
+        r"^long overflow$",
+        "a time is out of range: does a producer send nanoseconds as Kafka's timestamp, which is "
+        "in milliseconds?",
+    ),
+    (r"java\.security file|Too many open files", "raise the limit of open files: ulimit -n 4096"),
     (r"Not authorized to access group", "the user needs Read on the Group"),
     (
         r"Cluster authorization failed",
@@ -51,6 +63,10 @@ class ConfigError(OptionError):
 
 class JobError(AssignorError):
     """A job that failed for a reason outside its config."""
+
+
+class JobTimeoutError(JobError):
+    """A job that did not end within its timeout."""
 
 
 class TableError(ValueError):
@@ -76,6 +92,8 @@ def first_line(error: BaseException) -> str:
         text = _java_cause(java) if java is not None else str(innermost)
     lines = [line.strip() for line in str(text).splitlines() if line.strip()]
     line = lines[0] if lines else type(innermost).__name__
+    if _DELTA in line:  # what to do, and names, stand on its further lines
+        line = _VALUES.sub("", " ".join(lines))[:_LONGEST]
     line = _STATE.sub("", _TASK.sub("", line)).strip().rstrip(";").removeprefix(_OURS)
     match = _CLASS.match(line)
     return line[match.end() :] or match[1] if match else line
@@ -85,6 +103,24 @@ def _java_cause(java: Any) -> str:
     while java.getCause() is not None:
         java = java.getCause()
     return str(java.getMessage() or java.toString())
+
+
+def without_java_trace(error: Exception) -> Exception:
+    """Return an error for Spark to search for an interruption when it stops a query.
+
+    Spark matches the text with a regular expression (`StreamExecution.PROXY_ERROR`) that needs a
+    stack frame for each character, and a Java trace overflows the stack. This text names the
+    causes in the words that Spark looks for.
+    """
+    java = getattr(error, "java_exception", None)
+    if java is None:
+        return error
+    causes: list[str] = []
+    while java is not None and len(causes) < _MOST_CAUSES:
+        causes.append(str(java.toString()).partition("\n")[0][:_MOST_CHARACTERS])
+        java = java.getCause()
+    called = "An error occurred while calling the Delta sink"
+    return JobError(f"py4j.protocol.Py4JJavaError: {called}: {'; '.join(causes)}")
 
 
 def with_hint(message: str, checkpoint: str | None) -> str:

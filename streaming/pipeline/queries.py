@@ -15,6 +15,7 @@ from streaming.pipeline.config.sinks import ConsoleSink, DeltaSink, KafkaSink
 from streaming.pipeline.delta import upsert
 from streaming.pipeline.delta.writer import DeltaWriter
 from streaming.pipeline.errors import ConfigError, TableError
+from streaming.pipeline.progress import WRITTEN, QueryResult
 from streaming.pipeline.spark.columns import folding, quoted
 from streaming.pipeline.spark.folders import absolute
 from streaming.pipeline.spark.frames import bad_records, frame_of_sink, without_kafka
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 _HEADERS = "array<struct<key:string,value:binary>>"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Query:
     """A query that is checked and can be started."""
 
@@ -48,6 +49,8 @@ class Query:
     delta: DeltaWriter | None
     #: What it reads, in the order of Spark's numbers.
     sources: list[PlanSource]
+    #: What it has done in this run.
+    result: QueryResult
     #: Spark's own, once it is started.
     running: StreamingQuery | None = None
 
@@ -129,6 +132,7 @@ def _query(spark: SparkSession, loaded: LoadedJob, output: Output, frame: DataFr
         rows = upsert.prepare(frame, sink)
     else:
         rows = without_kafka(frame)
+    rows = rows.observe(WRITTEN, f.count(f.lit(1)).alias("rows"))
     checkpoint = None
     if job.checkpoint is not None:
         checkpoint = f"{job.checkpoint.rstrip('/')}/{output.part}"
@@ -153,7 +157,11 @@ def _query(spark: SparkSession, loaded: LoadedJob, output: Output, frame: DataFr
         writer = writer.option("checkpointLocation", checkpoint)
     every = {"processingTime": job.interval} if job.interval else {"availableNow": True}
     writer = writer.queryName(name).trigger(**every)
-    return Query(name, output.place, rows, writer, checkpoint, delta, plan_sources(rows))
+    table = (sink.path or sink.table) if isinstance(sink, DeltaSink) else None
+    topic = sink.topic if isinstance(sink, KafkaSink) else None
+    target = loaded.redact(table or topic or "") or None
+    result = QueryResult(name, target, is_table=delta is not None, is_dead_letter=not is_of_sink)
+    return Query(name, output.place, rows, writer, checkpoint, delta, plan_sources(rows), result)
 
 
 def _as_kafka_takes_them(rows: DataFrame, sink: KafkaSink) -> DataFrame:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import time
 from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.errors import AssignorError
-from streaming.metrics.attach import attach
+from streaming.metrics.attach import attach, listen
 from streaming.observe.progress_log import line_of_text
 from streaming.pipeline.brokers import check_brokers, check_topics
 from streaming.pipeline.config.files import check_files
 from streaming.pipeline.config.loading import LoadedJob, load_job
 from streaming.pipeline.delta.continuity import check_continuity
-from streaming.pipeline.errors import ConfigError, JobError, first_line, with_hint
+from streaming.pipeline.errors import ConfigError, JobError, JobTimeoutError, first_line, with_hint
+from streaming.pipeline.progress import ProgressCounter, sum_up
 from streaming.pipeline.queries import plan_queries
 from streaming.pipeline.schema_change import check_schema_change, remember_judgements
 from streaming.pipeline.spark.folders import absolute, check_writable, holder, lock_checkpoint
@@ -27,9 +29,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from typing_extensions import Self
 
     from streaming.metrics.attach import Exporter
     from streaming.pipeline.config.job import Job
+    from streaming.pipeline.progress import JobResult, QueryResult
     from streaming.pipeline.queries import Query
     from streaming.pipeline.spark.folders import JobLock
 
@@ -38,12 +42,24 @@ _POLL_S = 0.5
 
 
 class RunningJob:
-    """The started queries of a job, the outlets of its metrics, and the lock of its checkpoint."""
+    """The started queries of a job, the outlets of its metrics, and the lock of its checkpoint.
 
-    def __init__(self, loaded: LoadedJob, queries: Sequence[Query]) -> None:
-        self.loaded = loaded
+    As a context manager it stops the job at the end of its block.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedJob,
+        queries: Sequence[Query],
+        on_progress: Callable[[QueryResult, Any], None] | None = None,
+    ) -> None:
+        self._loaded = loaded
         self.metrics: Exporter | None = None
         self._queries = queries
+        results = [query.result for query in queries]
+        self._counter = ProgressCounter(loaded.title, results, on_progress)
+        self._started_at = time.monotonic()
+        self._seconds: float | None = None
         #: What `stop` does, the last first.
         self._at_end = contextlib.ExitStack()
 
@@ -52,21 +68,35 @@ class RunningJob:
         """The queries that were started."""
         return [query.running for query in self._queries if query.running is not None]
 
-    def lock(self, spark: SparkSession) -> None:
+    @property
+    def result(self) -> JobResult:
+        """What the queries have done until now."""
+        seconds = self._seconds or time.monotonic() - self._started_at
+        return sum_up(self._loaded.job.name, seconds, (query.result for query in self._queries))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _take_lock(self, spark: SparkSession) -> None:
         """Be the only run of the job from now on; raise JobError when another one is."""
-        lock = _lock(spark, self.loaded)
+        lock = _lock(spark, self._loaded)
         if lock is not None:
             lock.is_used = self.is_active
             self._at_end.callback(lock.release)
 
-    def start(self, spark: SparkSession) -> None:
+    def _start(self, spark: SparkSession) -> None:
         """Open the outlets of the metrics, make the tables, start the queries."""
-        loaded = self.loaded
+        loaded = self._loaded
+        self._at_end.callback(listen(spark, self._counter))
         if loaded.job.metrics is not None:
             try:
                 self.metrics = attach(spark, loaded.job.metrics, loaded.redact, self._why)
             except AssignorError as error:
-                raise type(error)(loaded.redact(str(error))) from None
+                error.args = (loaded.redact(str(error)),)
+                raise
             self._at_end.callback(self._close_metrics)
         for query in self._queries:
             if query.delta is not None:
@@ -81,18 +111,32 @@ class RunningJob:
             except Exception as error:
                 raise self._failure(query, error) from error
 
-    def await_end(self, stop_asked: Callable[[], bool] = lambda: False) -> None:
-        """Wait until all queries have ended, or `stop_asked` says that they shall.
+    def await_end(
+        self, stop_asked: Callable[[], bool] = lambda: False, timeout: float | None = None
+    ) -> None:
+        """Wait until all queries have ended, or `stop_asked` returns True; then all are stopped.
 
-        The first failure stops the others and is raised as a JobError.
+        The first failure stops the others and is raised as a JobError, and so is a timeout, in
+        seconds, as a JobTimeoutError.
         """
         try:
-            while self._look() and not stop_asked():
-                time.sleep(_POLL_S)
-        except ConnectionError as error:
-            raise JobError(f"{self.loaded.title}: {first_line(error)}") from error
+            with self._loaded.causes_without_secrets():
+                self._wait(stop_asked, timeout)
         finally:
             self.stop()
+
+    def _wait(self, stop_asked: Callable[[], bool], timeout: float | None) -> None:
+        deadline = time.monotonic() + (math.inf if timeout is None else timeout)
+        try:
+            while self._look() and not stop_asked():
+                if time.monotonic() > deadline:
+                    raise JobTimeoutError(
+                        f"{self._loaded.title}: the job was stopped after its timeout of "
+                        f"{timeout:g} s; the next run continues from there"
+                    )
+                time.sleep(_POLL_S)
+        except ConnectionError as error:
+            raise JobError(f"{self._loaded.title}: {first_line(error)}") from error
 
     def is_active(self) -> bool:
         """Whether a query still runs, or none was started yet."""
@@ -101,6 +145,7 @@ class RunningJob:
     def stop(self) -> None:
         """Stop the queries that still run, close the metrics, and let others run the job."""
         self._at_end.close()
+        self._seconds = self._seconds or time.monotonic() - self._started_at
 
     def _close_metrics(self) -> None:
         metrics, self.metrics = self.metrics, None
@@ -108,8 +153,10 @@ class RunningJob:
             if metrics is not None:
                 metrics.close()
         except Exception as error:  # noqa: BLE001  (how the job went is told, not this)
-            why = self.loaded.redact(first_line(error))
-            _LOG.warning("%s: metrics: the last figures may be missing: %s", self.loaded.title, why)
+            why = self._loaded.redact(first_line(error))
+            _LOG.warning(
+                "%s: metrics: the last figures may be missing: %s", self._loaded.title, why
+            )
 
     def _look(self) -> bool:
         """Whether any query still runs; raises when one has failed."""
@@ -129,14 +176,14 @@ class RunningJob:
 
     def _failure(self, query: Query, error: BaseException) -> JobError:
         why = with_hint(first_line(query.sink_error or error), query.checkpoint)
-        return JobError(self.loaded.redact(f"query {query.name!r} failed: {why}"))
+        return JobError(self._loaded.redact(f"query {query.name!r} failed: {why}"))
 
 
 def start_job(
     spark: SparkSession,
     config: str | Path | Mapping[str, Any] | Job | LoadedJob,
     *,
-    on_started: Callable[[Sequence[StreamingQuery]], None] | None = None,
+    on_progress: Callable[[QueryResult, Any], None] | None = None,
 ) -> RunningJob:
     """Check a job whole, then start its queries; return them running.
 
@@ -147,8 +194,9 @@ def start_job(
     config
         A YAML file, a mapping of the same shape, or a job; a loaded one was checked before Spark
         was started, as far as that goes.
-    on_started
-        Is given the queries once all of them run: where listeners are attached.
+    on_progress
+        Is given the result of a query so far, and Spark's progress, after each batch; on a thread
+        of Spark's listeners, so it must return soon.
 
     Raises
     ------
@@ -158,20 +206,29 @@ def start_job(
         For a broker, topic, table or query that fails; what was started is stopped.
     """
     if getattr(spark, "_jsparkSession", None) is None:
-        raise ConfigError(NO_CONNECT)
+        raise ConfigError("a SparkSession is expected" if spark is None else NO_CONNECT)
     if isinstance(config, LoadedJob):
         loaded = config
     else:
         loaded = load_job(config)
         check_files(loaded)
         check_brokers(loaded)
+    with loaded.causes_without_secrets():
+        return _check_and_start(spark, loaded, on_progress)
+
+
+def _check_and_start(
+    spark: SparkSession,
+    loaded: LoadedJob,
+    on_progress: Callable[[QueryResult, Any], None] | None,
+) -> RunningJob:
     check_topics(spark, loaded)
     warn_of_late_records(loaded)
     queries = plan_queries(spark, loaded)
     check_writable(spark, loaded)
-    running = RunningJob(loaded, queries)
+    running = RunningJob(loaded, queries, on_progress)
     try:
-        running.lock(spark)
+        running._take_lock(spark)
         for query in queries:
             if query.checkpoint is not None:
                 with loaded.at(query.place, JobError):
@@ -179,9 +236,7 @@ def start_job(
         check_schema_change(spark, loaded, queries)
         with loaded.at("checkpoint", JobError, "the time zone cannot be written: "):
             record_time_zone(spark, loaded.job)
-        running.start(spark)
-        if on_started is not None:
-            on_started(running.queries)
+        running._start(spark)
     except BaseException:
         running.stop()
         raise
@@ -219,9 +274,13 @@ def run_job(
     spark: SparkSession,
     config: str | Path | Mapping[str, Any] | Job | LoadedJob,
     *,
-    on_started: Callable[[Sequence[StreamingQuery]], None] | None = None,
-) -> RunningJob:
-    """Start a job and wait for its end; see `start_job`."""
-    running = start_job(spark, config, on_started=on_started)
-    running.await_end()
-    return running
+    on_progress: Callable[[QueryResult, Any], None] | None = None,
+    timeout: float | None = None,
+) -> JobResult:
+    """Start a job, wait for its end, and return what it did; see `start_job`.
+
+    After `timeout` seconds the job is stopped, and JobTimeoutError is raised.
+    """
+    running = start_job(spark, config, on_progress=on_progress)
+    running.await_end(timeout=timeout)
+    return running.result

@@ -26,6 +26,7 @@ def replay_json(replayed: Replay) -> dict[str, object]:
     seconds = spark.seconds if spark else 0.0
     return {
         "title": replayed.title,
+        "verdict": verdict(replayed),
         "answer": answer(replayed),
         "batches": len(replayed.batches),
         "partitions": replayed.partitions,
@@ -57,6 +58,24 @@ def _as_json(result: Result, spark_seconds: float) -> dict[str, object]:
         "movedShare": round(result.moved_share, 6),
         "timeRatio": round(result.seconds / spark_seconds, 6) if spark_seconds else None,
     }
+
+
+def verdict(replayed: Replay) -> str:
+    """Answer in at most 20 words whether the option would have helped."""
+    spark, ours = replayed.find(SPARK), replayed.find(LAG_AWARE_STICKY)
+    if not replayed.batches:
+        return "Nothing to compare: no batch of the log read anything"
+    if spark is None or ours is None or not spark.seconds:
+        return f"{counted(len(replayed.batches), 'batch', 'batches')} replayed"
+    ratio = ours.seconds / spark.seconds
+    if ratio > 1 + WORTH_IT:
+        return f"Keep Spark's mapping: {LAG_AWARE_STICKY} would take {ratio:.0%} of its time"
+    if ratio > 1 - WORTH_IT:
+        return f"Nothing to gain: {LAG_AWARE_STICKY} would take {ratio:.0%} of the time of Spark's"
+    saved = seconds_text((spark.seconds - ours.seconds) / len(replayed.batches))
+    most = "at most " * replayed.cluster.origins.get("cost", "").startswith("at most")
+    share = f"{1 - ratio:.0%} of the reading time"
+    return f"{LAG_AWARE_STICKY} would save {most}{saved} a batch, {share}"
 
 
 def answer(replayed: Replay) -> str:

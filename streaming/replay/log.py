@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from checkpoints.sticky_state import StickyState
 
 
+#: Name of the executor of local mode, as in Spark's UI.
+DRIVER = "driver"
+
+
 @dataclass(frozen=True, slots=True)
 class ReplayBatch:
     """What one batch of the log read."""
@@ -127,7 +131,7 @@ class Costs:
 def executors_in(state: StickyState | None) -> tuple[Executor, ...]:
     """Return the executors of the last planned batch; none without a state."""
     readers = state.readers if state else ()
-    return tuple(Executor(r.executor, r.host, r.slots) for r in readers if r.executor)
+    return tuple(Executor(r.executor or DRIVER, r.host or DRIVER, r.slots) for r in readers)
 
 
 def costs_in(state: StickyState | None) -> Costs | None:

@@ -16,8 +16,9 @@ from assignor_bridge.errors import AssignorError, OptionError
 from assignor_bridge.planner.batch import ANONYMOUS
 from assignor_bridge.planner.plan import Outcome, plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
-from assignor_bridge.protocol.snapshots import LoggedBatch, read_logged, read_snapshot
 from assignor_bridge.simulator.play import placed
+from streaming.human_json.snapshots import LoggedBatch, read_logged, read_snapshot
+from streaming.replay.log import DRIVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Batch
     from assignor_bridge.simulator.mappings import Placed
     from streaming.replay.log import ReplayBatch
-
-#: What the executor of local mode is called.
-DRIVER = "driver"
 
 
 @dataclass(frozen=True, eq=False)

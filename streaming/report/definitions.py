@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from streaming.report.page import Html
+from streaming.report.page import Html, heading
 from streaming.report.svg import escaped
 
 if TYPE_CHECKING:
@@ -37,6 +37,11 @@ def listed(terms: Mapping[str, str]) -> Html:
         for term, meaning in terms.items()
     )
     return Html(f'<dl class="terms">{"".join(items)}</dl>')
+
+
+def section(terms: Mapping[str, str]) -> list[str]:
+    """Write the section at the end of a page that links of `linked` lead to."""
+    return [heading("What the figures mean"), listed(terms)]
 
 
 def _link(term: str, meaning: str) -> str:

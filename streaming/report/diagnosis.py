@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 Kind = Literal[
     "hot key", "few partitions", "slow executor", "busy cluster", "too few slots", "overhead",
-    "small batches", "starved topic", "alignment",
+    "small batches", "starved topic", "alignment", "uneven slots",
 ]  # fmt: skip
 
 #: What happens in fewer batches is chance, or the start of the query.
 _LEAST_BATCHES = 3
-#: From so many fair shares of the work in one piece a slot is held up by it; and it must cost so
-#: much of the time of all batches.
-_HOT, _LEAST_COST = 1.5, 0.2
+#: Least cost of a cause, as a share of the time of all batches; and the same in fair shares.
+LEAST_COST = 0.2
+_HOT = 1 / (1 - LEAST_COST)
 #: Where nobody says how long reading took, a piece has so many records at least.
 _LEAST_PIECE = 1000
 #: A hot partition has so many times as much as the median of the others, and so many times as much
@@ -107,7 +107,7 @@ def _hot_key(facts: SourceFacts) -> list[Finding]:
         hot is None
         or _reads_little(facts)
         or len(times[hot]) < _LEAST_BATCHES
-        or lost[hot] < _LEAST_COST * took
+        or lost[hot] < LEAST_COST * took
     ):
         return []
     known = {tp for batch in facts.batches for tp in (*batch.read, *batch.waiting)}
@@ -139,7 +139,7 @@ def _hot_key(facts: SourceFacts) -> list[Finding]:
 def _reads_little(facts: SourceFacts) -> bool:
     """Return whether reading is a small part of the batches, so that its balance hardly counts."""
     if facts.reading is not None:
-        return facts.reading < _LEAST_COST
+        return facts.reading < LEAST_COST
     return median(max(b.pieces.values(), default=0) for b in facts.batches) < _LEAST_PIECE
 
 
@@ -211,7 +211,7 @@ def _behind(facts: SourceFacts, spare: float) -> list[Finding]:
     used = facts.awake * (1 if reading is None else reading)
     if used < _MOSTLY:
         most = "at most " if reading is None else ""
-        idle = f", in {1 - facts.awake:.0%} of it no batch runs" * (facts.awake < 1 - _LEAST_COST)
+        idle = f", in {1 - facts.awake:.0%} of it no batch runs" * (facts.awake < 1 - LEAST_COST)
         return [
             Finding(
                 "overhead", "",

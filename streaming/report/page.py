@@ -74,6 +74,15 @@ def side_by_side(figures: Sequence[str]) -> str:
     return f'<div class="pair">{"".join(figures)}</div>'
 
 
+def tiles(listed: Sequence[tuple[str, str, str]], *, is_calm: bool) -> str:
+    """Write the first screen: what each tile is about, its words, and its figure."""
+    boxes = "".join(
+        f"<div><h2>{_html(title)}</h2><strong>{_html(words)}</strong><p>{_html(figure)}</p></div>"
+        for title, words, figure in listed
+    )
+    return f'<div class="tiles{" calm" if is_calm else ""}">{boxes}</div>'
+
+
 def finding(title: str, why: str, remedy: str) -> str:
     """Write a cause, what tells it and what would help."""
     help_ = f" <span>{escaped(remedy)}</span>" if remedy else ""

@@ -1,112 +1,140 @@
-"""The report's first lines: what holds the query up and what would help, and four answers.
-
-Which partition lags, and why; which slot was busiest, and why; what moved; how fresh.
-"""
+"""The report's first screen: what is wrong, what to do, what was gained; then the causes."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from dataclasses import dataclass
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from streaming.observe.words import counted, seconds_text
-from streaming.report import page, query_moves
+from streaming.report import definitions, page
 from streaming.report.diagnosis import diagnose
-from streaming.report.query_sources import of_source, sources_of
+from streaming.report.gaps import gained, gaps_of, with_uneven_slots
+from streaming.report.query_facts import KINDS
+from streaming.report.query_sources import sources_of
+from streaming.report.source_facts import SourceFacts
+from streaming.report.terms import FIGURES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from assignor_bridge.model import Partition
     from streaming.report.diagnosis import Finding
+    from streaming.report.gaps import Gap
     from streaming.report.query_facts import QueryFacts
-    from streaming.report.source_facts import BatchFacts, SourceFacts
+    from streaming.report.source_facts import BatchFacts
 
-#: Slots are even up to so many times their mean.
-_EVEN = 1.1
-#: A partition that is the reason for its slot's load has so much of it.
-_MOST = 0.4
 #: A partition has an own reason to lag with so many times the mean of what arrives.
 _MORE = 1.5
 #: Further ahead than so many batches nothing is foretold.
 _SOON = 100
+#: What is left out of a remedy on the first screen: several words in parentheses.
+_EXAMPLES = re.compile(r" \([^)]* [^)]*\)")
+#: Causes that a gap between slots measures, and those that lag does.
+_OF_SLOTS = {"hot key", "few partitions", "slow executor", "uneven slots"}
+_OF_LAG = {"too few slots", "overhead", "small batches"}
+
+
+@dataclass(frozen=True)
+class _Source:
+    """One source, and what was found of it."""
+
+    #: Its name before each cause; empty for the only one.
+    where: str
+    source: SourceFacts
+    findings: Sequence[Finding]
+    gaps: Sequence[Gap]
+    #: What the option saves: title, amount, and unit.
+    gained: tuple[str, str, str]
+
+    @property
+    def tiles(self) -> list[tuple[str, str, str]]:
+        """What is wrong, what to do, and what was gained: a title, words, and a figure each."""
+        gap = self.gaps[0] if self.gaps else None
+        figure = str(gap) if gap is not None else "no input has times of slots"
+        if not self.findings:
+            first = f"{self.where}Nothing stands out"
+            return [("Wrong", first, figure), ("Do", "Nothing", ""), self.gained]
+        finding, growth = self.findings[0], self.source.growth
+        saves = ""
+        if finding.kind in _OF_LAG and growth is not None:
+            figure = f"records arrive {growth:.1f} times as fast as they are read"
+        elif finding.kind not in _OF_SLOTS:
+            figure = f"costs {finding.cost:.0%}"
+        elif gap is not None and gap.seconds:
+            saves = f"saves {seconds_text(gap.seconds)} a batch"
+        about = f": {finding.about}" if finding.about and finding.kind != "few partitions" else ""
+        first = f"{self.where}{finding.kind.capitalize()}{about}"
+        do = _EXAMPLES.sub("", finding.remedy.partition(";")[0])
+        return [("Wrong", first, figure), ("Do", _capital(do), saves), self.gained]
 
 
 def first_lines(facts: QueryFacts) -> list[str]:
-    """Return the causes as lines of text; none where nothing stands out."""
-    return [
-        f"{where}{finding.title}: {finding.why}"
-        for where, _, _, findings in _diagnosed(facts)
-        for finding in findings
-    ]
+    """Return the first screen as lines of text."""
+    wrong, *others = _worst(_sources(facts)).tiles
+    lines = [f"{title}: {words}{f' ({figure})' * bool(figure)}" for title, words, figure in others]
+    return [f"{wrong[1]}{f' ({wrong[2]})' * bool(wrong[2])}", *lines]
 
 
 def section(facts: QueryFacts) -> list[str]:
-    """Write the causes of all sources, then the answers."""
-    diagnosed = _diagnosed(facts)
-    parts = [
-        page.finding(f"{where}{f.title}", _sentence(f.why), f"Would help: {f.remedy}.")
-        for where, _, _, findings in diagnosed
-        for f in findings
+    """Write the first screen, then the causes of all sources and the answers."""
+    sources = _sources(facts)
+    worst = _worst(sources)
+    linked = [
+        (title, words, definitions.linked(figure, FIGURES)) for title, words, figure in worst.tiles
     ]
-    if diagnosed and not parts:
-        looked_at = _looked_at([source for _, _, source, _ in diagnosed])
-        parts.append(page.finding("Nothing stands out", looked_at, ""))
-    for where, own, source, findings in diagnosed:
-        rows = _answers(own, source, findings)
-        parts.append(page.table([where.strip(": "), ""], rows, ends_in_words=True))
+    parts = [page.tiles(linked, is_calm=not worst.findings)]
+    causes = [
+        page.finding(f"{each.where}{f.title}", f"{_capital(f.why)}.", f"Would help: {f.remedy}.")
+        for each in sources
+        for f in each.findings
+    ]
+    if not causes:
+        missing = [kind for kind in KINDS if kind not in dict(facts.origins)]
+        words = f" Other causes may show in: {', '.join(missing)}." if missing else ""
+        causes = [page.note(f"No cause was found.{words}")]
+    parts += [page.heading("Why"), *causes]
+    for each in sources:
+        rows = _answers(each.source, each.findings)
+        parts.append(page.table([each.where.strip(": "), ""], rows, ends_in_words=True))
     return parts
 
 
-def _diagnosed(
-    facts: QueryFacts,
-) -> list[tuple[str, QueryFacts, SourceFacts, list[Finding]]]:
-    """Return each source's facts and what holds it up; its name first, where there are several."""
-    sources = sources_of(facts)
-    return [
-        (
-            f"Source {name}: " if len(sources) > 1 else "",
-            of_source(facts, name), source, diagnose(source),
-        )
-        for name, source in sources.items()
-    ]  # fmt: skip
+def _worst(sources: Sequence[_Source]) -> _Source:
+    return max(sources, key=lambda each: max((f.cost for f in each.findings), default=0.0))
 
 
-def _sentence(words: str) -> str:
-    return f"{words[0].upper()}{words[1:]}."
+def _sources(facts: QueryFacts) -> list[_Source]:
+    known = sources_of(facts)
+    replays = dict(zip(facts.log.sources, facts.replays, strict=False)) if facts.log else {}
+    found = []
+    for name, source in (known or {"": SourceFacts()}).items():
+        gaps = gaps_of(source, replays.get(name), facts.ui)
+        findings = with_uneven_slots(diagnose(source), gaps, source)
+        where = f"Source {name}: " if len(known) > 1 else ""
+        saved = gained(source, replays.get(name), gaps)
+        found.append(_Source(where, source, findings, gaps, saved))
+    return found
 
 
-def _looked_at(sources: Sequence[SourceFacts]) -> str:
-    """Say what was looked at and what was not, in the words of the causes."""
-    batches = [batch for source in sources for batch in source.batches]
-    known = {
-        "lag that grows": any(b.waiting for b in batches),
-        "topics that get nothing": any(b.waiting for b in batches),
-        "a partition that holds its slot up": any(b.pieces and b.slots for b in batches),
-        "slow executors": any(len(source.slowness) > 1 for source in sources),
-        "reads that ran elsewhere than planned": any(b.as_planned is not None for b in batches),
-    }
-    seen = ", ".join(what for what, is_known in known.items() if is_known)
-    unseen = ", ".join(what for what, is_known in known.items() if not is_known)
-    words = [f"Looked for {seen}."] if seen else []
-    if unseen:
-        words.append(f"Not known: {unseen}; the log of metrics, the plan log and Spark's UI tell.")
-    return " ".join(words)
+def _capital(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}"
 
 
-def _answers(
-    facts: QueryFacts, source: SourceFacts, findings: Sequence[Finding]
-) -> list[list[str]]:
-    rows = [
-        ["lags most", _lags_most(source, findings)],
-        ["busiest slot", _busiest(source, findings)],
-        ["moved", query_moves.in_short(facts)],
-    ]
-    ages = [
-        age
-        for p in facts.progress
-        for s in p.sources
-        if (age := s.number("freshnessSecondsMax")) is not None
-    ]
+def _answers(source: SourceFacts, findings: Sequence[Finding]) -> list[list[str]]:
+    rows = [["lags most", _lags_most(source, findings)]]
+    seconds = {b.batch: b.seconds for b in source.batches if b.seconds is not None}
+    if seconds:
+        longest = max(seconds, key=seconds.__getitem__)
+        middle = f"median {median(seconds.values()):.2f} s"
+        rows.append(["batches", f"{middle}, longest {seconds[longest]:.2f} s (batch {longest})"])
+    limits = Counter(b.held_back_by for b in source.batches if b.held_back_by is not None)
+    if limits:
+        counts = ", ".join(f"{limit} {count:,}" for limit, count in limits.most_common())
+        rows.append(["held back by (batches)", counts])
+    ages = [b.oldest_s for b in source.batches if b.oldest_s is not None]
     if ages:
         rows.append(["oldest row", f"{median(ages):,.1f} s old when its batch was done (median)"])
     return rows
@@ -116,7 +144,8 @@ def _lags_most(source: SourceFacts, findings: Sequence[Finding]) -> str:
     told = [batch for batch in source.last_run if batch.waiting]
     if not told:
         return "unknown: give the log of metrics (metrics.log_file)"
-    left = {tp: lag - told[-1].read.get(tp, 0) for tp, lag in told[-1].waiting.items()}
+    last = told[-1]
+    left = last.unread or {tp: n - last.read.get(tp, 0) for tp, n in last.waiting.items()}
     if not any(lag > 0 for lag in left.values()):
         return "none: the last batch read all that was there"
     worst = min(left, key=lambda tp: (-left[tp], tp))
@@ -148,25 +177,3 @@ def _why_lag(
         slow = ", which hardly shrinks"
         return f"a backlog{gone if more <= _SOON else slow}{f'; {most}' if most else ''}"
     return most or "no partition stands out"
-
-
-def _busiest(source: SourceFacts, findings: Sequence[Finding]) -> str:
-    parts = source.slot_parts
-    seconds = {slot: sum(of.values()) for slot, of in parts.items()}
-    if not any(seconds.values()):
-        return "unknown: give the plan log (assignor.planLog), or the address of Spark's UI"
-    busiest, mean = max(seconds, key=lambda slot: (seconds[slot], slot)), fmean(seconds.values())
-    times = seconds[busiest] / mean
-    why = ": they are even" if times <= _EVEN else _why_busy(busiest, parts[busiest], findings)
-    return f"{busiest}: {seconds_text(seconds[busiest])}, {times:.1f} times the mean of all{why}"
-
-
-def _why_busy(slot: str, of: Mapping[Partition | None, float], findings: Sequence[Finding]) -> str:
-    slow = [f.about.split()[0] for f in findings if f.kind == "slow executor"]
-    if slot.rpartition("/")[0] in slow:
-        return "; its executor is slow"
-    if any(f.kind == "busy cluster" for f in findings):
-        return "; it did what others could not"
-    tp = max(of, key=lambda tp: of[tp])
-    share = of[tp] / sum(of.values())
-    return f"; {tp} is {share:.0%} of it" if tp is not None and share >= _MOST else ""

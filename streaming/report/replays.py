@@ -1,54 +1,57 @@
-"""A replay drawn: how far each mapping is from the ideal, over all batches and batch by batch."""
+"""A replay drawn: how far each mapping is from the ideal over all batches."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from assignor_bridge.options import LAG_AWARE_STICKY
+from streaming.observe.words import seconds_text
 from streaming.replay import bill
-from streaming.replay.answers import answer, assumptions
+from streaming.replay.answers import answer, assumptions, verdict
 from streaming.replay.replayed import SPARK
-from streaming.report import charts, page
+from streaming.report import charts, definitions, page
 from streaming.report.svg import standalone
+from streaming.report.terms import FIGURES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from streaming.replay.replayed import Replay
 
-HEAD = ("mapping", "regret", "worst batch", "tasks", "moved per batch", "time vs Spark's")
+HEAD = ("mapping", "saves a batch", "regret", "worst batch", "tasks", "moved")
 _CSS = {SPARK: "a", LAG_AWARE_STICKY: "b"}
 _NAMES_WIDTH = 188.0
-#: The axis of times of the ideal reaches this far at least.
-_LEAST_TIMES = 1.2
+#: A smaller difference of times is rounding.
+_NO_TIME = 1e-9
+_TITLE = "Reading time, relative to the ideal"
 
 
 def table_rows(replay: Replay) -> list[list[str]]:
-    """Return the rows of the table under `HEAD`; a mapping that could not be played says why."""
-    spark = replay.find(SPARK)
-    rows = []
-    for m in replay.mappings:
-        if m.error is not None:
-            rows.append([m.name, f"not played: {m.error}"])
-            continue
-        ratio = m.seconds / spark.seconds if spark and spark.seconds else None
-        rows.append(
-            [
-                m.name,
-                f"{m.times_ideal - 1:.1%}",
-                f"{m.worst_over:.1%}",
-                f"{m.tasks:,.0f}" if m.tasks >= 10 else f"{m.tasks:.1f}",
-                f"{m.moved_share:.1%}",
-                f"{ratio:.0%}" if ratio is not None else "",
-            ]
+    """Return the rows of the table under `HEAD`, the fastest first; equal mappings share a row.
+
+    A mapping that could not be played says why.
+    """
+    spark, batches = replay.find(SPARK), len(replay.batches) or 1
+    rows: dict[tuple[str, ...], list[str]] = {}
+    played = [m for m in replay.mappings if m.error is None]
+    for m in sorted(played, key=lambda m: round(m.seconds, 9)):
+        saved = (spark.seconds - m.seconds) / batches if spark else 0.0
+        sign = "-" * (saved < 0)
+        cells = (
+            f"{sign}{seconds_text(abs(saved))}" if spark and abs(saved) >= _NO_TIME else "",
+            f"{m.times_ideal - 1:.1%}",
+            f"{m.worst_over:.1%}",
+            f"{m.tasks:,.0f}" if m.tasks >= 10 else f"{m.tasks:.1f}",
+            f"{m.moved_share:.1%}",
         )
-    return rows
+        rows.setdefault(cells, []).append(m.name)
+    unplayed = ([m.name, f"not played: {m.error}"] for m in replay.mappings if m.error is not None)
+    return [*([", ".join(names), *cells] for cells, names in rows.items()), *unplayed]
 
 
 def replay_svg(replay: Replay) -> str:
     """Draw the replay as one file."""
-    figures = [(title, picture) for title, picture, _ in _figures(replay)]
-    return standalone(f"{answer(replay)}.", figures)
+    return standalone(f"{answer(replay)}.", [(_TITLE, _draw(replay))], columns=1)
 
 
 def replay_page(replays: Sequence[Replay]) -> str:
@@ -56,44 +59,27 @@ def replay_page(replays: Sequence[Replay]) -> str:
     parts = []
     for replay in replays:
         parts += [page.heading(replay.title)] if len(replays) > 1 else []
-        parts += [page.paragraph(f"{answer(replay)}.", "lead"), *details(replay)]
+        parts += [page.paragraph(f"{verdict(replay)}.", "lead"), *_details(replay)]
     title = replays[0].title if len(replays) == 1 else "Replay of a checkpoint"
-    return page.page(title, parts)
+    return page.page(title, [*parts, *definitions.section(FIGURES)])
 
 
-def details(replay: Replay) -> list[str]:
-    """Write the table, the pictures and what they rest on."""
+def _details(replay: Replay) -> list[str]:
     rows = [row + [""] * (len(HEAD) - len(row)) for row in table_rows(replay)]
     of_bill = bill.bill_rows(replay)
+    caption = "Over all batches; at the dashed line all slots end at once."
     return [
-        page.table(HEAD, rows),
-        page.side_by_side([page.figure(*parts) for parts in _figures(replay)]),
+        page.table([definitions.linked(name, FIGURES) for name in HEAD], rows),
+        page.figure(_TITLE, _draw(replay), caption),
         *([page.table(bill.HEAD, of_bill)] if of_bill else []),
+        page.note(f"{answer(replay)}."),
         page.note("Assumed: " + "; ".join(assumptions(replay)) + "."),
     ]
 
 
-def _figures(replay: Replay) -> list[tuple[str, str, str]]:
-    """Draw both figures: title, picture and caption."""
-    played = [m for m in replay.mappings if m.error is None]
-    both = [m for m in played if m.name in _CSS]
-    times = mapping_bars({m.name: m.times_ideal for m in played})
-    by_batch = charts.batch_lines(
-        "time of each batch, relative to its ideal",
-        {m.name: [1 + p.over for p in m.played] for m in both},
-        {name: f"l{css}" for name, css in _CSS.items()},
-        [p.batch for m in both[:1] for p in m.played], _LEAST_TIMES,
-    )  # fmt: skip
-    return [
-        ("Reading time, relative to the ideal", times,
-         "Over all batches; at the dashed line all slots end at once."),
-        ("The same, batch by batch", by_batch,
-         f"Orange: Spark's mapping. Blue: {LAG_AWARE_STICKY}."),
-    ]  # fmt: skip
-
-
-def mapping_bars(times_ideal: Mapping[str, float]) -> str:
+def _draw(replay: Replay) -> str:
     """Draw a bar for each mapping's time relative to the ideal, and the ideal as a line."""
+    times_ideal = {m.name: m.times_ideal for m in replay.mappings if m.error is None}
     return charts.value_bars(
         "reading time of each mapping, relative to the ideal", times_ideal, "{:.2f}".format,
         css=[_CSS.get(name, "m") for name in times_ideal], mark=(1.0, "ideal"), label=_NAMES_WIDTH,

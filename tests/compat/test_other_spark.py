@@ -17,6 +17,7 @@ import pytest
 from pyspark.errors import IllegalArgumentException, StreamingQueryException
 
 from tests.compat.class_path import jars
+from tests.kafka_topics import Topic
 from tests.spark_tools import (
     assert_planned,
     finished,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from tests.kafka_topics import Topic
     from tests.spark_tools import DriverLog
 
 pytestmark = pytest.mark.compat
@@ -182,20 +182,20 @@ def test_spark_itself_cannot_read_a_table_of_the_catalog_as_a_stream(
 
 
 @pytest.mark.skipif(VERSION < (4, 1), reason="there is no real-time mode before 4.1")
-def test_real_time_mode_says_that_the_option_has_no_effect(
+def test_real_time_mode_has_warnings_of_no_effect_and_of_too_few_slots(
     spark: SparkSession, topic: Topic, checkpoint: str, driver_log: DriverLog
 ) -> None:
     topic.create(2).fill([3, 4])
 
     every: Any = spark.sparkContext._jvm.org.apache.spark.sql.streaming.Trigger  # type: ignore[union-attr]
 
-    def start(on_error: str) -> StreamingQuery:
+    def start(on_error: str, topic: Topic = topic) -> StreamingQuery:
         writer: Any = (
             read_topic(spark, topic, OPTION | {"assignor.onError": on_error})
             .select("value")
             .writeStream.format("console")
             .outputMode("update")
-            .option("checkpointLocation", f"{checkpoint}-{on_error}")
+            .option("checkpointLocation", f"{checkpoint}-{on_error}-{topic.name}")
         )
         writer._jwrite = writer._jwrite.trigger(every.RealTime("5 seconds"))  # not in Python's 4.1
         started: StreamingQuery = writer.start()
@@ -203,13 +203,23 @@ def test_real_time_mode_says_that_the_option_has_no_effect(
 
     query = start("fallback")
     try:
-        wait_until(lambda: any(p.numInputRows == 7 for p in query.recentProgress), "seven rows")
+        wait_until(lambda: sum(p.numInputRows for p in query.recentProgress) == 7, "seven rows")
         metrics = query.recentProgress[0].sources[0].metrics
     finally:
         query.stop()
     assert "assignor.strategy" not in metrics
     [warning] = driver_log.lines("option 'assignor' has no effect")
     assert "real-time mode" in warning
+    starved = "real-time mode needs a task slot for each partition"
+    assert not driver_log.lines(starved)
+    query = start("fallback", Topic(topic.bootstrap_servers, f"{topic.name}-wide").create(6))
+    try:  # Spark says nothing of the four partitions that it never reads
+        [warning] = wait_until(lambda: driver_log.lines(starved), "a warning")
+        wait_until(lambda: len(query.recentProgress) > 1, "two batches")
+    finally:
+        query.stop()
+    assert "reads 6 partitions and the application has 2 slots: Spark does not read 4" in warning
+    assert driver_log.lines(starved) == [warning]
     query = start("fail")
     with pytest.raises(StreamingQueryException, match="real-time mode"):
         query.awaitTermination(60)

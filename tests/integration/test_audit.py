@@ -28,6 +28,7 @@ from streaming.pipeline.delta.audit_trail import USER_METADATA
 from tests.audit_faults import FAULTS, Copy, file_lost
 from tests.kafka_topics import Topic
 from tests.pipeline_tools import forget_last_commit, job, send
+from tests.support.delta_log import files_written
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,6 +112,53 @@ def test_the_command_says_what_it_proves_and_what_to_do(made: Copy, tmp_path: Pa
     assert run(["audit", *words, "--json"]) == 1
     [finding] = json.loads(capsys.readouterr().out)["findings"]
     assert (finding["kind"], finding["verdict"]) == ("file-lost", "wrong")
+
+
+def test_batches_without_a_row_are_proved(spark: SparkSession, topic: Topic, tmp_path: Path):
+    """Filtered records, a tombstone, and a dead-letter table; a file is added for none of them."""
+    topic.create(1)
+    send(topic, [
+        ("1", '{"id": 1}'), ("2", '{"id": 2}'), ("-3", '{"id": -3}'), ("4", None),
+        ("5", "bad"), ("6", '{"id": 6}'),
+    ])  # fmt: skip
+    config = job(topic, tmp_path)
+    config["source"] |= {"maxOffsetsPerTrigger": 2}
+    letters = {"bad_records": "dead_letter", "dead_letter": {"path": str(tmp_path / "bad")}}
+    config["source"]["records"] |= letters
+    config["transform"] = {"sql": "SELECT * FROM records WHERE id > 0"}
+    run_job(spark, config)
+    tables = {"table": ("sink", 3, 2), "bad": ("dead_letter_records", 1, 1)}
+    for table, (checkpoint, rows, files) in tables.items():
+        copy = Copy(tmp_path / table, tmp_path / "checkpoint" / checkpoint)
+        result = audited(copy)
+        assert (result.findings, result.rows, result.files) == ([], rows, files)
+
+
+@pytest.mark.parametrize("has_statistics", [True, False])
+def test_the_generator_of_logs_adds_the_files_that_delta_adds(
+    spark: SparkSession, tmp_path: Path, has_statistics: bool
+):
+    setting = "spark.databricks.delta.stats.collect"
+    spark.conf.set(setting, str(has_statistics).lower())
+    try:
+        for n, (tasks, condition) in enumerate({
+            (2, 2, 2): "true", (0, 2, 2): "id >= 2", (2, 0, 2): "id not in (2, 3)",
+            (0, 0, 0): "false",
+        }.items()):  # fmt: skip
+            table = tmp_path / str(n)
+            spark.range(0, 6, 1, 3).where(condition).write.format("delta").save(str(table))
+            actions = Copy(table, table).read(0)
+            [info] = [a["commitInfo"] for a in actions if "commitInfo" in a]
+            metrics = info["operationMetrics"]
+            adds = [a["add"] for a in actions if "add" in a]
+            number, rows = files_written(tasks, has_statistics=has_statistics)
+            assert (int(metrics["numFiles"]), len(adds)) == (number, len(rows))
+            assert int(metrics["numOutputRows"]) == sum(tasks)
+            if has_statistics:
+                counts = sorted(json.loads(add["stats"])["numRecords"] for add in adds)
+                assert counts == sorted(rows)
+    finally:
+        spark.conf.unset(setting)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 import urllib.request
 from typing import TYPE_CHECKING
 
@@ -15,12 +17,13 @@ from streaming.metrics.config import MetricsConfig
 from streaming.metrics.names import METRICS
 from streaming.replay.log import read_log
 from tests.spark_tools import as_dict, assert_planned, read_topic, wait_until
-from tests.support.metric_queries import check, queries, selectors
+from tests.support.alert_rules import Series, firing
+from tests.support.metric_queries import RULES, check, queries, selectors
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from tests.kafka_topics import Topic
 
@@ -99,6 +102,7 @@ def test_a_query_is_measured_while_it_runs(
     mine = [line for line in lines if line["queryId"] == str(query.id)]
     assert [line["event"] for line in mine] == ["batch", "batch", "ended"]
     assert [line["lag"] for line in mine[:2]] == [60, 0]
+    assert [line["heldBack"] for line in mine[:2]] == [60, 0]
     assert mine[0]["progress"]["sources"][0]["numInputRows"] == mine[0]["rows"]
     # The checkpoint alone tells what each batch read.
     log = read_log(checkpoint)
@@ -109,8 +113,86 @@ def test_a_query_is_measured_while_it_runs(
     assert (found_by_replay["batches"], found_by_replay["records"]) == (2, sum(counts))
 
 
+def test_a_query_that_is_slower_than_its_topic_has_lag_and_fires_the_alert(
+    spark: SparkSession, topic: Topic, checkpoint: str,
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Each of its batches reads all that was there when it was planned: lag was always 0."""
+    monkeypatch.setattr("streaming.metrics.attach._MEASURE_EACH_S", 0.2)
+    topic.create(4).fill([60, 20, 10, 0])
+    may_end = threading.Semaphore(1)
+    history: dict[tuple[str, frozenset[tuple[str, str]]], list[tuple[float, float]]] = {}
+    begun_s = time.monotonic()
+
+    def end_if_allowed(batch: DataFrame, _number: int) -> None:
+        batch.write.format("noop").mode("append").save()
+        may_end.acquire(timeout=60)
+
+    with attach(spark, MetricsConfig(port=0, address="127.0.0.1")) as exporter:
+        assert exporter is not None
+        url = f"http://127.0.0.1:{exporter.port}/metrics"
+
+        def scrape() -> dict[str, dict[str, float]]:
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                text = answer.read().decode()
+            now_s = time.monotonic() - begun_s
+            for family in text_string_to_metric_families(text):
+                for sample in family.samples:
+                    key = sample.name, frozenset(sample.labels.items())
+                    history.setdefault(key, []).append((now_s, sample.value))
+            return samples(text, topic.name)
+
+        def has_lag(*unread: float) -> dict[str, dict[str, float]] | None:
+            found = scrape()
+            lag = found.get("kafka_consumergroup_group_lag", {})
+            return found if lag == dict(zip("0123", unread, strict=True)) else None
+
+        query = (
+            read_topic(spark, topic, {"assignor": "lag-aware-sticky"})
+            .writeStream.foreachBatch(end_if_allowed)
+            .queryName(topic.name)
+            .option("checkpointLocation", checkpoint)
+            .start()
+        )
+        try:
+            wait_until(lambda: has_lag(0, 0, 0, 0), "a batch that has read everything")
+            for unread in (5, 15, 25, 35):  # the batch that reads some of the first does not end
+                topic.fill([unread - max(0, unread - 10)] * 4, first=60 + unread)
+                found = wait_until(lambda n=unread: has_lag(n, n, n, n), "lag that grows")
+            command = ["lag", "--checkpoint", checkpoint, "--json",
+                       "--bootstrap-servers", topic.bootstrap_servers]  # fmt: skip
+            assert main.run(command) == 0
+            by_command = json.loads(capsys.readouterr().out)["partitions"]
+            may_end.release()
+            wait_until(lambda: len(query.recentProgress) > 1, "the end of the batch")
+            [slow] = as_dict(query.recentProgress[1])["sources"]
+            ends = slow["endOffset"][topic.name]
+            left = [n + 35 - ends[str(p)] for p, n in enumerate([60, 20, 10, 0])]
+            wait_until(lambda: has_lag(*left), "lag after the batch")
+            may_end.release(100)
+            wait_until(lambda: has_lag(0, 0, 0, 0), "a query that has caught up")
+        finally:
+            may_end.release(100)
+            query.stop()
+    assert [row["lag"] for row in by_command] == [35] * 4
+    seconds = found["kafka_consumergroup_group_lag_seconds"]
+    for row in by_command:
+        assert seconds[str(row["partition"])] == pytest.approx(row["seconds_behind"], abs=3)
+    assert found["assignor_held_back_records"][""] == 0
+    # The same rule, in seconds for minutes.
+    [rule] = [rule for rule in RULES if rule["alert"] == "StreamLagGrows"]
+    quick = {"expr": rule["expr"].replace("30m", "4s").replace("> 300", "> 2"), "for": "1s"}
+    series = [Series(name, labels, points) for (name, labels), points in history.items()]
+    ends_s = int(time.monotonic() - begun_s)
+    fired = [firing(rule | quick, at_s, 0.5, series) for at_s in range(ends_s)]
+    assert [labels["group"] for [(labels, _)] in filter(None, fired)][:1] == [topic.name]
+
+
 def test_nothing_asked_for_costs_nothing(spark: SparkSession) -> None:
-    assert attach(spark, MetricsConfig()) is None
+    listeners = spark._jsparkSession.streams().listListeners()
+    with attach(spark, MetricsConfig()) as exporter:
+        assert len(spark._jsparkSession.streams().listListeners()) == len(listeners)
+        assert exporter.port is None
 
 
 #: Racks are known to no broker and no executor here; `test_racks.py` sees these.

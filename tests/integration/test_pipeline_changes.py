@@ -259,6 +259,23 @@ def test_a_second_start_is_told_of_the_first_whatever_stands_in_the_checkpoint(
     start_job(spark, config).stop()  # what was refused has no lock
 
 
+def test_a_job_that_is_stopped_within_a_batch_ends_as_stopped(spark, topic, tmp_path):
+    """Spark looked for an interruption in a whole Java trace, and its stack overflowed."""
+    topic.create(1)
+    send(topic, [record(1)])
+    sql = "SELECT *, reflect('java.lang.Thread', 'sleep', 600000L) AS slept FROM records"
+    config = job(topic, tmp_path) | {"transform": {"sql": sql}}
+    going = start_job(spark, config)
+    [query] = going.queries
+    tracker = spark.sparkContext.statusTracker()
+    try:
+        wait_until(lambda: tracker.getJobIdsForGroup(str(query.runId)), "the batch's job")
+    finally:
+        going.stop()
+    assert query.exception() is None
+    assert query.status["message"] == "Stopped"
+
+
 @pytest.mark.long
 def test_an_append_under_another_name_or_checkpoint_is_not_written_twice(
     spark, topic, tmp_path, capsys

@@ -62,6 +62,18 @@ else:
 """
 
 
+LOG_OF_STARTS = """
+logger.spark.name = org.apache.spark
+logger.spark.level = info
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %m%n
+"""
+
+
 def environment() -> dict[str, str]:
     """The environment of a user whose shell has this Python first."""
     return os.environ | {
@@ -258,6 +270,41 @@ def test_a_run_whose_jvm_was_killed_says_so_and_names_sparks_log(
     assert code == 1
     expected = ("starting", "time zone: ", "running", "job: ")
     assert [line for line in before if not line.startswith(expected)] == []
+
+
+@pytest.mark.parametrize("moment", ["SparkSubmit", "Running Spark version", "Starting executor ID"])
+def test_ctrl_c_while_spark_starts_is_130_and_leaves_no_process(
+    moment: str, topic: Topic, tmp_path: Path
+) -> None:
+    """The JVM lived on for 40 s, or the run said that it was out of memory, exit code 1."""
+    topic.create(1)
+    config = job(topic, tmp_path) | {"trigger": "processingTime 1 second"}
+    (tmp_path / "job.yaml").write_text(json.dumps(config))
+    (tmp_path / "log4j2.properties").write_text(LOG_OF_STARTS)
+    log, said = tmp_path / "spark.log", tmp_path / "said"
+
+    def is_time() -> bool:
+        lines = log.read_text(errors="replace") if log.exists() else ""
+        jvms = [command_line(pid) for pid in jvms_of(run.pid)]
+        return moment in lines or any(moment in c and "launcher.Main" not in c for c in jvms)
+
+    with said.open("w") as out:
+        run = subprocess.Popen(
+            [sys.executable, "-m", "streaming.cli.main", "run", "job.yaml", "--log", str(log)],
+            env=environment() | {"SPARK_CONF_DIR": str(tmp_path)},
+            cwd=tmp_path, stdout=out, stderr=out, start_new_session=True,
+        )  # fmt: skip
+    try:
+        wait_until(is_time, moment, 120)
+        os.killpg(run.pid, signal.SIGINT)  # as a terminal does
+        code = run.wait(10)
+        assert jvms_of(run.pid) == []
+    finally:
+        run.kill()
+    lines = said.read_text().splitlines()
+    assert code == 130, lines
+    assert lines[-1] == "assignor: stopped by SIGINT; the next run continues from here"
+    assert not any("JVM" in line or "Traceback" in line for line in lines)
 
 
 def jvms_of(driver: int) -> list[int]:

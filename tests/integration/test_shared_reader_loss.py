@@ -74,6 +74,17 @@ def test_retention_without_fail_on_data_loss(
     assert ours == available_rows(spark, topic, {**SPARKS, **lossy}, planned[1])
 
 
+@pytest.mark.parametrize("reader", ["shared", "spark"])
+def test_offsets_that_were_deleted_unread_are_counted(
+    spark: SparkSession, topic: Topic, planned: tuple[str, str], reader: str
+) -> None:
+    delete_before(topic, {1: 120, 2: 300})
+    options = OURS | {"failOnDataLoss": "false", "assignor.reader": reader}
+    query = start(read_topic(spark, topic, options), planned[0], None, AVAILABLE_NOW)
+    lost = [p["sources"][0]["metrics"]["assignor.offsetsLost"] for p in finished(query)]
+    assert lost[-1] == "420"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("refilled", [pytest.param(0, id="empty"), pytest.param(40, id="shorter")])
 def test_topic_recreated(

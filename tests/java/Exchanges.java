@@ -97,7 +97,8 @@ public final class Exchanges {
               o.get("offsets").asLong(),
               o.get("offsets").asLong(),
               Long.MAX_VALUE,
-              Long.MIN_VALUE));
+              Long.MIN_VALUE,
+              0));
     }
     return reports;
   }

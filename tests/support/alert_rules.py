@@ -62,6 +62,8 @@ def evaluate(expression: Any, now_s: float, series: Sequence[Series]) -> Vector 
         case promql.NumberLiteral():
             return float(expression.val)
         case promql.VectorSelector():
+            if expression.offset is not None:
+                now_s -= expression.offset.total_seconds()
             found = _selected(expression, series, now_s - _LOOK_BACK_S, now_s)
             return {labels: values[-1][1] for labels, values in found.items()}
         case promql.Call() if expression.func.name == "time":
@@ -86,7 +88,6 @@ def evaluate(expression: Any, now_s: float, series: Sequence[Series]) -> Vector 
 def _selected(
     selector: Any, series: Sequence[Series], after_s: float, until_s: float
 ) -> dict[Labels, list[tuple[float, float]]]:
-    assert selector.offset is None
     found = {}
     for one in series:
         labels = dict(one.labels)
@@ -115,18 +116,28 @@ def _combined(expression: Any, one: Vector | float, other: Vector | float) -> Ve
         assert isinstance(other, dict)
         return {labels: one - value for labels, value in other.items()}
     assert isinstance(one, dict)
-    if name == "and":
+    if name == "or":
         assert isinstance(other, dict)
-        on = expression.modifier.matching.labels
-        keys = {_only(labels, on) for labels in other}
-        return {labels: value for labels, value in one.items() if _only(labels, on) in keys}
+        return one | {labels: value for labels, value in other.items() if labels not in one}
+    if name in ("and", "unless"):
+        assert isinstance(other, dict)
+        matching = expression.modifier and expression.modifier.matching
+        keys = {_only(labels, matching) for labels in other}
+        wanted = name == "and"
+        return {
+            labels: value
+            for labels, value in one.items()
+            if (_only(labels, matching) in keys) is wanted
+        }
     assert isinstance(other, float)
     holds = _COMPARISONS[name]
     return {labels: value for labels, value in one.items() if holds(value, other)}
 
 
-def _only(labels: Labels, names: Sequence[str]) -> Labels:
-    return frozenset((name, value) for name, value in labels if name in names)
+def _only(labels: Labels, matching: Any) -> Labels:
+    if matching is None:
+        return labels
+    return frozenset((name, value) for name, value in labels if name in matching.labels)
 
 
 def _deriv(samples: list[tuple[float, float]], _length_s: float, now_s: float) -> float | None:
@@ -153,6 +164,7 @@ def _increase(samples: list[tuple[float, float]], length_s: float, now_s: float)
 _FUNCTIONS: Mapping[str, Callable[[list[tuple[float, float]], float, float], float | None]] = {
     "deriv": _deriv,
     "increase": _increase,
+    "max_over_time": lambda samples, *_: max(value for _, value in samples),
     "avg_over_time": lambda samples, *_: float(np.mean([value for _, value in samples])),
 }
 _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {

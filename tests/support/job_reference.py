@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from pydantic_core import PydanticUndefined
 
@@ -46,7 +46,8 @@ def with_tables(text: str) -> str:
 
 def _table(title: str, model: type[Section]) -> str:
     rows = [
-        f"| `{field.alias or name}` | {_default(field)} | {_cell(field.description or '')} |"
+        f"| `{field.alias or name}` | {_default(field)} | "
+        f"{_cell(_with_values(field.description or '', field.annotation))} |"
         for name, field in model.model_fields.items()
     ]
     rows += [
@@ -60,6 +61,15 @@ def _table(title: str, model: type[Section]) -> str:
     meaning = " ".join((model.__doc__ or "").split())
     head = f"### {title}\n\n{meaning}\n\n| key | default | |\n|---|---|---|\n"
     return head + "\n".join(rows) + "\n"
+
+
+def _with_values(words: str, annotation: Any) -> str:
+    """Add the values that a key takes, unless its description has them all."""
+    kinds = [annotation, *get_args(annotation)]
+    values = next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
+    if not values or all(f"`{value}`" in words for value in values):
+        return words
+    return f"{words} One of {', '.join(f'`{value}`' for value in values)}."
 
 
 def _default(field: FieldInfo) -> str:

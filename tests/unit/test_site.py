@@ -28,3 +28,7 @@ def test_the_site_is_built_without_a_warning_and_opens_offline(tmp_path: Path) -
         for found in fetched.findall(page.read_text(encoding="utf-8"))
     ]
     assert found == []
+    page = (tmp_path / "site" / "quickstart.html").read_text(encoding="utf-8")
+    for part in ("_static/site.css", "_static/copy.js", "2026, the assignor-bridge authors"):
+        assert part in page
+    assert (tmp_path / "site" / "_static" / "copy.js").is_file()

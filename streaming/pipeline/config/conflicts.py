@@ -101,7 +101,7 @@ def _steps(path: str) -> tuple[str, ...]:
         if scheme.lower() == "file":
             root = ""
     if not root:
-        below = os.path.normpath(Path.cwd() / below)
+        below = os.path.realpath(os.path.normpath(Path.cwd() / below))
     return (root, *(part for part in below.split("/") if part))
 
 

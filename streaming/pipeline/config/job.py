@@ -8,19 +8,24 @@ be seen in the config alone; what needs files, a broker or Spark is checked befo
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import Field, model_validator
 
+from assignor_bridge.errors import OptionError
+from streaming.kafka.servers import read_servers
 from streaming.metrics.config import MetricsConfig
 from streaming.pipeline.config.base import (
     OF_KAFKA,
     SERVERS,
     Count,
+    Location,
     OptionText,
     Section,
+    TopicName,
     Trigger,
     ViewName,
+    matching,
     require_one,
 )
 from streaming.pipeline.config.conflicts import check_apart, check_names, check_no_loops
@@ -33,12 +38,16 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+_FUNCTION = "a function such as 'package.module:function'"
+_NAME = "a name of ASCII letters, digits, '.', '_' and '-' that begins with a letter or digit"
+
+
 class Transform(Section):
     """One step from parsed rows to the rows that are written."""
 
     sql: str | None = None
     """A SELECT over sources and earlier transforms, by their names."""
-    python: str | None = Field(None, pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
+    python: Annotated[str, matching(r"[a-z_][\w.]*:[a-z_]\w*", _FUNCTION)] | None = None
     """`package.module:function`, a function from DataFrame to DataFrame."""
     from_: ViewName | None = Field(None, alias="from")
     """For python: the source or transform it is given; by default the transform before it, else the
@@ -80,8 +89,8 @@ class Output(NamedTuple):
 class Job(Section):
     """A job: from Kafka to Delta. `kafka.*` keys here apply to all its sources and sinks."""
 
-    name: str = Field("job", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
-    """Name of the queries; by default that of the YAML file."""
+    name: Annotated[str, matching(r"[a-z0-9][a-z0-9_.-]*", _NAME)] = "job"
+    """Name of the queries; a job from a YAML file without it has the file's name."""
     source: Source | None = None
     """The one source; its view is `records`."""
     sources: dict[ViewName, Source] = Field({})
@@ -96,14 +105,14 @@ class Job(Section):
     """Several sinks by name."""
     trigger: Trigger = "availableNow"
     """`availableNow` processes what is there and exits; `processingTime 0 seconds` runs on."""
-    checkpoint: str | None = None
+    checkpoint: Location | None = None
     """Folder or URL of the checkpoints: progress, and the identity of exactly-once writes. A
     job that only prints needs none."""
     metrics: Metrics | None = None
     """Where metrics go: Prometheus, a textfile, a log (docs/metrics.md)."""
     spark: dict[str, OptionText] = Field({})
     """Settings of the Spark that `assignor run` starts (`spark.master`, …)."""
-    seed: dict[str, Seed] = Field({})
+    seed: dict[TopicName, Seed] = Field({})
     """Records by topic for `assignor run --with-broker`."""
     PREFIXES: ClassVar[dict[str, str]] = OF_KAFKA
 
@@ -206,6 +215,13 @@ class Job(Section):
         for where, options, _ in self.broker_uses():
             if SERVERS not in options:
                 raise ValueError(f"{where}: {SERVERS!r} is missing")
+            try:
+                read_servers(SERVERS, options[SERVERS])
+            except OptionError as error:
+                raise ValueError(f"{where}: {error}") from None
+        for key in self.spark:
+            if not key.startswith("spark."):
+                raise ValueError(f"spark: {key!r} is no setting of Spark: is 'spark.{key}' meant?")
         check_names(self)
         check_apart(self)
         check_no_loops(self)

@@ -6,23 +6,23 @@ import contextlib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 from pydantic import ValidationError
 
-from streaming.pipeline.config.base import SERVERS, complaints
+from assignor_bridge.errors import AssignorError
+from streaming.pipeline.config.base import SERVERS
 from streaming.pipeline.config.job import Job
 from streaming.pipeline.config.yaml_text import fill_in, mapped, parse_yaml, with_sets
 from streaming.pipeline.errors import ConfigError, JobError, first_line
 from streaming.redaction import HIDDEN, Redactor, is_secret_key
+from streaming.validation import describe_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from assignor_bridge.errors import AssignorError
 
 _MOST_BYTES = 1_000_000
 
@@ -32,16 +32,16 @@ _ONE_VARIABLE = re.compile(r"\$\{\w+\}")
 
 @dataclass(frozen=True, slots=True)
 class LoadedJob:
-    """A job with what is known about its file."""
+    """A job with what is known about its file; its `repr` shows no value."""
 
     job: Job
     #: The file as messages name it, such as `job.yaml`; "config" for a dict.
     title: str
     #: Where files that the job names are looked for.
-    folder: Path
-    redact: Redactor
+    folder: Path = field(repr=False)
+    redact: Redactor = field(repr=False)
     #: The texts as written, where something was filled in.
-    written: Mapping[tuple[str, ...], str]
+    written: Mapping[tuple[str, ...], str] = field(repr=False)
 
     @contextlib.contextmanager
     def at(
@@ -55,6 +55,20 @@ class LoadedJob:
         except Exception as error:
             why = (what and getattr(error, "strerror", None)) or first_line(error)
             raise self.error(place, what + why, kind) from error
+
+    @contextlib.contextmanager
+    def causes_without_secrets(self) -> Iterator[None]:
+        """Unchain the causes of an error of ours if the text of one of them has a secret."""
+        try:
+            yield
+        except AssignorError as error:
+            each = error.__cause__
+            while each is not None:
+                if self.redact(str(each)) != str(each):
+                    error.__cause__ = error.__context__ = None
+                    break
+                each = each.__cause__ or each.__context__
+            raise
 
     def error(
         self, place: str, what: str, kind: type[AssignorError] = ConfigError
@@ -121,7 +135,7 @@ def load_job(
             data = {"name": _name_from(Path(config)), **data}
         job = Job.model_validate(data)
     except (ValidationError, ConfigError) as error:
-        words = complaints(error, data) if isinstance(error, ValidationError) else str(error)
+        words = describe_problems(error, data) if isinstance(error, ValidationError) else str(error)
         raise ConfigError(redact(f"{title}: {words}")) from None
     return LoadedJob(job, title, folder, redact, written)
 
@@ -129,7 +143,11 @@ def load_job(
 def _read(config: str | Path | Mapping[str, Any]) -> tuple[str, Path, dict[str, Any]]:
     if isinstance(config, Mapping):
         return "config", Path(), dict(config)
-    path = Path(config)
+    try:
+        path = Path(config)
+    except TypeError:
+        kind = type(config).__name__
+        raise ConfigError(f"a YAML file, a mapping or a Job is expected, not {kind}") from None
     try:
         with path.open("rb") as file:
             raw = file.read(_MOST_BYTES + 1)

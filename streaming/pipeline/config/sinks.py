@@ -12,24 +12,29 @@ from streaming.pipeline.config.base import (
     SIZE,
     Columns,
     Count,
+    Location,
     Section,
     Size,
+    TopicName,
     ViewName,
+    matching,
     require_one,
 )
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+_PART = r"(?:\w+|`[^`]+`)"
+_TABLE = "the name of a table such as 'orders' or 'shop.orders'"
 _UNITS = {"KB": 1024, "MB": 1024**2, "GB": 1024**3}
 
 
 class _Table(Section):
     """A Delta table by path or by name."""
 
-    path: str | None = None
+    path: Location | None = None
     """Folder or URL of the Delta table."""
-    table: str | None = None
+    table: Annotated[str, matching(rf"{_PART}(?:\.{_PART}){{0,2}}", _TABLE)] | None = None
     """Name of the Delta table in the catalog, instead of `path`."""
     shared: bool = False
     """Whether other queries also append to the table: another job, or this one with an earlier
@@ -39,7 +44,7 @@ class _Table(Section):
 class DeadLetter(_Table):
     """Where bad records go: a Delta table or a topic."""
 
-    topic: str | None = None
+    topic: TopicName | None = None
     """A topic of the source's own broker, instead of a table."""
 
     @model_validator(mode="after")
@@ -52,7 +57,9 @@ class DeadLetter(_Table):
     def as_sink(self, options: dict[str, str]) -> DeltaSink | KafkaSink:
         """Return it as a sink; a topic is on the broker of these options of its source."""
         if self.topic is None:
-            return DeltaSink(path=self.path, table=self.table, shared=self.shared)
+            return DeltaSink(  # tables of older versions get the column `reason`
+                path=self.path, table=self.table, shared=self.shared, schema_evolution=True
+            )
         kafka = {key: value for key, value in options.items() if key.startswith("kafka.")}
         return KafkaSink.model_validate({"type": "kafka", "topic": self.topic, **kafka})
 
@@ -133,7 +140,7 @@ class KafkaSink(Section):
     """`kafka`."""
     from_: ViewName | None = Field(None, alias="from")
     """The source or transform whose rows are written; the last transform, else the only source."""
-    topic: str
+    topic: TopicName
     """The topic that is written to; it must exist."""
     key: str | None = None
     """SQL expression of the key; by default a column `key`, else none. Bytes and text stay, structs
@@ -147,8 +154,8 @@ class KafkaSink(Section):
 
 def _sink_type(value: Any) -> str:
     """Return the tag of a sink; without `type` it is a Delta table."""
-    tag = value.get("type", "delta") if isinstance(value, dict) else getattr(value, "type", "")
-    return str(tag)
+    own = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+    return str(own or "delta")
 
 
 Sink = Annotated[

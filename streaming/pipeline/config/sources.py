@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from assignor_bridge.options import OPTIONS, PREFIX, parse_options
+from assignor_bridge.options import BUILT_IN, NONE, OPTIONS, PREFIX, parse_options
+from streaming.kafka.servers import check_topic
 from streaming.pipeline.config.base import (
     OF_KAFKA,
     Columns,
@@ -26,7 +27,18 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-#: What Spark's Kafka source takes, beside `kafka.*`.
+
+def _by_partition(number: str) -> str:
+    """Return the pattern of JSON with a number for each partition of each topic."""
+    return _json_object(r"[\w.-]+", _json_object(r"\d+", rf"(?:{number})"))
+
+
+def _json_object(key: str, value: str) -> str:
+    member = rf'\s*"{key}"\s*:\s*{value}\s*'
+    return rf"\{{{member}(?:,{member})*\}}"
+
+
+#: What Spark's Kafka source takes in addition to `kafka.*`.
 _SPARK_OPTIONS = {
     "subscribe": "Topics, separated by commas.",
     "subscribePattern": "A pattern of topic names.",
@@ -46,6 +58,28 @@ _SPARK_OPTIONS = {
     "kafkaConsumer.pollTimeoutMs": "How long executors poll.",
     "fetchOffset.numRetries": "Retries of the offset look-up.",
     "fetchOffset.retryIntervalMs": "Pause between them.",
+}
+_FLAG = (r"(?i)true|false", "true or false")
+_FROM_0 = (r"\d{1,9}", "a whole number from 0")
+_FROM_1 = (r"0*[1-9]\d{0,17}", "a whole number from 1")
+_OFFSETS = 'earliest, latest, or offsets such as {"orders": {"0": 23, "1": -2}}'
+_TIMES = 'milliseconds such as {"orders": {"0": 1700000000000}}'
+#: What Spark can read as the value of such an option: a pattern, and its words.
+_VALUES = {
+    "startingOffsets": (rf"(?i)earliest|latest|{_by_partition(r'-[12]|[0-9]+')}", _OFFSETS),
+    "startingTimestamp": (r"\d{1,18}", "milliseconds since 1970"),
+    "startingOffsetsByTimestamp": (_by_partition("[0-9]+"), _TIMES),
+    "startingOffsetsByTimestampStrategy": (r"(?i)error|latest", "error or latest"),
+    "failOnDataLoss": _FLAG,
+    "maxOffsetsPerTrigger": _FROM_1,
+    "minOffsetsPerTrigger": _FROM_1,
+    "maxTriggerDelay": (r"(?i)\d{1,9}(?:us|ms|s|m|min|h|d)?", "a time such as 15m"),
+    "minPartitions": _FROM_1,
+    "maxRecordsPerPartition": _FROM_1,
+    "includeHeaders": _FLAG,
+    "kafkaConsumer.pollTimeoutMs": _FROM_0,
+    "fetchOffset.numRetries": _FROM_0,
+    "fetchOffset.retryIntervalMs": _FROM_0,
 }
 _STARTING = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
 
@@ -173,8 +207,18 @@ class Source(Section):
     def _fits_together(self) -> Self:
         ways = ("subscribe", "subscribePattern", "assign")
         require_one({name: self.options.get(name) for name in ways})
-        parse_options({**self.options, "assignor": self.assignor})
-        headers = self.options.get("includeHeaders", "false").strip().lower() == "true"
+        for name, value in self.options.items():  # Spark would refuse or misread it much later
+            pattern, expected = _VALUES.get(name, ("(?s).*", ""))
+            if not re.fullmatch(pattern, value, re.ASCII):
+                raise ValueError(f"option {name!r} is {value!r}: {expected} is expected")
+        for topic in self.topics:
+            check_topic(topic)
+        for name in parse_options({**self.options, "assignor": self.assignor}).assignors:
+            if name not in BUILT_IN | {NONE} and ":" not in name:
+                from assignor_bridge.assignors.loading import find  # the table takes a while
+
+                find(name)
+        headers = self.options.get("includeHeaders", "false").lower() == "true"
         if headers and self.records.format != "raw":
             raise ValueError("'includeHeaders' adds a column only where records are raw")
         return self

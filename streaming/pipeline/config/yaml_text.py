@@ -27,18 +27,21 @@ _DOTTED_KEYS = ("kafka.", "assignor.", "spark.", "kafkaConsumer.", "fetchOffset.
 _SECTION = "spark."
 #: `"a.b".rest` or `'a.b'`.
 _QUOTED = re.compile(r"""(?:"([^"]+)"|'([^']+)')(?:\.(?=.)|$)""")
-#: A value that YAML's own words quote; kinds (`<scalar>`) and single characters are no secrets.
-_VALUE = re.compile(r"""(['"])(?!<|\\.['"]).{2,}\1""")
+#: What YAML's own words quote; kinds (`<scalar>`) and single characters are no secrets.
+_QUOTES = re.compile(r"""(['"])(?:\\.|(?!\1)[^\\])*\1""")
 _SET = re.compile(r"""((?:"[^"]*"|'[^']*'|[^=])*)(=?)(.*)""", re.DOTALL)
 _VARIABLE = re.compile(r"\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})?")
 #: A job has a few hundred values at most, nested a few levels.
 _MOST_VALUES = 10_000
 _DEEPEST = 50
-#: Characters of a number; YAML reads some of any length, in time by the square.
-_LONGEST_NUMBER = 400
-#: As YAML 1.1 reads them: 012 is 10, 1:30 is 90, 0x1f is 31.
-_READ_OTHERWISE = re.compile(r"[-+]?0[0-9bxo_]|.*[_:]")
-_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+#: What is no text without quotes, by the kind, its first characters, and its pattern. To YAML 1.1,
+#: NO is a flag, 1.10 is 1.1, 012 is 10, and 20:30 is 1230; here they are the text as written.
+_NO_TEXT = (
+    ("bool", "tf", "true|false"),
+    ("int", "-0123456789", r"0|-?[1-9]\d{0,17}"),
+    ("null", ["~", "n", ""], "~|null|"),
+    ("merge", "<", "<<"),
+)
 
 
 class _Loader(yaml.SafeLoader):
@@ -69,13 +72,7 @@ class _Loader(yaml.SafeLoader):
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         """Make a value; the error of one that does not fit its type names its line."""
         try:
-            is_number = node.tag in _NUMBERS and isinstance(node, yaml.ScalarNode)
-            if is_number and len(node.value) > _LONGEST_NUMBER:
-                raise ValueError  # noqa: TRY301
-            value = super().construct_object(node, deep)
-            if is_number and _READ_OTHERWISE.match(node.value):
-                what = "a number that is not plain (another base than ten, '_' or ':' in it)"
-                raise _error(node, f"{what}: put it in quotes if it is text")
+            return super().construct_object(node, deep)
         except (ConfigError, yaml.YAMLError):
             raise
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
@@ -83,8 +80,6 @@ class _Loader(yaml.SafeLoader):
             raise _error(
                 node, f"a value that looks like {kind!r} is not one: put it in quotes if it is text"
             ) from None
-        else:
-            return value
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Make a mapping whose keys are text, each there once."""
@@ -101,6 +96,13 @@ class _Loader(yaml.SafeLoader):
                 raise _error(key_node, f"duplicate key {key!r}")
             seen.add(key)
         return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {}
+for _kind, _first, _pattern in _NO_TEXT:
+    _Loader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_kind}", re.compile(rf"(?:{_pattern})\Z"), list(_first)
+    )
 
 
 def _error(node: yaml.Node, text: str) -> ConfigError:
@@ -133,12 +135,17 @@ def parse_yaml(text: str) -> dict[str, Any]:
         data = _load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}: " if mark else ""
-        problem = _VALUE.sub(r"\1***\1", getattr(error, "problem", None) or "cannot be parsed")
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        problem = _QUOTES.sub(_hide, getattr(error, "problem", None) or "cannot be parsed")
         raise ConfigError(f"{where}not valid YAML: {problem}") from None
     if not isinstance(data, dict):
         raise ConfigError("a mapping with the keys of a job is expected; see `assignor init`")
     return data
+
+
+def _hide(quoted: re.Match[str]) -> str:
+    is_value = len(quoted[0]) > len("'\\t'") and not quoted[0][1:].startswith(("<", "***"))
+    return "'***'" if is_value else quoted[0]
 
 
 def _load(text: str) -> Any:

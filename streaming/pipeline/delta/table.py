@@ -116,18 +116,15 @@ class Table(NamedTuple):
 
         nullable = [StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields]
         builder: Any = DeltaTable.createIfNotExists(spark).addColumns(StructType(nullable))
-        # Delta takes no other path here.
-        builder = (
-            builder.location(absolute(spark, self.path))
-            if self.path
-            else builder.tableName(self.name)
-        )
+        builder = builder.tableName(self._sql(spark))  # of a path: in quotes, and also as it is
+        if self.path is not None:
+            builder = builder.location(absolute(spark, self.path))
         for key, value in properties.items():
             builder = builder.property(key, value)
         if sink.partition_by:
             builder = builder.partitionedBy(*sink.partition_by)
         if sink.cluster_by:
-            builder = builder.clusterBy(*sink.cluster_by)
+            builder = builder.clusterBy(*map(quoted, sink.cluster_by))
         builder.execute()
 
     def check_layout(self, spark: SparkSession, sink: DeltaSink) -> None:
@@ -139,7 +136,7 @@ class Table(NamedTuple):
             ("partition_by", sink.partition_by, "partitionColumns"),
             ("cluster_by", sink.cluster_by, "clusteringColumns"),
         ):
-            actual = tuple(detail.get(key) or ())
+            actual = tuple(map(unquoted, detail.get(key) or ()))
             if columns and [c.lower() for c in actual] != [c.lower() for c in columns]:
                 raise TableError(
                     f"{what} is {', '.join(columns)}, but the table {self.where!r} has "

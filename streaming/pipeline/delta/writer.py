@@ -22,7 +22,7 @@ from streaming.pipeline.delta.once import OnceWriter
 from streaming.pipeline.delta.order_conflicts import OrderConflicts
 from streaming.pipeline.delta.table import Table, check_columns, missing_table
 from streaming.pipeline.delta.upsert import Layout
-from streaming.pipeline.errors import JobError, TableError, first_line
+from streaming.pipeline.errors import JobError, TableError, first_line, without_java_trace
 from streaming.pipeline.spark.columns import folding
 
 if TYPE_CHECKING:
@@ -178,6 +178,8 @@ class DeltaWriter:
                 if self.error is not error:
                     raise self.error from error
                 if attempt == _ATTEMPTS or not isinstance(error, _CONFLICTS):
+                    if self._is_being_stopped():
+                        raise without_java_trace(error) from None
                     raise
                 _LOG.warning(
                     "%s: batch %d is written again, because another writer changed the table %r "
@@ -200,6 +202,12 @@ class DeltaWriter:
         if number == 0 or self._checkpoint is None:
             return TableError(f"the table {self.table.where!r} was removed: run the job again")
         return missing_table(self.table.where, self._checkpoint, number - 1)
+
+    def _is_being_stopped(self) -> bool:
+        try:
+            return self._running is not None and not self._running.isActive
+        except Exception:  # noqa: BLE001  (Spark has ended)
+            return False
 
     def finish(self) -> None:
         """Wait for what is still written beside the batches; the query has ended."""

@@ -12,7 +12,7 @@ from streaming.pipeline.config.files import python_function, schema_text
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.errors import first_line
 from streaming.pipeline.spark.columns import check_free, folding
-from streaming.pipeline.spark.records import KAFKA, KAFKA_FIELDS, Parsed, Upsert, parse
+from streaming.pipeline.spark.records import KAFKA, KAFKA_FIELDS, REASON, Parsed, Upsert, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -80,7 +80,7 @@ def bad_records(spark: SparkSession, loaded: LoadedJob, name: str, to: Sink) -> 
     sinks = [sink for sink in job.all_sinks.values() if name in job.sources_of(sink)]
     bad = _parsed(spark, loaded, name, upserts=upserts_of(job, sinks)).bad
     assert bad is not None  # noqa: S101  (raw records have no dead letter)
-    table = ("topic", "partition", "offset", "timestamp", "key", "value")
+    table = ("topic", "partition", "offset", "timestamp", "key", "value", REASON)
     return bad.select(*(table if isinstance(to, DeltaSink) else ("key", "value")))
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from platformdirs import user_log_path
 
-from assignor_bridge.errors import OptionError
+from assignor_bridge.errors import AssignorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,13 +29,16 @@ _LAST_WORDS_S = 3.0
 _FATAL = "Exception in thread "
 #: The JVM tells of settings that it cannot start with on stdout, unless it is asked not to.
 _JAVA = "JDK_JAVA_OPTIONS"
-_TO_STDERR = "-XX:+DisplayVMOutputToStderr"
+#: Delta names files by the digits of the locale, which only some languages' are ASCII.
+_OPTIONS = "-XX:+DisplayVMOutputToStderr -Duser.language=en"
+#: What Java's launcher says last, after the reason.
+_LAUNCHER = ("Error: Could not create the Java", "Error: A fatal exception has occurred")
 
 
 class SparkLog:
     """A log of one run, at a path or by its name in the user's folder; the one before is kept.
 
-    Raises OptionError when it cannot be written.
+    Raises AssignorError when it cannot be written.
     """
 
     def __init__(self, path: Path | None, name: str, redact: Callable[[str], str]) -> None:
@@ -43,12 +46,12 @@ class SparkLog:
         self._readers: list[threading.Thread] = []
         self._fatal = self._last = ""
         if path is None:
-            self.path = _in_a_folder_of_logs(f"{name}.log")
+            self.path = new_log(f"{name}.log")
             return
         try:
             _make(path)
         except OSError as error:
-            raise OptionError(f"--log {path}: it cannot be written ({error.strerror})") from None
+            raise AssignorError(f"--log {path}: it cannot be written ({error.strerror})") from None
         self.path = path
 
     @contextlib.contextmanager
@@ -64,7 +67,7 @@ class SparkLog:
         os.dup2(writing, _STDERR)
         os.close(writing)
         java = os.environ.get(_JAVA)
-        os.environ[_JAVA] = f"{java or ''} {_TO_STDERR}".strip()
+        os.environ[_JAVA] = f"{java or ''} {_OPTIONS}".strip()
         try:
             yield
         finally:
@@ -88,12 +91,13 @@ class SparkLog:
                 line = self._redact(raw.decode("utf-8", "replace"))
                 with contextlib.suppress(OSError):
                     log.write(line.encode())
-                self._last = line.strip() or self._last
+                if line.strip() and not line.startswith((*_LAUNCHER, "\tat ")):
+                    self._last = line.strip()
                 if line.startswith(_FATAL) and not self._fatal:
                     self._fatal = line.removeprefix(_FATAL).partition(" ")[2].strip()
 
 
-def _in_a_folder_of_logs(name: str) -> Path:
+def new_log(name: str) -> Path:
     """Make a file in the user's folder, or where temporary files are if that cannot be."""
     folder = user_log_path("assignor-bridge")
     path = folder / name

@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, MapType, StructType
 
 from streaming.pipeline.spark.columns import check_free, columns, folding
-from streaming.pipeline.spark.formats import PARSED, read_json, read_text, reader_of
+from streaming.pipeline.spark.formats import PARSED, Reader, read_json, read_text, reader_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 #: The struct with Kafka's own columns; sinks leave it out.
 KAFKA = "_kafka"
 KAFKA_FIELDS = ("topic", "partition", "offset", "timestamp", "key", "tombstone")
+#: Why a record is bad.
+REASON = "reason"
 _BAD = "__bad"
 
 
@@ -34,7 +36,7 @@ class Parsed(NamedTuple):
 
     #: The view: good rows only, or failing at the first bad one.
     rows: DataFrame
-    #: Kafka's columns of the bad records; None for raw ones.
+    #: Kafka's columns of the bad records, and `REASON`; None for raw ones.
     bad: DataFrame | None
 
 
@@ -111,7 +113,28 @@ def parse(
             column = f.coalesce(value, of_tombstone)
         selected.append(column.alias(field.name))
     selected += [column.alias(name) for name, column in of_key.values()]
-    return Parsed(good.select(*selected, KAFKA), marked.where(_BAD).select(*frame.columns))
+    bad = marked.where(_BAD).withColumn(REASON, _reason(records, by_format, is_tombstone))
+    return Parsed(good.select(*selected, KAFKA), bad.select(*frame.columns, REASON))
+
+
+def _reason(records: Records, by_format: Reader, is_tombstone: Column) -> Column:
+    """Return why a record is bad, with names of columns and without a value of the record."""
+    text = f.col("value").cast("string")
+    unread, missing = [], []
+    for field, value in zip(by_format.kind.fields, by_format.values, strict=True):
+        is_null = value.isNull() & f.col(PARSED).isNotNull()
+        if records.format == "json":
+            sent = f.get_json_object(text, f"$['{field.name}']")
+            unread.append(f.when(is_null & sent.isNotNull(), f.lit(field.name)))
+        if not field.nullable:
+            missing.append(f.when(is_null, f.lit(field.name)))
+    names, needed = f.concat_ws(", ", *unread), f.concat_ws(", ", *missing)
+    return (
+        f.when(is_tombstone, f.lit("a tombstone whose key cannot be read as that of the upsert"))
+        .when(names != "", f.concat(f.lit("these columns cannot be read as their types: "), names))
+        .when(needed != "", f.concat(f.lit("these NOT NULL columns have no value: "), needed))
+        .otherwise(f.lit(f"it cannot be read as {records.format} with the schema"))
+    )
 
 
 def checksum_columns() -> list[Column]:

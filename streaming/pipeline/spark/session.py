@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import sys
-from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.jars import connector_coordinate
@@ -14,6 +13,7 @@ from assignor_bridge.session import spark_defaults
 from streaming.delta.session import EXTENSION, configure_delta, delta_coordinate
 from streaming.observe.masters import addresses_of, first_that_answers
 from streaming.pipeline.errors import ConfigError, JobError
+from streaming.pipeline.spark.jvm import start_context
 from streaming.redaction import LOGINS, SECRET_KEYS, SECRET_OPTIONS, has_login, is_secret_key
 
 if TYPE_CHECKING:
@@ -108,6 +108,8 @@ def session_for(job: Job, starting: AbstractContextManager[None] | None = None) 
     if _is_connect(job.spark):
         raise ConfigError(NO_CONNECT)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if os.environ.get("LC_ALL") in ("C", "POSIX"):  # Java would spoil file names beyond ASCII
+        os.environ["LC_ALL"] = "C.UTF-8"
     operators = _of_operators()
     settings = {**_SETTINGS, **_compiled(job, operators), **_redacted(operators), **job.spark}
     settings[_EXTENSIONS] = _extensions(job, operators)
@@ -126,7 +128,10 @@ def session_for(job: Job, starting: AbstractContextManager[None] | None = None) 
         builder = builder.config(key, value)
     builder = configure_spark(builder.config(_PACKAGES, ",".join([*own, *job_packages(job)])))
     with starting or contextlib.nullcontext():
-        _launch(builder._options)
+        options: dict[str, Any] = builder._options
+        # All users of a machine can read the command line of its JVM.
+        shown = {key: value for key, value in options.items() if not _is_secret(key, value)}
+        start_context(options, shown)
         return builder.getOrCreate()
 
 
@@ -178,22 +183,6 @@ def _redacted(operators: Mapping[str, str]) -> dict[str, str]:
         key: f"{operators[key]}|{ours}" if operators.get(key) else ours
         for key, ours in _REDACTED.items()
     }
-
-
-def _launch(settings: Mapping[str, Any]) -> None:
-    """Start the JVM without secrets: all users of a machine can read its command line.
-
-    pyspark would put all settings there; the others reach the JVM by its gateway when Spark starts.
-    """
-    if not any(starmap(_is_secret, settings.items())):
-        return
-    from pyspark import SparkConf, SparkContext
-
-    shown = SparkConf(loadDefaults=False)
-    for key, value in settings.items():
-        if not _is_secret(key, value):
-            shown.set(key, str(value))
-    SparkContext._ensure_initialized(conf=shown)
 
 
 def _is_secret(key: str, value: Any) -> bool:

@@ -59,7 +59,7 @@ def test_the_reason_is_given() -> None:
 @pytest.mark.parametrize(
     ("names", "text"),
     [
-        pytest.param("stiky", "unknown assignor 'stiky': choose one of .*sticky", id="a typo"),
+        pytest.param("stiky", "unknown assignor 'stiky'; did you mean 'sticky'", id="a typo"),
         pytest.param("sticky,stiky", "unknown assignor 'stiky'", id="a typo behind"),
         pytest.param(" , ", "no assignor is named", id="nothing"),
         pytest.param("streams", "no assignor fits the group: 'streams' was passed", id="none"),

@@ -11,6 +11,7 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 
+from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Partition
 from checkpoints.folders import LocalFolder
 from checkpoints.offset_log import read_checkpoint
@@ -22,6 +23,7 @@ from streaming.doctor import checkpoint as doctor_of_checkpoints
 from streaming.doctor import delta_table
 from streaming.lag.first_unread import FirstRecord
 from tests.unit.lag.checkpoint_files import QUERY, write_query
+from tests.unit.streaming.checkpoints import write_checkpoint
 
 
 def state(topic: str = "t", position: int = 9) -> str:
@@ -73,6 +75,29 @@ def test_a_planned_batch_is_no_fault(tmp_path, capsys):
     code, lines = doctor(capsys, "--checkpoint", query)
     assert code == 0
     assert "no batch was completed; batch 4 is planned and will run" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("gone", "words"),
+    [
+        pytest.param(["offsets/4"], "or copy offsets/5 to offsets/4 (batch 5 is", id="done"),
+        pytest.param(["offsets/4", "commits/5"], "from a copy; without one, give the query a new",
+                     id="planned"),
+        # As asynchronous progress tracking leaves it.
+        pytest.param(["offsets/4", "commits/4"], None, id="never logged"),
+        pytest.param(["offsets/3"], None, id="an older one"),
+    ],
+)  # fmt: skip
+def test_the_offsets_before_the_last_ones_must_be_there(gone, words, tmp_path, capsys):
+    folder = write_checkpoint(tmp_path / "c", [{"t": {0: n}} for n in (3, 4, 5)], first=3)
+    for name in gone:
+        (folder / name).unlink()
+    code, lines = doctor(capsys, "--checkpoint", str(folder))
+    assert code == int(words is not None)
+    if words is not None:
+        assert "FAILED" in lines[0]
+        assert 'offsets/4 is missing, without which Spark would stop with "batch 4' in lines[0]
+        assert words in lines[0]
 
 
 @pytest.mark.parametrize(
@@ -183,14 +208,13 @@ def test_a_table_that_was_set_back_is_told_until_that_is_accepted(accepted, tmp_
     assert ("set back by RESTORE (version 2) after batch 4" in lines[1]) == (accepted != "2")
 
 
-def test_properties_of_a_table_that_are_none_accept_nothing(tmp_path, capsys):
+def test_properties_of_a_table_that_are_none_are_damage(tmp_path):
     """It was a traceback: a log may be another's."""
-    query = write_query(tmp_path / "c", {"t": {0: 9}}, batch=4)
     table = delta(tmp_path, {0: 4})
     newer = Path(table) / "_delta_log" / f"{1:020}.json"
     newer.write_text(json.dumps({"metaData": {"configuration": ["assignor.acceptedRestore"]}}))
-    found, lines = doctor(capsys, "--checkpoint", query, "--delta-table", table)
-    assert (found, "it holds batch 4" in lines[1]) == (0, True)
+    with pytest.raises(OptionError, match="its log is damaged"):
+        read_log(table, QUERY)
 
 
 @pytest.mark.parametrize(

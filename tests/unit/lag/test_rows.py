@@ -142,6 +142,9 @@ def test_a_total_counts_what_is_unknown_beside_what_is_known():
 
 
 def test_a_table_begins_with_the_columns_of_kafkas_tool():
+    narrow = as_text([row(), row(partition=1, offset=None, behind=None)], 80).splitlines()
+    assert max(map(len, narrow)) <= 80
+    assert narrow[0].split()[:4] == ["TOPIC", "PART", "OFFSET", "END"]
     lines = as_text([row(), row(partition=1, offset=None, behind=None)]).splitlines()
     assert [line.split() for line in lines[:3]] == [
         ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID",

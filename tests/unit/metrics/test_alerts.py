@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,8 +17,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.metrics.board import Board
 from streaming.observe.query_progress import read_progress
-from tests.support.alert_rules import evaluate, firing, read_series, seconds
+from tests.support.alert_rules import Series, evaluate, firing, read_series, seconds
 from tests.support.metric_queries import DOCS, RULES, check, queries
+from tests.unit.metrics.samples import QUERY, progress
 
 RECORDED = Path(__file__).with_name("recorded_progress.jsonl")
 #: Debian has it in its package `prometheus`; no Python package brings it.
@@ -27,7 +29,7 @@ CASES = yaml.safe_load((DOCS / "prometheus" / "alerts_test.yaml").read_text())
 LIMITED = {
     "secondsToLoss": "1800", "admittedRecords": "30", "heldBackRecords": "70",
     "heldBackBy": "seconds", "receivedBytes": "10", "crossZoneBytes": "1",
-    "crossZoneShare": "0.1", "commitFailures": "0",
+    "crossZoneShare": "0.1", "commitFailures": "0", "offsetsLost": "0",
 }  # fmt: skip
 
 
@@ -72,7 +74,7 @@ def test_each_alert_is_seen_to_fire_and_to_be_silent() -> None:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
 def test_a_threshold_that_is_never_reached_is_found(rule: dict[str, Any]) -> None:
     """The tests can fail: with every comparison the other way round, what fired is silent."""
-    turned = rule["expr"].translate(str.maketrans("<>", "><"))
+    turned = rule["expr"].translate(str.maketrans("<>", "><")).replace("unless", "and")
     [(test, case)] = [
         (test, case)
         for test in CASES["tests"]
@@ -83,6 +85,39 @@ def test_a_threshold_that_is_never_reached_is_found(rule: dict[str, Any]) -> Non
     assert fires({**rule, "expr": turned}, test, case["eval_time"]) != expected
 
 
+def test_a_query_that_is_too_slow_fires_the_alert_on_lag() -> None:
+    """It reads all that there is when a batch is planned, in batches that take ever longer."""
+    board, registry = Board("c"), CollectorRegistry()
+    registry.register(board)
+    samples: dict[tuple[str, Any], list[tuple[float, float]]] = {}
+    planned_s = end = number = 0
+    for minute in range(60):
+        now_s = 60 * minute
+        if now_s >= 2 * planned_s:  # a batch is done when as much time again has passed
+            event = progress(number, start={"0": end}, end={"0": 10 * planned_s})
+            assert event["sources"][0]["latestOffset"] == event["sources"][0]["endOffset"]
+            board.update(read_progress(event))
+            end, planned_s, number = 10 * planned_s, now_s, number + 1
+        board.measure({QUERY: {"0": {"t": {"0": 10 * now_s}}}}, float(now_s))
+        text = generate_latest(registry).decode()
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                key = sample.name, frozenset(sample.labels.items())
+                samples.setdefault(key, []).append((now_s, sample.value))
+    series = [Series(name, labels, points) for (name, labels), points in samples.items()]
+    [rule] = [rule for rule in RULES if rule["alert"] == "StreamLagGrows"]
+    assert firing(rule, 240, 60, series) == []
+    [(labels, _)] = firing(rule, 59 * 60, 60, series)
+    assert labels["group"] == "orders"
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_each_alert_names_a_heading_of_the_docs(rule: dict[str, Any]) -> None:
+    page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+    heads = re.findall(r"^#+ (.*)$", (DOCS.parent / page).read_text("utf-8"), flags=re.MULTILINE)
+    assert anchor in {re.sub(r"[^\w -]", "", head).lower().replace(" ", "-") for head in heads}
+
+
 def exported() -> dict[str, set[str]]:
     """Label names of each metric in the text that a real query's progress becomes."""
     board, registry = Board("c"), CollectorRegistry()
@@ -91,9 +126,11 @@ def exported() -> dict[str, set[str]]:
         event["timestamp"] = f"2026-11-21T12:00:{10 * second:02}.000Z"
         for source in event["sources"]:
             source["metrics"] |= {f"assignor.{name}": value for name, value in LIMITED.items()}
-            for ends in source["latestOffset"].values():  # of a topic that is being written to
-                ends.update({partition: end + 10 * second for partition, end in ends.items()})
         board.update(read_progress(event))
+    for time_s in (1e10, 1e10 + 10):
+        [(topic, offsets)] = event["sources"][0]["endOffset"].items()
+        ends = {partition: end + int(time_s - 1e10) for partition, end in offsets.items()}
+        board.measure({event["id"]: {"0": {topic: ends}}}, time_s)
     registry.register(board)
     found: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(generate_latest(registry).decode()):

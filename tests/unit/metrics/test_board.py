@@ -10,7 +10,8 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from streaming.metrics.board import Board, LogEnds
+from streaming.metrics.board import Board
+from streaming.metrics.log_ends import LogEnds
 from streaming.metrics.names import KAFKA, METRICS
 from streaming.observe.query_progress import read_progress
 from tests.unit.metrics.samples import QUERY, progress
@@ -22,7 +23,7 @@ PLAN = {
     "planMillis": "30", "movedPartitions": "2", "fallbacks": "1", "readBytes": "1000",
     "commitFailures": "0", "movedOffsets": "0.25",
     "freshnessSeconds": "0.8", "freshnessSecondsMax": "2.5",
-    "admittedRecords": "30", "heldBackRecords": "70", "heldBackBy": "seconds",
+    "admittedRecords": "30", "heldBackBy": "seconds", "offsetsLost": "3",
 }  # fmt: skip
 
 
@@ -46,20 +47,40 @@ def board(*events: dict) -> Board:
     return made
 
 
-def test_lag_is_what_the_batch_left_under_the_names_of_kafka_lag_exporter():
-    found = exposed(
-        board(progress(start={"0": 0, "1": 0}, end={"0": 10, "1": 5}, latest={"0": 30, "1": 5}))
-    )
+def test_lag_is_what_the_brokers_measured_under_the_names_of_kafka_lag_exporter():
+    """Without limits a batch reads to the end that was planned: by that end, lag is always 0."""
+    made = board(progress(start={"0": 0, "1": 0}, end={"0": 10, "1": 5}))
+    for time_s, end in ((1e10, 10), (1e10 + 4, 30)):
+        ends = {"0": {"t": {"0": end, "1": 5, "2": 7}}}
+        assert made.measure({QUERY: ends, "of another session": ends}, time_s)
+    found = exposed(made)
     member = ("prod", "orders", "t")
     assert found["kafka_consumergroup_group_offset"][(*member, "0", "", "", "")] == 10
     assert found["kafka_consumergroup_group_lag"] == {
         (*member, "0", "", "", ""): 20,
         (*member, "1", "", "", ""): 0,
     }
+    assert found["kafka_consumergroup_group_lag_seconds"] == {
+        (*member, "0", "", "", ""): 4,
+        (*member, "1", "", "", ""): 0,
+    }
     assert found["kafka_consumergroup_group_max_lag"] == {("prod", "orders", "true"): 20}
+    assert found["kafka_consumergroup_group_max_lag_seconds"] == {("prod", "orders", "true"): 4}
     assert found["kafka_consumergroup_group_sum_lag"] == {("prod", "orders"): 20}
     assert found["kafka_consumergroup_group_topic_sum_lag"] == {member: 20}
-    assert found["kafka_partition_latest_offset"] == {("prod", "t", "0"): 30, ("prod", "t", "1"): 5}
+    assert found["kafka_partition_latest_offset"][("prod", "t", "0")] == 30
+    assert list(found["assignor_held_back_records"].values()) == [0]
+    assert made.measure({}, 1e10 + 5) is False
+
+
+def test_without_a_measurement_lag_is_what_was_unread_when_the_batch_began():
+    made = board(progress(start={"0": 4, "1": 0}, end={"0": 10, "1": 5}, latest={"0": 30, "1": 5}))
+    found = exposed(made)
+    assert list(found["kafka_consumergroup_group_lag"].values()) == [26, 5]
+    assert list(found["assignor_held_back_records"].values()) == [20]
+    [at_s] = found["spark_streaming_last_progress_timestamp_seconds"].values()
+    made.idle(QUERY, at_s + 60)  # it has read all that its limits allow
+    assert list(exposed(made)["kafka_consumergroup_group_lag"].values()) == [20, 0]
 
 
 def test_what_a_batch_left_that_is_run_again_is_unknown_not_0():
@@ -87,7 +108,7 @@ def test_a_watermark_beyond_the_year_9999_is_none(year: str):
 
 
 def test_sparks_and_our_figures_are_in_base_units():
-    found = exposed(board(progress(start={"0": 0}, end={"0": 30}, **PLAN)))
+    found = exposed(board(progress(start={"0": 0}, end={"0": 30}, latest={"0": 100}, **PLAN)))
     query, source = ("orders", QUERY), ("orders", QUERY, "0")
     assert found["spark_streaming_latency_seconds"][query] == 0.75
     assert found["spark_streaming_duration_seconds"][(*query, "addBatch")] == 0.5
@@ -99,6 +120,7 @@ def test_sparks_and_our_figures_are_in_base_units():
     assert found["assignor_freshness_max_seconds"][source] == 2.5
     assert found["assignor_admitted_records"][source] == 30
     assert found["assignor_held_back_records"][source] == 70
+    assert found["assignor_offsets_lost_total"][source] == 3
     assert found["assignor_held_back_info"] == {(*source, "seconds"): 1}
     assert found["assignor_imbalance_ratio"][source] == 0.02
     assert found["assignor_moved_offsets_ratio"][source] == 0.25
@@ -170,12 +192,18 @@ def test_a_vanished_partition_topic_or_query_is_not_exposed_any_more():
 
 
 def test_two_queries_that_read_one_topic_for_one_group_make_one_series():
-    ahead = progress(1, start={}, end={"0": 9}, latest={"0": 10}, commitGroup="g")
+    ahead = progress(1, start={"0": 2}, end={"0": 9}, latest={"0": 10}, commitGroup="g")
     behind = progress(
-        1, start={}, end={"0": 4}, latest={"0": 9}, query_id="other", name="b", commitGroup="g"
+        1,
+        start={"0": 0},
+        end={"0": 4},
+        latest={"0": 9},
+        query_id="other",
+        name="b",
+        commitGroup="g",
     )
     found = exposed(board(ahead, behind))
-    assert found["kafka_consumergroup_group_lag"] == {("prod", "g", "t", "0", "", "", ""): 5}
+    assert found["kafka_consumergroup_group_lag"] == {("prod", "g", "t", "0", "", "", ""): 9}
     assert found["kafka_partition_latest_offset"] == {("prod", "t", "0"): 10}
 
 
@@ -219,8 +247,8 @@ def test_lag_in_seconds_is_exposed():
             progress(2, start={"0": 0}, end={"0": 50}, latest={"0": 100}, second=10),
         )
     )
-    assert list(found["kafka_consumergroup_group_lag_seconds"].values()) == [5.0]
-    assert found["kafka_consumergroup_group_max_lag_seconds"] == {("prod", "orders", "true"): 5.0}
+    assert list(found["kafka_consumergroup_group_lag_seconds"].values()) == [10.0]
+    assert found["kafka_consumergroup_group_max_lag_seconds"] == {("prod", "orders", "true"): 10.0}
 
 
 def test_progress_of_a_real_run_is_read():
@@ -229,14 +257,15 @@ def test_progress_of_a_real_run_is_read():
     found = exposed(board(*map(json.loads, lines)))
     assert len(found["kafka_consumergroup_group_lag"]) == 12
     assert found["spark_streaming_batches_total"].popitem()[1] == 3
-    assert list(found["kafka_consumergroup_group_sum_lag"].values()) == [11_615 - 3 * 1_495]
+    assert list(found["kafka_consumergroup_group_sum_lag"].values()) == [11_615 - 2 * 1_495]
+    assert list(found["assignor_held_back_records"].values()) == [11_615 - 3 * 1_495]
     assert found["assignor_info"].popitem()[0][-1] == "lag-aware-sticky"
     assert found["assignor_reader_bytes_total"].popitem()[1] > 10_000
-    # No watermark, commits, limits and racks, and a topic that was filled before: its end stands.
+    # No watermark, commits, limits of ours and racks; recorded before lag was measured.
     unused = {
         "assignor_admitted_records",
         "assignor_held_back_info",
-        "assignor_held_back_records",
+        "assignor_offsets_lost_total",
         "assignor_time_to_loss_seconds",
         "spark_streaming_event_time_watermark_timestamp_seconds",
         "assignor_commit_failures_total",

@@ -20,7 +20,6 @@ import pytest
 from prometheus_client import MetricsHandler
 from pydantic import ValidationError
 
-from assignor_bridge.errors import OptionError
 from streaming.metrics import outlets
 from streaming.metrics.attach import Exporter
 from streaming.metrics.board import Board
@@ -62,17 +61,41 @@ def test_all_outlets_tell_of_a_batch(tmp_path):
     assert batch == {
         "timestamp": 1795262400.5, "event": "batch", "query": "orders",
         "queryId": QUERY, "runId": RUN, "batch": 1, "rows": 10, "seconds": 0.75,
-        "rowsPerSecond": 40.0, "lag": 20, "maxLag": 20,
+        "rowsPerSecond": 40.0, "lag": 30, "maxLag": 30, "heldBack": 20,
         "sources": [{"source": 0, "assignor.strategy": "sticky"}],
     }  # fmt: skip
     assert ended == {"event": "ended", "queryId": QUERY, "runId": RUN, "error": "it broke"}
+
+
+def test_lag_is_measured_after_a_batch_and_while_others_have_events(tmp_path, monkeypatch):
+    """A timer that each event restarts would never measure a long batch next to short ones."""
+    monkeypatch.setattr("streaming.metrics.attach._MEASURE_EACH_S", 0.05)
+    log = tmp_path / "log.jsonl"
+    unread = [7]
+
+    def log_ends(_query_id: str | None) -> dict[str, dict[str, dict[str, dict[str, int]]]]:
+        return {QUERY: {"0": {"t": {"0": 10 + unread[-1]}}}}
+
+    def grows() -> bool:
+        for _ in range(10):
+            exporter.progressed(text(start={"0": 0}, end={"0": 1}, query_id="b", name="b"))
+        return 'group="orders"} 9.0' in scrape(exporter)
+
+    with Exporter(MetricsConfig(port=0, log_file=log), log_ends=log_ends) as exporter:
+        exporter.progressed(EVENT)
+        flush(exporter)
+        unread.append(9)
+        wait_until(grows, "the lag of the query without events")
+    line = json.loads(log.read_text().splitlines()[0])
+    assert (line["lag"], line["maxLag"], line["heldBack"]) == (7, 7, 20)
+    assert line["progress"]["sources"][0]["logEndOffset"] == {"t": {"0": 17}}
 
 
 def test_the_log_goes_to_stderr_without_the_whole_progress(capsys):
     with Exporter(MetricsConfig(log="json")) as exporter:
         exporter.progressed(EVENT)
     line = json.loads(capsys.readouterr().err)
-    assert line["lag"] == 20
+    assert (line["lag"], line["heldBack"]) == (30, 20)
     assert "progress" not in line
 
 
@@ -215,7 +238,7 @@ def test_an_address_of_another_machine_is_one_line():
 
 @pytest.mark.parametrize("key", ["textfile", "log_file"])
 def test_a_folder_that_is_not_there_is_one_line(key, tmp_path):
-    with pytest.raises(OptionError, match=rf"metrics.{key} .* its folder does not exist"):
+    with pytest.raises(MetricsError, match=rf"metrics.{key} .* its folder does not exist"):
         Exporter(MetricsConfig(**{key: tmp_path / "no" / "m.prom"}))
 
 
@@ -285,7 +308,7 @@ def test_a_log_follows_its_link_to_another_file(tmp_path):
 def test_a_log_behind_a_ring_of_links_is_one_line(tmp_path):
     link = tmp_path / "log"
     link.symlink_to("log")
-    with pytest.raises(OptionError, match="cannot be written"):
+    with pytest.raises(MetricsError, match="cannot be written"):
         Log(link, 0o600)
 
 
@@ -388,19 +411,23 @@ def test_the_docs_have_the_table_of_all_metrics():
 def test_each_metric_of_the_dashboard_exists():
     text_ = (ROOT / "docs" / "grafana" / "assignor-bridge.json").read_text(encoding="utf-8")
     board = json.loads(text_)
-    expressions = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    panels = [panel for panel in board["panels"] if panel["type"] != "row"]
+    expressions = [target["expr"] for panel in panels for target in panel["targets"]]
+    expressions += [one["expr"] for one in board["annotations"]["list"]]
+    variables = [variable["query"] for variable in board["templating"]["list"]]
+    expressions += [query["query"] for query in variables if isinstance(query, dict)]
     used = set(re.findall(r"\b(?:kafka|spark_streaming|assignor)_\w+", " ".join(expressions)))
     assert used <= set(METRICS)
     assert {"kafka_consumergroup_group_lag", "kafka_consumergroup_group_lag_seconds",
             "assignor_imbalance_ratio", "assignor_moved_partitions_total",
             "assignor_locality_hit_ratio", "spark_streaming_latency_seconds",
             "assignor_held_back_records", "assignor_held_back_info"} <= used  # fmt: skip
-    for variable in board["templating"]["list"]:
-        query = variable["query"]
-        if isinstance(query, dict):
-            name = re.search(r"label_values\((\w+), (\w+)\)", query["query"])
-            assert name
-            assert name[2] in METRICS[name[1]].labels
+    assert all(panel["description"] for panel in panels)
+    assert all(panel["fieldConfig"]["defaults"]["thresholds"]["steps"] for panel in panels)
+    assert not any(panel["fieldConfig"]["overrides"] for panel in panels), "one unit an axis"
+    assert "freshness" in panels[0]["targets"][0]["expr"]
+    pages = re.findall(r"docs/(\S+\.md)", " ".join(panel["description"] for panel in panels))
+    assert all((ROOT / "docs" / page).is_file() for page in pages)
 
 
 def test_more_clients_than_there_are_places_are_turned_away_and_make_no_thread(monkeypatch):

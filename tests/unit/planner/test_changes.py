@@ -137,9 +137,12 @@ def test_whole_partitions_stay_under_noise(shape):
     base = np.array(lags(shape, 1000, 1_000_000))
     stream.read(noisy(rng, base, 0.05), members)
     for _ in range(10):
-        moved, made = stream.moved_by(noisy(rng, base, 0.05), members)
+        sizes = noisy(rng, base, 0.05)
+        moved, made = stream.moved_by(sizes, members)
         assert moved <= 0.02
-        assert made.metrics["imbalance"] <= 0.055
+        # The largest partition may be more than a slot's share, which the imbalance shows.
+        largest = max(1.0, sizes.max() / (sizes.sum() / 100))
+        assert largest - 1e-3 <= 1 + made.metrics["imbalance"] <= 1.055 * largest
 
 
 @pytest.mark.parametrize("shape", ["uniform", "zipf-0.8", "lognormal"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import traceback
@@ -17,7 +18,8 @@ from assignor_bridge import __version__
 from assignor_bridge.errors import AssignorError, OptionError
 from streaming.cli import doctor, jars, main, output
 from streaming.cli.all import app
-from streaming.cli.output import print_table
+from streaming.cli.output import print_lines, print_table
+from streaming.cli.stopping import StopSignals
 from streaming.observe.check import Check
 from streaming.observe.checkpoint_files import read_checkpoint
 from tests.unit.lag.checkpoint_files import write_query
@@ -84,6 +86,7 @@ HIDDEN = re.compile(r"AKIAKEY|S3/CR|ET\+")
         ["report", LOGIN, LOGIN],
         ["report", "/", "--output", LOGIN],
         ["top", LOGIN],
+        ["report", "--live", LOGIN],
         ["top", "http://AKIAKEY:S3@localhost:1"],
         ["run", LOGIN],
         ["jars", "--job", LOGIN],
@@ -94,7 +97,6 @@ HIDDEN = re.compile(r"AKIAKEY|S3/CR|ET\+")
         ["lag", "--group", "g", "--bootstrap-servers", LOGIN],
         ["lag", "--group", "g", "--bootstrap-servers", "AKIAKEY:S3/CR@host:9092"],
         ["lag", "--group", "g", "--command-config", LOGIN],
-        ["simulate", "--html", LOGIN],
         ["replay", "--checkpoint", "/", "--output", f"{LOGIN}.svg"],
         ["demo", "--data", LOGIN],
         ["demo", "--report", LOGIN],
@@ -331,6 +333,7 @@ def test_the_help_lists_commands_by_what_they_are_for(capsys):
     places = [out.index(f" {title} ") for title in main.PANELS]
     assert places == sorted(places)
     assert out.index(" lag ") > places[1] > out.index(" init ")
+    assert not any(f" {name} " in out for name in main.HIDDEN)
 
 
 def test_version(capsys):
@@ -349,12 +352,30 @@ def test_jars_prints_flags_and_json(capsys):
     }
 
 
-def test_doctor_is_content_here_and_names_a_missing_jdk(monkeypatch, tmp_path, capsys):
+def test_doctor_is_content_here_and_with_a_jre_and_names_a_missing_java(
+    monkeypatch, tmp_path, capsys
+):
     assert main.run(["doctor"]) == 0
     assert "FAILED" not in capsys.readouterr().out
+    (tmp_path / "bin").mkdir()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert main.run(["doctor"]) == 1
-    assert "'javac' was not found in JAVA_HOME" in capsys.readouterr().out
+    assert "'java' was not found in JAVA_HOME" in capsys.readouterr().out
+    (tmp_path / "bin" / "java").write_text("#!/bin/sh\necho 'openjdk version \"17.0.9\"' >&2\n")
+    (tmp_path / "bin" / "java").chmod(0o755)
+    main.run(["doctor"])
+    assert re.search(
+        r'ok +Java 17 or 21: openjdk version "17.0.9", .*without javac', capsys.readouterr().out
+    )
+    monkeypatch.setenv("JAVA_HOME", "/nonexistent")
+    assert main.run(["doctor"]) == 1
+    assert "JAVA_HOME names no folder: /nonexistent" in capsys.readouterr().out
+
+
+def test_doctor_says_that_the_cache_cannot_be_written(monkeypatch, capsys):
+    monkeypatch.setenv("ASSIGNOR_BRIDGE_CACHE", "/proc/no")
+    assert main.run(["doctor"]) == 1
+    assert "FAILED the cache for jars can be written: the cache /proc/no" in capsys.readouterr().out
 
 
 def test_doctor_looks_for_the_brokers_it_is_given(tmp_path, capsys):
@@ -387,6 +408,40 @@ def test_a_table_in_a_pipe_has_all_of_its_figures(columns, monkeypatch, capsys):
     assert all(name in out for name in head)
 
 
+@pytest.fixture
+def narrow(monkeypatch):
+    """A terminal of 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes the captured output for a terminal
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+def test_a_narrow_terminal_cuts_no_word(narrow, capsys):
+    names = ["lag-aware-sticky, constrained-cooperative-sticky, cooperative-sticky", "range"]
+    head = ("mapping", "saves a batch", "regret", "worst batch", "tasks", "moved")
+    print_table(head, [[name, "579 ms", "48.6%", "102.1%", "1,024", "38.5%"] for name in names])
+    print_lines(["- " + "a sentence of several lag-aware-sticky words " * 5])
+    lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
+    assert max(map(len, lines)) <= 80
+    out = " ".join(lines)
+    assert all(name in out for name in ("constrained-cooperative-sticky", "579 ms", "1,024"))
+    assert not re.search(r"[a-z]-$", "\n".join(lines), re.MULTILINE)
+
+
+def test_flags_have_no_type_and_a_shell_completes(capsys, monkeypatch):
+    assert main.run(["lag", "-h"]) == 0
+    out = capsys.readouterr().out
+    assert "--json" in out
+    assert "<bool>" not in out
+    monkeypatch.setenv("_ASSIGNOR_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "assignor rep")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    done = subprocess.run(
+        [Path(sys.executable).with_name("assignor")], capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == ["report", "replay"]
+
+
 def test_a_command_imports_no_other():
     program = (
         "import sys; from streaming.cli import main; code = main.run(['lag', '--group', 'g']);"
@@ -412,3 +467,40 @@ def test_sigterm_unwinds_a_command_as_ctrl_c_does():
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
     assert (done.stdout, done.stderr, done.returncode) == ("tidy\n", "", 143)
+
+
+def test_a_bug_is_one_line_with_the_file_of_its_traceback(tmp_path):
+    """111 lines of a traceback were what a user saw of a bug."""
+    code = (
+        "from streaming.cli import main, jars\n"
+        "def jars_of_a_bug(): raise TypeError('password=topsecret99 is no number')\n"
+        "jars.jars = jars_of_a_bug\n"
+        "main.main(['jars'])\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False,
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert run.returncode == 1
+    [line] = run.stderr.splitlines()
+    assert line.startswith("assignor: a bug in assignor, please report it: TypeError: ")
+    path = Path(line.rpartition("its traceback is in ")[2])
+    assert tmp_path in path.parents
+    text = path.read_text()
+    assert "jars_of_a_bug" in text
+    assert "topsecret99" not in text + line
+
+
+def test_an_error_after_a_signal_is_taken_for_its_consequence():
+    """A Ctrl-C while Spark started was told as a JVM that is out of memory, exit code 1."""
+    for error in (OSError(), AssignorError("Spark does not start")):
+        with StopSignals() as signals:
+            signals.notes_only()
+            signal.raise_signal(signal.SIGTERM)
+            raise error
+        assert signals.number == signal.SIGTERM
+    with StopSignals() as signals:
+        raise KeyboardInterrupt  # by pyspark's own handler
+    assert signals.number == signal.SIGINT
+    with pytest.raises(AssignorError), StopSignals():
+        raise AssignorError("without a signal")

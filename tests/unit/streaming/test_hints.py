@@ -37,6 +37,10 @@ from streaming.pipeline.errors import first_line, with_hint
         pytest.param("java.lang.ClassNotFoundException: io.assignorbridge.AssignedInputPartition",
                      "/c", "; do the executors lack the jar of assignor-bridge? See docs/where-it-"
                      "runs.md", id="no jar on Spark 4.2"),
+        pytest.param("long overflow", "/c", "; a time is out of range: does a producer send "
+                     "nanoseconds as Kafka's timestamp, which is in milliseconds?", id="time"),
+        pytest.param("Error loading java.security file", None, "; raise the limit of open files: "
+                     "ulimit -n 4096", id="open files"),
         pytest.param("id is null", "/c", "", id="something else"),
     ],
 )  # fmt: skip
@@ -55,6 +59,18 @@ def test_what_can_be_done_is_said(message, checkpoint, hint):
 def test_a_jvm_that_ended_is_named_however_py4j_tells_it(error: Exception):
     """Amid a call, the run said `An error occurred while calling o341.isActive`."""
     assert first_line(error) == "Spark's JVM has ended: was it killed, or out of memory?"
+
+
+def test_the_remedy_that_delta_names_is_in_the_line_and_no_record():
+    """It stands behind the first line: an ALTER TABLE, the names of columns."""
+    text = (
+        "[DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT] The feature timestampNtz is needed.\n\n"
+        "To do this, run:\n  ALTER TABLE t SET TBLPROPERTIES ('delta.feature.x' = 'supported')\n"
+    )
+    assert first_line(ValueError(text)).endswith("run: ALTER TABLE t SET TBLPROPERTIES ("
+                                                 "'delta.feature.x' = 'supported')")  # fmt: skip
+    violated = "[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES] CHECK constraint c (id > 0) violated"
+    assert first_line(ValueError(f"{violated} by row with values:\n - id : 7")) == violated
 
 
 def test_an_error_of_javas_is_no_end_of_the_jvm():

@@ -205,10 +205,12 @@ def test_a_path_without_its_file_system_is_the_table_that_a_name_stands_for():
         check_apart(config.job, {"sinks.a": folder, "sinks.b": folder})
 
 
-def test_an_empty_name_of_a_topic_is_not_what_a_source_without_a_pattern_reads():
-    """It was refused as a loop; that the topic does not exist is said when the broker is asked."""
-    sink = {"type": "kafka", "topic": ""}
-    load_job(job(source={"subscribe": "orders"}, sink=sink), environment={})
+def test_a_checkpoint_that_lies_in_its_table_by_a_link_is_refused(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    config = job(checkpoint=str(tmp_path / "real" / "table" / "c"))
+    config["sink"] = {"path": str(tmp_path / "link" / "table")}
+    with pytest.raises(ConfigError, match=r"checkpoint: the folder .* is in .*link/table"):
+        load_job(config, environment={})
 
 
 def test_topics_of_assign_are_looked_for_as_those_of_subscribe():

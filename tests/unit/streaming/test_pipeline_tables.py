@@ -47,6 +47,7 @@ from streaming.pipeline.delta.write_mode import (
 from streaming.pipeline.delta.writer import DeltaWriter
 from streaming.pipeline.errors import ConfigError, JobError, TableError
 from streaming.pipeline.run import start_job, warn_of_late_records
+from streaming.pipeline.spark import session
 from streaming.pipeline.spark.folders import holder, lock_checkpoint
 from streaming.pipeline.spark.plan_sources import PlanSource
 from streaming.pipeline.spark.session import _COMPILED, check_master, session_for
@@ -163,6 +164,7 @@ def test_an_older_table_tells_by_its_columns_how_it_was_kept():
 def settings_of(monkeypatch) -> Callable[..., dict[str, str]]:
     """Give the settings that Spark would be started with for a job; it is not started."""
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda builder: builder)
+    monkeypatch.setattr(session, "start_context", lambda *_: None)
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
 
     def settings(data: dict[str, Any], *sets: str) -> dict[str, str]:
@@ -233,6 +235,14 @@ def test_settings_for_one_machine_take_the_place_of_nothing_in_the_defaults(
         assert settings_of(changed("spark", settings)).get(key) == expected
 
 
+def test_names_of_files_beyond_ascii_are_java_s_in_a_c_locale_too(settings_of, monkeypatch):
+    """It said "unmappable characters", and left a folder of another name."""
+    for before, after in (("C", "C.UTF-8"), ("POSIX", "C.UTF-8"), ("de_DE.UTF-8", "de_DE.UTF-8")):
+        monkeypatch.setenv("LC_ALL", before)
+        settings_of(changed("spark", {}))
+        assert os.environ["LC_ALL"] == after
+
+
 def test_a_jobs_kill_switch_is_there_when_its_driver_starts(settings_of):
     """docs/upgrading.md promises it; tests/integration/test_switch.py shows what it does then."""
     key = "spark.assignor.killSwitchFile"
@@ -260,6 +270,8 @@ def test_a_session_of_spark_connect_is_refused_in_one_line(monkeypatch):
 
     with pytest.raises(ConfigError, match="cannot run in a session of Spark Connect"):
         start_job(Client(), changed("spark", {}))
+    with pytest.raises(ConfigError, match="a SparkSession is expected"):
+        start_job(None, changed("spark", {}))
     for setting in ("spark.remote", "spark.master"):
         loaded = load_job(changed("spark", {setting: "sc://host"}), environment={})
         with pytest.raises(ConfigError, match="cannot run in a session of Spark Connect"):
@@ -571,22 +583,19 @@ def test_what_a_compaction_failed_with_is_told_without_secrets(monkeypatch, capl
 
 def test_secret_settings_are_not_on_the_command_line_of_the_jvm(monkeypatch):
     """pyspark puts all settings there; `make long` looks at a real one (test_canary.py)."""
-    launched: list[dict[str, str]] = []
+    started: list[dict[str, str]] = []
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda builder: builder)
     monkeypatch.setattr(SparkSession.Builder, "_options", {}, raising=False)
-    monkeypatch.setattr(
-        SparkContext, "_ensure_initialized",
-        lambda conf: launched.append(dict(conf.getAll())),
-    )  # fmt: skip
+    monkeypatch.setattr(session, "start_context", lambda *given: started.extend(given))
     monkeypatch.setattr(SparkContext, "_jvm", None)
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     settings = {
         "spark.hadoop.fs.s3a.secret.key": "topsecret99", "spark.driver.memory": "1g",
         "spark.hadoop.proxy": "http://ann:topsecret99@proxy.test",
     }  # fmt: skip
-    builder = session_for(load_job(changed("spark", settings), environment={}).job)
-    assert builder._options["spark.hadoop.fs.s3a.secret.key"] == "topsecret99"
-    [shown] = launched
+    session_for(load_job(changed("spark", settings), environment={}).job)
+    all_settings, shown = started
+    assert all_settings["spark.hadoop.fs.s3a.secret.key"] == "topsecret99"
     assert shown["spark.driver.memory"] == "1g"
     assert "topsecret99" not in str(shown)
 

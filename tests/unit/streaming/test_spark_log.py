@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from assignor_bridge.errors import OptionError
+from assignor_bridge.errors import AssignorError
 from assignor_bridge.ivy import java_tool
 from streaming.cli.run import _started
 from streaming.pipeline.config.loading import load_job
-from streaming.pipeline.errors import JobError
+from streaming.pipeline.errors import ConfigError, JobError
 from streaming.pipeline.spark import session as pipeline_session
 from streaming.pipeline.spark.log import SparkLog
 from streaming.redaction import Redactor
@@ -75,7 +75,7 @@ def test_the_run_before_is_kept_and_no_folder_is_no_reason_to_fail(tmp_path, mon
 
 
 def test_a_log_that_cannot_be_written_is_one_line():
-    with pytest.raises(OptionError, match=r"^--log /proc/no/a: it cannot be written \("):
+    with pytest.raises(AssignorError, match=r"^--log /proc/no/a: it cannot be written \("):
         SparkLog(Path("/proc/no/a"), "a", redactor())
 
 
@@ -113,3 +113,48 @@ def test_why_spark_does_not_start_is_said_by_who_knows_it(tmp_path, monkeypatch,
     run(log)
     with pytest.raises(JobError, match=re.escape(told)):
         _started(load_job(changed("checkpoint", "${PLACE}/c"), environment=PLACE), log)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "lines", "expected"),
+    [
+        pytest.param(
+            {"spark.driver.memory": "lots"}, "[JAVA_GATEWAY_EXITED] it exited",
+            ["Invalid maximum heap size: -Xmxlots", "Error: Could not create the Java Virtual "
+             "Machine.", "Error: A fatal exception has occurred. Program will exit."],
+            "config: spark.driver.memory: Spark does not start: Invalid maximum heap size: "
+            "-Xmxlots", id="a value that Java refuses",
+        ),
+        pytest.param(
+            {"spark.sql.shuffle.partitions": "many"},
+            "The value 'many' in the config \"spark.sql.shuffle.partitions\" is invalid.", [],
+            "config: spark.sql.shuffle.partitions: Spark does not start: The value",
+            id="a value that Spark refuses",
+        ),
+    ],
+)  # fmt: skip
+def test_a_wrong_setting_is_named_as_a_mistake_in_the_job(
+    tmp_path, monkeypatch, settings, error, lines, expected
+):
+    def fail(*_: object) -> None:
+        raise RuntimeError(error)
+
+    monkeypatch.setattr(pipeline_session, "session_for", fail)
+    log = SparkLog(tmp_path / "a.log", "a", redactor())
+    with log.taking_stderr():
+        code = f"import sys; sys.stderr.write({chr(10).join(lines)!r})"
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    with pytest.raises(ConfigError) as raised:
+        _started(load_job(changed("spark", settings), environment=PLACE), log)
+    assert str(raised.value).startswith(expected)
+
+
+def test_a_locale_with_digits_of_its_own_is_not_that_of_the_jvm(tmp_path, monkeypatch):
+    """Delta names the files of its log by them and did not find its own tables."""
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-Duser.language=ar -Duser.country=EG")
+    log = SparkLog(tmp_path / "a.log", "a", redactor())
+    with log.taking_stderr():
+        command = [java_tool("java"), "-XshowSettings:locale", "-version"]
+        subprocess.run(command, check=True, timeout=60)
+    log.last_words()
+    assert "default locale = English" in (tmp_path / "a.log").read_text()

@@ -344,7 +344,6 @@ def test_numbers_of_any_length_are_one_line_at_once(number, key, tmp_path, capsy
     (tmp_path / "job.yaml").write_text(f"{key}: {number}\n")
     assert main.run(["run", str(tmp_path / "job.yaml"), "--dry-run"]) == 2
     [line] = capsys.readouterr().err.splitlines()
-    assert "line 1: a value that looks like '" in line
     assert len(line) < 300
 
 
@@ -355,12 +354,12 @@ def test_numbers_of_any_length_are_one_line_at_once(number, key, tmp_path, capsy
         pytest.param("sink/compact_every", 2**31, "at most 2147483647", id="count"),
         pytest.param("seed", {"t": {"file": "f", "partitions": 2**70}}, "at most 2147483647",
                      id="partitions"),
-        pytest.param("name", "../../elsewhere", "text that matches", id="name"),
-        pytest.param("name", "a\x1b[2J", "text that matches", id="name with an escape"),
+        pytest.param("name", "../../elsewhere", "a name of ASCII letters", id="name"),
+        pytest.param("name", "a\x1b[2J", "a name of ASCII letters", id="name with an escape"),
         pytest.param("sinks", {"../up": {"path": "x"}}, "sinks", id="sink"),
         pytest.param("sources", {"a/../b": {"subscribe": "t"}}, "sources", id="source"),
-        pytest.param("transform", {"python": "../up:f"}, "text that matches", id="module"),
-        pytest.param("transform", {"python": "/home/up:f"}, "text that matches", id="a file"),
+        pytest.param("transform", {"python": "../up:f"}, "a function such as", id="module"),
+        pytest.param("transform", {"python": "/home/up:f"}, "a function such as", id="a file"),
     ],
 )  # fmt: skip
 def test_absurd_numbers_and_paths_are_one_line(path, value, message):
@@ -403,7 +402,7 @@ def test_a_password_that_yaml_takes_for_a_sign_of_its_own_is_not_shown(value, tm
     (tmp_path / "job.yaml").write_text(f"name: {value}\n")
     assert main.run(["run", str(tmp_path / "job.yaml"), "--dry-run"]) == 2
     [line] = capsys.readouterr().err.splitlines()
-    assert "line 1: not valid YAML: " in line
+    assert re.search(r"line 1, column \d+: not valid YAML: ", line)
     assert "topsecret99" not in line
 
 

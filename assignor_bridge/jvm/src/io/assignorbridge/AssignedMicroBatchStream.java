@@ -1,5 +1,6 @@
 package io.assignorbridge;
 
+import java.lang.invoke.MethodHandle;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.MethodType;
 import java.lang.reflect.Field;
@@ -9,6 +10,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.spark.SparkContext;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
@@ -37,6 +39,8 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   private static final Map<AssignedMicroBatchStream, Thread> RUNNING = new ConcurrentHashMap<>();
 
   private final BatchPlanner planner;
+  private final LogEndOffsets logEnds;
+  private final SparkContext context;
   private final KafkaOffsetReader offsets;
   private final boolean limitsBatches;
   private final boolean failOnError;
@@ -60,7 +64,11 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
         (String) field(base, "metadataPath"),
         (KafkaOffsetRangeLimit) field(base, "startingOffsets"),
         (Boolean) field(base, "failOnDataLoss"));
-    planner = new BatchPlanner(session, ours, killSwitch, (String) field(base, "metadataPath"));
+    String metadataPath = (String) field(base, "metadataPath");
+    context = session.sparkContext();
+    String query = context.getLocalProperty("sql.streaming.queryId");
+    logEnds = new LogEndOffsets(ours.kafka(), query, metadataPath);
+    planner = new BatchPlanner(session, ours, killSwitch, metadataPath);
     offsets = (KafkaOffsetReader) field(base, "kafkaOffsetReader");
     limitsBatches = ours.limitBatches();
     failOnError = ours.failOnError();
@@ -125,7 +133,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     }
   }
 
-  /** Overrides Spark's own of 4.1 and later, which 4.0 does not have. */
+  /** Overrides Spark's method of 4.1 and later, which 4.0 does not have. */
   public void prepareForRealTimeMode() throws Throwable {
     try {
       NoEffect.of("real-time mode plans no batches", failOnError);
@@ -133,13 +141,39 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
       stop(); // Spark does not do it: the query does not have this stream yet
       throw e;
     }
-    MethodHandles.lookup()
-        .findSpecial(
-            KafkaMicroBatchStream.class,
-            "prepareForRealTimeMode",
-            MethodType.methodType(void.class),
-            AssignedMicroBatchStream.class)
-        .invokeExact(this);
+    methodOfSpark("prepareForRealTimeMode", MethodType.methodType(void.class)).invokeExact(this);
+  }
+
+  /** The same, for a batch in real-time mode: Spark runs one task per partition until it ends. */
+  public InputPartition[] planInputPartitions(Offset start) throws Throwable {
+    InputPartition[] partitions =
+        (InputPartition[])
+            methodOfSpark(
+                    "planInputPartitions",
+                    MethodType.methodType(InputPartition[].class, Offset.class))
+                .invokeExact(this, start);
+    attempt("count task slots", () -> warnOfStarvation(partitions.length));
+    return partitions;
+  }
+
+  private void warnOfStarvation(int partitions) {
+    int slots = ExecutorList.slots(context);
+    if (partitions > slots && warned.add("too few slots")) {
+      LOG.warn(
+          "real-time mode needs a task slot for each partition, but the query reads {} partitions and"
+              + " the application has {} slots: Spark does not read {} of the partitions. Give the"
+              + " application {} slots (warned once)",
+          partitions,
+          slots,
+          partitions - slots,
+          partitions);
+    }
+  }
+
+  private static MethodHandle methodOfSpark(String name, MethodType type)
+      throws ReflectiveOperationException {
+    return MethodHandles.lookup()
+        .findSpecial(KafkaMicroBatchStream.class, name, type, AssignedMicroBatchStream.class);
   }
 
   @Override
@@ -159,6 +193,14 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     boolean ours = limitsBatches && !(limit instanceof ReadAllAvailable);
     Offset latest = ours ? admitted(start, limit) : super.latestOffset(start, limit);
     knowsLatest = true;
+    attempt(
+        "note where the logs end",
+        () -> {
+          Offset ends = reportLatestOffset();
+          if (ends != null) { // there are partitions
+            logEnds.planned(LimitedBatch.offsets(ends), hasFixedEnd);
+          }
+        });
     return latest;
   }
 
@@ -203,6 +245,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   public void stop() {
     RUNNING.remove(this);
     try {
+      logEnds.close();
       planner.close();
     } finally {
       super.stop();

@@ -80,6 +80,15 @@ final class ExecutorList {
     return Math.max(1, slots);
   }
 
+  /** Tasks that can run at once now; without executors, the slots to plan for. */
+  static int slots(SparkContext context) {
+    int slots = 0;
+    for (ExecutorSummary e : summaries(context)) {
+      slots += e.id().equals("driver") || !e.isActive() ? 0 : e.maxTasks();
+    }
+    return slots > 0 ? slots : parallelism(context);
+  }
+
   /** Null where the number of executors is fixed. */
   static Allocation allocation(SparkContext context, Double secondsSinceLastPlan) {
     SparkConf conf = context.conf();

@@ -111,7 +111,7 @@ final class LimitedBatch {
         scala.collection.immutable.HashMap.from(CollectionConverters.asScala(untyped(cut))));
   }
 
-  private static Map<TopicPartition, Long> offsets(Offset offset) {
+  static Map<TopicPartition, Long> offsets(Offset offset) {
     return typed(KafkaSourceOffset.apply(offset).partitionToOffsets());
   }
 

@@ -21,6 +21,7 @@ final class PlanFigures {
   private long fallbacks;
   private boolean fallbackCounted; // of the batch that was limited last
   private long readBytes;
+  private long lost;
   private long oldest = Long.MAX_VALUE; // timestamps of what the plan read; none while above newest
   private long newest = Long.MIN_VALUE;
 
@@ -69,7 +70,10 @@ final class PlanFigures {
   void read(List<ReadReport> reports) {
     for (ReadReport r : reports) {
       readBytes += r.bytes();
-      unread.put(new Range(r.plan(), r.task(), r.topic(), r.partition(), r.offsets()), r);
+      Range range = new Range(r.plan(), r.task(), r.topic(), r.partition(), r.offsets());
+      if (unread.put(range, r) == null) {
+        lost += r.lost();
+      }
       if (r.plan() == plan) {
         oldest = Math.min(oldest, r.oldest());
         newest = Math.max(newest, r.newest());
@@ -99,6 +103,7 @@ final class PlanFigures {
     latest.forEach((name, value) -> all.put("assignor." + name, value));
     all.put("assignor.fallbacks", Long.toString(fallbacks));
     all.put("assignor.readBytes", Long.toString(readBytes));
+    all.put("assignor.offsetsLost", Long.toString(lost));
     if (!hits.isEmpty()) {
       double rate = hits.values().stream().filter(hit -> hit).count() / (double) hits.size();
       all.put("assignor.localityHitRate", String.format(Locale.ROOT, "%.4f", rate));

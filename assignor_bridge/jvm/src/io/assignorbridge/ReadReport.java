@@ -17,6 +17,7 @@ import java.io.Serializable;
  * @param oldest Kafka's timestamp of the oldest record, in milliseconds; above the newest one's when
  *     no record had one
  * @param newest that of the newest record
+ * @param lost offsets of the range that were deleted before they were read
  */
 public record ReadReport(
     long plan,
@@ -31,7 +32,8 @@ public record ReadReport(
     long offsets,
     long until,
     long oldest,
-    long newest)
+    long newest,
+    long lost)
     implements Serializable {
 
   double seconds() {

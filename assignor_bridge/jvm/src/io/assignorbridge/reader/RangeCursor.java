@@ -50,6 +50,9 @@ final class RangeCursor {
 
   long newest = Long.MIN_VALUE;
 
+  /** Offsets that were deleted before they were read (failOnDataLoss=false). */
+  long lost;
+
   RangeCursor(int index, KafkaBatchInputPartition range) {
     this.index = index;
     this.range = range;

@@ -316,6 +316,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
             range.until - range.start,
             range.until,
             range.oldest,
-            range.newest));
+            range.newest,
+            range.lost));
   }
 }

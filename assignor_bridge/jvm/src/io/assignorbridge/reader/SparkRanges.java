@@ -63,6 +63,11 @@ final class SparkRanges {
   void close() throws IOException {
     if (reader != null) {
       addTo(closedMetrics);
+      for (CustomTaskMetric metric : reader.currentMetricsValues()) {
+        if (metric.name().equals("offsetOutOfRange")) { // offsets that Spark's reader has skipped
+          range.lost = metric.value();
+        }
+      }
       PartitionReader<InternalRow> ended = reader;
       reader = null;
       ended.close();

@@ -5,10 +5,10 @@ from __future__ import annotations
 from statistics import fmean, median
 from typing import TYPE_CHECKING, NamedTuple
 
+from streaming.demo.terms import TERMS
+from streaming.demo.verdict import Act, headline
 from streaming.observe.words import counted, short
 from streaming.report import charts, definitions, page
-from streaming.report.terms import TERMS
-from streaming.report.verdict import Act, headline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -76,8 +76,7 @@ def comparison_page(
     parts += [page.heading("Checks"), page.checks(checks, _linked)]
     parts += [page.heading("Where it ran")]
     parts += [page.table(["", ""], [[_linked(name), value] for name, value in facts])]
-    parts += [page.heading("What the figures mean"), definitions.listed(TERMS)]
-    return page.page(title, parts)
+    return page.page(title, [*parts, *definitions.section(TERMS)])
 
 
 def _act(number: int, act: Act) -> list[str]:

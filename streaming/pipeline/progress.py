@@ -1,0 +1,118 @@
+"""What the queries of a job read and wrote in one run, counted from Spark's progress events."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_LOG = logging.getLogger(__name__)
+#: The observation of the rows that a query gives to its sink; no source can have this name.
+WRITTEN = "assignor.written"
+#: Share of bad records above which a query warns.
+_MANY_BAD = 0.01
+
+
+@dataclass(slots=True)
+class QueryResult:
+    """What one query did in this run."""
+
+    name: str
+    #: The table or topic that it writes, without secrets; None for the console.
+    target: str | None
+    is_table: bool = False
+    #: Whether it writes the bad records of a source, which it reads once more.
+    is_dead_letter: bool = False
+    batches: int = 0
+    #: Records read.
+    read: int = 0
+    #: Rows given to the sink; an upsert merges them, deletes among them.
+    written: int = 0
+    #: Records read that were bad.
+    bad: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """What a job did in this run: sums over its sinks, and each of its queries."""
+
+    name: str
+    #: From the start of the queries to their end, or until now.
+    seconds: float
+    batches: int
+    #: Records read; one that two sinks read is counted twice.
+    read: int
+    written: int
+    bad: int
+    #: Rows written, by table, those of bad records included.
+    tables: dict[str, int]
+    queries: tuple[QueryResult, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain data, for JSON."""
+        return asdict(self)
+
+
+def sum_up(name: str, seconds: float, queries: Iterable[QueryResult]) -> JobResult:
+    """Return the result of a job from copies of those of its queries."""
+    copies = tuple(replace(query) for query in queries)
+    of_sinks = [query for query in copies if not query.is_dead_letter]
+    return JobResult(
+        name=name, seconds=round(seconds, 3), queries=copies,
+        batches=sum(query.batches for query in of_sinks),
+        read=sum(query.read for query in of_sinks),
+        written=sum(query.written for query in of_sinks),
+        bad=sum(query.bad for query in of_sinks),
+        tables={query.target or "": query.written for query in copies if query.is_table},
+    )  # fmt: skip
+
+
+class ProgressCounter(StreamingQueryListener):
+    """Adds each batch to the result of its query, and warns once if many records are bad."""
+
+    def __init__(
+        self,
+        title: str,
+        results: Iterable[QueryResult],
+        on_progress: Callable[[QueryResult, Any], None] | None,
+    ) -> None:
+        self._title = title
+        self._results = {result.name: result for result in results}
+        self._last_batches: dict[str, int] = {}
+        self._warned: set[str] = set()
+        self._on_progress = on_progress
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        """Do nothing."""
+
+    onQueryIdle = onQueryTerminated = onQueryStarted  # noqa: N815
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        """Count a batch; Spark reports the last one again while a query is idle."""
+        progress = event.progress
+        result = self._results.get(progress.name)
+        is_old = progress.batchId <= self._last_batches.get(progress.name, -1)
+        if result is None or is_old or progress.numInputRows == 0:
+            return
+        self._last_batches[result.name] = progress.batchId
+        observed = progress.observedMetrics
+        result.batches += 1
+        result.read += progress.numInputRows
+        result.bad += sum(row["bad_records"] for row in observed.values() if "bad_records" in row)
+        if WRITTEN in observed:
+            result.written += observed[WRITTEN]["rows"]
+        is_warned_of = result.name in self._warned or result.is_dead_letter
+        if result.bad > _MANY_BAD * result.read and not is_warned_of:
+            self._warned.add(result.name)
+            _LOG.warning(
+                "%s: %s of the %s records that query %r has read are bad, more than 1%%: does the "
+                "schema fit? The column 'reason' of a dead-letter table has the reason of each",
+                self._title, f"{result.bad:,}", f"{result.read:,}", result.name,
+            )  # fmt: skip
+        if self._on_progress is not None:
+            self._on_progress(result, progress)
