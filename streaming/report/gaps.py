@@ -78,7 +78,9 @@ def with_uneven_slots(
     return sorted([*found, uneven], key=lambda finding: -finding.cost)
 
 
-def gained(source: SourceFacts, replay: Replay | None, gaps: Sequence[Gap]) -> tuple[str, str, str]:
+def describe_gain(
+    source: SourceFacts, replay: Replay | None, gaps: Sequence[Gap]
+) -> tuple[str, str, str]:
     """Return what the option saves compared with Spark's mapping: title, amount, and unit."""
     sparks = replay.find(SPARK) if replay is not None else None
     own = next((gap for gap in gaps if gap.origin == "predicted"), None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from streaming.observe.words import counted, seconds_text
 from streaming.report import definitions, page
 from streaming.report.diagnosis import diagnose
-from streaming.report.gaps import gained, gaps_of, with_uneven_slots
+from streaming.report.gaps import describe_gain, gaps_of, with_uneven_slots
 from streaming.report.query_facts import KINDS
 from streaming.report.query_sources import sources_of
 from streaming.report.source_facts import SourceFacts
@@ -114,7 +114,7 @@ def _sources(facts: QueryFacts) -> list[_Source]:
         gaps = gaps_of(source, replays.get(name), facts.ui)
         findings = with_uneven_slots(diagnose(source), gaps, source)
         where = f"Source {name}: " if len(known) > 1 else ""
-        saved = gained(source, replays.get(name), gaps)
+        saved = describe_gain(source, replays.get(name), gaps)
         found.append(_Source(where, source, findings, gaps, saved))
     return found
 

@@ -118,7 +118,7 @@ def require_one(parts: Mapping[str, object]) -> None:
         raise ValueError(f"exactly one of {', '.join(names)} and {last} is expected")
 
 
-def matching(pattern: str, what: str) -> AfterValidator:
+def require_pattern(pattern: str, what: str) -> AfterValidator:
     """Return a validator that takes text of a pattern, without case and the blanks around it."""
 
     def check(text: str) -> str:
@@ -140,12 +140,12 @@ OptionText = Annotated[str, BeforeValidator(option_text), WithJsonSchema(_SCALAR
 #: A size such as "128MB", or "off".
 Size = Annotated[
     str,
-    matching(SIZE, "a size such as '128MB' (KB, MB or GB)"),
+    require_pattern(SIZE, "a size such as '128MB' (KB, MB or GB)"),
 ]
 #: A length of time in Spark's words.
-Interval = Annotated[str, matching(_LENGTH, "a length of time such as '10 seconds'")]
+Interval = Annotated[str, require_pattern(_LENGTH, "a length of time such as '10 seconds'")]
 #: When batches start.
-Trigger = Annotated[str, matching(_TRIGGER, "'availableNow' or 'processingTime 10 seconds'")]
+Trigger = Annotated[str, require_pattern(_TRIGGER, "'availableNow' or 'processingTime 10 seconds'")]
 #: A count that Kafka, Avro and the JVM can hold.
 Count = Annotated[int, NOT_A_FLAG, Field(gt=0, le=2**31 - 1)]
 #: Columns: one name, or a list.
@@ -156,7 +156,7 @@ Columns = Annotated[
 ]
 #: The name of a source, a transform or a sink; SQL must be able to say it.
 ViewName = Annotated[
-    str, matching(r"[a-z_][a-z0-9_]*", "a name of ASCII letters, digits and '_' for SQL")
+    str, require_pattern(r"[a-z_][a-z0-9_]*", "a name of ASCII letters, digits and '_' for SQL")
 ]
 #: A folder or its URL.
 Location = Annotated[str, AfterValidator(_check_folder)]
