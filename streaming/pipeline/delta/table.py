@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _PARTITIONS = "# Partition Information"
 #: What Spark shows in place of a value (`Utils.REDACTION_REPLACEMENT_TEXT`).
 _HIDDEN = "*********(redacted)"
+#: Features by the type that needs them; also of the name with `-preview` behind it.
+_MANUAL_FEATURES = {"timestamp_ntz": "timestampNtz", "variant": "variantType"}
 
 
 class Table(NamedTuple):
@@ -174,6 +176,25 @@ def check_columns(where: str, table: StructType, rows: StructType, evolves: bool
         can_evolve = not evolves and _fits(known.dataType, field.dataType, True)
         cure = "; schema_evolution: on adds fields" if can_evolve else ""
         raise TableError(f"column {field.name!r} is {was} in the table {where!r}, {now} here{cure}")
+
+
+def check_features(
+    where: str, table: StructType, rows: StructType, properties: Mapping[str, str]
+) -> None:
+    """Check that new columns need no feature of Delta that the table gets only by ALTER TABLE.
+
+    Delta adds these features to new tables alone, and refuses the column in the first batch.
+    """
+    if "delta.minReaderVersion" not in properties:  # Delta's details, which lack the features
+        return
+    for kind, feature in _MANUAL_FEATURES.items():
+        is_new = f'ype":"{kind}"' in rows.json() and f'ype":"{kind}"' not in table.json()
+        if is_new and not any(key.startswith(f"delta.feature.{feature}") for key in properties):
+            raise TableError(
+                f"the table {where!r} cannot have columns of type {kind.upper()} yet: run ALTER "
+                f"TABLE … SET TBLPROPERTIES ('delta.feature.{feature}' = 'supported'), or use "
+                "another type"
+            )
 
 
 def _fits(table: DataType, rows: DataType, evolves: bool) -> bool:
