@@ -176,6 +176,12 @@ def test_a_query_without_a_completed_batch_has_unknown_offsets(tmp_path, capsys)
     ]  # fmt: skip
 
 
+def test_a_total_of_unknown_lag_counts_no_records(tmp_path, capsys):
+    """Without brokers, it said "0 with lag: 0 records behind"."""
+    assert main.run(["lag", "--checkpoint", write_query(tmp_path / "c", {"t": {0: 9, 1: 4}})]) == 0
+    assert capsys.readouterr().out.endswith("\n2 partitions, lag of 2 partitions unknown\n")
+
+
 def test_a_total_says_no_bound_where_an_age_is_unknown():
     """It said "at most" of the ages that were known."""
     rows = [row(behind=7.7), row(partition=1, offset=0, behind=None)]
