@@ -54,6 +54,11 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 def test_a_good_job_loads_and_fits_the_json_schema():
     loaded = load_job(GOOD, environment={})
     assert loaded.job.all_sources["records"].spark_options["startingOffsets"] == "earliest"
+    assert "  startingOffsets: earliest\n" in loaded.shown()
+    at_time = {"a": {**GOOD["source"], "startingTimestamp": 5}, "b": GOOD["source"]}
+    several = {key: value for key, value in GOOD.items() if key != "source"} | {"sources": at_time}
+    several["sink"] = {**GOOD["sink"], "from": "a"}
+    assert load_job(several, environment={}).shown().count("startingOffsets: earliest") == 1
     assert loaded.job.interval is None
     jsonschema.validate(GOOD, json_schema())
 
