@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 _PARTITIONS = "# Partition Information"
 #: What Spark shows in place of a value (`Utils.REDACTION_REPLACEMENT_TEXT`).
 _HIDDEN = "*********(redacted)"
-#: Features by the type that needs them; also of the name with `-preview` behind it.
-_MANUAL_FEATURES = {"timestamp_ntz": "timestampNtz", "variant": "variantType"}
+#: The feature of Delta that columns of type TIMESTAMP_NTZ need.
+_NTZ = "delta.feature.timestampNtz"
 
 
 class Table(NamedTuple):
@@ -178,23 +178,20 @@ def check_columns(where: str, table: StructType, rows: StructType, evolves: bool
         raise TableError(f"column {field.name!r} is {was} in the table {where!r}, {now} here{cure}")
 
 
-def check_features(
+def check_timestamps(
     where: str, table: StructType, rows: StructType, properties: Mapping[str, str]
 ) -> None:
-    """Check that new columns need no feature of Delta that the table gets only by ALTER TABLE.
+    """Check that a new TIMESTAMP_NTZ column has the feature of Delta that it needs.
 
-    Delta adds these features to new tables alone, and refuses the column in the first batch.
+    Delta adds this feature to new tables alone, and refuses the column in the first batch.
     """
-    if "delta.minReaderVersion" not in properties:  # Delta's details, which lack the features
-        return
-    for kind, feature in _MANUAL_FEATURES.items():
-        is_new = f'ype":"{kind}"' in rows.json() and f'ype":"{kind}"' not in table.json()
-        if is_new and not any(key.startswith(f"delta.feature.{feature}") for key in properties):
-            raise TableError(
-                f"the table {where!r} cannot have columns of type {kind.upper()} yet: run ALTER "
-                f"TABLE … SET TBLPROPERTIES ('delta.feature.{feature}' = 'supported'), or use "
-                "another type"
-            )
+    had, has = ('ype":"timestamp_ntz"' in schema.json() for schema in (table, rows))
+    # Delta's details have no features, and no version of the protocol.
+    if has and not had and "delta.minReaderVersion" in properties and _NTZ not in properties:
+        raise TableError(
+            f"the table {where!r} cannot have columns of type TIMESTAMP_NTZ yet: run ALTER TABLE … "
+            f"SET TBLPROPERTIES ('{_NTZ}' = 'supported'), or use another type"
+        )
 
 
 def _fits(table: DataType, rows: DataType, evolves: bool) -> bool:

@@ -20,7 +20,7 @@ from streaming.pipeline.delta import upsert, write_mode
 from streaming.pipeline.delta.audit_trail import AuditTrail
 from streaming.pipeline.delta.once import OnceWriter
 from streaming.pipeline.delta.order_conflicts import OrderConflicts
-from streaming.pipeline.delta.table import Table, check_columns, check_features, missing_table
+from streaming.pipeline.delta.table import Table, check_columns, check_timestamps, missing_table
 from streaming.pipeline.delta.upsert import Layout
 from streaming.pipeline.errors import JobError, TableError, first_line, without_java_trace
 from streaming.pipeline.spark.columns import folding
@@ -132,7 +132,7 @@ class DeltaWriter:
             is_inferred=self._is_of_older_version,
         )
         check_columns(self.table.where, existing, schema, sink.schema_evolution)
-        check_features(self.table.where, existing, schema, properties)
+        check_timestamps(self.table.where, existing, schema, properties)
         self.table.check_layout(spark, sink)
 
     def prepare(self, spark: SparkSession, rows: DataFrame) -> None:

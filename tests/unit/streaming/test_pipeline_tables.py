@@ -34,7 +34,7 @@ from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.delta import continuity
 from streaming.pipeline.delta.continuity import check_sources_kept
-from streaming.pipeline.delta.table import Table, check_columns, check_features
+from streaming.pipeline.delta.table import Table, check_columns, check_timestamps
 from streaming.pipeline.delta.write_mode import (
     BY_OFFSET,
     BY_TIMESTAMP,
@@ -106,13 +106,13 @@ def test_a_column_that_needs_a_feature_of_delta_is_refused_before_the_start(rows
     """Delta refused it in the first batch, after the query had started."""
     properties = {"delta.minReaderVersion": "1", f"delta.feature.{feature}": "supported"}
     added = StructType().add("timestamp_ntz", IntegerType()).add("new", rows)
-    check_features("t", added, added, properties)
-    check_features("t", columns(IntegerType()), added, {"as Delta's details": "have them"})
+    check_timestamps("t", added, added, properties)
+    check_timestamps("t", columns(IntegerType()), added, {"as Delta's details": "have them"})
     if fits:
-        check_features("t", columns(IntegerType()), added, properties)
+        check_timestamps("t", columns(IntegerType()), added, properties)
         return
     with pytest.raises(TableError, match=r"'delta.feature.timestampNtz' = 'supported'"):
-        check_features("t", columns(IntegerType()), added, properties)
+        check_timestamps("t", columns(IntegerType()), added, properties)
 
 
 @pytest.mark.parametrize(
