@@ -16,6 +16,8 @@ _DEPTH = 2
 #: So many folders are looked into: a table beside the checkpoints may have many.
 _MOST_FOLDERS = 500
 _SHOWN = 5
+#: What the folder of the query that writes a job's bad records begins with.
+DEAD_LETTER = "dead_letter_"
 #: Of a URL; a name with a colon in it may be a path's.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 #: Without a host, or this one.

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from checkpoints.folders import (
+    DEAD_LETTER,
     CheckpointError,
     Folder,
     NoCheckpointError,
@@ -142,7 +143,7 @@ def read_position(folder: Folder) -> tuple[dict[str, KafkaOffsets], dict[str, Ka
 
 
 def read_checkpoint(folder: Folder) -> Checkpoint:
-    """Read all that is kept; of the only checkpoint below, when the folder is none itself.
+    """Read all that is kept; if the folder is of a job with one sink, from the sink's checkpoint.
 
     Raises CheckpointError when it is not a checkpoint, cannot be read, is of a newer version or has
     no Kafka source.
@@ -155,8 +156,9 @@ def read_checkpoint(folder: Folder) -> Checkpoint:
         planned = batch_numbers(folder, "offsets")
         if query_id is None and not planned:
             below, are_all = checkpoints_below(folder)
-            if len(below) == 1 and are_all:
-                return read_checkpoint(folder.below(below[0]))
+            sinks = [path for path in below if not path.split("/")[-1].startswith(DEAD_LETTER)]
+            if len(sinks or below) == 1 and are_all:
+                return read_checkpoint(folder.below((sinks or below)[0]))
             raise NoCheckpointError(not_a_checkpoint(folder))
         commits = frozenset(batch_numbers(folder, "commits"))
         batches = [

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from assignor_bridge.errors import OptionError
+from assignor_bridge.errors import OptionError, elided
+from checkpoints.folders import DEAD_LETTER
 from streaming.cli import kafka_options
 from streaming.cli.arguments import check_not_empty
 from streaming.cli.output import note, print_checks
@@ -78,6 +79,8 @@ def _of_checkpoint(
         checkpoint = read_checkpoint(location)
     except DamagedCheckpointError as error:
         return [Check("checkpoint", False, str(error))]
+    if letters := sorted(map(str, Path(checkpoint.name).parent.glob(f"{DEAD_LETTER}*"))):
+        note(f"the job's bad records have a checkpoint of their own: also check {elided(letters)}")
     brokers = kafka_options.brokers_of(servers, command_config, _LIMIT_S)
     checks = examine_checkpoint(checkpoint, brokers, delta_table)
     for text in brokers.notes if brokers else ["topics are checked only with --bootstrap-servers"]:

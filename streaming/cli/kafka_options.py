@@ -75,7 +75,9 @@ def check_query_or_group(
     checkpoint: str | None, group: str | None, topics: list[str] | None
 ) -> None:
     """Require exactly one of query and group, and no name that is empty or not UTF-8."""
-    if (checkpoint is None) == (group is None):
+    if checkpoint is None and group is None:
+        raise OptionError("give --checkpoint DIR or --group GROUP")
+    if checkpoint is not None and group is not None:
         raise OptionError("give either --checkpoint or --group, not both")
     check_not_empty("--checkpoint", checkpoint)
     check_kafka_name("--group", group)

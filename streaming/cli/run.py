@@ -91,8 +91,10 @@ def _run(
     loaded: LoadedJob, signals: StopSignals, cleanup: contextlib.ExitStack, log: Path | None
 ) -> str:
     """Run the job, and say where Spark's log is; so does the line of an error."""
+    from streaming.metrics.outlets import check_port
     from streaming.pipeline.brokers import check_brokers
 
+    check_port(loaded.job.metrics)
     check_brokers(loaded)
     from streaming.pipeline.spark.session import is_submitted
 

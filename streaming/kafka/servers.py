@@ -41,7 +41,10 @@ def read_servers(option: str, text: str) -> list[tuple[str, int]]:
 
 
 def _read(option: str, server: str) -> tuple[str, int]:
-    match = _SERVER.fullmatch(server.rpartition("://")[2])
+    protocol, _, address = server.rpartition("://")
+    if protocol.lower() in ("http", "https"):
+        raise OptionError(f"{option} {server!r}: brokers do not use HTTP: host:port is expected")
+    match = _SERVER.fullmatch(address)
     host = (match[1] or match[2]) if match is not None else ""
     if match is None or not _can_be_asked_for(host) or not is_utf8(server):
         raise OptionError(f"{option} {server!r}: host:port is expected")

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _PARTITION_BYTES = 16 * 1024
 _MESSAGES_A_CALL = 5_000
 _WAIT_S = 0.1
+#: Up to the end of the year 9999; a producer that sends nanoseconds stamps later times.
+_TIMES_MS = range(253_402_300_800_000)
 
 
 class FirstRecord(NamedTuple):
@@ -74,7 +76,7 @@ def first_unread(
                     if is_end:
                         found[partition] = None
                     # Records of long ago, and of some producers, have a time of -1.
-                    elif error is None and kind != TIMESTAMP_NOT_AVAILABLE and time_ms >= 0:
+                    elif error is None and kind != TIMESTAMP_NOT_AVAILABLE and time_ms in _TIMES_MS:
                         found[partition] = FirstRecord(message.offset() or 0, time_ms / 1000)
             if answered:
                 consumer.pause(answered)

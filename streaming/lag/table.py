@@ -96,8 +96,9 @@ def as_json(rows: Sequence[Row]) -> dict[str, Any]:
 def summary(rows: Sequence[Row]) -> str:
     """Sum up in one line."""
     sums = total(rows)
-    partitions = counted(sums.partitions, "partition")
-    parts = [f"{partitions}, {sums.with_lag} with lag: {sums.lag} records behind"]
+    parts = [counted(sums.partitions, "partition")]
+    if not sums.partitions or sums.unknown_lag < sums.partitions:
+        parts.append(f"{sums.with_lag} with lag: {sums.lag} records behind")
     some = sums.unknown_seconds
     if sums.seconds_behind is not None and some:
         unknown = f"unknown of {counted(some, 'partition')}"

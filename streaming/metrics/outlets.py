@@ -27,10 +27,11 @@ from assignor_bridge.errors import AssignorError
 from streaming.observe.progress_log import dump
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import IO
 
     from streaming.metrics.board import Board
+    from streaming.metrics.config import MetricsConfig
 
 _PATH = "/metrics"
 #: A client has so long for its question, and then for taking the answer.
@@ -55,21 +56,7 @@ class Endpoint:
     """An HTTP endpoint, `http://address:port/metrics`."""
 
     def __init__(self, board: Board, port: int, address: str) -> None:
-        handler = _Handler.factory(_registry(board))
-        try:
-            family, *_, where = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
-            kind = type("_Server", (_Server,), {"address_family": family})
-            self._server: _Server = kind(where[:2], handler)
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise MetricsError(
-                    f"metrics port {port} on {address} is in use by another process: set "
-                    "metrics.port to a free one (0 takes any)"
-                ) from error
-            raise MetricsError(
-                f"metrics cannot be served on {address}:{port} ({error.strerror or error}): set "
-                "metrics.address and metrics.port"
-            ) from error
+        self._server = _listen(port, address, _Handler.factory(_registry(board)))
         self.port = int(self._server.server_address[1])
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
@@ -79,6 +66,30 @@ class Endpoint:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+def check_port(config: MetricsConfig | None) -> None:
+    """Raise MetricsError if the endpoint of a configuration cannot listen."""
+    if config is not None and config.port is not None:
+        _listen(config.port, config.address, socketserver.BaseRequestHandler).server_close()
+
+
+def _listen(port: int, address: str, handler: Callable[..., Any]) -> _Server:
+    try:
+        family, *_, where = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
+        kind = type("_Server", (_Server,), {"address_family": family})
+        server: _Server = kind(where[:2], handler)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise MetricsError(
+                f"metrics port {port} on {address} is in use by another process: set "
+                "metrics.port to a free one (0 takes any)"
+            ) from error
+        raise MetricsError(
+            f"metrics cannot be served on {address}:{port} ({error.strerror or error}): set "
+            "metrics.address and metrics.port"
+        ) from error
+    return server
 
 
 class _Server(socketserver.ThreadingTCPServer):

@@ -15,6 +15,8 @@ _UNANSWERED = re.compile(r"An error occurred while calling \S+|Answer from Java 
 _OURS = "[USER_RAISED_EXCEPTION] "
 _CLASS = re.compile(r"^(?:[\w$]+\.)+([\w$]+)(?:: |$)")
 _DELTA = "[DELTA_"
+#: Hadoop's words for a folder that cannot be made.
+_MKDIRS = re.compile(r"Mkdirs failed to create (?:file:)?(.*?) \(exists=\w+, cwd=.*\)")
 #: What Delta adds to a violated constraint: the record itself.
 _VALUES = re.compile(r" by row with values:.*")
 _LONGEST = 700
@@ -95,6 +97,7 @@ def first_line(error: BaseException) -> str:
     if _DELTA in line:  # what to do, and names, stand on its further lines
         line = _VALUES.sub("", " ".join(lines))[:_LONGEST]
     line = _STATE.sub("", _TASK.sub("", line)).strip().rstrip(";").removeprefix(_OURS)
+    line = _MKDIRS.sub(r"no permission to create the folder \1, or a file is in its place", line)
     match = _CLASS.match(line)
     return line[match.end() :] or match[1] if match else line
 

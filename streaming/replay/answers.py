@@ -165,8 +165,8 @@ def assumptions(replayed: Replay) -> tuple[str, ...]:
         where = "in the last batch, in each batch those that it had"
     return (
         f"{count} with {slots}, {where}{executors}",
-        f"{_costs(cluster)}{_micros(cluster.cost_s)}{cost}, and only records count: starting a "
-        "task or a consumer, and what follows the reading, do not",
+        f"{_costs(cluster)}{seconds_text(cluster.cost_s)}{cost}, and only records count: starting "
+        "a task or a consumer, and what follows the reading, do not",
         "each batch has its own offsets and all slots to itself; a task waits up to "
         f"{cluster.locality_wait_s:g} s for its executor (spark.locality.wait)",
         "minPartitions is 4 tasks per slot, at least 2 per partition; maxRecordsPerPartition a "
@@ -185,8 +185,3 @@ def _costs(cluster: Cluster) -> str:
     return (
         f"costs are those learned, with {' and '.join(differ)} that differ; a usual record costs "
     )
-
-
-def _micros(seconds: float) -> str:
-    micros = seconds * 1e6
-    return f"{micros:,.0f} µs" if micros >= 10 else f"{micros:.2g} µs"

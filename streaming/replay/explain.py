@@ -182,6 +182,8 @@ def _tell_stories(
             why = f"{outcome.assignor} decides by its own rule (docs/assignors.md)"
         elif change in _REASONS:
             why = _REASONS[change]
+            if work * slowness.min() > limit and not batch.settings.split:
+                why += "; it cannot be cut: assignor.split=false"
         elif work * slowness.min() > limit:
             why = f"it is {amount_text(work, weights)}, more than one slot may take"
         elif slot >= 0 and load_if_left[slot] > limit:

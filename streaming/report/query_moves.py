@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from streaming.observe.words import counted
 from streaming.redaction import redacted
 from streaming.report import page
 
@@ -33,8 +34,8 @@ def section(facts: QueryFacts) -> list[str]:
     listed = "Batches with a move or a change:" if rows else "Nothing else changed."
     parts = [
         page.paragraph(
-            f"{sum(row.moves for row in rows):,} times the planner gave a partition to another "
-            f"executor than before, in {planned:,} batches. {listed}"
+            f"{counted(sum(row.moves for row in rows), 'move')} of a partition to another executor "
+            f"than before, in {counted(planned, 'batch', 'batches')}. {listed}"
         )
     ]
     if rows:

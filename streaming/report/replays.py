@@ -60,7 +60,7 @@ def replay_page(replays: Sequence[Replay]) -> str:
     for replay in replays:
         parts += [page.heading(replay.title)] if len(replays) > 1 else []
         parts += [page.paragraph(f"{verdict(replay)}.", "lead"), *_details(replay)]
-    title = replays[0].title if len(replays) == 1 else "Replay of a checkpoint"
+    title = f"Replay of {replays[0].title if len(replays) == 1 else 'a checkpoint'}"
     return page.page(title, [*parts, *definitions.section(FIGURES)])
 
 

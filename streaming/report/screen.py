@@ -225,7 +225,9 @@ def _planner(metrics: QueryMetrics | None) -> list[RenderableType]:
             if name == "assignor":
                 parts.insert(0, metrics.strategies.get(source, ""))
             if parts:
-                lines.append(_line((f"{name}{of_source}: ", "dim"), " · ".join(parts)))
+                line = _line((f"{name}{of_source}: ", "dim"), " · ".join(parts))
+                line.no_wrap = False  # a narrow screen has all figures, too
+                lines.append(line)
         if source in metrics.held_by:
             limits = _admission(values, metrics.held_by[source])
             lines.append(_line((f"admission{of_source}: ", "dim"), limits))

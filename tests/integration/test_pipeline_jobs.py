@@ -316,6 +316,11 @@ def test_a_table_by_name_is_clustered_compacted_and_grows_when_it_may(spark, top
         *((n, None) for n in range(8)),
         (8, "Ur"),
     ]
+    config["source"]["records"]["schema"] += ", at TIMESTAMP_NTZ"
+    with pytest.raises(ConfigError, match="cannot have columns of type TIMESTAMP_NTZ yet"):
+        run_job(spark, config)
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')")
+    run_job(spark, config)
     [folder] = spark.sql(f"DESCRIBE DETAIL {name}").select("location").first()
     two = {"named": config["sink"], "of_path": {"path": folder, "schema_evolution": True}}
     with pytest.raises(ConfigError, match=r"sinks.of_path: the table .* is that of sinks.named"):

@@ -73,7 +73,7 @@ def test_report_and_live_frame_of_a_running_query(
     assert f"Query {topic.name}" in words
     assert "After the last batch 0 records were unread in 0 of 4 partitions" in words
     assert "When each slot worked, batch 1 " in words
-    assert "times the planner gave a partition to another executor" in words
+    assert "of a partition to another executor than before, in" in words
     assert "a record of a usual partition" in words
     assert "is unknown" not in words
 

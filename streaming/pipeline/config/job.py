@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 from pydantic import Field, model_validator
 
 from assignor_bridge.errors import OptionError
+from checkpoints.folders import DEAD_LETTER
 from streaming.kafka.servers import read_servers
 from streaming.metrics.config import MetricsConfig
 from streaming.pipeline.config.base import (
@@ -140,7 +141,7 @@ class Job(Section):
             if letter is not None:
                 place = self.place("source", name, "records.dead_letter")
                 sink = letter.as_sink(source.options)
-                outputs.append(Output(f"dead_letter_{name}", place, sink, name))
+                outputs.append(Output(f"{DEAD_LETTER}{name}", place, sink, name))
         return outputs
 
     @property

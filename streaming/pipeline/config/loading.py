@@ -84,6 +84,10 @@ class LoadedJob:
     def shown(self) -> str:
         """Return the effective config as YAML, defaults included, secrets hidden."""
         data = self.job.model_dump(mode="json", by_alias=True, exclude_none=True)
+        for name, source in self.job.all_sources.items():  # with our default startingOffsets
+            (data["source"] if self.job.source else data["sources"][name]).update(
+                {key: v for key, v in source.spark_options.items() if key not in source.options}
+            )
         hidden = _without_empty(mapped(data, self._hide))
         return str(
             yaml.safe_dump(hidden, sort_keys=False, allow_unicode=True, default_flow_style=False)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _PARTITIONS = "# Partition Information"
 #: What Spark shows in place of a value (`Utils.REDACTION_REPLACEMENT_TEXT`).
 _HIDDEN = "*********(redacted)"
+#: The feature of Delta that columns of type TIMESTAMP_NTZ need.
+_NTZ = "delta.feature.timestampNtz"
 
 
 class Table(NamedTuple):
@@ -174,6 +176,22 @@ def check_columns(where: str, table: StructType, rows: StructType, evolves: bool
         can_evolve = not evolves and _fits(known.dataType, field.dataType, True)
         cure = "; schema_evolution: on adds fields" if can_evolve else ""
         raise TableError(f"column {field.name!r} is {was} in the table {where!r}, {now} here{cure}")
+
+
+def check_timestamps(
+    where: str, table: StructType, rows: StructType, properties: Mapping[str, str]
+) -> None:
+    """Check that a new TIMESTAMP_NTZ column has the feature of Delta that it needs.
+
+    Delta adds this feature to new tables alone, and refuses the column in the first batch.
+    """
+    had, has = ('ype":"timestamp_ntz"' in schema.json() for schema in (table, rows))
+    # Delta's details have no features, and no version of the protocol.
+    if has and not had and "delta.minReaderVersion" in properties and _NTZ not in properties:
+        raise TableError(
+            f"the table {where!r} cannot have columns of type TIMESTAMP_NTZ yet: run ALTER TABLE … "
+            f"SET TBLPROPERTIES ('{_NTZ}' = 'supported'), or use another type"
+        )
 
 
 def _fits(table: DataType, rows: DataType, evolves: bool) -> bool:

@@ -20,7 +20,7 @@ from streaming.pipeline.delta import upsert, write_mode
 from streaming.pipeline.delta.audit_trail import AuditTrail
 from streaming.pipeline.delta.once import OnceWriter
 from streaming.pipeline.delta.order_conflicts import OrderConflicts
-from streaming.pipeline.delta.table import Table, check_columns, missing_table
+from streaming.pipeline.delta.table import Table, check_columns, check_timestamps, missing_table
 from streaming.pipeline.delta.upsert import Layout
 from streaming.pipeline.errors import JobError, TableError, first_line, without_java_trace
 from streaming.pipeline.spark.columns import folding
@@ -121,7 +121,8 @@ class DeltaWriter:
             upsert.newest(rows, sink, self._layout)  # Spark refuses here, say, a map as a key
         if existing is None:
             return
-        before = write_mode.of_properties(self.table.properties(spark))
+        properties = self.table.properties(spark)
+        before = write_mode.of_properties(properties)
         self._is_of_older_version = before is None
         write_mode.check_same(
             self.table.where,
@@ -131,6 +132,7 @@ class DeltaWriter:
             is_inferred=self._is_of_older_version,
         )
         check_columns(self.table.where, existing, schema, sink.schema_evolution)
+        check_timestamps(self.table.where, existing, schema, properties)
         self.table.check_layout(spark, sink)
 
     def prepare(self, spark: SparkSession, rows: DataFrame) -> None:

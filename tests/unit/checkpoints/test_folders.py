@@ -91,6 +91,25 @@ def test_each_command_takes_the_one_checkpoint_of_a_job(
     assert answers[0] == answers[1]
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_sinks_checkpoint_is_taken_from_beside_those_of_bad_records(
+    command, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("sink", "dead_letter_a", "dead_letter_b"):
+        write_query(tmp_path / "job" / name, ENDS)
+    answers = []
+    for given in ("job", "job/sink"):
+        assert main.run([given if word == "job" else word for word in command]) == 0
+        answers.append(capsys.readouterr())
+        if command[0] == "report":
+            answers[-1] = Path("report.html").read_text()
+    assert answers[0] == answers[1]
+    if command[0] == "doctor":
+        words = "have a checkpoint of their own: also check job/dead_letter_a, job/dead_letter_b"
+        assert words in answers[0].err
+
+
 def test_one_checkpoint_among_more_than_is_looked_at_is_not_taken(tmp_path, capsys):
     for number in range(600):
         (tmp_path / f"part-{number:03}").touch()

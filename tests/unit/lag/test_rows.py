@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
+from confluent_kafka import TIMESTAMP_CREATE_TIME
 
+from assignor_bridge.model import Partition
 from streaming.cli import main
 from streaming.kafka.brokers import Retention
+from streaming.lag.first_unread import first_unread
 from streaming.lag.positions import Position
 from streaming.lag.rows import Row, _with_unread, select
 from streaming.lag.table import alarms, as_json, as_text, duration, summary, total
@@ -174,6 +179,28 @@ def test_a_query_without_a_completed_batch_has_unknown_offsets(tmp_path, capsys)
     assert [(row["partition"], row["current_offset"], row["lag"]) for row in found] == [
         (0, None, None), (1, None, None),
     ]  # fmt: skip
+
+
+def test_a_record_stamped_in_nanoseconds_is_of_unknown_age():
+    """It was 0.0 s behind, because its time is in the future."""
+
+    def message(partition: int, time_ms: int) -> SimpleNamespace:
+        values = {"topic": "t", "partition": partition, "offset": 7, "error": None}
+        made = {name: lambda value=value: value for name, value in values.items()}
+        return SimpleNamespace(**made, timestamp=lambda: (TIMESTAMP_CREATE_TIME, time_ms))
+
+    times = (1_700_000_000_000, 1_700_000_000_000_000_000, -1)
+    consumer = MagicMock(consume=lambda *_: [message(n, at) for n, at in enumerate(times)])
+    brokers = SimpleNamespace(consumer=lambda *_, **__: consumer)
+    unread = {Partition("t", n): 7 for n in range(3)}
+    found = first_unread(brokers, unread, 1.0, {})  # type: ignore[arg-type]
+    assert found == {Partition("t", 0): (7, 1_700_000_000.0)}
+
+
+def test_a_total_of_unknown_lag_counts_no_records(tmp_path, capsys):
+    """Without brokers, it said "0 with lag: 0 records behind"."""
+    assert main.run(["lag", "--checkpoint", write_query(tmp_path / "c", {"t": {0: 9, 1: 4}})]) == 0
+    assert capsys.readouterr().out.endswith("\n2 partitions, lag of 2 partitions unknown\n")
 
 
 def test_a_total_says_no_bound_where_an_age_is_unknown():

@@ -65,7 +65,7 @@ def test_a_batch_that_is_planned_and_not_completed_may_be_in_the_table(tmp_path,
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        pytest.param([], "either --checkpoint or --group", id="neither"),
+        pytest.param([], "give --checkpoint DIR or --group GROUP", id="neither"),
         pytest.param(["--group", "g", "--checkpoint", "c"], "--group, not both", id="both"),
         pytest.param(["--group", "g"], "needs the brokers", id="no broker"),
         pytest.param(

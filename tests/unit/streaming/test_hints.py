@@ -73,6 +73,13 @@ def test_the_remedy_that_delta_names_is_in_the_line_and_no_record():
     assert first_line(ValueError(f"{violated} by row with values:\n - id : 7")) == violated
 
 
+def test_a_folder_that_cannot_be_made_is_told_in_plain_words():
+    text = "java.io.IOException: Mkdirs failed to create file:/a b/t (exists=false, cwd=file:/w)"
+    assert first_line(ValueError(text)) == (
+        "no permission to create the folder /a b/t, or a file is in its place"
+    )
+
+
 def test_an_error_of_javas_is_no_end_of_the_jvm():
     said = "An error occurred while calling o1.f. Trace:\npy4j.Py4JException: no such method\n"
     assert first_line(Py4JError(said)) == "An error occurred while calling o1.f. Trace:"

@@ -7,6 +7,7 @@ import os
 import re
 import resource
 import signal
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,11 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 def test_a_good_job_loads_and_fits_the_json_schema():
     loaded = load_job(GOOD, environment={})
     assert loaded.job.all_sources["records"].spark_options["startingOffsets"] == "earliest"
+    assert "  startingOffsets: earliest\n" in loaded.shown()
+    at_time = {"a": {**GOOD["source"], "startingTimestamp": 5}, "b": GOOD["source"]}
+    several = {key: value for key, value in GOOD.items() if key != "source"} | {"sources": at_time}
+    several["sink"] = {**GOOD["sink"], "from": "a"}
+    assert load_job(several, environment={}).shown().count("startingOffsets: earliest") == 1
     assert loaded.job.interval is None
     jsonschema.validate(GOOD, json_schema())
 
@@ -428,6 +434,15 @@ def test_a_broker_that_is_not_there_is_one_line_before_spark_starts(tmp_path, ca
     assert line.startswith("assignor: job.yaml: source: no broker answers at '127.0.0.1:1'")
 
 
+def test_a_metrics_port_in_use_is_one_line_before_spark_starts(tmp_path, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        data = changed("metrics", {"port": taken.getsockname()[1]})
+        (tmp_path / "job.yaml").write_bytes(orjson.dumps(data))
+        assert main.run(["run", str(tmp_path / "job.yaml")]) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert "is in use by another process: set metrics.port" in line
+
+
 @pytest.mark.parametrize(
     ("servers", "message"),
     [
@@ -435,6 +450,7 @@ def test_a_broker_that_is_not_there_is_one_line_before_spark_starts(tmp_path, ca
         ("a..b:9092", "'a..b:9092': host:port is expected"),
         ("${HOST}:9092", "':9092': host:port is expected"),
         ("host", "'host': host:port is expected"),
+        ("HTTP://a:9092", "'HTTP://a:9092': brokers do not use HTTP: host:port is expected"),
         ("127.0.0.1:1,host:99999", "'host:99999': the port must be from 1 to 65535"),
     ],
 )

@@ -22,6 +22,7 @@ from pyspark.sql.types import (
     MapType,
     StringType,
     StructType,
+    TimestampNTZType,
 )
 
 from assignor_bridge.errors import OptionError
@@ -33,7 +34,7 @@ from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.delta import continuity
 from streaming.pipeline.delta.continuity import check_sources_kept
-from streaming.pipeline.delta.table import Table, check_columns
+from streaming.pipeline.delta.table import Table, check_columns, check_timestamps
 from streaming.pipeline.delta.write_mode import (
     BY_OFFSET,
     BY_TIMESTAMP,
@@ -90,6 +91,28 @@ def test_structs_are_compared_as_delta_merges_them(there, rows, plain, evolving)
             assert not fits
         else:
             assert fits
+
+
+@pytest.mark.parametrize(
+    ("rows", "feature", "fits"),
+    [
+        pytest.param(TimestampNTZType(), None, False, id="new"),
+        pytest.param(ArrayType(columns(TimestampNTZType())), "", False, id="within others"),
+        pytest.param(TimestampNTZType(), "timestampNtz", True, id="supported"),
+        pytest.param(columns(IntegerType()), "", True, id="other types"),
+    ],
+)
+def test_a_column_that_needs_a_feature_of_delta_is_refused_before_the_start(rows, feature, fits):
+    """Delta refused it in the first batch, after the query had started."""
+    properties = {"delta.minReaderVersion": "1", f"delta.feature.{feature}": "supported"}
+    added = StructType().add("timestamp_ntz", IntegerType()).add("new", rows)
+    check_timestamps("t", added, added, properties)
+    check_timestamps("t", columns(IntegerType()), added, {"as Delta's details": "have them"})
+    if fits:
+        check_timestamps("t", columns(IntegerType()), added, properties)
+        return
+    with pytest.raises(TableError, match=r"'delta.feature.timestampNtz' = 'supported'"):
+        check_timestamps("t", columns(IntegerType()), added, properties)
 
 
 @pytest.mark.parametrize(

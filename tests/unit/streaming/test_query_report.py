@@ -180,7 +180,7 @@ def test_a_log_tells_the_lag_and_what_moved(tmp_path):
     assert "After the last batch 33 records were unread in 2 of 2 partitions" in words_of_measured
     assert "t-0 31 90 70 t-1 2 10 19" in words_of_measured
     assert "lags most t-0: 31 of 33 records left" in words_of_measured
-    assert "6 times the planner gave a partition to another executor than before, in 3" in words
+    assert "6 moves of a partition to another executor than before, in 3 batches." in words
     assert "1 5 1.0% executors 3 → 2 2 1 1.0% to even out the load" in words
     assert "oldest row 5.5 s old when its batch was done (median)" in words
     assert "held back by (batches) records 2, spark 1" in words
@@ -488,7 +488,9 @@ def test_a_metric_that_is_no_finite_number_is_unknown(tmp_path, number):
         start={"0": 0}, end={"0": 9}, strategy="lag-aware-sticky", slots=number,
         movedPartitions=number, imbalance=number, localityHitRate=number,
     )  # fmt: skip
-    assert "0 times the planner gave" in a_report(tmp_path, log_of(tmp_path, [line]))
+    assert "0 moves of a partition to another executor than before, in 1 batch. " in a_report(
+        tmp_path, log_of(tmp_path, [line])
+    )
 
 
 def test_a_progress_whose_querys_name_is_no_text_is_passed_over(tmp_path: Path):

@@ -104,6 +104,7 @@ def test_it_prints_the_answer_first(checkpoint, capsys):
     assert names[0].startswith("maxRecordsPerPartition"), "the fastest first"
     assert any(name.endswith(",") for name in names), "equal ones share a row"
     assert out.index("Over 3 batches, Spark's mapping would take 1.98") > out.rindex("│")
+    assert "each record costs the same, 4 ms (at most, by the time the batches took)" in out
     for words in ("constrained-cooperative-sticky", "2 executors with 1 slot", "(as given)"):
         assert words in out
 
@@ -119,6 +120,7 @@ def test_json_and_pictures(checkpoint, tmp_path, capsys):
     ElementTree.parse(svg)  # noqa: S314  (our own)
     assert main.run([*call, "--output", str(html)]) == 0
     assert html.read_text().count("<svg") == 1
+    assert f"<title>Replay of {checkpoint}</title>" in html.read_text()
 
 
 def plan_log(path: Path, *sizes: dict[int, int], split: str = "true") -> Path:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import termios
 import time
+from unittest.mock import MagicMock
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -80,6 +81,18 @@ def test_both_addresses_make_a_whole_frame(capsys):
     ):  # fmt: skip
         assert words in out
     assert "0/0" not in out  # of the executor that has left
+
+
+def test_a_narrow_terminal_has_all_figures_of_the_planner():
+    """The line ended in "…" at 80 columns."""
+    figures = {name: 0.5 for name, _ in top_screen._FIGURES["assignor"]}
+    strategies = {"0": "lag-aware-sticky"}
+    metrics = MagicMock(sources={"0": figures}, strategies=strategies, held_by={})
+    screen = io.StringIO()
+    Console(width=60, file=screen).print(*top_screen._planner(metrics), sep="\n")
+    out = " ".join(screen.getvalue().split())
+    assert out.startswith("assignor: lag-aware-sticky · ")
+    assert out.endswith("· plan 0.500 s · 0 fallbacks")
 
 
 def test_the_ui_alone_knows_no_lag(capsys):
