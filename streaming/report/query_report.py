@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from assignor_bridge import __version__
+from assignor_bridge.version import read_version
 from streaming.observe.figures import BatchFigures, RunFigures, over_mean
 from streaming.observe.words import counted, seconds_text
 from streaming.replay.answers import answer
@@ -46,7 +46,9 @@ def report_page(facts: QueryFacts, made: datetime | None = None) -> str:
     """Write the whole page, as of the time when it is made."""
     now = (made or datetime.now(timezone.utc)).strftime(_CLOCK)
     parts = query_summary.section(facts)
-    parts.insert(1, page.note(f"Made {now} UTC by assignor-bridge {__version__}. {_span(facts)}"))
+    parts.insert(
+        1, page.note(f"Made {now} UTC by assignor-bridge {read_version()}. {_span(facts)}")
+    )
     for title, section in (
         ("Lag per partition", query_lag.section(facts)),
         ("Load per executor slot", _loads(facts)),
