@@ -8,31 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-#: What was expected where pydantic complains, by the kinds of its complaint.
-_EXPECTED = {
-    kind: words
-    for words, kinds in (
-        ("a whole number", "int_type int_parsing int_from_float"),
-        ("a shorter number", "int_parsing_size"),
-        ("a number", "float_type float_parsing"),
-        ("true or false", "bool_type bool_parsing"),
-        ("text in quotes", "string_type"),
-        ("text that matches {pattern}", "string_pattern_mismatch"),
-        ("a path", "path_type"),
-        ("a list", "list_type tuple_type"),
-        ("a mapping", "dict_type model_type"),
-        ("{expected}", "literal_error"),
-        ("more than {gt}", "greater_than"),
-        ("at least {ge}", "greater_than_equal"),
-        ("at most {le}", "less_than_equal"),
-    )
-    for kind in kinds.split()
-}
+    from collections.abc import Iterator, Sequence
 
 
 class AssignorError(Exception):
@@ -100,21 +79,6 @@ def elided(names: Sequence[str], most: int = 3, between: str = ", ") -> str:
     """
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return between.join(names[:most]) + more
-
-
-def expectation(problem: Mapping[str, Any]) -> str:
-    """Put a problem that pydantic has with a value into words, without the value: it may be secret.
-
-    >>> expectation({"type": "greater_than_equal", "ctx": {"ge": 1}})
-    'at least 1 is expected'
-    """
-    context = problem.get("ctx", {})
-    if problem["type"] == "value_error":
-        return str(context["error"])
-    if (expected := _EXPECTED.get(problem["type"])) is None:
-        return str(problem["msg"])
-    bounds = {k: f"{v:.15g}" if isinstance(v, float) else v for k, v in context.items()}
-    return f"{expected.format(**bounds)} is expected"
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from checkpoints.sorting import stable_order
 from checkpoints.sticky_state import StateError
 
 if TYPE_CHECKING:
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 def encode_claims(state: StickyState) -> tuple[list[int], bytes]:
     """Write the members' user data: the length of each, and all of it in a row."""
     owned = np.flatnonzero(state.member >= 0)
-    small = np.uint16 if state.members < 1 << 16 else np.int64  # NumPy sorts it by counting
-    order = owned[np.argsort(state.member[owned].astype(small), kind="stable")]
+    order = owned[stable_order(state.member[owned])]
     member, topic = state.member[order], state.topic[order]
     numbers = state.partition[order].astype(">i4").tobytes()
     changes = np.flatnonzero((member[1:] != member[:-1]) | (topic[1:] != topic[:-1])) + 1

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.assignors.racks import divide_by_racks
+from assignor_bridge.negative_cycle import negative_cycle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -250,7 +251,7 @@ def _cheaper_cycle(flow: _Flow) -> list[tuple[int, int]]:
         edges.append((classes + flow.class_of[m], node[m], 0))
         height = levels + flow.load[m] - lowest
         edges.extend(((node[m], height + 1, 0), (height, node[m], 0)))
-    nodes = _negative_cycle(np.asarray(edges, dtype=np.int64))
+    nodes = negative_cycle(*np.asarray(edges, dtype=np.int64).T)
     if not nodes:
         return []
     topic_of = {place: topic for topic, place in topics.items()}
@@ -261,30 +262,3 @@ def _cheaper_cycle(flow: _Flow) -> list[tuple[int, int]]:
         for place, after in zip(nodes, nodes[1:] + nodes[:1], strict=True)
         if place < len(members)
     ]
-
-
-def _negative_cycle(edges: Ids) -> list[int]:
-    """Find the nodes of a cycle of negative cost, in order; empty if none is (Bellman-Ford)."""
-    source, target, cost = edges[:, 0], edges[:, 1], edges[:, 2]
-    size = int(edges[:, :2].max()) + 1
-    distance = np.zeros(size, np.int64)
-    previous = np.full(size + 1, size, np.int64)  # the last cell is where all paths begin
-    while True:
-        through = distance[source] + cost
-        better = distance.copy()
-        np.minimum.at(better, target, through)
-        used = np.flatnonzero((through == better[target]) & (through < distance[target]))
-        if not len(used):
-            return []
-        previous[target[used]] = source[used]
-        distance = better
-        jump = previous
-        for _ in range(size.bit_length()):
-            jump = jump[jump]
-        inside = np.flatnonzero(jump != size)
-        if len(inside):
-            place = int(jump[inside[0]])  # so far back that it lies on the cycle itself
-            cycle = [place]
-            while (before := int(previous[cycle[-1]])) != place:
-                cycle.append(before)
-            return cycle[::-1]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from assignor_bridge.errors import elided
 from assignor_bridge.planner.zones import MOST_ZONES
 
 if TYPE_CHECKING:
@@ -113,5 +114,4 @@ def _full_zones(work: Floats, near: Flags, most: Floats) -> tuple[Flags, float]:
 
 
 def _listed(racks: list[str]) -> str:
-    more = f" and {len(racks) - _LISTED} more" if len(racks) > _LISTED else ""
-    return f"{'rack' if len(racks) == 1 else 'racks'} {', '.join(racks[:_LISTED])}{more}"
+    return f"{'rack' if len(racks) == 1 else 'racks'} {elided(racks, _LISTED)}"

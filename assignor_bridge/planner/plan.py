@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from assignor_bridge.assignors.protocol import Assignor
     from assignor_bridge.options import PlannerOptions
-    from assignor_bridge.planner.batch import Batch, Ints
+    from assignor_bridge.planner.batch import Batch
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.demand import Demand
     from assignor_bridge.planner.flagship import Placement
@@ -44,8 +44,6 @@ class Outcome:
     assignor: str
     batch: Batch
     tasks: Tasks
-    #: Index of the executor of each task, -1 for those that may run anywhere.
-    place: Ints
     #: Executor ids by task, most wanted first; tasks without any are left out.
     standbys: Mapping[int, tuple[str, ...]]
     state: StickyState
@@ -67,7 +65,7 @@ def plan_batch(
 
     Examples
     --------
-    >>> from assignor_bridge.protocol.snapshots import read_snapshot, write_plan
+    >>> from streaming.human_json.snapshots import read_snapshot, write_plan
     >>> executors = [{"id": "1", "host": "host-a"}, {"id": "2", "host": "host-b"}]
     >>> lags = {0: 700, 1: 100}
     >>> ranges = [{"topic": "t", "partition": p, "start": 0, "end": n} for p, n in lags.items()]
@@ -108,9 +106,7 @@ def plan_step(
     )  # fmt: skip
     by_slot = placement.standbys
     standbys = {i: by_slot[slot] for i, slot in enumerate(tasks.slot.tolist()) if slot in by_slot}
-    return Outcome(
-        placement.assignor, batch, tasks, tasks.executor, standbys, after, metrics, tuple(reasons)
-    )
+    return Outcome(placement.assignor, batch, tasks, standbys, after, metrics, tuple(reasons))
 
 
 def _place(

@@ -24,7 +24,7 @@ def share_slots(batch: Batch, state: StickyState) -> Batch:
 
     Examples
     --------
-    >>> from assignor_bridge.protocol.snapshots import read_snapshot
+    >>> from streaming.human_json.snapshots import read_snapshot
     >>> from checkpoints.sticky_state import StickyState
     >>> executors = [{"id": str(i), "host": "h", "slots": 4} for i in range(3)]
     >>> asked = {"executors": executors, "ranges": [], "options": {"assignor.slots": "50%"}}

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from assignor_bridge.negative_cycle import negative_cycle
+
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Flags, Floats, Ints
 
@@ -134,14 +136,17 @@ def _bring_near(flow: Floats, cost: Floats, filled: Floats, nothing: float) -> N
         arcs[:zones, :zones] = step[:zones]
         arcs[:zones, zones] = np.where(load < filled - nothing, 0.0, np.inf)
         arcs[zones, :zones] = 0.0
-        cycle = _negative_cycle(arcs)
+        source, target = np.nonzero(arcs < np.inf)
+        gains_enough = arcs[source, target] + _LEAST_GAIN / len(arcs)
+        cycle = negative_cycle(source, target, gains_enough, _NOTHING)
         if not cycle:
             return
-        last = cycle[-2]  # a cycle through room begins and ends there
-        if cycle[0] == zones:
-            _pass_on(flow, cycle[1:-1], group, float(filled[last] - load[last]))
+        if zones in cycle:
+            start = cycle.index(zones)
+            path = cycle[start + 1 :] + cycle[:start]
+            _pass_on(flow, path, group, float(filled[path[-1]] - load[path[-1]]))
         else:
-            _pass_on(flow, cycle, group, np.inf)
+            _pass_on(flow, [*cycle, cycle[0]], group, np.inf)
 
 
 def _pass_on(flow: Floats, path: list[int], group: Ints, amount: float) -> None:
@@ -174,35 +179,3 @@ def _shortest(step: Floats, start: int) -> tuple[list[float], list[int]]:
         if not shorter:
             break
     return distance, before
-
-
-def _negative_cycle(arcs: Floats) -> list[int]:
-    """Return the nodes of a cycle that gains enough, first and last alike; empty if none does.
-
-    Through the last node if it is on it.
-    """
-    nodes = len(arcs)
-    arcs = arcs + _LEAST_GAIN / nodes
-    np.fill_diagonal(arcs, np.inf)
-    distance, before = np.zeros(nodes), [-1] * nodes
-    changed: list[int] = []
-    for _ in range(nodes):
-        through = distance[:, None] + arcs
-        best = through.argmin(axis=0)
-        least = through[best, np.arange(nodes)]
-        changed = np.flatnonzero(least < distance - _NOTHING).tolist()
-        for node in changed:
-            before[node] = int(best[node])
-        distance = np.minimum(distance, least)
-    if not changed:
-        return []
-    node = changed[0]
-    for _ in range(nodes):
-        node = before[node]
-    cycle = [node]
-    while before[cycle[-1]] != node:
-        cycle.append(before[cycle[-1]])
-    cycle = cycle[::-1]
-    start = cycle.index(nodes - 1) if nodes - 1 in cycle else 0
-    cycle = cycle[start:] + cycle[:start]
-    return [*cycle, cycle[0]]

@@ -1,5 +1,4 @@
-"""The contract between the Java layer, the planner process and the command line.
+"""The contract between the Java layer and the planner process.
 
-`messages` are the lines on the planner's standard input and output, `columns` the arrays in them,
-and `snapshots` the form of the same that people write and read (`assignor plan`).
+`messages` are the lines on the planner's standard input and output, `columns` the arrays in them.
 """

@@ -99,7 +99,7 @@ def pack_tasks(outcome: Outcome) -> Tasks:
     return Tasks(
         executors=[e.id for e in batch.executors],
         topics=list(batch.topics),
-        executor=_packed(outcome.place, "<i4"),
+        executor=_packed(tasks.executor, "<i4"),
         slot=_packed(tasks.number, "<i4"),
         ranges=_packed(np.bincount(tasks.task, minlength=len(tasks)), "<i4"),
         topic=_packed(batch.topic[pieces.row], "<i4"),

@@ -6,17 +6,17 @@ from typing import Annotated
 
 import typer
 
-from assignor_bridge.group_json import (
+from streaming.cli import assignors
+from streaming.cli.arguments import AsJson
+from streaming.cli.lines import answer_lines, note_on
+from streaming.cli.output import print_lines, print_table
+from streaming.human_json.group_json import (
     Answer,
     Request,
     answer,
     answer_steps,
     read_request,
 )
-from streaming.cli import assignors
-from streaming.cli.arguments import AsJson
-from streaming.cli.lines import answer_lines, note_on
-from streaming.cli.output import print_lines, print_table
 
 
 def assign(
@@ -65,7 +65,7 @@ def _print(answered: Answer, step: int) -> None:
     }
     if any(lags):
         ids = [part.ids_in(answered.group.catalog).tolist() for part in assignment.values()]
-        columns["lag"] = [f"{sum(lags[i] for i in mine):,}" for mine in ids]
+        columns["lag"] = [f"{sum(lags[i] for i in mine):,.0f}" for mine in ids]
     if assignment.standbys:
         columns["standby"] = [_ranges(assignment.standbys.get(m, {})) for m in assignment]
     title = answered.assignor.name

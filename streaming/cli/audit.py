@@ -11,6 +11,7 @@ from assignor_bridge.errors import OptionError
 from streaming.cli import kafka_options
 from streaming.cli.arguments import check_not_empty
 from streaming.cli.output import note, print_lines, print_table
+from streaming.observe.words import counted
 from streaming.pipeline.spark.log import SparkLog
 from streaming.redaction import redacted
 
@@ -188,8 +189,8 @@ def _limits(result: Audit) -> Iterator[str]:
         yield "  limit: of the rows, only the sample is proved"
         return
     recounted = sum(query.recounted for query in result.queries)
-    batches = "1 batch" if recounted == 1 else f"{recounted:,} batches"
-    again = f" (Spark ran tasks of {batches} again)" if recounted else ""
+    ran = counted(recounted, "batch", "batches")
+    again = f" (Spark ran tasks of {ran} again)" if recounted else ""
     compare = "" if result.is_upsert else "; --columns compares rows"
     yield (
         "  limit: only the offsets read and the number of rows committed are proved, not which "

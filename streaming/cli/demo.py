@@ -9,10 +9,10 @@ from rich.console import Console
 from streaming.cli.output import print_checks, print_lines, print_table
 from streaming.cli.stopping import sigterm_as_ctrl_c
 from streaming.demo import flights
+from streaming.demo.compare import comparison
 from streaming.demo.run import Demo, run_demo
+from streaming.demo.verdict import headline
 from streaming.kafka.servers import read_servers
-from streaming.report.compare import comparison
-from streaming.report.verdict import headline
 
 
 def demo(

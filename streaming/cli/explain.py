@@ -1,8 +1,9 @@
-"""`assignor explain`: why one batch of a query was planned as it was."""
+"""`assignor report --batch`: why one batch of a query was planned as it was."""
 
 import json
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,48 +13,70 @@ from assignor_bridge.model import Partition
 from streaming.cli import assignors as own
 from streaming.cli.arguments import AsJson, PlanLog, check_not_empty
 from streaming.cli.kafka_options import check_source
-from streaming.cli.output import note, print_lines, print_table
+from streaming.cli.output import note, print_lines
 from streaming.observe.words import counted, seconds_text
-from streaming.replay.explain import Explanation, explain_batch
-from streaming.replay.kept_batch import kept_batch
+from streaming.replay.explain import Explanation, PartitionStory, amount_text, explain_batch
+from streaming.replay.kept_batch import read_kept_batch
 from streaming.replay.log import read_log
 from streaming.replay.replayed import EVERYTHING
-from streaming.replay.stories import PartitionStory
 
-#: Partitions that are listed when none is named, those that changed first, then by cost.
+#: Partitions listed if none is named: first those that changed, then by predicted cost.
 _LISTED = 10
 _NAME = re.compile(r"(.+)-(\d{1,10})")
 
+BatchNumber = Annotated[
+    int | None,
+    typer.Option(min=0, metavar="NUMBER", help="Explain this batch instead of writing the page."),
+]
+NamedPartition = Annotated[
+    str | None,
+    typer.Option(
+        "--partition",
+        metavar="TOPIC-NUMBER",
+        help="Explain this partition, such as orders-7, in --batch or the last batch with data.",
+    ),
+]
+SourceNumber = Annotated[
+    str | None, typer.Option(metavar="NUMBER", help="Which source, if the query has several.")
+]
+Assignors = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES", help="Assignors that may have planned --batch; by default all built-in."
+    ),
+]
 
-def explain(  # noqa: PLR0917
-    checkpoint: Annotated[
-        str, typer.Option(metavar="DIR", help="Checkpoint of a query with a Kafka source.")
-    ],
-    batch: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="NUMBER", help="Which batch; by default the last with data."),
-    ] = None,
-    partition: Annotated[
-        str | None, typer.Option(metavar="TOPIC-NUMBER", help="Which partition, such as orders-7.")
-    ] = None,
-    source: Annotated[
-        str | None, typer.Option(metavar="NUMBER", help="Which source, if the query has several.")
-    ] = None,
+
+def explain(
+    checkpoint: Annotated[str, typer.Option(metavar="DIR", help="Checkpoint of a query.")],
+    *,
+    batch: BatchNumber = None,
+    partition: NamedPartition = None,
+    source: SourceNumber = None,
     plan_log: PlanLog = None,
-    assignors: Annotated[
-        str, typer.Option(help="What to compare: as in `assignor replay`.")
-    ] = ",".join(EVERYTHING),
+    assignors: Assignors = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain why partitions are where they are in one batch, and what others would have done.
-
-    Says of each partition who had read it, which slots read it now and why, what it was predicted
-    to cost and what it did, and what every other assignor and Spark's mappings would have done.
-    Reads files only. A checkpoint keeps enough for its last three batches; --plan-log has it for
-    all of its own. Of older ones it says what planning them again comes to.
-    """
+    """Explain one batch: another name of `assignor report CHECKPOINT --batch NUMBER`."""
     check_not_empty("--checkpoint", checkpoint)
-    names = own.names_in(assignors)
+    print_batch(
+        checkpoint, batch, partition, source=source, plan_log=plan_log, assignors=assignors,
+        as_json=as_json,
+    )  # fmt: skip
+
+
+def print_batch(
+    checkpoint: str,
+    batch: int | None,
+    partition: str | None,
+    *,
+    source: str | None,
+    plan_log: Path | None,
+    assignors: str | None,
+    as_json: bool,
+) -> None:
+    """Print for each partition of a batch who had read it, which slots read it, and why."""
+    names = EVERYTHING if assignors is None else own.names_in(assignors)
     find = own.finder(names, "--assignors")
     own.check_known(names, find)
     log = read_log(checkpoint)
@@ -66,72 +89,60 @@ def explain(  # noqa: PLR0917
                 f"the query has {len(log.sources)} Kafka sources: choose one with --source"
             )
         [source] = log.sources
-    explained = explain_batch(kept_batch(log, source, batch, plan_log, find), names, find)
-    stories = _chosen(explained.stories, partition)
+    explanation = explain_batch(read_kept_batch(log, source, batch, plan_log, find), names, find)
+    stories = _choose(explanation.stories, partition)
     if as_json:
-        typer.echo(json.dumps(explained.as_json(stories)))
+        typer.echo(json.dumps(explanation.as_json(stories)))
         return
-    _print(log.title(source), explained, stories, one=partition is not None)
+    _print_plan(log.title(source), explanation, with_reasons=partition is None)
+    for story in stories[:_LISTED]:
+        _print_story(story, explanation)
+    if len(stories) > _LISTED:
+        print_lines([f"and {len(stories) - _LISTED:,} more partitions; name one by --partition"])
 
 
-def _chosen(stories: Sequence[PartitionStory], name: str | None) -> list[PartitionStory]:
+def _choose(stories: Sequence[PartitionStory], name: str | None) -> list[PartitionStory]:
     if name is None:
         return sorted(stories, key=lambda s: (s.change == "stays", -s.predicted, s.partition))
     match = _NAME.fullmatch(name)
     if match is None:
         raise OptionError(f"--partition {name!r}: a topic and a number are expected: orders-7")
     wanted = Partition(match[1], int(match[2]))
-    found = [story for story in stories if story.partition == wanted]
-    if not found:
+    chosen = [story for story in stories if story.partition == wanted]
+    if not chosen:
         read = elided([str(story.partition) for story in stories])
         raise OptionError(f"--partition {name}: this batch did not read it; it read {read}")
-    return found
+    return chosen
 
 
-def _print(
-    title: str, explained: Explanation, stories: Sequence[PartitionStory], *, one: bool
-) -> None:
-    kept, (summary, *reasons) = explained.kept, explained.outcome.reasons
+def _print_plan(title: str, explanation: Explanation, *, with_reasons: bool) -> None:
+    kept, (summary, *reasons) = explanation.kept, explanation.outcome.reasons
     print_lines([f"batch {kept.number} of {title}", summary, f"Based on {kept.origin}."])
     if kept.readers:
-        many = counted(len(kept.readers), "partition")
+        count = counted(len(kept.readers), "partition")
         print_lines(
-            [f"{explained.agreeing:,} of {many} are read by the executor in the checkpoint."]
+            [f"{explanation.agreeing:,} of {count} are read by the executor in the checkpoint."]
         )
-        if explained.agreeing < len(kept.readers):
+        if explanation.agreeing < len(kept.readers):
             note(
                 "this is not the plan of then: its options or racks may be others; a plan log "
                 "(assignor.planLog) has them"
             )
-    if not one:
+    if with_reasons:
         print_lines(f"- {reason}" for reason in reasons)
-    for story in stories[:_LISTED]:
-        took = "-" if story.took is None else seconds_text(story.took)
-        print_lines(
-            [
-                "",
-                f"{story.partition}: {story.change}",
-                f"  before  {story.before or 'no executor that is there'}",
-                *(f"  {'now' if n == 0 else '':6}  {p}" for n, p in enumerate(story.pieces)),
-                f"  why     {story.why}",
-                f"  cost    predicted {explained.amount(story.predicted)}, took {took} "
-                f"({kept.took_origin})",
-            ]
-        )
-    if len(stories) > _LISTED:
-        print_lines([f"and {len(stories) - _LISTED:,} more partitions; name one by --partition"])
-    print_lines(["", f"The same batch by others, judged by {explained.judged_by}:"])
-    where = [str(stories[0].partition)] if one else []
-    rows = []
-    for other in explained.alternatives:
-        if other.played is None:
-            continue
-        at = [other.where(stories[0].partition)] if one else []
-        rows.append(
-            [
-                other.name, f"{other.played.over:.1%}", f"{other.played.tasks:,}",
-                f"{other.played.broken:,}", *at,
-            ]
-        )  # fmt: skip
-    print_table(("mapping", "regret", "tasks", "moved", *where), rows, words=where)
-    print_lines(f"{a.name}: not planned: {a.error}" for a in explained.alternatives if a.error)
+
+
+def _print_story(story: PartitionStory, explanation: Explanation) -> None:
+    cost = f"predicted {amount_text(story.predicted, explanation.weights)}"
+    if story.took is not None:
+        cost += f", took {seconds_text(story.took)}"
+    print_lines(
+        [
+            "",
+            f"{story.partition}: {story.change}",
+            f"  before  {story.before or 'no executor that is there'}",
+            *(f"  {'now' if n == 0 else '':6}  {p}" for n, p in enumerate(story.pieces)),
+            f"  why     {story.why}",
+            f"  cost    {cost}",
+        ]
+    )

@@ -15,20 +15,23 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
-from assignor_bridge.errors import AssignorError, expectation, visible, words
+from assignor_bridge.errors import AssignorError, visible, words
 from assignor_bridge.version import read_version
 from streaming.redaction import redacted
+from streaming.validation import expectation
 
 #: Commands under the headings of the help, each a function of its name in its module of
 #: `streaming.cli`.
 PANELS = {
     "Run": ("init", "run", "schema", "jars", "demo"),
     "Inspect a query": (
-        *("lag", "report", "top", "doctor", "audit"),
-        *("offsets", "replay", "explain", "plan"),
+        *("lag", "report", "doctor", "audit"),
+        *("offsets", "replay", "plan"),
     ),
     "Try without Spark": ("assign", "simulate", "broker"),
 }
+#: Earlier names, which work but are in neither the help nor the docs.
+HIDDEN = ("top", "explain")
 
 
 class _Flags:
@@ -71,10 +74,10 @@ def app_of(first: str | None = None) -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(options)
-    commands = {name: panel for panel, names in PANELS.items() for name in names}
-    for name in [first] if first in commands else commands:
+    panels = {name: panel for panel, names in PANELS.items() for name in names}
+    for name in [first] if first in {*panels, *HIDDEN} else panels:
         command = getattr(import_module(f"streaming.cli.{name}"), name)
-        app.command(name, cls=_Command, rich_help_panel=commands[name])(command)
+        app.command(name, cls=_Command, rich_help_panel=panels.get(name))(command)
     return app
 
 

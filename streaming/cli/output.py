@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Of a table that is written into a file or a pipe.
 _LONGEST_LINE = 10_000
-#: A name of several words wraps beyond so many characters.
+#: A name of several words wraps if it is longer, in characters.
 _LONGEST_NAME = 32
 
 
@@ -42,7 +42,7 @@ def print_lines(lines: Iterable[str]) -> None:
     """Print lines, in a terminal wrapped between words."""
     width = terminal_width()
     for line in map(printable, lines):
-        typer.echo(line if width is None else _wrapped(line, width))
+        typer.echo(line if width is None else _wrap(line, width))
 
 
 def terminal_width() -> int | None:
@@ -51,10 +51,10 @@ def terminal_width() -> int | None:
     return stdout.width if stdout.is_terminal else None
 
 
-def _wrapped(line: str, width: int) -> str:
+def _wrap(line: str, width: int) -> str:
     """Wrap a line between words, below its first word or list mark; no word is cut.
 
-    >>> print(_wrapped("- one two-three four", 14))
+    >>> print(_wrap("- one two-three four", 14))
     - one
       two-three
       four

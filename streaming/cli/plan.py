@@ -9,15 +9,15 @@ import typer
 from msgspec import to_builtins
 
 from assignor_bridge.errors import OptionError, elided
-from assignor_bridge.json_input import parse
 from assignor_bridge.planner.batch import Batch
 from assignor_bridge.planner.plan import Outcome, plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
-from assignor_bridge.protocol.snapshots import read_logged, read_snapshot, write_plan
 from streaming.cli import assignors
 from streaming.cli.arguments import AsJson
 from streaming.cli.lines import answer_lines, note_on, write_json
 from streaming.cli.output import print_lines
+from streaming.human_json.json_input import parse
+from streaming.human_json.snapshots import read_logged, read_snapshot, write_plan
 
 #: Tasks of a plan, and ranges of a task, that are printed at most.
 _TASKS, _RANGES = 40, 4

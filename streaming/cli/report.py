@@ -1,33 +1,42 @@
-"""`assignor report`: one page about one query, from its checkpoint, Spark's UI and its log."""
+"""`assignor report`: one query as a page, live in the terminal, or one batch of it explained."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from streaming.cli import zones
-from streaming.cli.arguments import Query, check_not_empty, check_writable, write
+from assignor_bridge.errors import OptionError
+from streaming.cli import explain, top, zones
+from streaming.cli.arguments import AsJson, Query, check_not_empty, check_writable, write
 from streaming.cli.output import note, print_lines
 from streaming.replay.traffic import PRICE_PER_GB
-from streaming.report.query_facts import gather
+from streaming.report.query_facts import gather, sort_places
 from streaming.report.query_report import report_page
 from streaming.report.query_summary import first_lines
 
+_PAGE = Path("report.html")
 
-def report(  # noqa: PLR0917
+
+def report(
     places: Annotated[
         list[str],
         typer.Argument(
             metavar="CHECKPOINT|URL|LOG...",
             help="A query's checkpoint, the address of Spark's UI or history server (http://…), "
-            "a file of metrics.log_file, or of assignor.planLog beside the checkpoint; several of "
-            "the same query show more.",
+            "a file of metrics.log_file, or with the checkpoint one of assignor.planLog; several "
+            "of the same query show more.",
         ),
     ],
+    *,
     output: Annotated[
-        Path, typer.Option("--output", "-o", dir_okay=False, metavar="FILE", help="The page.")
-    ] = Path("report.html"),
+        Path | None,
+        typer.Option(
+            "--output", "-o", dir_okay=False, metavar="FILE",
+            help=f"The page; by default {_PAGE}.",
+        ),
+    ] = None,
     query: Query = None,
     batches: Annotated[
         int | None,
@@ -35,26 +44,74 @@ def report(  # noqa: PLR0917
             min=1, help="Only the last N batches; by default 20 from a UI, all from the others."
         ),
     ] = None,
-    racks_file: zones.RacksFile = None,
     price_per_gb: zones.PricePerGb = None,
-) -> None:
-    """Write a page about a query: what holds it up, lag, load of the slots, moves, costs.
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live",
+            help="Watch the query in the terminal: give Spark's UI (http://driver:4040), the "
+            "endpoint of metrics.port (http://driver:9404), or both. q or Ctrl-C ends it.",
+        ),
+    ] = False,
+    interval: top.Interval = None,
+    once: top.Once = False,
+    batch: explain.BatchNumber = None,
+    partition: explain.NamedPartition = None,
+    source: explain.SourceNumber = None,
+    assignors: explain.Assignors = None,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Report on a query: what holds it up, lag, load of the slots, moves, costs.
 
-    One HTML file that opens offline. Its first lines name what holds the query up (also printed)
-    and what would help. A checkpoint has what was read, and how Spark's mapping and ours
-    would read it; Spark's UI has which slot worked when; the log of metrics has lag and moves; the
-    plan log what each executor reported. The page says what is unknown, and which input has it.
-    Nothing is changed.
+    Writes one HTML page that opens offline, and prints its first screen: what is wrong, what to do,
+    and what the option gained. With --live it watches the query in the terminal. With --batch or
+    --partition it explains one batch: who had read each partition, which slots read it, and why.
+    It only reads; your query is not touched.
     """
     for place in places:
         check_not_empty("CHECKPOINT|URL|LOG", place)
-    check_writable("--output", output)
-    racks = zones.racks_of(racks_file)
+    of_page = {"--output": output, "--batches": batches, "--price-per-gb": price_per_gb}
+    of_live = {"--interval": interval, "--once": once}
+    of_batch = {"--batch": batch, "--partition": partition}
+    of_batch_only = {"--source": source, "--assignors": assignors, "--json": as_json}
+    if live:
+        _refuse("with --live", {**of_page, **of_batch, **of_batch_only})
+        top.watch_live(places, query, interval, once=once)
+        return
+    _refuse("without --live", of_live)
+    if batch is not None or partition is not None:
+        _refuse("with --batch or --partition", {**of_page, "--query": query})
+        checkpoint, plan_log = _kept_files(places)
+        explain.print_batch(
+            checkpoint, batch, partition, source=source, plan_log=plan_log, assignors=assignors,
+            as_json=as_json,
+        )  # fmt: skip
+        return
+    _refuse("without --batch or --partition", of_batch_only)
+    path = output or _PAGE
+    check_writable("--output", path)
     with Console(stderr=True).status("reading"):
         price = PRICE_PER_GB if price_per_gb is None else price_per_gb
-        facts = gather(places, query, batches, racks, price)
+        facts = gather(places, query, batches, price)
         text = report_page(facts)
     for warning in facts.log.checkpoint.warnings if facts.log else ():
         note(warning)
-    write("--output", output, text)
-    print_lines([f"{output}: {facts.title}", *first_lines(facts)])
+    write("--output", path, text)
+    print_lines([f"{path}: {facts.title}", *first_lines(facts)])
+
+
+def _refuse(when: str, options: Mapping[str, object]) -> None:
+    for option, value in options.items():
+        if value is not None and value is not False:
+            raise OptionError(f"{option} has no meaning {when}")
+
+
+def _kept_files(places: list[str]) -> tuple[str, Path | None]:
+    """Return the checkpoint and the plan log, from which one batch is explained."""
+    kinds = sort_places(places)
+    checkpoint, plan_log = kinds.pop("checkpoint", None), kinds.pop("plan log", None)
+    for kind, place in kinds.items():
+        raise OptionError(f"{place!r} is a {kind}: --batch needs a checkpoint, or a plan log too")
+    if checkpoint is None:
+        raise OptionError("--batch and --partition need the query's checkpoint")
+    return checkpoint, Path(plan_log) if plan_log else None

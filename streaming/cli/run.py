@@ -135,7 +135,7 @@ def _with_spark(
         typer.echo(f"running: {names}", err=True)
         running.await_end(lambda: signals.number is not None)
     except (PySparkException, Py4JError, ConnectionError) as error:
-        raise _refused(loaded, first_line(error)) from error
+        raise _error_of(loaded, first_line(error), at_start=False) from error
     if signals.number is None:
         for result in running.result.queries:
             typer.echo(summary_of(result))
@@ -161,15 +161,19 @@ def _started(loaded: LoadedJob, log: SparkLog | None) -> SparkSession:
         if log is not None and _NO_JVM in why:  # only the log says why
             why = log.last_words() or why
         why = f"Spark does not start: {with_hint(why, None)}"
-        raise _refused(loaded, why) from error
+        raise _error_of(loaded, why, at_start=True) from error
 
 
-def _refused(loaded: LoadedJob, why: str) -> AssignorError:
-    """Return the error for what Spark fails with: at a setting of the job's, if it names one."""
+def _error_of(loaded: LoadedJob, why: str, *, at_start: bool) -> AssignorError:
+    """Return the error for what Spark fails with: misuse if it is about a setting of the job's.
+
+    Spark names both the key and the value of a wrong setting, the JVM at the start only one.
+    """
     from streaming.pipeline.errors import ConfigError, JobError
 
     for key, value in loaded.job.spark.items():
-        if key in why or (len(value) >= _SHORTEST_NAMED and value in why):
+        has_one = key in why or (len(value) >= _SHORTEST_NAMED and value in why)
+        if (key in why and value in why) or (at_start and has_one):
             return loaded.error(key, why, ConfigError)
     return JobError(loaded.redact(f"{loaded.title}: {why}"))
 

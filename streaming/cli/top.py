@@ -1,11 +1,11 @@
-"""`assignor top`: a query live in the terminal, from Spark's UI and the endpoint of metrics."""
+"""`assignor report --live`: a query in the terminal, from Spark's UI and the metrics endpoint."""
 
 import contextlib
 import os
 import select
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
@@ -15,44 +15,50 @@ from rich.live import Live
 from assignor_bridge.errors import AssignorError
 from streaming.cli.arguments import Query
 from streaming.cli.stopping import StopSignals
-from streaming.top.screen import Snapshot, Watch, frame
+from streaming.report.screen import LiveFigures, Watch, frame
 
 _QUIT = b"qQ\x04"
-#: How long a signal may go unnoticed while the program waits.
-_LOOK_S = 0.2
-#: Lines of a frame that goes elsewhere than to a terminal.
+#: Longest time in seconds until a signal is noticed.
+_SIGNAL_POLL_S = 0.2
+#: Lines of a frame that is not printed on a terminal.
 _LINES = 40
+#: Seconds between two frames, unless --interval is given.
+_INTERVAL_S = 2.0
+
+Interval = Annotated[
+    float | None,
+    typer.Option(
+        min=0.2, max=3600, metavar="SECONDS",
+        help=f"Time between two frames of --live; by default {_INTERVAL_S:g}.",
+    ),
+]  # fmt: skip
+Once = Annotated[bool, typer.Option("--once", help="Print one frame of --live and exit.")]
 
 
 def top(
-    urls: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="URL...",
-            help="Spark's UI (http://driver:4040), the endpoint of metrics.port "
-            "(http://driver:9404), or both: each has what the other lacks.",
-        ),
-    ],
+    urls: Annotated[list[str], typer.Argument(metavar="URL...", help="Spark's UI, metrics.")],
     query: Query = None,
-    interval: Annotated[
-        float, typer.Option(min=0.2, max=3600, metavar="SECONDS", help="Time between two frames.")
-    ] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Print one frame and exit.")] = False,
+    interval: Interval = None,
+    once: Once = False,
 ) -> None:
-    """Watch a query live: lag, worst first; load of the slots; last batches; the planner.
+    """Watch a query live: another name of `assignor report --live URL...`."""
+    watch_live(urls, query, interval, once=once)
 
-    Press q or Ctrl-C to end.
-    """
+
+def watch_live(
+    urls: Sequence[str], query: str | None, interval_s: float | None, *, once: bool
+) -> None:
+    """Draw frames until q or Ctrl-C; one frame with `once`, or if stdout is no terminal."""
     watch = Watch(urls, query)
     snapshot = watch.look()
     console = Console(highlight=False)
     if once or not console.is_terminal:
         console.print(frame(snapshot, console.height if console.is_terminal else _LINES))
         return
-    _live(watch, snapshot, console, interval)
+    _live(watch, snapshot, console, interval_s or _INTERVAL_S)
 
 
-def _live(watch: Watch, snapshot: Snapshot, console: Console, interval_s: float) -> None:
+def _live(watch: Watch, snapshot: LiveFigures, console: Console, interval_s: float) -> None:
     note = ""
     with (
         _keys(),
@@ -74,7 +80,7 @@ def _live(watch: Watch, snapshot: Snapshot, console: Console, interval_s: float)
 
 @contextlib.contextmanager
 def _keys() -> Iterator[None]:
-    """Have keys come one by one, where stdin is a terminal."""
+    """Read keys one by one if stdin is a terminal."""
     if not sys.stdin.isatty():
         yield
         return
@@ -90,10 +96,10 @@ def _keys() -> Iterator[None]:
 
 
 def _is_quit_pressed(limit_s: float, signals: StopSignals) -> bool:
-    """Wait this long, or until a key or a signal comes: Python goes on waiting after a signal."""
+    """Wait for a key or a signal; Python's own waits continue after a signal."""
     deadline = time.monotonic() + limit_s
     keys = [sys.stdin] if sys.stdin.isatty() else []
-    while signals.number is None and (rest := deadline - time.monotonic()) > 0:
-        if select.select(keys, [], [], min(rest, _LOOK_S))[0]:
+    while signals.number is None and (remaining_s := deadline - time.monotonic()) > 0:
+        if select.select(keys, [], [], min(remaining_s, _SIGNAL_POLL_S))[0]:
             return bool(set(os.read(sys.stdin.fileno(), 64)) & set(_QUIT))
     return False

@@ -166,14 +166,6 @@ def checksum_versions(folder: Folder) -> list[int]:
     return _numbered(folder, _CHECKSUM)
 
 
-def actions(folder: Folder, version: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Read the actions of one commit, each with its kind; none of one that is not there.
-
-    Raises ValueError when a line is no JSON.
-    """
-    yield from _actions(folder.read(f"{LOG}/{version:020}.json") or b"")
-
-
 def _actions(raw: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
     for line in raw.splitlines():
         found = json.loads(line) if line.strip() else {}

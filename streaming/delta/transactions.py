@@ -12,11 +12,10 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from assignor_bridge.errors import OptionError
 from checkpoints.folders import CheckpointError, Folder, open_folder
-from streaming.delta.log import LOG, actions, versions
+from streaming.delta.log import LOG, CommitGoneError, read_commit, versions
 
 _RUN_PREFIX = "assignor-"
 _STREAMING = re.compile(
@@ -90,39 +89,29 @@ def _read(folder: Folder, query_id: str | None) -> TableLog:
         raise OptionError(f"{folder.name!r} is not a Delta table: it has no commits in {LOG!r}")
     restores: list[Restore] = []
     other: str | None = None
-    configuration: dict[str, Any] | None = None  # the newest
+    properties: dict[str, str | None] | None = None  # the newest
     for version in newest_first:
-        operation = ""
-        for kind, action in actions(folder, version):
-            if kind == "commitInfo":
-                operation = str(action.get("operation"))
-                if operation == "RESTORE":
-                    restores.append((_restored_to(action), version))
-            if kind == "metaData" and configuration is None:
-                written = action.get("configuration")
-                configuration = written if isinstance(written, dict) else {}
-            writer = query_of(str(action.get("appId"))) if kind == "txn" else None
+        try:
+            commit = read_commit(folder, version)
+        except CommitGoneError:  # Delta cleaned its log up after it was listed
+            return TableLog(None, other=other)
+        if commit.is_restore:
+            restores.append((commit.restored_to, version))
+        if properties is None and commit.metadata is not None:
+            properties = commit.metadata.configuration
+        accepted = (properties or {}).get(ACCEPTED)
+        for transaction in commit.transactions:
+            writer = query_of(transaction.app_id)
             if writer is not None and writer == query_id:
-                undone = _undoing(restores, version)
-                return TableLog(int(action["version"]), undone, accepted=_accepted(configuration))
+                restored = _undoing(restores, version)
+                return TableLog(transaction.version, restored, accepted=accepted)
             other = other or writer
-        if _REPLACE in operation and _undoing(restores, version) is None:
-            accepted = _accepted(configuration)
+        if _REPLACE in commit.info.operation and _undoing(restores, version) is None:
             return TableLog(NEVER, replaced=version, other=other, accepted=accepted)
         if query_id is None and other is not None:  # it has no batch, and all the rest is old
             return TableLog(NEVER, other=other)
     is_whole = len(newest_first) == newest_first[0] + 1
     return TableLog(NEVER if is_whole else None, other=other)
-
-
-def _accepted(configuration: dict[str, Any] | None) -> str | None:
-    return (configuration or {}).get(ACCEPTED)
-
-
-def _restored_to(info: dict[str, Any]) -> int | None:
-    parameters = info.get("operationParameters")
-    to = parameters.get("version") if isinstance(parameters, dict) else None
-    return int(to) if to is not None else None
 
 
 def _undoing(restores: list[Restore], version: int) -> Restore | None:

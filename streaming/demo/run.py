@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 from assignor_bridge.errors import AssignorError, OptionError
 from streaming.demo import flights, job
 from streaming.demo.checks import run_checks, same_batches, table_checks
+from streaming.demo.compare import comparison_page
 from streaming.demo.mode import Mode
 from streaming.demo.progress import DemoProgress
 from streaming.demo.turns import batch_sizes, take_turns
+from streaming.demo.verdict import Act
 from streaming.kafka.embedded import EmbeddedBroker
 from streaming.kafka.topics import create_topic, delete_topics
 from streaming.observe.check import Check
 from streaming.observe.figures import RunFigures
-from streaming.report.compare import comparison_page
-from streaming.report.verdict import Act
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

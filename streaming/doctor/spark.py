@@ -54,6 +54,6 @@ def examine_spark(url: str) -> list[Check]:
         there = f"{first_that_answers(addresses)} accepts connections (who it is was not asked)"
         return [*checks, Check(name, True, there)]
     except ConnectionError as error:
-        return [*checks, Check(name, False, f"nobody is there ({error}): is it running?")]
+        return [*checks, Check(name, False, f"no answer ({error}): is it running?")]
     except ValueError as error:
         raise OptionError(f"--spark: {error}") from None

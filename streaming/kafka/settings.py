@@ -136,7 +136,7 @@ def _tls(given: Mapping[str, str]) -> dict[str, str]:
 
 def _trusted(given: Mapping[str, str], location: str, inline: str) -> dict[str, str]:
     if given.get("ssl.truststore.certificates"):
-        return {inline: _wrapped(given["ssl.truststore.certificates"])}
+        return {inline: _wrap_pem(given["ssl.truststore.certificates"])}
     if not given.get("ssl.truststore.location"):
         return {}
     if given.get("ssl.truststore.type", "JKS").upper() != "PEM":
@@ -154,8 +154,8 @@ def _own_certificate(given: Mapping[str, str]) -> dict[str, str]:
             raise SettingsError(
                 "setting 'ssl.keystore.certificate.chain' is missing: 'ssl.keystore.key' needs it"
             )
-        chain = _wrapped(given["ssl.keystore.certificate.chain"])
-        key = _wrapped(given["ssl.keystore.key"])
+        chain = _wrap_pem(given["ssl.keystore.certificate.chain"])
+        key = _wrap_pem(given["ssl.keystore.key"])
         return {"ssl.key.pem": key, "ssl.certificate.pem": chain, **password}
     store = given.get("ssl.keystore.location")
     if not store:
@@ -174,7 +174,7 @@ def _own_certificate(given: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _wrapped(pem: str) -> str:
+def _wrap_pem(pem: str) -> str:
     """Break PEM that is written in one line, as Java's client allows, into OpenSSL's lines."""
 
     def block(match: re.Match[str]) -> str:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     QueryOffsets: TypeAlias = Mapping[str, Mapping[str, TopicOffsets]]
 
 _BROKERS_LIMIT_MS = 2000
-#: Where the end of a partition's log is remembered, so many times.
+#: Ends that are kept for each partition.
 _POINTS = 60
-#: A clock that went back by less is waited for; by more, what is known is of another time.
+#: If a clock goes back by more, the ends that are kept are dropped.
 _BACK_S = 60.0
 
 

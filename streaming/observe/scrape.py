@@ -1,4 +1,4 @@
-"""Reads back the metrics endpoint, for `assignor top`."""
+"""Reads back the metrics endpoint, for `assignor report --live`."""
 
 from __future__ import annotations
 

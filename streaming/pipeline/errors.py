@@ -18,7 +18,7 @@ _DELTA = "[DELTA_"
 #: What Delta adds to a violated constraint: the record itself.
 _VALUES = re.compile(r" by row with values:.*")
 _LONGEST = 700
-#: So many causes of a Java exception are named to Spark, each up to so many characters.
+#: Of a Java exception, Spark gets at most this many causes, each cut to this many characters.
 _MOST_CAUSES, _MOST_CHARACTERS = 8, 200
 #: What to do about a failure where Spark's or Kafka's own words leave that open.
 _HINTS = (

@@ -1,23 +1,23 @@
-"""Why one batch was planned as it was: each partition's reason, its cost, and the alternatives."""
+"""Why each partition of one batch is where it is: the batch is planned again, and compared."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from assignor_bridge.errors import AssignorError
 from assignor_bridge.model import Partition
+from assignor_bridge.options import LAG_AWARE_STICKY
 from assignor_bridge.planner.costs import predict
 from assignor_bridge.planner.learn import learn
 from assignor_bridge.planner.plan import plan_step
 from assignor_bridge.planner.table import load
-from assignor_bridge.simulator.play import Player, is_sparks, placed
-from assignor_bridge.simulator.scenario import Step
+from assignor_bridge.simulator.play import is_sparks, placed
 from streaming.observe.words import seconds_text
-from streaming.replay.player import PLAIN, AsLogged
-from streaming.replay.stories import PartitionStory, stories_of
+from streaming.replay.plan_log import with_a_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,25 +26,45 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Batch
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.plan import Outcome
-    from assignor_bridge.simulator.mappings import Placed
-    from assignor_bridge.simulator.play import Played
+    from assignor_bridge.planner.table import PartitionTable
     from streaming.replay.kept_batch import KeptBatch
+
+Change = Literal["stays", "moved", "cut", "new", "orphaned"]
+#: Reasons that need no figure.
+_REASONS: Mapping[Change, str] = {
+    "new": "no executor had read it, so it went to the least busy slots",
+    "orphaned": "its executor is gone, so it went to the least busy slots",
+    "stays": "its executor read it last",
+}
 
 
 @dataclass(frozen=True)
-class Alternative:
-    """What one mapping or assignor would have done with the same batch."""
+class Piece:
+    """The offsets of a partition that one slot reads."""
 
-    name: str
-    played: Played | None = None
-    tasks: Sequence[Placed] = ()
-    error: str | None = None
+    executor: str
+    slot: int
+    start: int
+    end: int
 
-    def where(self, partition: Partition) -> str:
-        """Say which executors read a partition, and how many pieces it is in."""
-        at = [t.executor for t in self.tasks for r in t.ranges if r.tp == partition]
-        places = list(dict.fromkeys("anywhere" if e is None else e for e in at))
-        return ", ".join(places) + (f" ({len(at)} pieces)" if len(at) > 1 else "")
+    def __str__(self) -> str:
+        return f"[{self.start:,}, {self.end:,}) by executor {self.executor} slot {self.slot}"
+
+
+@dataclass(frozen=True)
+class PartitionStory:
+    """One partition in one batch: its slot before, its slots now, and the reason."""
+
+    partition: Partition
+    change: Change
+    #: Slot that read it last, as `<executor>/<slot>`; None if that executor is gone.
+    before: str | None
+    pieces: Sequence[Piece]
+    why: str
+    #: Predicted cost, in the unit of the plan.
+    predicted: float
+    #: Seconds that readers reported; None if they are not kept.
+    took: float | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,24 +75,11 @@ class Explanation:
     outcome: Outcome
     weights: Weights
     stories: Sequence[PartitionStory]
-    alternatives: Sequence[Alternative]
-    #: Of the partitions of which the checkpoint names the reader, how many the plan gives to it.
+    #: How many of `kept.readers` the plan agrees with.
     agreeing: int
 
-    def amount(self, value: float) -> str:
-        """Write a predicted cost in its unit."""
-        in_seconds = self.weights.basis == "seconds"
-        return seconds_text(value) if in_seconds else f"{value:,.0f}{self.weights.unit}"
-
-    @property
-    def judged_by(self) -> str:
-        """In words, which costs the alternatives are judged by."""
-        if _all_took(self.kept):
-            return f"what the batch took ({self.kept.took_origin})"
-        return f"what was predicted ({self.weights.words.removeprefix('weights: ')})"
-
-    def as_json(self, of: Sequence[PartitionStory]) -> dict[str, Any]:
-        """As JSON values, with the stories of some partitions."""
+    def as_json(self, stories: Sequence[PartitionStory]) -> dict[str, Any]:
+        """Return the batch and some of its partitions as JSON values."""
         return {
             "batch": self.kept.number,
             "assignor": self.outcome.assignor,
@@ -81,7 +88,6 @@ class Explanation:
             "readersAgree": self.agreeing,
             "reasons": list(self.outcome.reasons),
             "costUnit": self.weights.unit.strip(),
-            "tookOrigin": self.kept.took_origin,
             "partitions": [
                 {
                     "partition": str(story.partition),
@@ -91,122 +97,116 @@ class Explanation:
                     "why": story.why,
                     "predicted": story.predicted,
                     "tookSeconds": story.took,
-                    "alternatives": {a.name: a.where(story.partition) for a in self.alternatives},
                 }
-                for story in of
-            ],
-            "alternatives": [
-                {"name": a.name, "error": a.error}
-                if a.played is None
-                else {
-                    "name": a.name,
-                    "busiest": a.played.seconds,
-                    "best": a.played.bound_seconds,
-                    "regret": a.played.over,
-                    "moved": a.played.broken,
-                    "tasks": a.played.tasks,
-                }
-                for a in self.alternatives
+                for story in stories
             ],
         }
+
+
+def amount_text(work: float, weights: Weights, digits: int = 2) -> str:
+    """Write a predicted cost in the unit of the plan."""
+    is_time = weights.basis == "seconds"
+    return seconds_text(work, digits) if is_time else f"{work:,.0f}{weights.unit}"
 
 
 def explain_batch(
     kept: KeptBatch, names: Sequence[str], find: Callable[[str], Assignor]
 ) -> Explanation:
-    """Plan a batch again and say why it is as it is."""
-    kept, outcome = _planned(kept, names, find)
+    """Plan a batch again and give the reason for each partition.
+
+    A state does not name the assignor: if the plan of the default one disagrees with the readers
+    that the state names, the one of `names` that agrees best is taken.
+    """
+    outcome, agreeing = _plan_again(kept, names, find)
     table = load(kept.before, outcome.batch)
     learned, _ = learn(table, outcome.batch)
     weights = predict(learned, table.line, outcome.batch)
-    stories = stories_of(kept.took, outcome, table, weights)
-    step = _step(kept, outcome.batch, weights)
-    at = {Partition(*tp): r.executor for tp, r in kept.before.last_executors().items()}
-    alternatives = [_alternative(name, kept, step, at, find) for name in names]
-    agreeing = _agreeing(kept, placed(outcome))
-    return Explanation(kept, outcome, weights, stories, alternatives, agreeing)
+    stories = _tell_stories(kept, outcome, table, weights)
+    return Explanation(kept, outcome, weights, stories, agreeing)
 
 
-def _planned(
+def _plan_again(
     kept: KeptBatch, names: Sequence[str], find: Callable[[str], Assignor]
-) -> tuple[KeptBatch, Outcome]:
-    """Plan a batch by the assignor that it had; where that is not kept, by whose readers agree."""
-    batch = kept.batch
-    topics = [batch.topics[topic] for topic in batch.topic.tolist()]
-    read = {Partition(*tp) for tp in zip(topics, batch.partition.tolist(), strict=True)}
-    kept = replace(kept, readers={tp: e for tp, e in kept.readers.items() if tp in read})
-    outcome = plan_step(batch, kept.before, find)
-    most = _agreeing(kept, placed(outcome))
+) -> tuple[Outcome, int]:
+    outcome = plan_step(kept.batch, kept.before, find)
+    agreeing = _count_agreeing(kept, outcome)
     for name in names:
-        if most == len(kept.readers):
+        if agreeing == len(kept.readers):
             break
         if is_sparks(name):
             continue
-        settings = replace(batch.settings, assignors=(name,))
+        settings = replace(kept.batch.settings, assignors=(name,))
         try:
-            other = plan_step(replace(batch, settings=settings), kept.before, find)
-        except AssignorError:
+            other = plan_step(replace(kept.batch, settings=settings), kept.before, find)
+        except AssignorError:  # this assignor refuses the batch, so it did not plan it
             continue
-        if (agreeing := _agreeing(kept, placed(other))) > most:
-            most, outcome = agreeing, other
-    if outcome.batch.settings.assignors != batch.settings.assignors:
-        kept = replace(kept, batch=replace(batch, settings=outcome.batch.settings))
-    return kept, outcome
+        if (others_agreeing := _count_agreeing(kept, other)) > agreeing:
+            outcome, agreeing = other, others_agreeing
+    return outcome, agreeing
 
 
-def _agreeing(kept: KeptBatch, tasks: Sequence[Placed]) -> int:
-    """Count the partitions whose end is read by the executor that the checkpoint names.
+def _count_agreeing(kept: KeptBatch, outcome: Outcome) -> int:
+    """Count the partitions whose last offset is read by the executor that the state names.
 
-    Of those that zones share it names the last near reader; racks are not in it to know which.
+    If zones share a partition, the state names the last near reader, which may be another one.
     """
     last: dict[Partition, tuple[int, str | None]] = {}
-    for task in tasks:
+    for task in placed(outcome):
         for r in task.ranges:
             last[r.tp] = max(last.get(r.tp, (-1, None)), (r.end, task.executor), key=lambda e: e[0])
     return sum(last.get(tp, (0, None))[1] == reader for tp, reader in kept.readers.items())
 
 
-def _all_took(kept: KeptBatch) -> bool:
-    batch = kept.batch
-    return all(
-        Partition(batch.topics[topic], partition) in kept.took
-        for topic, partition in zip(batch.topic.tolist(), batch.partition.tolist(), strict=True)
-    )
-
-
-def _step(kept: KeptBatch, batch: Batch, weights: Weights) -> Step:
-    """Return the batch for the scheduler: by what it took, else by what was predicted."""
-    topics = [batch.topics[topic] for topic in batch.topic.tolist()]
-    partitions = [Partition(*tp) for tp in zip(topics, batch.partition.tolist(), strict=True)]
-    seconds = weights.work
-    if _all_took(kept):
-        sizes: dict[Partition, int] = {}
-        for tp, size in zip(partitions, batch.size.tolist(), strict=True):
-            sizes[tp] = sizes.get(tp, 0) + size
-        each = np.array([kept.took[tp] / sizes[tp] for tp in partitions])
-        seconds = each * batch.size
-    ids = [e.id for e in batch.executors]
-    slowness = dict(zip(ids, weights.slowness.tolist(), strict=True))
-    return Step(
-        kept.number, batch.executors, partitions, batch.start, batch.size, seconds / batch.size,
-        slowness,
-    )  # fmt: skip
-
-
-def _alternative(
-    name: str,
-    kept: KeptBatch,
-    step: Step,
-    at: Mapping[Partition, str],
-    find: Callable[[str], Assignor],
-) -> Alternative:
-    try:
-        if is_sparks(name):
-            tasks = Player(name, PLAIN).plan(step)
+def _tell_stories(
+    kept: KeptBatch, outcome: Outcome, table: PartitionTable, weights: Weights
+) -> list[PartitionStory]:
+    batch, pieces = outcome.batch, outcome.tasks.pieces
+    pieces_of: dict[int, list[Piece]] = defaultdict(list)
+    columns = (pieces.row, pieces.start, pieces.end, pieces.slot)
+    for row, start, end, slot in sorted(zip(*(c.tolist() for c in columns), strict=True)):
+        pieces_of[row].append(Piece(*_slot_of(batch, slot), start, end))
+    slowness = weights.slowness[batch.slot_executor]
+    owner = table.range_owner
+    owned = owner >= 0
+    load = np.bincount(pieces.slot, pieces.work(batch, weights), batch.slots) * slowness
+    load_if_left = np.bincount(owner[owned], weights.work[owned], batch.slots) * slowness
+    ideal = float(load.max(initial=0.0)) / (1 + float(outcome.metrics["imbalance"]))
+    limit = ideal * (1 + batch.settings.max_imbalance)
+    stories = []
+    for row in range(batch.ranges):
+        tp = Partition(batch.topics[int(batch.topic[row])], int(batch.partition[row]))
+        slot, work = int(owner[row]), float(weights.work[row])
+        before = _slot_of(batch, slot) if slot >= 0 else None
+        change = _name_change(pieces_of[row], before, bool(table.had_reader[table.line[row]]))
+        if outcome.assignor != LAG_AWARE_STICKY:
+            why = f"{outcome.assignor} decides by its own rule (docs/assignors.md)"
+        elif change in _REASONS:
+            why = _REASONS[change]
+        elif work * slowness.min() > limit:
+            why = f"it is {amount_text(work, weights)}, more than one slot may take"
+        elif slot >= 0 and load_if_left[slot] > limit:
+            left = amount_text(float(load_if_left[slot]), weights)
+            why = f"left in place its slot would take {left}"
         else:
-            settings = replace(kept.batch.settings, assignors=(name,))
-            tasks = placed(plan_step(replace(kept.batch, settings=settings), kept.before, find))
-    except AssignorError as error:
-        return Alternative(name, error=str(error))
-    player = AsLogged(name, PLAIN, at=dict(at), logged={step.number: tasks})
-    return Alternative(name, player.play(step), tasks)
+            why = "its own slot had room: see the reasons of the plan"
+        # With two digits the limit could read the same as a fair share.
+        why += f"; a slot's limit is {amount_text(limit, weights, 3)}"
+        name = None if before is None else "{}/{}".format(*before)
+        took = kept.took.get(tp)
+        stories.append(PartitionStory(tp, change, name, pieces_of[row], why, work, took))
+    return stories
+
+
+def _slot_of(batch: Batch, slot: int) -> tuple[str, int]:
+    executor = with_a_name(batch.executors[int(batch.slot_executor[slot])])
+    return executor.id, int(batch.slot_number[slot])
+
+
+def _name_change(
+    pieces: Sequence[Piece], before: tuple[str, int] | None, had_reader: bool
+) -> Change:
+    if len(pieces) > 1:
+        return "cut"
+    if before is None:
+        return "orphaned" if had_reader else "new"
+    return "stays" if pieces[0].executor == before[0] else "moved"

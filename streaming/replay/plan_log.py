@@ -16,8 +16,8 @@ from assignor_bridge.errors import AssignorError, OptionError
 from assignor_bridge.planner.batch import ANONYMOUS
 from assignor_bridge.planner.plan import Outcome, plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
-from assignor_bridge.protocol.snapshots import LoggedBatch, read_logged, read_snapshot
 from assignor_bridge.simulator.play import placed
+from streaming.human_json.snapshots import LoggedBatch, read_logged, read_snapshot
 from streaming.replay.log import DRIVER
 
 if TYPE_CHECKING:

@@ -87,14 +87,6 @@ class AsLogged(Player):
         return [*self.logged[step.number]]
 
 
-def played_until(batches: Sequence[ReplayBatch], cluster: Cluster) -> Player:
-    """Return the default assignor's player after these batches, with what it has learned."""
-    player = Player(LAG_AWARE_STICKY, PLAIN, locality_wait=cluster.locality_wait_s)
-    for batch in batches:
-        player.play(_step(batch, cluster, None, None))
-    return player
-
-
 def _play(player: Player, steps: Sequence[Step]) -> Result:
     played, reasons = [], []
     try:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import numpy as np
 from pydantic import Field
 
 from assignor_bridge.errors import OptionError, elided
-from assignor_bridge.group_json import ByPartition, Topic
-from assignor_bridge.json_input import JsonObject, parse, read_model
 from assignor_bridge.model import Executor, Partition
 from assignor_bridge.planner.racks import Replicas
+from streaming.human_json.group_json import PartitionKey, Topic
+from streaming.human_json.json_input import JsonObject, parse, read_model
 from streaming.kafka.utf8 import is_utf8, joined
 
 if TYPE_CHECKING:
@@ -66,9 +66,12 @@ class Racks:
         return Replicas.of(held, np.arange(len(held)))
 
 
+_RacksByPartition = dict[Topic, dict[PartitionKey, list[str]]]
+
+
 class _RacksFile(JsonObject):
     executors: dict[str, str] = Field({})
-    partitions: dict[Topic, Annotated[dict[int, list[str]], ByPartition]] = Field({})
+    partitions: _RacksByPartition = Field({})
 
 
 def read_racks(path: Path) -> Racks:

@@ -1,14 +1,12 @@
-"""The pictures: lag per partition, load per executor slot, who worked when, seconds per batch.
+"""The pictures: lag by partition, load of the slots, timelines, seconds of batches.
 
-Pure functions of figures. `css` names the colour of a run: `a` for Spark's mapping, `b` for ours.
+Pure functions of figures. `css` is the colour of a run: `a` for Spark's default assignment, `b` for
+the option. A picture has at most 40 rows.
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from streaming.observe.words import short
 from streaming.report.svg import WIDTH, line, picture, rect, text
@@ -19,20 +17,12 @@ if TYPE_CHECKING:
     from streaming.observe.figures import BatchFigures, RunFigures
 
 _ROW = 20.0
+_MAX_ROWS = 40
 _LABEL = 62.0
-#: Characters that fit there.
+#: Characters that fit into a label.
 _NAME = 8
 _RIGHT = 46.0
-#: More rows than this are drawn as thin lines, so that a thousand partitions fit.
-_LABELLED_ROWS = 40
-_THIN_HEIGHT = 560.0
-#: One row in so many has its name written then.
-_ROUND = (2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000)
-#: Cells less high than this have no hint.
-_HINTED_HEIGHT = 4.0
-#: Shades of cells without a hint.
-_LEVELS = 12
-#: Where an axis has labels.
+#: Relative positions of the labels of an axis.
 _PARTS = (0.0, 0.5, 1.0)
 
 
@@ -40,58 +30,24 @@ def heat_map(
     title: str, partitions: Sequence[str], batches: Sequence[tuple[int, Mapping[str, int]]]
 ) -> str:
     """Draw a number of records by partition (rows) and batch (columns), stronger for more."""
-    top, most = 18.0, max((n for _, lag in batches for n in lag.values()), default=0)
-    row, step = _row_height(len(partitions)), (WIDTH - _LABEL - 4) / max(1, len(batches))
+    names = partitions[:_MAX_ROWS]
+    top, largest = 18.0, max((n for _, lag in batches for n in lag.values()), default=0)
+    step = (WIDTH - _LABEL - 4) / max(1, len(batches))
     shapes = _batch_axis([number for number, _ in batches], _LABEL, step, 12)
-    shapes += _labels(row_names(partitions), _LABEL, top, row, row)
-    for index, name in enumerate(partitions):
-        y = top + index * row
-        for column, (number, lags) in enumerate(batches) if row >= _HINTED_HEIGHT else ():
+    shapes += _labels(row_names(names), _LABEL, top, _ROW)
+    for index, name in enumerate(names):
+        y = top + index * _ROW
+        for column, (number, lags) in enumerate(batches):
             lag = lags.get(name, 0)
             x = _LABEL + column * step
+            shade = 0.1 + 0.9 * (lag / largest) ** 0.5 if lag else 0.04
             hint = f"{name}, batch {number}: {lag:,} records"
-            shapes.append(
-                rect(x, y, step - 1 if step > 3 else step, row - 1, "heat",
-                     opacity=_shade(lag, most), hint=hint)
-            )  # fmt: skip
-            if row >= 12 and step >= 26 and lag:
-                shapes.append(
-                    text(x + step / 2, _middle(y, row), short(lag), anchor="middle", css="s")
-                )
-    if row < _HINTED_HEIGHT:
-        shapes += _thin_cells(partitions, [lags for _, lags in batches], top, row, step)
-    return picture(top + len(partitions) * row + 2, title, shapes)
-
-
-def _shade(lag: int, most: int) -> float:
-    return 0.1 + 0.9 * (lag / most) ** 0.5 if most and lag else 0.04
-
-
-def _thin_cells(
-    partitions: Sequence[str], columns: Sequence[Mapping[str, int]],
-    top: float, row: float, step: float,
-) -> list[str]:  # fmt: skip
-    """Draw cells too thin for hints: equal neighbours are one stroke, all of a shade one path.
-
-    A thousand partitions over a hundred batches stay within a megabyte so. The one cell in a
-    hundred that has most is drawn in full, so that a few giants do not leave all others pale.
-    """
-    lag = np.array([[lags.get(name, 0) for lags in columns] for name in partitions], np.float64)
-    most = float(np.quantile(lag[lag > 0], 0.99)) if (lag > 0).any() else 1.0
-    level = np.ceil(_LEVELS * np.sqrt(np.minimum(1, lag / most))).astype(np.int64)
-    paths: dict[int, list[str]] = {}
-    for index, cells in enumerate(level):
-        starts = np.flatnonzero(np.diff(cells, prepend=-1))
-        ends = np.append(starts[1:], len(cells))
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-            paths.setdefault(int(cells[start]), []).append(f"M{start} {index}h{end - start}")
-    lines = [
-        f'<path class="lheat" stroke-opacity="{_shade(number**2, _LEVELS**2):.2f}" '
-        f'd="{"".join(parts)}"/>'
-        for number, parts in sorted(paths.items())
-    ]
-    place = f"translate({_LABEL:.0f} {top + row / 2:.3f}) scale({step:.4f} {row:.4f})"
-    return [f'<g transform="{place}">', *lines, "</g>"]
+            width = step - 1 if step > 3 else step
+            shapes.append(rect(x, y, width, _ROW - 1, "heat", opacity=shade, hint=hint))
+            if step >= 26 and lag:
+                middle = _middle(y, _ROW)
+                shapes.append(text(x + step / 2, middle, short(lag), anchor="middle", css="s"))
+    return picture(top + len(names) * _ROW + 2, title, shapes)
 
 
 def slot_bars(run: RunFigures, css: str, scale: float | None = None) -> str:
@@ -124,44 +80,46 @@ def value_bars(
     label
         Width of the names; those of partitions are shortened to the default.
     """
-    names = row_names(list(values)) if label == _LABEL else list(values)
-    colours = [css] * len(values) if isinstance(css, str) else css
-    most = scale or max(values.values(), default=0) or 1
-    row, width = _row_height(len(values)), WIDTH - label - _RIGHT
-    top, tall = 16.0 if mark else 6.0, row - (4.0 if row >= 12 else 0.0)
-    bottom = top + len(values) * row
-    shapes = _labels(names, label, top, row, tall)
-    if row >= 12:
-        shapes += _labels([show(value) for value in values.values()], WIDTH + 6, top, row, tall)
-    for index, (name, value) in enumerate(values.items()):
+    shown = {name: values[name] for name in _largest(values)}
+    names = row_names(list(shown)) if label == _LABEL else list(shown)
+    colours = dict(zip(values, [css] * len(values) if isinstance(css, str) else css, strict=True))
+    full, width = scale or max(shown.values(), default=0) or 1, WIDTH - label - _RIGHT
+    top, tall = 16.0 if mark else 6.0, _ROW - 4.0
+    bottom = top + len(shown) * _ROW
+    shapes = _labels(names, label, top, tall)
+    shapes += _labels([show(value) for value in shown.values()], WIDTH + 6, top, tall)
+    for index, (name, value) in enumerate(shown.items()):
         hint = f"{name}: {show(value)}"
-        length = width * value / most
-        shapes.append(rect(label, top + index * row, length, tall, colours[index], hint=hint))
+        length = width * value / full
+        shapes.append(rect(label, top + index * _ROW, length, tall, colours[name], hint=hint))
     if mark is not None:
-        x = label + width * mark[0] / most
+        x = label + width * mark[0] / full
         shapes.append(line(x, top - 3, x, bottom, "mean"))
         shapes.append(text(min(x, WIDTH - 40), top - 5, mark[1], anchor="middle", css="m"))
-    return picture(bottom + 4, title, shapes)
+    shapes += _omission(len(values), label, bottom + 12)
+    return picture(bottom + (18 if len(values) > _MAX_ROWS else 4), title, shapes)
 
 
 def timeline(batch: BatchFigures, css: str, scale_s: float) -> str:
     """Draw when each slot worked in one batch, one box a task."""
-    row, width, top = _row_height(len(batch.slots)), WIDTH - _LABEL - 8, 4.0
-    bottom, scale_s = top + len(batch.slots) * row, scale_s or 1.0
-    shapes = _labels(batch.slots, _LABEL, top, row, row - 3)
-    for index, slot in enumerate(batch.slots):
-        y = top + index * row
-        shapes.append(rect(_LABEL, y, width, row - 3, "track"))
+    slots, width, top = _largest(batch.slot_seconds()), WIDTH - _LABEL - 8, 4.0
+    bottom, scale_s = top + len(slots) * _ROW, scale_s or 1.0
+    shapes = _labels(slots, _LABEL, top, _ROW - 3)
+    for index, slot in enumerate(slots):
+        y = top + index * _ROW
+        shapes.append(rect(_LABEL, y, width, _ROW - 3, "track"))
         for task in batch.tasks:
             if task.slot == slot:
                 hint = f"slot {slot}: {task.records:,} records in {task.seconds:.2f} s"
                 x = _LABEL + width * task.start_s / scale_s
                 length = max(1.0, width * task.seconds / scale_s - 0.8)
-                shapes.append(rect(x, y, length, row - 3, css, hint=hint))
+                shapes.append(rect(x, y, length, _ROW - 3, css, hint=hint))
     for part, anchor in zip(_PARTS, ("start", "middle", "end"), strict=True):
         label = f"{scale_s * part:.1f} s"
         shapes.append(text(_LABEL + width * part, bottom + 13, label, anchor=anchor, css="m"))
-    return picture(bottom + 18, f"when each slot worked, batch {batch.batch}", shapes)
+    shapes += _omission(len(batch.slots), _LABEL, bottom + 27)
+    height = bottom + (32 if len(batch.slots) > _MAX_ROWS else 18)
+    return picture(height, f"when each slot worked, batch {batch.batch}", shapes)
 
 
 def batch_columns(runs: Sequence[RunFigures], css: Sequence[str]) -> str:
@@ -184,31 +142,6 @@ def batch_columns(runs: Sequence[RunFigures], css: Sequence[str]) -> str:
     longest = max((run.batches for run in runs), key=len, default=())
     shapes += _batch_axis([batch.batch for batch in longest], left, step, top + height + 14)
     return picture(top + height + 18, "seconds of each batch", shapes)
-
-
-def batch_lines(
-    title: str, lines: Mapping[str, Sequence[float]], css: Mapping[str, str],
-    batches: Sequence[int], least: float,
-) -> str:  # fmt: skip
-    """Draw a figure of each batch that is at least 1, such as times of an ideal, as lines.
-
-    `least` is the top of the axis when all values are below.
-    """
-    left, top, height = 30.0, 8.0, 190.0
-    most = max(least, *(max(values, default=1.0) for values in lines.values()), 1.0)
-    step = (WIDTH - left) / max(1, len(batches))
-
-    def point(index: int, value: float) -> tuple[float, float]:
-        return left + (index + 0.5) * step, top + height * (1 - (value - 1) / (most - 1))
-
-    shapes = _value_axis(left, top, height, [f"{1 + (most - 1) * part:.1f}" for part in _PARTS])
-    for name, values in lines.items():
-        points = [point(i, value) for i, value in enumerate(values)]
-        if len(points) == 1:
-            points.append((WIDTH - 6.0, points[0][1]))
-        shapes += [line(*start, *end, css[name]) for start, end in pairwise(points)]
-    shapes += _batch_axis(batches, left, step, top + height + 15)
-    return picture(top + height + 20, title, shapes)
 
 
 def _value_axis(left: float, top: float, height: float, labels: Sequence[str]) -> list[str]:
@@ -235,18 +168,24 @@ def _batch_axis(numbers: Sequence[int], left: float, step: float, y: float) -> l
     ]
 
 
-def _row_height(rows: int) -> float:
-    return _ROW if rows <= _LABELLED_ROWS else _THIN_HEIGHT / rows
+def _largest(values: Mapping[str, float]) -> list[str]:
+    """Return the names of as many values as there are rows, the largest ones, in their order."""
+    ranked = sorted(values, key=lambda name: -values[name])[:_MAX_ROWS]
+    return [name for name in values if name in ranked]
 
 
-def _labels(names: Sequence[str], x: float, top: float, row: float, tall: float) -> list[str]:
-    """Write names left of `x`: all, or one each 40 units or more, at round numbers of rows."""
-    every = 1
-    if len(names) > _LABELLED_ROWS:
-        every = next((step for step in _ROUND if step * row >= 40), _ROUND[-1])
+def _omission(count: int, x: float, y: float) -> list[str]:
+    """Write how many of the values have no row."""
+    if count <= _MAX_ROWS:
+        return []
+    return [text(x, y, f"{count - _MAX_ROWS:,} smaller ones are left out", css="m")]
+
+
+def _labels(names: Sequence[str], x: float, top: float, tall: float) -> list[str]:
+    """Write a name for each row, left of `x`."""
     return [
-        text(x - 6, _middle(top + index * row, tall), names[index], anchor="end")
-        for index in range(0, len(names), every)
+        text(x - 6, _middle(top + index * _ROW, tall), name, anchor="end")
+        for index, name in enumerate(names)
     ]
 
 

@@ -31,7 +31,7 @@ Kind = Literal[
 
 #: What happens in fewer batches is chance, or the start of the query.
 _LEAST_BATCHES = 3
-#: A cause costs so much of the time of all batches; so does a piece of so many fair shares.
+#: Least cost of a cause, as a share of the time of all batches; and the same in fair shares.
 LEAST_COST = 0.2
 _HOT = 1 / (1 - LEAST_COST)
 #: Where nobody says how long reading took, a piece has so many records at least.

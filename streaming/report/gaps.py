@@ -12,11 +12,11 @@ from streaming.replay.replayed import ITSELF, SPARK
 from streaming.report.diagnosis import LEAST_COST, Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from assignor_bridge.simulator.play import Result
+    from streaming.observe.figures import RunFigures
     from streaming.replay.replayed import Replay
-    from streaming.report.query_facts import QueryFacts
     from streaming.report.source_facts import SourceFacts
 
 #: A smaller share of the ideal is no gain.
@@ -51,14 +51,15 @@ class Gap:
         return f"{self.times:.2f} times the ideal, {self.origin}{self.assumed}"
 
 
-def gaps_of(facts: QueryFacts, source: SourceFacts, replay: Replay | None) -> list[Gap]:
-    """Return the gaps that are known, the costliest first."""
-    seconds = [b.seconds for b in source.batches if b.seconds]
-    if not seconds and facts.ui is not None:
-        seconds = [b.seconds for b in facts.ui.batches]
+def gaps_of(source: SourceFacts, replay: Replay | None, ui: RunFigures | None) -> list[Gap]:
+    """Return the gaps that are known, the costliest first; `ui` is used if no source has times."""
+    of_ui = ui.batches if ui is not None else ()
+    seconds = [b.seconds for b in source.batches if b.seconds] or [b.seconds for b in of_ui]
     batch_s = median(seconds) if seconds else None
-    found = [_measured(facts, source, batch_s), _predicted(facts, source, replay, batch_s)]
-    return sorted((gap for gap in found if gap is not None), key=lambda gap: -gap.cost)
+    loads = [b.slot_seconds for b in source.batches if b.slot_seconds]
+    loads = loads or [batch.slot_seconds() for batch in of_ui if batch.tasks]
+    gaps = [_measure(loads, batch_s), _predict(source, replay, batch_s)]
+    return sorted((gap for gap in gaps if gap is not None), key=lambda gap: -gap.cost)
 
 
 def with_uneven_slots(
@@ -77,7 +78,9 @@ def with_uneven_slots(
     return sorted([*found, uneven], key=lambda finding: -finding.cost)
 
 
-def gained(source: SourceFacts, replay: Replay | None, gaps: Sequence[Gap]) -> tuple[str, str, str]:
+def describe_gain(
+    source: SourceFacts, replay: Replay | None, gaps: Sequence[Gap]
+) -> tuple[str, str, str]:
     """Return what the option saves compared with Spark's mapping: title, amount, and unit."""
     sparks = replay.find(SPARK) if replay is not None else None
     own = next((gap for gap in gaps if gap.origin == "predicted"), None)
@@ -93,10 +96,7 @@ def gained(source: SourceFacts, replay: Replay | None, gaps: Sequence[Gap]) -> t
     return title, seconds_text(abs(saved)), "a batch against Spark's mapping, predicted"
 
 
-def _measured(facts: QueryFacts, source: SourceFacts, batch_s: float | None) -> Gap | None:
-    loads = [b.slot_seconds for b in source.batches if b.worked]
-    if not loads and facts.ui is not None:
-        loads = [b.slot_seconds() for b in facts.ui.batches if b.tasks]
+def _measure(loads: Sequence[Mapping[str, float]], batch_s: float | None) -> Gap | None:
     busy = [list(load.values()) for load in loads if any(load.values())]
     if not busy:
         return None
@@ -104,15 +104,12 @@ def _measured(facts: QueryFacts, source: SourceFacts, batch_s: float | None) -> 
     return Gap(longest / even, "measured", (longest - even) / len(busy), batch_s)
 
 
-def _predicted(
-    facts: QueryFacts, source: SourceFacts, replay: Replay | None, batch_s: float | None
-) -> Gap | None:
+def _predict(source: SourceFacts, replay: Replay | None, batch_s: float | None) -> Gap | None:
     """Return the gap of the query's own plans: of its plan log, its metrics, or its replay."""
-    told = [s.number("imbalance") for p in facts.progress if p.has_data for s in p.sources]
-    over = [number for number in told if number is not None]
+    imbalances = [b.imbalance for b in source.batches if b.imbalance is not None]
     own = replay.find(ITSELF) if replay is not None else None
-    if own is None and over:
-        sparks, times = replay.find(SPARK) if replay is not None else None, 1 + fmean(over)
+    if own is None and imbalances:
+        sparks, times = replay.find(SPARK) if replay is not None else None, 1 + fmean(imbalances)
         seconds = None if sparks is None else (times - 1) * _ideal_s(sparks, times, batch_s)
         return Gap(times, "predicted", seconds, batch_s)
     if own is None and replay is not None and source.assignor in {SPARK, LAG_AWARE_STICKY}:
@@ -123,9 +120,8 @@ def _predicted(
     if replay.cluster.origins.get("executors", "").startswith("assumed"):
         assumed = f" on {replay.cluster.slots} slots (assumed)"
     times = own.times_ideal
-    return Gap(
-        times, "predicted", (times - 1) * _ideal_s(own, times, batch_s), batch_s, assumed
-    )  # fmt: skip
+    seconds = (times - 1) * _ideal_s(own, times, batch_s)
+    return Gap(times, "predicted", seconds, batch_s, assumed)
 
 
 def _ideal_s(played: Result, times: float, batch_s: float | None) -> float:

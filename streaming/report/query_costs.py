@@ -1,20 +1,24 @@
-"""The report's section on cost: what a record takes, by partition and by executor."""
+"""The report's section on cost: time of a record by partition and executor, traffic by zone."""
 
 from __future__ import annotations
 
-from collections import Counter
-from statistics import median
+from collections import Counter, defaultdict
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from streaming.observe.words import seconds_text
+from streaming.replay.bill import gigabytes, money
 from streaming.replay.log import costs_in
+from streaming.replay.traffic import GB
 from streaming.report import charts, page
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from streaming.observe.figures import RunFigures
     from streaming.report.query_facts import QueryFacts
+
+_DAY_S = 86_400
 
 
 def section(facts: QueryFacts) -> list[str]:
@@ -32,46 +36,32 @@ def section(facts: QueryFacts) -> list[str]:
         ]
         unusual = {str(tp): cost for tp, cost in costs.unusual.items()}
         if unusual:
-            rows += _extremes("unusual partitions", unusual)
+            caption = "As the planner learned it, with the work that follows in the same task."
             figures.append(
-                _figure(
-                    f"partition{name}", {"usual": costs.record, **unusual},
-                    "As the planner learned it on a usual executor, including what follows reading "
-                    "in the same task. All partitions that are not shown count as usual. From the "
-                    "state in the checkpoint.",
-                )
-            )  # fmt: skip
-    by_executor = _by_executor(facts.ui) if facts.ui else {}
-    if facts.ui and by_executor:
-        rows += _extremes("executors", by_executor)
-        caption = "Seconds of tasks over records read, of {} batches in Spark's UI."
-        figures.append(_figure("executor", by_executor, caption.format(len(facts.ui.batches))))
-    if not rows:
+                _draw_costs(f"partition{name}", {"usual": costs.record, **unusual}, caption)
+            )
+    by_executor = _cost_by_executor(facts.ui) if facts.ui else {}
+    if by_executor:
+        caption = "Seconds of tasks over records read, by Spark's UI."
+        figures.append(_draw_costs("executor", by_executor, caption))
+    rows += _list_zone_traffic(facts)
+    if not rows and not figures:
         return [
             page.note(
-                "What a record of each partition costs is unknown: there is no state of the "
-                "planner in the checkpoint (a query without the option assignor has none). "
-                "Spark's UI has it by executor: also give its address."
+                "Costs are unknown. A checkpoint has them by partition if a query with the option "
+                "assignor wrote it, Spark's UI has them by executor."
             )
         ]
-    return [page.side_by_side([*figures, page.table(["", "takes"], rows)])]
+    table = page.table(["", "takes"], rows, ends_in_words=True) if rows else ""
+    return [page.side_by_side([*figures, table])]
 
 
-def _figure(by: str, costs: Mapping[str, float], caption: str) -> str:
+def _draw_costs(by: str, costs: Mapping[str, float], caption: str) -> str:
     picture = charts.value_bars(f"time a record takes by {by}", costs, seconds_text)
     return page.figure(f"Time a record takes, by {by}", picture, caption)
 
 
-def _extremes(what: str, costs: Mapping[str, float]) -> list[list[str]]:
-    least, most = min(costs, key=costs.__getitem__), max(costs, key=costs.__getitem__)
-    return [
-        [f"a record of the {what} ({len(costs):,}), median", seconds_text(median(costs.values()))],
-        [f"the cheapest, {least}", seconds_text(costs[least])],
-        [f"the most expensive, {most}", seconds_text(costs[most])],
-    ]
-
-
-def _by_executor(run: RunFigures) -> dict[str, float]:
+def _cost_by_executor(run: RunFigures) -> dict[str, float]:
     seconds: dict[str, float] = {}
     records: Counter[str] = Counter()
     for task in run.measured_tasks:
@@ -80,3 +70,26 @@ def _by_executor(run: RunFigures) -> dict[str, float]:
         records[executor] += task.records
     order = sorted(records, key=lambda name: (len(name), name))
     return {name: seconds[name] / records[name] for name in order if records[name]}
+
+
+def _list_zone_traffic(facts: QueryFacts) -> Iterator[list[str]]:
+    """Yield a row for each source whose metrics have the bytes that cross zones."""
+    indexes = sorted({s.index for p in facts.progress for s in p.sources})
+    for index in indexes:
+        of_source = [(p, s) for p in facts.progress for s in p.sources if s.index == index]
+        shares = [n for _, s in of_source if (n := s.number("crossZoneShare")) is not None]
+        counts: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        for batch, source in of_source:
+            if (crossed := source.number("crossZoneBytes")) is not None:
+                counts[batch.run_id].append((batch.timestamp_s, crossed))
+        # The metric counts from the start of each run of the query.
+        grown = sum(of_run[-1][1] - of_run[0][1] for of_run in counts.values())
+        seconds = sum(of_run[-1][0] - of_run[0][0] for of_run in counts.values())
+        words = [f"{fmean(shares):.1%} of the bytes"] if shares else []
+        if seconds > 0:
+            a_day = grown / seconds * _DAY_S
+            price = money(a_day / GB * facts.price_per_gb)
+            words.append(f"{gigabytes(a_day)} GB a day, {price} at {facts.price_per_gb:g} per GB")
+        if words:
+            name = f", source {index}" if len(indexes) > 1 else ""
+            yield [f"across zones{name}", ": ".join(words)]

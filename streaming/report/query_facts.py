@@ -1,7 +1,7 @@
 """What is known of one query, gathered from its checkpoint, Spark's UI and the log of its metrics.
 
-Each of them knows what the others do not: the checkpoint what was read and what the planner
-remembers, the UI which task ran where and when, the log the lag and what the planner reported.
+The checkpoint has the offsets read and the planner's memory, the UI has the place and time of each
+task, the log has the lag and the planner's metrics.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import OptionError
 from assignor_bridge.options import LAG_AWARE_STICKY
-from assignor_bridge.simulator.play import SPARK_MAPPINGS
 from streaming.observe.progress_log import read_batches
 from streaming.observe.spark_ui import SparkUi, choose_query
 from streaming.observe.web import Address
@@ -22,7 +21,8 @@ from streaming.replay.cluster import cluster_for
 from streaming.replay.log import CheckpointLog, read_log
 from streaming.replay.plan_log import is_plan_log, logged_tasks
 from streaming.replay.player import replay
-from streaming.replay.traffic import PRICE_PER_GB, traffic_of
+from streaming.replay.replayed import SPARK
+from streaming.replay.traffic import PRICE_PER_GB
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,23 +31,20 @@ if TYPE_CHECKING:
     from streaming.observe.query_progress import BatchProgress
     from streaming.replay.log import ReplayBatch
     from streaming.replay.plan_log import LoggedPlan, LoggedTasks
-    from streaming.replay.racks import Racks
     from streaming.replay.replayed import Replay
 
 #: Batches whose tasks are fetched from the UI, one request each.
 _UI_BATCHES = 20
 #: Ranges that are replayed at most: those of the last batches.
 _REPLAYED_RANGES = 15_000
+#: Kinds of places.
+KINDS = ("checkpoint", "log of metrics", "plan log", "Spark's UI")
 _ADDRESS = re.compile(r"https?://|[\w.-]+:\d+(/|$)")
-_HOW = (
-    "a checkpoint's folder, an address of Spark's UI (http://…), a log of metrics or a plan log is "
-    "expected"
-)
 
 
 @dataclass(frozen=True, slots=True)
 class QueryFacts:
-    """Everything that a report is drawn from; empty where nothing is known."""
+    """Everything that a report is drawn from; empty if no place has it."""
 
     title: str
     log: CheckpointLog | None = None
@@ -58,9 +55,9 @@ class QueryFacts:
     replays: Sequence[Replay] = ()
     #: The plans of the plan log, by source, in order.
     plans: Mapping[str, Sequence[LoggedPlan]] = field(default_factory=dict)
-    #: What was looked at: kind and place.
+    #: Kind and name of each place read.
     origins: Sequence[tuple[str, str]] = field(default_factory=list)
-    #: What a GB across zones costs.
+    #: Price of a GB that crosses zones.
     price_per_gb: float = PRICE_PER_GB
 
 
@@ -68,10 +65,9 @@ def gather(
     places: Sequence[str],
     query: str | None = None,
     batches: int | None = None,
-    racks: Racks | None = None,
     price_per_gb: float = PRICE_PER_GB,
 ) -> QueryFacts:
-    """Read all places, which must tell of the same query.
+    """Read all places, which must be of the same query.
 
     Parameters
     ----------
@@ -79,11 +75,9 @@ def gather(
         A checkpoint's folder, an address of Spark's UI, a file of `metrics.log_file` or of
         `assignor.planLog`; one of each at most.
     query
-        Name or id, where a place knows several.
+        Name or id, if a place has several queries.
     batches
         Only the last N.
-    racks, price_per_gb
-        Where executors and replicas are, if somebody knows, and what a GB between costs.
 
     Raises
     ------
@@ -92,48 +86,58 @@ def gather(
     WebError
         For an address that does not answer.
     """
-    by_kind = _by_kind(places)
+    kinds = sort_places(places)
     origins: list[tuple[str, str]] = []
-    log, replays, label = None, [], None
-    logged: dict[str, LoggedTasks] = {}
-    if "checkpoint" in by_kind:
-        log = _last_of(read_log(by_kind["checkpoint"]), batches)
-        of_query = log.checkpoint.query_id
-        origins.append(
-            ("checkpoint", f"{log.checkpoint.name}, query {of_query or 'of unknown id'}")
-        )
-        query = query or of_query
+    log, label = None, None
+    if "checkpoint" in kinds:
+        log = _keep_last(read_log(kinds["checkpoint"]), batches)
+        query_id = log.checkpoint.query_id
+        name = f"{log.checkpoint.name}, query {query_id or 'of unknown id'}"
+        origins.append(("checkpoint", name))
+        query = query or query_id
+    elif "plan log" in kinds:
+        raise OptionError(f"{kinds['plan log']!r} is a plan log: also give the query's checkpoint")
     progress: Sequence[BatchProgress] = ()
-    if "log" in by_kind:
-        progress = _of_query(by_kind["log"], query, batches)
-        origins.append(("log of metrics", by_kind["log"]))
-        _check_same(log, progress[0].query_id, by_kind["log"])
+    if "log of metrics" in kinds:
+        path = kinds["log of metrics"]
+        progress = _read_progress(path, query, batches)
+        origins.append(("log of metrics", path))
+        _check_same(log, progress[0].query_id, path)
         query, label = progress[0].query_id, progress[-1].label
     ui = None
-    if "address" in by_kind:
-        spark = SparkUi(Address.parse(by_kind["address"]))
-        mine = choose_query(spark.batches(), query, spark.address)
-        _check_same(log, mine[0].query_id, str(spark.address))
-        label = mine[-1].label
-        ended = [batch for batch in mine if batch.seconds is not None]
-        ui = spark.run(ended[-(batches or _UI_BATCHES) :])
+    if "Spark's UI" in kinds:
+        spark = SparkUi(Address.parse(kinds["Spark's UI"]))
+        ui, label = _read_ui(spark, query, log, batches)
         origins.append(("Spark's UI", f"{spark.address}, {ui.name}"))
-    plan_log = by_kind.get("plan log")
-    if plan_log is not None:
-        if log is None:
-            raise OptionError(f"{plan_log!r} is a plan log: also give the query's checkpoint")
-        origins.append(("plan log", plan_log))
-    if log is not None:
-        last = {source: _replayed(batches) for source, batches in log.sources.items()}
-        if plan_log is not None:
-            logged = logged_tasks(Path(plan_log), last)
-        replays = [
-            _replay(log, source, played, ui, racks, price_per_gb, logged.get(source))
-            for source, played in last.items()
-        ]
+    if "plan log" in kinds:
+        origins.append(("plan log", kinds["plan log"]))
+    replays, plans = _replay_sources(log, ui, kinds.get("plan log"))
     title = f"Query {label}" if label else f"Query of {log.checkpoint.name if log else ''}"
-    plans = {source: of.plans for source, of in logged.items()}
     return QueryFacts(title, log, progress, ui, replays, plans, origins, price_per_gb)
+
+
+def _read_ui(
+    spark: SparkUi, query: str | None, log: CheckpointLog | None, batches: int | None
+) -> tuple[RunFigures, str]:
+    """Return the last finished batches of the query in Spark's UI, and the query's label."""
+    of_query = choose_query(spark.batches(), query, spark.address)
+    _check_same(log, of_query[0].query_id, str(spark.address))
+    ended = [batch for batch in of_query if batch.seconds is not None]
+    return spark.run(ended[-(batches or _UI_BATCHES) :]), of_query[-1].label
+
+
+def _replay_sources(
+    log: CheckpointLog | None, ui: RunFigures | None, plan_log: str | None
+) -> tuple[list[Replay], dict[str, Sequence[LoggedPlan]]]:
+    """Replay the last batches of each source; also return the plans of the plan log by source."""
+    if log is None:
+        return [], {}
+    last = {source: _last_replayed(batches) for source, batches in log.sources.items()}
+    logged = logged_tasks(Path(plan_log), last) if plan_log is not None else {}
+    replays = [
+        _replay(log, source, batches, ui, logged.get(source)) for source, batches in last.items()
+    ]
+    return replays, {source: tasks.plans for source, tasks in logged.items()}
 
 
 def _check_same(log: CheckpointLog | None, query_id: str, place: str) -> None:
@@ -146,92 +150,77 @@ def _check_same(log: CheckpointLog | None, query_id: str, place: str) -> None:
         )
 
 
-def _by_kind(places: Sequence[str]) -> dict[str, str]:
-    by_kind: dict[str, str] = {}
+def sort_places(places: Sequence[str]) -> dict[str, str]:
+    """Return the places by kind: checkpoint, Spark UI, log of metrics, plan log.
+
+    Raises OptionError for a second place of a kind.
+    """
+    kinds: dict[str, str] = {}
     for place in places:
         if _ADDRESS.match(place) and not Path(place).exists():
-            kind = "address"
+            kind = "Spark's UI"
         elif Path(place).is_file():
-            kind = "plan log" if is_plan_log(Path(place)) else "log"
+            kind = "plan log" if is_plan_log(Path(place)) else "log of metrics"
         else:
             kind = "checkpoint"
-        if kind in by_kind:
+        if kind in kinds:
             raise OptionError(f"{place!r} is a second {kind}: give one of each kind")
-        by_kind[kind] = place
-    if not by_kind:
-        raise OptionError(f"nothing to report on: {_HOW}")
-    return by_kind
+        kinds[kind] = place
+    return kinds
 
 
-def _last_of(log: CheckpointLog, batches: int | None) -> CheckpointLog:
+def _keep_last(log: CheckpointLog, batches: int | None) -> CheckpointLog:
     last = {source: logged[-(batches or 0) :] for source, logged in log.sources.items()}
     return replace(log, sources=last)
 
 
-def _replayed(batches: Sequence[ReplayBatch]) -> list[ReplayBatch]:
-    """Return the last batches, as many as are replayed."""
-    played: list[ReplayBatch] = []
+def _last_replayed(batches: Sequence[ReplayBatch]) -> list[ReplayBatch]:
+    """Return the last batches up to the limit of replayed ranges, at least one."""
+    last: list[ReplayBatch] = []
     ranges = 0
     for batch in reversed(batches):
         ranges += len(batch.ranges)
-        if ranges > _REPLAYED_RANGES and played:
+        if ranges > _REPLAYED_RANGES and last:
             break
-        played.insert(0, batch)
-    return played
+        last.insert(0, batch)
+    return last
 
 
-def _replay(  # noqa: PLR0917
+def _replay(
     log: CheckpointLog,
     source: str,
     played: Sequence[ReplayBatch],
     ui: RunFigures | None,
-    racks: Racks | None,
-    price_per_gb: float,
     logged: LoggedTasks | None,
 ) -> Replay:
-    # The plans of a batch are judged on the executors that it had; the UI has those of now.
-    of_ui = logged is None and ui is not None and bool(ui.batches)
-    cluster = cluster_for(
-        log, source, played, racks=None if of_ui else racks,
-        logged=logged.executors if logged else None,
-    )  # fmt: skip
+    """Replay one source's batches with the costs, and without plans the executors, of the UI."""
+    cluster = cluster_for(log, source, played, logged=logged.executors if logged else None)
+    origins = {
+        name: "assumed: also give the address of Spark's UI" if by.startswith("assumed") else by
+        for name, by in cluster.origins.items()
+    }
     if ui is not None and ui.batches:
         tasks = list(ui.measured_tasks)
         records = sum(task.records for task in tasks)
         cost_s = sum(task.seconds for task in tasks) / records if records else cluster.cost_s
-        origins = {**cluster.origins, "cost": "by Spark's UI"}
-        executors = cluster.executors
-        if of_ui:
+        factor = cost_s / cluster.cost_s  # the UI has no costs by partition
+        unusual = {tp: cost * factor for tp, cost in cluster.unusual.items()}
+        cluster = replace(cluster, cost_s=cost_s, unusual=unusual)
+        origins["cost"] = "by Spark's UI"
+        # A plan is judged on the executors that it had; the UI has those of now.
+        if logged is None:
+            cluster = replace(cluster, executors=ui.executors or cluster.executors)
             origins["executors"] = "by Spark's UI"
-            executors = ui.executors or executors
-            if racks is not None:
-                executors = racks.of_executors(executors)
-        times = cost_s / cluster.cost_s  # what partitions differ by, the UI does not know
-        unusual = {tp: cost * times for tp, cost in cluster.unusual.items()}
-        cluster = replace(
-            cluster, executors=executors, cost_s=cost_s, unusual=unusual, origins=origins
-        )
-    else:
-        assumed = "assumed: also give the address of Spark's UI"
-        origins = {
-            name: assumed if origin.startswith("assumed") else origin
-            for name, origin in cluster.origins.items()
-        }
-        cluster = replace(cluster, origins=origins)
-    names = (*SPARK_MAPPINGS, LAG_AWARE_STICKY)
-    traffic = None if racks is None else traffic_of(log, source, played, price_per_gb)
     return replay(
         log.title(source),
         played,
-        cluster,
-        names,
-        racks=racks,
-        traffic=traffic,
+        replace(cluster, origins=origins),
+        (SPARK, LAG_AWARE_STICKY),
         logged=logged.tasks if logged else None,
     )
 
 
-def _of_query(path: str, query: str | None, last: int | None) -> list[BatchProgress]:
+def _read_progress(path: str, query: str | None, last: int | None) -> list[BatchProgress]:
     batches = read_batches(Path(path), last)
     chosen = one_query({p.query_id: p.label for p in batches}, query, f"log {path}")
     return [progress for progress in batches if progress.query_id == chosen]

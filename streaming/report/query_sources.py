@@ -50,18 +50,6 @@ def sources_of(facts: QueryFacts) -> dict[str, SourceFacts]:
     return known
 
 
-def of_source(facts: QueryFacts, name: str) -> QueryFacts:
-    """Return the progress of one source alone, and the states that its planner kept."""
-    index, log = _indexes(facts)[name], facts.log
-    progress = [
-        replace(p, sources=tuple(s for s in p.sources if s.index == index)) for p in facts.progress
-    ]
-    if log is not None:
-        kept = {n: states for n, states in log.checkpoint.kept_states.items() if n == name}
-        log = replace(log, checkpoint=replace(log.checkpoint, kept_states=kept))
-    return replace(facts, progress=progress, log=log)
-
-
 def _indexes(facts: QueryFacts) -> dict[str, int | None]:
     """Return the sources by their names in the checkpoint, each with its place in the progress."""
     indexes = sorted({s.index for p in facts.progress for s in p.sources})
@@ -103,7 +91,7 @@ def _source(
             batch = _with_progress(batch, *told[number])
         if not batch.read:
             continue  # nobody says where it began
-        if assignor == SPARK or (assignor and _is_uneven(told.get(number))):
+        if assignor == SPARK or (assignor and (batch.imbalance or 0.0) >= _UNEVEN):
             is_cut = number in ui and len(ui[number].tasks) > len(batch.read)
             batch = replace(batch, pieces={} if is_cut else batch.read)
         batches.append(replace(batch, **by_number.get(number, {})))
@@ -120,10 +108,6 @@ def _source(
     )
 
 
-def _is_uneven(told: tuple[BatchProgress, SourceProgress] | None) -> bool:
-    return told is not None and (told[1].number("imbalance") or 0.0) >= _UNEVEN
-
-
 def _slowness(state: StickyState | None, costs: Costs | None) -> dict[str, float]:
     if state is None or costs is None:
         return {}
@@ -132,16 +116,13 @@ def _slowness(state: StickyState | None, costs: Costs | None) -> dict[str, float
 
 
 def _with_ui(batch: BatchFacts, figures: BatchFigures, assignor: str | None) -> BatchFacts:
-    seconds: dict[str, dict[Partition | None, float]] = {
-        slot: {None: took} for slot, took in figures.slot_seconds().items()
-    }
     local = [task.local for task in figures.tasks]
     planned = local and assignor not in (None, SPARK)
     return replace(
         batch,
         seconds=figures.seconds,
         slots=len(figures.slots) or None,
-        worked=seconds if local else {},
+        slot_seconds=figures.slot_seconds() if local else {},
         as_planned=sum(local) / len(local) if planned else None,
     )
 
@@ -165,6 +146,8 @@ def _with_progress(
         slots=int(slots) if slots else batch.slots,
         as_planned=batch.as_planned if hits is None else hits,
         held_back_by=source.metrics.get("assignor.heldBackBy"),
+        imbalance=source.number("imbalance"),
+        oldest_s=source.number("freshnessSecondsMax"),
     )
 
 
@@ -190,7 +173,8 @@ def _of_plan(plan: LoggedPlan, after: LoggedPlan | None) -> dict[str, Any]:
     if not reads or sum(reads.values()) > 1.01 * batch.total:  # of several batches
         return known
     sizes = {key: sum(of_slots.values()) for key, of_slots in planned.items()}
-    known |= {"worked": _worked(planned, seconds, slots), "taken": _taken(sizes, reads)}
+    known["slot_seconds"] = _share_over_slots(planned, seconds, slots)
+    known["taken"] = _share_read_elsewhere(sizes, reads)
     if after is not None and "plannedHitRate" in after.outcome.metrics:
         known["as_planned"] = float(after.outcome.metrics["plannedHitRate"])
     return known
@@ -212,25 +196,23 @@ def _reported(after: LoggedPlan | None, only: str | None) -> tuple[_Reads, _Read
     return reads, seconds
 
 
-def _worked(
+def _share_over_slots(
     planned: Mapping[_Key, Mapping[str, int]], seconds: _Reads, slots: Sequence[str]
-) -> dict[str, dict[Partition | None, float]]:
-    """Share out what each executor reported over its slots: as planned, else to the least busy."""
-    worked: dict[str, dict[Partition | None, float]] = {slot: {} for slot in slots}
-    elsewhere = []
-    for key, took in seconds.items():
-        of_slots = planned.get(key, {})
-        elsewhere += [] if of_slots else [(key, took)]
-        for slot, size in of_slots.items():
-            worked[slot][key[0]] = took * size / sum(of_slots.values())
-    for (tp, executor), took in elsewhere:
-        mine = [slot for slot in slots if slot.rpartition("/")[0] == executor] or [f"{executor}/0"]
-        slot = min(mine, key=lambda name: sum(worked.get(name, {}).values()))
-        worked.setdefault(slot, {})[tp] = took
+) -> dict[str, float]:
+    """Share the seconds of each executor over its slots: as planned, else to the least busy."""
+    worked = dict.fromkeys(slots, 0.0)
+    for key in seconds.keys() & planned.keys():
+        for slot, size in planned[key].items():
+            worked[slot] += seconds[key] * size / sum(planned[key].values())
+    for key in sorted(seconds.keys() - planned.keys()):
+        executor = key[1]
+        of_executor = [slot for slot in slots if slot.rpartition("/")[0] == executor]
+        slot = min(of_executor or [f"{executor}/0"], key=lambda name: worked.get(name, 0.0))
+        worked[slot] = worked.get(slot, 0.0) + seconds[key]
     return worked
 
 
-def _taken(planned: Mapping[_Key, int], reads: _Reads) -> dict[str, float]:
+def _share_read_elsewhere(planned: Mapping[_Key, int], reads: _Reads) -> dict[str, float]:
     """Return which share of each executor's planned offsets it did not read."""
     whole, missing = defaultdict[str, float](float), defaultdict[str, float](float)
     for key, offsets in planned.items():

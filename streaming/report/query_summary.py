@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import TYPE_CHECKING
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING
 from streaming.observe.words import counted, seconds_text
 from streaming.report import definitions, page
 from streaming.report.diagnosis import diagnose
-from streaming.report.gaps import gained, gaps_of, with_uneven_slots
-from streaming.report.query_sources import of_source, sources_of
+from streaming.report.gaps import describe_gain, gaps_of, with_uneven_slots
+from streaming.report.query_facts import KINDS
+from streaming.report.query_sources import sources_of
 from streaming.report.source_facts import SourceFacts
 from streaming.report.terms import FIGURES
 
@@ -41,7 +43,6 @@ class _Source:
 
     #: Its name before each cause; empty for the only one.
     where: str
-    own: QueryFacts
     source: SourceFacts
     findings: Sequence[Finding]
     gaps: Sequence[Gap]
@@ -91,10 +92,12 @@ def section(facts: QueryFacts) -> list[str]:
         for f in each.findings
     ]
     if not causes:
-        causes = [page.note(_looked_at([each.source for each in sources]))]
+        missing = [kind for kind in KINDS if kind not in dict(facts.origins)]
+        words = f" Other causes may show in: {', '.join(missing)}." if missing else ""
+        causes = [page.note(f"No cause was found.{words}")]
     parts += [page.heading("Why"), *causes]
     for each in sources:
-        rows = _answers(each.own, each.source, each.findings)
+        rows = _answers(each.source, each.findings)
         parts.append(page.table([each.where.strip(": "), ""], rows, ends_in_words=True))
     return parts
 
@@ -108,12 +111,11 @@ def _sources(facts: QueryFacts) -> list[_Source]:
     replays = dict(zip(facts.log.sources, facts.replays, strict=False)) if facts.log else {}
     found = []
     for name, source in (known or {"": SourceFacts()}).items():
-        own = of_source(facts, name) if known else facts
-        gaps = gaps_of(own, source, replays.get(name))
+        gaps = gaps_of(source, replays.get(name), facts.ui)
         findings = with_uneven_slots(diagnose(source), gaps, source)
         where = f"Source {name}: " if len(known) > 1 else ""
-        saved = gained(source, replays.get(name), gaps)
-        found.append(_Source(where, own, source, findings, gaps, saved))
+        saved = describe_gain(source, replays.get(name), gaps)
+        found.append(_Source(where, source, findings, gaps, saved))
     return found
 
 
@@ -121,34 +123,18 @@ def _capital(words: str) -> str:
     return f"{words[0].upper()}{words[1:]}"
 
 
-def _looked_at(sources: Sequence[SourceFacts]) -> str:
-    """Say what was looked at and what was not, in the words of the causes."""
-    batches = [batch for source in sources for batch in source.batches]
-    known = {
-        "lag that grows": any(b.waiting for b in batches),
-        "topics that get nothing": any(b.waiting for b in batches),
-        "a partition that holds its slot up": any(b.pieces and b.slots for b in batches),
-        "slow executors": any(len(source.slowness) > 1 for source in sources),
-        "reads that ran elsewhere than planned": any(b.as_planned is not None for b in batches),
-    }
-    seen = ", ".join(what for what, is_known in known.items() if is_known)
-    unseen = ", ".join(what for what, is_known in known.items() if not is_known)
-    words = [f"No cause was found. Checked: {seen}."] if seen else []
-    if unseen:
-        words.append(f"Not known: {unseen} (by the log of metrics, plan log, or Spark's UI).")
-    return " ".join(words)
-
-
-def _answers(
-    facts: QueryFacts, source: SourceFacts, findings: Sequence[Finding]
-) -> list[list[str]]:
+def _answers(source: SourceFacts, findings: Sequence[Finding]) -> list[list[str]]:
     rows = [["lags most", _lags_most(source, findings)]]
-    ages = [
-        age
-        for p in facts.progress
-        for s in p.sources
-        if (age := s.number("freshnessSecondsMax")) is not None
-    ]
+    seconds = {b.batch: b.seconds for b in source.batches if b.seconds is not None}
+    if seconds:
+        longest = max(seconds, key=seconds.__getitem__)
+        middle = f"median {median(seconds.values()):.2f} s"
+        rows.append(["batches", f"{middle}, longest {seconds[longest]:.2f} s (batch {longest})"])
+    limits = Counter(b.held_back_by for b in source.batches if b.held_back_by is not None)
+    if limits:
+        counts = ", ".join(f"{limit} {count:,}" for limit, count in limits.most_common())
+        rows.append(["held back by (batches)", counts])
+    ages = [b.oldest_s for b in source.batches if b.oldest_s is not None]
     if ages:
         rows.append(["oldest row", f"{median(ages):,.1f} s old when its batch was done (median)"])
     return rows

@@ -1,4 +1,4 @@
-"""A replay drawn: how far each mapping is from the ideal, over all batches and batch by batch."""
+"""A replay drawn: how far each mapping is from the ideal over all batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streaming.report.svg import standalone
 from streaming.report.terms import FIGURES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from streaming.replay.replayed import Replay
 
@@ -23,8 +23,7 @@ _CSS = {SPARK: "a", LAG_AWARE_STICKY: "b"}
 _NAMES_WIDTH = 188.0
 #: A smaller difference of times is rounding.
 _NO_TIME = 1e-9
-#: The axis of times of the ideal reaches this far at least.
-_LEAST_TIMES = 1.2
+_TITLE = "Reading time, relative to the ideal"
 
 
 def table_rows(replay: Replay) -> list[list[str]]:
@@ -52,8 +51,7 @@ def table_rows(replay: Replay) -> list[list[str]]:
 
 def replay_svg(replay: Replay) -> str:
     """Draw the replay as one file."""
-    figures = [(title, picture) for title, picture, _ in _figures(replay)]
-    return standalone(f"{answer(replay)}.", figures)
+    return standalone(f"{answer(replay)}.", [(_TITLE, _draw(replay))], columns=1)
 
 
 def replay_page(replays: Sequence[Replay]) -> str:
@@ -61,45 +59,27 @@ def replay_page(replays: Sequence[Replay]) -> str:
     parts = []
     for replay in replays:
         parts += [page.heading(replay.title)] if len(replays) > 1 else []
-        parts += [page.paragraph(f"{verdict(replay)}.", "lead"), *details(replay)]
+        parts += [page.paragraph(f"{verdict(replay)}.", "lead"), *_details(replay)]
     title = replays[0].title if len(replays) == 1 else "Replay of a checkpoint"
     return page.page(title, [*parts, *definitions.section(FIGURES)])
 
 
-def details(replay: Replay) -> list[str]:
-    """Write the table, the pictures and what they rest on."""
+def _details(replay: Replay) -> list[str]:
     rows = [row + [""] * (len(HEAD) - len(row)) for row in table_rows(replay)]
     of_bill = bill.bill_rows(replay)
+    caption = "Over all batches; at the dashed line all slots end at once."
     return [
         page.table([definitions.linked(name, FIGURES) for name in HEAD], rows),
-        page.side_by_side([page.figure(*parts) for parts in _figures(replay)]),
+        page.figure(_TITLE, _draw(replay), caption),
         *([page.table(bill.HEAD, of_bill)] if of_bill else []),
         page.note(f"{answer(replay)}."),
         page.note("Assumed: " + "; ".join(assumptions(replay)) + "."),
     ]
 
 
-def _figures(replay: Replay) -> list[tuple[str, str, str]]:
-    """Draw both figures: title, picture and caption."""
-    played = [m for m in replay.mappings if m.error is None]
-    both = [m for m in played if m.name in _CSS]
-    times = mapping_bars({m.name: m.times_ideal for m in played})
-    by_batch = charts.batch_lines(
-        "time of each batch, relative to its ideal",
-        {m.name: [1 + p.over for p in m.played] for m in both},
-        {name: f"l{css}" for name, css in _CSS.items()},
-        [p.batch for m in both[:1] for p in m.played], _LEAST_TIMES,
-    )  # fmt: skip
-    return [
-        ("Reading time, relative to the ideal", times,
-         "Over all batches; at the dashed line all slots end at once."),
-        ("The same, batch by batch", by_batch,
-         f"Orange: Spark's mapping. Blue: {LAG_AWARE_STICKY}."),
-    ]  # fmt: skip
-
-
-def mapping_bars(times_ideal: Mapping[str, float]) -> str:
+def _draw(replay: Replay) -> str:
     """Draw a bar for each mapping's time relative to the ideal, and the ideal as a line."""
+    times_ideal = {m.name: m.times_ideal for m in replay.mappings if m.error is None}
     return charts.value_bars(
         "reading time of each mapping, relative to the ideal", times_ideal, "{:.2f}".format,
         css=[_CSS.get(name, "m") for name in times_ideal], mark=(1.0, "ideal"), label=_NAMES_WIDTH,

@@ -33,13 +33,17 @@ class BatchFacts:
     slots: int | None = None
     #: Offsets of the largest piece of each partition that one slot reads.
     pieces: Mapping[Partition, int] = field(default_factory=dict)
-    #: Seconds that each slot read, by partition; of None where only the sum is known.
-    worked: Mapping[str, Mapping[Partition | None, float]] = field(default_factory=dict)
+    #: Seconds that each slot read.
+    slot_seconds: Mapping[str, float] = field(default_factory=dict)
     #: Share of its reads that ran where they were planned.
     as_planned: float | None = None
     #: Share of what was planned for an executor that others read.
     taken: Mapping[str, float] = field(default_factory=dict)
     held_back_by: str | None = None
+    #: Predicted share by which the busiest slot is above the ideal, by the planner's metrics.
+    imbalance: float | None = None
+    #: Age in seconds of its oldest record when it was complete.
+    oldest_s: float | None = None
     #: Unread offsets after it, by the brokers; empty if they were not measured.
     unread: Mapping[Partition, int] = field(default_factory=dict)
 
@@ -47,11 +51,6 @@ class BatchFacts:
     def limited(self) -> bool:
         """Whether more waited than it read."""
         return bool(self.waiting) and sum(self.waiting.values()) > sum(self.read.values())
-
-    @property
-    def slot_seconds(self) -> dict[str, float]:
-        """How long each slot read."""
-        return {slot: sum(parts.values()) for slot, parts in self.worked.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +99,14 @@ class SourceFacts:
     @property
     def busy(self) -> float | None:
         """Share of the batches' time that slots read; None where nobody says."""
-        known = [b for b in self.batches if b.worked and b.slots and b.seconds]
+        known = [b for b in self.batches if b.slot_seconds and b.slots and b.seconds]
         there = sum((b.slots or 0) * (b.seconds or 0.0) for b in known)
         return sum(sum(b.slot_seconds.values()) for b in known) / there if there else None
 
     @property
     def reading(self) -> float | None:
         """Share of the batches' time until the busiest slot had read; None where nobody says."""
-        known = [b for b in self.batches if b.worked and b.seconds]
+        known = [b for b in self.batches if b.slot_seconds and b.seconds]
         there = sum(b.seconds or 0.0 for b in known)
         return sum(max(b.slot_seconds.values()) for b in known) / there if there else None
 
@@ -119,14 +118,3 @@ class SourceFacts:
             return 1.0
         (first, _), (last, took) = known[0], known[-1]
         return min(1.0, sum(seconds for _, seconds in known) / max(last + took - first, 1e-9))
-
-    @property
-    def slot_parts(self) -> dict[str, dict[Partition | None, float]]:
-        """Seconds that each slot read over all batches, by partition."""
-        sums: dict[str, dict[Partition | None, float]] = {}
-        for batch in self.batches:
-            for slot, parts in batch.worked.items():
-                of_slot = sums.setdefault(slot, {})
-                for tp, seconds in parts.items():
-                    of_slot[tp] = of_slot.get(tp, 0.0) + seconds
-        return sums

@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from assignor_bridge.errors import AssignorError
-from assignor_bridge.group_json import answer_steps
-from assignor_bridge.group_json import read_request as read_group
-from assignor_bridge.json_input import parse
 from assignor_bridge.planner.plan import plan_batch
-from assignor_bridge.protocol.snapshots import read_snapshot, write_plan
 from assignor_bridge.worker import serve
 from checkpoints.state_text import MAGIC, decode, encode
 from checkpoints.sticky_state import StateError
 from checkpoints.user_data import decode_claim, decode_priority, encode_claim
 from streaming.cli.output import print_lines, print_table
+from streaming.human_json.group_json import answer_steps
+from streaming.human_json.group_json import read_request as read_group
+from streaming.human_json.json_input import parse
+from streaming.human_json.snapshots import read_snapshot, write_plan
 from streaming.lag.positions import Position
 from streaming.lag.rows import Row
 from streaming.lag.table import as_text
 from streaming.observe.scrape import read_endpoint
 from streaming.observe.spark_ui import SparkUi, choose_query
 from streaming.observe.web import Address, WebError
-from streaming.top.screen import Snapshot, frame
+from streaming.report.screen import LiveFigures, frame
 from tests.fuzz.guard import Kind
 from tests.packed import packed
 from tests.unit.streaming.kept_query import kept_query
@@ -180,10 +180,10 @@ def _read_snapshot(data: bytes) -> None:
 def _read_metrics(data: bytes) -> None:
     metrics = read_endpoint(data.decode("utf-8", "replace"), None, "here")
     if metrics is not None:
-        _draw(Snapshot(metrics.label, None, metrics))
+        _draw(LiveFigures(metrics.label, None, metrics))
 
 
-def _draw(snapshot: Snapshot) -> None:
+def _draw(snapshot: LiveFigures) -> None:
     out = io.StringIO()
     Console(file=out, width=120, highlight=False).print(frame(snapshot, 30))
     _check_printed(out.getvalue())
@@ -225,7 +225,7 @@ def _read_ui(data: bytes) -> None:
     whole = {f"{root}/{APP}{path}": text for path, text in answers.items()}
     ui = SparkUi(_Answers({**whole, root: listed}))  # type: ignore[arg-type]
     batches = choose_query(ui.batches(), None, "here")
-    _draw(Snapshot(batches[-1].label, ui.run(batches)))
+    _draw(LiveFigures(batches[-1].label, ui.run(batches)))
 
 
 def _names(_: Path) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""`assignor explain` of a real query: what is kept of its batches is what its planner did."""
+"""`assignor report --batch` of a real query: the kept files have the plans that were made."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming.cli import main
-from streaming.replay.replayed import EVERYTHING
 from tests.spark_tools import assert_planned, run_in_batches, wait_until
 
 if TYPE_CHECKING:
@@ -38,19 +37,19 @@ def test_a_real_batch_is_explained(
 
     def explained(*words: str) -> dict[str, Any]:
         capsys.readouterr()
-        assert main.run(["explain", "--checkpoint", checkpoint, "--json", *words]) == 0
+        assert main.run(["report", checkpoint, "--json", *words]) == 0
         found: dict[str, Any] = json.loads(capsys.readouterr().out)
         return found
 
     for batch in range(last + 1):
-        found = explained("--batch", str(batch), "--plan-log", str(plans))
+        found = explained(str(plans), "--batch", str(batch))
         assert "the plan is the same as then" in found["origin"]
         read = progresses[batch]["numInputRows"]
         sizes = [p["end"] - p["start"] for s in found["partitions"] for p in s["pieces"]]
         assert sum(sizes) == read
         took = [story["tookSeconds"] for story in found["partitions"]]
         assert all(seconds is None if batch == last else seconds > 0 for seconds in took)
-    # Why it is there and was cut; what others would have done; by the checkpoint alone.
+    # By the checkpoint alone: where it is, and why it was cut.
     found = explained("--batch", str(last - 1), "--partition", f"{topic.name}-0")
     assert found["origin"].startswith("the states in the checkpoint")
     assert found["readersAgree"] == found["readersNamed"] > 0
@@ -59,9 +58,6 @@ def test_a_real_batch_is_explained(
     assert story["before"] is not None
     assert story["why"]
     assert story["predicted"] > 0
-    assert story["tookSeconds"] > 0
-    assert story["alternatives"].keys() == set(EVERYTHING)
-    assert {a["name"] for a in found["alternatives"] if "error" not in a} >= {"spark", "sticky"}
-    first = explained("--batch", "0", "--plan-log", str(plans), "--partition", f"{topic.name}-0")
+    first = explained(str(plans), "--batch", "0", "--partition", f"{topic.name}-0")
     assert [len(s["pieces"]) for s in first["partitions"]] == [2]  # more than a slot's share
     assert first["partitions"][0]["change"] == "cut"

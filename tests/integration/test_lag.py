@@ -23,7 +23,7 @@ from streaming.kafka.brokers import Brokers
 from streaming.kafka.embedded import EmbeddedBroker
 from streaming.kafka.groups import GroupError, committed
 from streaming.kafka.topics import delete_topics
-from streaming.observe.checkpoint_files import read_checkpoint
+from streaming.observe.checkpoint_files import DamagedCheckpointError, read_checkpoint
 from tests.kafka_topics import Topic
 from tests.spark_tools import run_to_delta, wait_until
 from tests.unit.lag.checkpoint_files import write_query
@@ -153,7 +153,7 @@ def test_a_checkpoint_reads_the_same_through_sparks_file_systems(spark: SparkSes
         read_checkpoint(f"{ran.checkpoint}/none", spark)
     above = read_checkpoint(ran.checkpoint.rpartition("/")[0], spark)
     assert (above.name, above.batches) == (ran.checkpoint, by_files.batches)
-    with pytest.raises(OptionError, match=r"cannot be read: .*No FileSystem for scheme"):
+    with pytest.raises(DamagedCheckpointError, match=r"cannot be read: .*No FileSystem"):
         read_checkpoint("nosuch://bucket/checkpoint", spark)
 
 
@@ -377,7 +377,7 @@ SECRET = "hunter2-never-shown"  # noqa: S105
                      id="a file"),
         pytest.param(["--checkpoint", "s3a://b/c"], None, 2, "not on a local file system",
                      id="elsewhere"),
-        pytest.param(["--checkpoint", "corrupt"], None, 2, "is damaged in line 3", id="corrupt"),
+        pytest.param(["--checkpoint", "corrupt"], None, 1, "is damaged in line 3", id="corrupt"),
         pytest.param(["--checkpoint", "good", "--topic", "u"], None, 2, "not one of those read: t",
                      id="no such topic"),
         pytest.param(["--group", "g", "--command-config", "no-file"], None, 2,

@@ -329,7 +329,7 @@ def test_what_readers_observed_reaches_the_next_request(
     [
         pytest.param(
             {"assignor": "stickey"},
-            r"'stickey'.*lag-aware-sticky.*roundrobin",
+            r"'stickey'; did you mean 'sticky'",
             id="unknown assignor",
         ),
         pytest.param({"assignor": ""}, "assignor", id="no name at all"),

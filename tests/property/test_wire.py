@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from assignor_bridge.errors import AssignorError
 from assignor_bridge.planner.plan import plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
-from assignor_bridge.protocol.snapshots import read_snapshot, write_plan
+from streaming.human_json.snapshots import read_snapshot, write_plan
 from tests.packed import packed, packed_tasks, tasks_of
 from tests.strategies_snapshots import snapshots
 from tests.support.planning import as_plan, batch_of

@@ -13,7 +13,7 @@ from assignor_bridge.options import parse_options
 from assignor_bridge.planner.batch import Batch, Observed, coded, lay_out
 from assignor_bridge.planner.plan import Outcome, plan_batch
 from assignor_bridge.planner.racks import Replicas
-from assignor_bridge.protocol.snapshots import write_plan
+from streaming.human_json.snapshots import write_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

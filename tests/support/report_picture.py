@@ -18,11 +18,9 @@ from tests.unit.streaming.served import RECORDED, serve
 PICTURE = Path(__file__).parents[2] / "docs" / "images" / "report.svg"
 #: Pictures of the page, by their headings.
 PANELS = (
-    "When each slot worked, batch 4",
     "When each slot worked, batch 12",
     "When each slot worked, batch 13",
     "Records read by each slot",
-    "Seconds of each batch",
     "Time a record takes, by executor",
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assignor_bridge.planner.plan import plan_batch
-from assignor_bridge.protocol.snapshots import read_snapshot, write_plan
+from streaming.human_json.snapshots import read_snapshot, write_plan
 from tests.packed import column, packed
 from tests.planner_process import plan
 

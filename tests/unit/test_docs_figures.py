@@ -209,25 +209,25 @@ def executor_memory() -> Iterator[str]:
     def rise(kind: str, job: str) -> str:
         return str(parts[kind][job]).split("; ")[1].replace("+", "")
 
-    outside = {job: level(resident, job) - level(heap, job) for job in (ours, spark, arenas)}
-    yield f"after 64 minutes, MB | {outside[ours]} | {outside[spark]} |"
+    jobs = (ours, spark, arenas)
+    outside = " | ".join(str(level(resident, job) - level(heap, job)) for job in jobs)
+    yield f"after two hours, MB | {outside} |"
     for kind, words in (
-        ("resident", "growth in the second half, MB an hour"),
+        ("resident", "growth in the second hour, MB an hour"),
         ("compiled code", "of it compiled code"),
         ("class metadata, collector and other", "profiles of compiled methods"),
         ("C library's malloc", "of it the C library's malloc"),
     ):
-        yield f"{words} | {rise(kind, ours)} | {rise(kind, spark)} |"
-    middle, half = rise("resident", arenas).split(" ", 1)
-    yield f"did not help: {outside[arenas]} MB, and {middle} MB an hour {half}"
-    peak = level(parts["NMT: Arena Chunk, peak"], spark)
-    yield f"both executors had held {peak} MB of it at their peaks"
+        yield f"{words} | {' | '.join(rise(kind, job) for job in jobs)} |"
+    by_malloc = [rise("NMT: all by malloc", job).split()[0] for job in (ours, spark)]
+    yield f"({' and '.join(by_malloc)} MB an hour)"
     page = json.loads((ROOT / "docs" / "benchmarks" / "executor_memory.json").read_text())
-    for job, words in ((ours, "MB with the option"), (spark, "MB with Spark's own source")):
-        *first, last = (f"{mb:.0f}" for mb in page["series"][f"{job}: compiled code"])
-        yield f"{', '.join(first)} and {last} {words}"
+    for kind in ("resident", "compiled code"):
+        for job in (ours, spark):
+            *first, last = (f"{mb:.0f}" for mb in page["series"][f"{job}: {kind}"])
+            yield f"by {', '.join(first)} and {last} MB"
     buffers = parts["NMT: Other"]
-    yield f"do not grow ({level(buffers, ours)} and {level(buffers, spark)} MB)"
+    yield f"Netty ({level(buffers, ours)} and {level(buffers, spark)} MB)"
 
 
 def with_ten_thousand() -> Iterator[str]:

@@ -1,6 +1,6 @@
-"""The base of the config models, kinds of values they share, and pydantic's complaints in one line.
+"""The base of the config models, and the kinds of values that they share.
 
-A value may be a secret, so neither a complaint nor the `repr` of a model shows one.
+A value may be a secret, so neither an error nor the `repr` of a model shows one.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    ValidationError,
     WithJsonSchema,
     model_validator,
 )
 
-from assignor_bridge.errors import elided, expectation, unknown_name
+from assignor_bridge.errors import unknown_name
 from streaming.kafka.servers import check_topic
 from streaming.metrics.config import NOT_A_FLAG
+from streaming.validation import option_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from pydantic import GetJsonSchemaHandler
     from pydantic_core import CoreSchema
@@ -35,19 +35,8 @@ _COMMON = (SERVERS, "kafka.security.protocol", "kafka.sasl.mechanism")
 _LENGTH = r"\d+(?:\.\d+)?\s*(?:millisecond|second|minute|hour|day)s?"
 _TRIGGER = rf"availableNow|(?:processingTime\s*)?({_LENGTH})"
 SIZE = r"off|(?=[\d.]*[1-9])(\d{1,9}(?:\.\d{1,9})?)\s*(KB|MB|GB)"
-#: In JSON Schema, what `_as_text` takes.
+#: In JSON Schema, what `option_text` takes.
 _SCALAR: dict[str, Any] = {"type": ["string", "number", "boolean"]}
-
-
-def _as_text(value: Any) -> str:
-    """Write a value as options of Kafka and Spark have it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (str, int, float)):
-        return str(value)
-    raise ValueError(
-        "one value is expected (text, number, true, false); several stand in one text: 'a,b'"
-    )
 
 
 class Section(BaseModel):
@@ -96,7 +85,7 @@ class Section(BaseModel):
                 raise ValueError(unknown_name("key", key, [*fields, *cls.OPTIONS, *kafka]))
             else:
                 try:
-                    read[key] = _as_text(value)
+                    read[key] = option_text(value)
                 except ValueError as error:
                     raise ValueError(f"option {key!r}: {error}") from None
         return read
@@ -129,30 +118,7 @@ def require_one(parts: Mapping[str, object]) -> None:
         raise ValueError(f"exactly one of {', '.join(names)} and {last} is expected")
 
 
-def complaints(error: ValidationError, data: Any) -> str:
-    """Put a validation error into words, on one line and without any input value."""
-    lines = []
-    for problem in error.errors(include_url=False, include_input=False):
-        is_missing = problem["type"] == "missing"
-        path = _path_in(data, problem["loc"][:-1] if is_missing else problem["loc"])
-        words = f"{problem['loc'][-1]!r} is missing" if is_missing else expectation(problem)
-        lines.append(": ".join(part for part in (".".join(path), words) if part))
-    return elided(lines, between="; ")
-
-
-def _path_in(data: Any, location: Iterable[str | int]) -> list[str]:
-    """Return a location without what pydantic adds to it: the tags of unions."""
-    path: list[str] = []
-    for part in location:
-        if (isinstance(data, dict) and part in data) or (
-            isinstance(data, list) and isinstance(part, int) and part < len(data)
-        ):
-            data = data[part]  # type: ignore[index]
-            path.append(str(part))
-    return path
-
-
-def matching(pattern: str, what: str) -> AfterValidator:
+def require_pattern(pattern: str, what: str) -> AfterValidator:
     """Return a validator that takes text of a pattern, without case and the blanks around it."""
 
     def check(text: str) -> str:
@@ -170,16 +136,16 @@ def _check_folder(path: str) -> str:
 
 
 #: The value of an option of Spark's.
-OptionText = Annotated[str, BeforeValidator(_as_text), WithJsonSchema(_SCALAR)]
+OptionText = Annotated[str, BeforeValidator(option_text), WithJsonSchema(_SCALAR)]
 #: A size such as "128MB", or "off".
 Size = Annotated[
     str,
-    matching(SIZE, "a size such as '128MB' (KB, MB or GB)"),
+    require_pattern(SIZE, "a size such as '128MB' (KB, MB or GB)"),
 ]
 #: A length of time in Spark's words.
-Interval = Annotated[str, matching(_LENGTH, "a length of time such as '10 seconds'")]
+Interval = Annotated[str, require_pattern(_LENGTH, "a length of time such as '10 seconds'")]
 #: When batches start.
-Trigger = Annotated[str, matching(_TRIGGER, "'availableNow' or 'processingTime 10 seconds'")]
+Trigger = Annotated[str, require_pattern(_TRIGGER, "'availableNow' or 'processingTime 10 seconds'")]
 #: A count that Kafka, Avro and the JVM can hold.
 Count = Annotated[int, NOT_A_FLAG, Field(gt=0, le=2**31 - 1)]
 #: Columns: one name, or a list.
@@ -190,7 +156,7 @@ Columns = Annotated[
 ]
 #: The name of a source, a transform or a sink; SQL must be able to say it.
 ViewName = Annotated[
-    str, matching(r"[a-z_][a-z0-9_]*", "a name of ASCII letters, digits and '_' for SQL")
+    str, require_pattern(r"[a-z_][a-z0-9_]*", "a name of ASCII letters, digits and '_' for SQL")
 ]
 #: A folder or its URL.
 Location = Annotated[str, AfterValidator(_check_folder)]

@@ -15,7 +15,8 @@ import orjson
 from pydantic import Field, ValidationError, model_validator
 
 from assignor_bridge.errors import words
-from streaming.pipeline.config.base import Section, complaints
+from streaming.pipeline.config.base import Section
+from streaming.validation import describe_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,5 +164,5 @@ def _record(number: int, line: bytes) -> Record:
         data = orjson.loads(line)
         return _Line.model_validate(data).record()
     except ValueError as error:
-        why = complaints(error, data) if isinstance(error, ValidationError) else error
+        why = describe_problems(error, data) if isinstance(error, ValidationError) else error
         raise ValueError(f"line {number}: {why}") from None

@@ -25,8 +25,8 @@ from streaming.pipeline.config.base import (
     TopicName,
     Trigger,
     ViewName,
-    matching,
     require_one,
+    require_pattern,
 )
 from streaming.pipeline.config.conflicts import check_apart, check_names, check_no_loops
 from streaming.pipeline.config.sinks import ConsoleSink, DeltaSink, KafkaSink, Sink
@@ -47,7 +47,7 @@ class Transform(Section):
 
     sql: str | None = None
     """A SELECT over sources and earlier transforms, by their names."""
-    python: Annotated[str, matching(r"[a-z_][\w.]*:[a-z_]\w*", _FUNCTION)] | None = None
+    python: Annotated[str, require_pattern(r"[a-z_][\w.]*:[a-z_]\w*", _FUNCTION)] | None = None
     """`package.module:function`, a function from DataFrame to DataFrame."""
     from_: ViewName | None = Field(None, alias="from")
     """For python: the source or transform it is given; by default the transform before it, else the
@@ -89,7 +89,7 @@ class Output(NamedTuple):
 class Job(Section):
     """A job: from Kafka to Delta. `kafka.*` keys here apply to all its sources and sinks."""
 
-    name: Annotated[str, matching(r"[a-z0-9][a-z0-9_.-]*", _NAME)] = "job"
+    name: Annotated[str, require_pattern(r"[a-z0-9][a-z0-9_.-]*", _NAME)] = "job"
     """Name of the queries; a job from a YAML file without it has the file's name."""
     source: Source | None = None
     """The one source; its view is `records`."""

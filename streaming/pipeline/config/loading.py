@@ -14,11 +14,12 @@ import yaml
 from pydantic import ValidationError
 
 from assignor_bridge.errors import AssignorError
-from streaming.pipeline.config.base import SERVERS, complaints
+from streaming.pipeline.config.base import SERVERS
 from streaming.pipeline.config.job import Job
 from streaming.pipeline.config.yaml_text import fill_in, mapped, parse_yaml, with_sets
 from streaming.pipeline.errors import ConfigError, JobError, first_line
 from streaming.redaction import HIDDEN, Redactor, is_secret_key
+from streaming.validation import describe_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -134,7 +135,7 @@ def load_job(
             data = {"name": _name_from(Path(config)), **data}
         job = Job.model_validate(data)
     except (ValidationError, ConfigError) as error:
-        words = complaints(error, data) if isinstance(error, ValidationError) else str(error)
+        words = describe_problems(error, data) if isinstance(error, ValidationError) else str(error)
         raise ConfigError(redact(f"{title}: {words}")) from None
     return LoadedJob(job, title, folder, redact, written)
 

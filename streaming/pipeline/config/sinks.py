@@ -17,8 +17,8 @@ from streaming.pipeline.config.base import (
     Size,
     TopicName,
     ViewName,
-    matching,
     require_one,
+    require_pattern,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class _Table(Section):
 
     path: Location | None = None
     """Folder or URL of the Delta table."""
-    table: Annotated[str, matching(rf"{_PART}(?:\.{_PART}){{0,2}}", _TABLE)] | None = None
+    table: Annotated[str, require_pattern(rf"{_PART}(?:\.{_PART}){{0,2}}", _TABLE)] | None = None
     """Name of the Delta table in the catalog, instead of `path`."""
     shared: bool = False
     """Whether other queries also append to the table: another job, or this one with an earlier

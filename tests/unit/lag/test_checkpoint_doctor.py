@@ -11,6 +11,7 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 
+from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Partition
 from checkpoints.folders import LocalFolder
 from checkpoints.offset_log import read_checkpoint
@@ -207,14 +208,13 @@ def test_a_table_that_was_set_back_is_told_until_that_is_accepted(accepted, tmp_
     assert ("set back by RESTORE (version 2) after batch 4" in lines[1]) == (accepted != "2")
 
 
-def test_properties_of_a_table_that_are_none_accept_nothing(tmp_path, capsys):
+def test_properties_of_a_table_that_are_none_are_damage(tmp_path):
     """It was a traceback: a log may be another's."""
-    query = write_query(tmp_path / "c", {"t": {0: 9}}, batch=4)
     table = delta(tmp_path, {0: 4})
     newer = Path(table) / "_delta_log" / f"{1:020}.json"
     newer.write_text(json.dumps({"metaData": {"configuration": ["assignor.acceptedRestore"]}}))
-    found, lines = doctor(capsys, "--checkpoint", query, "--delta-table", table)
-    assert (found, "it holds batch 4" in lines[1]) == (0, True)
+    with pytest.raises(OptionError, match="its log is damaged"):
+        read_log(table, QUERY)
 
 
 @pytest.mark.parametrize(

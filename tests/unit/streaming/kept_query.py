@@ -12,8 +12,8 @@ from msgspec import to_builtins
 
 from assignor_bridge.planner.plan import Outcome, plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
-from assignor_bridge.protocol.snapshots import read_snapshot
 from checkpoints.state_text import encode
+from streaming.human_json.snapshots import read_snapshot
 from tests.unit.streaming.checkpoints import write_checkpoint
 
 KEPT = 3

@@ -86,6 +86,7 @@ HIDDEN = re.compile(r"AKIAKEY|S3/CR|ET\+")
         ["report", LOGIN, LOGIN],
         ["report", "/", "--output", LOGIN],
         ["top", LOGIN],
+        ["report", "--live", LOGIN],
         ["top", "http://AKIAKEY:S3@localhost:1"],
         ["run", LOGIN],
         ["jars", "--job", LOGIN],
@@ -332,6 +333,7 @@ def test_the_help_lists_commands_by_what_they_are_for(capsys):
     places = [out.index(f" {title} ") for title in main.PANELS]
     assert places == sorted(places)
     assert out.index(" lag ") > places[1] > out.index(" init ")
+    assert not any(f" {name} " in out for name in main.HIDDEN)
 
 
 def test_version(capsys):

@@ -133,15 +133,15 @@ def test_a_batch_that_is_not_in_the_log_is_misuse(snapshots, capfd):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (json.dumps({"snapshot": 3}), "snapshot is 3: an object is expected"),
+        (json.dumps({"snapshot": 3}), "snapshot is 3: a mapping is expected"),
         (
             json.dumps({"snapshot": GOOD, "batchId": "x"}),
             'batchId is "x": a whole number is expected',
         ),
         (json.dumps(GOOD).replace('"start"', '"end": 1, "start"'), 'the key "end" twice'),
         ('{"ranges": [], "state": "\\ud800"}', "not JSON"),
-        ('{"ranges": [{"topic": "[/x]"}]}', "ranges[0] has no 'partition'"),
-        ('{"ranges": [{"topic": "\\u001b[2J", "x": 1}]}', "ranges[0] has an unknown key 'x'"),
+        ('{"ranges": [{"topic": "[/x]"}]}', "ranges[0]: 'partition' is missing"),
+        ('{"ranges": [{"topic": "\\u001b[2J", "x": 1}]}', "ranges[0]: unknown key 'x'"),
     ],
 )
 def test_bad_lines_cost_their_own_plan_only(snapshots, capfd, line, message):

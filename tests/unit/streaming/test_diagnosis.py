@@ -26,7 +26,7 @@ def batch(number: int, read: Mapping[str, int], **known: Any) -> BatchFacts:
     facts = BatchFacts(
         number, found, waiting=found, began_s=2.0 * number, seconds=2.0, slots=3,
         pieces={tp: min(n, round(third)) for tp, n in found.items()},
-        worked={f"{e}/0": {None: 1.9} for e in range(3)}, as_planned=1.0,
+        slot_seconds={f"{e}/0": 1.9 for e in range(3)}, as_planned=1.0,
         taken=dict.fromkeys("012", 0.0),
     )  # fmt: skip
     return replace(facts, **known)
@@ -67,7 +67,7 @@ def two_topics(small: int, *, of: int = 90, **known: Any) -> list[BatchFacts]:
 
 HOT = {"t-0": 700, "t-1": 60, "t-2": 60, "t-3": 60, "t-4": 60, "t-5": 60}
 SLOW = {"0": 1.0, "1": 3.0, "2": 1.0}
-IDLE = {"worked": {f"{e}/0": {None: 0.3} for e in range(3)}}
+IDLE = {"slot_seconds": {f"{e}/0": 0.3 for e in range(3)}}
 TAKEN = {"as_planned": 0.4, "taken": {"0": 0.0, "1": 1.0, "2": 0.9}}
 LATE = {n: {"t-0": 100 if n < 6 else 700, "t-1": 100, "t-2": 100} for n in range(8)}
 
@@ -84,7 +84,7 @@ LATE = {n: {"t-0": 100 if n < 6 else 700, "t-1": 100, "t-2": 100} for n in range
         pytest.param(source(run(HOT, count=2, **whole(HOT))), [], id="too few batches to tell"),
         pytest.param(source(run(EVEN | {"t-0": 200}, **whole(EVEN | {"t-0": 200}))), [],
                      id="a large partition that fits into a slot"),
-        pytest.param(source(run({"t-0": 3}, worked={}, **whole({"t-0": 3}))), [],
+        pytest.param(source(run({"t-0": 3}, slot_seconds={}, **whole({"t-0": 3}))), [],
                      id="a quiet topic"),
         pytest.param(source(run(HOT, **whole(HOT), **IDLE)), [], id="reading takes no time"),
         pytest.param(source(run(), slowness={"0": 1.0, "1": 1.4, "2": 1.0}), [],
@@ -101,7 +101,7 @@ LATE = {n: {"t-0": 100 if n < 6 else 700, "t-1": 100, "t-2": 100} for n in range
         pytest.param(source(two_topics(5), weights={"small": 0.01}), [],
                      id="a topic with a small weight"),
         pytest.param(source(run(waiting={}, began_s=None, seconds=None, slots=None, pieces={},
-                                worked={}, as_planned=None, taken={}), slowness={}), [],
+                                slot_seconds={}, as_planned=None, taken={}), slowness={}), [],
                      id="nothing but offsets is known"),
         # One cause.
         pytest.param(source(run(HOT, **whole(HOT)), split=False), ["Hot key: t-0"], id="hot key"),
@@ -118,7 +118,7 @@ LATE = {n: {"t-0": 100 if n < 6 else 700, "t-1": 100, "t-2": 100} for n in range
         pytest.param(source(run(**TAKEN)), ["Busy cluster: executors 1, 2"], id="busy cluster"),
         pytest.param(source(run(as_planned=0.5, taken={})), ["Busy cluster"], id="nobody says who"),
         pytest.param(source(growing(100)), ["Too few slots"], id="too few slots"),
-        pytest.param(source(growing(100, worked={}, slots=None)), ["Too few slots"],
+        pytest.param(source(growing(100, slot_seconds={}, slots=None)), ["Too few slots"],
                      id="without knowing how busy they are"),
         pytest.param(source(growing(100, **IDLE)), ["Overhead"], id="overhead"),
         pytest.param(source([replace(b, began_s=20.0 * b.batch) for b in growing(100)]),
@@ -187,7 +187,7 @@ def titles(facts: SourceFacts) -> list[str]:
 def test_an_idle_query_has_overhead_though_nobody_says_how_long_slots_read() -> None:
     batches = [
         replace(b, began_s=20.0 * b.batch, held_back_by="records")
-        for b in growing(100, worked={})
+        for b in growing(100, slot_seconds={})
     ]  # fmt: skip
     why, _ = only(source(batches))
     assert "at most 11% of the time is reading, in 89% of it no batch runs" in why
@@ -196,10 +196,10 @@ def test_an_idle_query_has_overhead_though_nobody_says_how_long_slots_read() -> 
 @pytest.mark.parametrize(
     ("by", "known", "title"),
     [
-        ("records", {"worked": {}}, "Small batches"),
+        ("records", {"slot_seconds": {}}, "Small batches"),
         ("records", {}, "Too few slots"),
-        ("nothing", {"worked": {}}, "Too few slots"),
-        ("seconds", {"worked": {}}, "Too few slots"),
+        ("nothing", {"slot_seconds": {}}, "Too few slots"),
+        ("seconds", {"slot_seconds": {}}, "Too few slots"),
     ],
 )
 def test_a_limit_that_holds_batches_back_is_not_too_few_slots(

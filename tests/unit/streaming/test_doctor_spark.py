@@ -53,7 +53,7 @@ def test_a_master_that_answers_and_one_that_does_not(capsys):
         assert f"ok     its server answers: {here} accepts connections" in capsys.readouterr().out
     assert main.run(["doctor", "--spark", "spark://127.0.0.1:1"]) == 1
     assert (
-        "FAILED a master answers: nobody is there (127.0.0.1:1: Connection refused): is it running?"
+        "FAILED a master answers: no answer (127.0.0.1:1: Connection refused): is it running?"
         in capsys.readouterr().out
     )
 

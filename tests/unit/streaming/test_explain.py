@@ -1,4 +1,4 @@
-"""`assignor explain`: what a batch's partitions did and why, from what a real query keeps."""
+"""`assignor report --batch`: why each partition of a batch is where it is, from kept files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from streaming.cli import main
-from streaming.replay.replayed import EVERYTHING
 from tests.unit.streaming.kept_query import KeptQuery, kept_query
 
 #: Ten batches: one of six partitions has half of the records.
@@ -63,10 +62,7 @@ def test_the_states_in_the_checkpoint_are_enough_for_the_last_batches(
         assert story["pieces"] == pieces(query, batch, number)
         predicted = query.took[batch][number]  # learned by then
         assert story["predicted"] == pytest.approx(predicted, rel=0.1)
-        if batch == 8:
-            assert story["tookSeconds"] == pytest.approx(predicted, rel=0.05)
-        else:
-            assert story["tookSeconds"] is None
+        assert story["tookSeconds"] is None  # reports are in the plan log alone
 
 
 def test_a_plan_log_has_everything_of_every_batch(
@@ -81,26 +77,6 @@ def test_a_plan_log_has_everything_of_every_batch(
             assert story["pieces"] == pieces(query, batch, number)
             took = story["tookSeconds"]
             assert took is None if batch == 9 else took == pytest.approx(query.took[batch][number])
-
-
-def test_every_other_assignor_is_told_and_judged_by_what_the_batch_took(
-    query: KeptQuery, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = explained(query, capsys, "--batch", "8", "--partition", "orders-0")
-    [story] = found["partitions"]
-    assert story["alternatives"].keys() == set(EVERYTHING)
-    regret = {other["name"]: other["regret"] for other in found["alternatives"]}
-    total = sum(query.took[8].values())  # 2.6 s on two slots, of which one partition is 1 s
-    assert regret["lag-aware-sticky"] < 0.06
-    assert regret["spark"] == pytest.approx(
-        max(
-            query.took[8][0] + query.took[8][2] + query.took[8][4],
-            query.took[8][1] + query.took[8][3] + query.took[8][5],
-        ) / (total / 2) - 1,
-        abs=0.05,
-    )  # fmt: skip
-    assert story["alternatives"]["spark"] in ("1", "2")
-    assert "pieces" in story["alternatives"]["minPartitions"]
 
 
 def story_of(found: dict[str, Any], partition: int) -> dict[str, Any]:
@@ -179,26 +155,6 @@ def test_a_plan_with_other_options_is_not_taken_for_the_one_of_then(
     assert agree or "this is not the plan of then" in err
 
 
-def test_of_an_older_batch_only_offsets_are_kept_and_that_is_said(
-    query: KeptQuery, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = explained(query, capsys, "--batch", "4")
-    assert found["origin"].startswith("its offsets alone")
-    assert (found["readersNamed"], len(found["partitions"])) == (0, 6)
-    assert "learned it by the last batch" in found["tookOrigin"]
-
-
-def test_a_query_without_the_option_is_explained_by_planning_it(
-    query: KeptQuery, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = shutil.copytree(query.checkpoint, tmp_path / "c")
-    shutil.rmtree(folder / "sources" / "0" / "assignments")
-    assert main.run(["explain", "--checkpoint", str(folder)]) == 0
-    out = " ".join(capsys.readouterr().out.split())
-    assert "all batches of the log are planned again, on 4 executors (assumed)" in out
-    assert "--executors" not in out  # of `assignor replay`
-
-
 def test_local_mode_has_one_executor_and_is_kept_alike(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -221,38 +177,34 @@ def test_a_partition_that_may_not_be_cut_is_explained_by_the_option(
     found = explained(query, capsys, "--batch", "4", "--plan-log", str(query.plan_log))
     assert "over; partitions cannot be cut: assignor.split=false" in found["reasons"][0]
     assert "its executor read it last" in story_of(found, 0)["why"]
-    above = "above the limit, and cannot be cut: assignor.split=false"
-    assert above in story_of(found, 0)["why"]
-    assert above not in story_of(found, 1)["why"]
-
-
-def test_no_time_is_named_for_a_batch_that_was_not_timed(
-    query: KeptQuery, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = tmp_path / "c"
-    shutil.copytree(query.checkpoint, folder, copy_function=shutil.copyfile)  # times are lost
-    shutil.rmtree(folder / "sources" / "0" / "assignments")
-    assert main.run(["explain", "--checkpoint", str(folder)]) == 0
-    out = capsys.readouterr().out
-    assert "Based on its offsets alone, which is all that is kept of it" in out
-    assert ", took - (its readers' reports are not kept)" in out
 
 
 def test_the_text_says_first_what_is_asked(
     query: KeptQuery, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    call = ["explain", "--checkpoint", str(query.checkpoint), "--batch", "8"]
+    call = ["report", str(query.checkpoint), "--batch", "8"]
     assert main.run([*call, "--partition", "orders-0"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     for words in (
         "batch 8 of ", "lag-aware-sticky: 2,000 offsets of 6 partitions in 2 tasks",
         "6 of 6 partitions are read by the executor in the checkpoint.", "orders-0: ",
-        " by executor ", "why ", "cost predicted 1 s, took 1 s",
-        "judged by what the batch took", "constrained-cooperative-sticky",
+        " by executor ", "why ", "cost predicted 1 s",
     ):  # fmt: skip
         assert words in out
     assert main.run(call) == 0
     assert "kept 6 of 6" in capsys.readouterr().out
+    assert main.run([*call, str(query.plan_log)]) == 0
+    assert "cost predicted 1 s, took 1 s" in " ".join(capsys.readouterr().out.split())
+
+
+def test_report_has_another_name_for_one_batch(
+    query: KeptQuery, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`explain` is what the command was called before."""
+    by_alias = explained(query, capsys, "--batch", "8", "--plan-log", str(query.plan_log))
+    call = ["report", str(query.checkpoint), str(query.plan_log), "--batch", "8", "--json"]
+    assert main.run(call) == 0
+    assert json.loads(capsys.readouterr().out) == by_alias
 
 
 @pytest.mark.parametrize(
@@ -260,6 +212,8 @@ def test_the_text_says_first_what_is_asked(
     [
         pytest.param(["--batch", "77"], "has no such batch that read something; it has 0 to 9",
                      id="batch"),
+        pytest.param(["--batch", "4"], "batch 4: the checkpoint has states of the last planned "
+                     "batches only (7, 8, 9): give the plan log", id="an older batch"),
         pytest.param(["--partition", "orders-77"], "this batch did not read it; it read orders-0",
                      id="partition"),
         pytest.param(["--partition", "orders"], "a topic and a number are expected", id="name"),
@@ -281,32 +235,18 @@ def test_misuse_is_one_line(
     assert len(err.splitlines()) == 1
 
 
-def test_an_assignor_that_refuses_is_told_and_the_others_are_compared(
-    query: KeptQuery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    (tmp_path / "shy.py").write_text(
-        "class Shy:\n    assign = dict\n"
-        "    def refusal(self, group):\n        return 'too many eyes'\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    found = explained(query, capsys, "--assignors", "spark,shy:Shy")
-    spark, shy = found["alternatives"]
-    assert spark["regret"] > 0
-    assert "too many eyes" in shy["error"]
-
-
 def test_a_batch_that_the_plan_log_has_no_more_is_explained_by_the_checkpoint(
     query: KeptQuery, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A log that was rotated: its last lines are of the first batches."""
     rotated = tmp_path / "plans.jsonl"
     rotated.write_text("\n".join(query.plan_log.read_text().splitlines()[:2]))
-    for batch, origin in ((9, "the states"), (4, "its offsets alone")):
-        words = ("--batch", str(batch), "--plan-log", str(rotated))
-        found = explained(query, capsys, *words)
-        assert found["origin"].startswith(origin)
-        assert found["origin"].endswith(f"--plan-log {rotated} does not have this batch")
+    found = explained(query, capsys, "--batch", "9", "--plan-log", str(rotated))
+    assert found["origin"].startswith("the states")
+    assert found["origin"].endswith(f"--plan-log {rotated} does not have this batch")
+    call = ["explain", "--checkpoint", str(query.checkpoint), "--batch", "4"]
+    assert main.run([*call, "--plan-log", str(rotated)]) == 2
+    assert f"--plan-log {rotated} does not have it, and the checkpoint" in capsys.readouterr().err
 
 
 def test_damaged_states_are_told(
@@ -315,12 +255,12 @@ def test_damaged_states_are_told(
     folder = shutil.copytree(query.checkpoint, tmp_path / "c")
     for file in (folder / "sources" / "0" / "assignments").iterdir():
         file.write_bytes(b"v2\nno state")
-    for call in (
-        ["explain", "--checkpoint", str(folder)],
-        ["replay", "--checkpoint", str(folder)],
-        ["report", str(folder), "-o", str(tmp_path / "r.html")],
+    for call, code in (
+        (["explain", "--checkpoint", str(folder)], 2),
+        (["replay", "--checkpoint", str(folder)], 0),
+        (["report", str(folder), "-o", str(tmp_path / "r.html")], 0),
     ):
-        assert main.run(call) == 0
+        assert main.run(call) == code
         assert "sources/0/assignments/49.v2: the state is not base64" in capsys.readouterr().err
 
 
@@ -332,6 +272,7 @@ def test_states_of_other_topics_are_of_no_batch(
     for file in (folder / "offsets").iterdir():
         if int(file.name) > 6:
             file.write_text(file.read_text().replace("orders", "fresh"))
-    assert main.run(["explain", "--checkpoint", str(folder), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["origin"].startswith("its offsets alone")
+    assert main.run(["explain", "--checkpoint", str(folder), "--json"]) == 2
+    assert "batch 9: the checkpoint has states of the last planned batches only (none)" in (
+        capsys.readouterr().err
+    )

@@ -14,11 +14,11 @@ from msgspec import to_builtins
 from assignor_bridge.model import Executor
 from assignor_bridge.planner.plan import plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
-from assignor_bridge.protocol.snapshots import read_snapshot
 from checkpoints.offset_log import Checkpoint
 from checkpoints.state_text import encode
 from checkpoints.sticky_state import KnownExecutor, StickyState
 from streaming.cli import main
+from streaming.human_json.snapshots import read_snapshot
 from streaming.replay.cluster import cluster_for
 from streaming.replay.log import CheckpointLog, executors_in, read_log
 from tests.unit.streaming.checkpoints import write_checkpoint
@@ -118,7 +118,7 @@ def test_json_and_pictures(checkpoint, tmp_path, capsys):
     assert [m["name"] for m in found["mappings"]] == names.split(",")
     ElementTree.parse(svg)  # noqa: S314  (our own)
     assert main.run([*call, "--output", str(html)]) == 0
-    assert html.read_text().count("<svg") == 2
+    assert html.read_text().count("<svg") == 1
 
 
 def plan_log(path: Path, *sizes: dict[int, int], split: str = "true") -> Path:
@@ -156,7 +156,7 @@ def test_the_plans_that_a_query_had_are_compared_too(checkpoint, tmp_path, capsy
     assert "Regret of this query" in found["answer"]
     assert found["executors"] == 2  # of the plan log
     assert main.run(["report", str(checkpoint), str(plans), "-o", str(tmp_path / "r.html")]) == 0
-    assert "this query" in (tmp_path / "r.html").read_text()
+    assert "1.98 times the ideal" in (tmp_path / "r.html").read_text()
 
 
 def test_a_plan_is_judged_on_the_executors_that_its_batch_had(tmp_path, capsys):
@@ -199,9 +199,8 @@ def test_only_one_of_two_sources_is_in_the_plan_log(tmp_path, capsys):
     first, second = (json.loads(line)["mappings"][0]["name"] for line in out.splitlines())
     assert (first, second) == ("this query", "spark")
     assert "it has no plan of source 1" in err
-    page = tmp_path / "r.html"
-    assert main.run(["report", str(folder), str(query.plan_log), "-o", str(page)]) == 0
-    assert "this query" in page.read_text()
+    report = ["report", str(folder), str(query.plan_log), "-o", str(tmp_path / "r.html")]
+    assert main.run(report) == 0
     assert main.run([*call, "--source", "1"]) == 2  # of no source that is asked for
     assert "it has no plan of the checkpoint's batches (0 to 2)" in capsys.readouterr().err
 

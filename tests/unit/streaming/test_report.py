@@ -9,13 +9,13 @@ from xml.etree import ElementTree
 
 import pytest
 
+from streaming.demo.compare import comparison, comparison_page
+from streaming.demo.terms import TERMS
+from streaming.demo.verdict import Act, headline, verdict
 from streaming.observe.check import Check
 from streaming.observe.figures import BatchFigures, RunFigures, TaskFigures
 from streaming.observe.words import short
 from streaming.report import charts
-from streaming.report.compare import comparison, comparison_page
-from streaming.report.terms import TERMS
-from streaming.report.verdict import Act, headline, verdict
 from tests.unit.streaming.sample_runs import even_run, skewed_run
 
 NO_RUN = RunFigures("nothing", ())

@@ -1,4 +1,4 @@
-"""`assignor top`: frames of recorded figures, and keys in a real terminal."""
+"""`assignor report --live`: frames of recorded figures, and keys in a real terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from streaming.cli import main
 from streaming.metrics.board import Board
 from streaming.observe.query_progress import read_progress
 from streaming.observe.scrape import read_endpoint
-from streaming.top import screen as top_screen
+from streaming.report import screen as top_screen
 from tests.unit.metrics.samples import progress
 from tests.unit.streaming.served import ELSE, QUERY_ID, RECORDED, serve, with_jobs
 
@@ -58,7 +58,7 @@ def exposition(*names: str, commit_group: str | None = None) -> str:
 
 
 def top(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main.run(["top", "--once", *arguments]) == 0
+    assert main.run(["report", "--live", "--once", *arguments]) == 0
     return re.sub(" {2,}", " | ", capsys.readouterr().out)
 
 
@@ -74,8 +74,8 @@ def test_both_addresses_make_a_whole_frame(capsys):
         "13 | 0.79 | 4.0k | 4 | 1.27 | 100%",
         "12 | 10.80 | 4.0k | 6 | 2.06 | 67%",
         "assignor: lag-aware-sticky · 4 tasks · 6 moved · 2.7% over ideal",
-        "zones: 3.1% of the bytes came from other racks in the last batch",
-        "freshness: newest record 0.8 s old, oldest 2.5 s at the last batch's end",
+        "zones: 3.1% of the bytes came from other racks",
+        "freshness: newest record 0.8 s old · oldest 2.5 s",
         "admission: 1,234 records in the last batch, 65 held back by seconds",
     ):  # fmt: skip
         assert words in out
@@ -174,7 +174,16 @@ def test_it_is_live_until_a_key_ends_it(key, code):
     ours, theirs = pty.openpty()
     with serve(answers) as ui:
         env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
-        command = [sys.executable, "-c", _IN_TERMINAL, "top", ui.url, "--interval", "0.2"]
+        command = [
+            sys.executable,
+            "-c",
+            _IN_TERMINAL,
+            "report",
+            "--live",
+            ui.url,
+            "--interval",
+            "0.2",
+        ]
         process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
         os.close(theirs)
         screen = _Screen(ours)
@@ -261,7 +270,7 @@ class _Screen:
 
 def test_of_a_query_that_has_told_nothing_yet_the_name_is_shown():
     console = Console(width=100, record=True, file=io.StringIO())
-    console.print(top_screen.frame(top_screen.Snapshot("orders"), 30))
+    console.print(top_screen.frame(top_screen.LiveFigures("orders"), 30))
     name, *rest = console.export_text().split("\n", 1)
     assert name.strip() == "orders"
     assert "lag: unknown (yet)" in rest[0]

@@ -359,7 +359,7 @@ def test_numbers_of_any_length_are_one_line_at_once(number, key, tmp_path, capsy
         pytest.param("sinks", {"../up": {"path": "x"}}, "sinks", id="sink"),
         pytest.param("sources", {"a/../b": {"subscribe": "t"}}, "sources", id="source"),
         pytest.param("transform", {"python": "../up:f"}, "a function such as", id="module"),
-        pytest.param("transform", {"python": "/home/up:f"}, "a function such as", id="a file"),
+        pytest.param("transform", {"python": "/folder/up:f"}, "a function such as", id="a file"),
     ],
 )  # fmt: skip
 def test_absurd_numbers_and_paths_are_one_line(path, value, message):

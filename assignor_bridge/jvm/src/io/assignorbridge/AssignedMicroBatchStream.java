@@ -198,7 +198,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
         () -> {
           Offset ends = reportLatestOffset();
           if (ends != null) { // there are partitions
-            logEnds.planned(LimitedBatch.offsets(ends), hasFixedEnd);
+            logEnds.planned(ends, hasFixedEnd);
           }
         });
     return latest;

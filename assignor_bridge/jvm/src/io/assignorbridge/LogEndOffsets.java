@@ -12,6 +12,7 @@ import org.apache.kafka.clients.admin.ListOffsetsOptions;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -31,7 +32,8 @@ public final class LogEndOffsets implements AutoCloseable {
   private final IsolationLevel isolation;
   private final String query;
   private final String source;
-  private volatile Set<TopicPartition> partitions = Set.of();
+  private volatile Offset latest; // when the last batch was planned
+  private volatile Offset fixedEnd; // of a query that stops there, until a broker answers
   private volatile Map<TopicPartition, Long> ends = Map.of();
   private volatile long answeredNanos;
   private long nextNanos = System.nanoTime(); // no request before
@@ -67,11 +69,11 @@ public final class LogEndOffsets implements AutoCloseable {
     return Messages.write(all);
   }
 
-  /** Notes what a batch found when it was planned; a fixed end stands if no answer comes. */
-  void planned(Map<TopicPartition, Long> latest, boolean hasFixedEnd) {
-    partitions = latest.keySet();
-    if (hasFixedEnd && ends.isEmpty()) {
-      ends = latest;
+  /** Keeps what a batch found when it was planned; a fixed end is returned if no answer comes. */
+  void planned(Offset latest, boolean hasFixedEnd) {
+    this.latest = latest;
+    if (hasFixedEnd && fixedEnd == null) {
+      fixedEnd = latest;
       answeredNanos = System.nanoTime();
     }
     if (!ALL.contains(this)) {
@@ -92,7 +94,9 @@ public final class LogEndOffsets implements AutoCloseable {
   private Map<String, Map<Integer, Long>> byTopic() {
     Map<String, Map<Integer, Long>> topics = new TreeMap<>();
     if (!isStale()) {
-      ends.forEach(
+      boolean useFixedEnd = ends.isEmpty() && fixedEnd != null;
+      Map<TopicPartition, Long> known = useFixedEnd ? LimitedBatch.offsets(fixedEnd) : ends;
+      known.forEach(
           (p, end) ->
               topics.computeIfAbsent(p.topic(), t -> new TreeMap<>()).put(p.partition(), end));
     }
@@ -104,13 +108,14 @@ public final class LogEndOffsets implements AutoCloseable {
       return;
     }
     nextNanos = System.nanoTime() + RETRY_NANOS; // an answer makes it earlier
-    Map<TopicPartition, OffsetSpec> latest =
-        partitions.stream().collect(Collectors.toMap(p -> p, p -> OffsetSpec.latest()));
+    Map<TopicPartition, OffsetSpec> specs =
+        LimitedBatch.offsets(latest).keySet().stream()
+            .collect(Collectors.toMap(p -> p, p -> OffsetSpec.latest()));
     Map<TopicPartition, Long> answer = new HashMap<>();
     try {
       var options = new ListOffsetsOptions(isolation).timeoutMs(limitMs);
-      var result = admin.open().listOffsets(latest, options);
-      for (TopicPartition p : latest.keySet()) {
+      var result = admin.open().listOffsets(specs, options);
+      for (TopicPartition p : specs.keySet()) {
         try {
           answer.put(p, result.partitionResult(p).get().offset());
         } catch (ExecutionException e) { // of this partition; others may have a leader

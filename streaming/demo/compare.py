@@ -5,10 +5,10 @@ from __future__ import annotations
 from statistics import fmean, median
 from typing import TYPE_CHECKING, NamedTuple
 
+from streaming.demo.terms import TERMS
+from streaming.demo.verdict import Act, headline
 from streaming.observe.words import counted, short
 from streaming.report import charts, definitions, page
-from streaming.report.terms import TERMS
-from streaming.report.verdict import Act, headline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

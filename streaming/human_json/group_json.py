@@ -8,6 +8,7 @@ error of whoever refused.
 from __future__ import annotations
 
 import base64
+import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,9 +30,9 @@ from assignor_bridge.assignors.lag_aware import Offsets
 from assignor_bridge.assignors.own import configured
 from assignor_bridge.assignors.registry import lookup, names_in
 from assignor_bridge.errors import OptionError
-from assignor_bridge.json_input import JsonObject, Number, parse, read_model, short
 from assignor_bridge.model import LONGEST_TOPIC, MOST_OFFSET, MOST_PARTITION
 from assignor_bridge.options import PREFIX
+from streaming.human_json.json_input import JsonObject, parse, read_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from assignor_bridge.assignors import Assignor
 
 _MOST_PARTITIONS = 10_000_000
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
 #: What Kafka's clients answer in place of an offset where nothing is committed.
 _NOT_COMMITTED = (-1, -1001)
 
@@ -46,24 +48,14 @@ _NOT_COMMITTED = (-1, -1001)
 def _few_partitions(topics: dict[str, int]) -> dict[str, int]:
     total = sum(topics.values())
     if total > _MOST_PARTITIONS:
-        raise ValueError(f"have {total:,} partitions, more than {_MOST_PARTITIONS:,} in all")
+        raise ValueError(f"{total:,} partitions in all: at most {_MOST_PARTITIONS:,} are expected")
     return topics
 
 
-def _by_partition(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    keys: dict[int, str] = {}
-    for key in value:
-        if not (key.isascii() and key.isdigit() and len(key) <= 10 and int(key) <= MOST_PARTITION):
-            raise ValueError(
-                f"has the key {short(key)}: a partition number is expected, "
-                f"from 0 to {MOST_PARTITION}"
-            )
-        if int(key) in keys:
-            raise ValueError(f"has partition {int(key)} twice: {keys[int(key)]!r}, {key!r}")
-        keys[int(key)] = key
-    return {partition: value[key] for partition, key in keys.items()}
+def _partition_number(key: str) -> int:
+    if not _NUMBER.fullmatch(key) or int(key) > MOST_PARTITION:
+        raise ValueError(f"a partition number from 0 to {MOST_PARTITION} is expected as key")
+    return int(key)
 
 
 def _own_options(options: dict[str, str]) -> dict[str, str]:
@@ -72,33 +64,36 @@ def _own_options(options: dict[str, str]) -> dict[str, str]:
     for name in options:
         if not name.lower().startswith(PREFIX):
             raise ValueError(
-                f"has {name[:40]!r}: options of your own assignors are expected, "
-                f"'{PREFIX}<name>.<key>'"
+                f"{name[:40]!r}: options of your own assignors are expected, '{PREFIX}<name>.<key>'"
             )
         if name.lower() in seen:
-            raise ValueError(f"has {name[:40]!r} twice: names are compared without case")
+            raise ValueError(f"{name[:40]!r} twice: names are compared without case")
         seen.add(name.lower())
     return {name[len(PREFIX) :]: value for name, value in options.items()}
 
 
 def _decode(value: Any) -> bytes:
     if not isinstance(value, str):
-        raise ValueError(f"is {short(value)}: a string is expected")  # noqa: TRY004  (pydantic's)
+        raise ValueError("text in base64 is expected")  # noqa: TRY004  (pydantic's)
     try:
         return base64.b64decode(value, validate=True)
     except ValueError as error:
-        raise ValueError(f"is not base64: {error}") from error
+        raise ValueError(f"not base64: {error}") from error
 
 
 Topic = Annotated[str, Field(max_length=LONGEST_TOPIC)]
+#: A partition as key of an object; written in one way only, so that none is there twice.
+PartitionKey = Annotated[int, BeforeValidator(_partition_number)]
+_Partition = Annotated[int, Field(strict=True, ge=0, le=MOST_PARTITION)]
 _Topics = Annotated[
-    dict[Topic, Annotated[int, Number(0, _MOST_PARTITIONS)]], AfterValidator(_few_partitions)
+    dict[Topic, Annotated[int, Field(strict=True, ge=0, le=_MOST_PARTITIONS)]],
+    AfterValidator(_few_partitions),
 ]
-_Owned = dict[Topic, list[Annotated[int, Number(0, MOST_PARTITION)]]]
+_Owned = dict[Topic, list[_Partition]]
 _Bytes = Annotated[bytes, BeforeValidator(_decode)]
-_Lag = Annotated[float, Number(-MOST_OFFSET, MOST_OFFSET, whole=False)]
-_Offset = Annotated[int, Number(0, MOST_OFFSET)]
-ByPartition = BeforeValidator(_by_partition)
+_Int32 = Annotated[int, Field(strict=True, ge=-(2**31), le=2**31 - 1)]
+_Lag = Annotated[float, Field(strict=True, ge=-MOST_OFFSET, le=MOST_OFFSET)]
+_Offset = Annotated[int, Field(strict=True, ge=0, le=MOST_OFFSET)]
 
 
 class _Offsets(JsonObject):
@@ -112,21 +107,21 @@ class _Offsets(JsonObject):
 class _Member(JsonObject):
     topics: list[Topic]
     owned: _Owned = Field({})
-    generation: Annotated[int, Number(-1, 2**31 - 1)] | None = None  # INT32, by KIP-341
+    generation: Annotated[_Int32, Field(ge=-1)] | None = None  # KIP-341
     owned_user_data: _Bytes | None = None
     rack: str | None = None
     host: str | None = None
     instance: str | None = None
-    priority: Annotated[int, Number(-(2**31), 2**31 - 1)] | None = None
+    priority: _Int32 | None = None
     #: Relative to each other: sums and quotients of such ones stay finite.
-    capacity: Annotated[float, Number(1e-9, 1e9, whole=False)] = 1.0
+    capacity: Annotated[float, Field(strict=True, ge=1e-9, le=1e9)] = 1.0
     standby: _Owned = Field({})
     user_data: _Bytes | None = None
 
     @model_validator(mode="after")
     def _has_one_claim(self) -> _Member:
         if self.owned_user_data is not None and (self.owned or self.generation is not None):
-            raise ValueError("has 'owned_user_data' and 'owned' or 'generation': give one of them")
+            raise ValueError("'owned_user_data' and 'owned' or 'generation': give one of them")
         return self
 
 
@@ -154,24 +149,24 @@ class Request(JsonObject):
     options: Annotated[dict[str, str], AfterValidator(_own_options)] = Field({})
     topics: _Topics
     members: dict[str, _Member]
-    lags: dict[str, Annotated[dict[int, _Lag], ByPartition]] = Field({})
-    offsets: dict[str, Annotated[dict[int, _Offsets], ByPartition]] | None = None
+    lags: dict[str, dict[PartitionKey, _Lag]] = Field({})
+    offsets: dict[str, dict[PartitionKey, _Offsets]] | None = None
     offset_reset: str = "latest"
-    partition_racks: dict[str, Annotated[dict[int, frozenset[str]], ByPartition]] = Field({})
+    partition_racks: dict[str, dict[PartitionKey, frozenset[str]]] = Field({})
     standby_replicas: _Offset = 0
     steps: list[Step] = Field([])
 
     @model_validator(mode="after")
     def _check(self) -> Request:
         if {"lags", "offsets"} <= self.model_fields_set:
-            raise ValueError("has both 'lags' and 'offsets': give one of them")
+            raise ValueError("both 'lags' and 'offsets': give one of them")
         topics = dict(self.topics)
         for i, step in enumerate(self.steps):
             topics.update(step.topics)
             try:
                 _few_partitions(topics)
             except ValueError as error:
-                raise ValueError(f"is too large: topics after steps[{i}] {error}") from None
+                raise ValueError(f"topics after steps[{i}]: {error}") from None
         return self
 
     @cached_property

@@ -35,8 +35,8 @@ _FULL, _EMPTY = "█", "░"
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What is known at one moment; None for a part that no address has."""
+class LiveFigures:
+    """The figures of one moment; None for a part that no address has."""
 
     query: str
     run: RunFigures | None = None
@@ -44,7 +44,7 @@ class Snapshot:
 
 
 class Watch:
-    """The addresses that a query is watched by: Spark's UI, our endpoint of metrics, or both."""
+    """Reads a query's figures from Spark's UI, the endpoint of metrics, or both."""
 
     def __init__(self, urls: Sequence[str], query: str | None = None) -> None:
         self._query = query
@@ -60,10 +60,10 @@ class Watch:
                 kind = "Spark UI" if endpoint is None else "endpoint of metrics"
                 raise OptionError(f"{address} is a second {kind}: give one")
 
-    def look(self) -> Snapshot:
-        """Ask all of them now.
+    def look(self) -> LiveFigures:
+        """Request the figures of now from each address.
 
-        Raises WebError when one does not answer; OptionError when it knows no such query.
+        Raises WebError if one does not answer, and OptionError if it has no such query.
         """
         metrics = run = None
         label = ""
@@ -79,11 +79,11 @@ class Watch:
             batches = choose_query(self._ui.batches(), query, self._ui.address)
             label = batches[-1].label
             run = self._ui.run(batches[-_BATCHES:])
-        return Snapshot(metrics.label if metrics else label, run, metrics)
+        return LiveFigures(metrics.label if metrics else label, run, metrics)
 
 
 def _endpoint(address: Address) -> Address | None:
-    """Tell an endpoint of metrics by what it serves; all else is left to Spark's UI to refuse."""
+    """Return the endpoint of metrics at an address, None if the address serves something else."""
     try:
         start = address.get("")[:2000]
     except WebError as error:
@@ -95,7 +95,7 @@ def _endpoint(address: Address) -> Address | None:
     return address if start.startswith(b"# HELP ") or not start.strip() else None
 
 
-def frame(snapshot: Snapshot, height: int, note: str = "") -> RenderableType:
+def frame(snapshot: LiveFigures, height: int, note: str = "") -> RenderableType:
     """Draw a frame of about this many lines."""
     batches = _batches(snapshot)
     rows = max(_LEAST_ROWS, height - _AROUND - batches.row_count)
@@ -120,7 +120,7 @@ def _line(*parts: str | tuple[str, str]) -> Text:
     return Text.assemble(*shown, no_wrap=True, overflow="ellipsis")
 
 
-def _head(snapshot: Snapshot) -> Text:
+def _head(snapshot: LiveFigures) -> Text:
     query, run = (snapshot.query, "bold"), snapshot.run
     if run and run.batches:
         last = run.batches[-1]
@@ -142,7 +142,7 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _lags(snapshot: Snapshot, rows: int) -> RenderableType:
+def _lags(snapshot: LiveFigures, rows: int) -> RenderableType:
     metrics = snapshot.metrics
     if metrics is None:
         return Text(
@@ -188,7 +188,7 @@ def _slots(run: RunFigures | None, rows: int) -> RenderableType:
     return Group(Text(head, "bold"), table)
 
 
-def _batches(snapshot: Snapshot) -> Table:
+def _batches(snapshot: LiveFigures) -> Table:
     head = ("last batches", "seconds", "records", "tasks", "busiest / mean", "as preferred")
     table = _table(*head)
     run = snapshot.run
@@ -214,29 +214,26 @@ def _batches(snapshot: Snapshot) -> Table:
 
 
 def _planner(metrics: QueryMetrics | None) -> list[RenderableType]:
-    """Write what the planner reported, one line a source."""
+    """Write the planner's metrics, a few lines a source."""
     if metrics is None or not metrics.sources:
         return []
     lines: list[RenderableType] = [""]
     for source, values in sorted(metrics.sources.items()):
-        name = f"assignor of source {source}: " if len(metrics.sources) > 1 else "assignor: "
-        figures = [words.format(values[key]) for key, words in _REPORTED if key in values]
-        planner = " · ".join([metrics.strategies.get(source, ""), *figures])
-        lines.append(_line((name, "dim"), planner))
-        ages = [words.format(values[key]) for key, words in _AGES if key in values]
-        if ages:
-            told = ", ".join(ages)
-            lines.append(_line(("freshness: ", "dim"), told, (" at the last batch's end", "dim")))
-        if "assignor_cross_zone_ratio" in values:
-            told = f"{values['assignor_cross_zone_ratio']:.1%} of the bytes came from other racks"
-            lines.append(_line(("zones: ", "dim"), told, (" in the last batch", "dim")))
+        of_source = f" of source {source}" if len(metrics.sources) > 1 else ""
+        for name, figures in _FIGURES.items():
+            parts = [words.format(values[key]) for key, words in figures if key in values]
+            if name == "assignor":
+                parts.insert(0, metrics.strategies.get(source, ""))
+            if parts:
+                lines.append(_line((f"{name}{of_source}: ", "dim"), " · ".join(parts)))
         if source in metrics.held_by:
-            lines.append(_line(("admission: ", "dim"), _admission(values, metrics.held_by[source])))
+            limits = _admission(values, metrics.held_by[source])
+            lines.append(_line((f"admission{of_source}: ", "dim"), limits))
     return lines
 
 
 def _admission(values: Mapping[str, float], held_by: str) -> str:
-    """Write how far the last batch went, and why no further."""
+    """Write the size of the last batch, and the limit that held records back."""
     if "assignor_admitted_records" not in values:
         return "failed, Spark's own limits hold"
     admitted, held = (
@@ -246,16 +243,20 @@ def _admission(values: Mapping[str, float], held_by: str) -> str:
     return f"{admitted:,.0f} records in the last batch, {waits}"
 
 
-_AGES = (
-    ("assignor_freshness_seconds", "newest record {:,.1f} s old"),
-    ("assignor_freshness_max_seconds", "oldest {:,.1f} s"),
-)
-_REPORTED = (
-    ("assignor_tasks", "{:.0f} tasks"),
-    ("assignor_split_partitions", "{:.0f} split"),
-    ("assignor_moved_partitions_total", "{:.0f} moved"),
-    ("assignor_imbalance_ratio", "{:.1%} over ideal"),
-    ("assignor_locality_hit_ratio", "{:.0%} as planned"),
-    ("assignor_plan_seconds", "plan {:.3f} s"),
-    ("assignor_fallbacks_total", "{:.0f} fallbacks"),
-)
+#: Metrics of the last batch by line, each with its words.
+_FIGURES = {
+    "assignor": (
+        ("assignor_tasks", "{:.0f} tasks"),
+        ("assignor_split_partitions", "{:.0f} split"),
+        ("assignor_moved_partitions_total", "{:.0f} moved"),
+        ("assignor_imbalance_ratio", "{:.1%} over ideal"),
+        ("assignor_locality_hit_ratio", "{:.0%} as planned"),
+        ("assignor_plan_seconds", "plan {:.3f} s"),
+        ("assignor_fallbacks_total", "{:.0f} fallbacks"),
+    ),
+    "freshness": (
+        ("assignor_freshness_seconds", "newest record {:,.1f} s old"),
+        ("assignor_freshness_max_seconds", "oldest {:,.1f} s"),
+    ),
+    "zones": (("assignor_cross_zone_ratio", "{:.1%} of the bytes came from other racks"),),
+}

@@ -1,0 +1,93 @@
+"""Read JSON that people write, and say in one line what is wrong with it.
+
+pydantic checks the values: a line may hold hundreds of thousands of numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import pairwise
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from assignor_bridge.errors import OptionError, unknown_name
+from streaming.validation import describe_problems, shorten
+
+_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+class InputError(OptionError):
+    """Input that does not have the shape of the contract."""
+
+
+def parse(text: bytes | str, what: str) -> Any:
+    """Read JSON, which may not repeat a key of an object, nor hold halves of characters.
+
+    Raises InputError for anything else; `what` names the whole in it.
+    """
+    try:
+        if isinstance(text, bytes):
+            text = text.decode()
+        value = json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+        if _HALF_CHARACTER.search(text):
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise InputError(
+            f"{what} is not JSON: a string has half of a character (an unpaired surrogate)"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{what} is not UTF-8: byte {error.start + 1} cannot be read") from None
+    except _RepeatedKeyError as error:
+        raise InputError(f"{what} has an object with the key {error.args[0]} twice") from None
+    except RecursionError:
+        raise InputError(f"{what} is not JSON: it is nested too deeply") from None
+    except ValueError as error:
+        raise InputError(f"{what} is not JSON: {error}") from None
+    return value
+
+
+class _RepeatedKeyError(Exception):
+    pass
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        keys = sorted(key for key, _ in pairs)
+        raise _RepeatedKeyError(shorten(next(a for a, b in pairwise(keys) if a == b)))
+    return made
+
+
+def _constant(name: str) -> float:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+class JsonObject(BaseModel):
+    """An object without unknown keys; null stands for a key that is left out."""
+
+    model_config = ConfigDict(frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_keys(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        fields = {field.alias or name: field for name, field in cls.model_fields.items()}
+        for key in sorted(data.keys() - fields.keys()):
+            raise ValueError(unknown_name("key", key[:40], list(fields)))
+        return {k: v for k, v in data.items() if v is not None or fields[k].is_required()}
+
+
+def read_model(model: type[_Model], data: Any, what: str) -> _Model:
+    """Return JSON values as a model.
+
+    Raises InputError when they do not have its shape; `what` names the whole in it.
+    """
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        problems = describe_problems(error, data, show_values=True)
+        raise InputError(f"{what}: {problems}") from None

@@ -1,0 +1,191 @@
+"""Snapshots and plans as people write and read them: `assignor plan`, and lines of a plan log.
+
+A snapshot has an object for each range and report. In a plan log it is the request that Java sent,
+`messages.PlanBatch` with its packed columns, and the options.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
+from pydantic.alias_generators import to_camel
+
+from assignor_bridge import model
+from assignor_bridge.model import MOST_OFFSET
+from assignor_bridge.options import parse_options
+from assignor_bridge.planner.batch import Observed, coded, lay_out
+from assignor_bridge.planner.racks import Replicas
+from assignor_bridge.protocol.columns import batch_of
+from assignor_bridge.protocol.messages import PlanBatch
+from checkpoints.state_text import encode
+from streaming.human_json.json_input import InputError, JsonObject, read_model
+from streaming.validation import option_text
+
+if TYPE_CHECKING:
+    from assignor_bridge.planner.batch import Batch
+    from assignor_bridge.planner.plan import Outcome
+
+_Int64 = Annotated[int, Field(strict=True, ge=-MOST_OFFSET - 1, le=MOST_OFFSET)]
+_Natural = Annotated[_Int64, Field(ge=0)]
+_Positive = Annotated[_Int64, Field(ge=1)]
+_Measure = Annotated[float, Field(strict=True)]
+_Text = Annotated[str, BeforeValidator(option_text)]
+_MEASURES = ("records", "bytes", "seconds", "offsets")
+
+
+class _Executor(JsonObject):
+    """The fields of `model.Executor`."""
+
+    model_config = ConfigDict(alias_generator=to_camel)
+
+    id: str
+    host: str
+    slots: _Int64 = 1
+    rack: str | None = None
+    priority: _Int64 | None = None
+    excluded: StrictBool = False
+    leaving: StrictBool = False
+    resource_profile: _Int64 = 0
+
+
+class _Allocation(JsonObject):
+    """The fields of `model.Allocation`."""
+
+    model_config = ConfigDict(alias_generator=to_camel)
+
+    min_executors: _Natural
+    max_executors: _Positive
+    slots_per_executor: _Positive
+    seconds_since_last_plan: _Measure | None = None
+
+
+class _Range(JsonObject):
+    topic: str
+    partition: _Int64
+    start: _Int64
+    end: _Int64
+    #: Racks that hold a replica of the partition; null or left out where they are unknown.
+    racks: list[str] = Field([])
+
+
+class _Report(JsonObject):
+    """What reading one range cost; null or left out where it is unknown."""
+
+    topic: str
+    partition: _Int64
+    executor: _Text = ""
+    records: _Measure | None = None
+    bytes: _Measure | None = None
+    seconds: _Measure | None = None
+    offsets: _Measure | None = None
+
+
+class _Snapshot(JsonObject):
+    """Everything that is known when a micro-batch is planned."""
+
+    type: Literal["plan"] = "plan"
+    ranges: list[_Range]
+    executors: list[_Executor] = Field([])
+    options: dict[str, _Text | None] = Field({})
+    observed: list[_Report] = Field([])
+    state: str | None = None
+    parallelism: _Int64 = 1
+    allocation: _Allocation | None = None
+    stream: _Natural = 0
+    #: One more than the highest partition of each topic that the query reads; null or left out:
+    #: unknown.
+    partitions: dict[str, _Natural] | None = None
+
+
+class _LoggedRequest(PlanBatch, frozen=True, tag="plan"):
+    """A request of the driver with what a plan log adds to it."""
+
+    options: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class LoggedBatch(BaseModel):
+    """A line of a plan log; a newer version may write further keys."""
+
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel)
+
+    snapshot: dict[str, Any]
+    batch_id: _Int64 | None = None
+    plan: Any = None
+    #: How far the batch was asked to go, and goes, where our options limit it.
+    admission: Any = None
+
+
+def read_logged(line: Any) -> LoggedBatch:
+    """Return a line of a plan log from its JSON value; raises `InputError` as `read_snapshot`."""
+    return read_model(LoggedBatch, line, "the line")
+
+
+def read_snapshot(value: Any) -> tuple[Batch, str | None]:
+    """Return the batch and the state of a snapshot, from its JSON value.
+
+    Raises InputError, which names the place, when it does not follow the contract, and OptionError
+    when it contradicts itself, or for its options.
+    """
+    if isinstance(value, dict) and isinstance(value.get("ranges"), dict):
+        return _read_logged_request(value)
+    snapshot = read_model(_Snapshot, value, "the snapshot")
+    ranges, reports = snapshot.ranges, snapshot.observed
+    options = {name: text for name, text in snapshot.options.items() if text is not None}
+    allocation = snapshot.allocation
+    batch = lay_out(
+        coded([row.topic for row in ranges]),
+        np.array([row.partition for row in ranges], np.int64),
+        np.array([row.start for row in ranges], np.int64),
+        np.array([row.end for row in ranges], np.int64),
+        [model.Executor(**dict(executor)) for executor in snapshot.executors],
+        parse_options(options),
+        Observed.of(
+            coded([row.topic for row in reports]),
+            np.array([row.partition for row in reports], np.int64),
+            coded([row.executor for row in reports]),
+            *(np.array([getattr(row, name) for row in reports], np.float64) for name in _MEASURES),
+        ),
+        snapshot.parallelism,
+        None if allocation is None else model.Allocation(**dict(allocation)),
+        Replicas.of([row.racks for row in ranges], np.arange(len(ranges))),
+        snapshot.stream,
+        snapshot.partitions,
+    )
+    return batch, snapshot.state
+
+
+def _read_logged_request(value: Any) -> tuple[Batch, str | None]:
+    try:
+        request = msgspec.convert(value, _LoggedRequest)
+    except msgspec.ValidationError as error:
+        raise InputError(f"the snapshot is not one of this version: {error}") from None
+    return batch_of(request, parse_options(request.options)), request.state
+
+
+def write_plan(outcome: Outcome) -> dict[str, Any]:
+    """Return a plan as JSON values."""
+    batch, tasks = outcome.batch, outcome.tasks
+    ids = [*(executor.id for executor in batch.executors), None]  # the last for -1: anywhere
+    rows: list[dict[str, Any]] = [
+        {"executor": ids[place], "slot": slot, "ranges": []}
+        for place, slot in zip(tasks.executor.tolist(), tasks.number.tolist(), strict=True)
+    ]
+    pieces, partitions = tasks.pieces, batch.partition.tolist()
+    topics = [batch.topics[topic] for topic in batch.topic.tolist()]
+    columns = (tasks.task, pieces.row, pieces.start, pieces.end)
+    for task, row, start, end in zip(*(column.tolist() for column in columns), strict=True):
+        rows[task]["ranges"].append(
+            {"topic": topics[row], "partition": partitions[row], "start": start, "end": end}
+        )
+    for task, standbys in outcome.standbys.items():
+        rows[task]["standbys"] = list(standbys)
+    return {
+        "assignor": outcome.assignor,
+        "tasks": rows,
+        "state": encode(outcome.state),
+        "metrics": dict(outcome.metrics),
+        "reasons": list(outcome.reasons),
+    }

@@ -1,1 +1,0 @@
-"""`assignor top`: a running query on a screen."""
