@@ -98,10 +98,10 @@ fuzz: $(READY)  ## Feed changed inputs to all readers of what others wrote, guid
 spark-suite: jar  ## Spark's own suites of its Kafka source, with the bridge on (ADMISSION=time|deadline: with limited batches; SPLIT=false: with whole partitions)
 	@$(BIN)/python -m tests.sparksuite $(if $(ADMISSION),--admission=$(ADMISSION)) $(if $(SPLIT),--split=$(SPLIT))
 
-compat: jar  ## The same jar on Spark 4.0, 4.1 and 4.2: every way to start a query (fetches each once, 450 MB)
+compat: jar  ## The same jar on each Spark of assignor_bridge/tested_spark.py: every way to start a query (fetches each once, 450 MB)
 	@$(BIN)/python -m tests.compat
 
-matrix: jar  ## That, `make test`, kills and Spark's own suites on all Sparks; other Pythons and JDKs (JDKS=folder:folder)
+matrix: jar  ## That, `make test`, kills and Spark's own suites on each of these Sparks; other Pythons and JDKs (JDKS=folder:folder)
 	@JDKS=$(JDKS) $(BIN)/python -m tests.compat --matrix
 
 lint: $(READY)  ## ruff, mypy --strict, import-linter

@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from assignor_bridge.session import configure_spark
 
-__version__ = "0.1.0"
+__version__: str
 __all__ = ["__version__", "configure_spark"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import `configure_spark` when it is asked for: the planner process needs none of it."""
+    """Look up `configure_spark` and `__version__` on first use: the planner needs neither."""
     if name == "configure_spark":
         from assignor_bridge.session import configure_spark
 
         return configure_spark
+    if name == "__version__":
+        from assignor_bridge.version import read_version
+
+        return read_version()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

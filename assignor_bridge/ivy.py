@@ -23,6 +23,7 @@ import platformdirs
 import tenacity
 
 from assignor_bridge.errors import AssignorError
+from assignor_bridge.tested_spark import INSTALL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -70,7 +71,7 @@ def pyspark_home() -> Path:
     """Return the folder of the installed pyspark (found without importing it)."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
-        raise JarError("pyspark is not installed here: pip install 'pyspark>=4.0.1,<=4.2.0'")
+        raise JarError(f"pyspark is not installed here: {INSTALL}")
     return Path(spec.submodule_search_locations[0])
 
 

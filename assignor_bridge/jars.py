@@ -11,12 +11,11 @@ from pathlib import Path
 
 from assignor_bridge import ivy
 from assignor_bridge.installed_spark import spark_version
+from assignor_bridge.tested_spark import connector_version
 
 GROUP = "io.assignorbridge"
 ARTIFACT = "assignor-bridge"
 JARS_FOLDER = Path(__file__).parent / "jars"
-#: Versions of Spark on which the tests were run (`make test`, `make compat`).
-TRIED_SPARKS = ("4.0.4", "4.1.1", "4.2.0")
 
 _POM = """<?xml version="1.0" encoding="UTF-8"?>
 <project><modelVersion>4.0.0</modelVersion>
@@ -37,26 +36,9 @@ class Packages:
 
 
 def connector_coordinate(spark: str | None = None) -> str:
-    """Return the coordinate of the Kafka connector that fits this version of Spark.
-
-    By default that of the Spark that will run.
-
-    Spark 4.0's connector is taken at 4.0.0 whatever the patch version: the tests were run with that
-    one (it lacks what Spark has mended since, SPARK-53560). Later lines take the connector of the
-    same version.
-    """
-    version = spark or spark_version()
-    if version.startswith("4.0."):
-        version = "4.0.0"
+    """Return the coordinate of the Kafka connector for a Spark, by default the one that runs."""
+    version = connector_version(spark or spark_version())
     return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"
-
-
-def untried_spark() -> str | None:
-    """Return a sentence about the Spark that will run when nothing was run on that version."""
-    version = spark_version()
-    if version in TRIED_SPARKS:
-        return None
-    return f"assignor-bridge was not tested on Spark {version}"
 
 
 def built_jar() -> Path:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge import spark_packages
 from assignor_bridge.errors import OptionError
-from assignor_bridge.installed_spark import spark_home
-from assignor_bridge.jars import TRIED_SPARKS, packages, untried_spark
+from assignor_bridge.installed_spark import spark_home, spark_version
+from assignor_bridge.jars import packages
+from assignor_bridge.tested_spark import describe_untested
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,8 +28,8 @@ _REPOSITORIES = "spark.jars.repositories"
 _PYTHON = "spark.assignor.python"
 _ENTRY_POINT = "io.assignorbridge.AssignorExtensions"
 _ADVICE = (
-    f"Spark {', '.join(TRIED_SPARKS)} were tested; spark.jars.repositories can name a mirror, "
-    "spark.jars.packages another version of the connector"
+    "spark.jars.repositories can name a mirror, "
+    "and spark.jars.packages another version of the connector"
 )
 #: What is set on the builder of a JVM that runs has no effect.
 _TOO_LATE = (
@@ -65,8 +66,8 @@ def configure_spark(builder: SparkSession.Builder) -> SparkSession.Builder:
     Warns
     -----
     UserWarning
-        When the Spark that will run is a version that the bridge was not tried on; under
-        spark-submit, when its JVM does not have the bridge.
+        When the bridge was not tested on the Spark that will run; under spark-submit, when its JVM
+        does not have the bridge.
 
     Examples
     --------
@@ -102,8 +103,8 @@ def configure_spark(builder: SparkSession.Builder) -> SparkSession.Builder:
     if ours.repository not in repositories:
         repositories.append(ours.repository)
     added = {_PACKAGES: ",".join(coordinates), _REPOSITORIES: ",".join(repositories)}
-    if untried := untried_spark():
-        warnings.warn(f"{untried}; {_ADVICE}", UserWarning, stacklevel=2)
+    if untested := describe_untested(spark_version()):
+        warnings.warn(untested, UserWarning, stacklevel=2)
     if not is_client:
         spark_packages.resolve(settings | added, _ADVICE)
     for key, value in added.items():

@@ -3,6 +3,7 @@
 `javac --release 17` against the installed pyspark's jars, Spark's Kafka connector and Delta; no
 build tool to install. The version ends with a hash of the sources, so that Ivy, which caches by
 version, never serves a stale jar. The zip's time stamps are fixed: same sources, same bytes.
+A build of another commit with the same Java sources takes over the compiled classes.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from assignor_bridge import __version__, ivy
-from assignor_bridge.jars import JARS_FOLDER, connector_coordinate
+from assignor_bridge import ivy
+from assignor_bridge.jars import ARTIFACT, JARS_FOLDER, connector_coordinate
+from assignor_bridge.version import read_version
 
 SOURCES = Path(__file__).parent / "src"
 RESOURCES = Path(__file__).parent / "resources"
+_PACKAGE = Path("io", "assignorbridge")
 #: What DeltaWrites.java is compiled against; Spark brings it, or nothing asks for that class.
 _DELTA = ("io.delta:delta-spark_4.0_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
 
@@ -42,43 +45,76 @@ _EXTENDING = re.compile(
 )
 
 
-def source_version() -> str:
-    """Return the version that the sources as they are now would be built as."""
+def hash_sources() -> str:
+    """Return a hash of the Java sources, the resources, and this file."""
     digest = hashlib.sha256()
     for path in (*_inputs(), Path(__file__)):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return f"{__version__}-{digest.hexdigest()[:10]}"
+    return digest.hexdigest()[:10]
 
 
 def build(folder: Path = JARS_FOLDER) -> Path:
-    """Compile, pack and return the jar's path; a jar of the same sources is kept as it is."""
-    jar = folder / f"assignor-bridge-{source_version()}.jar"
-    if jar.exists():
-        return jar
+    """Return the path of the jar of the present version, which is built if it does not exist.
+
+    1. Compile the sources, or take the classes of a jar of the same sources.
+    2. Stamp them with the version, pack them, and remove the jars of other versions.
+    3. Note the version for the package (`read_jar_version`).
+    """
+    sources = hash_sources()
+    version = f"{read_version()}-{sources}"
+    jar = folder / f"{ARTIFACT}-{version}.jar"
+    if not jar.exists():
+        with tempfile.TemporaryDirectory() as scratch:
+            # 1.
+            compiled = next(folder.glob(f"{ARTIFACT}-*-{sources}.jar"), None)
+            if compiled:
+                _unpack_classes(compiled, Path(scratch))
+            else:
+                _compile(Path(scratch))
+            # 2.
+            _stamp(Path(scratch), version)
+            _pack(jar, Path(scratch), RESOURCES)
+        for stale in folder.glob(f"{ARTIFACT}-*.jar"):
+            if stale != jar:
+                stale.unlink(missing_ok=True)
+    # 3.
+    ivy.write_file(folder / "version.txt", version.encode())
+    return jar
+
+
+def _unpack_classes(jar: Path, folder: Path) -> None:
+    with zipfile.ZipFile(jar) as archive:
+        archive.extractall(folder, [name for name in archive.namelist() if name.startswith("io/")])
+
+
+def _stamp(classes: Path, version: str) -> None:
+    """Write the version where JarVersion.java reads it, and into the manifest."""
+    manifest = (
+        f"Manifest-Version: 1.0\r\nImplementation-Title: {ARTIFACT}\r\n"
+        f"Implementation-Version: {version.rpartition('-')[0]}\r\n\r\n"
+    )
+    ivy.write_file(classes / "META-INF" / "MANIFEST.MF", manifest.encode())
+    ivy.write_file(classes / _PACKAGE / "version.txt", version.encode())
+
+
+def _compile(folder: Path) -> None:
+    """Compile the sources into a folder, and note there what they use of Spark."""
     connector = connector_coordinate(importlib.metadata.version("pyspark"))
     class_path = [str(ivy.pyspark_home() / "jars" / "*")]
     class_path += [str(path) for path in ivy.fetch(connector)]
     for coordinate in _DELTA:
         class_path += [str(path) for path in ivy.fetch(coordinate, transitive=False)]
-    with tempfile.TemporaryDirectory() as scratch:
-        command = [
-            ivy.java_tool("javac"), "--release", "17",
-            "-Xlint:all,-processing,-classfile,-serial,-path", "-Werror",
-            "-encoding", "UTF-8", "-cp", ":".join(class_path), "-d", scratch,
-            *(str(path) for path in sorted(SOURCES.rglob("*.java"))),
-        ]  # fmt: skip
-        javac = subprocess.run(command, capture_output=True, text=True, check=False)
-        if javac.returncode != 0:
-            raise ivy.JarError(f"javac failed:\n{javac.stderr}{javac.stdout}")
-        package = Path(scratch, "io", "assignorbridge")
-        members = "\n".join(_spark_members(Path(scratch)))
-        (package / "spark-members.txt").write_text(members, encoding="utf-8")
-        (package / "version.txt").write_text(source_version(), encoding="utf-8")
-        _pack(jar, Path(scratch), RESOURCES)
-    for stale in folder.glob("assignor-bridge-*.jar"):
-        if stale != jar:
-            stale.unlink(missing_ok=True)
-    return jar
+    command = [
+        ivy.java_tool("javac"), "--release", "17",
+        "-Xlint:all,-processing,-classfile,-serial,-path", "-Werror",
+        "-encoding", "UTF-8", "-cp", ":".join(class_path), "-d", str(folder),
+        *(str(path) for path in sorted(SOURCES.rglob("*.java"))),
+    ]  # fmt: skip
+    javac = subprocess.run(command, capture_output=True, text=True, check=False)
+    if javac.returncode != 0:
+        raise ivy.JarError(f"javac failed:\n{javac.stderr}{javac.stdout}")
+    members = "\n".join(_spark_members(folder))
+    (folder / _PACKAGE / "spark-members.txt").write_text(members, encoding="utf-8")
 
 
 def pack_sources(jar: Path) -> None:

@@ -1,4 +1,4 @@
-"""Refuse to build a wheel or an sdist without the jar: it would fail inside Spark."""
+"""Refuse to build a wheel or an sdist without the jar of this version: Spark needs it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,13 @@ class JarIsThere(BuildHookInterface):  # type: ignore[type-arg]
     """Checks that `make jar` ran before an sdist or a standard (not an editable) wheel is built."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Stop the build with one line when no jar is there; mark nothing else."""
+        """Stop the build with one line if the jar of this version does not exist."""
         del build_data
-        jars = Path(self.root, "assignor_bridge", "jars").glob("assignor-bridge-*.jar")
-        if version == "standard" and not any(jars):
-            message = "assignor_bridge/jars holds no jar: run `make jar` first (or `make wheel`)"
+        ours = self.metadata.version
+        jars = [path.name for path in Path(self.root, "assignor_bridge/jars").glob("*.jar")]
+        if version == "standard" and not any(f"-bridge-{ours}-" in name for name in jars):
+            message = (
+                f"assignor_bridge/jars has no jar of version {ours} ({', '.join(jars) or 'none'}): "
+                "run `make jar` first (or `make wheel`)"
+            )
             raise RuntimeError(message)

@@ -13,8 +13,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from assignor_bridge import __version__, model
+from assignor_bridge import model
 from assignor_bridge.errors import AssignorError, OptionError, one_line, words
+from assignor_bridge.version import read_jar_version
 
 #: Base64 of numbers.
 Column = bytes
@@ -182,8 +183,8 @@ class Validated(Message, frozen=True, tag="validated"):
     admits: bool = False
     #: Whether it has to be told when records were written.
     needs_times: bool = False
-    #: Must be the jar's.
-    package_version: str = __version__
+    #: Of the jar that was built for this package: both sides must have the same Java sources.
+    package_version: str = read_jar_version()
 
 
 class Restored(Message, frozen=True, tag="restored"):

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from assignor_bridge.installed_spark import difference, spark_version
-from assignor_bridge.jars import TRIED_SPARKS, packages, untried_spark
+from assignor_bridge.jars import packages
+from assignor_bridge.tested_spark import describe_untested
 from streaming.cli.output import note
 
 
@@ -27,8 +28,8 @@ def jars(
     bridge = packages()
     if differs := difference():
         note(f"{differs}: what is printed is for Spark {spark_version()}")
-    if untried := untried_spark():
-        note(f"{untried}; {', '.join(TRIED_SPARKS)} were tested")
+    if untested := describe_untested(spark_version()):
+        note(untested)
     names = [*bridge.coordinates, *(_packages_of(job) if job else [])]
     if as_json:
         typer.echo(json.dumps({"packages": names, "repositories": [bridge.repository]}))
@@ -37,7 +38,10 @@ def jars(
 
 
 def _packages_of(job: Path) -> list[str]:
+    from streaming.delta.session import describe_other_delta
     from streaming.pipeline.config.loading import load_job  # its models take a while to import
     from streaming.pipeline.spark.session import job_packages
 
+    if other := describe_other_delta(spark_version()):
+        note(other)
     return job_packages(load_job(job).job)

@@ -15,8 +15,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
-from assignor_bridge import __version__
 from assignor_bridge.errors import AssignorError, visible, words
+from assignor_bridge.version import read_version
 from streaming.redaction import redacted
 from streaming.validation import expectation
 
@@ -56,7 +56,7 @@ class _Group(_Flags, TyperGroup):
 
 def _print_version(asked: bool) -> None:
     if asked:
-        typer.echo(f"assignor {__version__}")
+        typer.echo(f"assignor {read_version()}")
         raise typer.Exit
 
 

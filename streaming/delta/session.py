@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import OptionError
@@ -12,26 +13,49 @@ if TYPE_CHECKING:
 
 _DELTA_VERSION = "4.4.0"
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
-_LINES = ("4.0", "4.1", "4.2")
+#: Minor versions of Spark that Delta is built for, oldest first.
+_SPARKS = ((4, 0), (4, 1), (4, 2))
 
 
 def delta_coordinate(spark: str | None = None) -> str:
-    """Coordinate of the Delta that was built for this line of Spark.
+    """Return the coordinate of the Delta that was built for a Spark, by default the one that runs.
 
-    >>> delta_coordinate("4.0.4")
-    'io.delta:delta-spark_4.0_2.13:4.4.0'
+    A Spark later than all of these takes the Delta for the newest; see `describe_other_delta`.
+
+    >>> delta_coordinate("4.0.4"), delta_coordinate("4.9.1")
+    ('io.delta:delta-spark_4.0_2.13:4.4.0', 'io.delta:delta-spark_4.2_2.13:4.4.0')
     """
     version = spark or spark_version()
-    line = ".".join(version.split(".")[:2])
-    if line not in _LINES:
-        raise OptionError(
-            f"no Delta version is known for Spark {version}, only for {', '.join(_LINES)}"
-        )
-    return f"io.delta:delta-spark_{line}_2.13:{_DELTA_VERSION}"
+    major, minor = min(_minor_version(version), _SPARKS[-1])
+    if (major, minor) not in _SPARKS:
+        known = ", ".join(f"{major}.{minor}" for major, minor in _SPARKS)
+        raise OptionError(f"no Delta version is known for Spark {version}, only for {known}")
+    return f"io.delta:delta-spark_{major}.{minor}_2.13:{_DELTA_VERSION}"
+
+
+def describe_other_delta(spark: str) -> str | None:
+    """Return a sentence if no Delta is known that was built for this Spark; None otherwise.
+
+    >>> print(describe_other_delta("4.9.1"))
+    no Delta is known for Spark 4.9.1: io.delta:delta-spark_4.2_2.13:4.4.0 may not work there
+    """
+    if _minor_version(spark) <= _SPARKS[-1]:
+        return None
+    return f"no Delta is known for Spark {spark}: {delta_coordinate(spark)} may not work there"
+
+
+def _minor_version(spark: str) -> tuple[int, int]:
+    major, minor, *_ = spark.split(".")
+    return int(major), int(minor)
 
 
 def configure_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """Add Delta to a builder that has no packages yet; `configure_spark` then adds to them."""
+    """Add Delta to a builder that has no packages yet; `configure_spark` then adds to them.
+
+    Warns if no Delta is known for the Spark that will run.
+    """
+    if other := describe_other_delta(spark_version()):
+        warnings.warn(other, UserWarning, stacklevel=2)
     return (
         builder.config("spark.jars.packages", delta_coordinate())
         .config("spark.sql.extensions", EXTENSION)

@@ -12,10 +12,10 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from assignor_bridge import ivy, jars, spark_packages
+from assignor_bridge import ivy, jars, spark_packages, tested_spark
 from assignor_bridge.errors import AssignorError
 from assignor_bridge.installed_spark import difference, spark_version
-from streaming.delta.session import delta_coordinate
+from streaming.delta.session import delta_coordinate, describe_other_delta
 from streaming.observe.check import Check
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def examine() -> list[Check]:
         _jar(),
         _folders(),
         _package("Spark's Kafka connector", jars.connector_coordinate),
-        _package("Delta (for assignor run)", delta_coordinate),
+        _delta(),
     ]
 
 
@@ -76,17 +76,16 @@ def _folders() -> Check:
 
 
 def _spark() -> Check:
-    what = "Spark from 4.0.1 to 4.2"
+    what = "Spark 4.0.1 or later"
     try:
         version = spark_version()
     except importlib.metadata.PackageNotFoundError:
-        return Check(what, False, "not installed: pip install 'pyspark>=4.0.1,<=4.2.0'")
+        return Check(what, False, f"not installed: {tested_spark.INSTALL}")
     except ivy.JarError as error:
         return Check(what, False, str(error))
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
-    return Check(
-        what, (4, 0, 1) <= numbers < (4, 3), jars.untried_spark() or difference() or version
-    )
+    details = tested_spark.describe_untested(version) or difference() or version
+    return Check(what, numbers >= (4, 0, 1), details)
 
 
 def _jar() -> Check:
@@ -109,6 +108,12 @@ def _package(what: str, coordinate_of: Callable[[], str]) -> Check:
     except AssignorError as error:
         return Check(what, False, str(error))
     return Check(what, True, f"{coordinate}, {'in the cache' if was_there else 'fetched now'}")
+
+
+def _delta() -> Check:
+    check = _package("Delta (for assignor run)", delta_coordinate)
+    other = describe_other_delta(spark_version()) if check.holds else None
+    return Check(check.what, check.holds, f"{check.details}; {other}") if other else check
 
 
 def brokers_answer(brokers: Brokers) -> Check:

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from assignor_bridge import __version__
+from assignor_bridge.version import read_version
 from streaming.observe.figures import over_mean
 from streaming.observe.words import counted
 from streaming.report import (
@@ -38,7 +38,7 @@ def report_page(facts: QueryFacts, made: datetime | None = None) -> str:
     now = (made or datetime.now(timezone.utc)).strftime(_CLOCK)
     parts = query_summary.section(facts)
     parts.insert(
-        1, page.note(f"Made {now} UTC by assignor-bridge {__version__}. {_describe_span(facts)}")
+        1, page.note(f"Made {now} UTC by assignor-bridge {read_version()}. {_describe_span(facts)}")
     )
     for title, section in (
         ("Lag per partition", query_lag.section(facts)),

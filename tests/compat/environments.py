@@ -1,7 +1,8 @@
 """Virtual environments, Javas and jars for the cells of the matrix, all below `build/compat/`.
 
 An environment has our pinned packages but another pyspark, and this checkout itself; the jar is the
-one that was built against the pinned pyspark. uv links what several have in common.
+one that was built against the pinned pyspark. uv links what several have in common. delta-spark
+comes with any pyspark, also with one that it does not allow yet: its Python code is a thin layer.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ def interpreter(spark: str, python: str) -> Path | None:
         kept = [pin for pin in pins if not pin.startswith(("pyspark", "py4j"))]
         others.write_text("\n".join(kept), encoding="utf-8")
         install = ("pip", "install", "--python", str(found))
-        if not _uv(*install, "-c", str(others), *wanted):
+        override = home / "override.txt"
+        override.write_text(wanted[0], encoding="utf-8")
+        if not _uv(*install, "-c", str(others), "--override", str(override), *wanted):
             return None
         if not _uv(*install, "--no-deps", "-e", str(ROOT)):
             return None

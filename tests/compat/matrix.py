@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from assignor_bridge.jars import TRIED_SPARKS
+from assignor_bridge.tested_spark import TESTED_SPARKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -82,9 +82,9 @@ class Result:
 def cells() -> list[Cell]:
     """Return the cells: first each Spark with the default Python and Java, then the others."""
     python, java = PYTHONS[0], JAVAS[0]
-    found = [Cell(spark, python, java, kind) for spark in TRIED_SPARKS for kind in KINDS]
-    found += [Cell(spark, each, java, "compat") for each in PYTHONS[1:] for spark in TRIED_SPARKS]
-    found += [Cell(spark, python, each, "compat") for each in JAVAS[1:] for spark in TRIED_SPARKS]
+    found = [Cell(spark, python, java, kind) for spark in TESTED_SPARKS for kind in KINDS]
+    found += [Cell(spark, each, java, "compat") for each in PYTHONS[1:] for spark in TESTED_SPARKS]
+    found += [Cell(spark, python, each, "compat") for each in JAVAS[1:] for spark in TESTED_SPARKS]
     return found
 
 

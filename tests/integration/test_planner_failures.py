@@ -230,10 +230,10 @@ def no_package(tmp_path: Path) -> str:
 
 
 def other_version(tmp_path: Path) -> str:
-    """Make an interpreter whose package is of another version than the jar."""
+    """Make an interpreter whose package was built with other Java sources than the jar."""
     script = tmp_path / "other-python"
     python = shlex.quote(sys.executable)
-    change = "import assignor_bridge as b; b.__version__ = '0.0.9'"
+    change = "from assignor_bridge import version as v; v.read_jar_version = lambda: '0.0.9-f00'"
     script.write_text(f'#!/bin/sh\nexec {python} -c "{change}\n$2"\n')
     script.chmod(0o755)
     return str(script)
@@ -245,7 +245,7 @@ def other_version(tmp_path: Path) -> str:
     [
         pytest.param(lambda _: "/no/such/python", "could not be started", id="does not exist"),
         pytest.param(no_package, "is assignor-bridge installed there", id="lacks the package"),
-        pytest.param(other_version, "other-python' is 0.0.9: install the same", id="other version"),
+        pytest.param(other_version, "other-python' is 0.0.9-f00: install the", id="other version"),
     ],
 )
 def test_an_interpreter_that_cannot_plan(

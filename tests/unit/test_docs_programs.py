@@ -19,6 +19,7 @@ from typer.main import get_command
 from assignor_bridge.assignors import Group, Member
 from assignor_bridge.assignors.check import assign_checked
 from assignor_bridge.assignors.own import Own
+from assignor_bridge.tested_spark import TESTED_SPARKS
 from streaming.cli import main
 from streaming.cli.all import app
 from streaming.delta.session import delta_coordinate
@@ -222,6 +223,15 @@ def test_the_login_of_the_commands_is_one_that_they_take():
     settings = client_settings(given).for_client()
     assert settings["sasl.mechanisms"] == "SCRAM-SHA-512"
     assert settings["sasl.password"] == "secret"
+
+
+def test_the_pages_name_all_tested_versions_of_spark():
+    *others, newest = TESTED_SPARKS
+    listed = f"{', '.join(others)} and {newest} are tested"
+    assert listed in text_of("quickstart.md")
+    assert listed in text_of("../README.md")
+    rows = [line for line in text_of("where-it-runs.md").splitlines() if "| tested |" in line]
+    assert [spark for spark in TESTED_SPARKS if not any(spark in row for row in rows)] == []
 
 
 def test_delta_is_installed_in_the_version_that_is_loaded_and_pyspark_stays():

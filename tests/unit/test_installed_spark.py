@@ -72,6 +72,7 @@ def test_the_packages_of_a_session_are_of_that_spark(
     assert packages.startswith("org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1,")
     assert delta_coordinate() == "io.delta:delta-spark_4.1_2.13:4.4.0"
     assert connector_coordinate("4.0.4").endswith(":4.0.0")
+    assert connector_coordinate("4.0.5").endswith(":4.0.5")
 
 
 def test_flags_for_a_spark_that_nothing_was_run_on_say_so(
@@ -81,8 +82,7 @@ def test_flags_for_a_spark_that_nothing_was_run_on_say_so(
     hold(home, "3.5.1")
     assert main.run(["jars"]) == 0
     told = capsys.readouterr().err
-    assert "assignor-bridge was not tested on Spark 3.5.1" in told
-    assert "4.0.4, 4.1.1, 4.2.0 were tested" in told
+    assert "assignor-bridge was not tested on Spark 3.5.1 (tested: 4.0.4, " in told
 
 
 def test_the_command_prints_flags_for_it_and_says_so(

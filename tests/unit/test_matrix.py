@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assignor_bridge.jars import TRIED_SPARKS
+from assignor_bridge.tested_spark import TESTED_SPARKS
 from tests.compat import __main__ as program
 from tests.compat import matrix
 from tests.compat.__main__ import BY_DEFAULT, counted, run, was_cut_short
@@ -42,7 +42,7 @@ def result(cell: Cell = QUERIES, *failed: str, passed: int = 7) -> Result:
 def test_each_spark_has_all_kinds_and_each_python_and_java_has_each_spark() -> None:
     found = cells()
     assert len(set(found)) == len(found)
-    for spark in TRIED_SPARKS:
+    for spark in TESTED_SPARKS:
         of_spark = [cell for cell in found if cell.spark == spark]
         usual = {cell.kind for cell in of_spark if (cell.python, cell.java) == ("3.11", "17")}
         assert usual == set(KINDS)
@@ -52,7 +52,7 @@ def test_each_spark_has_all_kinds_and_each_python_and_java_has_each_spark() -> N
 
 def test_cells_are_chosen_by_name() -> None:
     assert chosen(["4.2.0/3.11/17/q*"]) == [QUERIES]
-    assert {cell.spark for cell in chosen(BY_DEFAULT)} == set(TRIED_SPARKS)
+    assert {cell.spark for cell in chosen(BY_DEFAULT)} == set(TESTED_SPARKS)
     assert {cell.kind for cell in chosen(BY_DEFAULT)} == {"compat"}
     assert chosen(["4.2"]) == []
 

@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assignor_bridge import __version__
 from assignor_bridge.jars import built_jar
 from assignor_bridge.jvm import build as jar_build
+from assignor_bridge.version import read_jar_version
 from tests.release.sbom import sha256
 from tests.support.built_packages import build, copy_of_the_project, installed
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+#: A copy of the project has no `.git`, and so the version of its jar.
+VERSION = read_jar_version().rpartition("-")[0]
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +43,8 @@ def test_the_wheel_carries_the_jar_and_the_files_of_reports(wheel: Path) -> None
     names = zipfile.ZipFile(wheel).namelist()
     jars = [name for name in names if name.endswith(".jar")]
     assert len(jars) == 1
-    assert jars[0].startswith("assignor_bridge/jars/assignor-bridge-")
-    assert wheel.name.startswith(f"assignor_bridge-{__version__}-")
+    assert wheel.name.startswith(f"assignor_bridge-{VERSION}-")
+    assert jars[0].startswith(f"assignor_bridge/jars/assignor-bridge-{VERSION}-")
     assert {"page.css", "page.html", "picture.css"} <= {
         name.removeprefix("streaming/report/") for name in names
     }
@@ -104,7 +107,7 @@ def test_an_installed_wheel_has_its_command_and_its_jar(wheel: Path, tmp_path: P
         if "-c" in words:
             assert all(str(commands.parent) in path for path in done.stdout.split()), done.stdout
         else:
-            assert __version__ in done.stdout
+            assert done.stdout == f"assignor {VERSION}\n"
 
 
 @pytest.mark.parametrize("kind", ["--wheel", "--sdist"])
@@ -113,7 +116,15 @@ def test_without_the_jar_none_is_built(tmp_path: Path, kind: str) -> None:
     shutil.rmtree(tree / "assignor_bridge" / "jars")
     done = build(tree, kind)
     assert done.returncode != 0
-    assert "make jar" in done.stderr + done.stdout
+    assert "(none): run `make jar` first" in done.stderr + done.stdout
+
+
+def test_with_the_jar_of_another_version_none_is_built(tmp_path: Path) -> None:
+    tree = copy_of_the_project(tmp_path)
+    (tree / "assignor_bridge" / "jars" / "version.txt").write_text("0.0.9-f00")
+    done = build(tree, "--wheel")
+    assert done.returncode != 0
+    assert "has no jar of version 0.0.9 (assignor-bridge-" in done.stderr + done.stdout
 
 
 def test_the_jar_names_what_it_uses_of_spark() -> None:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import orjson
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from rich.console import Console
 
 from assignor_bridge.errors import OptionError
-from streaming.delta.session import delta_coordinate
+from streaming.delta import session
+from streaming.delta.session import delta_coordinate, describe_other_delta
 from streaming.demo import flights, job, progress, run
 from streaming.demo.checks import run_checks, same_batches, table_checks
 from streaming.demo.flights import Expected, Flight
@@ -152,8 +154,17 @@ def test_a_data_folder_beside_the_user_is_found_by_spark_that_works_elsewhere(
 
 def test_delta_fits_the_line_of_spark():
     assert delta_coordinate("4.2.0") == "io.delta:delta-spark_4.2_2.13:4.4.0"
-    with pytest.raises(ValueError, match=r"no Delta version is known for Spark 5\.0\.0"):
-        delta_coordinate("5.0.0")
+    assert describe_other_delta("4.2.9") is None
+    with pytest.raises(ValueError, match=r"no Delta version is known for Spark 3\.5\.1"):
+        delta_coordinate("3.5.1")
+
+
+@pytest.mark.parametrize("version", ["4.3.0", "4.10.0", "5.0.0"])
+def test_a_spark_that_no_delta_was_built_for_takes_the_newest_and_warns(version, monkeypatch):
+    monkeypatch.setattr(session, "spark_version", lambda: version)
+    with pytest.warns(UserWarning, match=f"no Delta is known for Spark {version}: io.delta:"):
+        builder = session.configure_delta(SparkSession.Builder())
+    assert builder._options["spark.jars.packages"] == delta_coordinate("4.2.0")
 
 
 def test_what_spark_fails_with_is_a_line_and_a_jvm_that_ends_is_told_by_its_log(tmp_path):

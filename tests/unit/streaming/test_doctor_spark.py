@@ -110,10 +110,18 @@ def test_what_is_no_address_is_said_to_be_none(address):
         ("4.0.4", True, "4.0.4"),
         ("4.0.2", True, "assignor-bridge was not tested on Spark 4.0.2"),
         ("3.5.1", False, "assignor-bridge was not tested on Spark 3.5.1"),
-        ("4.3.0", False, "assignor-bridge was not tested on Spark 4.3.0"),
+        ("4.99.0", True, "assignor-bridge was not tested on Spark 4.99.0"),
     ],
 )
 def test_a_spark_outside_the_range_is_one_line_of_the_doctor(version, holds, told, monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", lambda name: version)
     check = machine._spark()
-    assert (check.holds, check.details) == (holds, told)
+    assert (check.holds, check.details.partition(" (tested: ")[0]) == (holds, told)
+
+
+def test_the_doctor_reports_that_no_delta_was_built_for_a_spark(monkeypatch):
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "4.99.0")
+    monkeypatch.setattr(machine.spark_packages, "resolve", lambda *_: True)
+    check = machine._delta()
+    assert check.holds
+    assert "in the cache; no Delta is known for Spark 4.99.0: io.delta:" in check.details

@@ -5,7 +5,7 @@ import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 
-/** The version of this jar: the package's, and a hash of the sources. */
+/** The version of this jar: {@code <version of the build>-<hash of the Java sources>}. */
 final class JarVersion {
   /** Written by jvm/build.py. */
   static final String HERE = read();
@@ -24,9 +24,12 @@ final class JarVersion {
     }
   }
 
-  /** Fails where the planner's package and this jar are not of one release. */
+  /**
+   * Fails if the planner's package was built with other Java sources than this jar. Builds of other
+   * commits with the same sources fit: the messages between Java and Python are the same.
+   */
   static void checkPackage(String version, String python) throws PlannerException {
-    if (!HERE.startsWith(version + "-")) {
+    if (!sources(HERE).equals(sources(version))) {
       throw new PlannerException(
           "the jar is of assignor-bridge "
               + HERE
@@ -36,6 +39,10 @@ final class JarVersion {
               + version
               + ": install the same version (spark.assignor.python)");
     }
+  }
+
+  private static String sources(String version) {
+    return version.substring(version.lastIndexOf('-') + 1);
   }
 
   private static String read() {

@@ -125,7 +125,9 @@ final class KafkaRelationRule extends Rule<LogicalPlan> {
     String missing = SparkMembers.missing();
     return missing == null
         ? null
-        : "assignor-bridge, built for Spark 4.0 to 4.2, does not fit Spark "
+        : "assignor-bridge "
+            + JarVersion.HERE
+            + " does not fit Spark "
             + session.version()
             + ", which lacks "
             + missing;

@@ -23,7 +23,9 @@ class PlannerException extends Exception {
   /** What was not expected: a fault of ours, or a Spark that lacks what we use of it. */
   static PlannerException unexpected(Throwable e, String sparkVersion) {
     return new PlannerException(
-        "assignor-bridge, built for Spark 4.0 to 4.2, does not fit Spark "
+        "assignor-bridge "
+            + JarVersion.HERE
+            + " does not fit Spark "
             + sparkVersion
             + " or has a bug: "
             + e,

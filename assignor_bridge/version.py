@@ -1,0 +1,86 @@
+"""The version of this build: that of a release, or one that names a commit (PEP 440).
+
+In a checkout git is asked each time, so an editable installation never reports an older commit. A
+wheel, an sdist, and any tree without `.git` have the version of the jar that they carry.
+pyproject.toml runs this file on its own, so it imports the standard library only.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from importlib.abc import SourceLoader
+
+#: The release that this source leads to. A commit with the tag `v<RELEASE>` is that release.
+RELEASE = "0.2.0"
+#: Files that a wheel is made of: only changes to these make a build dirty.
+_PACKED = ("assignor_bridge", "checkpoints", "streaming", "pyproject.toml", "README.md", "LICENSE")
+#: `git archive` replaces this by the hash of the commit (.gitattributes).
+_ARCHIVED_COMMIT = "$Format:%H$"
+
+
+@cache
+def read_version() -> str:
+    """Return the version of this build; it ends with `+unknown` if nothing names the commit."""
+    root = Path(__file__).parents[1]
+    if (root / ".git").exists():
+        return _version_of_checkout(root) or f"{RELEASE}.dev0+unknown"
+    if jar_version := read_jar_version():
+        return jar_version.rpartition("-")[0]
+    if "Format" in _ARCHIVED_COMMIT:
+        return f"{RELEASE}.dev0+unknown"
+    return format_version(RELEASE, "", 0, _ARCHIVED_COMMIT, is_dirty=False)
+
+
+def read_jar_version() -> str:
+    """Return the version of the jar that was built for this package; empty if there is none.
+
+    It is `<version>-<hash of the Java sources>`. The package may lie in a zip, as it does after
+    `spark-submit --py-files`, so the file is read by the module's loader.
+    """
+    path = Path(__file__).with_name("jars") / "version.txt"
+    try:
+        return cast("SourceLoader", __spec__.loader).get_data(str(path)).decode()
+    except OSError:
+        return ""
+
+
+def format_version(release: str, tag: str, count: int, commit: str, *, is_dirty: bool) -> str:
+    """Return the version of a commit, `count` commits after `tag` (after the first one if empty).
+
+    >>> format_version("0.2.0", "", 1232, "a661871d9400c6e2", is_dirty=False)
+    '0.2.0.dev1232+ga661871d94'
+    >>> format_version("0.2.0", "v0.1.0", 7, "a661871d9400c6e2", is_dirty=True)
+    '0.2.0.dev7+ga661871d94.dirty'
+    >>> format_version("0.2.0", "v0.2.0", 0, "a661871d9400c6e2", is_dirty=False)
+    '0.2.0'
+    >>> format_version("0.2.0", "v0.2.0", 3, "a661871d9400c6e2", is_dirty=False)
+    '0.2.0.post3+ga661871d94'
+    """
+    is_released = tag == f"v{release}"
+    if is_released and not count and not is_dirty:
+        return release
+    kind = "post" if is_released else "dev"  # pip must take it for newer than the release
+    return f"{release}.{kind}{count}+g{commit[:10]}{'.dirty' if is_dirty else ''}"
+
+
+def _version_of_checkout(root: Path) -> str | None:
+    """Return the version of the checked-out commit; None if git does not answer."""
+
+    def git(*words: str) -> str:
+        command = ["git", "--no-optional-locks", "-C", str(root), *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    try:
+        tag = git("tag", "--merged", "HEAD", "--list", "v[0-9]*", "--sort=-v:refname")
+        tag = tag.partition("\n")[0]
+        count = int(git("rev-list", "--count", f"{tag}..HEAD" if tag else "HEAD"))
+        is_dirty = bool(git("status", "--porcelain", "--", *_PACKED))
+        return format_version(RELEASE, tag, count, git("rev-parse", "HEAD"), is_dirty=is_dirty)
+    except (OSError, subprocess.CalledProcessError):
+        return None
