@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from streaming.pipeline.errors import ConfigError, JobError, JobTimeoutError
     from streaming.pipeline.progress import JobResult
     from streaming.pipeline.run import RunningJob, run_job, start_job
+    from streaming.report.query_report import Report, make_report
 
 __all__ = [
     "AssignorError",
@@ -24,9 +25,11 @@ __all__ = [
     "JobResult",
     "JobTimeoutError",
     "MetricsConfig",
+    "Report",
     "RunningJob",
     "attach_metrics",
     "configure_delta",
+    "make_report",
     "read_checkpoint",
     "run_job",
     "start_job",
@@ -41,8 +44,10 @@ _HOMES = {
     "RunningJob": ("streaming.pipeline.run", "RunningJob"),
     "EmbeddedBroker": ("streaming.kafka.embedded", "EmbeddedBroker"),
     "MetricsConfig": ("streaming.metrics.config", "MetricsConfig"),
+    "Report": ("streaming.report.query_report", "Report"),
     "attach_metrics": ("streaming.metrics.attach", "attach"),
     "configure_delta": ("streaming.delta.session", "configure_delta"),
+    "make_report": ("streaming.report.query_report", "make_report"),
     "read_checkpoint": ("streaming.observe.checkpoint_files", "read_checkpoint"),
     "run_job": ("streaming.pipeline.run", "run_job"),
     "start_job": ("streaming.pipeline.run", "start_job"),

@@ -69,6 +69,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = start_spark(
         "local-cluster[2,1,1024]", tmp_path_factory.mktemp("spark"),
         spark_ui_enabled="true", spark_ui_port="0",
+        # Hadoop starts ten processes for each file of a checkpoint, which takes time.
+        spark_hadoop_fs_AbstractFileSystem_file_impl="io.assignorbridge.LocalFiles",
     )  # fmt: skip
     yield session
     session.stop()

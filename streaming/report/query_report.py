@@ -5,6 +5,7 @@ Each section uses the inputs at hand. A missing figure is named, with the input 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -21,6 +22,8 @@ from streaming.report import (
     query_moves,
     query_summary,
 )
+from streaming.report.query_facts import gather
+from streaming.report.svg import escaped
 from streaming.report.terms import FIGURES
 
 if TYPE_CHECKING:
@@ -31,6 +34,37 @@ _TIMELINES = 2
 _CLOCK = "%Y-%m-%d %H:%M:%S"
 #: The end of the year 9999, after which Python has no dates.
 _LAST_DATE_S = 253_402_300_800
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report on one query; a notebook shows its page.
+
+    Attributes
+    ----------
+    lines
+        The title, what is wrong, what to do, and what the option gained.
+    html
+        The page, which opens offline.
+    """
+
+    lines: tuple[str, ...]
+    html: str = field(repr=False)
+
+    def __str__(self) -> str:
+        """Return the lines."""
+        return "\n".join(self.lines)
+
+    def _repr_html_(self) -> str:
+        style = "width: 100%; height: 40em; border: 0"
+        return f'<iframe srcdoc="{escaped(self.html)}" style="{style}"></iframe>'
+
+
+def make_report(*places: str, query: str | None = None, batches: int | None = None) -> Report:
+    """Report on a query as `assignor report` does; `gather` describes the parameters and errors."""
+    facts = gather(places, query, batches)
+    lines = (facts.title, *query_summary.first_lines(facts))
+    return Report(lines, report_page(facts))
 
 
 def report_page(facts: QueryFacts, made: datetime | None = None) -> str:

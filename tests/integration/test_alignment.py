@@ -127,6 +127,7 @@ class WindowedCount:
         return [operator[name] for batch in self.batches for operator in batch["stateOperators"]]
 
 
+@pytest.mark.long
 def test_a_backfill_with_a_watermark_drops_nothing(
     spark: SparkSession, topic: Topic, tmp_path: Path
 ) -> None:

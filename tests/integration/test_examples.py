@@ -82,6 +82,7 @@ def test_orders(spark, run_example, tmp_path):
     assert str(found[-1][1]) == "2026-05-03"
 
 
+@pytest.mark.long
 def test_customers(spark, run_example, tmp_path):
     run_example("customers.yaml")
     found = rows(spark, tmp_path / "customers", "id", "version", "city")

@@ -111,6 +111,7 @@ def test_first_assignments_with_racks_are_kafkas(kafka: Oracle, assignor: str) -
     print(f"{assignor}: fewer partitions cross racks {fewer} times")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("same", [True, False], ids=["alike", "mixed"])
 @pytest.mark.parametrize("assignor", ["sticky", "cooperative-sticky"])
 def test_histories_with_racks_never_cross_more(kafka: Oracle, assignor: str, same: bool) -> None:

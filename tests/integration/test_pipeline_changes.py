@@ -139,6 +139,7 @@ def test_an_upserts_table_is_kept_as_it_was(spark, topic, tmp_path, capsys):
     misfits()  # it remembers again
 
 
+@pytest.mark.long
 def test_an_upsert_whose_columns_look_secret_starts_again(spark, topic, tmp_path):
     """Spark hides properties with such words from who asks by SQL: the job seemed to differ."""
     topic.create(1)
@@ -591,6 +592,7 @@ def test_structs_grow_with_schema_evolution_and_names_compare_without_case(spark
         ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_topic_sink_takes_columns_of_any_name_and_type(spark, topic, tmp_path):
     topic.create(1)
     send(topic, [("7", '{"a.b": 1, "id": 7, "n": {"x": 1}, "value": 5}')])

@@ -328,6 +328,7 @@ def test_a_table_by_name_is_clustered_compacted_and_grows_when_it_may(spark, top
     spark.sql(f"DROP TABLE {name}")
 
 
+@pytest.mark.long
 def test_compaction_makes_files_of_the_size_that_is_asked_for(spark, topic, tmp_path):
     """By Delta's own settings it made them of 1 GB."""
     topic.create(2)

@@ -93,8 +93,8 @@ class Upsert:
 @pytest.mark.parametrize(
     "second_batch",
     [
-        pytest.param(False, id="in one batch", marks=pytest.mark.long),
-        pytest.param(True, id="in two batches"),
+        pytest.param(False, id="in one batch"),
+        pytest.param(True, id="in two batches", marks=pytest.mark.long),
     ],
 )
 def test_a_key_of_two_partitions_or_topics_is_reported_once(spark, tmp_path, caplog, second_batch):

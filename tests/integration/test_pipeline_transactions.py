@@ -78,7 +78,7 @@ def job_count(spark: SparkSession) -> int:
     return count
 
 
-@pytest.mark.parametrize("by_name", [False, True])
+@pytest.mark.parametrize("by_name", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_only_a_runs_first_batch_reads_the_tables_log(spark, tmp_path, by_name):
     where = (None, f"t_{tmp_path.name}") if by_name else (tmp_path / "table", None)
     driver = Driver(spark, *where)
@@ -95,13 +95,14 @@ def test_only_a_runs_first_batch_reads_the_tables_log(spark, tmp_path, by_name):
     assert sorted(row.id for row in table.collect()) == list(range(CHECKPOINT - 1))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "sink",
     [
         pytest.param({}, id="append"),
         pytest.param(
             {"mode": "upsert", "keys": "id", "sequence_by": "seq"},
-            id="upsert", marks=pytest.mark.long,
+            id="upsert",
         ),
     ],
 )  # fmt: skip
@@ -217,6 +218,7 @@ def test_two_drivers_that_write_a_batch_at_once_write_it_once(spark, tmp_path):
     assert rows(spark, table, "id") == [(0,), (1,)]
 
 
+@pytest.mark.long
 def test_without_a_checksum_the_log_is_asked(spark, tmp_path):
     """As where another engine committed, or the property forgets ids by their age."""
     table = tmp_path / "table"
@@ -259,7 +261,14 @@ def test_a_table_that_was_set_back_or_made_anew_meanwhile_is_written_as_by_delta
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("way", ["by checksums", "by the log", "by a merge"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param("by checksums", marks=pytest.mark.long),
+        pytest.param("by the log", marks=pytest.mark.long),
+        "by a merge",
+    ],
+)
 def test_a_table_that_was_removed_meanwhile_is_not_made_again(spark, tmp_path, way):
     """An append made a table of its batch alone, and the rows before were gone."""
     table = tmp_path / "table"
@@ -311,6 +320,7 @@ def test_a_run_lists_the_tables_log_only_behind_a_checkpoint(spark, tmp_path):
     assert rows(spark, table, "id") == [(n,) for n in range(2 * CHECKPOINT)]
 
 
+@pytest.mark.long
 def test_checkpoints_that_are_always_being_written_are_found_nevertheless(spark, tmp_path):
     """Else what is kept of the log, and what a checkpoint reads of it, would grow for ever."""
     table = tmp_path / "table"
@@ -343,7 +353,13 @@ def test_a_commit_of_another_process_is_found(spark, tmp_path):
     assert rows(spark, table, "id") == [(0,), (1,), (2,), (3,), (5,)]
 
 
-@pytest.mark.parametrize("batches", [3, 4], ids=["fewer commits", "as many commits"])
+@pytest.mark.parametrize(
+    "batches",
+    [
+        pytest.param(3, id="fewer commits"),
+        pytest.param(4, id="as many commits", marks=pytest.mark.long),
+    ],
+)
 def test_a_table_that_another_process_put_back_is_written_behind_its_own_last_commit(
     spark, tmp_path, batches
 ):
@@ -361,6 +377,7 @@ def test_a_table_that_another_process_put_back_is_written_behind_its_own_last_co
     assert rows(spark, table, "id") == [(4,), *((n + 100,) for n in range(batches))]
 
 
+@pytest.mark.long
 def test_where_delta_is_another_one_all_batches_go_its_way(spark, tmp_path, monkeypatch, caplog):
     """At worst what fits no more is found behind the commit."""
     table = tmp_path / "table"

@@ -42,16 +42,28 @@ FAILURES = [
     pytest.param("die", "the planner fell over", id="the process dies"),
     pytest.param("garbage", "is not JSON: this is not JSON", id="the answer is no JSON"),
     pytest.param("late", "did not answer within 2000 ms", id="the answer comes too late"),
-    pytest.param("stale", "answered another request: 0 ", id="the answer is to another request"),
+    pytest.param(
+        "stale", "answered another request: 0 ", id="the answer is to another request",
+        marks=pytest.mark.long,
+    ),
     pytest.param("raises", "boom", id="the planner raises"),
     pytest.param("drops", "does not cover the batch", id="the plan drops an offset"),
     pytest.param("doubles", "reads offsets twice", id="the plan reads offsets twice"),
     pytest.param("invents", "it should read nothing", id="the plan reads what nobody asked for"),
     pytest.param("stranger", "unknown executor 'no-such-executor'", id="an executor that is gone"),
-    pytest.param("no-ranges", "a task without ranges", id="the plan holds an empty task"),
-    pytest.param("lacks", "does not follow the contract (Missing", id="the plan lacks a column"),
-    pytest.param("short", "columns of the plan do not fit together", id="a column is too short"),
-]
+    pytest.param(
+        "no-ranges", "a task without ranges", id="the plan holds an empty task",
+        marks=pytest.mark.long,
+    ),
+    pytest.param(
+        "lacks", "does not follow the contract (Missing", id="the plan lacks a column",
+        marks=pytest.mark.long,
+    ),
+    pytest.param(
+        "short", "columns of the plan do not fit together", id="a column is too short",
+        marks=pytest.mark.long,
+    ),
+]  # fmt: skip
 
 
 @pytest.mark.falls_back
@@ -99,8 +111,10 @@ def test_what_a_python_prints_as_it_starts_is_no_answer(
 @pytest.mark.parametrize(
     ("mode", "said"),
     [
-        pytest.param("die", "the planner fell over", id="the process dies"),
-        pytest.param("raises", "Traceback: in the planner", id="the planner raises"),
+        pytest.param("die", "the planner fell over", id="the process dies", marks=pytest.mark.long),
+        pytest.param(
+            "raises", "Traceback: in the planner", id="the planner raises", marks=pytest.mark.long
+        ),
         pytest.param("drops", "does not cover the batch", id="the plan drops an offset"),
     ],
 )

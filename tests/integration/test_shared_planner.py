@@ -119,7 +119,7 @@ def test_one_process_serves_all_and_its_end_costs_no_plan(
 
 
 @pytest.mark.falls_back
-@pytest.mark.parametrize("mode", ["die", "late"])
+@pytest.mark.parametrize("mode", [pytest.param("die", marks=pytest.mark.long), "late"])
 def test_a_plan_that_fails_is_the_failure_of_one_stream(
     spark: SparkSession,
     topic: Topic,
@@ -165,6 +165,7 @@ for line in sys.stdin.buffer:
 """
 
 
+@pytest.mark.long
 def test_streams_that_are_stopped_hang_and_wait(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     planner = tmp_path / "planner"

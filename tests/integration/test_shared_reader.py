@@ -119,7 +119,7 @@ def test_an_open_transaction_ends_the_range(spark: SparkSession, topic: Topic) -
         producer.abort_transaction(30)
 
 
-@pytest.mark.parametrize("limit", ["100000", "61"])
+@pytest.mark.parametrize("limit", ["100000", pytest.param("61", marks=pytest.mark.long)])
 def test_a_compacted_topic(spark: SparkSession, topic: Topic, limit: str) -> None:
     compact(topic, partitions=2, keys=20, rounds=40)
     rows = available_rows(spark, topic, {**OURS, "maxOffsetsPerTrigger": limit})

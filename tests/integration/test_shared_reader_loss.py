@@ -142,7 +142,9 @@ def test_retention_while_it_reads(
 
 
 @pytest.mark.falls_back
-@pytest.mark.parametrize("away", ["by the switch", "by the failure of a plan"])
+@pytest.mark.parametrize(
+    "away", [pytest.param("by the switch", marks=pytest.mark.long), "by the failure of a plan"]
+)
 def test_offsets_that_go_back_in_a_batch_of_sparks_mapping_end_what_consumers_keep(
     spark: SparkSession, topic: Topic, checkpoint: str, planner: Callable[[str], None], away: str
 ) -> None:

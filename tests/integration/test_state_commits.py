@@ -96,6 +96,7 @@ def test_a_restart_without_new_data_catches_up_what_was_not_committed(
     assert not [path for path in kept if HIDDEN.encode() in path.read_bytes()]
 
 
+@pytest.mark.long
 def test_a_query_over_tls_with_stores_of_java_commits_over_tls(
     spark: SparkSession, secured: Secured, checkpoint: str, driver_log: DriverLog
 ) -> None:

@@ -77,6 +77,7 @@ def test_a_checkpoint_goes_up_to_the_next_version_down_and_up_again(
     assert not driver_log.lines("could not save its state")
 
 
+@pytest.mark.long
 def test_a_state_of_version_1_is_taken_and_followed_by_the_present_one(
     spark: SparkSession,
     topic: Topic,

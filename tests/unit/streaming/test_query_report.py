@@ -13,6 +13,7 @@ import pytest
 
 from checkpoints.state_text import decode, encode
 from checkpoints.sticky_state import Common, KnownExecutor, Pace, StickyState
+from streaming import make_report
 from streaming.cli import main
 from streaming.observe.progress_log import read_batches
 from streaming.observe.query_progress import read_progress
@@ -108,6 +109,16 @@ def test_a_checkpoint_has_the_offsets_read_and_the_gap_of_the_plan(tmp_path):
     assert re.search(r"Made 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC by assignor-bridge \d", words)
     assert len(re.findall("(is|are) unknown", words)) == 3  # lag, moves, costs
     assert "Spark's UI has the load of each slot" in words
+
+
+def test_a_notebook_shows_the_page_in_a_frame_of_its_own(tmp_path):
+    report = make_report(str(write_checkpoint(tmp_path / "c", HOT)))
+    assert str(report).startswith("Query of ")
+    assert report.html.startswith("<!doctype html>")
+    frame = report._repr_html_()
+    assert frame.startswith('<iframe srcdoc="&lt;!doctype html&gt;')
+    assert frame.count("<") == 2
+    assert "html" not in repr(report)
 
 
 def test_a_fixed_cost_is_not_told_as_a_cost_of_records(tmp_path):
