@@ -89,7 +89,7 @@ def main(names: Sequence[str]) -> int:
         for step in [steps[name] for name in names] or find_missing(results, commit):
             result = _run(step, commit)
             has_failed |= not result.passed
-            results = [*(r for r in results if r.step != step.name), result]
+            results = [*(r for r in read_results() if r.step != step.name), result]
             RESULTS.write_text(json.dumps([asdict(r) for r in results], indent=1) + "\n")
     print("\n".join(summarize(results, commit)))
     return int(has_failed)
