@@ -25,8 +25,11 @@ SOURCES = Path(__file__).parent / "src"
 RESOURCES = Path(__file__).parent / "resources"
 _PACKAGE = Path("io", "assignorbridge")
 _SPARK, _CONNECTOR = next(iter(TESTED_SPARKS.items()))
-#: What the sources are compiled against besides the connector with its dependencies.
+#: What the sources are compiled against.
 _CLASS_PATH = (
+    connector_coordinate(_SPARK),
+    f"org.apache.spark:spark-token-provider-kafka-0-10_2.13:{_CONNECTOR}",
+    "org.apache.kafka:kafka-clients:3.9.0",
     *(
         f"org.apache.spark:spark-{name}_2.13:{_CONNECTOR}"
         for name in ("catalyst", "common-utils", "core", "launcher", "sql", "sql-api", "unsafe")
@@ -39,6 +42,7 @@ _CLASS_PATH = (
     "com.fasterxml.jackson.core:jackson-databind:2.18.2",
     "com.esotericsoftware:kryo-shaded:4.0.2",
     "org.apache.avro:avro:1.12.0",
+    "org.slf4j:slf4j-api:2.0.16",
     "io.delta:delta-spark_4.0_2.13:4.4.0",
     "io.delta:delta-storage:4.4.0",
 )
@@ -115,9 +119,7 @@ def _stamp(classes: Path, version: str) -> None:
 
 def _compile(folder: Path) -> None:
     """Compile the sources into a folder, and note there what they use of Spark."""
-    jars = ivy.fetch(connector_coordinate(_SPARK))
-    for coordinate in _CLASS_PATH:
-        jars += ivy.fetch(coordinate, transitive=False)
+    jars = [jar for name in _CLASS_PATH for jar in ivy.fetch(name, transitive=False)]
     command = [
         ivy.java_tool("javac"), "--release", "17",
         "-Xlint:all,-processing,-classfile,-serial,-path", "-Werror",
