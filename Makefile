@@ -114,9 +114,14 @@ docs: $(READY)  ## Build the site of the docs into build/site; a warning or a de
 	@$(BIN)/python -m sphinx -b html -W --keep-going -q -d build/site-trees docs build/site
 	@echo build/site/index.html
 
-wheel: jar  ## Build the wheel, with the jar in it, into dist/
+# What the build imports; the wheel itself needs the last three, too.
+BUILD_TOOLS := build hatchling filelock platformdirs tenacity
+wheel: check  ## Build the wheel, with the jar in it, into dist/ (with pyspark in the active virtual environment, else in .venv)
 	@rm -f dist/*.whl
-	@$(BIN)/python -m build --wheel --no-isolation
+	@if test -n "$$VIRTUAL_ENV" && python -c 'import pyspark' 2>/dev/null; then \
+	  python=python; python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(BUILD_TOOLS); \
+	else python=$(BIN)/python; $(MAKE) --no-print-directory $(READY); fi && \
+	$$python -m assignor_bridge.jvm.build && $$python -m build --wheel --no-isolation
 
 sbom: jar  ## Write a bill of materials into dist/
 	@$(BIN)/python -m tests.release bill dist/assignor-bridge.cdx.json

@@ -1,7 +1,7 @@
 """Build the jar that runs inside Spark: `python -m assignor_bridge.jvm.build`, or `make jar`.
 
-`javac --release 17` against the installed pyspark's jars, Spark's Kafka connector and Delta; no
-build tool to install. The version ends with a hash of the sources, so that Ivy, which caches by
+`javac --release 17` against jars of the oldest tested Spark, its Kafka connector, and Delta; no build
+tool to install, and the installed pyspark may be another. The version ends with a hash of the sources, so that Ivy, which caches by
 version, never serves a stale jar. The zip's time stamps are fixed: same sources, same bytes.
 A build of another commit with the same Java sources takes over the compiled classes.
 """
@@ -9,7 +9,6 @@ A build of another commit with the same Java sources takes over the compiled cla
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import re
 import subprocess
 import sys
@@ -19,13 +18,34 @@ from pathlib import Path
 
 from assignor_bridge import ivy
 from assignor_bridge.jars import ARTIFACT, JARS_FOLDER, connector_coordinate
+from assignor_bridge.tested_spark import TESTED_SPARKS
 from assignor_bridge.version import read_version
 
 SOURCES = Path(__file__).parent / "src"
 RESOURCES = Path(__file__).parent / "resources"
 _PACKAGE = Path("io", "assignorbridge")
-#: What DeltaWrites.java is compiled against; Spark brings it, or nothing asks for that class.
-_DELTA = ("io.delta:delta-spark_4.0_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
+_SPARK, _CONNECTOR = next(iter(TESTED_SPARKS.items()))
+#: What the sources are compiled against.
+_CLASS_PATH = (
+    connector_coordinate(_SPARK),
+    f"org.apache.spark:spark-token-provider-kafka-0-10_2.13:{_CONNECTOR}",
+    "org.apache.kafka:kafka-clients:3.9.0",
+    *(
+        f"org.apache.spark:spark-{name}_2.13:{_CONNECTOR}"
+        for name in ("catalyst", "common-utils", "core", "launcher", "sql", "sql-api", "unsafe")
+    ),
+    "org.scala-lang:scala-library:2.13.16",
+    "org.scala-lang:scala-reflect:2.13.16",
+    "org.apache.hadoop:hadoop-client-api:3.4.1",
+    "com.fasterxml.jackson.core:jackson-annotations:2.18.2",
+    "com.fasterxml.jackson.core:jackson-core:2.18.2",
+    "com.fasterxml.jackson.core:jackson-databind:2.18.2",
+    "com.esotericsoftware:kryo-shaded:4.0.2",
+    "org.apache.avro:avro:1.12.0",
+    "org.slf4j:slf4j-api:2.0.16",
+    "io.delta:delta-spark_4.0_2.13:4.4.0",
+    "io.delta:delta-storage:4.4.0",
+)
 
 #: An entry of a class file's constant pool, as javap prints it, that is about a class of Spark.
 _OF_SPARK = re.compile(
@@ -99,15 +119,11 @@ def _stamp(classes: Path, version: str) -> None:
 
 def _compile(folder: Path) -> None:
     """Compile the sources into a folder, and note there what they use of Spark."""
-    connector = connector_coordinate(importlib.metadata.version("pyspark"))
-    class_path = [str(ivy.pyspark_home() / "jars" / "*")]
-    class_path += [str(path) for path in ivy.fetch(connector)]
-    for coordinate in _DELTA:
-        class_path += [str(path) for path in ivy.fetch(coordinate, transitive=False)]
+    jars = [jar for name in _CLASS_PATH for jar in ivy.fetch(name, transitive=False)]
     command = [
         ivy.java_tool("javac"), "--release", "17",
         "-Xlint:all,-processing,-classfile,-serial,-path", "-Werror",
-        "-encoding", "UTF-8", "-cp", ":".join(class_path), "-d", str(folder),
+        "-encoding", "UTF-8", "-cp", ":".join(map(str, jars)), "-d", str(folder),
         *(str(path) for path in sorted(SOURCES.rglob("*.java"))),
     ]  # fmt: skip
     javac = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -240,9 +240,10 @@ def test_delta_is_installed_in_the_version_that_is_loaded_and_pyspark_stays():
     text = "\n".join(path.read_text(encoding="utf-8") for path in files)
     lines = re.findall(r"pip install 'delta-spark[^\n`#]*", text)
     assert len(lines) == 4
-    version = delta_coordinate("4.0.4").rpartition(":")[2]
+    newest = next(reversed(TESTED_SPARKS))
+    version = delta_coordinate(newest).rpartition(":")[2]
     for line in lines:
-        assert line.strip() == f"pip install 'delta-spark=={version}' 'pyspark==4.0.4'"
+        assert line.strip() == f"pip install 'delta-spark=={version}' 'pyspark=={newest}'"
 
 
 def test_other_packages_are_put_behind_those_of_assignor_jars():
@@ -252,7 +253,10 @@ def test_other_packages_are_put_behind_those_of_assignor_jars():
     told = subprocess.run(
         ["bash", "-c", f"echo '{printed}' {script}"], capture_output=True, text=True, check=True
     ).stdout
-    assert told == f"--packages a:b:1,c:d:2,{delta_coordinate('4.0.4')} --repositories file:///r\n"
+    assert (
+        told
+        == f"--packages a:b:1,c:d:2,{delta_coordinate(next(reversed(TESTED_SPARKS)))} --repositories file:///r\n"
+    )
 
 
 def _snapshot(executors: int, slots: int, **ends: tuple[int, int]) -> dict[str, Any]:
