@@ -1,9 +1,10 @@
 """Build the jar that runs inside Spark: `python -m assignor_bridge.jvm.build`, or `make jar`.
 
-`javac --release 17` against jars of the oldest tested Spark, its Kafka connector, and Delta; no build
-tool to install, and the installed pyspark may be another. The version ends with a hash of the sources, so that Ivy, which caches by
-version, never serves a stale jar. The zip's time stamps are fixed: same sources, same bytes.
-A build of another commit with the same Java sources takes over the compiled classes.
+`javac --release 17` against jars of the oldest tested Spark, its Kafka connector, and Delta. No
+build tool is needed, and the installed pyspark may be another. The version ends with a hash of
+the sources, so that Ivy, which caches by version, never serves a stale jar. The zip's time stamps
+are fixed: same sources, same bytes. A build of another commit with the same Java sources takes
+over the classes.
 """
 
 from __future__ import annotations

@@ -253,10 +253,8 @@ def test_other_packages_are_put_behind_those_of_assignor_jars():
     told = subprocess.run(
         ["bash", "-c", f"echo '{printed}' {script}"], capture_output=True, text=True, check=True
     ).stdout
-    assert (
-        told
-        == f"--packages a:b:1,c:d:2,{delta_coordinate(next(reversed(TESTED_SPARKS)))} --repositories file:///r\n"
-    )
+    delta = delta_coordinate(next(reversed(TESTED_SPARKS)))
+    assert told == f"--packages a:b:1,c:d:2,{delta} --repositories file:///r\n"
 
 
 def _snapshot(executors: int, slots: int, **ends: tuple[int, int]) -> dict[str, Any]:
