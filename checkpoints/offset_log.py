@@ -157,8 +157,9 @@ def read_checkpoint(folder: Folder) -> Checkpoint:
         if query_id is None and not planned:
             below, are_all = checkpoints_below(folder)
             sinks = [path for path in below if not path.split("/")[-1].startswith(DEAD_LETTER)]
-            if len(sinks or below) == 1 and are_all:
-                return read_checkpoint(folder.below((sinks or below)[0]))
+            choices = sinks or below
+            if len(choices) == 1 and are_all:
+                return read_checkpoint(folder.below(choices[0]))
             raise NoCheckpointError(not_a_checkpoint(folder))
         commits = frozenset(batch_numbers(folder, "commits"))
         batches = [

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class KeptBatch:
-    """The input of one plan, and the result as far as it is kept."""
+    """The input of one plan, and what the checkpoint or the plan log has of the result."""
 
     number: int
     batch: Batch

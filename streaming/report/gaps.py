@@ -125,7 +125,7 @@ def _predict(source: SourceFacts, replay: Replay | None, batch_s: float | None) 
 
 
 def _ideal_s(played: Result, times: float, batch_s: float | None) -> float:
-    """Return the ideal seconds of a batch that took so many times as long.
+    """Return the ideal seconds of a batch that took `times` as long.
 
     Costs may be an upper bound: reading does not take longer than the whole batch.
     """

@@ -38,13 +38,13 @@ def sources_of(facts: QueryFacts) -> dict[str, SourceFacts]:
     names = _indexes(facts)
     known = {}
     for name, index in names.items():
-        told = {
+        progress = {
             p.batch: (p, s)
             for p in facts.progress
             for s in p.sources
             if s.index == index and s.has_data
         }
-        source = _source(facts, name, told, alone=len(names) == 1)
+        source = _source(facts, name, progress, alone=len(names) == 1)
         if source.batches:
             known[name] = source
     return known
@@ -63,7 +63,7 @@ def _indexes(facts: QueryFacts) -> dict[str, int | None]:
 def _source(
     facts: QueryFacts,
     name: str,
-    told: Mapping[int, tuple[BatchProgress, SourceProgress]],
+    progress: Mapping[int, tuple[BatchProgress, SourceProgress]],
     *,
     alone: bool,
 ) -> SourceFacts:
@@ -76,19 +76,19 @@ def _source(
     if state is None and facts.log is not None:
         state = facts.log.checkpoint.states.get(name)
     planned_by = {p.number: p.outcome.assignor for p in plans}
-    of_told = {number: s.metrics.get(_STRATEGY, SPARK) for number, (_, s) in told.items()}
+    strategies = {number: s.metrics.get(_STRATEGY, SPARK) for number, (_, s) in progress.items()}
     # A query without a state and our metrics has Spark alone.
-    all_spark = state is None and set(of_told.values()) <= {SPARK}
+    all_spark = state is None and set(strategies.values()) <= {SPARK}
     ui = {b.batch: b for b in facts.ui.batches} if facts.ui is not None and alone else {}
     batches, last = [], None
-    for number in sorted(ranges.keys() | told.keys()):
-        assignor = planned_by.get(number, of_told.get(number, SPARK if all_spark else None))
+    for number in sorted(ranges.keys() | progress.keys()):
+        assignor = planned_by.get(number, strategies.get(number, SPARK if all_spark else None))
         took = facts.log.seconds.get(number) if facts.log is not None else None
         batch = BatchFacts(number, ranges.get(number, {}), seconds=took)
         if number in ui:
             batch = _with_ui(batch, ui[number], assignor)
-        if number in told:
-            batch = _with_progress(batch, *told[number])
+        if number in progress:
+            batch = _with_progress(batch, *progress[number])
         if not batch.read:
             continue  # nobody says where it began
         if assignor == SPARK or (assignor and (batch.imbalance or 0.0) >= _UNEVEN):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _MORE = 1.5
 #: Further ahead than so many batches nothing is foretold.
 _SOON = 100
-#: What is left out of a remedy on the first screen: several words in parentheses.
+#: Several words in parentheses: the first screen omits them from a remedy.
 _EXAMPLES = re.compile(r" \([^)]* [^)]*\)")
 #: Causes that a gap between slots measures, and those that lag does.
 _OF_SLOTS = {"hot key", "few partitions", "slow executor", "uneven slots"}
@@ -141,38 +141,38 @@ def _answers(source: SourceFacts, findings: Sequence[Finding]) -> list[list[str]
 
 
 def _lags_most(source: SourceFacts, findings: Sequence[Finding]) -> str:
-    told = [batch for batch in source.last_run if batch.waiting]
-    if not told:
+    batches = [batch for batch in source.last_run if batch.waiting]
+    if not batches:
         return "unknown: give the log of metrics (metrics.log_file)"
-    last = told[-1]
+    last = batches[-1]
     left = last.unread or {tp: n - last.read.get(tp, 0) for tp, n in last.waiting.items()}
     if not any(lag > 0 for lag in left.values()):
         return "none: the last batch read all that was there"
     worst = min(left, key=lambda tp: (-left[tp], tp))
     whole = sum(left.values())
-    why = _why_lag(source, told, findings, worst)
+    why = _why_lag(source, batches, findings, worst)
     return f"{worst}: {left[worst]:,} of {whole:,} records left; {why}"
 
 
 def _why_lag(
     source: SourceFacts,
-    told: Sequence[BatchFacts],
+    batches: Sequence[BatchFacts],
     findings: Sequence[Finding],
     worst: Partition,
 ) -> str:
     own = next((f for f in findings if f.about in (str(worst), worst.topic)), None)
     if own is not None:
         return f"{own.kind}: {own.about}" if own.about != str(worst) else f"{own.kind}, read alone"
-    arrived = {tp: sum(b.waiting.get(tp, 0) for b in told) for tp in told[-1].waiting}
+    arrived = {tp: sum(b.waiting.get(tp, 0) for b in batches) for tp in batches[-1].waiting}
     share = arrived[worst] / (fmean(arrived.values()) or 1)
     most = f"it has {share:.1f} times the mean of what waits" if share >= _MORE else ""
     if source.growth is not None:
         return most or "all are behind"
-    first, last = (sum(b.waiting.values()) for b in (told[0], told[-1]))
+    first, last = (sum(b.waiting.values()) for b in (batches[0], batches[-1]))
     if last < first:
         # What arrives slows it down, so the pace is that of the lag, not of reading.
-        left = last - sum(told[-1].read.values())
-        more = max(1, round(left * (len(told) - 1) / (first - last)))
+        left = last - sum(batches[-1].read.values())
+        more = max(1, round(left * (len(batches) - 1) / (first - last)))
         gone = f", gone in about {counted(more, 'more batch', 'more batches')}"
         slow = ", which hardly shrinks"
         return f"a backlog{gone if more <= _SOON else slow}{f'; {most}' if most else ''}"

@@ -42,7 +42,7 @@ def play(log: DeltaLog, step: Any) -> None:
             getattr(log, name)(*arguments)
 
 
-def audited(log: DeltaLog) -> Audit:
+def audit_log(log: DeltaLog) -> Audit:
     checkpoint = log.folder.parent / "checkpoint"
     if not checkpoint.exists():
         write_checkpoint(checkpoint, [{"t": {0: end}} for end in log.ends], begin={"t": {0: 0}})
@@ -61,7 +61,7 @@ def test_a_healthy_log_has_no_finding(
         )  # fmt: skip
         for step in [*played, ("append", last, 5)]:
             play(log, step)
-        assert audited(log).findings == []
+        assert audit_log(log).findings == []
 
 
 @given(rows_of_tasks.filter(any), st.booleans(), st.booleans(), st.data())
@@ -78,5 +78,5 @@ def test_a_file_that_a_batch_lost_is_a_finding(
         lines = commit.read_text().splitlines()
         lines.remove(data.draw(st.sampled_from([line for line in lines if '"add"' in line])))
         commit.write_text("\n".join(lines))
-        assert [finding.kind for finding in audited(log).findings] == ["count-mismatch"]
+        assert [finding.kind for finding in audit_log(log).findings] == ["count-mismatch"]
         assert json.loads(lines[0])["commitInfo"]["operationMetrics"]
