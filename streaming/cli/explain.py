@@ -11,7 +11,6 @@ import typer
 from assignor_bridge.errors import OptionError, elided
 from assignor_bridge.model import Partition
 from streaming.cli import assignors as own
-from streaming.cli.arguments import AsJson, PlanLog, check_not_empty
 from streaming.cli.kafka_options import check_source
 from streaming.cli.output import note, print_lines
 from streaming.observe.words import counted, seconds_text
@@ -22,12 +21,17 @@ from streaming.replay.replayed import EVERYTHING
 
 #: Partitions listed if none is named: first those that changed, then by predicted cost.
 _LISTED = 10
+#: The number of the last batch with data.
+_LAST = -1
 _NAME = re.compile(r"(.+)-(\d{1,10})")
 
 BatchNumber = Annotated[
     int | None,
-    typer.Option(min=0, metavar="NUMBER", help="Explain this batch instead of writing the page."),
-]
+    typer.Option(
+        min=_LAST, metavar="NUMBER",
+        help=f"Explain this batch instead of writing the page; {_LAST} is the last with data.",
+    ),
+]  # fmt: skip
 NamedPartition = Annotated[
     str | None,
     typer.Option(
@@ -45,24 +49,6 @@ Assignors = Annotated[
         metavar="NAMES", help="Assignors that may have planned --batch; by default all built-in."
     ),
 ]
-
-
-def explain(
-    checkpoint: Annotated[str, typer.Option(metavar="DIR", help="Checkpoint of a query.")],
-    *,
-    batch: BatchNumber = None,
-    partition: NamedPartition = None,
-    source: SourceNumber = None,
-    plan_log: PlanLog = None,
-    assignors: Assignors = None,
-    as_json: AsJson = False,
-) -> None:
-    """Explain one batch: another name of `assignor report CHECKPOINT --batch NUMBER`."""
-    check_not_empty("--checkpoint", checkpoint)
-    print_batch(
-        checkpoint, batch, partition, source=source, plan_log=plan_log, assignors=assignors,
-        as_json=as_json,
-    )  # fmt: skip
 
 
 def print_batch(
@@ -89,7 +75,8 @@ def print_batch(
                 f"the query has {len(log.sources)} Kafka sources: choose one with --source"
             )
         [source] = log.sources
-    explanation = explain_batch(read_kept_batch(log, source, batch, plan_log, find), names, find)
+    number = None if batch == _LAST else batch
+    explanation = explain_batch(read_kept_batch(log, source, number, plan_log, find), names, find)
     stories = _choose(explanation.stories, partition)
     if as_json:
         typer.echo(json.dumps(explanation.as_json(stories)))

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -30,8 +31,10 @@ PANELS = {
     ),
     "Try without Spark": ("assign", "simulate", "broker"),
 }
-#: Earlier names, which work but are in neither the help nor the docs.
-HIDDEN = ("top", "explain")
+#: Earlier names, which work but are in neither the help nor the docs, and what they stand for.
+ALIASES = {"top": ["report", "--live"], "explain": ["report", "--batch=-1"]}
+#: Options of earlier names whose values are arguments now.
+_NOW_ARGUMENTS = re.compile("^--(checkpoint|plan-log)(=|$)")
 
 
 class _Flags:
@@ -75,9 +78,9 @@ def app_of(first: str | None = None) -> typer.Typer:
     )
     app.callback()(options)
     panels = {name: panel for panel, names in PANELS.items() for name in names}
-    for name in [first] if first in {*panels, *HIDDEN} else panels:
+    for name in [first] if first in panels else panels:
         command = getattr(import_module(f"streaming.cli.{name}"), name)
-        app.command(name, cls=_Command, rich_help_panel=panels.get(name))(command)
+        app.command(name, cls=_Command, rich_help_panel=panels[name])(command)
     return app
 
 
@@ -121,7 +124,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; an expected error is one line on stderr."""
-    given = sys.argv[1:] if arguments is None else arguments
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given and given[0] in ALIASES:
+        words = [_NOW_ARGUMENTS.sub("", word) for word in given[1:]]
+        given = ALIASES[given[0]] + [word for word in words if word]
     try:
         result = app_of(given[0] if given else None)(given, standalone_mode=False)
     except AssignorError as error:

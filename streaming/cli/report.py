@@ -12,9 +12,8 @@ from streaming.cli import explain, top, zones
 from streaming.cli.arguments import AsJson, Query, check_not_empty, check_writable, write
 from streaming.cli.output import note, print_lines
 from streaming.replay.traffic import PRICE_PER_GB
-from streaming.report.query_facts import gather, sort_places
-from streaming.report.query_report import report_page
-from streaming.report.query_summary import first_lines
+from streaming.report.query_facts import sort_places
+from streaming.report.query_report import make_report
 
 _PAGE = Path("report.html")
 
@@ -92,12 +91,11 @@ def report(
     check_writable("--output", path)
     with Console(stderr=True).status("reading"):
         price = PRICE_PER_GB if price_per_gb is None else price_per_gb
-        facts = gather(places, query, batches, price)
-        text = report_page(facts)
-    for warning in facts.log.checkpoint.warnings if facts.log else ():
+        found = make_report(*places, query=query, batches=batches, price_per_gb=price)
+    for warning in found.warnings:
         note(warning)
-    write("--output", path, text)
-    print_lines([f"{path}: {facts.title}", *first_lines(facts)])
+    write("--output", path, found.html)
+    print_lines([f"{path}: {found.lines[0]}", *found.lines[1:]])
 
 
 def _refuse(when: str, options: Mapping[str, object]) -> None:

@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.live import Live
 
 from assignor_bridge.errors import AssignorError
-from streaming.cli.arguments import Query
 from streaming.cli.stopping import StopSignals
 from streaming.report.screen import LiveFigures, Watch, frame
 
@@ -33,16 +32,6 @@ Interval = Annotated[
     ),
 ]  # fmt: skip
 Once = Annotated[bool, typer.Option("--once", help="Print one frame of --live and exit.")]
-
-
-def top(
-    urls: Annotated[list[str], typer.Argument(metavar="URL...", help="Spark's UI, metrics.")],
-    query: Query = None,
-    interval: Interval = None,
-    once: Once = False,
-) -> None:
-    """Watch a query live: another name of `assignor report --live URL...`."""
-    watch_live(urls, query, interval, once=once)
 
 
 def watch_live(

@@ -79,7 +79,7 @@ def read_kept_batch(
     states = _states_by_batch(log, source, batches)
     if chosen.batch not in states:
         numbers = ", ".join(map(str, sorted(states))) or "none"
-        missing = "" if plan_log is None else f"--plan-log {plan_log} does not have it, and "
+        missing = "" if plan_log is None else f"plan log {plan_log} does not have it, and "
         raise OptionError(
             f"batch {chosen.batch}: {missing}the checkpoint has states of the last planned batches "
             f"only ({numbers}): give the plan log of this batch (assignor.planLog)"
@@ -87,7 +87,7 @@ def read_kept_batch(
     kept = _rebuild_from_states(states, chosen)
     if plan_log is None:
         return kept
-    return replace(kept, origin=f"{kept.origin}. --plan-log {plan_log} does not have this batch")
+    return replace(kept, origin=f"{kept.origin}. plan log {plan_log} does not have this batch")
 
 
 def _read_from_plan_log(

@@ -66,7 +66,7 @@ def read_plan_log(
                 outcome = plan_batch(batch, state, find)
                 plans[number] = LoggedPlan(number, batch, state, outcome, _as_then(outcome, line))
         except AssignorError as error:
-            raise OptionError(f"--plan-log {path}: batch {number}: {error}") from error
+            raise OptionError(f"plan log {path}: batch {number}: {error}") from error
     return [plans[number] for number in sorted(plans)]
 
 
@@ -104,7 +104,7 @@ def logged_tasks(
         read = [batch.batch for batches in sources.values() for batch in batches if batch.records]
         span = f"{min(read)} to {max(read)}" if read else "none"
         raise OptionError(
-            f"--plan-log {path}: it has no plan of the checkpoint's batches ({span}): "
+            f"plan log {path}: it has no plan of the checkpoint's batches ({span}): "
             "is it of another query?"
         )
     return logged
@@ -135,7 +135,7 @@ def _lines(path: Path) -> Iterator[LoggedBatch]:
                 except (ValueError, AssignorError):
                     continue
     except OSError as error:
-        raise OptionError(f"--plan-log {path}: it cannot be read ({error.strerror})") from error
+        raise OptionError(f"plan log {path}: it cannot be read ({error.strerror})") from error
 
 
 def _offsets(ranges: Sequence[OffsetRange]) -> set[tuple[str, int, int, int]]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from assignor_bridge.version import read_version
 from streaming.observe.figures import over_mean
 from streaming.observe.words import counted
+from streaming.replay.traffic import PRICE_PER_GB
 from streaming.report import (
     charts,
     definitions,
@@ -20,9 +21,9 @@ from streaming.report import (
     query_costs,
     query_lag,
     query_moves,
-    query_summary,
 )
 from streaming.report.query_facts import gather
+from streaming.report.query_summary import summarize
 from streaming.report.svg import escaped
 from streaming.report.terms import FIGURES
 
@@ -46,10 +47,13 @@ class Report:
         The title, what is wrong, what to do, and what the option gained.
     html
         The page, which opens offline.
+    warnings
+        What could not be read of a checkpoint.
     """
 
     lines: tuple[str, ...]
     html: str = field(repr=False)
+    warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return the lines."""
@@ -60,17 +64,22 @@ class Report:
         return f'<iframe srcdoc="{escaped(self.html)}" style="{style}"></iframe>'
 
 
-def make_report(*places: str, query: str | None = None, batches: int | None = None) -> Report:
+def make_report(
+    *places: str,
+    query: str | None = None,
+    batches: int | None = None,
+    price_per_gb: float = PRICE_PER_GB,
+) -> Report:
     """Report on a query as `assignor report` does; `gather` describes the parameters and errors."""
-    facts = gather(places, query, batches)
-    lines = (facts.title, *query_summary.first_lines(facts))
-    return Report(lines, report_page(facts))
+    facts = gather(places, query, batches, price_per_gb)
+    summary = summarize(facts)
+    warnings = facts.log.checkpoint.warnings if facts.log else ()
+    page_text = _write_page(facts, summary.section())
+    return Report((facts.title, *summary.lines()), page_text, tuple(warnings))
 
 
-def report_page(facts: QueryFacts, made: datetime | None = None) -> str:
-    """Write the whole page, as of the time when it is made."""
-    now = (made or datetime.now(timezone.utc)).strftime(_CLOCK)
-    parts = query_summary.section(facts)
+def _write_page(facts: QueryFacts, parts: list[str]) -> str:
+    now = datetime.now(timezone.utc).strftime(_CLOCK)
     parts.insert(
         1, page.note(f"Made {now} UTC by assignor-bridge {read_version()}. {_describe_span(facts)}")
     )

@@ -71,42 +71,49 @@ class _Source:
         return [("Wrong", first, figure), ("Do", _capital(do), saves), self.gained]
 
 
-def first_lines(facts: QueryFacts) -> list[str]:
-    """Return the first screen as lines of text."""
-    wrong, *others = _worst(_sources(facts)).tiles
-    lines = [f"{title}: {words}{f' ({figure})' * bool(figure)}" for title, words, figure in others]
-    return [f"{wrong[1]}{f' ({wrong[2]})' * bool(wrong[2])}", *lines]
+@dataclass(frozen=True)
+class Summary:
+    """What was found of all sources of a query."""
+
+    sources: Sequence[_Source]
+    #: Kinds of inputs that were not given.
+    missing: Sequence[str]
+
+    @property
+    def _worst(self) -> _Source:
+        return max(self.sources, key=lambda each: max((f.cost for f in each.findings), default=0.0))
+
+    def lines(self) -> list[str]:
+        """Return the first screen as lines of text."""
+        (_, wrong, figure), *others = self._worst.tiles
+        shown = [(wrong, figure)] + [(f"{title}: {words}", each) for title, words, each in others]
+        return [f"{words}{f' ({figure})' * bool(figure)}" for words, figure in shown]
+
+    def section(self) -> list[str]:
+        """Write the first screen, then the causes of all sources and the answers."""
+        worst = self._worst
+        linked = [
+            (title, words, definitions.linked(figure, FIGURES))
+            for title, words, figure in worst.tiles
+        ]
+        parts = [page.tiles(linked, is_calm=not worst.findings), page.heading("Why")]
+        causes = [
+            page.finding(
+                f"{each.where}{f.title}", f"{_capital(f.why)}.", f"Would help: {f.remedy}."
+            )
+            for each in self.sources
+            for f in each.findings
+        ]
+        others = f" Other causes may show in: {', '.join(self.missing)}." if self.missing else ""
+        parts += causes or [page.note(f"No cause was found.{others}")]
+        for each in self.sources:
+            rows = _answers(each.source, each.findings)
+            parts.append(page.table([each.where.strip(": "), ""], rows, ends_in_words=True))
+        return parts
 
 
-def section(facts: QueryFacts) -> list[str]:
-    """Write the first screen, then the causes of all sources and the answers."""
-    sources = _sources(facts)
-    worst = _worst(sources)
-    linked = [
-        (title, words, definitions.linked(figure, FIGURES)) for title, words, figure in worst.tiles
-    ]
-    parts = [page.tiles(linked, is_calm=not worst.findings)]
-    causes = [
-        page.finding(f"{each.where}{f.title}", f"{_capital(f.why)}.", f"Would help: {f.remedy}.")
-        for each in sources
-        for f in each.findings
-    ]
-    if not causes:
-        missing = [kind for kind in KINDS if kind not in dict(facts.origins)]
-        words = f" Other causes may show in: {', '.join(missing)}." if missing else ""
-        causes = [page.note(f"No cause was found.{words}")]
-    parts += [page.heading("Why"), *causes]
-    for each in sources:
-        rows = _answers(each.source, each.findings)
-        parts.append(page.table([each.where.strip(": "), ""], rows, ends_in_words=True))
-    return parts
-
-
-def _worst(sources: Sequence[_Source]) -> _Source:
-    return max(sources, key=lambda each: max((f.cost for f in each.findings), default=0.0))
-
-
-def _sources(facts: QueryFacts) -> list[_Source]:
+def summarize(facts: QueryFacts) -> Summary:
+    """Find what holds up each source of a query, and what the option saves."""
     known = sources_of(facts)
     replays = dict(zip(facts.log.sources, facts.replays, strict=False)) if facts.log else {}
     found = []
@@ -116,7 +123,7 @@ def _sources(facts: QueryFacts) -> list[_Source]:
         where = f"Source {name}: " if len(known) > 1 else ""
         saved = describe_gain(source, replays.get(name), gaps)
         found.append(_Source(where, source, findings, gaps, saved))
-    return found
+    return Summary(found, [kind for kind in KINDS if kind not in dict(facts.origins)])
 
 
 def _capital(words: str) -> str:

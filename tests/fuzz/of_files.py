@@ -25,9 +25,7 @@ from streaming.lag.positions import of_checkpoint
 from streaming.pipeline.config.files import check_files
 from streaming.pipeline.config.loading import load_job
 from streaming.replay.racks import read_racks
-from streaming.report.query_facts import gather
-from streaming.report.query_report import report_page
-from streaming.report.query_summary import first_lines
+from streaming.report.query_report import make_report
 from tests.fuzz.guard import Kind
 from tests.unit.metrics import samples
 from tests.unit.streaming.kept_query import kept_query
@@ -185,9 +183,9 @@ def _report(data: bytes) -> None:
             if name.startswith(f"{_CHECKPOINT}/commits/") and (folder / name).is_file():
                 os.utime(folder / name, (1_795_262_402, 1_795_262_402 + len(text)))
         places = [str(place) for place in sorted(folder.iterdir())]
-        facts = gather(places)
-        report_page(facts).encode()
-        "".join(first_lines(facts)).encode("utf-8", "surrogateescape")
+        report = make_report(*places)
+        report.html.encode()
+        str(report).encode("utf-8", "surrogateescape")
 
 
 def _jobs(_: Path) -> list[bytes]:

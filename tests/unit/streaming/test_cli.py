@@ -334,7 +334,7 @@ def test_the_help_lists_commands_by_what_they_are_for(capsys):
     places = [out.index(f" {title} ") for title in main.PANELS]
     assert places == sorted(places)
     assert out.index(" lag ") > places[1] > out.index(" init ")
-    assert not any(f" {name} " in out for name in main.HIDDEN)
+    assert not any(f" {name} " in out for name in main.ALIASES)
 
 
 def test_version(capsys):

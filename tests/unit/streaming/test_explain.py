@@ -22,7 +22,7 @@ def query(tmp_path_factory: pytest.TempPathFactory) -> KeptQuery:
 
 
 def explained(query: KeptQuery, capsys: Any, *words: str) -> dict[str, Any]:
-    call = ["explain", "--checkpoint", str(query.checkpoint), "--json", *words]
+    call = ["report", str(query.checkpoint), "--json", *words]
     assert main.run(call) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
@@ -69,7 +69,7 @@ def test_a_plan_log_has_everything_of_every_batch(
     query: KeptQuery, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for batch in (0, 3, 9):
-        words = ("--batch", str(batch), "--plan-log", str(query.plan_log))
+        words = ("--batch", str(batch), str(query.plan_log))
         found = explained(query, capsys, *words)
         assert "the plan is the same as then" in found["origin"]
         for story in found["partitions"]:
@@ -90,7 +90,7 @@ def test_why_a_partition_is_new_stays_moves_is_cut_or_orphaned(
     even = {0: 100, 1: 100, 2: 100, 3: 100}
     sizes = [even, even, {0: 400, 1: 10, 2: 400, 3: 10}, {0: 900, 1: 100, 2: 100, 3: 100}, even]
     gone = kept_query(tmp_path, sizes, executors=[("1", "2")] * 4 + [("1", "3")])
-    log = ("--plan-log", str(gone.plan_log))
+    log = [str(gone.plan_log)]
     first = explained(gone, capsys, "--batch", "0", *log)
     assert {s["change"] for s in first["partitions"]} == {"new"}
     assert "no executor had read it" in story_of(first, 0)["why"]
@@ -137,7 +137,7 @@ def test_another_assignor_is_found_by_its_readers(
     by_state = explained(query, capsys, "--batch", "4")
     assert by_state["readersAgree"] == by_state["readersNamed"] == 6
     assert "own rule" in by_state["partitions"][0]["why"]
-    by_log = explained(query, capsys, "--batch", "4", "--plan-log", str(query.plan_log))
+    by_log = explained(query, capsys, "--batch", "4", str(query.plan_log))
     assert by_log["assignor"] == name
     both = [{s["partition"]: s["pieces"] for s in f["partitions"]} for f in (by_state, by_log)]
     assert both[0] == both[1]
@@ -149,7 +149,7 @@ def test_a_plan_with_other_options_is_not_taken_for_the_one_of_then(
     """Eight slots of which the stream had but two: nobody knows that from a state."""
     eight = [tuple("12345678")] * 5
     query = kept_query(tmp_path, SIZES[:5], executors=eight, options={"assignor.slots": "2"})
-    assert main.run(["explain", "--checkpoint", str(query.checkpoint)]) == 0
+    assert main.run(["report", str(query.checkpoint), "--batch", "4"]) == 0
     out, err = capsys.readouterr()
     agree = "6 of 6 partitions are read by the executor" in " ".join(out.split())
     assert agree or "this is not the plan of then" in err
@@ -159,7 +159,7 @@ def test_local_mode_has_one_executor_and_is_kept_alike(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     query = kept_query(tmp_path, SIZES[:5], local=True)
-    for words in ((), ("--plan-log", str(query.plan_log))):
+    for words in ((), (str(query.plan_log),)):
         found = explained(query, capsys, "--batch", "4", *words)
         for story in found["partitions"]:
             number = int(story["partition"].removeprefix("orders-"))
@@ -174,7 +174,7 @@ def test_a_partition_that_may_not_be_cut_is_explained_by_the_option(
     sizes = [{0: 1000, 1: 100, 2: 100, 3: 100}] * 5
     query = kept_query(tmp_path, sizes, options={"assignor.split": "false"})
     assert query.outcomes[4].metrics["imbalance"] == pytest.approx(1000 / 650 - 1, abs=0.02)
-    found = explained(query, capsys, "--batch", "4", "--plan-log", str(query.plan_log))
+    found = explained(query, capsys, "--batch", "4", str(query.plan_log))
     assert "over; partitions cannot be cut: assignor.split=false" in found["reasons"][0]
     large, small = (story_of(found, number)["why"] for number in (0, 1))
     assert "its executor read it last; it cannot be cut: assignor.split=false; a slot's" in large
@@ -199,16 +199,6 @@ def test_the_text_says_first_what_is_asked(
     assert "cost predicted 1 s, took 1 s" in " ".join(capsys.readouterr().out.split())
 
 
-def test_report_has_another_name_for_one_batch(
-    query: KeptQuery, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """`explain` is what the command was called before."""
-    by_alias = explained(query, capsys, "--batch", "8", "--plan-log", str(query.plan_log))
-    call = ["report", str(query.checkpoint), str(query.plan_log), "--batch", "8", "--json"]
-    assert main.run(call) == 0
-    assert json.loads(capsys.readouterr().out) == by_alias
-
-
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
@@ -219,18 +209,19 @@ def test_report_has_another_name_for_one_batch(
         pytest.param(["--partition", "orders-77"], "this batch did not read it; it read orders-0",
                      id="partition"),
         pytest.param(["--partition", "orders"], "a topic and a number are expected", id="name"),
-        pytest.param(["--source", "3"], "Kafka sources are 0", id="source"),
-        pytest.param(["--plan-log", "no.jsonl"], "No such file", id="plan log"),
-        pytest.param(["--assignors", ","], "at least one name", id="assignors"),
-        pytest.param(["--assignors", "spark,rnge"], "unknown assignor 'rnge'", id="a misspelt one"),
-        pytest.param(["--assignors", "no_such:Thing"], "'no_such:Thing' could not be loaded",
-                     id="no such module"),
+        pytest.param(["--batch", "9", "--source", "3"], "Kafka sources are 0", id="source"),
+        pytest.param(["--batch", "9", "no.jsonl"], "no.jsonl", id="plan log"),
+        pytest.param(["--batch", "9", "--assignors", ","], "at least one name", id="assignors"),
+        pytest.param(["--batch", "9", "--assignors", "spark,rnge"], "unknown assignor 'rnge'",
+                     id="a misspelt one"),
+        pytest.param(["--batch", "9", "--assignors", "no_such:Thing"],
+                     "'no_such:Thing' could not be loaded", id="no such module"),
     ],
 )  # fmt: skip
 def test_misuse_is_one_line(
     query: KeptQuery, words: list[str], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main.run(["explain", "--checkpoint", str(query.checkpoint), *words]) == 2
+    assert main.run(["report", str(query.checkpoint), *words]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert problem in err
@@ -243,12 +234,12 @@ def test_a_batch_that_the_plan_log_has_no_more_is_explained_by_the_checkpoint(
     """A log that was rotated: its last lines are of the first batches."""
     rotated = tmp_path / "plans.jsonl"
     rotated.write_text("\n".join(query.plan_log.read_text().splitlines()[:2]))
-    found = explained(query, capsys, "--batch", "9", "--plan-log", str(rotated))
+    found = explained(query, capsys, "--batch", "9", str(rotated))
     assert found["origin"].startswith("the states")
-    assert found["origin"].endswith(f"--plan-log {rotated} does not have this batch")
-    call = ["explain", "--checkpoint", str(query.checkpoint), "--batch", "4"]
-    assert main.run([*call, "--plan-log", str(rotated)]) == 2
-    assert f"--plan-log {rotated} does not have it, and the checkpoint" in capsys.readouterr().err
+    assert found["origin"].endswith(f"plan log {rotated} does not have this batch")
+    call = ["report", str(query.checkpoint), "--batch", "4"]
+    assert main.run([*call, str(rotated)]) == 2
+    assert f"plan log {rotated} does not have it, and the checkpoint" in capsys.readouterr().err
 
 
 def test_damaged_states_are_told(
@@ -258,7 +249,7 @@ def test_damaged_states_are_told(
     for file in (folder / "sources" / "0" / "assignments").iterdir():
         file.write_bytes(b"v2\nno state")
     for call, code in (
-        (["explain", "--checkpoint", str(folder)], 2),
+        (["report", str(folder), "--batch", "9"], 2),
         (["replay", "--checkpoint", str(folder)], 0),
         (["report", str(folder), "-o", str(tmp_path / "r.html")], 0),
     ):
@@ -274,7 +265,24 @@ def test_states_of_other_topics_are_of_no_batch(
     for file in (folder / "offsets").iterdir():
         if int(file.name) > 6:
             file.write_text(file.read_text().replace("orders", "fresh"))
-    assert main.run(["explain", "--checkpoint", str(folder), "--json"]) == 2
+    assert main.run(["report", str(folder), "--batch", "9", "--json"]) == 2
     assert "batch 9: the checkpoint has states of the last planned batches only (none)" in (
         capsys.readouterr().err
     )
+
+
+def test_explain_is_an_earlier_name_of_report_for_one_batch(
+    query: KeptQuery, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = []
+    for call in (
+        ["report", str(query.checkpoint), str(query.plan_log), "--batch", "8", "--json"],
+        ["explain", "--checkpoint", str(query.checkpoint), "--batch", "8", "--plan-log",
+         str(query.plan_log), "--json"],
+        ["report", str(query.checkpoint), "--batch", "9", "--json"],
+        ["explain", f"--checkpoint={query.checkpoint}", "--json"],
+    ):  # fmt: skip
+        assert main.run(call) == 0
+        answers.append(json.loads(capsys.readouterr().out))
+    assert answers[0] == answers[1]
+    assert answers[2] == answers[3]

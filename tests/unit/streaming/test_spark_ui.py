@@ -75,7 +75,7 @@ def test_what_is_done_is_asked_once():
 
 
 def test_tasks_of_batches_that_are_shown_no_more_are_let_go():
-    """`assignor top` kept those of all batches since it was started."""
+    """The live view kept those of all batches since it was started."""
     with serve(RECORDED) as served:
         ui = SparkUi(Address.parse(served.url))
         for batch in ui.batches():
@@ -194,14 +194,14 @@ def test_a_password_is_sent_and_never_told(tmp_path, capsys):
                      "has 2 queries: choose one by name or id with --query, of a, b", id="two"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("command", ["report", "top"])
+@pytest.mark.parametrize("words", [["report"], ["report", "--live"]], ids=["page", "live"])
 def test_what_is_not_sparks_ui_is_one_line(
-    command: str, answers: dict[str, Any], path: str, code: int, message: str,
+    words: list[str], answers: dict[str, Any], path: str, code: int, message: str,
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     with serve(answers) as served:
-        assert main.run([command, served.url + path]) == code
+        assert main.run([*words, served.url + path]) == code
     out, err = capsys.readouterr()
     assert out == ""
     assert message in re.sub(r"127.0.0.1:\d+", "127.0.0.1:PORT", err)
@@ -209,12 +209,12 @@ def test_what_is_not_sparks_ui_is_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", ["report", "top"])
-def test_a_refused_connection_is_one_line(command, capsys):
+@pytest.mark.parametrize("words", [["report"], ["report", "--live"]], ids=["page", "live"])
+def test_a_refused_connection_is_one_line(words, capsys):
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        assert main.run([command, url]) == 1
+        assert main.run([*words, url]) == 1
     err = capsys.readouterr().err
     assert err.startswith(f"assignor: {url}")
     assert "does not answer (connection refused): is it running" in err
@@ -223,7 +223,7 @@ def test_a_refused_connection_is_one_line(command, capsys):
 
 @pytest.mark.parametrize("address", ["ftp://h", "http://", "http://h:x"])
 def test_no_address_is_one_line(address, capsys):
-    assert main.run(["top", address]) == 2
+    assert main.run(["report", "--live", address]) == 2
     assert "http://HOST:PORT is expected" in capsys.readouterr().err
 
 

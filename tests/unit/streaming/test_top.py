@@ -118,7 +118,7 @@ def test_a_thousand_partitions_are_cut_to_the_worst():
     registry = CollectorRegistry()
     registry.register(board)
     with serve({ELSE: generate_latest(registry).decode()}) as endpoint:
-        command = [sys.executable, "-m", "streaming.cli.main", "top", endpoint.url]
+        command = [sys.executable, "-m", "streaming.cli.main", "report", "--live", endpoint.url]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     lines = done.stdout.splitlines()
     assert len(lines) < 45
@@ -148,7 +148,7 @@ def test_lag_of_several_other_groups_is_unknown(capsys):
 
 
 def test_an_address_where_nothing_answers_is_one_line(capsys):
-    assert main.run(["top", "--once", "http://127.0.0.1:1"]) == 1
+    assert main.run(["report", "--live", "--once", "http://127.0.0.1:1"]) == 1
     out, err = capsys.readouterr()
     assert out == ""
     assert "127.0.0.1:1" in err
@@ -170,7 +170,7 @@ def test_an_address_where_nothing_answers_is_one_line(capsys):
 def test_misuse_is_one_line(answers, message, capsys):
     with serve(answers[0]) as first, serve(answers[-1]) as second:
         urls = [first.url, second.url] if len(answers) > 1 else [first.url]
-        assert main.run(["top", *urls]) == 2
+        assert main.run(["report", "--live", *urls]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert message in err
@@ -216,7 +216,16 @@ def test_who_cannot_wait_after_ctrl_c_gets_his_terminal_back():
     ours, theirs = pty.openpty()
     before = termios.tcgetattr(theirs)
     with serve(RECORDED) as ui:
-        command = [sys.executable, "-c", _IN_TERMINAL, "top", ui.url, "--interval", "60"]
+        command = [
+            sys.executable,
+            "-c",
+            _IN_TERMINAL,
+            "report",
+            "--live",
+            ui.url,
+            "--interval",
+            "60",
+        ]
         env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
         process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
         screen = _Screen(ours)
@@ -234,7 +243,16 @@ def test_ctrl_c_ends_it_between_two_frames():
     """Python goes on waiting after a signal: the first one ended `top` with the next frame only."""
     ours, theirs = pty.openpty()
     with serve(RECORDED) as ui:
-        command = [sys.executable, "-c", _IN_TERMINAL, "top", ui.url, "--interval", "600"]
+        command = [
+            sys.executable,
+            "-c",
+            _IN_TERMINAL,
+            "report",
+            "--live",
+            ui.url,
+            "--interval",
+            "600",
+        ]
         env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
         process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
         os.close(theirs)

@@ -60,7 +60,7 @@ def test_names_from_elsewhere_cannot_write_to_the_terminal_of_top(capsys, monkey
     metrics = metrics.replace('group="orders"', f'group="{_label(HOSTILE)}"')
     answers = {**ui, executors: json.loads(listed)}
     with serve(answers) as served, serve({"/metrics": metrics}) as endpoint:
-        assert main.run(["top", "--once", endpoint.url, served.url]) == 0
+        assert main.run(["report", "--live", "--once", endpoint.url, served.url]) == 0
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert out.count(SHOWN) >= 3  # query, topic, strategy
@@ -177,7 +177,7 @@ BAD_SAMPLES = [
 def test_an_endpoint_of_others_is_one_line(line, capsys):
     text = f'# HELP x y\nspark_streaming_batch_id{{query="q",query_id="id"}} 1\n{line}\n'
     with serve({"/metrics": text}) as endpoint:
-        assert main.run(["top", "--once", endpoint.url]) == 2
+        assert main.run(["report", "--live", "--once", endpoint.url]) == 2
     assert "serves no metrics: metrics.port is expected" in capsys.readouterr().err
 
 
@@ -263,7 +263,7 @@ ADDRESSES = [
 
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_what_is_no_address_of_metrics_is_one_line(address, capsys):
-    assert main.run(["top", "--once", address]) == 2
+    assert main.run(["report", "--live", "--once", address]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert "is not an address: http://HOST:PORT is expected" in line
 
