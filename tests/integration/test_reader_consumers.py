@@ -22,7 +22,7 @@ CHECKS = re.findall(r"^  void (\w+)\(", PROGRAM.read_text(encoding="utf-8"), re.
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Run all checks in one JVM; what each says."""
     classes: Path = tmp_path_factory.mktemp("classes")
-    programs = ("ReaderChecks", "FakeKafka", "IdentityChecks", "CrossZoneChecks")
+    programs = ("ReaderChecks", "RowChecks", "FakeKafka", "IdentityChecks", "CrossZoneChecks")
     class_path = compiled(classes, *programs, connector=True)
     done = run_java(class_path, "reader.ReaderChecks", *CHECKS)
     lines = [line.partition(" ") for line in done.stdout.splitlines()]

@@ -127,6 +127,12 @@ public final class ReaderChecks {
     System.exit(0);
   }
 
+  void rowsAreThoseOfSparksConverter() {
+    for (int seed = 0; seed < 20; seed++) {
+      RowChecks.compare(seed, seed % 2 == 0);
+    }
+  }
+
   void truncationOfARangeThatIsReadIsRaisedOnce() {
     PooledConsumer consumer = consumer(2, Map.of());
     consumer.beginUse();

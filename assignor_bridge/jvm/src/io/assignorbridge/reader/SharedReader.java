@@ -21,15 +21,12 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
-import org.apache.spark.sql.kafka010.KafkaRecordToRowConverter;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
-import scala.Function1;
 
 /**
  * Reads all ranges of a task with one Kafka consumer and gives their rows in the order of the plan:
@@ -61,7 +58,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   private final AtomicReference<PooledConsumer> consumer = new AtomicReference<>();
 
   private volatile boolean closed;
-  private Function1<ConsumerRecord<byte[], byte[]>, UnsafeRow> toRow;
+  private RecordRow view;
   private List<ConsumerRecord<byte[], byte[]>> records = List.of();
   private int nextRecord;
   private InternalRow row;
@@ -110,7 +107,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   public boolean next() throws IOException {
     do {
       if (nextRecord < records.size()) {
-        row = toRow.apply(records.get(nextRecord++));
+        row = view.of(records.get(nextRecord++));
         return true;
       }
       if (spark.isOpen()) {
@@ -224,7 +221,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       long limit = any.pollTimeoutMs();
       patienceNanos =
           TimeUnit.MILLISECONDS.toNanos(Math.max(Math.min(limit, SHORT_TIMEOUT_MILLIS), limit / 2));
-      toRow = new KafkaRecordToRowConverter().toUnsafeRowProjector(any.includeHeaders());
+      view = new RecordRow(any.includeHeaders());
       boolean again = context != null && context.attemptNumber() > 0;
       ConsumerPool pool = ConsumerPool.shared();
       pool.forget(endedStreams);

@@ -15,6 +15,7 @@ final class SparkRanges {
   private final PartitionReaderFactory readers;
   private final Map<String, Long> closedMetrics =
       new TreeMap<>(Map.of("offsetOutOfRange", 0L, "dataLoss", 0L));
+  private CustomTaskMetric[] closedValues = values(closedMetrics); // requested every 100 rows
   private PartitionReader<InternalRow> reader; // null between two ranges
   private RangeCursor range;
 
@@ -51,10 +52,15 @@ final class SparkRanges {
 
   /** The metrics of all readers: sums, for Spark sets a task's metric values. */
   CustomTaskMetric[] metrics() {
-    Map<String, Long> sums = new TreeMap<>(closedMetrics);
-    if (reader != null) {
-      addTo(sums);
+    if (reader == null) {
+      return closedValues;
     }
+    Map<String, Long> sums = new TreeMap<>(closedMetrics);
+    addTo(sums);
+    return values(sums);
+  }
+
+  private static CustomTaskMetric[] values(Map<String, Long> sums) {
     return sums.entrySet().stream()
         .map(entry -> new TaskMetric(entry.getKey(), entry.getValue()))
         .toArray(CustomTaskMetric[]::new);
@@ -63,6 +69,7 @@ final class SparkRanges {
   void close() throws IOException {
     if (reader != null) {
       addTo(closedMetrics);
+      closedValues = values(closedMetrics);
       for (CustomTaskMetric metric : reader.currentMetricsValues()) {
         if (metric.name().equals("offsetOutOfRange")) { // offsets that Spark's reader has skipped
           range.lost = metric.value();
