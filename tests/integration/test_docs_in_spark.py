@@ -123,6 +123,7 @@ def test_metrics_of_a_query(spark: SparkSession, topic: Topic, tmp_path: Path) -
     assert sum(json.loads(line).get("rows", 0) for line in lines) == 40
 
 
+@pytest.mark.long
 def test_a_broker_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
     exec(program("demo.md", "EmbeddedBroker"), {})  # noqa: S102
     assert ":" in capsys.readouterr().out

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     Run = Callable[[str, int, str], Outcome]
 
-#: `make test` does these: one of the network, one of a broker. Planners are killed in others, too.
-_IN_EACH_RUN = ("connections cut", "leaders change")
+#: `make test` does these; brokers and planners are killed in other tests, too.
+_IN_EACH_RUN = ("connections cut",)
 #: Each line is a fault that was survived, or what was seen instead, for `tests.faults.report`.
 RUNS = Path(__file__).parents[2] / "build" / "faults"
 

@@ -148,6 +148,7 @@ def test_a_topic_that_is_gone_fails_alone(topic: Topic, driver: Driver, log: Dri
     assert committed(topic.bootstrap_servers, group) == {(topic.name, 0): 0}
 
 
+@pytest.mark.long
 def test_without_a_broker_the_end_of_the_query_is_bounded(driver: Driver, log: DriverLog):
     started = time.monotonic()
     taken, failed = driver.run(

@@ -90,6 +90,7 @@ def test_histories_are_never_less_balanced_and_never_move_more(
     print(f"{assignor}: more balanced {better} times, fewer moves {fewer} times")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("assignor", ["sticky", "cooperative-sticky"])
 def test_first_assignments_with_racks_are_kafkas(kafka: Oracle, assignor: str) -> None:
     """Identical where all subscribe alike; else as balanced, and no more across racks."""
@@ -152,6 +153,7 @@ def test_histories_with_racks_never_cross_more(kafka: Oracle, assignor: str, sam
     assert broken <= 0.1 * STEPS * HISTORIES // 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("racks", [False, True])
 def test_uniform_is_as_even_as_kafkas_which_asks_for_no_racks(kafka: Oracle, racks: bool) -> None:
     """Kafka's fails here as soon as it asks for a rack, of a member or of a partition (KIP-848).

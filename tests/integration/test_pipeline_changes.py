@@ -363,6 +363,7 @@ def test_sources_in_another_order_are_refused_and_in_the_same_order_continue(
     assert rows(spark, tmp_path / "table", "id") == [(0,), (1,), (2,), (3,)]
 
 
+@pytest.mark.long
 def test_a_schema_is_not_changed_between_the_queries_that_judge_a_record(spark, topic, tmp_path):
     """A record was in neither table, or in both: one query had read it by the old schema."""
     topic.create(1)
@@ -429,6 +430,7 @@ def test_a_group_gets_the_offsets_of_one_query_alone(spark, topic, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_deletes_survive_dedupe(spark, topic, tmp_path):
     """Tombstones have nothing but their key: by `dedupe: name` they are all one row."""
     topic.create(1)
@@ -637,6 +639,7 @@ def test_a_column_headers_becomes_the_headers_of_a_topic_sinks_records(spark, to
     refused(spark, changed(config, includeHeaders=True), "unknown key 'includeHeaders'")
 
 
+@pytest.mark.long
 def test_a_topic_sink_killed_before_its_commit_writes_the_batch_again_and_loses_none(
     spark, topic, tmp_path
 ):

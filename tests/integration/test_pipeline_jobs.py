@@ -294,6 +294,7 @@ def test_a_seed_record_that_is_too_large_is_one_line_and_not_counted(topic, size
         _send(topic.bootstrap_servers, topic.name, [(None, bytes(size))])
 
 
+@pytest.mark.long
 def test_a_table_by_name_is_clustered_compacted_and_grows_when_it_may(spark, topic, tmp_path):
     topic.create(2)
     name = "t_" + topic.name.rpartition("-")[2]

@@ -26,6 +26,7 @@ def program(containing: str) -> str:
     return block
 
 
+@pytest.mark.long
 def test_the_program_runs_as_pasted(tmp_path: Path) -> None:
     out = drivers.run_pasted(program("EmbeddedBroker"), tmp_path)
     assert "'assignor.tasks': '2'" in out

@@ -66,6 +66,7 @@ def test_a_task_that_fails_once_gets_a_fresh_consumer(
     wait_until(lambda: counters(spark)["closed"] - before["closed"] >= 2, "broken ones closed")
 
 
+@pytest.mark.long
 def test_an_executor_killed_while_it_reads(
     spark: SparkSession, topic: Topic, checkpoint: str, rows: str
 ) -> None:

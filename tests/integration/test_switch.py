@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.drivers]
 OURS = ["lag-aware-sticky", None]
 
 
+@pytest.mark.long
 def test_what_is_given_at_the_start_holds_for_all_queries(topic: Topic, tmp_path: Path) -> None:
     """Two queries of one session at once, and one of another session of the same driver."""
     topic.create(2)
