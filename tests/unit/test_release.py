@@ -56,6 +56,7 @@ def test_a_licence_that_is_not_in_the_list_is_named(licence: str, refused: list[
     assert Dependency("PyPI", "p", "1", licence).not_allowed == refused
 
 
+@pytest.mark.long
 def test_the_bill_of_materials_is_valid_and_has_all_that_is_installed_with_the_package() -> None:
     document = bill()
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(document) is None

@@ -119,6 +119,7 @@ def test_over_an_even_number_of_batches_each_goes_first_as_often():
     assert first.count("spark") == first.count("ours") == 3
 
 
+@pytest.mark.long
 def test_the_flights_are_the_real_ones():
     first, *_, last = list(flights.read_flights())
     assert orjson.loads(first.value)["id"] == 0
