@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from streaming.metrics.attach import attach as attach_metrics
     from streaming.metrics.config import MetricsConfig
     from streaming.observe.checkpoint_files import read_checkpoint
+    from streaming.pipeline.delta.foreach_batch import delta_sink
     from streaming.pipeline.errors import ConfigError, JobError, JobTimeoutError
     from streaming.pipeline.progress import JobResult
     from streaming.pipeline.run import RunningJob, run_job, start_job
@@ -29,6 +30,7 @@ __all__ = [
     "RunningJob",
     "attach_metrics",
     "configure_delta",
+    "delta_sink",
     "make_report",
     "read_checkpoint",
     "run_job",
@@ -47,6 +49,7 @@ _HOMES = {
     "Report": ("streaming.report.query_report", "Report"),
     "attach_metrics": ("streaming.metrics.attach", "attach"),
     "configure_delta": ("streaming.delta.session", "configure_delta"),
+    "delta_sink": ("streaming.pipeline.delta.foreach_batch", "delta_sink"),
     "make_report": ("streaming.report.query_report", "make_report"),
     "read_checkpoint": ("streaming.observe.checkpoint_files", "read_checkpoint"),
     "run_job": ("streaming.pipeline.run", "run_job"),

@@ -160,10 +160,15 @@ class DeltaWriter:
                 self._place, self.table.where, self._redact(first_line(error)),
             )  # fmt: skip
 
-    def started(self, query_id: str, running: StreamingQuery | None = None) -> None:
-        """Take the query's id; the first batch waits for it."""
+    def started(
+        self, query_id: str, running: StreamingQuery | None = None, checkpoint: str | None = None
+    ) -> None:
+        """Take the query's id, for which the first batch waits; and its checkpoint, if new."""
         self._query_id = query_id
         self._running = running
+        if checkpoint is not None:
+            self._checkpoint = checkpoint
+            self._trail = AuditTrail(self._place, checkpoint, self._redact)
         self._started.set()
 
     def __call__(self, batch: DataFrame, number: int) -> None:

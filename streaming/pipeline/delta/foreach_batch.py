@@ -1,0 +1,127 @@
+"""The Delta sink of jobs for a `writeStream` of the user's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+from pyspark.sql import functions as f
+
+from streaming.pipeline.config.sinks import DeltaSink
+from streaming.pipeline.delta import upsert
+from streaming.pipeline.delta.continuity import check_continuity
+from streaming.pipeline.delta.writer import DeltaWriter
+from streaming.pipeline.errors import ConfigError, JobError, TableError
+from streaming.pipeline.spark.columns import folding
+from streaming.pipeline.spark.plan_sources import plan_sources
+from streaming.pipeline.spark.records import KAFKA, KAFKA_FIELDS
+from streaming.redaction import redacted
+from streaming.validation import describe_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame
+
+#: Kafka's columns that order the rows of a key.
+_ORDER = KAFKA_FIELDS[:4]
+
+
+def delta_sink(
+    rows: DataFrame, *, path: str | None = None, table: str | None = None, **options: Any
+) -> Callable[[DataFrame, int], None]:
+    """Return a function for `foreachBatch` that writes each batch to a Delta table exactly once.
+
+    It is the sink of `assignor run`: the table is created, or checked against the rows, at once;
+    a batch that Spark repeats is written once; a small batch is one file; conflicts with other
+    writers are retried.
+
+    Parameters
+    ----------
+    rows
+        The streaming frame that `writeStream` is called on.
+    path, table
+        The folder or URL of the table, or its name in the catalog.
+    **options
+        The keys of a job's Delta sink: `mode`, `keys`, `sequence_by`, `delete_when`, `deletes`,
+        `partition_by`, `cluster_by`, `schema_evolution`, `target_file_size`, `compact_every`,
+        `shared`. An upsert without `sequence_by` needs Kafka's columns `topic`, `partition`,
+        `offset`, and `timestamp` among the rows; it has no tombstones but those of `delete_when`.
+
+    Raises
+    ------
+    ConfigError
+        For an option that is wrong, or if rows and table do not fit together.
+
+    Examples
+    --------
+    >>> sink = delta_sink(orders, path="tables/orders")  # doctest: +SKIP
+    >>> writer = orders.writeStream.foreachBatch(sink)  # doctest: +SKIP
+    >>> query = writer.option("checkpointLocation", "checkpoints/orders").start()  # doctest: +SKIP
+    """
+    given = {"path": path, "table": table, **options}
+    try:
+        sink = DeltaSink.model_validate(given)
+    except ValidationError as error:
+        raise ConfigError(f"delta_sink: {redacted(describe_problems(error, given))}") from None
+    if sink.from_ is not None:
+        raise ConfigError("delta_sink: 'from' is for jobs: the rows are given")
+    if not hasattr(rows, "_jdf"):
+        raise ConfigError("delta_sink: a session of Spark Connect has no driver to write from")
+    place = f"delta_sink({redacted(sink.path or sink.table or '')!r})"
+    try:
+        return _ForeachBatch(sink, rows, place)
+    except TableError as error:
+        raise ConfigError(f"{place}: {redacted(str(error))}") from error
+
+
+class _ForeachBatch:
+    """Writes the batches of the one query that it is given to."""
+
+    def __init__(self, sink: DeltaSink, rows: DataFrame, place: str) -> None:
+        self._spark = rows.sparkSession
+        self._sink = sink
+        self._sources = plan_sources(rows)
+        self._writer = DeltaWriter(sink, place, redact=redacted)
+        self._query_id: str | None = None
+        with_sequence = self._add_sequence(rows)
+        self._writer.check(self._spark, with_sequence)
+        self._writer.prepare(self._spark, with_sequence)
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        """Write a batch."""
+        context = batch.sparkSession.sparkContext
+        query_id = context.getLocalProperty("sql.streaming.queryId")
+        if self._query_id is None:
+            self._begin(query_id)
+        elif query_id != self._query_id:
+            raise JobError("delta_sink: a second query uses the sink: make one for each query")
+        self._writer(self._add_sequence(batch), number)
+
+    def _begin(self, query_id: str | None) -> None:
+        running = self._spark.streams.get(query_id) if query_id else None
+        if query_id is None or running is None:
+            raise JobError("delta_sink: the batch is of no streaming query of this session")
+        query: Any = running
+        checkpoint = str(query._jsq.streamingQuery().resolvedCheckpointRoot())
+        check_continuity(self._spark, self._sources, checkpoint, self._writer)
+        self._writer.started(query_id, running, checkpoint)
+        self._query_id = query_id
+
+    def _add_sequence(self, rows: DataFrame) -> DataFrame:
+        if self._sink.mode == "append":
+            return rows
+        fold = folding(self._spark)
+        names = {fold(name) for name in rows.columns}
+        missing = [name for name in _ORDER if fold(name) not in names]
+        if not missing:
+            others = {"key": f.lit(None).cast("binary"), "tombstone": f.lit(False)}
+            kafka = [f.col(name).alias(name) for name in _ORDER]
+            kafka += [column.alias(name) for name, column in others.items()]
+            rows = rows.withColumn(KAFKA, f.struct(*kafka))
+        elif not self._sink.sequence_by:
+            raise TableError(
+                f"an upsert needs the columns {', '.join(map(repr, missing))} of Kafka's source "
+                "among the rows, or 'sequence_by' columns: they say which row of a key is newer"
+            )
+        return upsert.prepare(rows, self._sink)

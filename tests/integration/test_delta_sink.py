@@ -1,0 +1,128 @@
+"""The Delta sink of jobs in a `writeStream` of the user's own."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming import ConfigError, delta_sink
+from streaming.cli import main
+from tests.pipeline_tools import forget_last_commit, rows, send
+from tests.spark_tools import as_dict, assert_planned, finished, read_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tests.kafka_topics import Topic
+
+pytestmark = pytest.mark.integration
+
+OURS = {"assignor": "lag-aware-sticky", "assignor.onError": "fail"}
+COLUMNS = (
+    "CAST(key AS STRING) AS id", "CAST(value AS STRING) AS value", "topic", "partition", "offset",
+    "timestamp",
+)  # fmt: skip
+
+
+@pytest.fixture
+def orders(spark: SparkSession, topic: Topic) -> DataFrame:
+    topic.create(2)
+    return read_topic(spark, topic, OURS).selectExpr(*COLUMNS)
+
+
+def run(orders: DataFrame, folder: Path, name: str = "c", **options: Any) -> list[dict[str, Any]]:
+    sink = delta_sink(orders, path=str(folder / "table"), **options)
+    writer = orders.writeStream.foreachBatch(sink).option("checkpointLocation", str(folder / name))
+    query = writer.trigger(availableNow=True).start()
+    finished(query)
+    return [as_dict(progress) for progress in query.recentProgress]
+
+
+def test_a_batch_that_is_run_again_is_written_once(
+    spark: SparkSession, topic: Topic, orders: DataFrame, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    send(topic, [("a", "1"), ("b", "2")])
+    progress = run(orders, tmp_path)
+    assert_planned(progress)
+    forget_last_commit(tmp_path / "c")
+    send(topic, [("c", "3")])
+    run(orders, tmp_path)
+    assert rows(spark, tmp_path / "table", "value") == [("1",), ("2",), ("3",)]
+    call = [
+        "audit",
+        "--table",
+        str(tmp_path / "table"),
+        "--checkpoint",
+        str(tmp_path / "c"),
+        "--json",
+    ]
+    assert main.run(call) == 0
+    assert json.loads(capsys.readouterr().out)["proved"] is True
+
+
+def test_an_upsert_keeps_the_newest_row_of_a_key(
+    spark: SparkSession, topic: Topic, orders: DataFrame, tmp_path: Path
+) -> None:
+    options: Mapping[str, Any] = {
+        "mode": "upsert", "keys": ["id"], "delete_when": "value = 'gone'"
+    }  # fmt: skip
+    send(topic, [("a", "1"), ("b", "2"), ("a", "3")])
+    run(orders, tmp_path, **options)
+    send(topic, [("b", "gone"), ("c", "4")])
+    run(orders, tmp_path, **options)
+    assert rows(spark, tmp_path / "table", "id", "value") == [("a", "3"), ("c", "4")]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        pytest.param({"mode": "merge"}, "mode: 'append' or 'upsert' is expected", id="mode"),
+        pytest.param({"mdoe": "upsert"}, "mdoe", id="name"),
+        pytest.param({"mode": "upsert"}, "needs 'keys'", id="keys"),
+        pytest.param({"table": "t"}, "path", id="two places"),
+        pytest.param({"from": "orders"}, "'from' is for jobs", id="from"),
+        pytest.param({"partition_by": ["day"]}, "'day' is no column", id="column"),
+    ],
+)
+def test_a_wrong_option_is_one_line_before_the_query_starts(
+    orders: DataFrame, tmp_path: Path, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=r"^delta_sink") as raised:
+        delta_sink(orders, path=str(tmp_path / "table"), **options)
+    assert words in str(raised.value)
+    assert len(str(raised.value).splitlines()) == 1
+    assert not (tmp_path / "table").exists()
+
+
+def test_an_upsert_needs_an_order(orders: DataFrame, tmp_path: Path) -> None:
+    keys = {"mode": "upsert", "keys": ["id"]}
+    with pytest.raises(ConfigError, match=r"needs the columns 'offset'.* or 'sequence_by'"):
+        delta_sink(orders.drop("offset"), path=str(tmp_path / "table"), **keys)
+
+
+def test_a_new_checkpoint_does_not_write_rows_again(
+    topic: Topic, orders: DataFrame, tmp_path: Path
+) -> None:
+    send(topic, [("a", "1")])
+    run(orders, tmp_path)
+    with pytest.raises(Exception, match="has rows of another query"):
+        run(orders, tmp_path, "new")
+
+
+def test_a_sink_is_of_one_query(topic: Topic, orders: DataFrame, tmp_path: Path) -> None:
+    send(topic, [("a", "1")])
+    sink = delta_sink(orders, path=str(tmp_path / "table"), shared=True)
+    for name in ("one", "two"):
+        writer = orders.writeStream.foreachBatch(sink).trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(tmp_path / name)).start()
+        if name == "one":
+            finished(query)
+            continue
+        with pytest.raises(Exception, match="a second query uses the sink"):
+            finished(query)
