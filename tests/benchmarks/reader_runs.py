@@ -168,7 +168,7 @@ def session(master: str, **settings: str) -> Iterator[SparkSession]:
 def rows_of(workload: str, unit: str, runs: dict[str, list[float]]) -> list[dict[str, Any]]:
     """One row a reader; the last column compares its median with the shared reader's."""
     ours = statistics.median(runs["shared reader"])
-    better = -1 if unit.startswith("seconds") else 1
+    better = 1 if unit.startswith("records") else -1
     return [
         {
             "workload": workload,

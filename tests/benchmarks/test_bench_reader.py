@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.benchmarks.reader_runs import Load, Reader, rows_of, session
 from tests.benchmarks.report import write_report
+from tests.benchmarks.tuned_spark import ALL_CONSUMERS, LARGE_FETCHES, NO_WAIT
 from tests.benchmarks.turns import in_turn
 from tests.kafka_topics import Topic
+from tests.support.java_program import compiled, run_java
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from streaming.kafka.embedded import EmbeddedBroker
 
@@ -30,13 +34,18 @@ NOTES = """
 Records are written between batches, each batch reads exactly those, all queries are warm (but the
 batches over 10,000 partitions, whose first is cold), and the readers take turns. Seconds a batch
 are Spark's triggerExecution; records a second are by addBatch, scheduling included. Spark's best
-setting is fetch.max.wait.ms=10 with a consumer cache that holds all partitions.
+setting is fetch.max.wait.ms=1; for many partitions also coalesce(2) and a consumer cache that holds
+all of them, for one partition also max.poll.records=20000 and fetches of 8 MB
+(tests/benchmarks/tuned_spark.py). A bare consumer polls with these settings, too, in a JVM of its
+own without Spark. Processor time is that of the reading tasks.
 """
 
+BEST = "Spark, best setting"
 OURS = {"assignor": "lag-aware-sticky", "assignor.onError": "fail"}
-NO_WAIT = {"kafka.fetch.max.wait.ms": "10"}
 MANY = Load(partitions=int(1_000 * SCALE), records_per_partition=10, record_bytes=100)
+FEWER = Load(int(200 * SCALE), records_per_partition=7, record_bytes=100)
 SMALL_RECORDS = Load(1, records_per_partition=int(1_000_000 * SCALE), record_bytes=100)
+MIDDLE_RECORDS = Load(1, records_per_partition=int(200_000 * SCALE), record_bytes=1_000)
 LARGE_RECORDS = Load(1, records_per_partition=int(20_000 * SCALE), record_bytes=10_000)
 TEN_THOUSAND = Load(int(10_000 * SCALE), records_per_partition=10, record_bytes=1_000)
 
@@ -57,10 +66,19 @@ def results() -> Iterator[list[dict[str, Any]]]:
         )
 
 
-def test_many_small_partitions(broker: EmbeddedBroker, results: list[dict[str, Any]]) -> None:
+@pytest.mark.parametrize(
+    ("title", "load"),
+    [
+        pytest.param("1,000 partitions x 10 new records of 100 bytes, two slots", MANY, id="1000"),
+        pytest.param("200 partitions x 7 new records of 100 bytes, two slots", FEWER, id="200"),
+    ],
+)
+def test_many_small_partitions(
+    broker: EmbeddedBroker, results: list[dict[str, Any]], title: str, load: Load
+) -> None:
     with session("local-cluster[2,1,1024]") as spark:
-        ours = _reader(spark, broker, "shared reader", MANY, OURS)
-        default = _reader(spark, broker, "Spark, default", MANY, {})
+        ours = _reader(spark, broker, "shared reader", load, OURS)
+        default = _reader(spark, broker, "Spark, default", load, {})
         _warm(ours, 3)
         for _ in range(DEFAULT_REPEATS):
             default.round()
@@ -68,12 +86,10 @@ def test_many_small_partitions(broker: EmbeddedBroker, results: list[dict[str, A
         first = ours.seconds
         default.stop()
         ours.stop()
-    # Spark's best setting needs a consumer for each partition: a static setting, so a new session.
-    with session(
-        "local-cluster[2,1,1024]", **{"spark.kafka.consumer.cache.capacity": "4000"}
-    ) as spark:
-        ours = _reader(spark, broker, "shared reader", MANY, OURS)
-        best = _reader(spark, broker, "Spark, best setting", MANY, NO_WAIT)
+    # A consumer for each partition is a static setting, so a new session.
+    with session("local-cluster[2,1,1024]", **ALL_CONSUMERS) as spark:
+        ours = _reader(spark, broker, "shared reader", load, OURS)
+        best = _reader(spark, broker, BEST, load, NO_WAIT, lambda rows: rows.coalesce(2))
         _warm(ours, 3)
         _warm(best, 2)
         for number in range(REPEATS):
@@ -83,7 +99,7 @@ def test_many_small_partitions(broker: EmbeddedBroker, results: list[dict[str, A
         ours.stop()
     ours.seconds += first
     results += rows_of(
-        "1,000 partitions x 10 new records of 100 bytes, two slots",
+        title,
         "seconds a batch",
         {r.name: r.seconds for r in (ours, best, default)},
     )
@@ -95,6 +111,7 @@ def test_many_small_partitions(broker: EmbeddedBroker, results: list[dict[str, A
         pytest.param(
             "one partition, a million records of 100 bytes a batch", SMALL_RECORDS, id="100B"
         ),
+        pytest.param("one partition, 200,000 records of 1 KB a batch", MIDDLE_RECORDS, id="1KB"),
         pytest.param("one partition, 20,000 records of 10 KB a batch", LARGE_RECORDS, id="10KB"),
     ],
 )
@@ -104,18 +121,22 @@ def test_one_partition(
     with session("local-cluster[1,1,1024]") as spark:
         ours = _reader(spark, broker, "shared reader", load, {**OURS, "assignor.split": "false"})
         default = _reader(spark, broker, "Spark, default", load, {})
-        _warm(ours, 2)
-        _warm(default, 2)
+        best = _reader(spark, broker, BEST, load, LARGE_FETCHES)
+        readers = (default, best, ours)
+        for reader in readers:
+            _warm(reader, 2)
+        bare = bare_rates(ours.topic)
+        nanos: dict[str, list[float]] = {reader.name: [] for reader in readers}
         for number in range(REPEATS):
-            for reader in in_turn((default, ours), number):
+            for reader in in_turn(readers, number):
+                before = processor_nanos(spark)
                 reader.round()
-        ours.stop()
-        default.stop()
-    results += rows_of(
-        title,
-        "records a second",
-        {r.name: [round(load.records / t) for t in r.add_batch_seconds] for r in (ours, default)},
-    )
+                nanos[reader.name].append((processor_nanos(spark) - before) / load.records)
+        for reader in readers:
+            reader.stop()
+    rates = {r.name: [round(load.records / t) for t in r.add_batch_seconds] for r in readers}
+    results += rows_of(title, "records a second", rates | {"a bare consumer": bare})
+    results += rows_of(title, "processor nanoseconds a record", nanos)
 
 
 def test_ten_thousand_partitions_in_one_gigabyte(
@@ -142,12 +163,35 @@ def test_ten_thousand_partitions_in_one_gigabyte(
     results += rows_of(title, "peak heap of an executor, MB", {ours.name: peaks})
 
 
+def bare_rates(topic: Topic) -> list[float]:
+    """Read the first partition of a topic with a bare Java consumer; records a second, by run."""
+    class_path = compiled(
+        Path(tempfile.mkdtemp(prefix="bench-bare-")), "BareConsumer", connector=True
+    )
+    settings = [f"{key.removeprefix('kafka.')}={value}" for key, value in LARGE_FETCHES.items()]
+    call = [topic.bootstrap_servers, topic.name, str(REPEATS), *settings]
+    return [float(line) for line in run_java(class_path, "BareConsumer", *call).stdout.split()]
+
+
+def processor_nanos(spark: SparkSession) -> int:
+    """Return the processor time of all tasks so far."""
+    context = spark.sparkContext._jsc.sc()
+    context.listenerBus().waitUntilEmpty()
+    stages = context.statusStore().stageList(None)
+    return sum(int(stages.apply(i).executorCpuTime()) for i in range(stages.size()))
+
+
 def _reader(
-    spark: SparkSession, broker: EmbeddedBroker, name: str, load: Load, options: dict[str, str]
+    spark: SparkSession,
+    broker: EmbeddedBroker,
+    name: str,
+    load: Load,
+    options: Mapping[str, str],
+    shape: Callable[[DataFrame], DataFrame] | None = None,
 ) -> Reader:
     topic = Topic(broker.bootstrap_servers, f"bench-{uuid.uuid4().hex[:8]}")
     topic.create(load.partitions, {"segment.index.bytes": "65536"})
-    return Reader.start(spark, name, topic, load, options)
+    return Reader.start(spark, name, topic, load, options, shape=shape)
 
 
 def _warm(reader: Reader, rounds: int) -> None:
