@@ -105,7 +105,10 @@ def first_line(error: BaseException) -> str:
 def _java_cause(java: Any) -> str:
     while java.getCause() is not None:
         java = java.getCause()
-    return str(java.getMessage() or java.toString())
+    message = java.getMessage()
+    if not message or " " in message:
+        return str(message or java.toString())
+    return f"{java.getClass().getSimpleName()}: {message}"  # such as a class that is not found
 
 
 def without_java_trace(error: Exception) -> Exception:

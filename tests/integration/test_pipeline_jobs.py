@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delta.tables import DeltaTable
+from py4j.protocol import Py4JJavaError
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from streaming import JobTimeoutError, run_job, start_job
@@ -19,7 +20,7 @@ from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.config.sources import Records
 from streaming.pipeline.delta.table import Table
 from streaming.pipeline.delta.writer import DeltaWriter
-from streaming.pipeline.errors import ConfigError, JobError
+from streaming.pipeline.errors import ConfigError, JobError, first_line
 from streaming.pipeline.spark.records import Upsert, parse
 from tests.pipeline_tools import forget_last_commit, job, rows, send
 from tests.spark_tools import last_stage, tasks_since
@@ -380,3 +381,10 @@ def test_what_does_not_fit_is_told_before_anything_is_written(spark, topic, tmp_
     assert list(tmp_path.iterdir()) == []
     assert spark.table("records").count() == 3, "the session's own view"
     spark.catalog.dropTempView("records")
+
+
+def test_an_error_of_java_that_only_names_something_says_what_it_is(spark: SparkSession) -> None:
+    """`spark.serializer: no.such.Klass` was "Spark does not start: Klass"."""
+    with pytest.raises(Py4JJavaError) as raised:
+        spark._jvm.java.lang.Class.forName("no.such.Klass")
+    assert first_line(raised.value) == "ClassNotFoundException: no.such.Klass"
