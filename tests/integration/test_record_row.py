@@ -39,7 +39,7 @@ def session(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[Spa
         spark.conf.unset(key)
 
 
-def described(value: bytes | None, timestamp: Any) -> str:
+def describe(value: bytes | None, timestamp: Any) -> str:
     return f"{value!r} at {timestamp}"
 
 
@@ -56,7 +56,7 @@ def results(frame: DataFrame) -> dict[str, list[Any]]:
         "shuffled": frame.repartition(3, "offset").collect(),
         "sorted": frame.orderBy("timestamp", "partition", "offset").collect(),
         "of a Python function": frame.select(
-            "partition", "offset", udf(described, "string")("value", "timestamp").alias("text")
+            "partition", "offset", udf(describe, "string")("value", "timestamp").alias("text")
         ).collect(),
         "joined": frame.alias("a")
         .join(frame.select("partition", "offset", "key").alias("b"), ["partition", "offset"])

@@ -13,7 +13,7 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.kafka010.KafkaRecordToRowConverter;
 import scala.Function1;
 
-/** Rows of random records beside those of Spark's own converter, byte for byte. */
+/** Compares rows of random records with those of Spark's own converter, byte for byte. */
 final class RowChecks {
   private static final TimestampType[] TYPES = TimestampType.values();
   private static final long[] MILLIS = {

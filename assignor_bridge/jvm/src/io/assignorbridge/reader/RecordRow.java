@@ -135,7 +135,7 @@ final class RecordRow extends InternalRow {
     };
   }
 
-  /** A row of its own. Keys and values are shared: nobody writes into a record. */
+  /** A row of its own. It shares keys and values with the record, which nothing changes. */
   @Override
   public InternalRow copy() {
     Object[] values = new Object[numFields()];
