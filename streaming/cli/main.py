@@ -3,7 +3,6 @@
 import contextlib
 import io
 import os
-import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -34,7 +33,7 @@ PANELS = {
 #: Earlier names, which work but are in neither the help nor the docs, and what they stand for.
 ALIASES = {"top": ["report", "--live"], "explain": ["report", "--batch=-1"]}
 #: Options of earlier names whose values are arguments now.
-_NOW_ARGUMENTS = re.compile("^--(checkpoint|plan-log)(=|$)")
+_NOW_ARGUMENTS = ("--checkpoint", "--plan-log")
 
 
 class _Flags:
@@ -126,8 +125,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; an expected error is one line on stderr."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given and given[0] in ALIASES:
-        words = [_NOW_ARGUMENTS.sub("", word) for word in given[1:]]
-        given = ALIASES[given[0]] + [word for word in words if word]
+        words = [word for word in given[1:] if word not in _NOW_ARGUMENTS]
+        for option in _NOW_ARGUMENTS:
+            words = [word.removeprefix(f"{option}=") for word in words]
+        given = ALIASES[given[0]] + words
     try:
         result = app_of(given[0] if given else None)(given, standalone_mode=False)
     except AssignorError as error:

@@ -87,7 +87,7 @@ def read_kept_batch(
     kept = _rebuild_from_states(states, chosen)
     if plan_log is None:
         return kept
-    return replace(kept, origin=f"{kept.origin}. plan log {plan_log} does not have this batch")
+    return replace(kept, origin=f"{kept.origin}. The plan log {plan_log} does not have this batch")
 
 
 def _read_from_plan_log(

@@ -19,7 +19,7 @@ from uuid import uuid4
 import pytest
 
 from tests.benchmarks.report import write_report
-from tests.benchmarks.turns import in_turn
+from tests.benchmarks.turns import NO_WAIT, in_turn
 from tests.kafka_topics import Topic
 from tests.spark_tools import as_dict, assert_planned, read_topic, start_spark, wait_until
 
@@ -37,7 +37,6 @@ EXECUTORS, PARTITIONS, RECORDS, ZIPF = 8, 16, 16_000, 1.2
 IDEAL_S = RECORDS / EXECUTORS / 1000
 WARM_UP, ROUNDS = 2, 8
 
-NO_WAIT = {"kafka.fetch.max.wait.ms": "10"}
 MODES: Mapping[str, dict[str, str]] = {
     "Spark: default": {},
     "Spark: minPartitions=32": {"minPartitions": "32"},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +12,10 @@ import pytest
 
 from tests.benchmarks.reader_runs import Load, Reader, rows_of, session
 from tests.benchmarks.report import write_report
-from tests.benchmarks.tuned_spark import ALL_CONSUMERS, LARGE_FETCHES, NO_WAIT
+from tests.benchmarks.tuned_spark import ALL_CONSUMERS, LARGE_FETCHES, SHORT_WAIT
 from tests.benchmarks.turns import in_turn
 from tests.kafka_topics import Topic
+from tests.spark_tools import last_stage, stages_since
 from tests.support.java_program import compiled, run_java
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def test_many_small_partitions(
     # A consumer for each partition is a static setting, so a new session.
     with session("local-cluster[2,1,1024]", **ALL_CONSUMERS) as spark:
         ours = _reader(spark, broker, "shared reader", load, OURS)
-        best = _reader(spark, broker, BEST, load, NO_WAIT, lambda rows: rows.coalesce(2))
+        best = _reader(spark, broker, BEST, load, SHORT_WAIT, lambda rows: rows.coalesce(2))
         _warm(ours, 3)
         _warm(best, 2)
         for number in range(REPEATS):
@@ -116,7 +116,7 @@ def test_many_small_partitions(
     ],
 )
 def test_one_partition(
-    broker: EmbeddedBroker, results: list[dict[str, Any]], title: str, load: Load
+    broker: EmbeddedBroker, tmp_path: Path, results: list[dict[str, Any]], title: str, load: Load
 ) -> None:
     with session("local-cluster[1,1,1024]") as spark:
         ours = _reader(spark, broker, "shared reader", load, {**OURS, "assignor.split": "false"})
@@ -125,13 +125,14 @@ def test_one_partition(
         readers = (default, best, ours)
         for reader in readers:
             _warm(reader, 2)
-        bare = bare_rates(ours.topic)
+        bare = bare_rates(ours.topic, tmp_path)
         nanos: dict[str, list[float]] = {reader.name: [] for reader in readers}
         for number in range(REPEATS):
             for reader in in_turn(readers, number):
-                before = processor_nanos(spark)
+                before = last_stage(spark)
                 reader.round()
-                nanos[reader.name].append((processor_nanos(spark) - before) / load.records)
+                cpu_s = sum(stage.cpu_s for stage in stages_since(spark, before))
+                nanos[reader.name].append(cpu_s * 1e9 / load.records)
         for reader in readers:
             reader.stop()
     rates = {r.name: [round(load.records / t) for t in r.add_batch_seconds] for r in readers}
@@ -163,22 +164,12 @@ def test_ten_thousand_partitions_in_one_gigabyte(
     results += rows_of(title, "peak heap of an executor, MB", {ours.name: peaks})
 
 
-def bare_rates(topic: Topic) -> list[float]:
+def bare_rates(topic: Topic, classes: Path) -> list[float]:
     """Read the first partition of a topic with a bare Java consumer; records a second, by run."""
-    class_path = compiled(
-        Path(tempfile.mkdtemp(prefix="bench-bare-")), "BareConsumer", connector=True
-    )
+    class_path = compiled(classes, "BareConsumer", connector=True)
     settings = [f"{key.removeprefix('kafka.')}={value}" for key, value in LARGE_FETCHES.items()]
     call = [topic.bootstrap_servers, topic.name, str(REPEATS), *settings]
     return [float(line) for line in run_java(class_path, "BareConsumer", *call).stdout.split()]
-
-
-def processor_nanos(spark: SparkSession) -> int:
-    """Return the processor time of all tasks so far."""
-    context = spark.sparkContext._jsc.sc()
-    context.listenerBus().waitUntilEmpty()
-    stages = context.statusStore().stageList(None)
-    return sum(int(stages.apply(i).executorCpuTime()) for i in range(stages.size()))
 
 
 def _reader(

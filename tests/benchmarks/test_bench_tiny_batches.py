@@ -20,7 +20,7 @@ import pytest
 
 from tests.benchmarks.reader_runs import Reader
 from tests.benchmarks.report import write_report
-from tests.benchmarks.tuned_spark import NO_WAIT
+from tests.benchmarks.tuned_spark import SHORT_WAIT
 from tests.benchmarks.turns import OURS, SCALE, cluster, in_turn
 from tests.kafka_topics import Topic
 from tests.spark_tools import read_topic, wait_until
@@ -41,8 +41,8 @@ _TRIGGER_S = 0.5
 WARM_UP, ROUNDS = 4, max(2, int(15 * SCALE))
 WAYS: Mapping[str, Mapping[str, str]] = {
     "ours": OURS,
-    "spark": NO_WAIT,
-    "spark, coalesce(2)": NO_WAIT,
+    "spark": SHORT_WAIT,
+    "spark, coalesce(2)": SHORT_WAIT,
 }
 
 

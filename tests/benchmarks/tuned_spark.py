@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 #: Reading ends at the end of a partition, at once.
-NO_WAIT: Mapping[str, str] = {"kafka.fetch.max.wait.ms": "1"}
+SHORT_WAIT: Mapping[str, str] = {"kafka.fetch.max.wait.ms": "1"}
 #: For partitions with much to read.
 LARGE_FETCHES: Mapping[str, str] = {
-    **NO_WAIT,
+    **SHORT_WAIT,
     "kafka.max.poll.records": "20000",
     "kafka.max.partition.fetch.bytes": str(8 << 20),
     "kafka.fetch.max.bytes": str(64 << 20),

@@ -43,6 +43,13 @@ def run(orders: DataFrame, folder: Path, name: str = "c", **options: Any) -> lis
     return [as_dict(progress) for progress in query.recentProgress]
 
 
+def assert_proved(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Check that the audit proves that the table has each offset once."""
+    table, checkpoint = str(folder / "table"), str(folder / "c")
+    assert main.run(["audit", "--table", table, "--checkpoint", checkpoint, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["proved"] is True
+
+
 def test_a_batch_that_is_run_again_is_written_once(
     spark: SparkSession, topic: Topic, orders: DataFrame, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -54,16 +61,7 @@ def test_a_batch_that_is_run_again_is_written_once(
     send(topic, [("c", "3")])
     run(orders, tmp_path)
     assert rows(spark, tmp_path / "table", "value") == [("1",), ("2",), ("3",)]
-    call = [
-        "audit",
-        "--table",
-        str(tmp_path / "table"),
-        "--checkpoint",
-        str(tmp_path / "c"),
-        "--json",
-    ]
-    assert main.run(call) == 0
-    assert json.loads(capsys.readouterr().out)["proved"] is True
+    assert_proved(tmp_path, capsys)
 
 
 def test_an_upsert_keeps_the_newest_row_of_a_key(
@@ -126,3 +124,19 @@ def test_a_sink_is_of_one_query(topic: Topic, orders: DataFrame, tmp_path: Path)
             continue
         with pytest.raises(Exception, match="a second query uses the sink"):
             finished(query)
+
+
+def test_a_query_that_is_started_again_may_keep_its_sink(
+    spark: SparkSession, topic: Topic, orders: DataFrame, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """As in a program that starts its query again after an error."""
+    sink = delta_sink(orders, path=str(tmp_path / "table"))
+    for records in ([("a", "1"), ("b", "2"), ("c", "3")], [("d", "4")]):
+        send(topic, records)
+        writer = orders.writeStream.foreachBatch(sink).trigger(availableNow=True)
+        finished(writer.option("checkpointLocation", str(tmp_path / "c")).start())
+        if len(records) > 1:
+            forget_last_commit(tmp_path / "c")
+    assert rows(spark, tmp_path / "table", "value") == [("1",), ("2",), ("3",), ("4",)]
+    assert_proved(tmp_path, capsys)

@@ -14,7 +14,7 @@ from streaming.pipeline.delta.writer import DeltaWriter
 from streaming.pipeline.errors import ConfigError, JobError, TableError
 from streaming.pipeline.spark.columns import folding
 from streaming.pipeline.spark.plan_sources import plan_sources
-from streaming.pipeline.spark.records import KAFKA, KAFKA_FIELDS
+from streaming.pipeline.spark.records import KAFKA_ORDER, kafka_struct
 from streaming.redaction import redacted
 from streaming.validation import describe_problems
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import DataFrame
-
-#: Kafka's columns that order the rows of a key.
-_ORDER = KAFKA_FIELDS[:4]
 
 
 def delta_sink(
@@ -113,12 +110,10 @@ class _ForeachBatch:
             return rows
         fold = folding(self._spark)
         names = {fold(name) for name in rows.columns}
-        missing = [name for name in _ORDER if fold(name) not in names]
+        missing = [name for name in KAFKA_ORDER if fold(name) not in names]
         if not missing:
-            others = {"key": f.lit(None).cast("binary"), "tombstone": f.lit(False)}
-            kafka = [f.col(name).alias(name) for name in _ORDER]
-            kafka += [column.alias(name) for name, column in others.items()]
-            rows = rows.withColumn(KAFKA, f.struct(*kafka))
+            no_key = f.lit(None).cast("binary")
+            rows = rows.select("*", kafka_struct(no_key, f.lit(False)))
         elif not self._sink.sequence_by:
             raise TableError(
                 f"an upsert needs the columns {', '.join(map(repr, missing))} of Kafka's source "

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 #: The struct with Kafka's own columns; sinks leave it out.
 KAFKA = "_kafka"
-KAFKA_FIELDS = ("topic", "partition", "offset", "timestamp", "key", "tombstone")
+#: Those of its fields that order the rows of a key.
+KAFKA_ORDER = ("topic", "partition", "offset", "timestamp")
+KAFKA_FIELDS = (*KAFKA_ORDER, "key", "tombstone")
 #: Why a record is bad.
 REASON = "reason"
 _BAD = "__bad"
@@ -75,7 +77,7 @@ def parse(
     """
     tombstone = f.col("value").isNull()
     if records.format == "raw":
-        return Parsed(frame.select("*", _kafka_struct(tombstone)), None)
+        return Parsed(frame.select("*", kafka_struct(f.col("key"), tombstone)), None)
     if records.format == "json":
         tombstone = tombstone | (f.trim(f.col("value").cast("string")) == "null")
     fold = folding(frame.sparkSession)
@@ -91,7 +93,7 @@ def parse(
                     keyless = keyless | read[fold(key)][1].isNull()
     is_tombstone = f.col(f"{KAFKA}.tombstone")
     marked = (
-        frame.select("*", _kafka_struct(tombstone), by_format.read.alias(PARSED))
+        frame.select("*", kafka_struct(f.col("key"), tombstone), by_format.read.alias(PARSED))
         .withColumn(_BAD, f.when(is_tombstone, keyless).otherwise(by_format.failed))
         .observe(
             name,
@@ -142,9 +144,11 @@ def checksum_columns() -> list[Column]:
     return [f.bit_xor(f.xxhash64("topic", "partition", "offset")).alias("checksum")]
 
 
-def _kafka_struct(tombstone: Column) -> Column:
-    *names, last = KAFKA_FIELDS
-    return f.struct(*names, f.coalesce(tombstone, f.lit(False)).alias(last)).alias(KAFKA)
+def kafka_struct(key: Column, tombstone: Column) -> Column:
+    """Return the struct of a frame that has the other columns of Kafka's source."""
+    columns = [*map(f.col, KAFKA_ORDER), key, f.coalesce(tombstone, f.lit(False))]
+    named = zip(columns, KAFKA_FIELDS, strict=True)
+    return f.struct(*(column.alias(name) for column, name in named)).alias(KAFKA)
 
 
 def place_of(topic: str, partition: str, offset: str) -> Column:

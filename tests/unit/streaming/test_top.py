@@ -63,6 +63,15 @@ def top(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return re.sub(" {2,}", " | ", capsys.readouterr().out)
 
 
+def in_terminal(terminal: int, url: str, interval_s: str) -> subprocess.Popen[bytes]:
+    """Start the live view with a terminal of 100 columns."""
+    command = [sys.executable, "-c", _IN_TERMINAL, "report", "--live", url]
+    return subprocess.Popen(
+        [*command, "--interval", interval_s], stdin=terminal, stdout=terminal, stderr=terminal,
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"},
+    )  # fmt: skip
+
+
 def test_both_addresses_make_a_whole_frame(capsys):
     with serve(RECORDED) as ui, serve({"/metrics": exposition("orders")}) as endpoint:
         out = top(capsys, endpoint.url, ui.url)
@@ -186,18 +195,7 @@ def test_it_is_live_until_a_key_ends_it(key, code):
     answers = dict(begun)
     ours, theirs = pty.openpty()
     with serve(answers) as ui:
-        env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
-        command = [
-            sys.executable,
-            "-c",
-            _IN_TERMINAL,
-            "report",
-            "--live",
-            ui.url,
-            "--interval",
-            "0.2",
-        ]
-        process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
+        process = in_terminal(theirs, ui.url, "0.2")
         os.close(theirs)
         screen = _Screen(ours)
         screen.shows("batch 7")
@@ -216,18 +214,7 @@ def test_who_cannot_wait_after_ctrl_c_gets_his_terminal_back():
     ours, theirs = pty.openpty()
     before = termios.tcgetattr(theirs)
     with serve(RECORDED) as ui:
-        command = [
-            sys.executable,
-            "-c",
-            _IN_TERMINAL,
-            "report",
-            "--live",
-            ui.url,
-            "--interval",
-            "60",
-        ]
-        env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
-        process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
+        process = in_terminal(theirs, ui.url, "60")
         screen = _Screen(ours)
         screen.shows("last batches")
         os.write(ours, b"\x03")
@@ -243,18 +230,7 @@ def test_ctrl_c_ends_it_between_two_frames():
     """Python goes on waiting after a signal: the first one ended `top` with the next frame only."""
     ours, theirs = pty.openpty()
     with serve(RECORDED) as ui:
-        command = [
-            sys.executable,
-            "-c",
-            _IN_TERMINAL,
-            "report",
-            "--live",
-            ui.url,
-            "--interval",
-            "600",
-        ]
-        env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
-        process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
+        process = in_terminal(theirs, ui.url, "600")
         os.close(theirs)
         screen = _Screen(ours)
         screen.shows("last batches")
