@@ -120,13 +120,17 @@ class Reader:
             return next((b for b in self._batches() if b["batchId"] > last), None)
 
         batch = wait_until(next_batch, f"a batch of {self.name}", limit_s)
-        assert batch["numInputRows"] == self.load.records
+        assert self.records_of(batch) == self.load.records
         if self.is_planned:
             assert_planned([batch])
         if measured:
             self.seconds.append(batch["durationMs"]["triggerExecution"] / 1000)
             self.add_batch_seconds.append(batch["durationMs"]["addBatch"] / 1000)
         return dict(batch)
+
+    def records_of(self, batch: dict[str, Any]) -> int:
+        """Return how many records a batch read."""
+        return int(batch["numInputRows"])
 
     def stop(self) -> None:
         """End the query and wait until it is gone."""

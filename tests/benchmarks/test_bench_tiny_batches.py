@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.benchmarks.reader_runs import Reader
+from tests.benchmarks.reader_runs import Reader, producer_of
 from tests.benchmarks.report import write_report
 from tests.benchmarks.tuned_spark import SHORT_WAIT
 from tests.benchmarks.turns import OURS, SCALE, cluster, in_turn
@@ -113,8 +113,25 @@ class Written:
         """Write one batch's records; those of several topics between two triggers of the query."""
         if len(self.topics) > 1:
             time.sleep(1.2 * _TRIGGER_S - time.time() % _TRIGGER_S)
+        producer = producer_of(self.topics[0])
         for topic in self.topics:
-            topic.fill(self.shape.counts)
+            for partition, count in enumerate(self.shape.counts):
+                for _ in range(count):
+                    producer.produce(topic.name, b"x" * 100, partition=partition)
+        assert producer.flush(60) == 0
+
+
+class ByOffsets(Reader):
+    """A query whose rows Spark counts once for each action, up to a limit."""
+
+    def records_of(self, batch: dict[str, Any]) -> int:
+        """Return how far the batch moved the offsets."""
+        return sum(
+            end - source["startOffset"][topic][partition]
+            for source in batch["sources"]
+            for topic, ends in source["endOffset"].items()
+            for partition, end in ends.items()
+        )
 
 
 @pytest.fixture(scope="module")
@@ -192,6 +209,6 @@ def _start(spark: SparkSession, servers: str, way: str, shape: Shape, folder: Pa
         rows = rows.coalesce(2)
     writer = shape.sink(rows, folder).option("checkpointLocation", str(folder / "checkpoint"))
     query = writer.trigger(processingTime=f"{_TRIGGER_S * 1000:.0f} milliseconds").start()
-    reader = Reader(way, query, topics[0], written, way == "ours")
+    reader = ByOffsets(way, query, topics[0], written, way == "ours")
     wait_until(reader._batches, f"the first batch of {way}", 300)
     return reader
