@@ -103,11 +103,11 @@ public final class Exchanges {
     return reports;
   }
 
-  static List<PlanVerifier.Range> ranges(JsonNode given) {
-    List<PlanVerifier.Range> ranges = new ArrayList<>();
+  static List<OffsetRange> ranges(JsonNode given) {
+    List<OffsetRange> ranges = new ArrayList<>();
     for (JsonNode r : given) {
       ranges.add(
-          new PlanVerifier.Range(
+          new OffsetRange(
               r.get("topic").asText(),
               r.get("partition").asInt(),
               r.get("start").asLong(),

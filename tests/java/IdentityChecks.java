@@ -69,8 +69,8 @@ public final class IdentityChecks {
     reader.close();
   }
 
-  private static PlanVerifier.Range range(int partition, long start, long end) {
-    return new PlanVerifier.Range("t", partition, start, end);
+  private static OffsetRange range(int partition, long start, long end) {
+    return new OffsetRange("t", partition, start, end);
   }
 
   private static void check(boolean holds, String what) {

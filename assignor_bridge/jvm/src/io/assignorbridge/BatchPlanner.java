@@ -219,7 +219,7 @@ final class BatchPlanner implements AutoCloseable {
     long startedNanos = System.nanoTime();
     readReports();
     SharedPlanner.Client planner = running();
-    List<PlanVerifier.Range> waiting = batch.waiting();
+    List<OffsetRange> waiting = batch.waiting();
     Columns.Ranges asked = Columns.Ranges.of(waiting);
     long limitMs = options.planTimeoutMs();
     Messages.AdmitBatch request =
@@ -246,7 +246,7 @@ final class BatchPlanner implements AutoCloseable {
       text = planner.ask(Messages.write(request), limitMs);
     }
     Messages.Admitted answer = Messages.read(text, Messages.Admitted.class);
-    List<PlanVerifier.Range> ranges = answer.ranges().unpack();
+    List<OffsetRange> ranges = answer.ranges().unpack();
     Offset end = batch.end(ranges, mostRecords);
     long records = ranges.stream().mapToLong(range -> range.end() - range.start()).sum();
     String logged = log == null ? null : PlanLog.admission(Messages.write(request.forLog()), text);

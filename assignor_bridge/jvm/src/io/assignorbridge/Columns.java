@@ -18,26 +18,26 @@ final class Columns {
 
   /** What a batch must read. */
   record Ranges(List<String> topics, byte[] topic, byte[] partition, byte[] start, byte[] end) {
-    static Ranges of(List<PlanVerifier.Range> rows) {
+    static Ranges of(List<OffsetRange> rows) {
       Names topics = new Names();
       return new Ranges(
           topics.names,
           ints(rows, row -> topics.placeOf(row.topic())),
-          ints(rows, PlanVerifier.Range::partition),
-          longs(rows, PlanVerifier.Range::start),
-          longs(rows, PlanVerifier.Range::end));
+          ints(rows, OffsetRange::partition),
+          longs(rows, OffsetRange::start),
+          longs(rows, OffsetRange::end));
     }
 
-    List<PlanVerifier.Range> unpack() throws PlannerException {
+    List<OffsetRange> unpack() throws PlannerException {
       ByteBuffer topicPlaces = buffer(topic);
       ByteBuffer partitions = buffer(partition);
       ByteBuffer starts = buffer(start);
       ByteBuffer ends = buffer(end);
-      List<PlanVerifier.Range> rows = new ArrayList<>();
+      List<OffsetRange> rows = new ArrayList<>();
       try {
         while (topicPlaces.hasRemaining()) {
           rows.add(
-              new PlanVerifier.Range(
+              new OffsetRange(
                   topics.get(topicPlaces.getInt()),
                   partitions.getInt(),
                   starts.getLong(),
@@ -56,15 +56,15 @@ final class Columns {
    */
   record Times(long nowMs, byte[] stamp, int lookUps, Long askedMs, byte[] at) {
     static Times of(
-        long nowMs, List<PlanVerifier.Range> rows, ToLongFunction<PlanVerifier.Range> stamp) {
+        long nowMs, List<OffsetRange> rows, ToLongFunction<OffsetRange> stamp) {
       return new Times(nowMs, longs(rows, stamp), 0, null, null);
     }
 
     Times with(
         int number,
         long asked,
-        List<PlanVerifier.Range> rows,
-        ToLongFunction<PlanVerifier.Range> offset) {
+        List<OffsetRange> rows,
+        ToLongFunction<OffsetRange> offset) {
       return new Times(nowMs, stamp, number, asked, longs(rows, offset));
     }
   }
@@ -73,8 +73,8 @@ final class Columns {
   record Racks(List<List<String>> sets, byte[] range) {
     static Racks of(
         List<List<String>> sets,
-        List<PlanVerifier.Range> rows,
-        ToIntFunction<PlanVerifier.Range> place) {
+        List<OffsetRange> rows,
+        ToIntFunction<OffsetRange> place) {
       return new Racks(sets, ints(rows, place));
     }
 
@@ -117,7 +117,7 @@ final class Columns {
 
   /** One task of a plan; the executor is null where it may run anywhere. */
   record Task(
-      String executor, int slot, List<PlanVerifier.Range> ranges, List<String> standbys) {}
+      String executor, int slot, List<OffsetRange> ranges, List<String> standbys) {}
 
   /**
    * The tasks of a plan: a cell a task in `executor` (a place, or -1), `slot` and `ranges` (how many
@@ -147,10 +147,10 @@ final class Columns {
       try {
         while (counts.hasRemaining()) {
           int count = counts.getInt();
-          List<PlanVerifier.Range> read = new ArrayList<>(Math.min(count, 1000));
+          List<OffsetRange> read = new ArrayList<>(Math.min(count, 1000));
           for (int i = 0; i < count; i++) {
             read.add(
-                new PlanVerifier.Range(
+                new OffsetRange(
                     topics.get(topicPlaces.getInt()),
                     partitions.getInt(),
                     starts.getLong(),

@@ -59,7 +59,7 @@ final class LimitedBatch {
   }
 
   private final Map<TopicPartition, Long> ends;
-  private final Map<TopicPartition, PlanVerifier.Range> waiting = new HashMap<>();
+  private final Map<TopicPartition, OffsetRange> waiting = new HashMap<>();
 
   LimitedBatch(Offset start, Offset latest, KafkaOffsetReader reader) {
     Map<TopicPartition, Long> starts = offsets(start);
@@ -74,24 +74,24 @@ final class LimitedBatch {
         (p, end) -> {
           Long from = starts.get(p);
           if (from != null && from < end) { // else what is wrong is Spark's to say
-            waiting.put(p, new PlanVerifier.Range(p.topic(), p.partition(), from, end));
+            waiting.put(p, new OffsetRange(p.topic(), p.partition(), from, end));
           }
         });
   }
 
   /** From where reading goes on to where it may go; partitions without records are left out. */
-  List<PlanVerifier.Range> waiting() {
+  List<OffsetRange> waiting() {
     return List.copyOf(waiting.values());
   }
 
   /** The end of the batch: within what waits, not empty, and no more records than Spark allows. */
-  Offset end(List<PlanVerifier.Range> admitted, long mostRecords) throws PlannerException {
+  Offset end(List<OffsetRange> admitted, long mostRecords) throws PlannerException {
     Map<TopicPartition, Long> cut = new HashMap<>(ends);
     Set<TopicPartition> named = new HashSet<>();
     long records = 0;
-    for (PlanVerifier.Range range : admitted) {
+    for (OffsetRange range : admitted) {
       TopicPartition p = new TopicPartition(range.topic(), range.partition());
-      PlanVerifier.Range asked = waiting.get(p);
+      OffsetRange asked = waiting.get(p);
       if (asked == null
           || !named.add(p)
           || range.start() != asked.start()

@@ -80,11 +80,11 @@ final class RecordTimes implements AutoCloseable {
   }
 
   /** The timestamp of the first record of each range; -1 where there is none, or it has no time. */
-  Columns.Times of(List<PlanVerifier.Range> waiting, long timeoutMs)
+  Columns.Times of(List<OffsetRange> waiting, long timeoutMs)
       throws PlannerException, InterruptedException {
     long now = System.currentTimeMillis();
-    Map<TopicPartition, PlanVerifier.Range> unknown = new HashMap<>();
-    for (PlanVerifier.Range range : waiting) {
+    Map<TopicPartition, OffsetRange> unknown = new HashMap<>();
+    for (OffsetRange range : waiting) {
       TreeMap<Long, Stamp> known = of(partition(range));
       known.headMap(range.start()).clear();
       if (!known.containsKey(range.start())) {
@@ -103,14 +103,14 @@ final class RecordTimes implements AutoCloseable {
 
   /** The same, and the offset of the first record at or after a time: the look-up of this number. */
   Columns.Times lookUp(
-      int number, long millis, List<PlanVerifier.Range> waiting, long timeoutMs)
+      int number, long millis, List<OffsetRange> waiting, long timeoutMs)
       throws PlannerException, InterruptedException {
     Map<TopicPartition, Long> asked =
         waiting.stream().collect(Collectors.toMap(RecordTimes::partition, range -> millis));
     Map<TopicPartition, OffsetAndTimestamp> found =
         ask(kafka -> kafka.offsetsForTimes(asked, Duration.ofMillis(timeoutMs)));
     boolean afterPause = false;
-    for (PlanVerifier.Range range : waiting) {
+    for (OffsetRange range : waiting) {
       OffsetAndTimestamp first = found.get(partition(range));
       if (first != null && first.offset() >= range.start()) {
         TreeMap<Long, Stamp> known = of(partition(range));
@@ -127,7 +127,7 @@ final class RecordTimes implements AutoCloseable {
               .mapToLong(Stamp::millis)
               .min()
               .orElse(Long.MAX_VALUE);
-      for (PlanVerifier.Range range : waiting) {
+      for (OffsetRange range : waiting) {
         if (!first(range).isOfRecord && first(range).millis < oldest) {
           of(partition(range)).remove(range.start());
         }
@@ -160,10 +160,10 @@ final class RecordTimes implements AutoCloseable {
   /** Reads the first record of each range. */
   private void peek(
       Consumer<byte[], byte[]> kafka,
-      Map<TopicPartition, PlanVerifier.Range> ranges,
+      Map<TopicPartition, OffsetRange> ranges,
       long timeoutMs) {
     long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
-    Map<TopicPartition, PlanVerifier.Range> left = new HashMap<>(ranges);
+    Map<TopicPartition, OffsetRange> left = new HashMap<>(ranges);
     kafka.assign(left.keySet());
     left.forEach((partition, range) -> kafka.seek(partition, range.start()));
     while (!left.isEmpty()) {
@@ -175,7 +175,7 @@ final class RecordTimes implements AutoCloseable {
       var records = kafka.poll(Duration.ofMillis(Math.min(POLL_MS, restMs)));
       for (TopicPartition partition : records.partitions()) {
         ConsumerRecord<byte[], byte[]> first = records.records(partition).get(0);
-        PlanVerifier.Range range = ranges.get(partition);
+        OffsetRange range = ranges.get(partition);
         long millis = first.offset() < range.end() ? first.timestamp() : NONE;
         of(partition).put(range.start(), new Stamp(millis, true));
       }
@@ -191,7 +191,7 @@ final class RecordTimes implements AutoCloseable {
 
   /** Whether the consumer came past the range and gave no record: gaps, marks of transactions. */
   private boolean isWithoutRecords(
-      Consumer<byte[], byte[]> kafka, PlanVerifier.Range range, Duration limit) {
+      Consumer<byte[], byte[]> kafka, OffsetRange range, Duration limit) {
     if (kafka.position(partition(range), limit) < range.end()) {
       return false;
     }
@@ -237,7 +237,7 @@ final class RecordTimes implements AutoCloseable {
     return consumer;
   }
 
-  private Stamp first(PlanVerifier.Range range) {
+  private Stamp first(OffsetRange range) {
     return of(partition(range)).get(range.start());
   }
 
@@ -245,7 +245,7 @@ final class RecordTimes implements AutoCloseable {
     return stamps.computeIfAbsent(partition, added -> new TreeMap<>());
   }
 
-  private static TopicPartition partition(PlanVerifier.Range range) {
+  private static TopicPartition partition(OffsetRange range) {
     return new TopicPartition(range.topic(), range.partition());
   }
 }

@@ -95,12 +95,12 @@ final class ReplicaRacks implements AutoCloseable {
   }
 
   /** A cell a range, as far as racks are known by now; null: none is. */
-  Columns.Racks of(List<PlanVerifier.Range> ranges) throws InterruptedException {
+  Columns.Racks of(List<OffsetRange> ranges) throws InterruptedException {
     Known now = known;
     Set<String> names = new HashSet<>(asked);
     names.removeAll(now.gone());
     boolean isNew = false;
-    for (PlanVerifier.Range range : ranges) {
+    for (OffsetRange range : ranges) {
       if (!now.hasHeardOf(range.topic(), range.partition())) {
         isNew = true;
         names.add(range.topic());

@@ -32,10 +32,10 @@ final class StreamIdentity {
    * The name for the batch that reads these ranges; to be asked once for each batch. `live` are the
    * partitions that the stream has: those that are gone are forgotten, and with them the name.
    */
-  String of(List<PlanVerifier.Range> batch, Set<TopicPartition> live) {
+  String of(List<OffsetRange> batch, Set<TopicPartition> live) {
     boolean isOfOthers = ends.keySet().retainAll(live);
     Map<TopicPartition, Long> next = new HashMap<>();
-    for (PlanVerifier.Range range : batch) {
+    for (OffsetRange range : batch) {
       TopicPartition partition = new TopicPartition(range.topic(), range.partition());
       isOfOthers |= range.start() < ends.getOrDefault(partition, 0L);
       next.merge(partition, range.end(), Math::max);

@@ -13,7 +13,7 @@ import scala.Option;
 /** Builds the tasks of a plan out of Spark's own partitions, once the plan is verified. */
 final class TaskBuilder {
   private final Map<TopicPartition, KafkaBatchInputPartition> templates = new HashMap<>();
-  private final List<PlanVerifier.Range> requested = new ArrayList<>();
+  private final List<OffsetRange> requested = new ArrayList<>();
 
   TaskBuilder(InputPartition[] partitions) {
     for (InputPartition partition : partitions) {
@@ -21,19 +21,19 @@ final class TaskBuilder {
       KafkaOffsetRange r = p.offsetRange();
       templates.put(r.topicPartition(), p);
       requested.add(
-          new PlanVerifier.Range(r.topic(), r.partition(), r.fromOffset(), r.untilOffset()));
+          new OffsetRange(r.topic(), r.partition(), r.fromOffset(), r.untilOffset()));
     }
   }
 
   /** What the batch must read. */
-  List<PlanVerifier.Range> requested() {
+  List<OffsetRange> requested() {
     return requested;
   }
 
   InputPartition[] build(
       List<Columns.Task> tasks, List<ExecutorList.Executor> executors, String stream, long plan)
       throws PlannerException {
-    List<PlanVerifier.Range> planned = new ArrayList<>(requested.size());
+    List<OffsetRange> planned = new ArrayList<>(requested.size());
     tasks.forEach(task -> planned.addAll(task.ranges()));
     PlanVerifier.verify(requested, planned);
     Map<String, String> hosts = new HashMap<>();
@@ -82,7 +82,7 @@ final class TaskBuilder {
   }
 
   /** Spark's own partition, cut to the planned range: its Kafka parameters and checks come along. */
-  private KafkaBatchInputPartition part(PlanVerifier.Range range) {
+  private KafkaBatchInputPartition part(OffsetRange range) {
     KafkaBatchInputPartition template =
         templates.get(new TopicPartition(range.topic(), range.partition()));
     return template.copy(

@@ -48,7 +48,7 @@ final class Zones implements AutoCloseable {
   }
 
   /** Where the ranges of a batch to be planned can be read; null: unknown. */
-  Columns.Racks of(List<ExecutorList.Executor> executors, List<PlanVerifier.Range> ranges)
+  Columns.Racks of(List<ExecutorList.Executor> executors, List<OffsetRange> ranges)
       throws InterruptedException {
     plans++;
     Columns.Racks found = null;
