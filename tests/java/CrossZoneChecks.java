@@ -1,6 +1,7 @@
 package io.assignorbridge;
 
-import io.assignorbridge.CrossZoneBytes.Received;
+import io.assignorbridge.ExecutorRacks.Received;
+import io.assignorbridge.Zones.CrossZoneBytes;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;

@@ -39,7 +39,7 @@ public final class RackChecks {
 
   private static String racks(Path file, List<String> hosts) {
     try {
-      RackFile racks = new RackFile(file.toString());
+      ExecutorRacks.RackFile racks = new ExecutorRacks.RackFile(file.toString());
       String ours = hosts.stream().map(host -> String.valueOf(racks.of(host))).collect(joining(" "));
       FileBasedTopologyMapper mapper =
           new FileBasedTopologyMapper(

@@ -47,7 +47,7 @@ def metrics_in_code() -> set[str]:
     found |= set(re.findall(r'^ +"(\w+)": ', admitted, flags=re.MULTILINE))
     java = "\n".join(
         (JAVA / f"{name}.java").read_text(encoding="utf-8")
-        for name in ("PlanFigures", "GroupCommits", "CrossZoneBytes")
+        for name in ("PlanFigures", "GroupCommits", "Zones")
     )
     counted = re.findall(r'"assignor\.(\w+)"|latest\.put\("(\w+)"', java)
     return found | {first or second for first, second in counted}

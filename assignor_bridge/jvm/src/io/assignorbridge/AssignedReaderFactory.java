@@ -20,10 +20,10 @@ final class AssignedReaderFactory implements PartitionReaderFactory {
   @SuppressWarnings("serial") // accumulators are serializable
   private final Reports<ReadReport> reports;
 
-  private final ReaderRacks racks; // null before there was a plan
+  private final ExecutorRacks.ForReaders racks; // null before there was a plan
 
   AssignedReaderFactory(
-      PartitionReaderFactory base, boolean shared, Reports<ReadReport> reports, ReaderRacks racks) {
+      PartitionReaderFactory base, boolean shared, Reports<ReadReport> reports, ExecutorRacks.ForReaders racks) {
     this.base = base;
     this.shared = shared;
     this.reports = reports;

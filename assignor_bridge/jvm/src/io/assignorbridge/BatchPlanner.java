@@ -78,7 +78,7 @@ final class BatchPlanner implements AutoCloseable {
   private Retentions retentions; // null without assignor.fairness=deadline
   private RecordTimes times; // null where the planner needs none
   private Zones zones; // null until a planner has validated the options
-  private ReaderRacks readerRacks; // null before the first plan
+  private ExecutorRacks.ForReaders readerRacks; // null before the first plan
   private PlanLog log; // null without assignor.planLog
   private Batch lastBatch;
   private InputPartition[] lastTasks;

@@ -80,7 +80,7 @@ final class ReplicaRacks implements AutoCloseable {
   /** `followers`: whether a reader tells Kafka in which rack it is. */
   ReplicaRacks(Map<String, String> kafka, boolean followers) {
     admin = new KafkaAdmin(kafka);
-    clientRack = ReaderRacks.named(kafka.get(CommonClientConfigs.CLIENT_RACK_CONFIG));
+    clientRack = ExecutorRacks.nameOrNull(kafka.get(CommonClientConfigs.CLIENT_RACK_CONFIG));
     this.followers = followers || clientRack != null;
   }
 
@@ -205,8 +205,8 @@ final class ReplicaRacks implements AutoCloseable {
           Arrays.fill(ofTopic, UNKNOWN);
           for (TopicPartitionInfo partition : topic.partitions()) {
             partition.replicas().stream()
-                .filter(replica -> ReaderRacks.named(replica.rack()) != null)
-                .forEach(replica -> brokers.put(replica.id(), ReaderRacks.named(replica.rack())));
+                .filter(replica -> ExecutorRacks.nameOrNull(replica.rack()) != null)
+                .forEach(replica -> brokers.put(replica.id(), ExecutorRacks.nameOrNull(replica.rack())));
             List<String> racks = racks(partition);
             if (!racks.isEmpty()) {
               ofTopic[partition.partition()] = sets.computeIfAbsent(racks, r -> sets.size());
@@ -237,7 +237,7 @@ final class ReplicaRacks implements AutoCloseable {
   }
 
   private static void add(String rack, Set<String> racks) {
-    String named = ReaderRacks.named(rack);
+    String named = ExecutorRacks.nameOrNull(rack);
     if (named != null) {
       racks.add(named);
     }

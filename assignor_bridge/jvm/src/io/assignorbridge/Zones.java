@@ -1,8 +1,11 @@
 package io.assignorbridge;
 
+import java.util.HashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Objects;
+import java.util.TreeMap;
 import java.util.TreeSet;
 import org.apache.spark.SparkContext;
 import org.slf4j.Logger;
@@ -20,7 +23,7 @@ final class Zones implements AutoCloseable {
   private final Map<String, String> kafka;
   private final Messages.EffectiveOptions options;
   private final ExecutorRacks racks;
-  private final Reports<CrossZoneBytes.Received> received = new Reports<>();
+  private final Reports<ExecutorRacks.Received> received = new Reports<>();
   private final CrossZoneBytes bytes = new CrossZoneBytes();
   private ReplicaRacks replicas; // null before an executor has a rack
   private int plans;
@@ -43,7 +46,7 @@ final class Zones implements AutoCloseable {
   }
 
   /** What a reader needs to know where it runs. */
-  ReaderRacks forReaders(List<ExecutorList.Executor> executors) {
+  ExecutorRacks.ForReaders forReaders(List<ExecutorList.Executor> executors) {
     return racks.forReaders(executors, received);
   }
 
@@ -136,5 +139,70 @@ final class Zones implements AutoCloseable {
     TreeSet<String> distinct = new TreeSet<>();
     racks.stream().filter(Objects::nonNull).forEach(distinct::add);
     return distinct.isEmpty() ? "none" : String.join(", ", distinct);
+  }
+
+  /**
+   * Bytes that readers received from brokers in other racks. They wait, by the reader's rack and the
+   * broker, until it is known where the broker is; what is counted then stays counted. Unknown is
+   * unknown: bytes of which one end has no rack neither cross nor stay.
+   */
+  static final class CrossZoneBytes {
+    private record Way(String rack, int broker) {}
+
+    private final Map<Way, Long> waiting = new HashMap<>();
+    private final Map<Way, Long> ofBatch = new HashMap<>();
+    private boolean hasReaders;
+    private long received;
+    private long located;
+    private long crossed;
+
+    void begin() {
+      ofBatch.clear();
+    }
+
+    void add(List<ExecutorRacks.Received> tasks) {
+      for (ExecutorRacks.Received task : tasks) {
+        task.bytes()
+            .forEach(
+                (broker, bytes) -> {
+                  hasReaders = true;
+                  received += bytes;
+                  waiting.merge(new Way(task.rack(), broker), bytes, Long::sum);
+                  ofBatch.merge(new Way(task.rack(), broker), bytes, Long::sum);
+                });
+      }
+    }
+
+    /** `racks` are the brokers', by id; nothing while no reader knows where it is. */
+    Map<String, String> metrics(Map<Integer, String> racks) {
+      located += sum(waiting, racks, false);
+      crossed += sum(waiting, racks, true);
+      waiting.keySet().removeIf(way -> racks.containsKey(way.broker()));
+      Map<String, String> all = new TreeMap<>();
+      if (hasReaders) {
+        all.put("assignor.receivedBytes", Long.toString(received));
+      }
+      if (located > 0) {
+        all.put("assignor.crossZoneBytes", Long.toString(crossed));
+      }
+      long known = sum(ofBatch, racks, false);
+      if (known > 0) {
+        double share = sum(ofBatch, racks, true) / (double) known;
+        all.put("assignor.crossZoneShare", String.format(Locale.ROOT, "%.4f", share));
+      }
+      return all;
+    }
+
+    /** Of brokers with a known rack; `crossing`: only of those in another rack than the reader. */
+    private static long sum(Map<Way, Long> bytes, Map<Integer, String> racks, boolean crossing) {
+      return bytes.entrySet().stream()
+          .filter(
+              one -> {
+                String rack = racks.get(one.getKey().broker());
+                return rack != null && !(crossing && rack.equals(one.getKey().rack()));
+              })
+          .mapToLong(Map.Entry::getValue)
+          .sum();
+    }
   }
 }
