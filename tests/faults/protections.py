@@ -80,9 +80,9 @@ PROTECTIONS = {
         Protection(
             "a batch that was not completed when the query ended is not committed",
             f"{_JAVA}/BatchPlanner.java",
-            "    if (commits != null) {\n      commits.close();\n",
-            "    if (commits != null) {\n      if (lastBatch != null) {\n"
-            "        commits.completed(lastBatch.end());\n      }\n      commits.close();\n",
+            "    if (resources != null) {\n      resources.close();\n",
+            "    if (resources != null) {\n      if (last != null) {\n"
+            "        resources.completed(last.end());\n      }\n      resources.close();\n",
             ("table disk full", "checkpoint disk full", "checkpoint read-only"),
         ),
         Protection(
@@ -174,7 +174,7 @@ PROTECTIONS = {
         Protection(
             "a log that has become shorter takes the group back with it",
             f"{_JAVA}/GroupCommits.java",
-            "new OffsetAndMetadata((Long) offset)",
+            "new OffsetAndMetadata(offset)",
             "new OffsetAndMetadata((Long) System.getProperties()\n"
             "              .merge(p, offset, (a, b) -> (Long) a > (Long) b ? a : b))",
             ("unclean election", "topic made anew", "topic made anew, failOnDataLoss=false"),

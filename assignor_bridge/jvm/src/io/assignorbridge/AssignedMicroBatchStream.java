@@ -218,9 +218,8 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     isOnTheWay = hasFixedEnd;
     Offset end =
         planner.admit(
-            () -> new LimitedBatch(start, latest, offsets),
+            () -> new LimitedBatch(start, latest, limits.mostRecords(), offsets),
             latest,
-            limits.mostRecords(),
             hasFixedEnd);
     return end == null ? super.latestOffset(start, limits.most()) : end;
   }

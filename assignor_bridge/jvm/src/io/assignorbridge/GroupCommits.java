@@ -11,10 +11,8 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.protocol.Errors;
 import org.apache.spark.sql.connector.read.streaming.Offset;
-import org.apache.spark.sql.kafka010.KafkaSourceOffset;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Commits the end offsets of completed batches to a consumer group (`assignor.commitGroup`). A thread
@@ -73,8 +71,8 @@ final class GroupCommits implements AutoCloseable {
   private void commit(Offset end) {
     try {
       Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
-      CollectionConverters.asJava(KafkaSourceOffset.apply(end).partitionToOffsets())
-          .forEach((p, offset) -> offsets.put(p, new OffsetAndMetadata((Long) offset)));
+      SourceOffsets.of(end)
+          .forEach((p, offset) -> offsets.put(p, new OffsetAndMetadata(offset)));
       var limit = new AlterConsumerGroupOffsetsOptions().timeoutMs(COMMIT_LIMIT_MS);
       admin.open().alterConsumerGroupOffsets(group, offsets, limit).all().get();
       committed++;

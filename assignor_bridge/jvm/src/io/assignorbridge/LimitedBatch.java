@@ -13,7 +13,6 @@ import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 import org.apache.spark.sql.connector.read.streaming.ReadMaxRows;
 import org.apache.spark.sql.connector.read.streaming.ReadMinRows;
 import org.apache.spark.sql.kafka010.KafkaOffsetReader;
-import org.apache.spark.sql.kafka010.KafkaSourceOffset;
 import scala.jdk.javaapi.CollectionConverters;
 
 /** What a batch could read, and the end that is given to Spark once it is verified. */
@@ -58,17 +57,20 @@ final class LimitedBatch {
     }
   }
 
+  private final long mostRecords;
   private final Map<TopicPartition, Long> ends;
   private final Map<TopicPartition, OffsetRange> waiting = new HashMap<>();
 
-  LimitedBatch(Offset start, Offset latest, KafkaOffsetReader reader) {
-    Map<TopicPartition, Long> starts = offsets(start);
-    ends = offsets(latest);
+  LimitedBatch(Offset start, Offset latest, long mostRecords, KafkaOffsetReader reader) {
+    this.mostRecords = mostRecords;
+    Map<TopicPartition, Long> starts = SourceOffsets.of(start);
+    ends = SourceOffsets.of(latest);
     List<TopicPartition> added = new ArrayList<>(ends.keySet());
     added.removeAll(starts.keySet());
     if (!added.isEmpty()) { // Spark reads new partitions from their beginning
       starts.putAll(
-          typed(reader.fetchEarliestOffsets(CollectionConverters.asScala(added).toSeq())));
+          SourceOffsets.of(
+              reader.fetchEarliestOffsets(CollectionConverters.asScala(added).toSeq())));
     }
     ends.forEach(
         (p, end) -> {
@@ -84,8 +86,13 @@ final class LimitedBatch {
     return List.copyOf(waiting.values());
   }
 
+  /** Spark's limit, for a message; null if there is none. */
+  Long mostRecords() {
+    return mostRecords == Long.MAX_VALUE ? null : mostRecords;
+  }
+
   /** The end of the batch: within what waits, not empty, and no more records than Spark allows. */
-  Offset end(List<OffsetRange> admitted, long mostRecords) throws PlannerException {
+  Offset end(List<OffsetRange> admitted) throws PlannerException {
     Map<TopicPartition, Long> cut = new HashMap<>(ends);
     Set<TopicPartition> named = new HashSet<>();
     long records = 0;
@@ -107,22 +114,6 @@ final class LimitedBatch {
           "the planner admits %d records of %d partitions: from 1 to %d records of %d are expected"
               .formatted(records, named.size(), mostRecords, waiting.size()));
     }
-    return new KafkaSourceOffset(
-        scala.collection.immutable.HashMap.from(CollectionConverters.asScala(untyped(cut))));
-  }
-
-  static Map<TopicPartition, Long> offsets(Offset offset) {
-    return typed(KafkaSourceOffset.apply(offset).partitionToOffsets());
-  }
-
-  private static Map<TopicPartition, Long> typed(
-      scala.collection.immutable.Map<TopicPartition, Object> offsets) {
-    Map<TopicPartition, Long> typed = new HashMap<>();
-    CollectionConverters.asJava(offsets).forEach((p, offset) -> typed.put(p, (Long) offset));
-    return typed;
-  }
-
-  private static Map<TopicPartition, Object> untyped(Map<TopicPartition, Long> offsets) {
-    return new HashMap<>(offsets);
+    return SourceOffsets.toOffset(cut);
   }
 }

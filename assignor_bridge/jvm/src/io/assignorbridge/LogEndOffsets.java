@@ -1,5 +1,7 @@
 package io.assignorbridge;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
@@ -23,6 +25,7 @@ import org.slf4j.LoggerFactory;
  */
 public final class LogEndOffsets implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(LogEndOffsets.class);
+  private static final ObjectMapper JSON = new ObjectMapper();
   private static final Set<LogEndOffsets> ALL = ConcurrentHashMap.newKeySet(); // ended ones, too
   private static final long FRESH_NANOS = TimeUnit.SECONDS.toNanos(1);
   private static final long RETRY_NANOS = TimeUnit.SECONDS.toNanos(30); // after a failed request
@@ -54,7 +57,7 @@ public final class LogEndOffsets implements AutoCloseable {
    * Returns the ends by query, source, topic, and partition as JSON, of a query or with null of all;
    * brokers have so long to answer. Sources without an answer in the last two minutes are missing.
    */
-  public static String request(String query, int limitMs) throws PlannerException {
+  public static String request(String query, int limitMs) throws JsonProcessingException {
     long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(limitMs);
     Map<String, Map<String, Map<String, Map<Integer, Long>>>> all = new TreeMap<>();
     for (LogEndOffsets one : ALL) {
@@ -66,7 +69,7 @@ public final class LogEndOffsets implements AutoCloseable {
         }
       }
     }
-    return Messages.write(all);
+    return JSON.writeValueAsString(all);
   }
 
   /** Keeps what a batch found when it was planned; a fixed end is returned if no answer comes. */
@@ -95,7 +98,7 @@ public final class LogEndOffsets implements AutoCloseable {
     Map<String, Map<Integer, Long>> topics = new TreeMap<>();
     if (!isStale()) {
       boolean useFixedEnd = ends.isEmpty() && fixedEnd != null;
-      Map<TopicPartition, Long> known = useFixedEnd ? LimitedBatch.offsets(fixedEnd) : ends;
+      Map<TopicPartition, Long> known = useFixedEnd ? SourceOffsets.of(fixedEnd) : ends;
       known.forEach(
           (p, end) ->
               topics.computeIfAbsent(p.topic(), t -> new TreeMap<>()).put(p.partition(), end));
@@ -109,7 +112,7 @@ public final class LogEndOffsets implements AutoCloseable {
     }
     nextNanos = System.nanoTime() + RETRY_NANOS; // an answer makes it earlier
     Map<TopicPartition, OffsetSpec> specs =
-        LimitedBatch.offsets(latest).keySet().stream()
+        SourceOffsets.partitionsOf(latest).stream()
             .collect(Collectors.toMap(p -> p, p -> OffsetSpec.latest()));
     Map<TopicPartition, Long> answer = new HashMap<>();
     try {

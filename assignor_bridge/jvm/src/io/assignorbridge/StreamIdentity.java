@@ -28,11 +28,16 @@ final class StreamIdentity {
     }
   }
 
+  /** The name for the batch that was noted last. */
+  String name() {
+    return name;
+  }
+
   /**
-   * The name for the batch that reads these ranges; to be asked once for each batch. `live` are the
-   * partitions that the stream has: those that are gone are forgotten, and with them the name.
+   * Notes the ranges that a batch reads, once for each batch. `live` are the partitions that the
+   * stream has: those that are gone are forgotten, and with them the name.
    */
-  String of(List<OffsetRange> batch, Set<TopicPartition> live) {
+  void note(List<OffsetRange> batch, Set<TopicPartition> live) {
     boolean isOfOthers = ends.keySet().retainAll(live);
     Map<TopicPartition, Long> next = new HashMap<>();
     for (OffsetRange range : batch) {
@@ -46,7 +51,6 @@ final class StreamIdentity {
       name = UUID.randomUUID().toString();
     }
     ends.putAll(next);
-    return name;
   }
 
   /** No task will use the name again. */
