@@ -1,5 +1,9 @@
-package io.assignorbridge;
+package io.assignorbridge.planning;
 
+import io.assignorbridge.model.AssignedInputPartition;
+import io.assignorbridge.model.OffsetRange;
+import io.assignorbridge.model.ReadReport;
+import io.assignorbridge.model.Reports;
 import java.io.IOException;
 import java.util.List;
 import java.util.Set;

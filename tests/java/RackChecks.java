@@ -1,7 +1,8 @@
-package io.assignorbridge;
+package io.assignorbridge.cluster;
 
 import static java.util.stream.Collectors.joining;
 
+import io.assignorbridge.model.PlannerException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
