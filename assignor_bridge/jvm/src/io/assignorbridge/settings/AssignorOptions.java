@@ -26,7 +26,7 @@ public record AssignorOptions(
     Interpreter interpreter,
     List<String> twice) {
   public static final String NAME = "assignor";
-  static final String SESSION_PREFIX = "spark.assignor.";
+  private static final String SESSION_PREFIX = "spark.assignor.";
   private static final String PREFIX = NAME + ".";
   private static final String KAFKA_PREFIX = "kafka.";
   public static final String SESSION_NAME = SESSION_PREFIX + "strategy";

@@ -15,8 +15,8 @@ import java.util.stream.Stream;
  * @param files packages that came with the job (`--py-files`): Spark hands them to its own Python only
  */
 public record Interpreter(String command, List<String> variables, List<String> files) {
-  private static final String SESSION_PYTHON = AssignorOptions.SESSION_PREFIX + "python";
-  private static final String SESSION_VARIABLES = AssignorOptions.SESSION_PREFIX + "env";
+  private static final String SESSION_PYTHON = "spark.assignor.python";
+  private static final String SESSION_VARIABLES = "spark.assignor.env";
   private static final String SPARK_FILES = "spark.submit.pyFiles";
 
   /** Settings of a session that are about the process, not about planning. */

@@ -16,8 +16,8 @@ import org.slf4j.LoggerFactory;
  */
 public final class KillSwitch {
   private static final Logger LOG = LoggerFactory.getLogger(KillSwitch.class);
-  private static final String ENABLED = AssignorOptions.SESSION_PREFIX + "enabled";
-  private static final String FILE = AssignorOptions.SESSION_PREFIX + "killSwitchFile";
+  private static final String ENABLED = "spark.assignor.enabled";
+  private static final String FILE = "spark.assignor.killSwitchFile";
 
   /** Settings of a session that are about the switch, not about planning. */
   static final List<String> SETTINGS = List.of(ENABLED, FILE);
