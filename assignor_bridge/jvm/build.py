@@ -58,7 +58,7 @@ _OF_SPARK = re.compile(
 _OF_JOBS = (
     "org/apache/spark/sql/delta/",
     "org/apache/spark/sql/api/java/UDF1",
-    "io/assignorbridge/OrderConflicts",
+    "io/assignorbridge/records/OrderConflicts",
 )
 #: The name of a class of ours that extends one of Spark.
 _EXTENDING = re.compile(

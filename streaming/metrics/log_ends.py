@@ -32,7 +32,7 @@ def request_log_ends(spark: SparkSession, query_id: str | None) -> QueryOffsets:
     are missing, and all are in a session of Spark Connect or without our jar.
     """
     jvm: Any = getattr(spark, "_jvm", None)
-    java = None if jvm is None else jvm.io.assignorbridge.LogEndOffsets
+    java = None if jvm is None else jvm.io.assignorbridge.kafka.LogEndOffsets
     if java is None or isinstance(java, JavaPackage):
         return {}
     answer: QueryOffsets = orjson.loads(java.request(query_id, _BROKERS_LIMIT_MS))

@@ -104,7 +104,7 @@ def read_racks(path: Path) -> Racks:
 
 
 def _racks_of_hosts(text: bytes, what: str) -> dict[str, str]:
-    """Read lines of Java properties with the rules of RackFile.java."""
+    """Read lines of Java properties with the rules of ExecutorRacks.RackFile (Java)."""
     racks: dict[str, str] = {}
     for number, line in enumerate(text.decode("utf-8", "replace").splitlines(), start=1):
         if not line.strip() or line.lstrip()[0] in "#!":

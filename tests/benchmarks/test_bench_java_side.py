@@ -48,7 +48,7 @@ def test_the_jvm_takes_no_longer_than_the_planner_may(tmp_path: Path) -> None:
         exchange.write_bytes(asked + b"\n" + orjson.dumps(answer))
         states = str(tmp_path / f"states-{partitions}")
         done = run_java(
-            class_path, "BridgeTime", str(exchange), str(RUNS), states, options=("-Xmx2g",)
+            class_path, "planning.BridgeTime", str(exchange), str(RUNS), states, options=("-Xmx2g",)
         )
         *phases, state_write, spark_log = [json.loads(line) for line in done.stdout.splitlines()]
         whole = [sum(parts) for parts in zip(*phases, strict=True)]

@@ -58,7 +58,7 @@ PROTECTIONS = {
         ),
         Protection(
             "a planner that has died is started again",
-            f"{_JAVA}/SharedPlanner.java",
+            f"{_JAVA}/worker/SharedPlanner.java",
             "if (running == null || !running.isAlive()) {",
             "if (running == null) {",
             ("planner killed",),
@@ -79,26 +79,25 @@ PROTECTIONS = {
         ),
         Protection(
             "a batch that was not completed when the query ended is not committed",
-            f"{_JAVA}/BatchPlanner.java",
-            "    if (commits != null) {\n      commits.close();\n",
-            "    if (commits != null) {\n      if (lastBatch != null) {\n"
-            "        commits.completed(lastBatch.end());\n      }\n      commits.close();\n",
+            f"{_JAVA}/planning/BatchPlanner.java",
+            "    if (resources != null) {\n      resources.close();\n",
+            "    if (resources != null) {\n      if (last != null) {\n"
+            "        resources.completed(last.end());\n      }\n      resources.close();\n",
             ("table disk full", "checkpoint disk full", "checkpoint read-only"),
         ),
         Protection(
             "executors are looked at anew for each batch",
-            f"{_JAVA}/Zones.java",
-            "  List<ExecutorList.Executor> executors() {\n"
-            "    return ExecutorList.of(context, racks);\n",
-            "  private List<ExecutorList.Executor> first;\n\n"
-            "  List<ExecutorList.Executor> executors() {\n"
+            f"{_JAVA}/cluster/Zones.java",
+            "  public List<Executor> executors() {\n    return ExecutorList.of(context, racks);\n",
+            "  private List<Executor> first;\n\n"
+            "  public List<Executor> executors() {\n"
             "    first = first == null ? ExecutorList.of(context, racks) : first;\n"
             "    return first;\n",
             ("executor killed", "worker killed", "worker stopped"),
         ),
         Protection(
             "commits of the group do not wait by a clock that jumps",
-            f"{_JAVA}/GroupCommits.java",
+            f"{_JAVA}/kafka/GroupCommits.java",
             "    long now = System.nanoTime();\n"
             "    if (!end.equals(lastEnd) || now - lastNanos >= REPEAT_NANOS) {",
             "    long now = System.currentTimeMillis() * 1_000_000;\n"
@@ -107,7 +106,7 @@ PROTECTIONS = {
         ),
         Protection(
             "after a state that could not be written, the next one is tried",
-            f"{_JAVA}/StateFiles.java",
+            f"{_JAVA}/state/StateFiles.java",
             "    newest++; // also after a failure",
             "    if (failing) {\n      return;\n    }\n    newest++; // also after a failure",
             ("state disk full",),
@@ -173,8 +172,8 @@ PROTECTIONS = {
         ),
         Protection(
             "a log that has become shorter takes the group back with it",
-            f"{_JAVA}/GroupCommits.java",
-            "new OffsetAndMetadata((Long) offset)",
+            f"{_JAVA}/kafka/GroupCommits.java",
+            "new OffsetAndMetadata(offset)",
             "new OffsetAndMetadata((Long) System.getProperties()\n"
             "              .merge(p, offset, (a, b) -> (Long) a > (Long) b ? a : b))",
             ("unclean election", "topic made anew", "topic made anew, failOnDataLoss=false"),

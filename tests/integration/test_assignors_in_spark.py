@@ -141,7 +141,7 @@ def test_a_users_assignor_that_forgets_partitions_is_not_followed(
     progresses, rows = run_in_batches(spark, topic, checkpoint, assignor=forgetful)
     assert rows == sum(COUNTS)
     assert {p["sources"][0]["metrics"]["assignor.strategy"] for p in progresses} == {"spark"}
-    [warning, *_] = driver_log.lines("WARN BatchPlanner")
+    [warning, *_] = driver_log.lines("WARN Fallback")
     assert "left 1 of 4 partitions without a member" in warning
 
     with pytest.raises(StreamingQueryException, match="without a member"):

@@ -95,7 +95,7 @@ def test_a_spark_that_lacks_what_we_use_of_it_reads_the_topic_by_itself(
 
 KAFKA010 = "org.apache.spark.sql.kafka010"
 STREAM = "KafkaMicroBatchStream"
-UNFIT = "a superclass that fits (class io.assignorbridge.AssignedMicroBatchStream"
+UNFIT = "a superclass that fits (class io.assignorbridge.source.AssignedMicroBatchStream"
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_the_provider_class_name_works_as_the_format_too(spark: SparkSession, to
         .option("assignor", "lag-aware-sticky")
         .load()
     )
-    assert table_of(frame) == "io.assignorbridge.AssignedTable"
+    assert table_of(frame) == "io.assignorbridge.source.AssignedTable"
 
 
 def test_tasks_run_where_they_were_planned_over_ten_micro_batches(

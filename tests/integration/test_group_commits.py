@@ -44,7 +44,7 @@ class Driver:
             "-Dassignor.test.level=info",
         )
         self._process = subprocess.Popen(
-            java_command(class_path, "Commits", options=options),
+            java_command(class_path, "kafka.Commits", options=options),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
@@ -168,7 +168,7 @@ def test_a_reason_is_logged_once_whatever_kafka_counts_in_it(driver: Driver, log
 
 @pytest.mark.long
 def test_a_login_that_hangs_does_not_hold_up_the_end_of_the_query(driver: Driver):
-    login = "io.assignorbridge.Commits$SlowLogin required username=x password=x;"
+    login = "io.assignorbridge.kafka.Commits$SlowLogin required username=x password=x;"
     kafka = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_PLAINTEXT",
              "sasl.mechanism": "PLAIN", "sasl.jaas.config": login}  # fmt: skip
     assert driver.ask("g", kafka, {"t": {"0": 1}})["closedMs"] < 12_000

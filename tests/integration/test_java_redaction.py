@@ -27,5 +27,5 @@ CASES = [
 
 def test_parts_of_a_login_are_hidden_as_kafka_reads_them(tmp_path: Path) -> None:
     class_path = compiled(tmp_path, "Redacted", connector=True)
-    done = run_java(class_path, "Redacted", *(word for case in CASES for word in case))
+    done = run_java(class_path, "kafka.Redacted", *(word for case in CASES for word in case))
     assert done.stdout.splitlines() == ["login with *** failed"] * len(CASES)

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.drivers]
 
 def test_a_stop_while_the_switch_is_looked_for_at_the_start_is_no_misuse(tmp_path: Path) -> None:
     """A query that was stopped then was told that its settings are wrong."""
-    done = run_java(compiled(tmp_path, "SwitchChecks"), "SwitchChecks", "stopped", "slow")
+    done = run_java(compiled(tmp_path, "SwitchChecks"), "settings.SwitchChecks", "stopped", "slow")
     stopped, slow = done.stdout.splitlines()
     assert stopped == "stopped: interrupted"
     assert slow.startswith("slow: misuse: spark.assignor.killSwitchFile cannot be looked for: ")

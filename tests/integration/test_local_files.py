@@ -36,7 +36,7 @@ def test_they_are_hadoops_but_for_the_processes(tmp_path: Path) -> None:
         folder.mkdir()
         folder.chmod(0o2775)  # of a group: what is made below shall be the group's, too
     class_path = compiled(classes, "LocalFilesChecks")
-    done = run_java(class_path, "LocalFilesChecks", str(by_hadoop), str(by_us))
+    done = run_java(class_path, "state.LocalFilesChecks", str(by_hadoop), str(by_us))
     hadoops, ours, left_alone = (
         line.partition(": ")[2].strip("[]").split(", ") for line in done.stdout.splitlines()
     )

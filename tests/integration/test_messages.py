@@ -94,7 +94,7 @@ def snapshots() -> list[dict]:
 
 
 def test_both_sides_read_what_the_other_wrote(tmp_path: Path) -> None:
-    command = java_command(compiled(tmp_path, "Exchanges"), "Exchanges")
+    command = java_command(compiled(tmp_path, "Exchanges"), "worker.Exchanges")
 
     def java(lines: list[bytes]) -> list[bytes]:
         done = subprocess.run(

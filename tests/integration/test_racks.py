@@ -366,7 +366,7 @@ def rack_checks(folder: Path, *words: str) -> list[str]:
         f"-Dassignor.test.log={folder}/log",
     ]
     class_path = compiled(folder, "RackChecks")
-    return run_java(class_path, "RackChecks", *words, options=options).stdout.splitlines()
+    return run_java(class_path, "cluster.RackChecks", *words, options=options).stdout.splitlines()
 
 
 def test_racks_of_yarns_topology(tmp_path: Path) -> None:

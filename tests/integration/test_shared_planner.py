@@ -172,7 +172,7 @@ def test_streams_that_are_stopped_hang_and_wait(tmp_path: Path) -> None:
     planner.write_text(PLANNER.format(python=sys.executable, root=str(root)))
     planner.chmod(0o755)
     class_path = compiled(tmp_path, "SharedPlannerChecks")
-    done = run_java(class_path, "SharedPlannerChecks", str(planner))
+    done = run_java(class_path, "worker.SharedPlannerChecks", str(planner))
     checks = done.stdout.splitlines()
     assert len(checks) == 10
     assert [check for check in checks if not check.startswith("ok ")] == []

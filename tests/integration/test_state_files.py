@@ -218,7 +218,8 @@ def test_a_disk_that_takes_nothing_is_told_once_and_the_query_runs(
 
 def _checked(tmp_path: Path, what: str, kept: Path) -> tuple[str, set[str]]:
     """Write ten states where something fails: what was told, and the files that are there then."""
-    done = run_java(compiled(tmp_path / "classes", "StateChecks"), "StateChecks", what, str(kept))
+    classes = compiled(tmp_path / "classes", "StateChecks")
+    done = run_java(classes, "state.StateChecks", what, str(kept))
     return done.stdout + done.stderr, {p.name for p in (kept / "assignments").glob("[0-9]*")}
 
 

@@ -1,7 +1,13 @@
-package io.assignorbridge;
+package io.assignorbridge.planning;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import io.assignorbridge.model.Executor;
+import io.assignorbridge.model.ReadReport;
+import io.assignorbridge.state.CheckpointFolder;
+import io.assignorbridge.worker.Columns;
+import io.assignorbridge.worker.Exchanges;
+import io.assignorbridge.worker.Messages;
 import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -32,7 +38,7 @@ public final class BridgeTime {
     int runs = Integer.parseInt(arguments[1]);
     JsonNode asked = new ObjectMapper().readTree(lines.get(0));
     InputPartition[] partitions = partitions(asked.get("ranges"));
-    List<ExecutorList.Executor> executors = Exchanges.executors(asked.get("executors"));
+    List<Executor> executors = Exchanges.executors(asked.get("executors"));
     List<ReadReport> observed = Exchanges.reports(asked.get("observed"));
     String state = asked.get("state").textValue();
     int warmUp = 10 + 100_000 / partitions.length;

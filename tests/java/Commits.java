@@ -1,4 +1,4 @@
-package io.assignorbridge;
+package io.assignorbridge.kafka;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;

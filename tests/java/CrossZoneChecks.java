@@ -1,6 +1,7 @@
-package io.assignorbridge;
+package io.assignorbridge.cluster;
 
-import io.assignorbridge.CrossZoneBytes.Received;
+import io.assignorbridge.cluster.ExecutorRacks.Received;
+import io.assignorbridge.cluster.Zones.CrossZoneBytes;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;

@@ -1,7 +1,10 @@
-package io.assignorbridge;
+package io.assignorbridge.worker;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import io.assignorbridge.model.Executor;
+import io.assignorbridge.model.OffsetRange;
+import io.assignorbridge.model.ReadReport;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
@@ -64,11 +67,11 @@ public final class Exchanges {
     return Columns.Racks.of(sets, ranges(ranges), range -> place.next());
   }
 
-  static List<ExecutorList.Executor> executors(JsonNode given) {
-    List<ExecutorList.Executor> executors = new ArrayList<>();
+  public static List<Executor> executors(JsonNode given) {
+    List<Executor> executors = new ArrayList<>();
     for (JsonNode e : given) {
       executors.add(
-          new ExecutorList.Executor(
+          new Executor(
               e.get("id").asText(),
               e.get("host").asText(),
               e.get("slots").asInt(),
@@ -80,7 +83,7 @@ public final class Exchanges {
     return executors;
   }
 
-  static List<ReadReport> reports(JsonNode given) {
+  public static List<ReadReport> reports(JsonNode given) {
     List<ReadReport> reports = new ArrayList<>();
     for (JsonNode o : given) {
       reports.add(
@@ -103,11 +106,11 @@ public final class Exchanges {
     return reports;
   }
 
-  static List<PlanVerifier.Range> ranges(JsonNode given) {
-    List<PlanVerifier.Range> ranges = new ArrayList<>();
+  static List<OffsetRange> ranges(JsonNode given) {
+    List<OffsetRange> ranges = new ArrayList<>();
     for (JsonNode r : given) {
       ranges.add(
-          new PlanVerifier.Range(
+          new OffsetRange(
               r.get("topic").asText(),
               r.get("partition").asInt(),
               r.get("start").asLong(),

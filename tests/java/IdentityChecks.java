@@ -1,5 +1,9 @@
-package io.assignorbridge;
+package io.assignorbridge.planning;
 
+import io.assignorbridge.model.AssignedInputPartition;
+import io.assignorbridge.model.OffsetRange;
+import io.assignorbridge.model.ReadReport;
+import io.assignorbridge.model.Reports;
 import java.io.IOException;
 import java.util.List;
 import java.util.Set;
@@ -19,26 +23,32 @@ public final class IdentityChecks {
   public static void run() {
     StreamIdentity stream = new StreamIdentity();
     Set<TopicPartition> live = live(3);
-    String first = stream.of(List.of(range(0, 10, 20), range(0, 20, 30), range(1, 5, 6)), live);
-    check(first.equals(stream.of(List.of(range(0, 30, 40)), live)), "the next batch is another's");
-    check(first.equals(stream.of(List.of(range(1, 6, 8), range(2, 0, 1)), live)), "a new partition");
+    String first = note(stream, List.of(range(0, 10, 20), range(0, 20, 30), range(1, 5, 6)), live);
+    check(first.equals(note(stream, List.of(range(0, 30, 40)), live)), "the next batch is another's");
+    check(first.equals(note(stream, List.of(range(1, 6, 8), range(2, 0, 1)), live)), "a new partition");
     check(!StreamIdentity.ended().contains(first), "ended too early");
-    String second = stream.of(List.of(range(0, 0, 5), range(1, 8, 9)), live);
+    String second = note(stream, List.of(range(0, 0, 5), range(1, 8, 9)), live);
     check(!second.equals(first), "the name of a topic that was made anew");
     check(StreamIdentity.ended().contains(first), "the old name goes on");
-    check(second.equals(stream.of(List.of(range(0, 5, 50)), live)), "a name a batch");
-    String third = stream.of(List.of(range(0, 50, 60)), live(1));
+    check(second.equals(note(stream, List.of(range(0, 5, 50)), live)), "a name a batch");
+    String third = note(stream, List.of(range(0, 50, 60)), live(1));
     check(!third.equals(second), "the name of a topic that is gone");
-    check(third.equals(stream.of(List.of(range(1, 0, 1)), live)), "a topic that is back is new");
+    check(third.equals(note(stream, List.of(range(1, 0, 1)), live)), "a topic that is back is new");
     stream.end();
     check(StreamIdentity.ended().contains(third), "not ended");
     StreamIdentity sparse = new StreamIdentity();
-    String read = sparse.of(List.of(range(2, 0, 9)), live(5)); // the others never had a record
-    check(!read.equals(sparse.of(List.of(range(0, 0, 1)), live(2))), "gone among idle partitions");
+    String read = note(sparse, List.of(range(2, 0, 9)), live(5)); // the others never had a record
+    check(!read.equals(note(sparse, List.of(range(0, 0, 1)), live(2))), "gone among idle partitions");
     for (int i = 0; i < 300; i++) {
       new StreamIdentity().end();
     }
     check(StreamIdentity.ended().size() <= 100, StreamIdentity.ended().size() + " are told");
+  }
+
+  private static String note(
+      StreamIdentity stream, List<OffsetRange> batch, Set<TopicPartition> live) {
+    stream.note(batch, live);
+    return stream.name();
   }
 
   private static Set<TopicPartition> live(int partitions) {
@@ -69,8 +79,8 @@ public final class IdentityChecks {
     reader.close();
   }
 
-  private static PlanVerifier.Range range(int partition, long start, long end) {
-    return new PlanVerifier.Range("t", partition, start, end);
+  private static OffsetRange range(int partition, long start, long end) {
+    return new OffsetRange("t", partition, start, end);
   }
 
   private static void check(boolean holds, String what) {

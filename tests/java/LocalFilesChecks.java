@@ -1,4 +1,4 @@
-package io.assignorbridge;
+package io.assignorbridge.state;
 
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
@@ -37,14 +37,14 @@ public final class LocalFilesChecks {
     hadoops.set("fs.permissions.umask-mode", "027");
     for (boolean ours : new boolean[] {false, true}) {
       Path folder = new Path("file:" + folders[ours ? 1 : 0]);
-      Configuration configuration = ours ? LocalFiles.configure(folder, hadoops) : hadoops;
+      Configuration configuration = ours ? CheckpointFolder.configure(folder, hadoops) : hadoops;
       LocalFilesChecks checks = new LocalFilesChecks(folder, configuration);
       System.out.println((ours ? "ours" : "hadoop's") + ": " + checks.outcomes());
     }
     Configuration chosen = new Configuration(hadoops);
     chosen.set("fs.AbstractFileSystem.file.impl", "somebody.Elses");
-    System.out.println("left alone: " + (LocalFiles.configure(new Path("file:/x"), chosen) == chosen
-        && LocalFiles.configure(new Path("hdfs://host/x"), hadoops) == hadoops));
+    System.out.println("left alone: " + (CheckpointFolder.configure(new Path("file:/x"), chosen) == chosen
+        && CheckpointFolder.configure(new Path("hdfs://host/x"), hadoops) == hadoops));
   }
 
   private List<String> outcomes() throws Exception {

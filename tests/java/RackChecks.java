@@ -1,7 +1,8 @@
-package io.assignorbridge;
+package io.assignorbridge.cluster;
 
 import static java.util.stream.Collectors.joining;
 
+import io.assignorbridge.model.PlannerException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -39,7 +40,7 @@ public final class RackChecks {
 
   private static String racks(Path file, List<String> hosts) {
     try {
-      RackFile racks = new RackFile(file.toString());
+      ExecutorRacks.RackFile racks = new ExecutorRacks.RackFile(file.toString());
       String ours = hosts.stream().map(host -> String.valueOf(racks.of(host))).collect(joining(" "));
       FileBasedTopologyMapper mapper =
           new FileBasedTopologyMapper(

@@ -2,8 +2,8 @@ package io.assignorbridge.reader;
 
 import static io.assignorbridge.reader.FakeKafka.check;
 
-import io.assignorbridge.AssignedInputPartition;
-import io.assignorbridge.ReadReport;
+import io.assignorbridge.model.AssignedInputPartition;
+import io.assignorbridge.model.ReadReport;
 import io.assignorbridge.reader.RangeCursor.Chunk;
 import io.assignorbridge.reader.RangeCursor.State;
 import java.lang.reflect.Field;
@@ -461,7 +461,7 @@ public final class ReaderChecks {
   }
 
   void offsetsThatGoBackRenameTheStream() {
-    io.assignorbridge.IdentityChecks.run();
+    io.assignorbridge.planning.IdentityChecks.run();
   }
 
   void aClientThatIsMadeWhileTheConsumerIsClosedIsClosedToo() {
@@ -522,7 +522,7 @@ public final class ReaderChecks {
   }
 
   void bytesAcrossZonesAreToldAsFarAsRacksAreKnown() {
-    io.assignorbridge.CrossZoneChecks.run();
+    io.assignorbridge.cluster.CrossZoneChecks.run();
   }
 
   void aReaderThatIsClosedTakesNoConsumer() throws Exception {
@@ -558,7 +558,7 @@ public final class ReaderChecks {
     check(ReaderCounters.HANDED_OVER.sum() - before == 2, "not handed over");
     check(reader.currentMetricsValues()[0].value() == 4, "metrics of Spark's readers are not summed");
     reader.close();
-    io.assignorbridge.IdentityChecks.readersOfAnotherSpark(task(Map.of()).ranges()[0], SPARKS);
+    io.assignorbridge.planning.IdentityChecks.readersOfAnotherSpark(task(Map.of()).ranges()[0], SPARKS);
   }
 
   void readersOfSparkReadAllRangesFromTheStart() throws Exception {

@@ -1,4 +1,4 @@
-package io.assignorbridge;
+package io.assignorbridge.kafka;
 
 import java.util.HashMap;
 import java.util.Map;

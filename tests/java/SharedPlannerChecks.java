@@ -1,5 +1,7 @@
-package io.assignorbridge;
+package io.assignorbridge.worker;
 
+import io.assignorbridge.settings.AssignorOptions;
+import io.assignorbridge.settings.Interpreter;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.FutureTask;

@@ -1,4 +1,4 @@
-package io.assignorbridge;
+package io.assignorbridge.state;
 
 import java.io.IOException;
 import java.net.SocketTimeoutException;

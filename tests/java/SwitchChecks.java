@@ -1,5 +1,6 @@
-package io.assignorbridge;
+package io.assignorbridge.settings;
 
+import io.assignorbridge.model.PlannerException;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.net.SocketTimeoutException;

@@ -62,14 +62,16 @@ public final class TierReads {
     for (int i = 0; i < partitions; i++) {
       KafkaOffsetRange range =
           new KafkaOffsetRange(new TopicPartition(topic, i), 0, until, Option.empty());
-      ranges.add(new RangeCursor(new KafkaBatchInputPartition(range, Map.of(), 1_000, true, false)));
+      ranges.add(
+          new RangeCursor(i, new KafkaBatchInputPartition(range, Map.of(), 1_000, true, false)));
     }
     consumer.beginUse();
     long records = 0;
     List<Chunk> chunks = new ArrayList<>();
-    consumer.begin(ranges, chunks);
+    consumer.begin(ranges, 0, chunks);
     while (consumer.isReading()) {
-      consumer.poll(Duration.ofSeconds(10), chunks);
+      consumer.poll(Duration.ofSeconds(10), 0, chunks);
+      consumer.fitBuffers(0);
       records += chunks.stream().mapToLong(chunk -> chunk.records().size()).sum();
       chunks.clear();
     }

@@ -47,7 +47,7 @@ def metrics_in_code() -> set[str]:
     found |= set(re.findall(r'^ +"(\w+)": ', admitted, flags=re.MULTILINE))
     java = "\n".join(
         (JAVA / f"{name}.java").read_text(encoding="utf-8")
-        for name in ("PlanFigures", "GroupCommits", "CrossZoneBytes")
+        for name in ("planning/PlanFigures", "kafka/GroupCommits", "cluster/Zones")
     )
     counted = re.findall(r'"assignor\.(\w+)"|latest\.put\("(\w+)"', java)
     return found | {first or second for first, second in counted}
@@ -136,7 +136,7 @@ def test_each_alert_has_its_line_in_the_runbook():
 
 
 def test_the_runbook_quotes_what_the_driver_says():
-    java = "\n".join(path.read_text(encoding="utf-8") for path in JAVA.glob("*.java"))
+    java = "\n".join(path.read_text(encoding="utf-8") for path in JAVA.rglob("*.java"))
     said = re.sub(r'"\s*\+ "', "", java)
     quoted = re.findall(
         r"`(?:assignor-bridge )?(c(?:ould not|annot) [\w -]+)", text_of("operating.md")

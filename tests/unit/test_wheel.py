@@ -138,7 +138,12 @@ def test_the_jar_names_what_it_uses_of_spark() -> None:
     assert (f"{kafka010}/KafkaBatchInputPartition", "copy") in methods
     assert (stream, "<init>") in methods
     assert (stream,) in methods
-    extending = {"AssignedMicroBatchStream", "KafkaRelationRule", "Reports", "reader/RecordRow"}
+    extending = {
+        "model/Reports",
+        "reader/RecordRow",
+        "source/AssignedMicroBatchStream",
+        "source/KafkaRelationRule",
+    }
     assert {member for member in members if "assignorbridge" in member} == {
         f"io/assignorbridge/{name}" for name in extending
     }

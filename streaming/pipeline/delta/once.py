@@ -88,7 +88,7 @@ class OnceWriter:
     def _by_checksum(self, jvm: Any, write: Callable[[Any], str | None]) -> str | None:
         """Write, and return None; or return what the jar or this Delta lacks."""
         if self._writes is None:
-            bridge = jvm.io.assignorbridge.DeltaWrites
+            bridge = jvm.io.assignorbridge.delta.DeltaWrites
             if isinstance(bridge, JavaPackage):
                 return "the session's jar has no DeltaWrites"
             self._writes = bridge()

@@ -69,7 +69,7 @@ class OrderConflicts:
         self._place = place
         self._table = table
         jvm: Any = spark._jvm
-        counter = jvm.io.assignorbridge.OrderConflicts
+        counter = jvm.io.assignorbridge.records.OrderConflicts
         is_available = not isinstance(counter, JavaPackage)
         #: By the name of its SQL functions: the jar's counter, the message, and the condition.
         self._counters = {}

@@ -77,7 +77,7 @@ def read_json(
 def _call_jar(name: str, method: str, column: Column, *arguments: object) -> Column:
     """Call a static method of the jar that makes a column of a column."""
     jvm: Any = SparkContext.getOrCreate()._jvm
-    of_jar = getattr(jvm.io.assignorbridge, name)
+    of_jar = getattr(jvm.io.assignorbridge.records, name)
     try:
         return Column(getattr(of_jar, method)(column._jc, *arguments))
     except TypeError:  # a package is no class: it is not there

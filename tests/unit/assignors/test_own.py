@@ -70,8 +70,9 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def test_the_list_of_built_in_names_is_that_of_the_table() -> None:
     assert frozenset(ASSIGNORS) == BUILT_IN
-    java = Path(assignor_bridge.__file__).parent / "jvm/src/io/assignorbridge/AssignorOptions.java"
-    [there] = re.findall(r"BUILT_IN =\s+Set\.of\((.*?)\);", java.read_text("utf-8"), re.DOTALL)
+    sources = Path(assignor_bridge.__file__).parent / "jvm/src/io/assignorbridge"
+    java = (sources / "settings/AssignorOptions.java").read_text("utf-8")
+    [there] = re.findall(r"BUILT_IN =\s+Set\.of\((.*?)\);", java, re.DOTALL)
     assert frozenset(re.findall(r'"(\S+)"', there)) == BUILT_IN
 
 

@@ -34,7 +34,7 @@ from streaming.pipeline.errors import first_line, with_hint
                      "; do the executors lack the jar of assignor-bridge? See docs/where-it-"
                      "runs.md",
                      id="no jar"),
-        pytest.param("java.lang.ClassNotFoundException: io.assignorbridge.AssignedInputPartition",
+        pytest.param("java.lang.ClassNotFoundException: io.assignorbridge.source.AssignedScan",
                      "/c", "; do the executors lack the jar of assignor-bridge? See docs/where-it-"
                      "runs.md", id="no jar on Spark 4.2"),
         pytest.param("long overflow", "/c", "; a time is out of range: does a producer send "

@@ -111,7 +111,7 @@ def test_a_secret_is_hidden_in_each_form_that_texts_have_it_in(key, value, told)
 def test_java_hides_the_same_settings():
     """`SecuredParams` has a copy of the pattern, on the executors there is no Python."""
     root = Path(__file__).parents[3]
-    java = (root / "assignor_bridge/jvm/src/io/assignorbridge/SecuredParams.java").read_text()
+    java = (root / "assignor_bridge/jvm/src/io/assignorbridge/kafka/SecuredParams.java").read_text()
     parts = re.findall(r'"((?:\\.|[^"\\])*)"', java.partition("SECRET =")[2].partition(");")[0])
     assert "".join(parts).replace(r"\\", "\\") == SECRET_KEYS
 

@@ -1,5 +1,6 @@
 package io.assignorbridge;
 
+import io.assignorbridge.source.KafkaRelationRule;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.SparkSessionExtensionsProvider;
 import scala.runtime.BoxedUnit;

@@ -17,29 +17,15 @@ import org.apache.hadoop.fs.permission.FsPermission;
  * Hadoop's local file system, but that it starts no processes. Without its native library Hadoop runs
  * `chmod` for each file that it makes and `readlink` for each that it renames: about ten processes
  * for one small file of Spark's offset log, commit log or of a Delta log. Names, bytes, checksums,
- * permissions and the order of steps stay Hadoop's. A Hadoop setting names this class: {@link #KEY}.
+ * permissions and the order of steps stay Hadoop's. A Hadoop setting names this class:
+ * `fs.AbstractFileSystem.file.impl`.
  */
 public final class LocalFiles extends ChecksumFs {
-  /** Hadoop's setting: which class writes local files, for those who ask by FileContext. */
-  private static final String KEY = "fs.AbstractFileSystem.file.impl";
-
-  private static final String HADOOPS = "org.apache.hadoop.fs.local.LocalFs";
   private static final String SCHEME = FsConstants.LOCAL_FS_URI.getScheme();
 
   /** Called by Hadoop. */
   public LocalFiles(URI uri, Configuration configuration) throws IOException, URISyntaxException {
     super(new ByFileSystem(uri, configuration));
-  }
-
-  /** The configuration by which a local folder is written so, unless somebody has chosen a class. */
-  static Configuration configure(Path folder, Configuration configuration) {
-    if (!SCHEME.equals(folder.toUri().getScheme()) || !HADOOPS.equals(configuration.get(KEY))) {
-      return configuration;
-    }
-    Configuration own = new Configuration(configuration);
-    own.setClassLoader(LocalFiles.class.getClassLoader());
-    own.set(KEY, LocalFiles.class.getName());
-    return own;
   }
 
   private static final class ByFileSystem extends DelegateToFileSystem {

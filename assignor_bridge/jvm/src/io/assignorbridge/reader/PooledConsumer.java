@@ -1,6 +1,6 @@
 package io.assignorbridge.reader;
 
-import io.assignorbridge.SecuredParams;
+import io.assignorbridge.kafka.SecuredParams;
 import io.assignorbridge.reader.RangeCursor.Chunk;
 import io.assignorbridge.reader.RangeCursor.State;
 import java.time.Duration;

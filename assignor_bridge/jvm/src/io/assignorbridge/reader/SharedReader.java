@@ -1,7 +1,7 @@
 package io.assignorbridge.reader;
 
-import io.assignorbridge.AssignedInputPartition;
-import io.assignorbridge.ReadReport;
+import io.assignorbridge.model.AssignedInputPartition;
+import io.assignorbridge.model.ReadReport;
 import io.assignorbridge.reader.RangeCursor.Chunk;
 import java.io.IOException;
 import java.time.Duration;

@@ -1,0 +1,98 @@
+package io.assignorbridge.cluster;
+
+import io.assignorbridge.model.Allocation;
+import io.assignorbridge.model.Executor;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.stream.Collectors;
+import org.apache.spark.ExecutorAllocationClient;
+import org.apache.spark.SparkConf;
+import org.apache.spark.SparkContext;
+import org.apache.spark.scheduler.TaskScheduler;
+import org.apache.spark.scheduler.TaskSchedulerImpl;
+import org.apache.spark.status.api.v1.ExecutorSummary;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * What Spark says about the application's executors. The planner decides which of them to use.
+ *
+ * <p>What is `private[spark]` in Scala is public in bytecode, and the same in Spark 4.0 to 4.2.
+ */
+public final class ExecutorList {
+  private ExecutorList() {}
+
+  /** Empty in local mode and before the first executor has registered. */
+  static List<Executor> of(SparkContext context, ExecutorRacks racks) {
+    List<Executor> executors = new ArrayList<>();
+    racks.update();
+    for (ExecutorSummary e : summaries(context)) {
+      if (!e.id().equals("driver") && e.maxTasks() > 0) {
+        String host = e.hostPort().replaceFirst(":[^:]*$", "");
+        TaskScheduler scheduler = context.taskScheduler();
+        executors.add(
+            new Executor(
+                e.id(),
+                host,
+                e.maxTasks(),
+                racks.of(e, host, scheduler),
+                e.isExcluded(),
+                isLeaving(scheduler, e.id()),
+                e.resourceProfileId()));
+      }
+    }
+    racks.keep(executors.stream().map(Executor::id).collect(Collectors.toSet()));
+    return executors;
+  }
+
+  /**
+   * Slots to plan for without executors: the driver's own in local mode (and not
+   * `spark.default.parallelism`, which is about shuffles), else Spark's guess of what will come.
+   */
+  public static int parallelism(SparkContext context) {
+    int slots = context.defaultParallelism();
+    if (context.isLocal()) {
+      for (ExecutorSummary e : summaries(context)) {
+        if (e.id().equals("driver") && e.totalCores() > 0) { // 0 until the store has heard of them
+          slots = e.totalCores() / context.conf().getInt("spark.task.cpus", 1);
+        }
+      }
+    }
+    return Math.max(1, slots);
+  }
+
+  /** Tasks that can run at once now; without executors, the slots to plan for. */
+  public static int slots(SparkContext context) {
+    int slots = 0;
+    for (ExecutorSummary e : summaries(context)) {
+      slots += e.id().equals("driver") || !e.isActive() ? 0 : e.maxTasks();
+    }
+    return slots > 0 ? slots : parallelism(context);
+  }
+
+  /** Null where the number of executors is fixed. */
+  public static Allocation allocation(SparkContext context, Double secondsSinceLastPlan) {
+    SparkConf conf = context.conf();
+    if (context.isLocal() || !conf.getBoolean("spark.dynamicAllocation.enabled", false)) {
+      return null;
+    }
+    return new Allocation(
+        conf.getInt("spark.dynamicAllocation.minExecutors", 0),
+        conf.getInt("spark.dynamicAllocation.maxExecutors", Integer.MAX_VALUE),
+        Math.max(
+            1,
+            context.resourceProfileManager().defaultResourceProfile().maxTasksPerExecutor(conf)),
+        secondsSinceLastPlan);
+  }
+
+  private static Iterable<ExecutorSummary> summaries(SparkContext context) {
+    return CollectionConverters.asJava(context.statusStore().executorList(true));
+  }
+
+  private static boolean isLeaving(TaskScheduler scheduler, String executor) {
+    if (scheduler instanceof TaskSchedulerImpl own
+        && own.backend() instanceof ExecutorAllocationClient backend) {
+      return !backend.isExecutorActive(executor); // false from when Spark decides to remove it
+    }
+    return scheduler.getExecutorDecommissionState(executor).isDefined();
+  }
+}

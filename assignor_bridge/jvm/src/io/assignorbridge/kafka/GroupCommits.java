@@ -1,0 +1,109 @@
+package io.assignorbridge.kafka;
+
+import io.assignorbridge.model.LatestOnlyExecutor;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ExecutionException;
+import org.apache.kafka.clients.admin.AlterConsumerGroupOffsetsOptions;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.TimeoutException;
+import org.apache.kafka.common.protocol.Errors;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Commits the end offsets of completed batches to a consumer group (`assignor.commitGroup`). A thread
+ * of its own sends one commit at a time, and only the newest of those that wait. A failure is counted
+ * and logged once a reason; the query neither stops nor waits, but for its very last commit. A group
+ * with live members refuses commits without a member, so nothing is taken from a real consumer.
+ */
+public final class GroupCommits implements AutoCloseable {
+  private static final Logger LOG = LoggerFactory.getLogger(GroupCommits.class);
+
+  private static final long REPEAT_NANOS = 5_000_000_000L; // Spark reports an idle query each 10 s
+  private static final int COMMIT_LIMIT_MS = 8_000;
+  private static final int FINISH_LIMIT_MS = 10_000; // longer, so that a failure of the last one counts
+  private static final int MOST_WARNINGS = 50;
+
+  private final String group;
+  private final KafkaAdmin admin;
+  private final LatestOnlyExecutor<Offset> newest =
+      new LatestOnlyExecutor<>("assignor-commits", this::commit);
+  private final Set<String> warnings = new HashSet<>(); // on the thread of commits
+  private volatile long committed;
+  private volatile long failed;
+  private Offset lastEnd; // used on the stream's thread, as the next
+  private long lastNanos;
+
+  /** `kafka` holds the stream's own settings of its Kafka client, without the prefix. */
+  public GroupCommits(String group, Map<String, String> kafka) {
+    this.group = group;
+    admin = new KafkaAdmin(kafka);
+  }
+
+  /** Everything before these offsets has been written; called for idle triggers too. */
+  public void completed(Offset end) {
+    long now = System.nanoTime();
+    if (!end.equals(lastEnd) || now - lastNanos >= REPEAT_NANOS) { // again, lest they expire
+      lastEnd = end;
+      lastNanos = now;
+      newest.give(end);
+    }
+  }
+
+  public Map<String, String> metrics() {
+    return Map.of(
+        "assignor.commitGroup", group,
+        "assignor.commits", Long.toString(committed),
+        "assignor.commitFailures", Long.toString(failed));
+  }
+
+  /** Waits for the last commit, at most as long as one may take. */
+  @Override
+  public void close() {
+    newest.finish(FINISH_LIMIT_MS);
+    admin.close();
+  }
+
+  private void commit(Offset end) {
+    try {
+      Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+      SourceOffsets.of(end)
+          .forEach((p, offset) -> offsets.put(p, new OffsetAndMetadata(offset)));
+      var limit = new AlterConsumerGroupOffsetsOptions().timeoutMs(COMMIT_LIMIT_MS);
+      admin.open().alterConsumerGroupOffsets(group, offsets, limit).all().get();
+      committed++;
+    } catch (ExecutionException e) {
+      fail(e.getCause());
+    } catch (InterruptedException e) {
+      fail(new TimeoutException("no answer before the query ended"));
+    } catch (RuntimeException | LinkageError e) {
+      fail(e);
+    }
+  }
+
+  void fail(Throwable error) {
+    failed++;
+    String why = admin.inWords(error) + advice(Errors.forException(error));
+    String reason = why.replaceAll("\\d+", "#"); // Kafka tells when it gave up, and after how many tries
+    if (warnings.size() < MOST_WARNINGS && warnings.add(reason)) {
+      LOG.warn(
+          "assignor-bridge could not commit to group '{}' (the query continues): {}", group, why);
+    }
+  }
+
+  private static String advice(Errors error) {
+    return switch (error) {
+      case UNKNOWN_MEMBER_ID ->
+          " (the group has live members: commit to a group that nobody subscribes with)";
+      case GROUP_AUTHORIZATION_FAILED -> " (the user of the query needs Read on this group)";
+      case TOPIC_AUTHORIZATION_FAILED -> " (the user of the query needs Read on this topic)";
+      case UNKNOWN_TOPIC_OR_PARTITION -> " (the topic or the partition is not there)";
+      default -> "";
+    };
+  }
+}

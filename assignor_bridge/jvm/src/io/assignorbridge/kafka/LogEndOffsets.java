@@ -1,0 +1,149 @@
+package io.assignorbridge.kafka;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
+import org.apache.kafka.clients.admin.ListOffsetsOptions;
+import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.common.IsolationLevel;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Requests where the logs end now that a stream reads, with the stream's own Kafka settings. The
+ * exporter of metrics calls it on its own thread: no batch waits for an answer, and without an
+ * exporter no request is sent.
+ */
+public final class LogEndOffsets implements AutoCloseable {
+  private static final Logger LOG = LoggerFactory.getLogger(LogEndOffsets.class);
+  private static final ObjectMapper JSON = new ObjectMapper();
+  private static final Set<LogEndOffsets> ALL = ConcurrentHashMap.newKeySet(); // ended ones, too
+  private static final long FRESH_NANOS = TimeUnit.SECONDS.toNanos(1);
+  private static final long RETRY_NANOS = TimeUnit.SECONDS.toNanos(30); // after a failed request
+  private static final long STALE_NANOS = TimeUnit.SECONDS.toNanos(120);
+
+  private final KafkaAdmin admin;
+  private final IsolationLevel isolation;
+  private final String query;
+  private final String source;
+  private volatile Offset latest; // when the last batch was planned
+  private volatile Offset fixedEnd; // of a query that stops there, until a broker answers
+  private volatile Map<TopicPartition, Long> ends = Map.of();
+  private volatile long answeredNanos;
+  private long nextNanos = System.nanoTime(); // no request before
+  private boolean hasWarned;
+
+  /** `kafka` holds the stream's own settings of its Kafka client, without the prefix. */
+  public LogEndOffsets(Map<String, String> kafka, String query, String metadataPath) {
+    admin = new KafkaAdmin(kafka);
+    isolation =
+        "read_committed".equalsIgnoreCase(kafka.get("isolation.level"))
+            ? IsolationLevel.READ_COMMITTED
+            : IsolationLevel.READ_UNCOMMITTED;
+    this.query = String.valueOf(query);
+    source = metadataPath.substring(metadataPath.lastIndexOf('/') + 1); // CHECKPOINT/sources/0
+  }
+
+  /**
+   * Returns the ends by query, source, topic, and partition as JSON, of a query or with null of all;
+   * brokers have so long to answer. Sources without an answer in the last two minutes are missing.
+   */
+  public static String request(String query, int limitMs) throws JsonProcessingException {
+    long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(limitMs);
+    Map<String, Map<String, Map<String, Map<Integer, Long>>>> all = new TreeMap<>();
+    for (LogEndOffsets one : ALL) {
+      if (query == null || query.equals(one.query)) {
+        one.request((int) TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime()));
+        Map<String, Map<Integer, Long>> topics = one.byTopic();
+        if (!topics.isEmpty()) {
+          all.computeIfAbsent(one.query, q -> new TreeMap<>()).put(one.source, topics);
+        }
+      }
+    }
+    return JSON.writeValueAsString(all);
+  }
+
+  /** Keeps what a batch found when it was planned; a fixed end is returned if no answer comes. */
+  public void planned(Offset latest, boolean hasFixedEnd) {
+    this.latest = latest;
+    if (hasFixedEnd && fixedEnd == null) {
+      fixedEnd = latest;
+      answeredNanos = System.nanoTime();
+    }
+    if (!ALL.contains(this)) {
+      ALL.removeIf(other -> other.admin.isEnded() && (other.isStale() || query.equals(other.query)));
+      ALL.add(this);
+    }
+  }
+
+  @Override
+  public void close() {
+    admin.close(); // ends the request under way
+  }
+
+  private boolean isStale() {
+    return System.nanoTime() - answeredNanos > STALE_NANOS;
+  }
+
+  private Map<String, Map<Integer, Long>> byTopic() {
+    Map<String, Map<Integer, Long>> topics = new TreeMap<>();
+    if (!isStale()) {
+      boolean useFixedEnd = ends.isEmpty() && fixedEnd != null;
+      Map<TopicPartition, Long> known = useFixedEnd ? SourceOffsets.of(fixedEnd) : ends;
+      known.forEach(
+          (p, end) ->
+              topics.computeIfAbsent(p.topic(), t -> new TreeMap<>()).put(p.partition(), end));
+    }
+    return topics;
+  }
+
+  private synchronized void request(int limitMs) {
+    if (limitMs <= 0 || admin.isEnded() || System.nanoTime() - nextNanos < 0) {
+      return;
+    }
+    nextNanos = System.nanoTime() + RETRY_NANOS; // an answer makes it earlier
+    Map<TopicPartition, OffsetSpec> specs =
+        SourceOffsets.partitionsOf(latest).stream()
+            .collect(Collectors.toMap(p -> p, p -> OffsetSpec.latest()));
+    Map<TopicPartition, Long> answer = new HashMap<>();
+    try {
+      var options = new ListOffsetsOptions(isolation).timeoutMs(limitMs);
+      var result = admin.open().listOffsets(specs, options);
+      for (TopicPartition p : specs.keySet()) {
+        try {
+          answer.put(p, result.partitionResult(p).get().offset());
+        } catch (ExecutionException e) { // of this partition; others may have a leader
+          warn(e.getCause());
+        }
+      }
+    } catch (InterruptedException e) {
+      LOG.debug("the query has ended");
+    } catch (RuntimeException | LinkageError e) {
+      warn(e);
+    }
+    if (!answer.isEmpty()) {
+      ends = answer;
+      answeredNanos = System.nanoTime();
+      nextNanos = answeredNanos + FRESH_NANOS;
+    }
+  }
+
+  private void warn(Throwable error) {
+    if (!hasWarned && !admin.isEnded()) {
+      hasWarned = true;
+      LOG.warn(
+          "assignor-bridge cannot measure the lag of query {} (the query continues; warned once): {}",
+          query,
+          admin.inWords(error));
+    }
+  }
+}

@@ -1,0 +1,53 @@
+package io.assignorbridge.model;
+
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.ThreadFactory;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Consumer;
+
+/**
+ * Works on the latest item on a daemon thread of its own; an item that a later one overtakes is
+ * dropped. Slow work never piles up and never blocks the caller.
+ */
+public final class LatestOnlyExecutor<T> {
+  private final ExecutorService thread;
+  private final Consumer<T> work;
+  private final AtomicReference<T> waiting = new AtomicReference<>();
+
+  public LatestOnlyExecutor(String name, Consumer<T> work) {
+    this.work = work;
+    thread = Executors.newSingleThreadExecutor(daemons(name));
+  }
+
+  public static ThreadFactory daemons(String name) {
+    return task -> {
+      Thread thread = new Thread(task, name);
+      thread.setDaemon(true);
+      return thread;
+    };
+  }
+
+  public void give(T item) {
+    if (waiting.getAndSet(item) == null) {
+      try {
+        thread.execute(() -> work.accept(waiting.getAndSet(null)));
+      } catch (RejectedExecutionException stopped) {
+        // the stream has ended
+      }
+    }
+  }
+
+  /** Waits until all is done, at most this long; then nothing more is taken. */
+  public void finish(long timeoutMs) {
+    thread.shutdown();
+    try {
+      thread.awaitTermination(timeoutMs, TimeUnit.MILLISECONDS);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+    thread.shutdownNow();
+  }
+}

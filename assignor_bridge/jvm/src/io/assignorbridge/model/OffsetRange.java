@@ -1,0 +1,14 @@
+package io.assignorbridge.model;
+
+/** Offsets of one partition from start (read) to end (not read). */
+public record OffsetRange(String topic, int partition, long start, long end) {
+
+  public boolean isOfPartition(OffsetRange other) {
+    return partition == other.partition && topic.equals(other.topic);
+  }
+
+  @Override
+  public String toString() {
+    return topic + "-" + partition + "[" + start + "," + end + ")";
+  }
+}

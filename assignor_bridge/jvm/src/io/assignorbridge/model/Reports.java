@@ -1,0 +1,62 @@
+package io.assignorbridge.model;
+
+import java.io.IOException;
+import java.io.ObjectOutputStream;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.util.AccumulatorV2;
+
+/**
+ * Carries what successful tasks report from the executors to the driver. Spark drops
+ * the values of failed tasks and of those that lost to a speculative copy.
+ */
+public final class Reports<T> extends AccumulatorV2<T, List<T>> {
+  private final ArrayList<T> reports = new ArrayList<>();
+
+  @Override
+  public synchronized boolean isZero() {
+    return reports.isEmpty();
+  }
+
+  @Override
+  public synchronized AccumulatorV2<T, List<T>> copy() {
+    Reports<T> other = new Reports<>();
+    other.reports.addAll(reports);
+    return other;
+  }
+
+  @Override
+  public synchronized void reset() {
+    reports.clear();
+  }
+
+  @Override
+  public synchronized void add(T report) {
+    reports.add(report);
+  }
+
+  @Override
+  public void merge(AccumulatorV2<T, List<T>> other) {
+    List<T> theirs = other.value();
+    synchronized (this) {
+      reports.addAll(theirs);
+    }
+  }
+
+  @Override
+  public synchronized List<T> value() {
+    return List.copyOf(reports);
+  }
+
+  /** An executor's heartbeat may serialise the reports while a reader adds one. */
+  private synchronized void writeObject(ObjectOutputStream out) throws IOException {
+    out.defaultWriteObject();
+  }
+
+  /** Hands over what has come so far and forgets it. */
+  public synchronized List<T> drain() {
+    List<T> all = List.copyOf(reports);
+    reports.clear();
+    return all;
+  }
+}

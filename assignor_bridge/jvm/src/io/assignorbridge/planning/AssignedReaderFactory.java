@@ -1,0 +1,55 @@
+package io.assignorbridge.planning;
+
+import io.assignorbridge.cluster.ExecutorRacks;
+import io.assignorbridge.model.AssignedInputPartition;
+import io.assignorbridge.model.JarVersion;
+import io.assignorbridge.model.ReadReport;
+import io.assignorbridge.model.Reports;
+import io.assignorbridge.reader.SharedReader;
+import java.util.ArrayList;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+
+/** Makes the reader of a planned task; partitions that are not ours go to Spark's factory. */
+final class AssignedReaderFactory implements PartitionReaderFactory {
+  private static final long serialVersionUID = 1L;
+
+  private final String version = JarVersion.HERE;
+  private final PartitionReaderFactory base;
+  private final boolean shared;
+  private final ArrayList<String> endedStreams;
+
+  @SuppressWarnings("serial") // accumulators are serializable
+  private final Reports<ReadReport> reports;
+
+  private final ExecutorRacks.ForReaders racks; // null before there was a plan
+
+  AssignedReaderFactory(
+      PartitionReaderFactory base, boolean shared, Reports<ReadReport> reports, ExecutorRacks.ForReaders racks) {
+    this.base = base;
+    this.shared = shared;
+    this.reports = reports;
+    this.racks = racks;
+    this.endedStreams = StreamIdentity.ended();
+  }
+
+  @Override
+  public PartitionReader<InternalRow> createReader(InputPartition partition) {
+    if (!(partition instanceof AssignedInputPartition task)) {
+      return base.createReader(partition);
+    }
+    JarVersion.checkDriver(version);
+    String rack = racks == null ? null : racks.at(SparkEnv.get().executorId());
+    return new SharedReader(
+        task,
+        base,
+        shared,
+        endedStreams,
+        rack,
+        reports::add,
+        bytes -> racks.received(rack, bytes)); // only with a rack
+  }
+}

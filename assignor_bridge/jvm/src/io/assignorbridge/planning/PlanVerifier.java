@@ -1,0 +1,71 @@
+package io.assignorbridge.planning;
+
+import io.assignorbridge.model.OffsetRange;
+import io.assignorbridge.model.PlannerException;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.List;
+import java.util.stream.Stream;
+
+/** Verifies that a plan reads exactly the offsets of the batch; the last gate before Spark. */
+final class PlanVerifier {
+  private static final Comparator<OffsetRange> BY_OFFSET =
+      Comparator.comparing(OffsetRange::topic)
+          .thenComparingInt(OffsetRange::partition)
+          .thenComparingLong(OffsetRange::start);
+
+  private PlanVerifier() {}
+
+  static void verify(List<OffsetRange> requested, List<OffsetRange> planned) throws PlannerException {
+    for (OffsetRange range : planned) {
+      if (range.start() >= range.end()) {
+        throw new PlannerException("the plan holds the empty range " + range);
+      }
+    }
+    List<OffsetRange> expected = joined(requested);
+    List<OffsetRange> actual = joined(planned);
+    if (expected.equals(actual)) {
+      return;
+    }
+    int common = 0;
+    while (common < Math.min(expected.size(), actual.size())
+        && expected.get(common).equals(actual.get(common))) {
+      common++;
+    }
+    OffsetRange first =
+        Stream.concat(expected.stream().skip(common), actual.stream().skip(common))
+            .min(BY_OFFSET)
+            .orElseThrow();
+    throw new PlannerException(
+        "the plan does not cover the batch: it should read "
+            + ofPartition(first, expected)
+            + " and reads "
+            + ofPartition(first, actual)
+            + " of that partition");
+  }
+
+  private static String ofPartition(OffsetRange one, List<OffsetRange> ranges) {
+    List<OffsetRange> its = ranges.stream().filter(one::isOfPartition).toList();
+    return its.isEmpty() ? "nothing" : its.toString();
+  }
+
+  /** Sorts the ranges and joins those that touch. */
+  private static List<OffsetRange> joined(List<OffsetRange> ranges) throws PlannerException {
+    List<OffsetRange> sorted = new ArrayList<>(ranges);
+    sorted.sort(BY_OFFSET);
+    List<OffsetRange> joined = new ArrayList<>(sorted.size());
+    OffsetRange last = null;
+    for (OffsetRange next : sorted) {
+      if (last != null && last.isOfPartition(next) && next.start() <= last.end()) {
+        if (next.start() < last.end()) {
+          throw new PlannerException("the plan reads offsets twice: " + last + " and " + next);
+        }
+        next = new OffsetRange(last.topic(), last.partition(), last.start(), next.end());
+        joined.remove(joined.size() - 1);
+      }
+      joined.add(next);
+      last = next;
+    }
+    return joined;
+  }
+}

@@ -1,0 +1,110 @@
+package io.assignorbridge.planning;
+
+import io.assignorbridge.admission.RecordTimes;
+import io.assignorbridge.admission.Retentions;
+import io.assignorbridge.cluster.Zones;
+import io.assignorbridge.kafka.GroupCommits;
+import io.assignorbridge.model.OffsetRange;
+import io.assignorbridge.model.PlannerException;
+import io.assignorbridge.model.ReadReport;
+import io.assignorbridge.worker.Columns;
+import io.assignorbridge.worker.Messages;
+import java.util.Collection;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.spark.SparkContext;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+
+/**
+ * What a stream has once a planner has validated its options, which never change then: all of it, or
+ * no record.
+ *
+ * @param admits whether the options limit batches
+ * @param commits null without assignor.commitGroup
+ * @param retentions null without assignor.fairness=deadline
+ * @param times null if the planner needs none
+ * @param log null without assignor.planLog
+ */
+record StreamResources(
+    Messages.EffectiveOptions options,
+    int stateVersion,
+    boolean admits,
+    Zones zones,
+    GroupCommits commits,
+    Retentions retentions,
+    RecordTimes times,
+    PlanLog log)
+    implements AutoCloseable {
+
+  /** Fails for a file of racks that cannot be used. */
+  static StreamResources of(
+      SparkContext context, Messages.Validated valid, Map<String, String> kafka)
+      throws PlannerException {
+    Messages.EffectiveOptions options = valid.options();
+    return new StreamResources(
+        options,
+        valid.stateVersion(),
+        valid.admits(),
+        new Zones(context, options, kafka),
+        options.commitGroup() == null ? null : new GroupCommits(options.commitGroup(), kafka),
+        "deadline".equals(options.fairness()) ? new Retentions(kafka) : null,
+        valid.needsTimes() ? new RecordTimes(kafka) : null,
+        options.planLog() == null ? null : new PlanLog(options.planLog()));
+  }
+
+  Map<String, String> metrics() {
+    Map<String, String> all = new TreeMap<>(zones.metrics());
+    if (commits != null) {
+      all.putAll(commits.metrics());
+    }
+    return all;
+  }
+
+  /** All batches so far are completed, and these are their end offsets. */
+  void completed(Offset end) {
+    if (commits != null) {
+      commits.completed(end);
+    }
+  }
+
+  /** Takes in what finished readers sent. */
+  void read(List<ReadReport> reports) {
+    if (times != null) {
+      times.read(reports);
+    }
+  }
+
+  /** Forgets partitions that the stream has no more. */
+  void keep(Set<TopicPartition> live) {
+    if (times != null) {
+      times.keep(live);
+    }
+  }
+
+  /** Timestamps of where reading goes on; null if the planner needs none. */
+  Columns.Times timesOf(List<OffsetRange> waiting) throws PlannerException, InterruptedException {
+    return times == null ? null : times.of(waiting, options.planTimeoutMs());
+  }
+
+  /** For how long topics keep records, in milliseconds; null if the planner does not need it. */
+  Map<String, Long> retentionsOf(Collection<String> topics) {
+    return retentions == null ? null : retentions.of(topics);
+  }
+
+  @Override
+  public void close() {
+    if (commits != null) {
+      commits.close();
+    }
+    if (retentions != null) {
+      retentions.close();
+    }
+    zones.close();
+    if (times != null) {
+      times.close();
+    }
+  }
+}

@@ -1,0 +1,101 @@
+package io.assignorbridge.planning;
+
+import io.assignorbridge.model.AssignedInputPartition;
+import io.assignorbridge.model.Executor;
+import io.assignorbridge.model.OffsetRange;
+import io.assignorbridge.model.PlannerException;
+import io.assignorbridge.worker.Columns;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
+import org.apache.spark.sql.kafka010.KafkaOffsetRange;
+import scala.Option;
+
+/** Builds the tasks of a plan out of Spark's own partitions, once the plan is verified. */
+final class TaskBuilder {
+  private final Map<TopicPartition, KafkaBatchInputPartition> templates = new HashMap<>();
+  private final List<OffsetRange> requested = new ArrayList<>();
+
+  TaskBuilder(InputPartition[] partitions) {
+    for (InputPartition partition : partitions) {
+      KafkaBatchInputPartition p = (KafkaBatchInputPartition) partition;
+      KafkaOffsetRange r = p.offsetRange();
+      templates.put(r.topicPartition(), p);
+      requested.add(
+          new OffsetRange(r.topic(), r.partition(), r.fromOffset(), r.untilOffset()));
+    }
+  }
+
+  /** What the batch must read. */
+  List<OffsetRange> requested() {
+    return requested;
+  }
+
+  InputPartition[] build(
+      List<Columns.Task> tasks, List<Executor> executors, String stream, long plan)
+      throws PlannerException {
+    List<OffsetRange> planned = new ArrayList<>(requested.size());
+    tasks.forEach(task -> planned.addAll(task.ranges()));
+    PlanVerifier.verify(requested, planned);
+    Map<String, String> hosts = new HashMap<>();
+    executors.forEach(e -> hosts.put(e.id(), e.host()));
+    InputPartition[] partitions = new InputPartition[tasks.size()];
+    for (int i = 0; i < partitions.length; i++) {
+      Columns.Task task = tasks.get(i);
+      if (task.ranges().isEmpty()) {
+        throw new PlannerException("the plan has a task without ranges (number " + i + ")");
+      }
+      partitions[i] =
+          new AssignedInputPartition(
+              stream,
+              plan,
+              i,
+              task.executor(),
+              task.slot(),
+              task.ranges().stream().map(this::part).toArray(KafkaBatchInputPartition[]::new),
+              preferred(task, hosts));
+    }
+    return partitions;
+  }
+
+  /**
+   * Spark does not rank executors that a task names: it gives the task to the first that is free. So
+   * standbys are named by their hosts, which Spark takes when it has waited for the executor.
+   */
+  private static String[] preferred(Columns.Task task, Map<String, String> hosts)
+      throws PlannerException {
+    List<String> locations = new ArrayList<>();
+    if (task.executor() != null) {
+      locations.add("executor_" + host(task.executor(), hosts) + "_" + task.executor());
+    }
+    for (String standby : task.standbys()) {
+      locations.add(host(standby, hosts));
+    }
+    return locations.toArray(String[]::new);
+  }
+
+  private static String host(String executor, Map<String, String> hosts) throws PlannerException {
+    if (!hosts.containsKey(executor)) {
+      throw new PlannerException(
+          "the plan names the unknown executor '" + executor + "'; known are " + hosts.keySet());
+    }
+    return hosts.get(executor);
+  }
+
+  /** Spark's own partition, cut to the planned range: its Kafka parameters and checks come along. */
+  private KafkaBatchInputPartition part(OffsetRange range) {
+    KafkaBatchInputPartition template =
+        templates.get(new TopicPartition(range.topic(), range.partition()));
+    return template.copy(
+        new KafkaOffsetRange(
+            template.offsetRange().topicPartition(), range.start(), range.end(), Option.empty()),
+        template.executorKafkaParams(),
+        template.pollTimeoutMs(),
+        template.failOnDataLoss(),
+        template.includeHeaders());
+  }
+}

@@ -1,0 +1,150 @@
+package io.assignorbridge.records;
+
+import org.apache.avro.Schema;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.api.java.UDF1;
+import org.apache.spark.sql.functions;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * Checks Avro records before {@code from_avro} reads them. Avro allocates what a length or a number of
+ * items claims before it looks for the bytes, so a record of eight bytes can ask for gigabytes and end
+ * the JVM. Avro's own limits are properties of the JVM, with one size for all records. This check
+ * needs none: a record is bad if it claims more bytes or items than it has bytes. Text that is not
+ * UTF-8 is bad, too; Avro would replace it.
+ */
+public final class AvroRecords implements UDF1<byte[], byte[]> {
+  private static final long serialVersionUID = 1L;
+
+  /** Levels of values within values, for recursive schemas: Avro's reader recurses once per level. */
+  private static final int MAX_DEPTH = 500;
+
+  private static final int MAX_NUMBER_BYTES = 10;
+
+  private final String schemaText;
+  private transient Schema schema;
+
+  private AvroRecords(String schemaText) {
+    this.schemaText = schemaText;
+  }
+
+  /**
+   * Returns the record, or null for one that {@code from_avro} must not read.
+   *
+   * @param schema JSON of the schema that the record was written with
+   */
+  public static Column check(Column record, String schema) {
+    return functions.udf(new AvroRecords(schema), DataTypes.BinaryType).apply(record);
+  }
+
+  @Override
+  public byte[] call(byte[] record) {
+    if (record == null) {
+      return null;
+    }
+    if (schema == null) { // as Spark parses it
+      schema = new Schema.Parser().setValidateDefaults(false).parse(schemaText);
+    }
+    try {
+      new Walk(record).skip(schema, 0);
+      return record;
+    } catch (BadRecordException e) {
+      return null;
+    }
+  }
+
+  private static final class BadRecordException extends RuntimeException {
+    BadRecordException() {
+      super(null, null, false, false);
+    }
+  }
+
+  /** One pass over a record's bytes. */
+  private static final class Walk {
+    private final byte[] record;
+    private int position;
+    /** Items of arrays and maps, which may have no bytes: an array of nulls. */
+    private long items;
+
+    Walk(byte[] record) {
+      this.record = record;
+    }
+
+    void skip(Schema schema, int depth) {
+      require(depth <= MAX_DEPTH);
+      switch (schema.getType()) {
+        case NULL -> {}
+        case BOOLEAN -> skipBytes(1);
+        case INT, LONG, ENUM -> readNumber();
+        case FLOAT -> skipBytes(Float.BYTES);
+        case DOUBLE -> skipBytes(Double.BYTES);
+        case FIXED -> skipBytes(schema.getFixedSize());
+        case BYTES -> skipBytes(readNumber());
+        case STRING -> skipText();
+        case UNION -> {
+          long branch = readNumber();
+          require(branch >= 0 && branch < schema.getTypes().size());
+          skip(schema.getTypes().get((int) branch), depth + 1);
+        }
+        case RECORD -> {
+          for (Schema.Field field : schema.getFields()) {
+            skip(field.schema(), depth + 1);
+          }
+        }
+        case ARRAY -> skipBlocks(false, schema.getElementType(), depth);
+        case MAP -> skipBlocks(true, schema.getValueType(), depth);
+      }
+    }
+
+    /** Skips the blocks of an array or a map, up to the empty block that ends it. */
+    private void skipBlocks(boolean hasKeys, Schema value, int depth) {
+      for (long count = readNumber(); count != 0; count = readNumber()) {
+        if (count < 0) { // its size in bytes follows
+          readNumber();
+          count = -count;
+        }
+        require(count > 0 && count <= record.length - items);
+        items += count;
+        for (; count > 0; count--) {
+          if (hasKeys) {
+            skipText();
+          }
+          skip(value, depth + 1);
+        }
+      }
+    }
+
+    private void skipText() {
+      long length = readNumber();
+      int start = position;
+      skipBytes(length);
+      require(UTF8String.fromBytes(record, start, (int) length).isValid());
+    }
+
+    private void skipBytes(long length) {
+      require(length >= 0 && length <= record.length - position);
+      position += (int) length;
+    }
+
+    /** Reads a number in Avro's variable-length zig-zag encoding. */
+    private long readNumber() {
+      long bits = 0;
+      for (int n = 0; n < MAX_NUMBER_BYTES; n++) {
+        require(position < record.length);
+        byte next = record[position++];
+        bits |= (next & 0x7FL) << (7 * n);
+        if (next >= 0) {
+          return (bits >>> 1) ^ -(bits & 1);
+        }
+      }
+      throw new BadRecordException();
+    }
+
+    private static void require(boolean holds) {
+      if (!holds) {
+        throw new BadRecordException();
+      }
+    }
+  }
+}

@@ -1,0 +1,60 @@
+package io.assignorbridge.records;
+
+import java.math.BigDecimal;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.api.java.UDF1;
+import org.apache.spark.sql.functions;
+import org.apache.spark.sql.types.DecimalType;
+
+/**
+ * Reads decimals without losing a digit. Spark's readers round what has too many digits after the
+ * point, drop the commas of {@code 1,234.50}, and write out an exponent: {@code 1e10000000} takes
+ * minutes.
+ */
+public final class ExactDecimals implements UDF1<String, BigDecimal> {
+  private static final long serialVersionUID = 1L;
+
+  /** Longer texts are no numbers: Java's parser takes time in proportion to the length's square. */
+  private static final int MAX_CHARACTERS = 1000;
+
+  private final int precision;
+  private final int scale;
+
+  private ExactDecimals(int precision, int scale) {
+    this.precision = precision;
+    this.scale = scale;
+  }
+
+  /** Returns the decimal that a text is, null if the type cannot hold exactly that. */
+  public static Column read(Column text, int precision, int scale) {
+    DecimalType type = new DecimalType(precision, scale);
+    return functions.udf(new ExactDecimals(precision, scale), type).apply(text);
+  }
+
+  @Override
+  public BigDecimal call(String text) {
+    if (text == null || text.length() > MAX_CHARACTERS) {
+      return null;
+    }
+    char[] characters = text.toCharArray();
+    return fits(characters, 0, characters.length, precision, scale) ? new BigDecimal(text) : null;
+  }
+
+  /** Returns whether the characters are a number whose every digit the type can hold. */
+  static boolean fits(char[] text, int offset, int length, int precision, int scale) {
+    if (length > MAX_CHARACTERS) {
+      return false;
+    }
+    try {
+      BigDecimal number = new BigDecimal(text, offset, length);
+      // The first look is at the exponent as it was written, which even a zero can have.
+      if (Math.abs((long) number.scale()) > MAX_CHARACTERS) {
+        return false;
+      }
+      BigDecimal shortest = number.stripTrailingZeros();
+      return shortest.scale() <= scale && shortest.precision() - shortest.scale() <= precision - scale;
+    } catch (NumberFormatException e) {
+      return false;
+    }
+  }
+}

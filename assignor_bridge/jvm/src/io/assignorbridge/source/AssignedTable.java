@@ -1,0 +1,42 @@
+package io.assignorbridge.source;
+
+import io.assignorbridge.settings.KillSwitch;
+import java.util.Set;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** Spark's Kafka table whose scan plans through us; it is only put into streaming relations. */
+final class AssignedTable implements SupportsRead {
+  private final SupportsRead base;
+  private final KillSwitch killSwitch;
+
+  AssignedTable(SupportsRead base, KillSwitch killSwitch) {
+    this.base = base;
+    this.killSwitch = killSwitch;
+  }
+
+  @Override
+  public String name() {
+    return base.name();
+  }
+
+  @Override
+  @SuppressWarnings("deprecation") // columns() of the base derives from this one
+  public StructType schema() {
+    return base.schema();
+  }
+
+  @Override
+  public Set<TableCapability> capabilities() {
+    return base.capabilities();
+  }
+
+  @Override
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+    ScanBuilder builder = base.newScanBuilder(options);
+    return () -> new AssignedScan(builder.build(), options, killSwitch);
+  }
+}
