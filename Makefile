@@ -114,8 +114,8 @@ docs: $(READY)  ## Build the site of the docs into build/site; a warning or a de
 	@$(BIN)/python -m sphinx -b html -W --keep-going -q -d build/site-trees docs build/site
 	@echo build/site/index.html
 
-# What the build imports; the wheel itself needs the last three, too.
-BUILD_TOOLS := build hatchling filelock platformdirs tenacity
+# What the build imports; the wheel itself needs the last two, too.
+BUILD_TOOLS := build hatchling filelock platformdirs
 wheel: check  ## Build the wheel, with the jar in it, into dist/ (with pyspark in the active virtual environment, else in .venv)
 	@rm -f dist/*.whl
 	@if test -n "$$VIRTUAL_ENV" && python -c 'import pyspark' 2>/dev/null; then \
