@@ -22,9 +22,9 @@ from rich.table import Table
 
 from assignor_bridge.assignors import ASSIGNORS
 from assignor_bridge.options import LAG_AWARE_STICKY
-from assignor_bridge.simulator.play import compare
-from assignor_bridge.simulator.scenario import Scenario
 from streaming.kafka.embedded import EmbeddedBroker
+from streaming.simulator.play import compare
+from streaming.simulator.scenario import Scenario
 from tests.benchmarks import test_bench_assignors as of_assignors
 from tests.benchmarks import test_bench_planner as of_planner
 from tests.benchmarks import test_bench_regret as of_regret

@@ -33,12 +33,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assignor_bridge.options import LAG_AWARE_STICKY
-from assignor_bridge.simulator.play import Result, compare
-from assignor_bridge.simulator.scenario import Scenario
 from streaming.replay.cluster import cluster_for
 from streaming.replay.log import read_log
 from streaming.replay.player import replay
 from streaming.replay.replayed import EVERYTHING
+from streaming.simulator.play import Result, compare
+from streaming.simulator.scenario import Scenario
 from tests.benchmarks.report import write_report
 
 if TYPE_CHECKING:
