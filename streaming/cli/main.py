@@ -18,6 +18,7 @@ from typer.exceptions import TyperException
 
 from assignor_bridge.errors import AssignorError, visible, words
 from assignor_bridge.version import read_version
+from streaming.extras import name_extra
 from streaming.redaction import redacted
 from streaming.validation import expectation
 
@@ -129,7 +130,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         words = [_NOW_ARGUMENTS.sub("", word) for word in given[1:]]
         given = ALIASES[given[0]] + [word for word in words if word]
     try:
-        result = app_of(given[0] if given else None)(given, standalone_mode=False)
+        with name_extra():
+            result = app_of(given[0] if given else None)(given, standalone_mode=False)
     except AssignorError as error:
         return _fail(str(error), error.exit_code)
     except TyperException as error:
