@@ -82,7 +82,7 @@ def replay(  # noqa: PLR0917
     checkpoint, by those costs. --plan-log adds the query's own plans, for the batches that it has.
 
     With --racks it says what reads across racks (availability zones) cost a day. Where replicas
-    are, the brokers of --bootstrap-servers know, too; whether consumers may read from followers,
+    are, the brokers of --bootstrap-server know, too; whether consumers may read from followers,
     only they do.
     """
     check_not_empty("--checkpoint", checkpoint)
@@ -97,7 +97,7 @@ def replay(  # noqa: PLR0917
         racks_file,
         price_per_gb=price_per_gb,
         record_bytes=record_bytes,
-        bootstrap_servers=bootstrap_servers,
+        bootstrap_server=bootstrap_servers,
         command_config=command_config,
     )
     log = read_log(checkpoint)

@@ -160,7 +160,7 @@ def test_a_query_that_is_slower_than_its_topic_has_lag_and_fires_the_alert(
                 topic.fill([unread - max(0, unread - 10)] * 4, first=60 + unread)
                 found = wait_until(lambda n=unread: has_lag(n, n, n, n), "lag that grows")
             command = ["lag", "--checkpoint", checkpoint, "--json",
-                       "--bootstrap-servers", topic.bootstrap_servers]  # fmt: skip
+                       "--bootstrap-server", topic.bootstrap_servers]  # fmt: skip
             assert main.run(command) == 0
             by_command = json.loads(capsys.readouterr().out)["partitions"]
             may_end.release()

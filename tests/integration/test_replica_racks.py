@@ -53,7 +53,7 @@ def test_a_broker_tells_where_replicas_are_and_who_may_be_read(
             "--assignors",
             "spark",
         ]
-        assert main.run([*call, "--bootstrap-servers", broker.bootstrap_servers, "--json"]) == 0
+        assert main.run([*call, "--bootstrap-server", broker.bootstrap_servers, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["zones"]["mappings"][0]["crossZoneShare"] == 1.0
     said = " ".join(found["assumptions"])

@@ -216,9 +216,9 @@ def test_misuse_is_one_line(racks, arguments, message, checkpoint, capsys):
     assert len(err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("option", ["--price-per-gb", "--record-bytes", "--bootstrap-servers"])
+@pytest.mark.parametrize("option", ["--price-per-gb", "--record-bytes", "--bootstrap-server"])
 def test_what_needs_racks_says_so(option, checkpoint, capsys):
-    value = "h:9092" if option == "--bootstrap-servers" else "1"
+    value = "h:9092" if option == "--bootstrap-server" else "1"
     assert main.run(["replay", "--checkpoint", str(checkpoint), option, value]) == 2
     assert f"{option} needs --racks" in capsys.readouterr().err
 
