@@ -28,13 +28,17 @@ PANELS = {
     "Run": ("init", "run", "schema", "jars", "demo"),
     "Inspect a query": (
         *("lag", "report", "doctor", "audit"),
-        *("offsets", "replay", "plan"),
+        *("offsets", "estimate", "plan"),
     ),
     "Try without Spark": ("assign", "simulate", "broker"),
 }
 #: Earlier names, which work but are in neither the help nor the docs, and what they stand for.
-ALIASES = {"top": ["report", "--live"], "explain": ["report", "--batch=-1"]}
-#: Options of earlier names whose values are arguments now.
+ALIASES = {
+    "explain": ["report", "--batch=-1"],
+    "replay": ["estimate"],
+    "top": ["report", "--live"],
+}
+#: Options of earlier names of `report` whose values are arguments now.
 _NOW_ARGUMENTS = re.compile("^--(checkpoint|plan-log)(=|$)")
 
 
@@ -127,8 +131,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; an expected error is one line on stderr."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given and given[0] in ALIASES:
-        words = [_NOW_ARGUMENTS.sub("", word) for word in given[1:]]
-        given = ALIASES[given[0]] + [word for word in words if word]
+        name, *words = given
+        if ALIASES[name][0] == "report":
+            words = [word for word in (_NOW_ARGUMENTS.sub("", word) for word in words) if word]
+        given = ALIASES[name] + words
     try:
         with name_extra():
             result = app_of(given[0] if given else None)(given, standalone_mode=False)

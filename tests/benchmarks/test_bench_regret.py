@@ -55,7 +55,7 @@ SPARK = NAMES[1:4]
 #: What a page says whose first rows are of checkpoints.
 OF_CHECKPOINTS = """
 Checkpoints of real queries are first, those that `REGRET_CHECKPOINTS=name=folder,…` has named. They
-are replayed as `assignor replay` does: by the costs that the planner had learned by the end, where
+are replayed as `assignor estimate` does: by the costs that the planner had learned by the end, if
 it had learned some. Nothing is left out there, and tasks and consumers cost nothing; `why` says how
 much of the regret the plans accepted. Those below are of both acts of `make demo`, the long run for
 45 s (`LONG_RUN_S=45`) and of the queries of `tests/integration/test_report_causes.py`, beside

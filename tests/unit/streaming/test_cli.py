@@ -81,7 +81,7 @@ HIDDEN = re.compile(r"AKIAKEY|S3/CR|ET\+")
 @pytest.mark.parametrize(
     "arguments",
     [
-        *([command, "--checkpoint", LOGIN] for command in ("lag", "offsets", "doctor", "replay")),
+        *([command, "--checkpoint", LOGIN] for command in ("lag", "offsets", "doctor", "estimate")),
         ["report", LOGIN],
         ["report", LOGIN, LOGIN],
         ["report", "/", "--output", LOGIN],
@@ -97,7 +97,7 @@ HIDDEN = re.compile(r"AKIAKEY|S3/CR|ET\+")
         ["lag", "--group", "g", "--bootstrap-server", LOGIN],
         ["lag", "--group", "g", "--bootstrap-server", "AKIAKEY:S3/CR@host:9092"],
         ["lag", "--group", "g", "--command-config", LOGIN],
-        ["replay", "--checkpoint", "/", "--output", f"{LOGIN}.svg"],
+        ["estimate", "--checkpoint", "/", "--output", f"{LOGIN}.svg"],
         ["demo", "--data", LOGIN],
         ["demo", "--report", LOGIN],
         ["broker", "--data", "/dev/null", LOGIN],
@@ -137,7 +137,7 @@ def test_the_login_in_the_address_of_a_table_is_in_no_check(tmp_path, capsys):
         (["broker", "--port", "70000"], "'--port': at most 65535 is expected"),
         (["simulate", "--seed", "-1"], "'--seed': at least 0 is expected"),
         (["simulate", "--cost-ms", "inf"], "'--cost-ms': at most 1000000 is expected"),
-        (["replay", "--checkpoint", "q", "--cost-us", "inf"], "'--cost-us': at most 1000000000"),
+        (["estimate", "--checkpoint", "q", "--cost-us", "inf"], "'--cost-us': at most 1000000000"),
         (["top", "h:1", "--interval", "inf"], "'--interval': at most 3600 is expected"),
         (["lag", "--group", "g", "--sort", "x"], "'--sort': 'x' is not one of"),
     ],
@@ -177,7 +177,7 @@ def test_errors_become_exit_codes(error, code, line, monkeypatch, capsys):
         pytest.param(["offsets", "--group", " "], "--group is empty", id="group"),
         pytest.param(["lag", "--checkpoint", ""], "--checkpoint is empty", id="checkpoint"),
         pytest.param(["doctor", "--checkpoint", ""], "--checkpoint is empty", id="of the doctor"),
-        pytest.param(["replay", "--checkpoint", ""], "--checkpoint is empty", id="of a replay"),
+        pytest.param(["estimate", "--checkpoint", ""], "--checkpoint is empty", id="of a replay"),
         pytest.param(["report", ""], "CHECKPOINT|URL|LOG is empty", id="of a report"),
         pytest.param(["doctor", "--delta-table", ""], "--delta-table is empty", id="table"),
         pytest.param(["demo", "--bootstrap-server", ""], "--bootstrap-server '': host:port",
@@ -230,7 +230,7 @@ def test_a_name_that_is_not_utf8_is_refused_before_it_aborts_the_process(
         ["offsets", "--checkpoint", "q"],
         ["doctor"],
         ["doctor", "--checkpoint", "q"],
-        ["replay", "--checkpoint", "q", "--racks", "racks"],
+        ["estimate", "--checkpoint", "q", "--racks", "racks"],
     ],
     ids=" ".join,
 )
@@ -315,7 +315,7 @@ def test_a_closed_stdout_is_no_traceback(command):
 def test_a_terminal_without_unicode_gets_escapes(tmp_path):
     query = write_query(tmp_path / "é", {"t": {0: 9}})
     ascii_only = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
-    done = assignor("replay", "--checkpoint", query, stdout=subprocess.PIPE, **ascii_only)
+    done = assignor("estimate", "--checkpoint", query, stdout=subprocess.PIPE, **ascii_only)
     assert (done.returncode, done.stderr) == (0, "")
     assert "assumed; give yours" in done.stdout
     done = assignor("lag", "--checkpoint", f"{query}ü", stdout=subprocess.PIPE, **ascii_only)
@@ -435,12 +435,12 @@ def test_flags_have_no_type_and_a_shell_completes(capsys, monkeypatch):
     assert "--json" in out
     assert "<bool>" not in out
     monkeypatch.setenv("_ASSIGNOR_COMPLETE", "complete_bash")
-    monkeypatch.setenv("COMP_WORDS", "assignor rep")
+    monkeypatch.setenv("COMP_WORDS", "assignor re")
     monkeypatch.setenv("COMP_CWORD", "1")
     done = subprocess.run(
         [Path(sys.executable).with_name("assignor")], capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert done.stdout.split() == ["report", "replay"]
+    assert done.stdout.split() == ["report"]
 
 
 def test_a_command_imports_no_other():
