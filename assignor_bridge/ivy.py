@@ -13,14 +13,15 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import filelock
 import platformdirs
-import tenacity
 
 from assignor_bridge.errors import AssignorError
 from assignor_bridge.tested_spark import INSTALL
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
 #: How long one process waits for another that is fetching into the same cache.
 _LOCK_TIMEOUT_S = 1200
-_ATTEMPTS = 3
+#: Seconds before the second attempt to fetch and before the third.
+_RETRY_PAUSES_S = (1, 2)
 
 _MISSING = re.compile(r"^\s*::\s+([^\s#]+)#([^\s;]+);([^\s:!]+)(?:: not found|!)", re.MULTILINE)
 _TRIED = re.compile(r"^\s+((?:https?|file):\S+)$", re.MULTILINE)
@@ -139,13 +141,20 @@ def write_file(path: Path, content: bytes) -> None:
     Path(scratch).replace(path)
 
 
-#: Call again, at most three times and with pauses, what raises `RepositoryTroubleError`.
-with_retries = tenacity.Retrying(
-    stop=tenacity.stop_after_attempt(_ATTEMPTS),
-    wait=tenacity.wait_exponential(multiplier=1, max=8),
-    retry=tenacity.retry_if_exception_type(RepositoryTroubleError),
-    reraise=True,
-)
+def retry(fetch_once: Callable[[], None]) -> None:
+    """Call a function until it succeeds, at most three times, while a repository is in trouble.
+
+    The pauses are one second, then two. Raises the third `RepositoryTroubleError`, and at once
+    every other error.
+    """
+    for pause_s in _RETRY_PAUSES_S:
+        try:
+            fetch_once()
+        except RepositoryTroubleError:
+            time.sleep(pause_s)
+        else:
+            return
+    fetch_once()
 
 
 def fetch(
@@ -163,7 +172,7 @@ def fetch(
     if not target.is_dir():
         with exclusive("ivy"):
             if not target.is_dir():  # else another process fetched it while this one waited
-                with_retries(_fetch_whole, coordinate, target, transitive, on_line)
+                retry(partial(_fetch_whole, coordinate, target, transitive, on_line))
     return sorted(target.glob("*.jar"))
 
 

@@ -14,6 +14,7 @@ import json
 import os
 import re
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,7 +53,7 @@ def resolve(settings: Mapping[str, str], advice: str) -> bool:
     try:
         with ivy.exclusive("spark-packages"):
             if not _is_resolved(note):
-                ivy.with_retries(_resolve_now, chosen, note, advice)
+                ivy.retry(partial(_resolve_now, chosen, note, advice))
     except ivy.CacheError:
         pass  # read-only, as in a container; Spark resolves into a cache of its own
     return False

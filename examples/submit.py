@@ -5,6 +5,6 @@ The flags are those of `assignor jars --job JOB.yaml`; the options are those of 
 
 import sys
 
-from streaming.cli.main import main
+from streaming.cli.entry import main
 
 main(["run", *sys.argv[1:]])

@@ -65,6 +65,9 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     """Import each where it is used first: `import streaming` stays light."""
     if name in _HOMES:
+        from streaming.extras import name_extra
+
         module, attribute = _HOMES[name]
-        return getattr(import_module(module), attribute)
+        with name_extra():
+            return getattr(import_module(module), attribute)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -133,7 +133,7 @@ KINDS = {
     "rows-unproved": Kind(
         "unproved",
         "offsets are in no row: markers of transactions, compaction, a filter, or a loss",
-        "compare with the topic by --bootstrap-servers",
+        "compare with the topic by --bootstrap-server",
     ),
     "records-gone": Kind(
         "unproved",

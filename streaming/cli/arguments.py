@@ -22,6 +22,9 @@ PlanLog = Annotated[
     ),
 ]
 
+#: The name that Kafka's own tools have, and the one of the clients' setting.
+BOOTSTRAP_SERVER = ("--bootstrap-server", "--bootstrap-servers")
+
 
 def check_not_empty(option: str, name: str | None) -> None:
     """Refuse an empty name: for librdkafka it ends the process, for a path it is this folder."""

@@ -11,8 +11,8 @@ import typer
 from assignor_bridge.assignors.loading import Finder
 from assignor_bridge.assignors.protocol import Assignor
 from assignor_bridge.errors import OptionError
-from assignor_bridge.simulator.mappings import MOST_TASKS
-from assignor_bridge.simulator.play import SPARK_MAPPINGS, is_sparks
+from streaming.simulator.mappings import MOST_TASKS
+from streaming.simulator.play import SPARK_MAPPINGS, is_sparks
 
 Own = Annotated[
     list[str] | None,

@@ -60,7 +60,7 @@ def audit(  # noqa: PLR0917
     names = _columns(columns)
     if names is None and (bootstrap_servers is not None or command_config is not None or sample):
         raise OptionError(
-            "--bootstrap-servers and --sample are about rows: name their columns by --columns, "
+            "--bootstrap-server and --sample are about rows: name their columns by --columns, "
             "such as topic,partition,offset"
         )
     # With numpy, which nothing else here needs.

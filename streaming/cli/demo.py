@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from streaming.cli.arguments import BOOTSTRAP_SERVER
 from streaming.cli.output import print_checks, print_lines, print_table
 from streaming.cli.stopping import sigterm_as_ctrl_c
 from streaming.demo import flights
@@ -38,7 +39,10 @@ def demo(
         ),
     ] = 2_000,
     bootstrap_servers: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Use this Kafka, not an embedded one.")
+        str | None,
+        typer.Option(
+            *BOOTSTRAP_SERVER, metavar="HOST:PORT", help="Use this Kafka, not an embedded one."
+        ),
     ] = None,
     master: Annotated[
         str | None, typer.Option(metavar="URL", help="Use this Spark master, not local executors.")
@@ -56,7 +60,7 @@ def demo(
     does. Exit code 1 if a check fails.
     """
     if bootstrap_servers is not None:
-        read_servers("--bootstrap-servers", bootstrap_servers)
+        read_servers("--bootstrap-server", bootstrap_servers)
     settings = Demo(workers, rows, batches, work_us, bootstrap_servers, master, data)
     with sigterm_as_ctrl_c():
         outcome = run_demo(settings, report, Console(stderr=True))

@@ -8,7 +8,7 @@ import typer
 from assignor_bridge.errors import OptionError, elided
 from checkpoints.folders import DEAD_LETTER
 from streaming.cli import kafka_options
-from streaming.cli.arguments import check_not_empty
+from streaming.cli.arguments import BOOTSTRAP_SERVER, check_not_empty
 from streaming.cli.output import note, print_checks
 from streaming.doctor.checkpoint import examine_checkpoint
 from streaming.doctor.machine import brokers_answer, examine
@@ -22,7 +22,8 @@ _LIMIT_S = 10.0
 
 def doctor(
     bootstrap_servers: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Also check these brokers.")
+        str | None,
+        typer.Option(*BOOTSTRAP_SERVER, metavar="HOST:PORT", help="Also check these brokers."),
     ] = None,
     checkpoint: Annotated[
         str | None,
@@ -83,7 +84,7 @@ def _of_checkpoint(
         note(f"the job's bad records have a checkpoint of their own: also check {elided(letters)}")
     brokers = kafka_options.brokers_of(servers, command_config, _LIMIT_S)
     checks = examine_checkpoint(checkpoint, brokers, delta_table)
-    for text in brokers.notes if brokers else ["topics are checked only with --bootstrap-servers"]:
+    for text in brokers.notes if brokers else ["topics are checked only with --bootstrap-server"]:
         note(text)
     return checks
 

@@ -9,6 +9,7 @@ import typer
 import yaml
 
 from assignor_bridge.errors import AssignorError, OptionError, visible
+from streaming.cli.arguments import BOOTSTRAP_SERVER
 from streaming.kafka.servers import check_topic, read_servers
 
 _TEMPLATE = Path(__file__).with_name("job.yaml.template")
@@ -19,8 +20,8 @@ def init(
         "job.yaml"
     ),
     topic: Annotated[str, typer.Option(help="Your topic.")] = "orders",
-    broker: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Your broker.")
+    bootstrap_server: Annotated[
+        str, typer.Option(*BOOTSTRAP_SERVER, metavar="HOST:PORT", help="Your brokers.")
     ] = "localhost:9092",
 ) -> None:
     """Write a first job: YAML that copies a topic into a Delta table.
@@ -31,10 +32,10 @@ def init(
         check_topic(topic)
     except OptionError as error:
         raise OptionError(f"--topic {error}") from None
-    read_servers("--broker", broker)
+    read_servers("--bootstrap-server", bootstrap_server)
     named = visible(" ".join(str(file).split()))
     text = Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
-        file=named, topic=topic, subscribe=_scalar(topic), broker=_scalar(broker)
+        file=named, topic=topic, subscribe=_scalar(topic), broker=_scalar(bootstrap_server)
     )
     try:
         with file.open("x", encoding="utf-8") as out:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assignor_bridge.errors import OptionError
-from streaming.cli.arguments import check_kafka_name, check_not_empty
+from streaming.cli.arguments import BOOTSTRAP_SERVER, check_kafka_name, check_not_empty
 from streaming.cli.output import note
 from streaming.kafka.brokers import Brokers
 from streaming.kafka.java_properties import read_properties
@@ -31,7 +31,9 @@ Group = Annotated[
 BootstrapServers = Annotated[
     str | None,
     typer.Option(
-        metavar="HOST:PORT,…", help="Brokers; by default bootstrap.servers of --command-config."
+        *BOOTSTRAP_SERVER,
+        metavar="HOST:PORT,…",
+        help="Brokers; by default bootstrap.servers of --command-config.",
     ),
 ]
 CommandConfig = Annotated[
@@ -57,12 +59,12 @@ def brokers_of(
     option = f"--command-config {command_config}"
     java = _settings_in(command_config, option) if command_config is not None else {}
     if bootstrap_servers is not None:
-        read_servers("--bootstrap-servers", bootstrap_servers)
+        read_servers("--bootstrap-server", bootstrap_servers)
         java["bootstrap.servers"] = bootstrap_servers
     elif java.get("bootstrap.servers"):
         read_servers(f"{option}: bootstrap.servers", java["bootstrap.servers"])
     elif command_config is not None:
-        raise OptionError(f"{option}: it has no bootstrap.servers: give --bootstrap-servers")
+        raise OptionError(f"{option}: it has no bootstrap.servers: give --bootstrap-server")
     else:
         return None
     try:
@@ -114,7 +116,7 @@ def positions_of(
     if query is not None:
         return of_checkpoint(query, source)
     if brokers is None:
-        raise OptionError("--group needs the brokers: give --bootstrap-servers or --command-config")
+        raise OptionError("--group needs the brokers: give --bootstrap-server or --command-config")
     return of_group(brokers, str(group))
 
 

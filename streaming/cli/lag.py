@@ -64,7 +64,7 @@ def lag(  # noqa: PLR0917
         text = json.dumps(rows_as_json(shown)) if as_json else as_text(shown, terminal_width())
         typer.echo(text)
     if brokers is None:
-        note("without --bootstrap-servers, only the checkpoint's own offsets are known")
+        note("without --bootstrap-server, only the checkpoint's own offsets are known")
         return
     wrong = alarms(rows, brokers.gone)
     for line in [*brokers.notes, *wrong]:

@@ -17,6 +17,7 @@ from typer.exceptions import TyperException
 
 from assignor_bridge.errors import AssignorError, visible, words
 from assignor_bridge.version import read_version
+from streaming.extras import name_extra
 from streaming.redaction import redacted
 from streaming.validation import expectation
 
@@ -26,13 +27,17 @@ PANELS = {
     "Run": ("init", "run", "schema", "jars", "demo"),
     "Inspect a query": (
         *("lag", "report", "doctor", "audit"),
-        *("offsets", "replay", "plan"),
+        *("offsets", "estimate", "plan"),
     ),
     "Try without Spark": ("assign", "simulate", "broker"),
 }
 #: Earlier names, which work but are in neither the help nor the docs, and what they stand for.
-ALIASES = {"top": ["report", "--live"], "explain": ["report", "--batch=-1"]}
-#: Options of earlier names whose values are arguments now.
+ALIASES = {
+    "explain": ["report", "--batch=-1"],
+    "replay": ["estimate"],
+    "top": ["report", "--live"],
+}
+#: Options of earlier names of `report` whose values are arguments now.
 _NOW_ARGUMENTS = ("--checkpoint", "--plan-log")
 
 
@@ -125,12 +130,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; an expected error is one line on stderr."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given and given[0] in ALIASES:
-        words = [word for word in given[1:] if word not in _NOW_ARGUMENTS]
-        for option in _NOW_ARGUMENTS:
-            words = [word.removeprefix(f"{option}=") for word in words]
-        given = ALIASES[given[0]] + words
+        name, *words = given
+        if ALIASES[name][0] == "report":
+            words = [word for word in words if word not in _NOW_ARGUMENTS]
+            for option in _NOW_ARGUMENTS:
+                words = [word.removeprefix(f"{option}=") for word in words]
+        given = ALIASES[name] + words
     try:
-        result = app_of(given[0] if given else None)(given, standalone_mode=False)
+        with name_extra():
+            result = app_of(given[0] if given else None)(given, standalone_mode=False)
     except AssignorError as error:
         return _fail(str(error), error.exit_code)
     except TyperException as error:

@@ -59,7 +59,7 @@ def offsets(  # noqa: PLR0917
     _note(begin.filled, count, f"without an offset begin at {missing}")
     _note(begin.left_out, len(positions), "with an offset are not on the brokers, and are left out")
     if brokers is None:
-        note("without --bootstrap-servers, new partitions are unknown")
+        note("without --bootstrap-server, new partitions are unknown")
     planned = query.last_planned if query is not None else None
     if planned is not None and not planned.committed:
         note(

@@ -9,11 +9,11 @@ import typer
 
 from assignor_bridge.errors import OptionError
 from assignor_bridge.planner.batch import MOST_SLOTS
-from assignor_bridge.simulator.play import SPARK_MAPPINGS, Result, compare
-from assignor_bridge.simulator.scenario import Lags, Scenario
 from streaming.cli import assignors as own
 from streaming.cli.arguments import AsJson
 from streaming.cli.output import print_table, printable
+from streaming.simulator.play import SPARK_MAPPINGS, Result, compare
+from streaming.simulator.scenario import Lags, Scenario
 
 _HEAD = ("mapping", "median s", "over ideal", "worst", "tasks", "cold partitions")
 _DEFAULT = "spark,minPartitions,maxRecordsPerPartition,range,sticky,lag-aware,lag-aware-sticky"

@@ -11,7 +11,7 @@ from assignor_bridge.installed_spark import spark_version
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_DELTA_VERSION = "4.4.0"
+DELTA_VERSION = "4.4.0"
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 #: Minor versions of Spark that Delta is built for, oldest first.
 _SPARKS = ((4, 0), (4, 1), (4, 2))
@@ -30,7 +30,7 @@ def delta_coordinate(spark: str | None = None) -> str:
     if (major, minor) not in _SPARKS:
         known = ", ".join(f"{major}.{minor}" for major, minor in _SPARKS)
         raise OptionError(f"no Delta version is known for Spark {version}, only for {known}")
-    return f"io.delta:delta-spark_{major}.{minor}_2.13:{_DELTA_VERSION}"
+    return f"io.delta:delta-spark_{major}.{minor}_2.13:{DELTA_VERSION}"
 
 
 def describe_other_delta(spark: str) -> str | None:

@@ -6,6 +6,7 @@ Whether a package can be had shows only by fetching it, and the first start need
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import platform
 import re
 import subprocess
@@ -111,7 +112,10 @@ def _package(what: str, coordinate_of: Callable[[], str]) -> Check:
 
 
 def _delta() -> Check:
-    check = _package("Delta (for assignor run)", delta_coordinate)
+    what = "Delta (for assignor run)"
+    if importlib.util.find_spec("delta") is None:
+        return Check(what, True, "not installed: only jobs need the extra 'delta'")
+    check = _package(what, delta_coordinate)
     other = describe_other_delta(spark_version()) if check.holds else None
     return Check(check.what, check.holds, f"{check.details}; {other}") if other else check
 

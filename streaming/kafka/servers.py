@@ -28,7 +28,7 @@ def read_servers(option: str, text: str) -> list[tuple[str, int]]:
     librdkafka would wrap ports and wait for odd hosts. Raises OptionError, in words that begin with
     the option.
 
-    >>> read_servers("--broker", "a:9092, SSL://[::1]:9093,")
+    >>> read_servers("--bootstrap-server", "a:9092, SSL://[::1]:9093,")
     [('a', 9092), ('::1', 9093)]
     """
     if "@" in text:  # shown is only what cannot be a part of the login

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assignor_bridge.options import LAG_AWARE_STICKY
-from assignor_bridge.simulator.play import SPARK_MAPPINGS
 from streaming.observe.words import counted, seconds_text
 from streaming.replay.bill import bill_answer, bill_assumptions, bill_json
 from streaming.replay.replayed import ITSELF, SPARK, Replay
+from streaming.simulator.play import SPARK_MAPPINGS
 
 if TYPE_CHECKING:
-    from assignor_bridge.simulator.play import Result
     from streaming.replay.cluster import Cluster
+    from streaming.simulator.play import Result
 
 #: Less is not regret but rounding.
 _NO_TIME = 1e-9

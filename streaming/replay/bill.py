@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import elided
 from assignor_bridge.options import LAG_AWARE_STICKY
-from assignor_bridge.simulator.play import SPARK_MAPPINGS
 from streaming.replay.traffic import GB
+from streaming.simulator.play import SPARK_MAPPINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assignor_bridge.simulator.play import Result
     from streaming.replay.replayed import Replay
     from streaming.replay.traffic import Traffic
+    from streaming.simulator.play import Result
 
 HEAD = ("mapping", "across zones", "GB a day", "cost a day", "times the ideal")
 #: What the same assignor is called that plans as if there were no zones.

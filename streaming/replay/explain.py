@@ -15,9 +15,9 @@ from assignor_bridge.planner.costs import predict
 from assignor_bridge.planner.learn import learn
 from assignor_bridge.planner.plan import plan_step
 from assignor_bridge.planner.table import load
-from assignor_bridge.simulator.play import is_sparks, placed
 from streaming.observe.words import seconds_text
 from streaming.replay.plan_log import with_a_name
+from streaming.simulator.play import is_sparks, placed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

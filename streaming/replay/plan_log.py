@@ -16,9 +16,9 @@ from assignor_bridge.errors import AssignorError, OptionError
 from assignor_bridge.planner.batch import ANONYMOUS
 from assignor_bridge.planner.plan import Outcome, plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
-from assignor_bridge.simulator.play import placed
 from streaming.human_json.snapshots import LoggedBatch, read_logged, read_snapshot
 from streaming.replay.log import DRIVER
+from streaming.simulator.play import placed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from assignor_bridge.assignors.protocol import Assignor
     from assignor_bridge.model import Executor, OffsetRange
     from assignor_bridge.planner.batch import Batch
-    from assignor_bridge.simulator.mappings import Placed
     from streaming.replay.log import ReplayBatch
+    from streaming.simulator.mappings import Placed
 
 
 @dataclass(frozen=True, eq=False)

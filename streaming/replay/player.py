@@ -15,20 +15,20 @@ import numpy as np
 from assignor_bridge.assignors.registry import lookup
 from assignor_bridge.errors import AssignorError
 from assignor_bridge.options import LAG_AWARE_STICKY
-from assignor_bridge.simulator.play import Player, Result, is_sparks
-from assignor_bridge.simulator.scenario import Scenario, Step
 from streaming.replay.replayed import EVERYTHING, ITSELF, Replay
 from streaming.replay.traffic import PRICE_PER_GB
+from streaming.simulator.play import Player, Result, is_sparks
+from streaming.simulator.scenario import Scenario, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from assignor_bridge.assignors.protocol import Assignor
-    from assignor_bridge.simulator.mappings import Placed
     from streaming.replay.cluster import Cluster
     from streaming.replay.log import ReplayBatch
     from streaming.replay.racks import Racks
     from streaming.replay.traffic import Traffic
+    from streaming.simulator.mappings import Placed
 
 #: Only records count: what tasks and cold consumers cost in addition is not in the log.
 PLAIN = Scenario(service_noise=0, task_seconds=0, cold_seconds=0)

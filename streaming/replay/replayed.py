@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.assignors.registry import ASSIGNORS
 from assignor_bridge.options import LAG_AWARE_STICKY
-from assignor_bridge.simulator.play import SPARK_MAPPINGS
+from streaming.simulator.play import SPARK_MAPPINGS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assignor_bridge.simulator.play import Result
     from streaming.replay.cluster import Cluster
     from streaming.replay.log import ReplayBatch
     from streaming.replay.racks import Racks
     from streaming.replay.traffic import Traffic
+    from streaming.simulator.play import Result
 
 #: The mapping that all others are compared with.
 SPARK = SPARK_MAPPINGS[0]

@@ -14,10 +14,10 @@ from streaming.report.diagnosis import LEAST_COST, Finding
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assignor_bridge.simulator.play import Result
     from streaming.observe.figures import RunFigures
     from streaming.replay.replayed import Replay
     from streaming.report.source_facts import SourceFacts
+    from streaming.simulator.play import Result
 
 #: A smaller share of the ideal is no gain.
 _LEAST_SAVED = 0.01

@@ -22,9 +22,9 @@ from rich.table import Table
 
 from assignor_bridge.assignors import ASSIGNORS
 from assignor_bridge.options import LAG_AWARE_STICKY
-from assignor_bridge.simulator.play import compare
-from assignor_bridge.simulator.scenario import Scenario
 from streaming.kafka.embedded import EmbeddedBroker
+from streaming.simulator.play import compare
+from streaming.simulator.scenario import Scenario
 from tests.benchmarks import test_bench_assignors as of_assignors
 from tests.benchmarks import test_bench_planner as of_planner
 from tests.benchmarks import test_bench_regret as of_regret
@@ -120,7 +120,7 @@ def lag(broker: EmbeddedBroker) -> Iterator[Line]:
     topic = Topic(broker.bootstrap_servers, "quick-lag").create(1_000)
     topic.fill([5] * 1_000)
     topic.commit("quick", dict.fromkeys(range(1_000), 1))
-    group = ["lag", "--group", "quick", "--bootstrap-servers", broker.bootstrap_servers]
+    group = ["lag", "--group", "quick", "--bootstrap-server", broker.bootstrap_servers]
     took = {name: _seconds(words) for name, words in (("lag", group), ("start", ["--version"]))}
     start = statistics.median(took["start"])
     yield Line.of("lag", "1,000 partitions", "s", took["lag"], "`assignor --version`", start)

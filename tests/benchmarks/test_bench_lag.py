@@ -60,7 +60,7 @@ def measured(name: str, words: list[str], topic: Topic) -> dict[str, Any]:
     """Run one command after a first run that warms the broker."""
     command = [
         sys.executable, "-m", "streaming.cli.main", "lag", *words,
-        "--bootstrap-servers", topic.bootstrap_servers,
+        "--bootstrap-server", topic.bootstrap_servers,
     ]  # fmt: skip
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     took_s, cpu_s, known = [], [], []

@@ -33,8 +33,8 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from assignor_bridge.simulator.play import compare
-from assignor_bridge.simulator.scenario import Scenario
+from streaming.simulator.play import compare
+from streaming.simulator.scenario import Scenario
 from tests.benchmarks.freshness_load import Load, LoadProcess
 from tests.benchmarks.freshness_runs import batches_of, wait_for
 from tests.benchmarks.report import write_report

@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assignor_bridge.options import LAG_AWARE_STICKY
-from assignor_bridge.simulator.play import WARM_UP_BATCHES, Player, Result, compare, play
+from streaming.simulator.play import WARM_UP_BATCHES, Player, Result, compare, play
 from tests.benchmarks.report import FOLDER, write_report
 from tests.benchmarks.test_bench_regret import SPARK, causes, in_words, regime
 from tests.benchmarks.turns import SCALE
 
 if TYPE_CHECKING:
-    from assignor_bridge.simulator.scenario import Scenario
+    from streaming.simulator.scenario import Scenario
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 

@@ -40,12 +40,12 @@ import pytest
 
 from assignor_bridge.planner.plan import plan_batch
 from assignor_bridge.protocol.messages import write_answer
-from assignor_bridge.simulator.mappings import Placed, java_hash
-from assignor_bridge.simulator.play import Player, play
-from assignor_bridge.simulator.scenario import Scenario, Step
 from assignor_bridge.worker import Worker
 from checkpoints import state_text
 from streaming.human_json.snapshots import read_snapshot, write_plan
+from streaming.simulator.mappings import Placed, java_hash
+from streaming.simulator.play import Player, play
+from streaming.simulator.scenario import Scenario, Step
 from tests.benchmarks.report import write_report
 from tests.packed import tasks_of
 from tests.planner_process import ask, line_of

@@ -33,12 +33,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assignor_bridge.options import LAG_AWARE_STICKY
-from assignor_bridge.simulator.play import Result, compare
-from assignor_bridge.simulator.scenario import Scenario
 from streaming.replay.cluster import cluster_for
 from streaming.replay.log import read_log
 from streaming.replay.player import replay
 from streaming.replay.replayed import EVERYTHING
+from streaming.simulator.play import Result, compare
+from streaming.simulator.scenario import Scenario
 from tests.benchmarks.report import write_report
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ SPARK = NAMES[1:4]
 #: What a page says whose first rows are of checkpoints.
 OF_CHECKPOINTS = """
 Checkpoints of real queries are first, those that `REGRET_CHECKPOINTS=name=folder,…` has named. They
-are replayed as `assignor replay` does: by the costs that the planner had learned by the end, where
+are replayed as `assignor estimate` does: by the costs that the planner had learned by the end, if
 it had learned some. Nothing is left out there, and tasks and consumers cost nothing; `why` says how
 much of the regret the plans accepted. Those below are of both acts of `make demo`, the long run for
 45 s (`LONG_RUN_S=45`) and of the queries of `tests/integration/test_report_causes.py`, beside

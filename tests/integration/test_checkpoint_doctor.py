@@ -26,7 +26,7 @@ def doctor(
     capsys: pytest.CaptureFixture[str], broker: EmbeddedBroker, query: str
 ) -> tuple[int, list[str]]:
     address = broker.bootstrap_servers
-    code = main.run(["doctor", "--checkpoint", query, "--bootstrap-servers", address])
+    code = main.run(["doctor", "--checkpoint", query, "--bootstrap-server", address])
     out, err = capsys.readouterr()
     assert err == ""
     return code, out.splitlines()[1:]  # the first is about the batches

@@ -105,7 +105,7 @@ def test_a_broker_that_does_not_answer_is_one_line_and_exit_code_1(tmp_path):
     done = subprocess.run(
         [
             *(sys.executable, "-m", "streaming.cli.main", "demo", "--rows", "10"),
-            *("--bootstrap-servers", "127.0.0.1:1", "--report", str(tmp_path / "report.html")),
+            *("--bootstrap-server", "127.0.0.1:1", "--report", str(tmp_path / "report.html")),
         ],
         capture_output=True,
         text=True,

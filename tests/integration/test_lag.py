@@ -105,7 +105,7 @@ def test_groups_and_a_query_stand_where_kafkas_own_tool_says(
     broker: EmbeddedBroker, ran: Ran, capsys
 ):
     topic, address = ran.topic, broker.bootstrap_servers
-    rows = as_json(capsys, "--checkpoint", ran.checkpoint, "--bootstrap-servers", address)[
+    rows = as_json(capsys, "--checkpoint", ran.checkpoint, "--bootstrap-server", address)[
         "partitions"
     ]
     ends = {row["partition"]: row["current_offset"] for row in rows}
@@ -126,7 +126,7 @@ def test_groups_and_a_query_stand_where_kafkas_own_tool_says(
         ours = [
             row
             for group in (query, live)
-            for row in rows_of(lag(capsys, "--group", group, "--bootstrap-servers", address)[0])
+            for row in rows_of(lag(capsys, "--group", group, "--bootstrap-server", address)[0])
         ]
     finally:
         consumer.close()
@@ -137,7 +137,7 @@ def test_groups_and_a_query_stand_where_kafkas_own_tool_says(
     assert {(row[2], row[3], row[8]) for row in told if row[0] == live} == {
         ("0", "7", "me"), ("1", "-", "me"), ("2", "0", "me"),
     }  # fmt: skip
-    out, err = lag(capsys, "--checkpoint", ran.checkpoint, "--bootstrap-servers", address)
+    out, err = lag(capsys, "--checkpoint", ran.checkpoint, "--bootstrap-server", address)
     of_query = [row for row in told if row[0] == query]
     assert [row[1:6] for row in rows_of(out)] == [row[1:6] for row in of_query]
     assert {row[0] for row in rows_of(out)} == {"sources/0"}
@@ -160,7 +160,7 @@ def test_a_checkpoint_reads_the_same_through_sparks_file_systems(spark: SparkSes
 def test_a_checkpoint_that_was_restored_from_a_copy_is_behind_delta(
     broker: EmbeddedBroker, ran: Ran, tmp_path: Path, capsys
 ):
-    words = ["--bootstrap-servers", broker.bootstrap_servers, "--delta-table", ran.table]
+    words = ["--bootstrap-server", broker.bootstrap_servers, "--delta-table", ran.table]
     assert main.run(["doctor", "--checkpoint", ran.checkpoint, *words]) == 0
     assert "FAILED" not in capsys.readouterr().out
     copy = shutil.copytree(ran.checkpoint, tmp_path / "copy")
@@ -180,7 +180,7 @@ def test_spark_begins_where_a_group_stands(
     topic.create(3).fill([10, 10, 10])
     group, address = new_group(), broker.bootstrap_servers
     topic.commit(group, {0: 4, 2: 10})
-    assert main.run(["offsets", "--group", group, "--bootstrap-servers", address]) == 0
+    assert main.run(["offsets", "--group", group, "--bootstrap-server", address]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out) == {topic.name: {"0": 4, "1": -2, "2": 10}}
     assert err == (
@@ -189,7 +189,7 @@ def test_spark_begins_where_a_group_stands(
     options = {"kafka.bootstrap.servers": address, "subscribe": topic.name}
     read = spark.read.format("kafka").options(**options, startingOffsets=out).load()
     assert read.count() == 6 + 10
-    words = ["offsets", "--group", group, "--bootstrap-servers", address, "--missing", "latest"]
+    words = ["offsets", "--group", group, "--bootstrap-server", address, "--missing", "latest"]
     assert main.run(words) == 0
     assert json.loads(capsys.readouterr().out)[topic.name]["1"] == -1
 
@@ -213,7 +213,7 @@ def test_seconds_behind_and_the_time_until_records_are_lost(
     group = new_group()
     topic.commit(group, {0: 1, 1: 0, 2: 0})
     found = as_json(
-        capsys, "--group", group, "--bootstrap-servers", broker.bootstrap_servers, code=1
+        capsys, "--group", group, "--bootstrap-server", broker.bootstrap_servers, code=1
     )
     near = {row["partition"]: row for row in found["partitions"]}
     assert {p: (row["lag"], row["lost"], row["at_risk"]) for p, row in near.items()} == {
@@ -223,7 +223,7 @@ def test_seconds_behind_and_the_time_until_records_are_lost(
         assert 0 <= near[partition]["seconds_behind"] - age_s < 120
         assert -120 < near[partition]["seconds_to_loss"] - to_loss_s <= 0
     out, err = lag(
-        capsys, "--group", group, "--bootstrap-servers", broker.bootstrap_servers,
+        capsys, "--group", group, "--bootstrap-server", broker.bootstrap_servers,
         "--sort", "loss", "--seconds-limit", "0", code=1,
     )  # fmt: skip
     assert err == (
@@ -246,7 +246,7 @@ def test_a_record_with_a_time_of_minus_one_is_of_unknown_age(
     producer.flush(30)
     group = new_group()
     topic.commit(group, {0: 0})
-    [row] = as_json(capsys, "--group", group, "--bootstrap-servers", broker.bootstrap_servers)[
+    [row] = as_json(capsys, "--group", group, "--bootstrap-server", broker.bootstrap_servers)[
         "partitions"
     ]
     assert (row["lag"], row["seconds_behind"], row["seconds_to_loss"]) == (1, None, None)
@@ -265,7 +265,7 @@ def test_a_group_at_the_last_marker_of_a_transaction_is_0_seconds_behind(
     producer.commit_transaction(60)
     group = new_group()
     topic.commit(group, {0: 1})
-    [row] = as_json(capsys, "--group", group, "--bootstrap-servers", broker.bootstrap_servers)[
+    [row] = as_json(capsys, "--group", group, "--bootstrap-server", broker.bootstrap_servers)[
         "partitions"
     ]
     assert (row["lag"], row["seconds_behind"]) == (1, 0.0)
@@ -281,7 +281,7 @@ def test_a_topic_that_was_made_again_wakes_a_monitor(
     forgot, ahead = new_group(), new_group()
     topic.commit(forgot, {0: 40})
     delete_topics(address, [topic.name])
-    out, err = lag(capsys, "--group", forgot, "--bootstrap-servers", address, code=1)
+    out, err = lag(capsys, "--group", forgot, "--bootstrap-server", address, code=1)
     assert out == ""
     assert err == (
         f"assignor: group {forgot!r} has no offset of any topic that may be seen: its topics were "
@@ -291,7 +291,7 @@ def test_a_topic_that_was_made_again_wakes_a_monitor(
     topic.commit(ahead, {0: 100})
     query = write_query(tmp_path / "c", {topic.name: {0: 40}})
     for words, at in ((["--group", ahead], 100), (["--checkpoint", query], 40)):
-        words += ["--bootstrap-servers", address]
+        words += ["--bootstrap-server", address]
         [row] = as_json(capsys, *words, "--only-with-lag", code=1)["partitions"]
         assert (row["lag"], row["state"], row["at_risk"]) == (1 - at, "ahead", None)
         out, err = lag(capsys, *words, code=1)
@@ -308,7 +308,7 @@ def test_what_the_broker_does_not_know_is_unknown_and_told(
     topic.create(2).fill([3, 3])
     address = broker.bootstrap_servers
     checkpoint = write_query(tmp_path / "c", {topic.name: {0: 2, 7: 5}, "gone": {0: 4}})
-    out, err = lag(capsys, "--checkpoint", checkpoint, "--bootstrap-servers", address, code=1)
+    out, err = lag(capsys, "--checkpoint", checkpoint, "--bootstrap-server", address, code=1)
     assert [row[1:6] for row in rows_of(out)] == sorted([
         ["gone", "0", "4", "-", "-"], [topic.name, "0", "2", "3", "1"],
         [topic.name, "1", "-", "3", "-"], [topic.name, "7", "5", "-", "-"],
@@ -322,7 +322,7 @@ def test_what_the_broker_does_not_know_is_unknown_and_told(
     assert [row[1:6] for row in rows_of(out)] == [["gone", "0", "4", "-", "-"]]
     assert len(err.splitlines()) == 1
     delete_topics(address, [topic.name])
-    lag(capsys, "--checkpoint", checkpoint, "--bootstrap-servers", address, code=1)
+    lag(capsys, "--checkpoint", checkpoint, "--bootstrap-server", address, code=1)
 
 
 def test_many_topics_are_asked_for_at_once(
@@ -332,7 +332,7 @@ def test_many_topics_are_asked_for_at_once(
     gone = {f"gone-{number}": {0: 1} for number in range(9)}
     query = write_query(tmp_path / "checkpoint", {topic.name: {0: 1}, **gone})
     out, err = lag(
-        capsys, "--checkpoint", query, "--bootstrap-servers", broker.bootstrap_servers, code=1
+        capsys, "--checkpoint", query, "--bootstrap-server", broker.bootstrap_servers, code=1
     )
     assert [row[1:6] for row in rows_of(out) if row[1] == topic.name] == [
         [topic.name, "0", "1", "3", "2"]
@@ -344,7 +344,7 @@ def test_many_topics_are_asked_for_at_once(
 
 def test_a_new_cluster_answers_the_first_question_about_a_group(capsys):
     with EmbeddedBroker() as fresh:
-        _, err = lag(capsys, "--group", "g", "--bootstrap-servers", fresh.bootstrap_servers, code=1)
+        _, err = lag(capsys, "--group", "g", "--bootstrap-server", fresh.bootstrap_servers, code=1)
         assert err.startswith("assignor: group 'g' does not exist: ")
         fresh.create_topic("t", 2)
         brokers = Brokers({"bootstrap.servers": fresh.bootstrap_servers}, limit_s=1.5)

@@ -108,7 +108,7 @@ def test_a_query_is_measured_while_it_runs(
     log = read_log(checkpoint)
     assert log.checkpoint.query_id == str(query.id)
     assert [sum(r.size for r in batch.ranges) for batch in log.sources["0"]] == [60, 60]
-    assert main.run(["replay", "--checkpoint", checkpoint, "--json"]) == 0
+    assert main.run(["estimate", "--checkpoint", checkpoint, "--json"]) == 0
     found_by_replay = json.loads(capsys.readouterr().out)
     assert (found_by_replay["batches"], found_by_replay["records"]) == (2, sum(counts))
 
@@ -160,7 +160,7 @@ def test_a_query_that_is_slower_than_its_topic_has_lag_and_fires_the_alert(
                 topic.fill([unread - max(0, unread - 10)] * 4, first=60 + unread)
                 found = wait_until(lambda n=unread: has_lag(n, n, n, n), "lag that grows")
             command = ["lag", "--checkpoint", checkpoint, "--json",
-                       "--bootstrap-servers", topic.bootstrap_servers]  # fmt: skip
+                       "--bootstrap-server", topic.bootstrap_servers]  # fmt: skip
             assert main.run(command) == 0
             by_command = json.loads(capsys.readouterr().out)["partitions"]
             may_end.release()

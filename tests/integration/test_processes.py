@@ -177,7 +177,7 @@ def test_a_first_job_of_init_under_spark_submit(
     topic.create(3).fill([30, 20, 10])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SPARK_HOME", str(pyspark_home()))
-    words = ["--topic", topic.name, "--broker", topic.bootstrap_servers]
+    words = ["--topic", topic.name, "--bootstrap-server", topic.bootstrap_servers]
     assert main.run(["init", "orders.yaml", *words]) == 0
     capsys.readouterr()
     assert main.run(["jars", "--job", "orders.yaml"]) == 0

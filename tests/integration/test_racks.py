@@ -398,7 +398,7 @@ def read_by_replay(file: Path) -> str:
 
 
 def test_files_of_hosts(tmp_path: Path) -> None:
-    """As Spark's own mapper reads them, and as `assignor replay --racks` does."""
+    """As Spark's own mapper reads them, and as `assignor estimate --racks` does."""
     files = tmp_path / "files"
     files.mkdir()
     expected = []

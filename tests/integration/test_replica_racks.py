@@ -1,4 +1,4 @@
-"""Racks of replicas, as a real broker tells them, in the bill of `assignor replay`."""
+"""Racks of replicas, as a real broker tells them, in the bill of `assignor estimate`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_broker_tells_where_replicas_are_and_who_may_be_read(
         file = tmp_path / "racks.json"
         file.write_text(json.dumps({"executors": {"h1": "zone-b"}}))
         call = [
-            "replay",
+            "estimate",
             "--checkpoint",
             str(checkpoint),
             "--racks",
@@ -53,7 +53,7 @@ def test_a_broker_tells_where_replicas_are_and_who_may_be_read(
             "--assignors",
             "spark",
         ]
-        assert main.run([*call, "--bootstrap-servers", broker.bootstrap_servers, "--json"]) == 0
+        assert main.run([*call, "--bootstrap-server", broker.bootstrap_servers, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["zones"]["mappings"][0]["crossZoneShare"] == 1.0
     said = " ".join(found["assumptions"])

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from assignor_bridge.model import Executor, OffsetRange
 from assignor_bridge.planner import zones as zones_module
 from assignor_bridge.planner.transport import Groups, Room, allot
-from assignor_bridge.simulator.play import Player
-from assignor_bridge.simulator.scenario import Scenario, steps
+from streaming.simulator.play import Player
+from streaming.simulator.scenario import Scenario, steps
 from tests.property.test_planner import assert_exact
 from tests.strategies_snapshots import head_and_tail, lags, loads, snapshots
 from tests.support.planning import Plan, Snapshot, plan

@@ -90,21 +90,21 @@ def pinned() -> Iterator[Requirement]:
             yield requirement
 
 
-def installed(name: str) -> Dependency:
-    """Describe a Python package that is installed here."""
+def installed(name: str, *extras: str) -> Dependency:
+    """Describe a Python package that is installed here, with what its extras add."""
     about = importlib.metadata.distribution(name)
     needs = {
         canonicalize_name(need.name)
         for need in map(Requirement, about.requires or ())
-        if need.marker is None or need.marker.evaluate({"extra": ""})
+        if need.marker is None or any(need.marker.evaluate({"extra": e}) for e in ("", *extras))
     }
     licence = _licence(about.metadata)
     return Dependency("PyPI", canonicalize_name(name), about.version, licence, tuple(sorted(needs)))
 
 
 def packages() -> list[Dependency]:
-    """Return what pip installs with this package, and with its extra `delta`."""
-    wanted, found = ["delta-spark", *installed(OURS).needs], {}
+    """Return what pip installs with this package and its extras `cli` and `delta`."""
+    wanted, found = [*installed(OURS, "cli", "delta").needs], {}
     while wanted:
         name = wanted.pop()
         if name not in found:

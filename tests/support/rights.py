@@ -68,7 +68,7 @@ NEEDS = (
     Needs("`assignor doctor --checkpoint`", (_READ,),
           "the check fails, exit code 1; a line says which right is missing",
           says="the user lacks Describe on Topic"),
-    Needs("`assignor replay --checkpoint --racks`", (_DESCRIBE, _BROKERS),
+    Needs("`assignor estimate --checkpoint --racks`", (_DESCRIBE, _BROKERS),
           "a line says so: whether consumers may read from followers is unknown",
           0, "the user lacks DescribeConfigs on"),
     Needs(AUDIT, (_READ, _CONFIGS),

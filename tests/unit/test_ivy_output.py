@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
+from assignor_bridge import ivy
 from assignor_bridge.ivy import JarError, RepositoryTroubleError, resolution_error
 
 NOT_THERE = """
@@ -81,3 +84,29 @@ def test_only_trouble_that_may_pass_is_worth_another_attempt(
 def test_an_end_that_ivy_does_not_explain_is_told_by_its_last_lines() -> None:
     error = resolution_error("a\nError: no JVM could be created\n", "x:y:1", "Ask.")
     assert str(error) == "x:y:1 could not be fetched: a | Error: no JVM could be created"
+
+
+@pytest.mark.parametrize(
+    ("errors", "attempts", "pauses"),
+    [
+        pytest.param([], 1, [], id="a success"),
+        pytest.param([RepositoryTroubleError("503")], 2, [1], id="trouble once"),
+        pytest.param([RepositoryTroubleError("503")] * 9, 3, [1, 2], id="trouble each time"),
+        pytest.param([JarError("no such version")] * 9, 1, [], id="another error"),
+    ],
+)
+def test_only_a_repository_in_trouble_is_tried_again(
+    errors: list[JarError], attempts: int, pauses: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+    slept: list[float] = []
+    monkeypatch.setattr("time.sleep", slept.append)
+
+    def fetch_once() -> None:
+        calls.append(1)
+        if len(calls) <= len(errors):
+            raise errors[len(calls) - 1]
+
+    with pytest.raises(JarError) if len(errors) >= attempts else nullcontext():
+        ivy.retry(fetch_once)
+    assert (len(calls), slept) == (attempts, pauses)

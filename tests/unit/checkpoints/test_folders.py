@@ -15,7 +15,7 @@ COMMANDS = [
     pytest.param(["lag", "--checkpoint", "job"], id="lag"),
     pytest.param(["offsets", "--checkpoint", "job"], id="offsets"),
     pytest.param(["doctor", "--checkpoint", "job"], id="doctor"),
-    pytest.param(["replay", "--checkpoint", "job"], id="replay"),
+    pytest.param(["estimate", "--checkpoint", "job"], id="replay"),
     pytest.param(["report", "job"], id="report"),
 ]
 

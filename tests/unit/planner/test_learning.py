@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from assignor_bridge.simulator.play import Player, play
-from assignor_bridge.simulator.scenario import Scenario
+from streaming.simulator.play import Player, play
+from streaming.simulator.scenario import Scenario
 
 #: Only the work counts: no cost of tasks or cold consumers, so `over` compares with the true bound.
 PURE = {"task_seconds": 0.0, "cold_seconds": 0.0, "service_noise": 0.0}
@@ -62,7 +62,7 @@ def test_an_executor_that_recovers_gets_its_share_again():
     overs = []
     from dataclasses import replace
 
-    from assignor_bridge.simulator.scenario import steps
+    from streaming.simulator.scenario import steps
 
     for step in steps(replace(scenario, batches=16)):
         slow = {"3": 3.0} if step.number < 6 else {}

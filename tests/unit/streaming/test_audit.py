@@ -508,7 +508,7 @@ def test_an_upsert_is_known_by_its_merges_when_its_properties_are_cleaned_up(
     out = capsys.readouterr().out
     assert "PROVED" in out
     assert "not which rows arrived after a shuffle\n" in out, "--columns is refused for an upsert"
-    columns = ["--columns", "a,b,c", "--bootstrap-servers", "127.0.0.1:1"]
+    columns = ["--columns", "a,b,c", "--bootstrap-server", "127.0.0.1:1"]
     assert run(["audit", "--table", str(table), "--since", "1", *columns]) == 2
 
 
@@ -520,7 +520,7 @@ def test_merges_before_since_make_an_upsert_too(tmp_path: Path, capsys):
     ]
     table = write_table(tmp_path / "table", CREATED, merge, [{"commitInfo": {}}])
     (table / "_delta_log" / f"{0:020}.json").unlink()
-    columns = ["--columns", "a,b,c", "--bootstrap-servers", "127.0.0.1:1"]
+    columns = ["--columns", "a,b,c", "--bootstrap-server", "127.0.0.1:1"]
     assert run(["audit", "--table", str(table), "--since", "2", *columns]) == 2
     assert "keeps the newest row of each key" in capsys.readouterr().err
 

@@ -81,7 +81,7 @@ HIDDEN = re.compile(r"AKIAKEY|S3/CR|ET\+")
 @pytest.mark.parametrize(
     "arguments",
     [
-        *([command, "--checkpoint", LOGIN] for command in ("lag", "offsets", "doctor", "replay")),
+        *([command, "--checkpoint", LOGIN] for command in ("lag", "offsets", "doctor", "estimate")),
         ["report", LOGIN],
         ["report", LOGIN, LOGIN],
         ["report", "/", "--output", LOGIN],
@@ -94,10 +94,10 @@ HIDDEN = re.compile(r"AKIAKEY|S3/CR|ET\+")
         ["plan", LOGIN],
         ["init", LOGIN],
         ["doctor", "--delta-table", LOGIN],
-        ["lag", "--group", "g", "--bootstrap-servers", LOGIN],
-        ["lag", "--group", "g", "--bootstrap-servers", "AKIAKEY:S3/CR@host:9092"],
+        ["lag", "--group", "g", "--bootstrap-server", LOGIN],
+        ["lag", "--group", "g", "--bootstrap-server", "AKIAKEY:S3/CR@host:9092"],
         ["lag", "--group", "g", "--command-config", LOGIN],
-        ["replay", "--checkpoint", "/", "--output", f"{LOGIN}.svg"],
+        ["estimate", "--checkpoint", "/", "--output", f"{LOGIN}.svg"],
         ["demo", "--data", LOGIN],
         ["demo", "--report", LOGIN],
         ["broker", "--data", "/dev/null", LOGIN],
@@ -137,7 +137,7 @@ def test_the_login_in_the_address_of_a_table_is_in_no_check(tmp_path, capsys):
         (["broker", "--port", "70000"], "'--port': at most 65535 is expected"),
         (["simulate", "--seed", "-1"], "'--seed': at least 0 is expected"),
         (["simulate", "--cost-ms", "inf"], "'--cost-ms': at most 1000000 is expected"),
-        (["replay", "--checkpoint", "q", "--cost-us", "inf"], "'--cost-us': at most 1000000000"),
+        (["estimate", "--checkpoint", "q", "--cost-us", "inf"], "'--cost-us': at most 1000000000"),
         (["top", "h:1", "--interval", "inf"], "'--interval': at most 3600 is expected"),
         (["lag", "--group", "g", "--sort", "x"], "'--sort': 'x' is not one of"),
     ],
@@ -177,14 +177,14 @@ def test_errors_become_exit_codes(error, code, line, monkeypatch, capsys):
         pytest.param(["offsets", "--group", " "], "--group is empty", id="group"),
         pytest.param(["lag", "--checkpoint", ""], "--checkpoint is empty", id="checkpoint"),
         pytest.param(["doctor", "--checkpoint", ""], "--checkpoint is empty", id="of the doctor"),
-        pytest.param(["replay", "--checkpoint", ""], "--checkpoint is empty", id="of a replay"),
+        pytest.param(["estimate", "--checkpoint", ""], "--checkpoint is empty", id="of a replay"),
         pytest.param(["report", ""], "CHECKPOINT|URL|LOG is empty", id="of a report"),
         pytest.param(["doctor", "--delta-table", ""], "--delta-table is empty", id="table"),
-        pytest.param(["demo", "--bootstrap-servers", ""], "--bootstrap-servers '': host:port",
+        pytest.param(["demo", "--bootstrap-server", ""], "--bootstrap-server '': host:port",
                      id="of the demo"),
         pytest.param(["lag", "--group", "g", "--topic", ""], "--topic is empty", id="topic"),
         pytest.param(["offsets", "--group", "g", "--topic", ""], "--topic is empty", id="a topic"),
-        pytest.param(["doctor", "--bootstrap-servers", ""], "--bootstrap-servers '': host:port",
+        pytest.param(["doctor", "--bootstrap-server", ""], "--bootstrap-server '': host:port",
                      id="brokers"),
     ],
 )  # fmt: skip
@@ -195,7 +195,7 @@ def test_an_empty_name_is_misuse_not_a_folder_or_a_topic(arguments, message, cap
 
 
 def test_an_empty_group_is_refused_before_librdkafka_aborts_the_process():
-    words = ["lag", "--group", "", "--bootstrap-servers", "127.0.0.1:1"]
+    words = ["lag", "--group", "", "--bootstrap-server", "127.0.0.1:1"]
     done = assignor(*words, stdout=subprocess.PIPE)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "assignor: --group is empty: is a variable not set?\n"
@@ -207,15 +207,15 @@ def test_an_empty_group_is_refused_before_librdkafka_aborts_the_process():
         pytest.param(["--group", "gr\udcfc"], "--group 'gr\\udcfc' is not UTF-8", id="group"),
         pytest.param(["--group", "g", "--topic", "\udcff"], "--topic '\\udcff' is not UTF-8",
                      id="topic"),
-        pytest.param(["--group", "g", "--bootstrap-servers", "\udcfc://h:9"],
-                     "--bootstrap-servers '\\udcfc://h:9': host:port", id="brokers"),
+        pytest.param(["--group", "g", "--bootstrap-server", "\udcfc://h:9"],
+                     "--bootstrap-server '\\udcfc://h:9': host:port", id="brokers"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("command", ["lag", "offsets"])
 def test_a_name_that_is_not_utf8_is_refused_before_it_aborts_the_process(
     command, arguments, message
 ):
-    words = [command, "--bootstrap-servers", "127.0.0.1:1", "--timeout", "0.1", *arguments]
+    words = [command, "--bootstrap-server", "127.0.0.1:1", "--timeout", "0.1", *arguments]
     done = assignor(*words, stdout=subprocess.PIPE)
     assert (done.returncode, done.stdout) == (2, "")
     [line] = done.stderr.splitlines()
@@ -230,7 +230,7 @@ def test_a_name_that_is_not_utf8_is_refused_before_it_aborts_the_process(
         ["offsets", "--checkpoint", "q"],
         ["doctor"],
         ["doctor", "--checkpoint", "q"],
-        ["replay", "--checkpoint", "q", "--racks", "racks"],
+        ["estimate", "--checkpoint", "q", "--racks", "racks"],
     ],
     ids=" ".join,
 )
@@ -242,7 +242,7 @@ def test_a_login_without_brokers_is_not_passed_over(words, tmp_path, monkeypatch
     assert main.run([*words, "--command-config", "login"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    told = "--command-config login: it has no bootstrap.servers: give --bootstrap-servers"
+    told = "--command-config login: it has no bootstrap.servers: give --bootstrap-server"
     assert err == f"assignor: {told}\n"
 
 
@@ -272,8 +272,8 @@ def test_an_address_that_is_none_is_refused_before_anyone_is_asked(
     server, message, tmp_path, capsys
 ):
     (tmp_path / "c").write_text(f"bootstrap.servers={server}\n")
-    for words in (["--bootstrap-servers", server], ["--command-config", str(tmp_path / "c")]):
-        if server.strip(", ") or "--bootstrap-servers" in words:
+    for words in (["--bootstrap-server", server], ["--command-config", str(tmp_path / "c")]):
+        if server.strip(", ") or "--bootstrap-server" in words:
             assert main.run(["lag", "--group", "g", *words]) == 2
             [line] = capsys.readouterr().err.splitlines()
             assert message in line
@@ -315,7 +315,7 @@ def test_a_closed_stdout_is_no_traceback(command):
 def test_a_terminal_without_unicode_gets_escapes(tmp_path):
     query = write_query(tmp_path / "é", {"t": {0: 9}})
     ascii_only = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
-    done = assignor("replay", "--checkpoint", query, stdout=subprocess.PIPE, **ascii_only)
+    done = assignor("estimate", "--checkpoint", query, stdout=subprocess.PIPE, **ascii_only)
     assert (done.returncode, done.stderr) == (0, "")
     assert "assumed; give yours" in done.stdout
     done = assignor("lag", "--checkpoint", f"{query}ü", stdout=subprocess.PIPE, **ascii_only)
@@ -380,7 +380,7 @@ def test_doctor_says_that_the_cache_cannot_be_written(monkeypatch, capsys):
 
 
 def test_doctor_looks_for_the_brokers_it_is_given(tmp_path, capsys):
-    words = ["doctor", "--bootstrap-servers", "127.0.0.1:1"]
+    words = ["doctor", "--bootstrap-server", "127.0.0.1:1"]
     assert main.run(words) == 1
     told = "FAILED brokers answer: no broker answers at '127.0.0.1:1' ("
     assert told in capsys.readouterr().out
@@ -435,12 +435,12 @@ def test_flags_have_no_type_and_a_shell_completes(capsys, monkeypatch):
     assert "--json" in out
     assert "<bool>" not in out
     monkeypatch.setenv("_ASSIGNOR_COMPLETE", "complete_bash")
-    monkeypatch.setenv("COMP_WORDS", "assignor rep")
+    monkeypatch.setenv("COMP_WORDS", "assignor re")
     monkeypatch.setenv("COMP_CWORD", "1")
     done = subprocess.run(
         [Path(sys.executable).with_name("assignor")], capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert done.stdout.split() == ["report", "replay"]
+    assert done.stdout.split() == ["report"]
 
 
 def test_a_command_imports_no_other():

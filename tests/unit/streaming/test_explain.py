@@ -250,7 +250,7 @@ def test_damaged_states_are_told(
         file.write_bytes(b"v2\nno state")
     for call, code in (
         (["report", str(folder), "--batch", "9"], 2),
-        (["replay", "--checkpoint", str(folder)], 0),
+        (["estimate", "--checkpoint", str(folder)], 0),
         (["report", str(folder), "-o", str(tmp_path / "r.html")], 0),
     ):
         assert main.run(call) == code

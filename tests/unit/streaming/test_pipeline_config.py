@@ -549,7 +549,7 @@ def test_a_loaded_job_moves_to_a_broker_as_if_it_were_loaded_for_it(path):
 
 def test_init_writes_a_short_job_that_loads_and_never_overwrites(tmp_path, capsys):
     file = tmp_path / "mine.yaml"
-    assert main.run(["init", str(file), "--topic", "events", "--broker", "b:1"]) == 0
+    assert main.run(["init", str(file), "--topic", "events", "--bootstrap-server", "b:1"]) == 0
     text = file.read_text(encoding="utf-8")
     assert len(text.splitlines()) < 24
     job = load_job(file, environment={}).job
@@ -619,8 +619,9 @@ def test_init_leaves_nothing_of_a_file_that_it_cannot_write_whole(tmp_path, caps
         (["--topic", "a: {x"], "--topic 'a: {x': a topic's name has letters"),
         (["--topic", ""], "--topic '': a topic's name has letters"),
         (["--topic", ".."], "--topic '..': a topic's name has letters"),
-        (["--broker", "host:99999"], "--broker 'host:99999': the port must be"),
-        (["--broker", "a: {x"], "--broker 'a: {x': host:port is expected"),
+        (["--bootstrap-server", "host:99999"], "--bootstrap-server 'host:99999': the port must be"),
+        (["--bootstrap-servers", "h:99999"], "--bootstrap-server 'h:99999': the port must be"),
+        (["--bootstrap-server", "a: {x"], "--bootstrap-server 'a: {x': host:port is expected"),
     ],
 )
 def test_init_refuses_what_kafka_would(words, message, tmp_path, capsys):

@@ -9,13 +9,13 @@ from xml.etree import ElementTree
 import pytest
 
 from assignor_bridge.model import Executor, OffsetRange, Partition
-from assignor_bridge.simulator.mappings import Placed
 from streaming.replay.answers import answer, assumptions, replay_json
 from streaming.replay.cluster import Cluster
 from streaming.replay.log import ReplayBatch
 from streaming.replay.player import replay
 from streaming.replay.replayed import EVERYTHING
 from streaming.report.replays import HEAD, replay_page, replay_svg, table_rows
+from streaming.simulator.mappings import Placed
 
 TWO = Cluster((Executor("1", "h1"), Executor("2", "h2")), cost_s=0.001)
 

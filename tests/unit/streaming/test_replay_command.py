@@ -1,4 +1,4 @@
-"""`assignor replay`: from checkpoint files to the answer; misuse is one line."""
+"""`assignor estimate`: from checkpoint files to the answer; misuse is one line."""
 
 from __future__ import annotations
 
@@ -91,12 +91,20 @@ def test_executors_are_those_of_the_state_where_there_is_one():
 
 def test_local_mode_is_replayed_on_its_own_slots(tmp_path, capsys):
     query = kept_query(tmp_path, [{0: 300, 1: 100}] * 4, local=True, slots=2)
-    assert main.run(["replay", "--checkpoint", str(query.checkpoint)]) == 0
+    assert main.run(["estimate", "--checkpoint", str(query.checkpoint)]) == 0
     assert "- 1 executor with 4 slots" in capsys.readouterr().out
 
 
+def test_the_earlier_name_works_with_its_options(checkpoint, capsys):
+    answers = []
+    for name in ("replay", "estimate"):
+        assert main.run([name, "--checkpoint", str(checkpoint), "--executors", "2"]) == 0
+        answers.append(capsys.readouterr().out)
+    assert answers[0] == answers[1]
+
+
 def test_it_prints_the_answer_first(checkpoint, capsys):
-    assert main.run(["replay", "--checkpoint", str(checkpoint), "--executors", "2"]) == 0
+    assert main.run(["estimate", "--checkpoint", str(checkpoint), "--executors", "2"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     saves = "lag-aware-sticky would save at most 1.9 s a batch, 49% of the reading time. ┏"
     assert out.startswith(saves)
@@ -111,7 +119,7 @@ def test_it_prints_the_answer_first(checkpoint, capsys):
 
 def test_json_and_pictures(checkpoint, tmp_path, capsys):
     names = "spark,lag-aware-sticky"
-    call = ["replay", "--checkpoint", str(checkpoint), "--hosts", "a=1,b=1", "--assignors", names]
+    call = ["estimate", "--checkpoint", str(checkpoint), "--hosts", "a=1,b=1", "--assignors", names]
     svg, html = tmp_path / "r.svg", tmp_path / "r.html"
     assert main.run([*call, "--json", "--output", str(svg), "--batches", "2"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -148,7 +156,7 @@ def plan_log(path: Path, *sizes: dict[int, int], split: str = "true") -> Path:
 def test_the_plans_that_a_query_had_are_compared_too(checkpoint, tmp_path, capsys):
     """It kept partitions whole: nothing else does so badly."""
     plans = plan_log(tmp_path / "plans.jsonl", *[{0: 1000, 1: 10}] * 2, split="false")
-    call = ["replay", "--checkpoint", str(checkpoint), "--json"]
+    call = ["estimate", "--checkpoint", str(checkpoint), "--json"]
     assert main.run([*call, "--plan-log", str(plans)]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["batches"] == 2
@@ -165,7 +173,7 @@ def test_a_plan_is_judged_on_the_executors_that_its_batch_had(tmp_path, capsys):
     """Even batches on two executors, the last on four: all plans were within the 5% of then."""
     even = [dict.fromkeys(range(4), 1000)] * 6
     query = kept_query(tmp_path, even, executors=[("1", "2")] * 5 + [("1", "2", "3", "4")])
-    call = ["replay", "--checkpoint", str(query.checkpoint), "--json"]
+    call = ["estimate", "--checkpoint", str(query.checkpoint), "--json"]
     call += ["--plan-log", str(query.plan_log)]
     assert main.run(call) == 0
     found = json.loads(capsys.readouterr().out)
@@ -195,7 +203,7 @@ def test_only_one_of_two_sources_is_in_the_plan_log(tmp_path, capsys):
     for file in (folder / "offsets").iterdir():
         end = 10 * (int(file.name) + 1)
         file.write_text(f'{file.read_text()}\n{{"other":{{"0":{end}}}}}')
-    call = ["replay", "--checkpoint", str(folder), "--json", "--plan-log", str(query.plan_log)]
+    call = ["estimate", "--checkpoint", str(folder), "--json", "--plan-log", str(query.plan_log)]
     assert main.run(call) == 0
     out, err = capsys.readouterr()
     first, second = (json.loads(line)["mappings"][0]["name"] for line in out.splitlines())
@@ -216,7 +224,7 @@ def test_sources_without_a_plan_are_told_in_their_order(tmp_path, capsys):
     for file in (folder / "offsets").iterdir():
         end = f'\n{{"other":{{"0":{10 * (int(file.name) + 1)}}}}}'
         file.write_text(file.read_text() + end * len(without))
-    call = ["replay", "--checkpoint", str(folder), "--json", "--assignors", "spark"]
+    call = ["estimate", "--checkpoint", str(folder), "--json", "--assignors", "spark"]
     assert main.run([*call, "--plan-log", str(query.plan_log)]) == 0
     notes = [line for line in capsys.readouterr().err.splitlines() if "it has no plan" in line]
     assert [line.rpartition(" ")[2] for line in notes] == without
@@ -224,7 +232,7 @@ def test_sources_without_a_plan_are_told_in_their_order(tmp_path, capsys):
 
 def test_a_plan_log_of_another_query_is_told(checkpoint, tmp_path, capsys):
     plans = plan_log(tmp_path / "plans.jsonl", {0: 999})
-    call = ["replay", "--checkpoint", str(checkpoint), "--plan-log"]
+    call = ["estimate", "--checkpoint", str(checkpoint), "--plan-log"]
     assert main.run([*call, str(plans)]) == 2
     assert "has no plan of the checkpoint's batches (0 to 2)" in capsys.readouterr().err
     assert main.run([*call, "no.jsonl"]) == 2
@@ -258,7 +266,7 @@ def test_a_plan_log_of_another_query_is_told(checkpoint, tmp_path, capsys):
 def test_misuse_is_one_line(arguments, message, checkpoint, monkeypatch, capsys):
     monkeypatch.chdir(checkpoint.parent)
     given = [] if "--checkpoint" in arguments or not arguments else ["--checkpoint", "c"]
-    code = main.run(["replay", *given, *arguments])
+    code = main.run(["estimate", *given, *arguments])
     out, err = capsys.readouterr()
     assert code == (1 if "folder" in message else 2)
     assert out == ""
@@ -270,5 +278,5 @@ def test_a_query_without_a_kafka_source_is_one_line(checkpoint, capsys):
     for offsets in (checkpoint / "offsets").iterdir():
         offsets.write_text("\n".join([*offsets.read_text().splitlines()[:2], "17"]))
     (checkpoint / "sources" / "0" / "0").unlink()
-    assert main.run(["replay", "--checkpoint", str(checkpoint)]) == 2
+    assert main.run(["estimate", "--checkpoint", str(checkpoint)]) == 2
     assert "has no Kafka source" in capsys.readouterr().err

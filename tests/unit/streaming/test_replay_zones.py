@@ -1,4 +1,4 @@
-"""What zones cost: by `assignor replay --racks`, and in the report; figures to check in the head.
+"""What zones cost: by `assignor estimate --racks`, and in the report; figures to check in the head.
 
 Partition 0 has 1,000 records a batch, partition 1 ten, of 1,000 bytes each; a batch every 10 s:
 8.7264 GB a day. Leaders are in zone c, where no executor is; followers in a and b.
@@ -39,7 +39,7 @@ def call(checkpoint: Path, racks: object, *more: str) -> list[str]:
     path = checkpoint.parent / "racks.json"
     path.write_text(racks if isinstance(racks, str) else json.dumps(racks))
     given = ["--checkpoint", str(checkpoint), "--racks", str(path), "--assignors", NAMES]
-    return ["replay", *given, *more]
+    return ["estimate", *given, *more]
 
 
 def bill(checkpoint: Path, racks: object, capsys: pytest.CaptureFixture[str], *more: str) -> dict:
@@ -139,7 +139,7 @@ def test_one_batch_alone_tells_no_cost_a_day(checkpoint, capsys):
 
 
 def test_without_racks_nothing_is_said_of_zones(checkpoint, capsys):
-    asked = ["replay", "--checkpoint", str(checkpoint), "--assignors", NAMES]
+    asked = ["estimate", "--checkpoint", str(checkpoint), "--assignors", NAMES]
     assert main.run([*asked, "--json"]) == 0
     assert "zones" not in json.loads(capsys.readouterr().out)
     assert main.run(asked) == 0
@@ -216,10 +216,10 @@ def test_misuse_is_one_line(racks, arguments, message, checkpoint, capsys):
     assert len(err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("option", ["--price-per-gb", "--record-bytes", "--bootstrap-servers"])
+@pytest.mark.parametrize("option", ["--price-per-gb", "--record-bytes", "--bootstrap-server"])
 def test_what_needs_racks_says_so(option, checkpoint, capsys):
-    value = "h:9092" if option == "--bootstrap-servers" else "1"
-    assert main.run(["replay", "--checkpoint", str(checkpoint), option, value]) == 2
+    value = "h:9092" if option == "--bootstrap-server" else "1"
+    assert main.run(["estimate", "--checkpoint", str(checkpoint), option, value]) == 2
     assert f"{option} needs --racks" in capsys.readouterr().err
 
 

@@ -438,8 +438,8 @@ def test_a_login_in_a_brokers_address_is_refused_and_not_shown(address, capsys, 
     (tmp_path / "job.yaml").write_text(json.dumps(data))
     calls = [
         (["run", str(tmp_path / "job.yaml")], 2),
-        (["lag", "--group", "g", "--bootstrap-servers", address], 2),
-        (["init", str(tmp_path / "new.yaml"), "--topic", "t", "--broker", address], 2),
+        (["lag", "--group", "g", "--bootstrap-server", address], 2),
+        (["init", str(tmp_path / "new.yaml"), "--topic", "t", "--bootstrap-server", address], 2),
     ]
     for words, code in calls:
         assert main.run(words) == code

@@ -14,16 +14,16 @@ from assignor_bridge.model import OffsetRange
 from assignor_bridge.options import parse_options
 from assignor_bridge.planner.batch import Observed, coded, lay_out
 from assignor_bridge.planner.plan import plan_step
-from assignor_bridge.simulator.mappings import (
+from checkpoints.sticky_state import StickyState
+from streaming.simulator.mappings import (
     MOST_TASKS,
     Placed,
     spark_default,
     spark_max_records,
     spark_min_partitions,
 )
-from assignor_bridge.simulator.scenario import Scenario, Step, steps
-from assignor_bridge.simulator.schedule import Run, schedule
-from checkpoints.sticky_state import StickyState
+from streaming.simulator.scenario import Scenario, Step, steps
+from streaming.simulator.schedule import Run, schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -10,16 +10,16 @@ import pytest
 
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor, OffsetRange
-from assignor_bridge.simulator.mappings import (
+from streaming.cli import main
+from streaming.simulator.mappings import (
     java_hash,
     spark_default,
     spark_max_records,
     spark_min_partitions,
 )
-from assignor_bridge.simulator.play import compare
-from assignor_bridge.simulator.scenario import Scenario, steps
-from assignor_bridge.simulator.schedule import schedule
-from streaming.cli import main
+from streaming.simulator.play import compare
+from streaming.simulator.scenario import Scenario, steps
+from streaming.simulator.schedule import schedule
 
 TWO = (Executor("1", "h1"), Executor("2", "h2"))
 

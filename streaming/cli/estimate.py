@@ -1,4 +1,4 @@
-"""`assignor replay`: what an assignor would have done for a query, from its checkpoint alone."""
+"""`assignor estimate`: what an assignor would have done for a query, from its checkpoint alone."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ from streaming.replay.traffic import PRICE_PER_GB, traffic_of
 from streaming.report.replays import HEAD, replay_page, replay_svg, table_rows
 
 
-def replay(  # noqa: PLR0917
+def estimate(  # noqa: PLR0917
     checkpoint: Annotated[
         str, typer.Option(metavar="DIR", help="Checkpoint of a query with a Kafka source.")
     ],
@@ -73,16 +73,17 @@ def replay(  # noqa: PLR0917
         typer.Option(dir_okay=False, metavar="FILE", help="Draw it, as FILE.svg or FILE.html."),
     ] = None,
 ) -> None:  # fmt: skip
-    """Play a query's batches again through every assignor and Spark's mappings.
+    """Estimate what the option would gain for a query, or another assignor or Spark setting.
 
-    Reads the offset log in the checkpoint of any query with a Kafka source, with this package
-    or without; changes nothing and starts nothing. Says first whether there is anything to gain.
+    Plans the query's past batches again, from the offset log in the checkpoint of any query with
+    a Kafka source, with this package or without. It starts nothing and changes nothing. The first
+    line is whether there is anything to gain.
 
     Times are judged in hindsight: where the planner has left what it learned of costs in the
     checkpoint, by those costs. --plan-log adds the query's own plans, for the batches that it has.
 
     With --racks it says what reads across racks (availability zones) cost a day. Where replicas
-    are, the brokers of --bootstrap-servers know, too; whether consumers may read from followers,
+    are, the brokers of --bootstrap-server know, too; whether consumers may read from followers,
     only they do.
     """
     check_not_empty("--checkpoint", checkpoint)
@@ -97,7 +98,7 @@ def replay(  # noqa: PLR0917
         racks_file,
         price_per_gb=price_per_gb,
         record_bytes=record_bytes,
-        bootstrap_servers=bootstrap_servers,
+        bootstrap_server=bootstrap_servers,
         command_config=command_config,
     )
     log = read_log(checkpoint)

@@ -1,0 +1,21 @@
+"""The `assignor` command: it runs `main`, or names the extra whose packages `main` imports."""
+
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from streaming.extras import MissingExtraError, name_extra
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line; without the extra `cli`, print one line and exit 1."""
+    try:
+        with name_extra():
+            from streaming.cli.main import main as run
+    except MissingExtraError as error:
+        sys.exit(f"assignor: {error}")
+    run(arguments)
+
+
+if __name__ == "__main__":
+    main()

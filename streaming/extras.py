@@ -1,0 +1,55 @@
+"""The packages that only an extra of the wheel installs, and the error if one is missing."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from assignor_bridge.errors import AssignorError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Name under which each package is imported, and the extra that installs it.
+EXTRAS = {
+    "confluent_kafka": "cli",
+    "delta": "delta",
+    "prometheus_client": "cli",
+    "pydantic": "cli",
+    "rich": "cli",
+    "typer": "cli",
+    "yaml": "cli",
+}
+
+
+class MissingExtraError(AssignorError, ImportError):
+    """A package is not installed that an extra of the wheel installs."""
+
+
+@contextlib.contextmanager
+def name_extra() -> Iterator[None]:
+    """Raise MissingExtraError, which names the extra, if an import of its packages fails within."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        raise MissingExtraError(
+            f"the package {package!r} is not installed: {install_command(EXTRAS[package])}"
+        ) from error
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra and does not replace pyspark.
+
+    >>> install_command("cli")
+    "pip install 'assignor-bridge[cli]'"
+    """
+    command = f"pip install 'assignor-bridge[{extra}]'"
+    if extra == "delta":  # pip would replace pyspark by the newest that delta-spark allows
+        from assignor_bridge.installed_spark import spark_version
+        from streaming.delta.session import DELTA_VERSION
+
+        command += f" 'delta-spark=={DELTA_VERSION}' 'pyspark=={spark_version()}'"
+    return command
