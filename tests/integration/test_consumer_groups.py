@@ -1,0 +1,231 @@
+"""Our assignors in real consumer groups, beside Kafka's own members: kafka-python and JVMs.
+
+What is asserted comes from the broker's description of the group, not from its members.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assignor_bridge import ivy
+from assignor_bridge.assignors import ASSIGNORS, Group, Member
+from assignor_bridge.testing.groups import random_group
+from streaming.kafka.embedded import EmbeddedBroker
+from tests.kafka_topics import Topic
+from tests.support.real_group import RealGroup, class_path, fewest_moves, moved
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.real_group import Owners
+
+pytestmark = [pytest.mark.integration, pytest.mark.drivers]
+
+KAFKA = "org.apache.kafka.clients.consumer."
+#: Class of the JVM's members of the same name.
+JAVA = {
+    "sticky": KAFKA + "StickyAssignor",
+    "cooperative-sticky": KAFKA + "CooperativeStickyAssignor",
+    "range": KAFKA + "RangeAssignor",
+    "lag-aware": "io.assignorbridge.LagAwareAssignor",
+}
+PARTITIONS = 12
+
+
+@pytest.fixture(scope="module")
+def groups_broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(properties={"group.min.session.timeout.ms": "1000"}) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def java(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return class_path(tmp_path_factory.mktemp("member"), "GroupMember")
+
+
+def lags_of(count: int) -> list[int]:
+    return [(7 * partition) % 13 * 30 + 5 for partition in range(count)]
+
+
+def check(strategy: str, group: RealGroup, before: Owners | None, after: Owners) -> None:
+    """Check an assignment: balance and moves, or the answer that the rule determines."""
+    if strategy in ("sticky", "cooperative-sticky"):
+        counts = sorted(map(len, after.values()))
+        assert counts[-1] - counts[0] <= 1, after
+        if before:
+            assert moved(before, after) == fewest_moves(before, after), (before, after)
+        return
+    ids = {member_id: name for name, member_id in group.ids().items()}
+    topics = frozenset(group.topics)
+    lags = {t: dict(enumerate(lags_of(n))) for t, n in group.topics.items()}
+    members = tuple(Member(member_id, topics) for member_id in ids)
+    answer = ASSIGNORS[strategy].assign(Group(members, group.topics, lags)).as_dict()
+    assert after == {
+        ids[m]: frozenset(f"{t}-{p}" for t, numbers in owned.items() for p in numbers)
+        for m, owned in answer.items()
+    }
+
+
+def check_handovers(group: RealGroup, killed: set[str]) -> None:
+    """No partition has two owners at once, and no record of members that live is read twice."""
+    events = sorted(
+        ((event["at"], name, event)
+         for name, process in (*group.members.items(), *group.gone.items()) if name not in killed
+         for event in process.events),
+        key=lambda each: each[0],
+    )  # fmt: skip
+    owner: dict[str, str] = {}
+    read: defaultdict[str, list[int]] = defaultdict(list)
+    for _, name, event in events:
+        for partition in event["partitions"]:
+            if event["event"] == "assigned":
+                assert owner.setdefault(partition, name) == name, (partition, events)
+            elif event["event"] in ("revoked", "lost"):
+                assert owner.pop(partition) == name
+            elif event["event"] == "read":
+                read[partition] += event["offsets"]
+    assert read
+    assert {p: sorted(o) for p, o in read.items()} == {p: sorted(set(o)) for p, o in read.items()}
+
+
+def play(broker: EmbeddedBroker, java: str, strategy: str, *, we_lead: bool) -> None:
+    """Let members join, join, leave, be killed, and let the leader leave."""
+    ours, theirs = strategy, JAVA[strategy]
+    leader, other = (ours, theirs) if we_lead else (theirs, ours)
+    name = f"{strategy}-{'ours' if we_lead else 'theirs'}"
+    topic = Topic(broker.bootstrap_servers, name).create(PARTITIONS)
+    topic.fill(lags_of(PARTITIONS))
+    reads = strategy == "cooperative-sticky"
+    with RealGroup(broker.bootstrap_servers, name, {name: PARTITIONS}, java, reads=reads) as group:
+        group.add("a", leader)
+        first = group.settled()
+        group.add("b", other)
+        two = group.settled()
+        check(strategy, group, first, two)
+        group.add("c", leader)
+        three = group.settled()
+        check(strategy, group, two, three)
+        group.add("d", other)
+        four = group.settled()
+        check(strategy, group, three, four)
+        group.leave("c")
+        left = group.settled()
+        check(strategy, group, four, left)
+        group.kill("d")
+        killed = group.settled()
+        check(strategy, group, left, killed)
+        group.leave("a")
+        check(strategy, group, killed, group.settled())
+        if reads:
+            check_handovers(group, {"d"})
+
+
+@pytest.mark.parametrize("we_lead", [True, False], ids=["ours-lead", "theirs-lead"])
+def test_members_of_both_kinds_share_a_group(
+    groups_broker: EmbeddedBroker, java: str, we_lead: bool
+) -> None:
+    """All assignors at once: the time goes into waiting for one another."""
+    with ThreadPoolExecutor(len(JAVA)) as pool:
+        runs = {s: pool.submit(play, groups_broker, java, s, we_lead=we_lead) for s in JAVA}
+    failures = {s: run.exception() for s, run in runs.items() if run.exception()}
+    assert not failures, failures
+
+
+@pytest.mark.parametrize("no_generation", [False, True], ids=["KIP-341", "without-generations"])
+def test_a_zombie_moves_nothing_but_its_share(
+    groups_broker: EmbeddedBroker, no_generation: bool
+) -> None:
+    """A member is stopped until the group has given its partitions away, and then goes on.
+
+    Without generations (the negative control) its old claim takes partitions from their owners.
+    """
+    name = f"zombie-{no_generation}"
+    Topic(groups_broker.bootstrap_servers, name).create(PARTITIONS)
+    with RealGroup(
+        groups_broker.bootstrap_servers, name, {name: PARTITIONS}, no_generation=no_generation
+    ) as group:
+        group.add("zombie", "sticky")
+        group.settled()
+        group.add("b", "sticky")
+        claimed = group.settled()["zombie"]
+        group.signal("zombie", signal.SIGSTOP)
+        group.settled(without="zombie")
+        group.add("c", "sticky")
+        before = group.settled(without="zombie")
+        assert before["c"] & claimed  # else the claim would not be contested
+        group.signal("zombie", signal.SIGCONT)
+        after = group.settled()
+        assert sorted(map(len, after.values())) == [4, 4, 4]
+        assert (moved(before, after) == fewest_moves(before, after)) is not no_generation
+
+
+def test_the_proposals_example_comes_out_in_a_real_group(
+    groups_broker: EmbeddedBroker, java: str
+) -> None:
+    """Lags of 100,000, 60,000 and 50,000: with one kafka-python member and one of the JVM."""
+    topic = Topic(groups_broker.bootstrap_servers, "kip").create(3)
+    topic.fill([100_000, 60_000, 50_000])
+    with RealGroup(groups_broker.bootstrap_servers, "kip", {"kip": 3}, java) as group:
+        group.add("a", "lag-aware")
+        group.settled()
+        group.add("b", JAVA["lag-aware"])
+        owners = group.settled()
+        assert sorted(owners.values(), key=len) == [{"kip-0"}, {"kip-1", "kip-2"}]
+
+
+def test_an_assignor_that_raises_ends_its_member_with_one_line(
+    groups_broker: EmbeddedBroker,
+) -> None:
+    """Its group is not left hanging: the member is gone, and another one takes over."""
+    Topic(groups_broker.bootstrap_servers, "raises").create(2)
+    with RealGroup(groups_broker.bootstrap_servers, "raises", {"raises": 2}) as group:
+        group.add("a", "tests.own_assignor:Forgetful")
+        process = group.members.pop("a")
+        assert process.process.wait(60) == 1
+        [line] = [each for each in process.errors().splitlines() if "PlanError" in each]
+        assert "assignor 'forgetful' left 1 of 2 partitions without a member: raises-0" in line
+        process.end()
+        group.add("b", "tests.own_assignor:LastTakesAll")
+        assert group.settled() == {"b": {"raises-0", "raises-1"}}
+
+
+def test_python_and_java_answer_alike(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """4,000 random groups with lags: none, equal, negative, missing and huge ones."""
+    rng = random.Random(5337)
+    groups = [_with_lags(rng, random_group(rng, same=rng.random() < 0.4)) for _ in range(4000)]
+    lines = "".join(json.dumps(_described(group)) + "\n" for group in groups)
+    path = class_path(tmp_path_factory.mktemp("groups"), "LagAwareGroups")
+    done = subprocess.run(
+        [ivy.java_tool("java"), "-cp", path, "LagAwareGroups"],
+        input=lines, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(answers) == len(groups)
+    for group, answer in zip(groups, answers, strict=True):
+        assert ASSIGNORS["lag-aware"].assign(group).as_dict() == answer, group
+
+
+def _with_lags(rng: random.Random, group: Group) -> Group:
+    kinds = ([0], [0, 5], [-3, 0, 1, 7, 7, 9], range(1000), [2**40, 2**41, 3])
+    kind = rng.choice(kinds)
+    lags = {
+        topic: {p: rng.choice(kind) for p in range(count) if rng.random() < 0.9}
+        for topic, count in group.topics.items()
+    }
+    return Group(group.members, group.topics, lags)
+
+
+def _described(group: Group) -> dict[str, Any]:
+    return {
+        "topics": dict(group.topics),
+        "members": {m.id: sorted(m.topics) for m in group.members},
+        "lags": {t: {p: max(lag, 0) for p, lag in each.items()} for t, each in group.lags.items()},
+    }
