@@ -238,9 +238,11 @@ def _consumer_under_construction() -> Any:
 
 def _uses_cooperative_protocol(consumer: Any) -> bool:
     """Return whether all assignors in the consumer's list are cooperative, as kafka-python does."""
-    listed: list[Any] = consumer.config["partition_assignment_strategy"]
-    assignors = (each() if inspect.isclass(each) else each for each in listed)
-    return all(RebalanceProtocol.COOPERATIVE in each.supported_protocols() for each in assignors)
+    for listed in consumer.config["partition_assignment_strategy"]:
+        assignor: Any = listed() if inspect.isclass(listed) else listed
+        if RebalanceProtocol.COOPERATIVE not in assignor.supported_protocols():
+            return False
+    return True
 
 
 def _is_open(consumer: Any) -> bool:

@@ -68,6 +68,7 @@ class Process:
             self.process.wait()
             self._reader.join(10)
             self.process.stdout.close()
+            self._errors.close()
 
     def _read(self) -> None:
         assert self.process.stdout
@@ -89,7 +90,7 @@ class RealGroup:
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
         self._java = java
         self._settings = {
-            "bootstrap": bootstrap, "group": name, "topics": sorted(topics), "session_ms": 3000,
+            "bootstrap": bootstrap, "group": name, "topics": sorted(topics), "session_ms": 5000,
             **settings,
         }  # fmt: skip
 
@@ -125,7 +126,7 @@ class RealGroup:
         """Member id, as the broker gave it, by name."""
         return {m.client_id: m.member_id for m in self._describe().members}
 
-    def settled(self, *, without: str = "", timeout_s: float = 60) -> Owners:
+    def settled(self, *, without: str = "", timeout_s: float = 90) -> Owners:
         """Wait until the broker's description has exactly the members, with all partitions.
 
         Each partition has to have one owner, and the description has to stay for half a second.
