@@ -43,6 +43,7 @@ class Process:
 
     def __init__(self, command: list[str]) -> None:
         self.events: list[dict[str, Any]] = []
+        self._words: list[str] = []
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed by `end`)
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
@@ -53,6 +54,14 @@ class Process:
     def errors(self) -> str:
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace")
+
+    def state(self) -> str:
+        """Return what is known of it when something went wrong; a JVM prints its threads."""
+        if "GroupMember" in self.process.args:
+            self.process.send_signal(signal.SIGQUIT)
+            time.sleep(1)
+        words = "\n".join(self._words[-200:])
+        return f"{self.process.poll()}, {self.events[-5:]}, {self.errors()[-1500:]}, {words}"
 
     def end(self, *, kill: bool = False) -> None:
         assert self.process.stdin
@@ -75,6 +84,8 @@ class Process:
         for line in self.process.stdout:
             if line.startswith("{"):
                 self.events.append(json.loads(line))
+            else:
+                self._words.append(line.rstrip())
 
 
 class RealGroup:
@@ -151,8 +162,8 @@ class RealGroup:
             elif is_whole and time.monotonic() - since > 0.5:
                 return now[1]
             if time.monotonic() > deadline:
-                errors = {n: p.errors()[-1500:] for n, p in self.members.items()}
-                raise AssertionError(f"{self.name}: {described.state}, {owners}, {errors}")
+                states = {n: p.state() for n, p in self.members.items()}
+                raise AssertionError(f"{self.name}: {described.state}, {owners}, {states}")
             time.sleep(0.05)
 
     def _partitions(self) -> Counter[str]:
