@@ -132,7 +132,7 @@ def play(broker: EmbeddedBroker, java: str, strategy: str, *, we_lead: bool) -> 
 
 
 #: What `make test` has time for; the others are long.
-QUICK = {("sticky", True), ("cooperative-sticky", False), ("lag-aware", False)}
+QUICK = {("sticky", True), ("cooperative-sticky", False)}
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,13 @@ def test_members_of_both_kinds_share_a_group(
     play(groups_broker, java, strategy, we_lead=we_lead)
 
 
-@pytest.mark.parametrize("no_generation", [False, True], ids=["KIP-341", "without-generations"])
+@pytest.mark.parametrize(
+    "no_generation",
+    [
+        pytest.param(False, id="KIP-341"),
+        pytest.param(True, id="without-generations", marks=pytest.mark.long),
+    ],
+)
 def test_a_zombie_moves_nothing_but_its_share(
     groups_broker: EmbeddedBroker, no_generation: bool
 ) -> None:
@@ -181,6 +187,7 @@ def test_a_zombie_moves_nothing_but_its_share(
         assert (moved(before, after) == fewest_moves(before, after)) is not no_generation
 
 
+@pytest.mark.long
 def test_the_proposals_example_comes_out_in_a_real_group(
     groups_broker: EmbeddedBroker, java: str
 ) -> None:
@@ -219,8 +226,8 @@ def test_a_topic_that_grows_is_assigned(groups_broker: EmbeddedBroker, java: str
         group.add("a", "sticky")
         group.add("b", JAVA["sticky"])
         before = group.settled()
-        growth = groups_broker.admin().create_partitions([NewPartitions("grows", 7)])
-        growth["grows"].result(20)
+        admin = groups_broker.admin()  # which must live until it has answered
+        admin.create_partitions([NewPartitions("grows", 7)])["grows"].result(20)
         group.topics["grows"] = 7
         after = group.settled()
         assert sorted(map(len, after.values())) == [3, 4]
@@ -264,6 +271,7 @@ def test_a_group_becomes_cooperative_in_two_rolls(groups_broker: EmbeddedBroker)
         assert moved(before, after) == fewest_moves(before, after) == 2
 
 
+@pytest.mark.long
 def test_an_assignor_that_raises_ends_its_member_with_one_line(
     groups_broker: EmbeddedBroker,
 ) -> None:
@@ -276,6 +284,7 @@ def test_an_assignor_that_raises_ends_its_member_with_one_line(
         line = process.errors().strip().splitlines()[-1]
         assert "assignor 'forgetful' left 1 of 2 partitions without a member: raises-0" in line
         group.leave("a")
+        wait_until(lambda: not group.ids(), "the end of the member's session")
         group.add("b", "tests.own_assignor:LastTakesAll")
         assert group.settled() == {"b": {"raises-0", "raises-1"}}
 
