@@ -28,7 +28,7 @@ check:
 
 $(READY): pyproject.toml constraints.txt | check
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,demo,docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,demo,docs,kafka-python]'
 	@touch $@
 
 jar: $(READY)  ## Build the jar that runs inside Spark

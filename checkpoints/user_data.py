@@ -80,9 +80,28 @@ def decode_claim(data: bytes | None) -> Claim:
     return Claim(owned, struct.unpack_from(">i", data, at)[0])
 
 
+def holds_claim(data: bytes) -> bool:
+    """Return whether the bytes are a claim, of any version.
+
+    >>> holds_claim(encode_claim({}, 5)), holds_claim(b"another format")
+    (True, False)
+    """
+    try:
+        _read_topics(data)
+    except _Malformed:
+        return False
+    return True
+
+
 def encode_generation(generation: int | None) -> bytes:
     """Write the user data of Kafka's cooperative sticky assignor: the generation alone."""
     return _int32("generation", NO_GENERATION if generation is None else generation)
+
+
+def decode_generation(data: bytes | None) -> int:
+    """Read the user data of Kafka's cooperative sticky assignor; -1 if there is no generation."""
+    number = decode_priority(data)
+    return NO_GENERATION if number is None else number
 
 
 def encode_priority(priority: int) -> bytes:

@@ -20,8 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-#: Imported only by who tests an assignor, and by the build of the wheel.
-_NOT_CORE = ("assignor_bridge.testing", "assignor_bridge.jvm.wheel_hook")
+#: Imported only for consumer groups, for tests of assignors, and by the build of the wheel.
+_NOT_CORE = (
+    "assignor_bridge.consumer_groups.kafka_python",
+    "assignor_bridge.jvm.wheel_hook",
+    "assignor_bridge.testing",
+)
 SNAPSHOT = {
     "executors": [{"id": "1", "host": "h1", "slots": 2}],
     "ranges": [{"topic": "t", "partition": 0, "start": 0, "end": 100}],
@@ -136,5 +140,5 @@ def test_the_packages_of_the_extras_are_those_with_a_message() -> None:
 
 
 def test_all_has_the_packages_of_each_extra_for_users() -> None:
-    expected = {*requirements("assignor-bridge", "cli", "delta", "demo", "testing")}
+    expected = {*requirements("assignor-bridge", "cli", "delta", "demo", "kafka-python", "testing")}
     assert {*requirements("assignor-bridge", "all")} == expected

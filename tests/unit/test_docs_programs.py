@@ -42,6 +42,9 @@ PROGRAMS = {
         "import Dealt": "integration/test_docs_in_spark.py::test_an_assignor_of_ones_own",
     },
     "audit.md": {"missing": "integration/test_docs_in_spark.py::test_the_records_that_an_audit"},
+    "consumer-groups.md": {
+        "KafkaConsumer": "integration/test_consumer_groups.py::test_the_program_of_the_page"
+    },
     "demo.md": {"EmbeddedBroker": "integration/test_docs_in_spark.py::test_a_broker_of_ones_own"},
     "lag.md": {"read_checkpoint": "integration/test_docs_in_spark.py::test_the_readme"},
     "metrics.md": {"MetricsConfig": "integration/test_docs_in_spark.py::test_metrics_of_a_query"},

@@ -23,7 +23,12 @@ FLOORS = (
 )
 FLOOR = {package: number for number, floor in enumerate(FLOORS) for package in floor}
 #: What settings of users name, and docs: these classes keep their full names.
-NAMED_IN_SETTINGS = ("AssignorExtensions", "LocalFiles", "reader.ReaderCounters")
+NAMED_IN_SETTINGS = (
+    "AssignorExtensions",
+    "LagAwareAssignor",
+    "LocalFiles",
+    "reader.ReaderCounters",
+)
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*|^package [^\n]*", re.DOTALL | re.MULTILINE)
 _CLASS = re.compile(r'(?<!")\bio\.assignorbridge\.(?:(\w+)\.)?[A-Z]')
 
@@ -71,3 +76,11 @@ def test_files_declare_the_package_of_their_folder(path: Path) -> None:
 @pytest.mark.parametrize("name", NAMED_IN_SETTINGS)
 def test_names_in_settings_stay(name: str) -> None:
     assert (ROOT / f"{name.replace('.', '/')}.java").is_file()
+
+
+def test_the_class_for_consumers_needs_kafkas_client_alone() -> None:
+    """Consumers without Spark load it."""
+    text = (ROOT / "LagAwareAssignor.java").read_text(encoding="utf-8")
+    imports = re.findall(r"^import (?:static )?(\S+);", text, flags=re.MULTILINE)
+    allowed = ("java.", "org.apache.kafka.clients.", "org.apache.kafka.common.", "org.slf4j.")
+    assert [name for name in imports if not name.startswith(allowed)] == []

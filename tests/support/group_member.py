@@ -1,0 +1,96 @@
+"""A consumer of kafka-python in a process of its own: `python -m tests.support.group_member JSON`.
+
+Prints one line of JSON for each event; ends when its standard input ends.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+import time
+from typing import Any
+
+from kafka import KafkaConsumer
+from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+
+from assignor_bridge.consumer_groups import assignor
+
+
+class TellingNoGeneration:
+    """Hides the generation from an assignor: the negative control of the zombie's test."""
+
+    def __init__(self, listed: Any) -> None:
+        on_assignment = listed.on_assignment
+        listed.on_assignment = lambda assignment, _generation: on_assignment(assignment, -1)
+
+
+class Listener(AsyncConsumerRebalanceListener):
+    def __init__(self, member: GroupMember) -> None:
+        self.member = member
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        if revoked and self.member.reads:
+            await self.member.consumer.commit_async()
+        self.member.report("revoked", revoked)
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
+        if assigned and not self.member.reads:
+            self.member.consumer.pause(*assigned)
+        self.member.report("assigned", assigned)
+
+    async def on_partitions_lost(self, lost: Any) -> None:
+        self.member.report("lost", lost)
+
+
+class GroupMember:
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.reads = settings.get("reads", False)
+        facts = settings.get("facts", {})
+        listed = [
+            CooperativeStickyAssignor() if name == "kafka-python" else assignor(name, **facts)
+            for name in settings["strategies"]
+        ]
+        if settings.get("no_generation"):
+            for each in listed:
+                TellingNoGeneration(each)
+        self.consumer = KafkaConsumer(
+            bootstrap_servers=settings["bootstrap"], group_id=settings["group"],
+            client_id=settings["name"], group_instance_id=settings.get("instance"),
+            partition_assignment_strategy=listed, auto_offset_reset="earliest",
+            enable_auto_commit=False, session_timeout_ms=settings["session_ms"],
+            heartbeat_interval_ms=200, max_poll_records=20, metadata_max_age_ms=1000,
+        )  # fmt: skip
+        self.consumer.subscribe(settings["topics"], listener=Listener(self))
+
+    def report(self, event: str, partitions: Any = (), **more: Any) -> None:
+        names = sorted(f"{p.topic}-{p.partition}" for p in partitions)
+        line = {"event": event, "at": time.time(), "partitions": names, **more}
+        print(json.dumps(line), flush=True)
+
+    def run(self, ended: threading.Event) -> None:
+        while not ended.is_set():
+            batch = self.consumer.poll(timeout_ms=100)
+            for partition, records in batch.items():
+                self.report("read", [partition], offsets=[record.offset for record in records])
+            if batch:
+                try:
+                    self.consumer.commit()
+                except Exception as error:  # noqa: BLE001  (in a rebalance: the listener commits)
+                    self.report("uncommitted", error=repr(error))
+                time.sleep(0.02)
+        self.consumer.close()
+        self.report("closed")
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    ended = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    GroupMember(json.loads(sys.argv[1])).run(ended)
+
+
+if __name__ == "__main__":
+    main()
