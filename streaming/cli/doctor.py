@@ -41,8 +41,8 @@ def doctor(
         str | None,
         typer.Option(
             metavar="URL",
-            help="Check a Spark with this master or server: local[…], spark://…, yarn, k8s://…, "
-            "sc://… (Connect).",
+            help="Check this master or server instead of the machine: spark://host:7077, sc://host "
+            "(Connect) or k8s://host.",
         ),
     ] = None,
 ) -> None:
@@ -52,8 +52,7 @@ def doctor(
     re-created or are gone, have fewer partitions, or lack the checkpoint's offsets; given
     --delta-table, whether Delta is ahead of the checkpoint.
 
-    With --spark: whether the option was tested on this kind of Spark, what real-time mode needs
-    there, and whether the port of its master or server accepts connections.
+    With --spark: check that the port of a Spark master or server accepts connections.
     """
     check_not_empty("--checkpoint", checkpoint)
     check_not_empty("--delta-table", delta_table)
@@ -61,7 +60,7 @@ def doctor(
     if spark is not None:
         if checkpoint is not None or delta_table is not None:
             raise OptionError("--spark looks at no checkpoint: give one of them")
-        checks = [*examine_spark(spark), *_of_brokers(bootstrap_servers, command_config)]
+        checks = [examine_spark(spark), *_of_brokers(bootstrap_servers, command_config)]
     elif checkpoint is not None:
         checks = _of_checkpoint(checkpoint, bootstrap_servers, command_config, delta_table)
     elif delta_table is not None:

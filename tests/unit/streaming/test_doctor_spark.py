@@ -1,4 +1,4 @@
-"""`assignor doctor --spark`: what is known of a kind of Spark, and whether one answers."""
+"""`assignor doctor --spark`: whether a master or server accepts connections."""
 
 from __future__ import annotations
 
@@ -12,30 +12,10 @@ from streaming.doctor import machine
 from streaming.observe.masters import addresses_of, first_that_answers
 
 
-@pytest.mark.parametrize(
-    ("url", "exit_code", "kind"),
-    [
-        ("local", 0, "local mode: tested"),
-        ("local[*]", 0, "local mode: tested"),
-        ("local-cluster[2,1,1024]", 0, "local-cluster: tested"),
-        ("yarn", 0, "YARN: should work, no test has run there (docs/where-it-runs.md#yarn)"),
-        ("databricks", 1, "Databricks: no"),
-        ("sc://adb-1.2.azuredatabricks.net:443/;token=x", 1, "Databricks: no"),
-        ("https://x.cloud.databricks.com", 1, "Databricks: no"),
-        ("mesos://m:5050", 1, "Mesos: no"),
-    ],
-)
-def test_each_kind_of_spark(url, exit_code, kind, capsys):
-    assert main.run(["doctor", "--spark", url]) == exit_code
-    first, *others = capsys.readouterr().out.splitlines()
-    assert kind in first
-    assert any("a task slot for each partition" in line for line in others) is (exit_code == 0)
-
-
 def test_an_unknown_one_is_misuse_and_its_secret_is_not_shown(capsys):
     assert main.run(["doctor", "--spark", "ftp://me:hunter22@host"]) == 2
     told = capsys.readouterr().err
-    assert "the URL of a master or server is expected: local[…], spark://host:7077" in told
+    assert "the URL of a master or server is expected: spark://host:7077" in told
     assert "hunter22" not in told
     assert main.run(["doctor", "--spark", "spark://host"]) == 2
     assert capsys.readouterr().err == "assignor: --spark: 'host' is not host:port\n"
@@ -47,13 +27,15 @@ def test_a_master_that_answers_and_one_that_does_not(capsys):
     with socket.create_server(("127.0.0.1", 0)) as server:
         here = f"127.0.0.1:{server.getsockname()[1]}"
         assert main.run(["doctor", "--spark", f"spark://127.0.0.1:1,{here}"]) == 0
-        told = f"ok     a master answers: {here} accepts connections (who it is was not asked)\n"
+        told = f"ok     the master answers: {here} accepts connections\n"
         assert told in capsys.readouterr().out
         assert main.run(["doctor", "--spark", f"sc://{here}/;token=abcdefgh"]) == 0
-        assert f"ok     its server answers: {here} accepts connections" in capsys.readouterr().out
+        assert (
+            f"ok     the server of Spark Connect answers: {here} accepts" in capsys.readouterr().out
+        )
     assert main.run(["doctor", "--spark", "spark://127.0.0.1:1"]) == 1
     assert (
-        "FAILED a master answers: no answer (127.0.0.1:1: Connection refused): is it running?"
+        "FAILED the master answers: no answer (127.0.0.1:1: Connection refused): is it running?"
         in capsys.readouterr().out
     )
 
@@ -75,15 +57,8 @@ def test_where_a_url_leads(url, addresses):
     assert addresses_of(url) == addresses
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "SPARK://127.0.0.1:1", "SC://127.0.0.1:1", "K8S://https://127.0.0.1:1", "YARN",
-        "local[abc]", "local[-1]", "local[]", "local[2,]", "local-cluster[1,1]",
-    ],
-)  # fmt: skip
-def test_a_url_that_spark_refuses_is_not_told_to_be_tested(url):
-    """Those in capitals were tested, too, and nobody looked whether a master was there."""
+@pytest.mark.parametrize("url", ["SPARK://127.0.0.1:1", "YARN", "local[2]", "mesos://m:5050"])
+def test_a_url_without_an_address_is_misuse(url):
     assert main.run(["doctor", "--spark", url]) == 2
 
 
