@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from streaming.demo.terms import TERMS
 from streaming.demo.verdict import Act, headline
 from streaming.observe.words import counted, short
-from streaming.report import charts, definitions, page
+from streaming.report import charts, page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ _UNKNOWN = "\N{EN DASH}"
 
 
 class _Figure(NamedTuple):
-    #: Holds a term that is defined.
+    #: Contains a term that `TERMS` defines.
     name: str
     of: Callable[[RunFigures], str]
 
@@ -70,20 +70,20 @@ def comparison_page(
     facts: Sequence[tuple[str, str]],
 ) -> str:  # fmt: skip
     """Write the whole page; after the verdict comes `lead`, of what was done."""
-    parts = [page.paragraph(_linked(words), "lead") for words in (headline(acts, checks), *lead)]
+    parts = [page.paragraph(words, "lead") for words in (headline(acts, checks), *lead)]
     for number, act in enumerate(acts, start=1):
         parts += _act(number, act)
-    parts += [page.heading("Checks"), page.checks(checks, _linked)]
+    parts += [page.heading("Checks"), page.checks(checks)]
     parts += [page.heading("Where it ran")]
-    parts += [page.table(["", ""], [[_linked(name), value] for name, value in facts])]
-    return page.page(title, [*parts, *definitions.section(TERMS)])
+    parts += [page.table(["", ""], facts)]
+    return page.page(title, [*parts, *page.definitions(TERMS)])
 
 
 def _act(number: int, act: Act) -> list[str]:
-    rows = [[_linked(name), *values] for name, values in comparison(act.runs)]
+    rows = [[name, *values] for name, values in comparison(act.runs)]
     table = page.table(["", *(run.name for run in act.runs)], rows)
     return [
-        page.heading(_linked(f"Act {number}: {act.title}")),
+        page.heading(f"Act {number}: {act.title}"),
         page.side_by_side([table, page.side_by_side(_loads(act))]),
         page.side_by_side(_timelines(act)),
         page.side_by_side([_partitions(act.sparks), _durations(act.runs)]),
@@ -94,7 +94,7 @@ def _loads(act: Act) -> list[str]:
     most = max(max(run.slot_records().values(), default=0) for run in act.runs) or 1
     return [
         page.figure(
-            _linked(f"Records of each slot, {run.name}"), charts.slot_bars(run, css, most),
+            f"Records of each slot, {run.name}", charts.slot_bars(run, css, most),
             f"Over {counted(len(run.measured), 'batch', 'batches')}; in each, the busiest slot "
             f"read {run.imbalance:.2f} times the mean (average).", css,
         )
@@ -107,7 +107,7 @@ def _timelines(act: Act) -> list[str]:
     scale_s = max((t.start_s + t.seconds for batch in middle for t in batch.tasks), default=1.0)
     return [
         page.figure(
-            _linked(f"When each slot worked, {run.name}"), charts.timeline(batch, css, scale_s),
+            f"When each slot worked, {run.name}", charts.timeline(batch, css, scale_s),
             f"Batch {batch.batch}: {counted(len(batch.tasks), 'task')}, one box each; an empty "
             "track is an idle slot.", css,
         )
@@ -121,7 +121,7 @@ def _partitions(run: RunFigures) -> str:
         for name, records in batch.lag.items():
             total[name] = total.get(name, 0) + records
     return page.figure(
-        _linked("Records of each partition"),
+        "Records of each partition",
         charts.value_bars("records of each partition", total, short),
         "The key decides the partition, so big keys make big partitions.",
     )
@@ -132,8 +132,4 @@ def _durations(runs: Sequence[RunFigures]) -> str:
     keys = ", ".join(f"{side} bars: {run.name}" for side, run in names)
     pale = " Pale: warm-up, left out of all figures." if any(run.warm_up for run in runs) else ""
     picture = charts.batch_columns(runs, _CSS)
-    return page.figure(_linked("Seconds of each batch"), picture, f"{keys}.{pale}")
-
-
-def _linked(words: str) -> page.Html:
-    return definitions.linked(words, TERMS)
+    return page.figure("Seconds of each batch", picture, f"{keys}.{pale}")

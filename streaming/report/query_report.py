@@ -16,7 +16,6 @@ from streaming.observe.words import counted
 from streaming.replay.traffic import PRICE_PER_GB
 from streaming.report import (
     charts,
-    definitions,
     page,
     query_costs,
     query_lag,
@@ -92,7 +91,7 @@ def _write_page(facts: QueryFacts, parts: list[str]) -> str:
         parts += [page.heading(title), *section]
     parts.append(page.heading("Sources"))
     parts.append(page.table(["", ""], facts.origins, ends_in_words=True))
-    return page.page(facts.title, [*parts, *definitions.section(FIGURES)])
+    return page.page(facts.title, [*parts, *page.definitions(FIGURES)])
 
 
 def _describe_span(facts: QueryFacts) -> str:

@@ -9,13 +9,12 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from streaming.observe.words import counted, seconds_text
-from streaming.report import definitions, page
+from streaming.report import page
 from streaming.report.diagnosis import diagnose
 from streaming.report.gaps import describe_gain, gaps_of, with_uneven_slots
 from streaming.report.query_facts import KINDS
 from streaming.report.query_sources import sources_of
 from streaming.report.source_facts import SourceFacts
-from streaming.report.terms import FIGURES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,11 +91,7 @@ class Summary:
     def section(self) -> list[str]:
         """Write the first screen, then the causes of all sources and the answers."""
         worst = self._worst
-        linked = [
-            (title, words, definitions.linked(figure, FIGURES))
-            for title, words, figure in worst.tiles
-        ]
-        parts = [page.tiles(linked, is_calm=not worst.findings), page.heading("Why")]
+        parts = [page.tiles(worst.tiles, is_calm=not worst.findings), page.heading("Why")]
         causes = [
             page.finding(
                 f"{each.where}{f.title}", f"{_capital(f.why)}.", f"Would help: {f.remedy}."

@@ -9,7 +9,7 @@ from streaming.observe.words import seconds_text
 from streaming.replay import bill
 from streaming.replay.answers import answer, assumptions, verdict
 from streaming.replay.replayed import SPARK
-from streaming.report import charts, definitions, page
+from streaming.report import charts, page
 from streaming.report.svg import standalone
 from streaming.report.terms import FIGURES
 
@@ -61,7 +61,7 @@ def replay_page(replays: Sequence[Replay]) -> str:
         parts += [page.heading(replay.title)] if len(replays) > 1 else []
         parts += [page.paragraph(f"{verdict(replay)}.", "lead"), *_details(replay)]
     title = f"Replay of {replays[0].title if len(replays) == 1 else 'a checkpoint'}"
-    return page.page(title, [*parts, *definitions.section(FIGURES)])
+    return page.page(title, [*parts, *page.definitions(FIGURES)])
 
 
 def _details(replay: Replay) -> list[str]:
@@ -69,7 +69,7 @@ def _details(replay: Replay) -> list[str]:
     of_bill = bill.bill_rows(replay)
     caption = "Over all batches; at the dashed line all slots end at once."
     return [
-        page.table([definitions.linked(name, FIGURES) for name in HEAD], rows),
+        page.table(HEAD, rows),
         page.figure(_TITLE, _draw(replay), caption),
         *([page.table(bill.HEAD, of_bill)] if of_bill else []),
         page.note(f"{answer(replay)}."),

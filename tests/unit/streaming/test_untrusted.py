@@ -31,7 +31,7 @@ from streaming.observe.spark_ui import SparkUi
 from streaming.observe.web import Address, WebError
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.errors import ConfigError
-from streaming.report import definitions, page, svg
+from streaming.report import page, svg
 from tests.unit.checkpoints.test_offset_log import a_checkpoint
 from tests.unit.lag.checkpoint_files import write_query
 from tests.unit.metrics import samples
@@ -145,11 +145,10 @@ NAME = f"{HTML}\x1b[2J\u202e\ud800"
         lambda: page.figure(NAME, "", NAME),
         lambda: page.finding(NAME, NAME, NAME),
         lambda: page.checks([Check(NAME, True, NAME)]),
-        lambda: definitions.linked(NAME, {"alert": NAME}),
-        lambda: definitions.listed({NAME: NAME}),
+        lambda: "".join(page.definitions({NAME: NAME})),
     ],
     ids=["text", "hint", "picture", "pictures", "page", "paragraph", "heading", "table", "figure",
-         "finding", "checks", "linked", "listed"],
+         "finding", "checks", "definitions"],
 )  # fmt: skip
 def test_each_part_of_a_page_takes_names_as_text(made):
     text = made()
