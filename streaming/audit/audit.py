@@ -24,6 +24,7 @@ from streaming.audit.offsets import (
 )
 from streaming.audit.records import check_records
 from streaming.audit.rows import spans_of
+from streaming.delta.transactions import ACCEPTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -245,8 +246,8 @@ def _restores(
         }
         gone = [batch for batch in gone if batch.ranges is None or left[str(batch)]]
         if gone:
-            accepted = history.properties.get("assignor.acceptedRestore") == str(restore.version)
-            word = "; the property assignor.acceptedRestore accepts that" if accepted else ""
+            accepted = history.properties.get(ACCEPTED) == str(restore.version)
+            word = f"; the property {ACCEPTED} accepts that" if accepted else ""
             yield Finding(
                 "restored",
                 f"version {restore.version} went back to version {restore.to}, without "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from streaming.delta.log import Restore
 from streaming.delta.transactions import query_of, writer_name
 from streaming.delta.user_metadata import BatchMetadata, decode
 
@@ -28,14 +29,6 @@ class Batch:
 
     def __str__(self) -> str:
         return f"batch {self.number} (version {self.version})"
-
-
-@dataclass(frozen=True, slots=True)
-class Restore:
-    """A `RESTORE`, and the version that it went back to; None where that is not known."""
-
-    version: int
-    to: int | None
 
 
 @dataclass
@@ -118,7 +111,7 @@ def replay(commits: Iterable[Commit]) -> History:
             if to is None:
                 same = (v for v in reversed(states) if v != version and states[v] == state)
                 to = next(same, None) if history.is_whole else None
-            history.restores.append(Restore(version, to))
+            history.restores.append(Restore(to, version))
             base[version] = to
         history.counts[version] = (len(history.files), size)
         if commit.metadata is not None:

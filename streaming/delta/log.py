@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -107,6 +107,13 @@ class Info(msgspec.Struct, frozen=True, rename="camel"):
     operation_parameters: dict[str, Any] | None = None
     operation_metrics: dict[str, Any] | None = None
     user_metadata: str | None = None
+
+
+class Restore(NamedTuple):
+    """A `RESTORE`: the version it went back to, None if that is unknown, and its own version."""
+
+    to: int | None
+    version: int
 
 
 class Metadata(msgspec.Struct, frozen=True, rename="camel"):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from assignor_bridge.errors import OptionError
 from checkpoints.folders import CheckpointError, Folder, open_folder
-from streaming.delta.log import LOG, CommitGoneError, read_commit, versions
+from streaming.delta.log import LOG, CommitGoneError, Restore, read_commit, versions
 
 _RUN_PREFIX = "assignor-"
 _STREAMING = re.compile(
@@ -27,8 +27,9 @@ NEVER = -1
 _REPLACE = "REPLACE TABLE"
 #: Set to the version of a `RESTORE` or `REPLACE TABLE` by who goes on with the table as it is.
 ACCEPTED = "assignor.acceptedRestore"
-#: A `RESTORE`: the version it went back to, None for a time, and its own version.
-Restore = tuple[int | None, int]
+NEW_CHECKPOINT = (
+    "give the query a new checkpoint, with startingOffsets exactly where the rows of the table end"
+)
 
 
 def writer_name(query_id: str) -> str:
@@ -61,6 +62,44 @@ class TableLog:
     def accepts(self, version: int | None) -> bool:
         """Whether somebody wants to go on with the table as that version left it."""
         return version is not None and self.accepted == str(version)
+
+
+def describe_mismatch(log: TableLog, checkpoint: str, planned: int, completed: int) -> str | None:
+    """Return why a query must not continue with a table; None if table and checkpoint fit.
+
+    `planned` and `completed` are the last batches of the checkpoint, `NEVER` for none. The text is
+    the rest of a sentence that begins with the table. A table whose batch is unknown fits.
+    """
+    held = log.batch
+    if held is None:
+        return None
+    if held > planned:
+        return (
+            f"holds batch {held} of the query, its checkpoint {checkpoint!r} ends at {planned}: it "
+            f"was set back, and Delta would skip batches up to {held}; put the newer checkpoint "
+            f"back, or {NEW_CHECKPOINT}"
+        )
+    if held < completed and not log.accepts(log.replaced):
+        holds = "no batch" if held == NEVER else f"only batch {held}"
+        or_accept = f", or {_accept(log.replaced)}" if log.replaced is not None else ""
+        return (
+            f"holds {holds} of the query, its checkpoint {checkpoint!r} has completed batch "
+            f"{completed}: it was made again, put back from a copy or is another one, and rows are "
+            f"missing; put the table back, or {NEW_CHECKPOINT}{or_accept}"
+        )
+    if log.restored is not None and not log.accepts(log.restored.version):
+        to, version = log.restored
+        state = "an earlier time" if to is None else f"version {to}"
+        return (
+            f"was set back to {state} by RESTORE (version {version}) after batch {held}, so rows "
+            f"may be missing that are not read again: RESTORE it to version {version - 1}, "
+            f"{NEW_CHECKPOINT}, or {_accept(version)}"
+        )
+    return None
+
+
+def _accept(version: int) -> str:
+    return f"go on without those rows by the table's property '{ACCEPTED}' = '{version}'"
 
 
 def read_log(table: str | Folder, query_id: str | None) -> TableLog:
@@ -96,17 +135,17 @@ def _read(folder: Folder, query_id: str | None) -> TableLog:
         except CommitGoneError:  # Delta cleaned its log up after it was listed
             return TableLog(None, other=other)
         if commit.is_restore:
-            restores.append((commit.restored_to, version))
+            restores.append(Restore(commit.restored_to, version))
         if properties is None and commit.metadata is not None:
             properties = commit.metadata.configuration
         accepted = (properties or {}).get(ACCEPTED)
         for transaction in commit.transactions:
             writer = query_of(transaction.app_id)
             if writer is not None and writer == query_id:
-                restored = _undoing(restores, version)
+                restored = _restore_that_reverted(restores, version)
                 return TableLog(transaction.version, restored, accepted=accepted)
             other = other or writer
-        if _REPLACE in commit.info.operation and _undoing(restores, version) is None:
+        if _REPLACE in commit.info.operation and _restore_that_reverted(restores, version) is None:
             return TableLog(NEVER, replaced=version, other=other, accepted=accepted)
         if query_id is None and other is not None:  # it has no batch, and all the rest is old
             return TableLog(NEVER, other=other)
@@ -114,17 +153,17 @@ def _read(folder: Folder, query_id: str | None) -> TableLog:
     return TableLog(NEVER if is_whole else None, other=other)
 
 
-def _undoing(restores: list[Restore], version: int) -> Restore | None:
+def _restore_that_reverted(restores: list[Restore], version: int) -> Restore | None:
     """Return the restore that took away what a version did; None when it still holds.
 
     A restore may itself have been undone by a later one, to a version between the two; the newest
     comes first.
     """
     up_to: float = math.inf
-    for to, at in restores:
-        if at > up_to:
+    for restore in restores:
+        if restore.version > up_to:
             continue
-        if to is None or to < version:
-            return to, at
-        up_to = to
+        if restore.to is None or restore.to < version:
+            return restore
+        up_to = restore.to
     return None

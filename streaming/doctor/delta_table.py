@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.delta.transactions import ACCEPTED, NEVER, TableLog, read_log
+from streaming.delta.transactions import NEVER, describe_mismatch, read_log
 from streaming.observe.checkpoint_files import read_checkpoint
 
 if TYPE_CHECKING:
@@ -28,34 +28,8 @@ def same_batches(checkpoint: Checkpoint, table: str) -> tuple[bool, str]:
         )
     if log.batch > planned:  # the query may run: what is planned by now?
         planned = _number(read_checkpoint(checkpoint.name).last_planned)
-    misfit = _misfit(log, log.batch, planned, completed)
-    return misfit is None, misfit or _fit(log.batch, planned, completed)
-
-
-def _misfit(log: TableLog, held: int, planned: int, completed: int) -> str | None:
-    if held > planned:
-        return (
-            f"it holds batch {held}, the checkpoint's last is {planned}, so the checkpoint was "
-            f"restored from a copy: Delta will skip batches up to {held} and their rows are lost; "
-            "give the query a new checkpoint whose startingOffsets are the offsets that the table "
-            "holds"
-        )
-    if held < completed and not log.accepts(log.replaced):
-        held_batch = f"batch {held}" if held > NEVER else "no batch"
-        return (
-            f"it holds {held_batch} of this query, but the checkpoint has completed batch "
-            f"{completed}: it is another table, was re-created or restored from a copy, and rows "
-            "that were read are not in it; name the query's table, or give the query a new "
-            "checkpoint"
-        )
-    if log.restored is not None and not log.accepts(log.restored[1]):
-        version = log.restored[1]
-        return (
-            f"it was set back by RESTORE (version {version}) after batch {held}, so rows may be "
-            f"missing that are not read again: RESTORE it to version {version - 1}, give the query "
-            f"a new checkpoint, or accept it by the table's property '{ACCEPTED}' = '{version}'"
-        )
-    return None
+    wrong = describe_mismatch(log, checkpoint.name, planned, completed)
+    return wrong is None, f"it {wrong}" if wrong else _fit(log.batch, planned, completed)
 
 
 def _fit(held: int, planned: int, completed: int) -> str:

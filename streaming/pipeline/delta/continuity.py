@@ -7,12 +7,13 @@ log, which has each batch in the same commit as its rows, and with the topics of
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import elided
 from checkpoints.log_files import is_number
 from checkpoints.offset_log import LastBatches, read_last_batches
-from streaming.delta.transactions import ACCEPTED, NEVER, read_log
+from streaming.delta.transactions import NEVER, NEW_CHECKPOINT, describe_mismatch, read_log
 from streaming.observe.checkpoint_files import HadoopFolder
 from streaming.pipeline.delta.table import missing_table
 from streaming.pipeline.errors import TableError
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
 
     from streaming.pipeline.delta.writer import DeltaWriter
     from streaming.pipeline.spark.plan_sources import PlanSource
-
-_NEW_CHECKPOINT = (
-    "give the job a new checkpoint, with startingOffsets exactly where the rows of the table end"
-)
 
 
 def check_continuity(
@@ -74,7 +71,7 @@ def check_sources_kept(
         raise TableError(
             f"the checkpoint {checkpoint!r} has read topic {left_out[0]!r}, which no source reads "
             "any more: what it had not read would be lost; read it still, set failOnDataLoss: "
-            f"false, or {_NEW_CHECKPOINT}"
+            f"false, or {NEW_CHECKPOINT}"
         )
     if is_moved:
         raise TableError(_in_another_order(checkpoint, topics))
@@ -89,7 +86,7 @@ def _in_another_order(checkpoint: str, topics: Sequence[tuple[int, str]]) -> str
         f"the sources of the query are not in the order of its checkpoint {checkpoint!r}: Spark "
         "distinguishes them by their order alone, so topics would be read again or left out; name "
         f"the sources in FROM, JOIN, and UNION in the order of their topics: {wanted}, or "
-        f"{_NEW_CHECKPOINT}"
+        f"{NEW_CHECKPOINT}"
     )
 
 
@@ -104,42 +101,14 @@ def _check_table(
     log = read_log(HadoopFolder(delta.table.location(spark), spark), standing.query_id)
     completed = NEVER if standing.completed is None else standing.completed
     planned = NEVER if standing.planned is None else standing.planned.batch_id
-    held = NEVER if standing.query_id is None else log.batch
-    if held is None:
-        return  # older than the log's JSON: nothing to compare with
-    if held > planned:
-        raise TableError(
-            f"the table {where!r} holds batch {held} of the query, its checkpoint {checkpoint!r} "
-            f"ends at {planned}: it was set back, and Delta would skip batches up to {held}; put "
-            f"the newer checkpoint back, or {_NEW_CHECKPOINT}"
-        )
-    if held < completed:
-        if log.accepts(log.replaced):
-            return
-        holds = "no batch" if held == NEVER else f"only batch {held}"
-        or_accept = f", or {_accept(log.replaced)}" if log.replaced is not None else ""
-        raise TableError(
-            f"the table {where!r} holds {holds} of the query, its checkpoint {checkpoint!r} has "
-            f"completed batch {completed}: it was made again, put back from a copy or is another "
-            f"one, and rows are missing; put the table back, or {_NEW_CHECKPOINT}{or_accept}"
-        )
-    if held == NEVER and log.other and not may_be_shared:
+    if standing.query_id is None:
+        log = replace(log, batch=NEVER)
+    wrong = describe_mismatch(log, checkpoint, planned, completed)
+    if wrong is not None:
+        raise TableError(f"the table {where!r} {wrong}")
+    if log.batch == NEVER == completed and log.other and not may_be_shared:
         raise TableError(
             f"the table {where!r} has rows of another query ({log.other}), and the "
             f"checkpoint {checkpoint!r} is new, so rows could stand in it twice: use the "
             "checkpoint that wrote them or a new table, or set shared: true"
         )
-    if log.restored is None:
-        return
-    to, version = log.restored
-    if not log.accepts(version):
-        state = "an earlier time" if to is None else f"version {to}"
-        raise TableError(
-            f"the table {where!r} was set back to {state} by RESTORE (version {version}) after "
-            f"batch {held}, so rows may be missing that are not read again: RESTORE it to version "
-            f"{version - 1}, {_NEW_CHECKPOINT}, or {_accept(version)}"
-        )
-
-
-def _accept(version: int) -> str:
-    return f"go on without those rows by the table's property '{ACCEPTED}' = '{version}'"
