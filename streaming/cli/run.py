@@ -59,11 +59,9 @@ def run(
     last line names the file with Spark's log (not under spark-submit, which has its own).
     """
     from streaming.pipeline.brokers import seed_topics  # the models take a while to import
-    from streaming.pipeline.config.files import check_files, read_seeds
-    from streaming.pipeline.config.loading import load_job
+    from streaming.pipeline.config.files import load_checked_job, read_seeds
 
-    loaded = load_job(job, sets=sets or (), broker=_EMBEDDED if with_broker else None)
-    check_files(loaded)
+    loaded = load_checked_job(job, sets=sets or (), broker=_EMBEDDED if with_broker else None)
     seeds = read_seeds(loaded)
     if dry_run:
         typer.echo(loaded.shown(), nl=False)
@@ -91,12 +89,10 @@ def _run(
     loaded: LoadedJob, signals: StopSignals, cleanup: contextlib.ExitStack, log: Path | None
 ) -> str:
     """Run the job, and say where Spark's log is; so does the line of an error."""
-    from streaming.metrics.outlets import check_port
-    from streaming.pipeline.brokers import check_brokers
+    from streaming.pipeline.brokers import check_network
 
-    check_port(loaded.job.metrics)
-    check_brokers(loaded)
-    from streaming.pipeline.spark.session import is_submitted
+    check_network(loaded)
+    from streaming.pipeline.spark.session import is_submitted  # with pyspark
 
     if is_submitted():
         if log is not None:

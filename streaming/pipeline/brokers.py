@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from streaming.kafka.servers import read_servers
 from streaming.kafka.topics import create_topic, delete_topics
+from streaming.metrics.outlets import check_port
 from streaming.pipeline.config.base import SERVERS
 from streaming.pipeline.errors import JobError
 
@@ -30,8 +31,12 @@ _PARTITIONS = 4
 _ANOTHERS = "already exists"
 
 
-def check_brokers(loaded: LoadedJob) -> None:
-    """Check that one of each broker's addresses accepts connections; a few seconds at most."""
+def check_network(loaded: LoadedJob) -> None:
+    """Check the port for metrics, and that an address of each broker accepts connections.
+
+    It takes a few seconds at most, and needs no Spark.
+    """
+    check_port(loaded.job.metrics)
     places: dict[str, str] = {}
     for place, options, _ in loaded.job.broker_uses():
         places.setdefault(options[SERVERS], place)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from assignor_bridge.errors import AssignorError
 from streaming.metrics.attach import attach, listen
 from streaming.observe.progress_log import line_of_text
-from streaming.pipeline.brokers import check_brokers, check_topics
-from streaming.pipeline.config.files import check_files
-from streaming.pipeline.config.loading import LoadedJob, load_job
+from streaming.pipeline.brokers import check_network, check_topics
+from streaming.pipeline.config.files import load_checked_job
+from streaming.pipeline.config.loading import LoadedJob
 from streaming.pipeline.delta.continuity import check_continuity
 from streaming.pipeline.errors import ConfigError, JobError, JobTimeoutError, first_line, with_hint
 from streaming.pipeline.progress import ProgressCounter, sum_up
@@ -207,12 +207,9 @@ def start_job(
     """
     if getattr(spark, "_jsparkSession", None) is None:
         raise ConfigError("a SparkSession is expected" if spark is None else NO_CONNECT)
-    if isinstance(config, LoadedJob):
-        loaded = config
-    else:
-        loaded = load_job(config)
-        check_files(loaded)
-        check_brokers(loaded)
+    loaded = load_checked_job(config)
+    if not isinstance(config, LoadedJob):
+        check_network(loaded)
     with loaded.causes_without_secrets():
         return _check_and_start(spark, loaded, on_progress)
 

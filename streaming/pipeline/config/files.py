@@ -16,16 +16,17 @@ from pydantic import Field, ValidationError, model_validator
 
 from assignor_bridge.errors import words
 from streaming.pipeline.config.base import Section
+from streaming.pipeline.config.loading import LoadedJob, load_job
 from streaming.validation import describe_problems
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from types import ModuleType
 
     from pyspark.sql import DataFrame
     from typing_extensions import Self
 
-    from streaming.pipeline.config.loading import LoadedJob
+    from streaming.pipeline.config.job import Job
 
 _ENDINGS = (".ddl", ".json", ".avsc", ".txt")
 #: A field that every Avro record gets when it is read; it is null when reading failed.
@@ -36,8 +37,25 @@ Record = tuple[bytes | None, bytes | None]
 _JOB_FOLDERS: set[Path] = set()
 
 
+def load_checked_job(
+    config: str | Path | Mapping[str, Any] | Job | LoadedJob,
+    *,
+    sets: Sequence[str] = (),
+    broker: str | None = None,
+) -> LoadedJob:
+    """Load a job and check the files that it names; a loaded job was checked before.
+
+    `load_job` describes the parameters and the errors.
+    """
+    if isinstance(config, LoadedJob):
+        return config
+    loaded = load_job(config, sets=sets, broker=broker)
+    check_files(loaded)
+    return loaded
+
+
 def check_files(loaded: LoadedJob) -> None:
-    """Check schema files and Python functions, before Spark or a broker is asked for anything."""
+    """Check schema files and Python functions, before Spark or a broker is needed."""
     job = loaded.job
     for name, source in job.all_sources.items():
         text = schema_text(loaded, name)
