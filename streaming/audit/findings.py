@@ -47,7 +47,7 @@ KINDS = {
     "batch-unknown": Kind(
         "unproved",
         "a batch is in no commit, and nothing tells whether it read anything",
-        "audit with the --checkpoint of the query, while it keeps the batch; else --columns",
+        "audit with the checkpoint of the query, while it keeps the batch; else --columns",
     ),
     "batch-twice": Kind("wrong", "a batch is in two commits", _DELETE),
     "batch-order": Kind(
@@ -143,7 +143,7 @@ KINDS = {
     "no-ranges": Kind(
         "unproved",
         "a batch says nothing of its offsets, and the offset log does not keep it any more",
-        "audit from a later version on by --since; newer commits have them (see docs/audit.md)",
+        "audit from a later version on by --since; newer commits have them",
     ),
     "log-begins-late": Kind(
         "unproved",

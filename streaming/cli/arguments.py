@@ -1,6 +1,7 @@
 """What several commands are given: their common options, and values refused before the work."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +25,15 @@ PlanLog = Annotated[
 
 #: The name that Kafka's own tools have, and the one of the clients' setting.
 BOOTSTRAP_SERVER = ("--bootstrap-server", "--bootstrap-servers")
+#: Where a command writes its file.
+OUTPUT = ("--output", "-o")
+
+
+def refuse(when: str, options: Mapping[str, object]) -> None:
+    """Refuse options that are given and have no meaning."""
+    for option, value in options.items():
+        if value is not None and value is not False:
+            raise OptionError(f"{option} has no meaning {when}")
 
 
 def check_not_empty(option: str, name: str | None) -> None:

@@ -1,4 +1,4 @@
-"""`assignor assign`: any assignor on a consumer group, with no Spark and no broker."""
+"""`assignor lab assign`: any assignor on a consumer group, with no Spark and no broker."""
 
 import json
 from collections.abc import Mapping
@@ -32,14 +32,16 @@ def assign(
             help="Play each group's `steps`: print the first assignment, and one after each step.",
         ),
     ] = False,
-    own: assignors.Own = None,
+    names: assignors.Own = None,
 ) -> None:
     """Show who gets which partitions of a consumer group.
 
     Exit code 2 when a group has a mistake, such as an unknown assignor, 1 when it could not be
     assigned otherwise; the others are still answered.
+
+    Example: `assignor lab assign groups.jsonl --json`
     """
-    find = assignors.finder(own or (), "--own")
+    find = assignors.finder(names or (), "--assignors")
 
     def show(number: int, request: Request) -> None:
         answers = answer_steps(request, find) if chain else [answer(request, find)]

@@ -17,6 +17,7 @@ from streaming.simulator.play import SPARK_MAPPINGS, is_sparks
 Own = Annotated[
     list[str] | None,
     typer.Option(
+        "--assignors",
         metavar="package.module:Class",
         help="An assignor of your own that the input may name; may be repeated.",
     ),

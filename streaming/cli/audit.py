@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from streaming.kafka.brokers import Brokers
 
 
-def audit(  # noqa: PLR0917
-    table: Annotated[str, typer.Option(metavar="PATH", help="Folder of the Delta table.")],
+def audit(
     checkpoint: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Checkpoint of the query that writes it.")
+        str | None,
+        typer.Argument(metavar="CHECKPOINT", help="Checkpoint of the query that writes the table."),
     ] = None,
+    *,
+    table: Annotated[str, typer.Option(metavar="PATH", help="Folder of the Delta table.")],
     since: Annotated[
         int | None,
         typer.Option(metavar="VERSION", min=0, help="Audit from this version of the table on."),
@@ -54,9 +56,11 @@ def audit(  # noqa: PLR0917
     committed. With --columns it covers the rows as well; with the brokers they are compared with
     the topic's records. Exit code 0: proved; 1: something is wrong, or cannot be proved; each
     finding says what to do.
+
+    Example: `assignor audit data/checkpoints/orders --table data/tables/orders`
     """
     check_not_empty("--table", table)
-    check_not_empty("--checkpoint", checkpoint)
+    check_not_empty("CHECKPOINT", checkpoint)
     names = _columns(columns)
     if names is None and (bootstrap_servers is not None or command_config is not None or sample):
         raise OptionError(
@@ -84,7 +88,7 @@ def audit(  # noqa: PLR0917
     else:
         _print(table, result)
     if checkpoint is None:
-        note("without --checkpoint, the table is not compared with how far the query has come")
+        note("without a checkpoint, the table is not compared with how far the query has come")
     if not result.holds:
         raise typer.Exit(1)
 

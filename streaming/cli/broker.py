@@ -1,4 +1,4 @@
-"""`assignor broker`: a real Kafka broker until Ctrl-C, for trying things out."""
+"""`assignor lab broker`: a real Kafka broker until Ctrl-C, for trying things out."""
 
 import contextlib
 import time
@@ -24,6 +24,8 @@ def broker(
     """Run a real Kafka broker on this machine until Ctrl-C.
 
     Prints its address to stdout when it is ready. Kafka is fetched once (43 MB).
+
+    Example: `assignor lab broker --port 9092`
     """
     with StopSignals(), contextlib.ExitStack() as cleanup:
         server = started_broker(cleanup, data, port)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from streaming.cli.arguments import BOOTSTRAP_SERVER
+from streaming.cli.arguments import BOOTSTRAP_SERVER, OUTPUT
 from streaming.cli.output import print_checks, print_lines, print_table
 from streaming.cli.stopping import sigterm_as_ctrl_c
 from streaming.demo import flights
@@ -21,8 +21,9 @@ def demo(
     workers: Annotated[
         int, typer.Option(min=1, max=64, help="Executors, with one slot and 1 GB of memory each.")
     ] = 4,
-    report: Annotated[
-        Path, typer.Option(help="Where to write the HTML report.", dir_okay=False)
+    output: Annotated[
+        Path,
+        typer.Option(*OUTPUT, dir_okay=False, metavar="FILE", help="Where the HTML report goes."),
     ] = Path("assignor-demo.html"),
     rows: Annotated[
         int, typer.Option(min=1, max=flights.TOTAL, help="Flights to read in each act.")
@@ -58,12 +59,14 @@ def demo(
     holds each flight exactly once, prints the seconds of both, and writes a report that opens
     offline. In the first act each record waits, as for a call of a service; in the second none
     does. Exit code 1 if a check fails.
+
+    Example: `assignor demo --workers 2 -o demo.html`
     """
     if bootstrap_servers is not None:
         read_servers("--bootstrap-server", bootstrap_servers)
     settings = Demo(workers, rows, batches, work_us, bootstrap_servers, master, data)
     with sigterm_as_ctrl_c():
-        outcome = run_demo(settings, report, Console(stderr=True))
+        outcome = run_demo(settings, output, Console(stderr=True))
     for number, act in enumerate(outcome.acts, start=1):
         table = [[name, *values] for name, values in comparison(act.runs)]
         title = f"Act {number}: {act.title}"
@@ -71,7 +74,7 @@ def demo(
     print_checks(outcome.checks)
     print_lines([
         headline(outcome.acts, outcome.checks),
-        f"report: {report}",
+        f"report: {output}",
         "next: a job for your own topic: assignor init --help",
     ])  # fmt: skip
     if not outcome.succeeded:

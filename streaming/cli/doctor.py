@@ -33,7 +33,7 @@ def doctor(
         ),
     ] = None,
     command_config: kafka_options.CommandConfig = None,
-    delta_table: Annotated[
+    table: Annotated[
         str | None,
         typer.Option(metavar="PATH", help="Delta table that the checkpoint's query writes to."),
     ] = None,
@@ -50,21 +50,23 @@ def doctor(
 
     With --checkpoint: check the planner's state; given the brokers, whether topics were
     re-created or are gone, have fewer partitions, or lack the checkpoint's offsets; given
-    --delta-table, whether Delta is ahead of the checkpoint.
+    --table, whether Delta is ahead of the checkpoint.
 
     With --spark: check that the port of a Spark master or server accepts connections.
+
+    Example: `assignor doctor --checkpoint data/checkpoints/orders --bootstrap-server kafka:9092`
     """
     check_not_empty("--checkpoint", checkpoint)
-    check_not_empty("--delta-table", delta_table)
+    check_not_empty("--table", table)
     check_not_empty("--spark", spark)
     if spark is not None:
-        if checkpoint is not None or delta_table is not None:
+        if checkpoint is not None or table is not None:
             raise OptionError("--spark looks at no checkpoint: give one of them")
         checks = [examine_spark(spark), *_of_brokers(bootstrap_servers, command_config)]
     elif checkpoint is not None:
-        checks = _of_checkpoint(checkpoint, bootstrap_servers, command_config, delta_table)
-    elif delta_table is not None:
-        raise OptionError("--delta-table is for --checkpoint: give both")
+        checks = _of_checkpoint(checkpoint, bootstrap_servers, command_config, table)
+    elif table is not None:
+        raise OptionError("--table is for --checkpoint: give both")
     else:
         checks = [*examine(), *_of_brokers(bootstrap_servers, command_config)]
     print_checks(checks)
@@ -73,7 +75,7 @@ def doctor(
 
 
 def _of_checkpoint(
-    location: str, servers: str | None, command_config: Path | None, delta_table: str | None
+    location: str, servers: str | None, command_config: Path | None, table: str | None
 ) -> list[Check]:
     try:
         checkpoint = read_checkpoint(location)
@@ -82,7 +84,7 @@ def _of_checkpoint(
     if letters := sorted(map(str, Path(checkpoint.name).parent.glob(f"{DEAD_LETTER}*"))):
         note(f"the job's bad records have a checkpoint of their own: also check {elided(letters)}")
     brokers = kafka_options.brokers_of(servers, command_config, _LIMIT_S)
-    checks = examine_checkpoint(checkpoint, brokers, delta_table)
+    checks = examine_checkpoint(checkpoint, brokers, table)
     for text in brokers.notes if brokers else ["topics are checked only with --bootstrap-server"]:
         note(text)
     return checks

@@ -10,7 +10,7 @@ from rich.console import Console
 from assignor_bridge.errors import OptionError
 from streaming.cli import assignors as own
 from streaming.cli import zones
-from streaming.cli.arguments import PlanLog, check_not_empty, check_writable, write
+from streaming.cli.arguments import OUTPUT, PlanLog, check_not_empty, check_writable, write
 from streaming.cli.kafka_options import BootstrapServers, CommandConfig, check_source
 from streaming.cli.output import note, print_lines, print_table
 from streaming.replay import bill, player
@@ -23,10 +23,11 @@ from streaming.replay.traffic import PRICE_PER_GB, traffic_of
 from streaming.report.replays import HEAD, replay_page, replay_svg, table_rows
 
 
-def estimate(  # noqa: PLR0917
+def estimate(
     checkpoint: Annotated[
-        str, typer.Option(metavar="DIR", help="Checkpoint of a query with a Kafka source.")
+        str, typer.Argument(metavar="CHECKPOINT", help="Checkpoint of a query with a Kafka source.")
     ],
+    *,
     executors: Annotated[
         int | None, typer.Option(min=1, max=10_000, help="Executors, with --slots slots each.")
     ] = None,
@@ -70,7 +71,9 @@ def estimate(  # noqa: PLR0917
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one per source.")] = False,
     output: Annotated[
         Path | None,
-        typer.Option(dir_okay=False, metavar="FILE", help="Draw it, as FILE.svg or FILE.html."),
+        typer.Option(
+            *OUTPUT, dir_okay=False, metavar="FILE", help="Draw it, as FILE.svg or FILE.html."
+        ),
     ] = None,
 ) -> None:  # fmt: skip
     """Estimate what the option would gain for a query, or another assignor or Spark setting.
@@ -85,8 +88,10 @@ def estimate(  # noqa: PLR0917
     With --racks it says what reads across racks (availability zones) cost a day. Where replicas
     are, the brokers of --bootstrap-server know, too; whether consumers may read from followers,
     only they do.
+
+    Example: `assignor estimate data/checkpoints/orders --executors 8 --slots 4`
     """
-    check_not_empty("--checkpoint", checkpoint)
+    check_not_empty("CHECKPOINT", checkpoint)
     names = own.names_in(assignors)
     find = own.finder(names, "--assignors")
     own.check_known(names, find)

@@ -27,6 +27,8 @@ def init(
     """Write a first job: YAML that copies a topic into a Delta table.
 
     It runs unchanged with any topic; comments show the next steps. No file is overwritten.
+
+    Example: `assignor init orders.yaml --topic orders --bootstrap-server kafka:9092`
     """
     try:
         check_topic(topic)

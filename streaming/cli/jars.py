@@ -13,17 +13,17 @@ from streaming.cli.output import note
 
 
 def jars(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of flags.")] = False,
     job: Annotated[
         Path | None,
-        typer.Option(metavar="JOB.yaml", help="Also what this job needs: Delta, Avro."),
+        typer.Argument(metavar="JOB.yaml", help="Also what this job needs: Delta, Avro."),
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of flags.")] = False,
 ) -> None:
     """Print the flags that add the bridge and Spark's Kafka connector to spark-submit.
 
-    In a shell: spark-submit $(assignor jars) job.py
-
     They are for the Spark that SPARK_HOME names, else for pip's pyspark.
+
+    Example: `spark-submit $(assignor jars) job.py`
     """
     bridge = packages()
     if differs := difference():

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from streaming.lag.positions import Position
 
 Checkpoint = Annotated[
-    str | None, typer.Option(metavar="DIR", help="Checkpoint of a query with a Kafka source.")
+    str | None,
+    typer.Argument(metavar="CHECKPOINT", help="Checkpoint of a query with a Kafka source."),
 ]
 Group = Annotated[
     str | None, typer.Option(metavar="GROUP", help="Consumer group, instead of a checkpoint.")
@@ -78,10 +79,10 @@ def check_query_or_group(
 ) -> None:
     """Require exactly one of query and group, and no name that is empty or not UTF-8."""
     if checkpoint is None and group is None:
-        raise OptionError("give --checkpoint DIR or --group GROUP")
+        raise OptionError("give a checkpoint or --group GROUP")
     if checkpoint is not None and group is not None:
-        raise OptionError("give either --checkpoint or --group, not both")
-    check_not_empty("--checkpoint", checkpoint)
+        raise OptionError("give either a checkpoint or --group, not both")
+    check_not_empty("CHECKPOINT", checkpoint)
     check_kafka_name("--group", group)
     for topic in topics or []:
         check_kafka_name("--topic", topic)

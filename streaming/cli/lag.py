@@ -10,15 +10,18 @@ import typer
 
 from assignor_bridge.errors import OptionError
 from streaming.cli import kafka_options
+from streaming.cli.arguments import refuse
 from streaming.cli.output import note, terminal_width
+from streaming.cli.starting_offsets import Missing, SourceNumber, print_starting_offsets
 from streaming.lag.positions import Position
 from streaming.lag.rows import Row, look_up, select
 from streaming.lag.table import alarms, as_text
 from streaming.lag.table import as_json as rows_as_json
 
 
-def lag(  # noqa: PLR0917
+def lag(
     checkpoint: kafka_options.Checkpoint = None,
+    *,
     group: kafka_options.Group = None,
     bootstrap_servers: kafka_options.BootstrapServers = None,
     command_config: kafka_options.CommandConfig = None,
@@ -41,6 +44,14 @@ def lag(  # noqa: PLR0917
     ] = 2.0,
     timeout: kafka_options.Timeout = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+    form: Annotated[
+        Literal["table", "starting-offsets"],
+        typer.Option(
+            "--as", help="What to print: the lag, or the offsets read, as Spark's startingOffsets."
+        ),
+    ] = "table",
+    source: SourceNumber = None,
+    missing: Missing = None,
 ) -> None:  # fmt: skip
     """Show how far a query or a consumer group is behind.
 
@@ -48,9 +59,24 @@ def lag(  # noqa: PLR0917
     last, seconds behind, and the time until retention deletes unread records. Unknown is -, in JSON
     null. Exit code 1, with a line on stderr, when somebody should look: a topic is gone, a position
     is beyond its log's end, records were deleted unread, or a lag cannot be determined.
+
+    With --as starting-offsets: the offsets read, as JSON for Spark's option `startingOffsets`.
+    Spark requires every partition of the topics, so those without an offset are added as earliest
+    (-2) or latest (-1), and stderr says how many. A query's offsets are those of its last completed
+    batch; without the brokers, only its own partitions are known.
+
+    Example: `assignor lag data/checkpoints/orders --bootstrap-server kafka:9092`
     """
     kafka_options.check_query_or_group(checkpoint, group, topic)
+    of_table = {"--only-with-lag": only_with_lag, "--json": as_json}
+    of_offsets = {"--source": source, "--missing": missing}
+    refuse(f"with --as {form}", of_offsets if form == "table" else of_table)
     brokers = kafka_options.brokers_of(bootstrap_servers, command_config, timeout)
+    if form == "starting-offsets":
+        print_starting_offsets(
+            checkpoint, group, brokers, topic=topic, source=source, missing=missing or "earliest"
+        )
+        return
     with _no_collector():
         query = kafka_options.query_of(checkpoint)
         positions = kafka_options.positions_of(query, group, brokers)

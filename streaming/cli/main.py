@@ -17,6 +17,7 @@ from typer.exceptions import TyperException
 
 from assignor_bridge.errors import AssignorError, visible, words
 from assignor_bridge.version import read_version
+from streaming.cli.earlier_names import LAB, translate
 from streaming.extras import name_extra
 from streaming.redaction import redacted
 from streaming.validation import expectation
@@ -24,21 +25,10 @@ from streaming.validation import expectation
 #: Commands under the headings of the help, each a function of its name in its module of
 #: `streaming.cli`.
 PANELS = {
-    "Run": ("init", "run", "schema", "jars", "demo"),
-    "Inspect a query": (
-        *("lag", "report", "doctor", "audit"),
-        *("offsets", "estimate", "plan"),
-    ),
-    "Try without Spark": ("assign", "simulate", "broker"),
+    "Jobs": ("init", "run"),
+    "Queries": ("estimate", "report", "lag", "audit"),
+    "This machine": ("doctor", "jars", "demo"),
 }
-#: Earlier names, which work but are in neither the help nor the docs, and what they stand for.
-ALIASES = {
-    "explain": ["report", "--batch=-1"],
-    "replay": ["estimate"],
-    "top": ["report", "--live"],
-}
-#: Options of earlier names of `report` whose values are arguments now.
-_NOW_ARGUMENTS = ("--checkpoint", "--plan-log")
 
 
 class _Flags:
@@ -67,25 +57,38 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
-def app_of(first: str | None = None) -> typer.Typer:
-    """Make the command line of the one command that is asked for, or of all.
+def app_of(words: Sequence[str] = ()) -> typer.Typer:
+    """Make the command line of the one command that words begin with, or of all.
 
     Only what is needed is imported: all commands together take as long as one's own work.
     """
-    app = typer.Typer(
-        name="assignor",
+    app = _new_app(name="assignor")
+    app.callback()(options)
+    panels = {name: panel for panel, names in PANELS.items() for name in names}
+    first = words[0] if words else ""
+    for name in [first] if first in panels else panels:
+        app.command(name, cls=_Command, rich_help_panel=panels[name])(_function(name))
+    if first not in panels:
+        lab = _new_app(help="Try assignors and plans without Spark; for developers.")
+        for name in [words[1]] if words[1:] and words[1] in LAB else LAB:
+            lab.command(name, cls=_Command)(_function(name))
+        app.add_typer(lab, name="lab", cls=_Group, hidden=True)
+    return app
+
+
+def _new_app(**settings: Any) -> typer.Typer:
+    return typer.Typer(
         cls=_Group,
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},
         rich_markup_mode="markdown",
         pretty_exceptions_enable=False,
+        **settings,
     )
-    app.callback()(options)
-    panels = {name: panel for panel, names in PANELS.items() for name in names}
-    for name in [first] if first in panels else panels:
-        command = getattr(import_module(f"streaming.cli.{name}"), name)
-        app.command(name, cls=_Command, rich_help_panel=panels[name])(command)
-    return app
+
+
+def _function(name: str) -> Any:
+    return getattr(import_module(f"streaming.cli.{name}"), name)
 
 
 def options(
@@ -101,7 +104,7 @@ def options(
     Results go to stdout, progress and errors to stderr. An error is one line. Exit codes: 0 for
     success; 2 for misuse, which is a mistake in the command, in a config, or in an input's form;
     1 for a failed check and any other failure, such as a broker that does not answer, a damaged
-    file, or an output that cannot be written; 130 or 143 after Ctrl-C or SIGTERM (`broker`: 0).
+    file, or an output that cannot be written; 130 or 143 after Ctrl-C or SIGTERM (`lab broker`: 0).
     """
 
 
@@ -128,17 +131,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; an expected error is one line on stderr."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if given and given[0] in ALIASES:
-        name, *words = given
-        if ALIASES[name][0] == "report":
-            words = [word for word in words if word not in _NOW_ARGUMENTS]
-            for option in _NOW_ARGUMENTS:
-                words = [word.removeprefix(f"{option}=") for word in words]
-        given = ALIASES[name] + words
+    given = translate(sys.argv[1:] if arguments is None else arguments)
     try:
         with name_extra():
-            result = app_of(given[0] if given else None)(given, standalone_mode=False)
+            result = app_of(given)(given, standalone_mode=False)
     except AssignorError as error:
         return _fail(str(error), error.exit_code)
     except TyperException as error:

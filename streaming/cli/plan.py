@@ -1,4 +1,4 @@
-"""`assignor plan`: which executor slot would read which offsets, with no Spark and no broker."""
+"""`assignor lab plan`: which executor slot would read which offsets, without Spark or a broker."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,14 +52,16 @@ def plan(
         int | None,
         typer.Option("--batch", min=0, metavar="NUMBER", help="Only this batch of a plan log."),
     ] = None,
-    own: assignors.Own = None,
+    names: assignors.Own = None,
 ) -> None:
     """Show which executor slot would read which offsets, and why.
 
     Exit code 2 when a snapshot has a mistake, such as an unknown option, 1 when it could not be
     planned otherwise; the others are still answered.
+
+    Example: `assignor lab plan plans.jsonl --batch 7`
     """
-    find = assignors.finder(own or (), "--own")
+    find = assignors.finder(names or (), "--assignors")
     state: str | None = None
     numbers: set[int] = set()
 

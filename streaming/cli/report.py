@@ -1,6 +1,5 @@
 """`assignor report`: one query as a page, live in the terminal, or one batch of it explained."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +8,15 @@ from rich.console import Console
 
 from assignor_bridge.errors import OptionError
 from streaming.cli import explain, top, zones
-from streaming.cli.arguments import AsJson, Query, check_not_empty, check_writable, write
+from streaming.cli.arguments import (
+    OUTPUT,
+    AsJson,
+    Query,
+    check_not_empty,
+    check_writable,
+    refuse,
+    write,
+)
 from streaming.cli.output import note, print_lines
 from streaming.replay.traffic import PRICE_PER_GB
 from streaming.report.query_facts import sort_places
@@ -31,10 +38,7 @@ def report(
     *,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", dir_okay=False, metavar="FILE",
-            help=f"The page; by default {_PAGE}.",
-        ),
+        typer.Option(*OUTPUT, dir_okay=False, metavar="FILE", help=f"Page, by default {_PAGE}."),
     ] = None,
     query: Query = None,
     batches: Annotated[
@@ -66,6 +70,8 @@ def report(
     and what the option gained. With --live it watches the query in the terminal. With --batch or
     --partition it explains one batch: who had read each partition, which slots read it, and why.
     It only reads; your query is not touched.
+
+    Example: `assignor report data/checkpoints/orders http://driver:4040 -o orders.html`
     """
     for place in places:
         check_not_empty("CHECKPOINT|URL|LOG", place)
@@ -74,19 +80,19 @@ def report(
     of_batch = {"--batch": batch, "--partition": partition}
     of_batch_only = {"--source": source, "--assignors": assignors, "--json": as_json}
     if live:
-        _refuse("with --live", {**of_page, **of_batch, **of_batch_only})
+        refuse("with --live", {**of_page, **of_batch, **of_batch_only})
         top.watch_live(places, query, interval, once=once)
         return
-    _refuse("without --live", of_live)
+    refuse("without --live", of_live)
     if batch is not None or partition is not None:
-        _refuse("with --batch or --partition", {**of_page, "--query": query})
+        refuse("with --batch or --partition", {**of_page, "--query": query})
         checkpoint, plan_log = _kept_files(places)
         explain.print_batch(
             checkpoint, batch, partition, source=source, plan_log=plan_log, assignors=assignors,
             as_json=as_json,
         )  # fmt: skip
         return
-    _refuse("without --batch or --partition", of_batch_only)
+    refuse("without --batch or --partition", of_batch_only)
     path = output or _PAGE
     check_writable("--output", path)
     with Console(stderr=True).status("reading"):
@@ -96,12 +102,6 @@ def report(
         note(warning)
     write("--output", path, found.html)
     print_lines([f"{path}: {found.lines[0]}", *found.lines[1:]])
-
-
-def _refuse(when: str, options: Mapping[str, object]) -> None:
-    for option, value in options.items():
-        if value is not None and value is not False:
-            raise OptionError(f"{option} has no meaning {when}")
 
 
 def _kept_files(places: list[str]) -> tuple[str, Path | None]:

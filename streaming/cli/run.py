@@ -53,10 +53,13 @@ def run(
         ),
     ] = None,
 ) -> None:  # fmt: skip
-    """Run a job: read topics, transform, write Delta tables; docs/pipelines.md has the keys.
+    """Run a job: read topics, transform, write Delta tables.
 
     Ctrl-C or SIGTERM stops it (exit code 130 or 143), and the next run continues from there. The
-    last line names the file with Spark's log (not under spark-submit, which has its own).
+    last line names the file with Spark's log (not under spark-submit, which has its own). All keys
+    of a job: `assignor lab schema`.
+
+    Example: `assignor run orders.yaml --set trigger="processingTime 10 seconds"`
     """
     from streaming.pipeline.brokers import seed_topics  # the models take a while to import
     from streaming.pipeline.config.files import load_checked_job, read_seeds

@@ -1,4 +1,4 @@
-"""`assignor schema`: the JSON Schema of a job, for editors."""
+"""`assignor lab schema`: the JSON Schema of a job, for editors."""
 
 import json
 
@@ -6,7 +6,10 @@ import typer
 
 
 def schema() -> None:
-    """Print the JSON Schema of a job's YAML, for editors that complete and check it."""
+    """Print the JSON Schema of a job's YAML, for editors that complete and check it.
+
+    Example: `assignor lab schema > job.schema.json`
+    """
     from streaming.pipeline.config.job import json_schema  # its models take a while to import
 
     typer.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))

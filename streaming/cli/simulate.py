@@ -1,4 +1,4 @@
-"""`assignor simulate`: mappings and assignors side by side on made-up batches, with no cluster."""
+"""`assignor lab simulate`: mappings and assignors side by side on batches that it makes up."""
 
 import json
 import math
@@ -36,9 +36,16 @@ def simulate(  # noqa: PLR0917
     noise: Annotated[
         float, typer.Option(min=0, max=10, help="Noise of each partition's records.")
     ] = 0.1,
+    cost_us: Annotated[
+        float,
+        typer.Option(
+            "--cost-us", min=0, max=1_000_000_000, metavar="MICROSECONDS",
+            help="What a record costs.",
+        ),
+    ] = 500.0,
     cost_ms: Annotated[
-        float, typer.Option(min=0, max=1_000_000, help="Milliseconds per record.")
-    ] = 0.5,
+        float | None, typer.Option(min=0, max=1_000_000, hidden=True, help="Earlier: milliseconds.")
+    ] = None,
     cost_skew: Annotated[
         float,
         typer.Option(min=1, max=1_000_000, help="Cost of the dearest partition over the cheapest."),
@@ -66,8 +73,11 @@ def simulate(  # noqa: PLR0917
     ] = _DEFAULT,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same batches.")] = 1,
     as_json: AsJson = False,
-) -> None:
-    """Compare Spark's mappings and assignors on the same batches, without a cluster."""
+) -> None:  # fmt: skip
+    """Compare Spark's mappings and assignors on the same batches, without a cluster.
+
+    Example: `assignor lab simulate --partitions 64 --executors 8 --lags zipf`
+    """
     if replication > max(zones, 1):
         raise OptionError(
             f"--replication is {replication}: at most the number of --zones, {zones}, is expected"
@@ -83,7 +93,7 @@ def simulate(  # noqa: PLR0917
         lags=lags,
         skew=skew,
         noise=noise,
-        cost=cost_ms / 1000,
+        cost=cost_us / 1e6 if cost_ms is None else cost_ms / 1e3,
         cost_skew=cost_skew,
         slow=_slow(slow, executors),
         churn_every=churn,

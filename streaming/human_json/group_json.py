@@ -1,4 +1,4 @@
-"""The JSON contract of `assignor assign`: a consumer group in, its assignment out.
+"""The JSON contract of `assignor lab assign`: a consumer group in, its assignment out.
 
 Plain data in and out, no files: the CLI reads and prints. What does not have the contract's shape
 raises `InputError`, which names the place; what is well formed but cannot be assigned raises the

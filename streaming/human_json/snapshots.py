@@ -1,4 +1,4 @@
-"""Snapshots and plans as people write and read them: `assignor plan`, and lines of a plan log.
+"""Snapshots and plans as people write and read them: `assignor lab plan`, and lines of a plan log.
 
 A snapshot has an object for each range and report. In a plan log it is the request that Java sent,
 `messages.PlanBatch` with its packed columns, and the options.

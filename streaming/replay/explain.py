@@ -179,7 +179,7 @@ def _tell_stories(
         before = _slot_of(batch, slot) if slot >= 0 else None
         change = _name_change(pieces_of[row], before, bool(table.had_reader[table.line[row]]))
         if outcome.assignor != LAG_AWARE_STICKY:
-            why = f"{outcome.assignor} decides by its own rule (docs/assignors.md)"
+            why = f"{outcome.assignor} decides by its own rule"
         elif change in _REASONS:
             why = _REASONS[change]
             if work * slowness.min() > limit and not batch.settings.split:

@@ -218,7 +218,7 @@ def _behind(facts: SourceFacts, spare: float) -> list[Finding]:
                 f"{arrive}, but {most or 'only '}{used:.0%} of the time is reading{idle}; the rest "
                 "is waiting for a trigger, planning, sink and commits",
                 "more records a batch (maxOffsetsPerTrigger), a shorter trigger, or a cheaper "
-                "commit (docs/tuning.md)", 1 - used,
+                "commit", 1 - used,
             )
         ]  # fmt: skip
     held = sum(b.held_back_by not in _NO_LIMIT for b in facts.batches)
@@ -268,7 +268,7 @@ def _starved(facts: SourceFacts) -> list[Finding]:
             f"{got[first] / whole:.0%} of all"
         )
         kind: Kind = "alignment" if by_time else "starved topic"
-        remedy = "assignor.fairness=even, or a floor for it (docs/admission.md)"
+        remedy = "assignor.fairness=even, or a floor for it"
         if by_time:
             why += ", whose records are older (assignor.alignEventTime)"
             remedy = "nothing, while a backlog is read in order; else read it with another query"

@@ -367,7 +367,7 @@ SECRET = "hunter2-never-shown"  # noqa: S105
 @pytest.mark.parametrize(
     ("words", "config", "code", "message"),
     [
-        pytest.param([], None, 2, "give --checkpoint DIR or --group GROUP", id="neither"),
+        pytest.param([], None, 2, "give a checkpoint or --group GROUP", id="neither"),
         pytest.param(["--group", "g", "--checkpoint", "c"], None, 2, "not both", id="both"),
         pytest.param(["--group", "g"], None, 2, "needs the brokers", id="no broker given"),
         pytest.param(["--group", "no-such"], "", 1, "group 'no-such' does not exist", id="group"),

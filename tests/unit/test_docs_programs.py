@@ -22,6 +22,7 @@ from assignor_bridge.assignors.own import Own
 from assignor_bridge.tested_spark import TESTED_SPARKS
 from streaming.cli import main
 from streaming.cli.all import app
+from streaming.cli.earlier_names import translate
 from streaming.delta.session import delta_coordinate
 from streaming.kafka.java_properties import read_properties
 from streaming.kafka.settings import client_settings
@@ -80,10 +81,14 @@ def test_commands_exist_with_their_options(page: Path):
     code = re.findall(r"`([^`\n]+)`", text) + re.findall(r"^(?:\$| {4}).*$", text, re.MULTILINE)
     code += [line for block in blocks(text, "[a-z]*") for line in block.splitlines()]
     for line in code:
-        for command, words in re.findall(r"(?:^|[\s(])assignor ([a-z]+)\b([^|;#)]*)", line):
-            assert command in COMMANDS, line
-            known = {name for p in COMMANDS[command].params for name in (*p.opts, "--help")}
-            named = set(re.findall(r"(?<!\S)\[?(--?[a-z][a-z-]*)", words))
+        for written in re.findall(r"(?:^|[\s(])assignor ([a-z]+\b[^|;#)]*)", line):
+            name, *words = translate(written.split())
+            commands = COMMANDS
+            if name == "lab" and words and words[0] != "[OPTIONS]":
+                commands, (name, *words) = COMMANDS["lab"].commands, words
+            assert name in commands, line
+            known = {opt for p in commands[name].params for opt in (*p.opts, "--help")}
+            named = set(re.findall(r"(?<!\S)\[?(--?[a-z][a-z-]*)", " ".join(words)))
             assert named <= known, line
 
 

@@ -291,7 +291,7 @@ def test_a_damaged_checkpoint_is_a_finding(tmp_path, capsys):
     ("words", "message"),
     [
         pytest.param(["--checkpoint", "none"], "is not a streaming checkpoint", id="none"),
-        pytest.param(["--delta-table", "t"], "--delta-table is for --checkpoint", id="no query"),
+        pytest.param(["--table", "t"], "--table is for --checkpoint", id="no query"),
         pytest.param(["--checkpoint", "c", "--delta-table", "."], "is not a Delta table", id="dir"),
         pytest.param(["--checkpoint", "c", "--delta-table", "damaged"], "its log is damaged",
                      id="damaged log"),

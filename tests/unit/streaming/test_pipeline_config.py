@@ -585,7 +585,7 @@ def test_init_writes_names_that_yaml_reads_as_text(topic, tmp_path):
     assert main.run(["init", str(tmp_path / "a\nb: c.yaml"), "--topic", topic]) == 0
     job = load_job(tmp_path / "a\nb: c.yaml", environment={}).job
     assert job.all_sources["records"].options["subscribe"] == topic
-    assert job.checkpoint == f"checkpoints/{topic}"
+    assert job.checkpoint == f"data/checkpoints/{topic}"
 
 
 def test_init_takes_a_name_that_is_no_utf8(tmp_path):

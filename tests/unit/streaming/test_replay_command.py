@@ -244,7 +244,7 @@ def test_a_plan_log_of_another_query_is_told(checkpoint, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param([], "--checkpoint", id="no checkpoint given"),
+        pytest.param([], "CHECKPOINT", id="no checkpoint given"),
         pytest.param(["--checkpoint", "no/such"], "not a streaming checkpoint", id="not there"),
         pytest.param(["--checkpoint", "s3a://b/c"], "not on a local file system", id="elsewhere"),
         pytest.param(["--source", "7"], "Kafka sources are 0", id="no such source"),

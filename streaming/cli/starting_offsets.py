@@ -1,7 +1,9 @@
-"""`assignor offsets`: where a group or a query stands, as JSON for Spark's `startingOffsets`."""
+"""`assignor lag --as starting-offsets`: how far a query has read, as Spark's `startingOffsets`."""
+
+from __future__ import annotations
 
 import json
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -10,38 +12,41 @@ from streaming.cli import kafka_options
 from streaming.cli.output import note
 from streaming.lag.positions import EARLIEST, LATEST, starting_offsets
 
+if TYPE_CHECKING:
+    from streaming.kafka.brokers import Brokers
 
-def offsets(  # noqa: PLR0917
-    group: kafka_options.Group = None,
-    checkpoint: kafka_options.Checkpoint = None,
-    source: Annotated[
-        str | None, typer.Option(metavar="NUMBER", help="Only this source of the checkpoint.")
-    ] = None,
-    bootstrap_servers: kafka_options.BootstrapServers = None,
-    command_config: kafka_options.CommandConfig = None,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TOPIC",
-            help="Only this topic; may be repeated. By default, all topics with offsets.",
-        ),
-    ] = None,
-    missing: Annotated[
-        Literal["earliest", "latest"],
-        typer.Option(help="Where partitions without an offset begin."),
-    ] = "earliest",
-    timeout: kafka_options.Timeout = 10.0,
+SourceNumber = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NUMBER", help="With --as starting-offsets: only this source of the checkpoint."
+    ),
+]
+Missing = Annotated[
+    Literal["earliest", "latest"] | None,
+    typer.Option(
+        help="With --as starting-offsets: where partitions without an offset begin; by default "
+        "earliest.",
+    ),
+]
+
+
+def print_starting_offsets(
+    checkpoint: str | None,
+    group: str | None,
+    brokers: Brokers | None,
+    *,
+    topic: list[str] | None,
+    source: str | None,
+    missing: Literal["earliest", "latest"],
 ) -> None:
-    """Print the offsets of a consumer group or a query as JSON for Spark's `startingOffsets`.
+    """Print the offsets of a query or a consumer group as JSON for Spark's `startingOffsets`.
 
     Spark requires every partition of the topics, so those without an offset are added as
     earliest (-2) or latest (-1), and stderr says how many. A query's offsets are those of its last
     completed batch; without the brokers, only its own partitions are known.
     """
-    kafka_options.check_query_or_group(checkpoint, group, topic)
     if source is not None and checkpoint is None:
-        raise OptionError("--source is for --checkpoint: a group has no sources")
-    brokers = kafka_options.brokers_of(bootstrap_servers, command_config, timeout)
+        raise OptionError("--source is for a checkpoint: a group has no sources")
     query = kafka_options.query_of(checkpoint, source)
     positions = kafka_options.positions_of(query, group, brokers, source)
     topics = set(topic or ()) or {position.topic for position in positions}
@@ -65,7 +70,7 @@ def offsets(  # noqa: PLR0917
         note(
             f"batch {planned.batch_id} was planned and not completed: a table may hold its rows, "
             "and a new checkpoint would write them again; let the query complete it, or see "
-            "`assignor doctor --delta-table`"
+            "`assignor doctor --table`"
         )
     typer.echo(json.dumps(begin.offsets, separators=(",", ":")))
 
