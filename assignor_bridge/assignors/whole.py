@@ -1,4 +1,4 @@
-"""`lag-aware-sticky` on whole partitions: `assignor lab assign`, the library, `assignor.split=false`.
+"""`lag-aware-sticky` on whole partitions: groups, the library, and `assignor.split=false`.
 
 In Spark `lag-aware-sticky` cuts partitions, by another algorithm: `planner.place`.
 
