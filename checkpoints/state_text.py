@@ -7,9 +7,6 @@ Format (opaque to Java): base64 of magic, version, CRC-32 and a zlib stream; in 
 (generation, topics, members with hosts and slowness, what reports have in common), the members'
 claims as Kafka's sticky user data (KIP-341, version 1), and one column a field for all partitions:
 100,000 of them must be read and written within a fraction of a second.
-
-Version 1 had other columns of costs. It is read as well: owners and positions stay, and costs are
-learned again.
 """
 
 from __future__ import annotations
@@ -27,7 +24,6 @@ import orjson
 
 from checkpoints.state_claims import decode_claims, encode_claims
 from checkpoints.sticky_state import (
-    LEAST_HOLD,
     MOST_INT32,
     Common,
     KnownExecutor,
@@ -41,24 +37,20 @@ if TYPE_CHECKING:
 
 MAGIC = b"ABs"
 VERSION = 2
+#: The oldest version that is read.
+_OLDEST = 2
 _ENVELOPE = struct.Struct(">3sBI")
 #: No state that we write comes near; a forged one must not fill the memory.
 _MAX_BYTES = 64 * 1024 * 1024
 #: Logarithms beyond this are no costs.
 _MOST_BELIEVABLE = 50.0
-#: Columns in the order of the file, with the type and the unit that is stored, by version. A unit
-#: that is as coarse as what is known packs better; none stands for a column that is not used.
-_Column = tuple[str, str, float]
-_WHERE: tuple[_Column, ...] = (
+#: Columns in the order of the file, with the type and the unit that is stored: a unit as coarse as
+#: what is known packs better.
+_COLUMNS: tuple[tuple[str, str, float], ...] = (
     ("topic", "<i4", 1), ("partition", "<i4", 1), ("position", "<i8", 1), ("seen", "<i4", 1),
+    ("cost", "<i2", 1 / 64), ("last_cost", "<i2", 1 / 16), ("evidence", "<i2", 1 / 8),
+    ("bytes", "<i2", 1 / 64), ("density", "<i2", 1 / 1024),
 )  # fmt: skip
-_COLUMNS: dict[int, tuple[_Column, ...]] = {
-    1: (*_WHERE, ("", "<f2", 1), ("", "<f2", 1), ("bytes", "<f2", 1), ("density", "<f2", 1)),
-    2: (
-        *_WHERE, ("cost", "<i2", 1 / 64), ("last_cost", "<i2", 1 / 16), ("evidence", "<i2", 1 / 8),
-        ("bytes", "<i2", 1 / 64), ("density", "<i2", 1 / 1024),
-    ),
-}  # fmt: skip
 #: Stands for "not a number" in a column of whole units.
 _UNKNOWN = -(2**15)
 _IMPOSSIBLE = "the state is corrupt: it remembers impossible costs"
@@ -89,7 +81,7 @@ def encode(state: StickyState) -> str:
         },
         option=orjson.OPT_SORT_KEYS,
     )
-    columns = [_packed(getattr(state, name), kind, unit) for name, kind, unit in _COLUMNS[VERSION]]
+    columns = [_packed(getattr(state, name), kind, unit) for name, kind, unit in _COLUMNS]
     body = b"".join((len(header).to_bytes(4, "big"), header, claims, *columns))
     packed = zlib.compress(body, 1)
     envelope = _ENVELOPE.pack(MAGIC, VERSION, zlib.crc32(packed))
@@ -135,7 +127,7 @@ def decode(text: str) -> StickyState:
         For anything else; the message says what is wrong.
     """
     try:
-        return _read(*_unwrap(text))
+        return _read(_unwrap(text))
     except StateError:
         raise
     except _SIGNS_OF_CORRUPTION as exc:
@@ -150,7 +142,7 @@ def decode_or_empty(text: str | None) -> tuple[StickyState, str | None]:
         return StickyState.empty(), str(error)
 
 
-def _unwrap(text: str) -> tuple[int, bytes]:
+def _unwrap(text: str) -> bytes:
     try:
         raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as exc:
@@ -160,8 +152,8 @@ def _unwrap(text: str) -> tuple[int, bytes]:
     magic, version, checksum = _ENVELOPE.unpack_from(raw)
     if magic != MAGIC:
         raise StateError("the state was not written by the planner")
-    if version < 1:
-        raise StateError(f"the state has version {version}, which no planner wrote")
+    if version < _OLDEST:
+        raise StateError(f"the state has version {version}, older than the {_OLDEST} that is read")
     if version > VERSION:
         raise StateError(f"the state has version {version}, newer than the {VERSION} known here")
     packed = raw[_ENVELOPE.size :]
@@ -174,10 +166,10 @@ def _unwrap(text: str) -> tuple[int, bytes]:
         raise StateError(f"the state is corrupt: {exc}") from exc
     if stream.unconsumed_tail or not stream.eof:
         raise StateError("the state is corrupt: it does not end where it should")
-    return version, body
+    return body
 
 
-def _read(version: int, body: bytes) -> StickyState:
+def _read(body: bytes) -> StickyState:
     length = int.from_bytes(body[:4], "big")
     header = orjson.loads(body[4 : 4 + length])
     offset = 4 + length
@@ -187,19 +179,12 @@ def _read(version: int, body: bytes) -> StickyState:
     claims = body[offset : offset + sum(lengths)]
     offset += sum(lengths)
     count = int(header["partitions"])
-    row = sum(np.dtype(kind).itemsize for _, kind, _ in _COLUMNS[version])
+    row = sum(np.dtype(kind).itemsize for _, kind, _ in _COLUMNS)
     if count < 0 or offset + count * row != len(body):  # before anything of that size is made
         raise StateError("the state is corrupt: it does not end where it should")
-    unknown = np.full(count, np.nan)
-    columns: dict[str, Any] = dict.fromkeys(("cost", "last_cost", "evidence"), unknown)
-    for name, kind, unit in _COLUMNS[version]:
-        if not name:
-            pass
-        elif version > 1:
-            columns[name] = _unpacked(body, offset, count, kind, unit)
-        else:
-            column = np.frombuffer(body, kind, count, offset)
-            columns[name] = column.astype(np.float64 if column.dtype.kind == "f" else np.int64)
+    columns: dict[str, Any] = {}
+    for name, kind, unit in _COLUMNS:
+        columns[name] = _unpacked(body, offset, count, kind, unit)
         offset += np.dtype(kind).itemsize * count
     topics = tuple(str(t) for t in header["topics"])
     if count and not 0 <= columns["topic"].min() <= columns["topic"].max() < len(topics):
@@ -228,30 +213,24 @@ def _read(version: int, body: bytes) -> StickyState:
         calm=numbers["calm"],
         hold=numbers["hold"],
         readers=readers,
-        paces=_paces(header, version),
-        common=Common() if version == 1 else _common(header["common"]),
+        paces=_paces(header),
+        common=_common(header["common"]),
         topics=topics,
         **columns,
     )
 
 
 def _numbers(header: dict[str, Any]) -> dict[str, int]:
-    """Give what is counted over batches; states of before `calm` and `hold` came lack them."""
-    numbers = {name: int(header[name]) for name in ("generation", "batches")}
-    numbers["calm"] = int(header.get("calm", 0))
-    numbers["hold"] = int(header.get("hold", LEAST_HOLD))
+    """Return what is counted over batches."""
+    numbers = {name: int(header[name]) for name in ("generation", "batches", "calm", "hold")}
     for name, number in numbers.items():
         if not (-MOST_INT32 if name == "calm" else 0) <= number <= MOST_INT32:
             raise StateError(f"the state is corrupt: {name} is {number}, which is impossible")
     return numbers
 
 
-def _paces(header: dict[str, Any], version: int) -> dict[str, Pace]:
-    if version == 1:  # it said for how many batches an executor was observed
-        known = {e: (factor, factor, n) for e, (factor, n) in header["speeds"].items()}
-    else:
-        known = header["paces"]
-    paces = {e: Pace(*map(_believable, pace)) for e, pace in sorted(known.items())}
+def _paces(header: dict[str, Any]) -> dict[str, Pace]:
+    paces = {e: Pace(*map(_believable, pace)) for e, pace in sorted(header["paces"].items())}
     if min((pace.evidence for pace in paces.values()), default=0) < 0:
         raise StateError(_IMPOSSIBLE)
     return paces

@@ -1,4 +1,4 @@
-"""States as other versions of this package write them; run, a planner of the next version.
+"""States as the next version of this package writes them; run, a planner of that version.
 
 That one is the real worker, whose states have the next number and one more field in their header.
 Arguments, which Java gives an interpreter, are ignored.
@@ -10,7 +10,6 @@ import base64
 import zlib
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import orjson
 
 from checkpoints import state_text
@@ -28,24 +27,6 @@ def next_version(state: StickyState) -> str:
     """Return a state as the version after the present one writes it (after `main`)."""
     header, rest = _parts(_encode(state))
     return _wrapped(header | {FROM_THE_FUTURE: [1, 2]}, rest, PRESENT + 1)
-
-
-def version_1(text: str) -> str:
-    """Return a state of version 2 as version 1 wrote it: other columns of cost, other paces."""
-    state = state_text.decode(text)
-    header, rest = _parts(text)
-    claims = rest[: sum(header["claims"])]
-    for younger in ("paces", "common", "calm", "hold"):
-        del header[younger]
-    header["speeds"] = {executor: [0.0, 1] for executor in state.paces}
-    costs = np.zeros(len(state.topic))
-    columns = (
-        (state.topic, "<i4"), (state.partition, "<i4"), (state.position, "<i8"),
-        (state.seen, "<i4"), (costs, "<f2"), (costs, "<f2"), (state.bytes, "<f2"),
-        (state.density, "<f2"),
-    )  # fmt: skip
-    cells = b"".join(column.astype(kind).tobytes() for column, kind in columns)
-    return _wrapped(header, claims + cells, 1)
 
 
 def header_of(text: str) -> tuple[int, dict[str, Any]]:
@@ -70,8 +51,6 @@ def _wrapped(fields: dict[str, Any], rest: bytes, version: int) -> str:
 
 def main() -> None:
     """Become a planner of the next version."""
-    columns: dict[int, Any] = state_text._COLUMNS
-    columns[PRESENT + 1] = columns[PRESENT]
     state_text.VERSION = PRESENT + 1
     state_text.encode = next_version
     from assignor_bridge import worker  # takes what it needs from there by name

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from checkpoints.state_text import VERSION, decode, encode
-from tests import other_version, planner_proxy
+from checkpoints.state_text import VERSION
+from tests import other_version
 from tests.spark_tools import assert_each_row_once, assert_planned, run_to_delta, write_interpreter
 
 if TYPE_CHECKING:
@@ -75,38 +74,3 @@ def test_a_checkpoint_goes_up_to_the_next_version_down_and_up_again(
     version, header = other_version.header_of(newest[-1].read_text())
     assert (version, header[other_version.FROM_THE_FUTURE]) == (VERSION + 1, [1, 2])
     assert not driver_log.lines("could not save its state")
-
-
-@pytest.mark.long
-def test_a_state_of_version_1_is_taken_and_followed_by_the_present_one(
-    spark: SparkSession,
-    topic: Topic,
-    checkpoint: str,
-    tmp_path: Path,
-    driver_log: DriverLog,
-    planner: Callable[[str], None],
-    record: Path,
-) -> None:
-    topic.create(2).fill([EACH] * 2)
-    table = str(tmp_path / "table")
-    run_to_delta(spark, topic, checkpoint, table, **OPTION)
-    [file] = state_files(checkpoint)
-    known = decode(file.read_text())
-    # Owners are the other way round than a planner that knows of none would have them.
-    known = replace(known, member=1 - known.member)
-    old = other_version.version_1(encode(known))
-    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
-    file.unlink()
-    file.with_name(file.name.replace(file.suffix, ".v1")).write_text(old)
-
-    planner("record")
-    topic.fill([EACH] * 2, first=EACH)
-    assert_planned(run_to_delta(spark, topic, checkpoint, table, **OPTION))
-
-    assert_each_row_once(spark, table, [2 * EACH] * 2)
-    assert not driver_log.lines(UNUSED)
-    assert planner_proxy.snapshots(record)[0]["state"] == old
-    assert [file.suffix for file in state_files(checkpoint)] == [".v1", f".v{VERSION}"]
-    following = decode(state_files(checkpoint)[-1].read_text())
-    assert following.generation == known.generation
-    assert following.last_executors() == known.last_executors()
