@@ -81,6 +81,15 @@ def elided(names: Sequence[str], most: int = 3, between: str = ", ") -> str:
     return between.join(names[:most]) + more
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """Write a number of things.
+
+    >>> counted(1, "batch", "batches"), counted(1200, "slot")
+    ('1 batch', '1,200 slots')
+    """
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
 @contextlib.contextmanager
 def blaming(kind: type[AssignorError], text: str) -> Iterator[None]:
     """Turn whatever the user's code raises within, `SystemExit` included, into an error of ours.

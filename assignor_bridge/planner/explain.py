@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from assignor_bridge.errors import counted
 from assignor_bridge.planner.cross_zone import cross_zone
 
 if TYPE_CHECKING:
@@ -96,8 +97,8 @@ def explain(  # noqa: PLR0917
         whole = "; partitions cannot be cut: assignor.split=false"
     reasons = [
         f"{placement.assignor}: {batch.total:,.0f} offsets of "
-        f"{_count(batch.ranges, 'partition')} in {_count(len(tasks), 'task')} on "
-        f"{_count(executors, 'executor')}; busiest slot {_amount(busiest, weights)}, ideal "
+        f"{counted(batch.ranges, 'partition')} in {counted(len(tasks), 'task')} on "
+        f"{counted(executors, 'executor')}; busiest slot {_amount(busiest, weights)}, ideal "
         f"{_amount(bound, weights)}, {imbalance:.1%} over{whole}",
         *placement.refusals,
         *demand.asking,
@@ -177,12 +178,8 @@ def _named(batch: Batch, ranges: Flags) -> str:
     rows: Ints = np.flatnonzero(ranges)
     listed = ", ".join(batch.name(row) for row in rows[:_LISTED].tolist())
     more = f" and {len(rows) - _LISTED} more" if len(rows) > _LISTED else ""
-    return f"{_count(len(rows), 'partition')} ({listed}{more})"
+    return f"{counted(len(rows), 'partition')} ({listed}{more})"
 
 
 def _amount(value: float, weights: Weights) -> str:
     return (f"{value:,.0f}" if value >= 1000 else f"{value:.4g}") + weights.unit
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

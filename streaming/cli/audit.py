@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assignor_bridge.errors import OptionError
+from assignor_bridge.errors import OptionError, counted
 from streaming.cli import kafka_options
 from streaming.cli.arguments import check_not_empty
 from streaming.cli.output import note, print_lines, print_table
-from streaming.observe.words import counted
 from streaming.pipeline.spark.log import SparkLog
 from streaming.redaction import redacted
 

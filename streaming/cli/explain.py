@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from assignor_bridge.errors import OptionError, elided
+from assignor_bridge.errors import OptionError, counted, elided
 from assignor_bridge.model import Partition
 from streaming.cli import assignors as own
 from streaming.cli.kafka_options import check_source
 from streaming.cli.output import note, print_lines
-from streaming.observe.words import counted, seconds_text
+from streaming.observe.words import seconds_text
 from streaming.replay.explain import Explanation, PartitionStory, amount_text, explain_batch
 from streaming.replay.kept_batch import read_kept_batch
 from streaming.replay.log import read_log

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from streaming.observe.words import counted
+from assignor_bridge.errors import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,9 +5,10 @@ from __future__ import annotations
 from statistics import fmean, median
 from typing import TYPE_CHECKING, NamedTuple
 
+from assignor_bridge.errors import counted
 from streaming.demo.terms import TERMS
 from streaming.demo.verdict import Act, headline
-from streaming.observe.words import counted, short
+from streaming.observe.words import short
 from streaming.report import charts, page
 
 if TYPE_CHECKING:

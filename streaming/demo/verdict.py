@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streaming.observe.words import counted
+from assignor_bridge.errors import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,9 +6,8 @@ import textwrap
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from assignor_bridge.errors import elided, visible
+from assignor_bridge.errors import counted, elided, visible
 from streaming.lag.rows import rounded
-from streaming.observe.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

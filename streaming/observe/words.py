@@ -1,15 +1,6 @@
-"""Figures in few words: counts, amounts and times as people read them."""
+"""Figures in few words: amounts and times as people read them."""
 
 from __future__ import annotations
-
-
-def counted(number: int, one: str, many: str = "") -> str:
-    """Write a number of things.
-
-    >>> counted(1, "batch", "batches"), counted(1200, "slot")
-    ('1 batch', '1,200 slots')
-    """
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def short(number: float) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from assignor_bridge.errors import counted
 from assignor_bridge.options import LAG_AWARE_STICKY
-from streaming.observe.words import counted, seconds_text
+from streaming.observe.words import seconds_text
 from streaming.replay.bill import bill_answer, bill_assumptions, bill_json
 from streaming.replay.replayed import ITSELF, SPARK, Replay
 from streaming.simulator.play import SPARK_MAPPINGS

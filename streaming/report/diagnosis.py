@@ -16,8 +16,8 @@ import numpy as np
 
 from assignor_bridge.admission.fill import fill
 from assignor_bridge.admission.lag import Budget
+from assignor_bridge.errors import counted
 from assignor_bridge.model import Partition
-from streaming.observe.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from streaming.observe.words import counted
+from assignor_bridge.errors import counted
 from streaming.redaction import redacted
 from streaming.report import page
 

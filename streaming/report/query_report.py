@@ -10,9 +10,9 @@ from datetime import datetime, timezone
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from assignor_bridge.errors import counted
 from assignor_bridge.version import read_version
 from streaming.observe.figures import over_mean
-from streaming.observe.words import counted
 from streaming.replay.traffic import PRICE_PER_GB
 from streaming.report import (
     charts,

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from streaming.observe.words import counted, seconds_text
+from assignor_bridge.errors import counted
+from streaming.observe.words import seconds_text
 from streaming.report import page
 from streaming.report.diagnosis import diagnose
 from streaming.report.gaps import describe_gain, gaps_of, with_uneven_slots

@@ -9,12 +9,12 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from assignor_bridge.errors import OptionError, visible
+from assignor_bridge.errors import OptionError, counted, visible
 from streaming.observe.figures import over_mean
 from streaming.observe.scrape import QueryMetrics, read_endpoint
 from streaming.observe.spark_ui import SparkUi, choose_query
 from streaming.observe.web import Address, WebError
-from streaming.observe.words import counted, seconds_text, short
+from streaming.observe.words import seconds_text, short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

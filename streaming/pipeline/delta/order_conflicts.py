@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import JavaPackage
 
+from assignor_bridge.errors import counted
 from streaming.pipeline.delta.write_mode import SEQUENCE
 from streaming.pipeline.spark.columns import quoted
 
@@ -99,7 +100,7 @@ class OrderConflicts:
             count = java.take()
             if count and name not in self._reported:
                 self._reported.add(name)
-                records = f"{count:,} record{'s' * (count > 1)}"
+                records = counted(count, "record")
                 _LOG.warning(
                     "%s: batch %d for the table %r: %s; not logged again in this run", self._place,
                     batch, self._table, message.format(count=records, example=example),
