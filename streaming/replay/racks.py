@@ -14,15 +14,15 @@ from assignor_bridge.model import Executor, Partition
 from assignor_bridge.planner.racks import Replicas
 from streaming.human_json.group_json import PartitionKey, Topic
 from streaming.human_json.json_input import JsonObject, parse, read_model
-from streaming.kafka.utf8 import is_utf8, joined
+from streaming.kafka.java_properties import read_properties
+from streaming.kafka.utf8 import is_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-#: Host and rack in a line of Java properties, and what is behind a backslash there.
-_ENTRY = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)")
-_ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|[^u])")
+#: `\u` without the four digits of its character.
+_BROKEN_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})")
 
 
 @dataclass(frozen=True)
@@ -107,32 +107,24 @@ def _racks_of_hosts(text: bytes, what: str) -> dict[str, str]:
     """Read lines of Java properties with the rules of ExecutorRacks.RackFile (Java)."""
     racks: dict[str, str] = {}
     for number, line in enumerate(text.decode("utf-8", "replace").splitlines(), start=1):
-        if not line.strip() or line.lstrip()[0] in "#!":
-            continue
-        entry = _ENTRY.match(line.strip())
-        assert entry  # noqa: S101  (it matches anything)
-        host, rack = (joined(_ESCAPED.sub(_escaped, part)).strip() for part in entry.groups())
-        wrong = ""
-        if "\\u" in host + rack or not is_utf8(host + rack):
-            wrong = "is broken"
-        elif not host:
-            wrong = "has no host"
-        elif not rack:
-            wrong = "has no rack"
-        elif "#" in rack:
-            wrong = "has a # behind the rack: comments have their own lines"
-        elif host.startswith("[") and not host.endswith("]"):
-            wrong = "has a colon in the host: write it as \\:"
-        elif racks.setdefault(host, rack) != rack:
-            wrong = f"contradicts an earlier one, with rack {racks[host]}"
-        if wrong:
-            raise OptionError(
-                f"{what}: line {number} ({line.strip()[:100]}) {wrong}; a line HOST=RACK for each "
-                'host of executors is expected, or JSON such as {"executors": {"host-1": "a"}}'
-            )
+        for host, rack in ((h.strip(), r.strip()) for h, r in read_properties(line).items()):
+            wrong = ""
+            if _BROKEN_ESCAPE.search(line) or not is_utf8(host + rack):
+                wrong = "is broken"
+            elif not host:
+                wrong = "has no host"
+            elif not rack:
+                wrong = "has no rack"
+            elif "#" in rack:
+                wrong = "has a # behind the rack: comments have their own lines"
+            elif host.startswith("[") and not host.endswith("]"):
+                wrong = "has a colon in the host: write it as \\:"
+            elif racks.setdefault(host, rack) != rack:
+                wrong = f"contradicts an earlier one, with rack {racks[host]}"
+            if wrong:
+                raise OptionError(
+                    f"{what}: line {number} ({line.strip()[:100]}) {wrong}; a line HOST=RACK for "
+                    "each host of executors is expected, or JSON such as "
+                    '{"executors": {"host-1": "a"}}'
+                )
     return racks
-
-
-def _escaped(match: re.Match[str]) -> str:
-    text = match[1]
-    return text if len(text) == 1 else chr(int(text[1:], 16))
