@@ -31,15 +31,24 @@ PANELS = {
 }
 
 
+_LAB = "Try assignors and plans without Spark; for developers."
+#: What the help shows for the value of an option that has no name for it.
+_VALUES = {int: "NUMBER", float: "NUMBER", str: "TEXT", Path: "PATH"}
+
+
 class _Flags:
-    """Shows no type for flags, for which Typer's help has `<bool>`."""
+    """Shows words for values in the help, instead of Typer's `<bool>` or `<int range>`."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters, `--help` too."""
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for param in params:
-            if getattr(param, "is_flag", False):
+            if param.param_type_name == "argument":  # its own name says what it is
+                param.display_type = lambda _: ""
+            elif getattr(param, "is_flag", False):
                 param.metavar = ""
+            elif param.metavar is None and not param.type_descriptor.is_choice:
+                param.metavar = _VALUES.get(param.type_descriptor.annotation, "VALUE")
         return params
 
 
@@ -67,11 +76,11 @@ def app_of(words: Sequence[str] = ()) -> typer.Typer:
     panels = {name: panel for panel, names in PANELS.items() for name in names}
     first = words[0] if words else ""
     for name in [first] if first in panels else panels:
-        app.command(name, cls=_Command, rich_help_panel=panels[name])(_function(name))
+        _add(app, name, rich_help_panel=panels[name])
     if first not in panels:
-        lab = _new_app(help="Try assignors and plans without Spark; for developers.")
+        lab = _new_app(help=_LAB, short_help=_LAB)
         for name in [words[1]] if words[1:] and words[1] in LAB else LAB:
-            lab.command(name, cls=_Command)(_function(name))
+            _add(lab, name)
         app.add_typer(lab, name="lab", cls=_Group, hidden=True)
     return app
 
@@ -87,8 +96,11 @@ def _new_app(**settings: Any) -> typer.Typer:
     )
 
 
-def _function(name: str) -> Any:
-    return getattr(import_module(f"streaming.cli.{name}"), name)
+def _add(app: typer.Typer, name: str, **settings: Any) -> None:
+    """Add a command; the list of commands has the whole first sentence of its help."""
+    function = getattr(import_module(f"streaming.cli.{name}"), name)
+    first = " ".join((function.__doc__ or "").partition("\n\n")[0].split())
+    app.command(name, cls=_Command, short_help=first, **settings)(function)
 
 
 def options(

@@ -74,6 +74,9 @@ def test_a_batch_that_is_planned_and_not_completed_may_be_in_the_table(tmp_path,
         pytest.param(["--checkpoint", "c", "--source", "7"], "Kafka sources are 0", id="no source"),
         pytest.param(["--checkpoint", "c", "--topic", "u"], "the topic does not exist", id="topic"),
         pytest.param(["--checkpoint", "x"], "is not a streaming checkpoint", id="none"),
+        pytest.param(
+            ["c", "--json"], "--json has no meaning with --as starting-offsets", id="JSON"
+        ),
     ],
 )
 def test_misuse_is_one_line(words, message, tmp_path, monkeypatch, capsys):
@@ -84,3 +87,9 @@ def test_misuse_is_one_line(words, message, tmp_path, monkeypatch, capsys):
     assert out == ""
     assert message in err
     assert len(err.splitlines()) == 1
+
+
+def test_an_option_of_starting_offsets_is_refused_for_the_table(tmp_path, capsys):
+    query = write_query(tmp_path / "c", {"t": {0: 9}})
+    assert main.run(["lag", query, "--missing", "latest"]) == 2
+    assert "--missing has no meaning with --as table" in capsys.readouterr().err

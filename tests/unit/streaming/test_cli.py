@@ -455,7 +455,7 @@ def test_flags_have_no_type_and_a_shell_completes(capsys, monkeypatch):
     assert main.run(["lag", "-h"]) == 0
     out = capsys.readouterr().out
     assert "--json" in out
-    assert "<bool>" not in out
+    assert not re.search("<(bool|int|str|path)", out)
     monkeypatch.setenv("_ASSIGNOR_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_WORDS", "assignor re")
     monkeypatch.setenv("COMP_CWORD", "1")
