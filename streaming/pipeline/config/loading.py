@@ -97,7 +97,7 @@ class LoadedJob:
         written = self.written.get(path)
         if any(is_secret_key(key) for key in path):
             return written if written and _ONE_VARIABLE.fullmatch(written) else HIDDEN
-        return self.redact(value) if isinstance(value, str) else value
+        return self.redact(written or value) if isinstance(value, str) else value
 
 
 def load_job(

@@ -63,13 +63,6 @@ def test_a_good_job_loads_and_fits_the_json_schema():
     jsonschema.validate(GOOD, json_schema())
 
 
-def test_a_dry_run_shows_the_values_that_will_be_used_but_no_secret():
-    job = changed("checkpoint", "/${DISK}/${PLACE:-here}") | {"spark": {"spark.app.key": "${KEY}"}}
-    shown = load_job(job, environment={"DISK": "disk", "KEY": "s3cr3t-value"}).shown()
-    assert "checkpoint: /disk/here\n" in shown
-    assert "spark.app.key: ${KEY}\n" in shown
-
-
 @pytest.mark.parametrize(
     ("assignor", "with_session", "without"),
     [
