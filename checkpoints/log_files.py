@@ -42,8 +42,6 @@ class LoggedBatch:
     committed: bool
     #: When the batch was planned, in milliseconds since 1970; None when not written.
     timestamp_ms: int | None
-    #: Event-time watermark that the batch ran with, in milliseconds; None for none.
-    watermark_ms: int | None
 
 
 def read_query_id(folder: Folder) -> str | None:
@@ -87,8 +85,7 @@ def read_batch(folder: Folder, number: int, committed: bool) -> LoggedBatch | No
         offsets = _offsets(value, damaged)
         if offsets is not None:
             ends[source] = offsets
-    timestamp, watermark = (_positive(metadata, f"batch{n}Ms") for n in ("Timestamp", "Watermark"))
-    return LoggedBatch(number, ends, committed, timestamp, watermark)
+    return LoggedBatch(number, ends, committed, _positive(metadata, "batchTimestampMs"))
 
 
 def read_begin(folder: Folder, source: str) -> KafkaOffsets | None:

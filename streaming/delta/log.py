@@ -117,9 +117,8 @@ class Restore(NamedTuple):
 
 
 class Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    """Columns and properties of a table."""
+    """Properties of a table."""
 
-    schema_string: str = ""
     configuration: dict[str, str | None] = {}
 
 

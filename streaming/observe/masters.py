@@ -39,7 +39,7 @@ def _has_port(host: str) -> bool:
     return ":" in host.rpartition("]")[2]  # an IPv6 address has colons inside its brackets
 
 
-def first_that_answers(addresses: Sequence[str], timeout_s: float = _TIMEOUT_S) -> str:
+def first_that_answers(addresses: Sequence[str]) -> str:
     """Return the first `host:port` that accepts a connection, whoever is there.
 
     Raises ValueError for one that is no `host:port`, and ConnectionError with why each did not
@@ -52,7 +52,7 @@ def first_that_answers(addresses: Sequence[str], timeout_s: float = _TIMEOUT_S) 
         if not host or bare or not port.isdecimal() or not 0 < int(port) < 2**16:
             raise ValueError(f"{address!r} is not host:port")
         try:
-            with socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s):
+            with socket.create_connection((host.strip("[]"), int(port)), timeout=_TIMEOUT_S):
                 return address
         except UnicodeError:
             raise ValueError(f"{address!r} is not host:port") from None
