@@ -501,7 +501,7 @@ def test_a_restore_that_was_undone_takes_nothing_away(tmp_path, restores, set_ba
 def test_each_source_still_reads_the_topics_of_its_number(sources, words):
     """Two sources that change places are refused whatever `failOnDataLoss` says."""
     ends = {"0": {"a": {0: 1}}, "1": {"b": {0: 1}, "c": {0: 1}}}
-    standing = LastBatches(QUERY, LoggedBatch(0, ends, True, 1, 1), 0)
+    standing = LastBatches(QUERY, LoggedBatch(0, ends, True, 1), 0)
     for accepted in ("true", "FALSE"):
         now = [PlanSource(of and {**of, "failondataloss": accepted}) for of in sources]
         if words is None or (accepted == "FALSE" and "no source" in words):
