@@ -2,8 +2,9 @@
 
 Nothing else should run meanwhile, and the tree must stay at its commit. A step that was done at
 this commit is not run again, so a run that was stopped (Ctrl-C, too) goes on where it was; what it
-has is in build/one-run/. A page is written when its last step has ended, and the summary at the
-end.
+has is in build/one-run/. A page is written when its last step has ended; at the end there are also
+`docs/benchmarks/one_run.md` and the summary. `--pages COMMIT` writes all of them again, from what
+a run at that commit has left, when the reasons in `targets.py` were changed.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.benchmarks import summary
-from tests.benchmarks.report import DOCS, ROOT, changes, commit, write_page
+from tests.benchmarks import one_run_page
+from tests.benchmarks.report import DOCS, ROOT, changes, commit
 from tests.benchmarks.steps import STEPS, Step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 #: What a step that was told to stop has for its JVMs to end.
 _END_LIMIT_S = 180.0
@@ -36,7 +38,15 @@ def main() -> None:
     """Run what is left, and write the pages."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.one_run")
     parser.add_argument("--dirty", action="store_true", help="although the tree has changes")
+    parser.add_argument("--pages", metavar="COMMIT", help="only write the pages of a run again")
     asked = parser.parse_args()
+    if asked.pages:
+        left = ROOT / "build" / "one-run" / asked.pages
+        if missing := [step.name for step in STEPS if step.result(left) is None]:
+            print(f"bench: {left} has nothing of {', '.join(missing)}", file=sys.stderr)
+            sys.exit(2)
+        one_run_page.write(left, STEPS, DOCS)
+        return
     changed = changes()
     if changed and not asked.dirty:
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
@@ -56,8 +66,8 @@ def main() -> None:
     except KeyboardInterrupt:
         print("bench: stopped; the same command goes on from here", file=sys.stderr)
         sys.exit(130)
-    summary.write(DOCS)
-    print(f"bench: wrote {DOCS.relative_to(ROOT)}/summary.md")
+    one_run_page.write(folder, STEPS, DOCS)
+    print(f"bench: wrote {DOCS.relative_to(ROOT)}/one_run.md")
     failed = [step.name for step in STEPS if not step.is_done(folder)]
     if failed:
         print(f"bench: failed: {', '.join(failed)}; again with the same command", file=sys.stderr)
@@ -89,27 +99,33 @@ def run(folder: Path, steps: Sequence[Step], docs: Path) -> None:
         own = step.folder(folder)
         shutil.rmtree(own, ignore_errors=True)
         (own / "images").mkdir(parents=True)
+        counted = own.with_name(f"{own.name}.tries")  # that of a stopped one counts, too
+        tries = 1 + (int(counted.read_text()) if counted.exists() else 0)
+        counted.write_text(str(tries))
+        in_use, begin = busy(), time.time()
         code = run_step(step, own / "benchmarks")
+        result = {
+            "code": code, "began": begin, "seconds": time.time() - begin, "tries": tries,
+            "busy": in_use,
+        }  # fmt: skip
         if commit() != folder.name:
             print(f"bench: the tree is no longer at {folder.name}: stopped", file=sys.stderr)
             sys.exit(1)
-        (own / "result.json").write_text(json.dumps({"code": code}), encoding="utf-8")
-        write_whole(folder, steps, docs)
+        (own / "result.json").write_text(json.dumps(result), encoding="utf-8")
+        one_run_page.write_whole(folder, steps, docs)
 
 
-def write_whole(folder: Path, steps: Sequence[Step], docs: Path) -> None:
-    """Write the pages whose steps have all measured, and their pictures."""
-    for page in dict.fromkeys(step.page for step in steps):
-        of_page = [step for step in steps if step.page == page]
-        if not all(step.is_done(folder) for step in of_page):
-            continue
-        first, *others = (json.loads(step.written(folder).read_text("utf-8")) for step in of_page)
-        for other in others:
-            first["rows"] += other["rows"]
-        write_page(docs, page, first)
-        for step in of_page:
-            pictures = step.folder(folder) / "images"
-            shutil.copytree(pictures, docs.parent / "images", dirs_exist_ok=True)
+def busy(within_s: float = 1) -> float:
+    """Return the share of the processors' time that is in use, by the kernel's count."""
+
+    def counted() -> tuple[int, int]:
+        ticks = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
+        return sum(ticks[:8]), ticks[3] + ticks[4]  # all, and those of idling
+
+    before, idle_before = counted()
+    time.sleep(within_s)
+    after, idle_after = counted()
+    return 1 - (idle_after - idle_before) / max(1, after - before)
 
 
 def run_step(step: Step, pages: Path) -> int:

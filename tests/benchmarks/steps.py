@@ -85,6 +85,8 @@ STEPS: tuple[Step, ...] = (
     Step("zones", "zones", 10),
     Step("audit", "audit", 7),
 )  # fmt: skip
-#: Targets' pages that no step measures: kills take hours (`make chaos`), and `before_after` needs
-#: another checkout (`python -m tests.benchmarks.before_after`).
-ELSEWHERE = {"kills", "before_after"}
+#: Targets' pages that no step measures, and why.
+ELSEWHERE = {
+    "kills": "hours: `make chaos`",
+    "before_after": "needs another checkout: `python -m tests.benchmarks.before_after`",
+}

@@ -18,7 +18,7 @@ _HEAD = """# All targets in one table
 What this project set out to reach, and what was measured. Each line leads to its page, which has
 the method, all rows and how far they scatter. {counts}
 "Missed" says by how much of what was asked, and why as far as it is known. Nobody edits this page:
-every benchmark writes it anew from the JSON files, and a test compares.
+every benchmark writes it anew from the JSON files, and a test compares.{one_run}
 
 All figures of a page come from one run, on the day and commit at the end.
 
@@ -48,7 +48,8 @@ def page(folder: Path) -> str:
         f"Python {run['python']}"
         for name, run in sorted(runs.items())
     ]
-    head = _HEAD.format(counts=counts)
+    one_run = " [One run](one_run.md) has what targets rest on, at one commit."
+    head = _HEAD.format(counts=counts, one_run=one_run if (folder / "one_run.md").is_file() else "")
     return head + "\n".join([*lines, "", "## Runs", "", *measured]) + "\n"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.benchmarks import one_run, report, summary
+from tests.benchmarks import one_run, one_run_page, report, summary
 from tests.benchmarks.steps import ELSEWHERE, STEPS, Step
 from tests.benchmarks.targets import TARGETS, Target
 from tests.support.collected import collected
@@ -58,8 +58,10 @@ def docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         Target("a", "a check that fails", "missed", least, 9.0, why="it is what it is"),
         Target("a", "elsewhere", "kills", least, 9.0),
     )
+    monkeypatch.setattr(one_run, "busy", lambda: 0.25)
     monkeypatch.setattr(one_run, "commit", lambda: "abc123")
     monkeypatch.setattr(summary, "TARGETS", targets)
+    monkeypatch.setattr(one_run_page, "TARGETS", targets)
     folder = tmp_path / "docs" / "benchmarks"
     folder.mkdir(parents=True)
     return folder
@@ -80,33 +82,53 @@ def test_steps_that_are_done_are_not_run_again_and_failed_ones_are(
     run = tmp_path / "build" / "one-run" / "abc123"
     assert "4 of 4 steps to run, about 8 minutes" in one_run.plan(run, steps)
     pages: list[list[str]] = []
-    write_whole = one_run.write_whole
+    write_whole = one_run_page.write_whole
 
     def written(*given: Any) -> None:
         write_whole(*given)
         pages.append(sorted(path.name for path in docs.glob("*.md")))
 
     with monkeypatch.context() as within:
-        within.setattr(one_run, "write_whole", written)
+        within.setattr(one_run_page, "write_whole", written)
         one_run.run(run, steps, docs)
     assert pages == [[], [], ["joined.md"], ["joined.md", "missed.md"]]
     assert log.read_text().split() == ["one", "broken", "two", "missed"]
     assert "1 of 4 steps to run, about 2 minutes" in one_run.plan(run, steps)
 
+    one_run_page.write(run, steps, docs)
+    assert sorted(path.name for path in docs.iterdir()) == [
+        "joined.json", "joined.md", "missed.json", "missed.md", "one_run.md", "summary.md",
+    ]  # fmt: skip
     pictures = sorted(path.name for path in (docs.parent / "images").iterdir())
     assert pictures == ["joined.svg", "missed.svg"]
     joined = json.loads((docs / "joined.json").read_text())
     assert [row["name"] for row in joined["rows"]] == ["one", "two"]
+    told = (docs / "one_run.md").read_text()
+    assert "Of 3 targets 2 are met, 1 missed and 0 not measured." in told
+    assert "commit: abc123, " in told
+    assert "| [a](joined.md): both rows | at most 1.5 | 1 | met |  |" in told
+    assert "| a: a step that fails | at most 9 | 1 | met |  |" in told
+    missed = "| at most 9 | 9.5 | **missed by 6%** | it is what it is |"
+    assert f"| [a](missed.md): a check that fails {missed}" in told
+    assert "| broken | broken |  | **failed** (exit code 1) | 2 |" in told
+    assert "| two | [joined](joined.md) | REPEATS=3 | passed | 2 |" in told
+    assert "| missed | [missed](missed.md) |  | measured, a check failed (exit code 3) |" in told
+    assert "elsewhere" not in told
+    assert "- Not in this run: [kills](kills.md), " in told
 
     fails.unlink()
+    one_run.run(run, steps, docs)
+    assert log.read_text().split() == ["one", "broken", "two", "missed", "broken"]
     monkeypatch.setattr(one_run, "STEPS", steps)
     monkeypatch.setattr(one_run, "ROOT", tmp_path)
     monkeypatch.setattr(one_run, "DOCS", docs)
-    monkeypatch.setattr(one_run, "changes", list)
-    monkeypatch.setattr(sys, "argv", ["one_run"])
+    monkeypatch.setattr(sys, "argv", ["one_run", "--pages", "abc123"])
     one_run.main()
-    assert log.read_text().split() == ["one", "broken", "two", "missed", "broken"]
-    assert "| [a](broken.md): a step that fails |" in (docs / "summary.md").read_text()
+    told = (docs / "one_run.md").read_text()
+    [again] = [line for line in told.splitlines() if line.startswith("| broken |")]
+    assert again.startswith("| broken | [broken](broken.md) |  | passed | 2 | ")
+    assert again.endswith(" | 2 | 25% |")
+    assert "[One run](one_run.md)" in (docs / "summary.md").read_text()
 
 
 def test_a_result_of_another_tree_is_not_kept(
@@ -190,7 +212,7 @@ def test_what_benchmarks_write_is_no_change(tmp_path: Path) -> None:
 
 def test_each_target_has_its_steps() -> None:
     pages = {each.page for each in STEPS}
-    assert {target.page for target in TARGETS} == pages | ELSEWHERE
+    assert {target.page for target in TARGETS} == pages | ELSEWHERE.keys()
     assert len({each.folder(ROOT) for each in STEPS}) == len(STEPS)
 
 
