@@ -19,10 +19,8 @@ from assignor_bridge.planner.place import place
 from assignor_bridge.planner.zones import nearness, place_in_zones, place_whole_in_zones
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from assignor_bridge.assignors.group import Member
-    from assignor_bridge.assignors.partitions import Partitions
     from assignor_bridge.assignors.registry import Choice
     from assignor_bridge.model import Executor
     from assignor_bridge.planner.batch import Batch, Flags, Floats, Ints
@@ -56,8 +54,8 @@ class Placement:
     refusals: tuple[str, ...] = ()
     #: Executor ids where a slot's partitions have standby copies, most wanted first.
     standbys: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    #: What each member got, if the assignor has an `on_assignment` of its own.
-    received: Sequence[tuple[Member, Partitions]] = ()
+    #: Tells an own assignor that has `on_assignment` what the members got, at this generation.
+    on_assignment: Callable[[int], None] | None = None
 
 
 def place_batch(

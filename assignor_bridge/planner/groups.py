@@ -23,8 +23,9 @@ from assignor_bridge.options import LAG_AWARE_STICKY
 from assignor_bridge.planner.flagship import Placement, lower_bound, priority, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from assignor_bridge.assignors.protocol import Assignor
     from assignor_bridge.assignors.registry import Choice
     from assignor_bridge.planner.batch import Batch, Ints
     from assignor_bridge.planner.costs import Weights
@@ -112,18 +113,27 @@ def place_group(
     slot_of = {name: slot for slot, (name, _) in enumerate(_members(batch))}
     slot = np.array([slot_of[name] for name in group.ids], np.int64)[member]
     slot_of_line = slot[group.catalog.starts[table.state.topic] + table.state.partition]
-    final, assignor = Assignment(group, member), choice.assignor
-    listens = isinstance(assignor, Own) and assignor.listens
     return Placement(
-        assignor.name,
+        choice.assignor.name,
         whole(batch, slot_of_line[table.line]),
         lower_bound(batch, weights, np.arange(batch.slots)),
         slot_of_line,
         assignment.notes,
         choice.refusals,
         _standbys(batch, group, assignment, slot),
-        [(each, final[each.id]) for each in group.members] if listens else (),
+        _listener(choice.assignor, group, Assignment(group, member)),
     )
+
+
+def _listener(assignor: Assignor, group: Group, final: Assignment) -> Callable[[int], None] | None:
+    if not (isinstance(assignor, Own) and assignor.listens):
+        return None
+
+    def tell(generation: int) -> None:
+        for member in group.members:
+            assignor.on_assignment(member, final[member.id], generation)
+
+    return tell
 
 
 def _standbys(

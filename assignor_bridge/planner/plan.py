@@ -92,14 +92,14 @@ def plan_step(
     learned, prediction_error = learn(table, batch)
     weights = predict(learned, table.line, batch)
     demanded = demand(batch, table, weights)
-    assignor, placement = _place(batch, table, weights, demanded, find)
+    placement = _place(batch, table, weights, demanded, find)
     # What an assignor of groups gives whole to a member is not cut for a minimum.
     ours = placement.assignor in _OURS
     tasks = pack(batch, placement.pieces, weights, demanded, top_up=ours)
     check(placement.assignor, batch, tasks.pieces, tasks.task, len(tasks))
     after = remember(batch, table, learned, demanded, placement, tasks)
-    for member, partitions in placement.received:
-        assignor.on_assignment(member, partitions, after.generation)
+    if placement.on_assignment is not None:
+        placement.on_assignment(after.generation)
     metrics, reasons = explain(
         batch, table, weights, demanded, placement, tasks, after.generation, prediction_error,
         state_warning,
@@ -115,7 +115,7 @@ def _place(
     weights: Weights,
     demand: Demand,
     find: Callable[[str], Assignor],
-) -> tuple[Assignor, Placement]:
+) -> Placement:
     """Place with the first assignor in the list whose preconditions hold."""
     settings = batch.settings
     if settings.assignors[0] in _OURS:
@@ -125,8 +125,8 @@ def _place(
         group = slot_group(batch, table, weights)
         choice = choose(settings.assignors, group, candidates.__getitem__)
         if choice.assignor.name not in _OURS:
-            return choice.assignor, place_group(choice, group, batch, table, weights)
-    return choice.assignor, place_batch(choice, batch, table, weights, demand)
+            return place_group(choice, group, batch, table, weights)
+    return place_batch(choice, batch, table, weights, demand)
 
 
 def check_names(options: PlannerOptions, find: Callable[[str], Assignor] = lookup) -> None:
