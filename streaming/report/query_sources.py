@@ -139,7 +139,6 @@ def _with_progress(
         batch,
         read=read,
         waiting=waiting if source.latest else {},
-        unread=source.unread,
         run=progress.run_id,
         began_s=progress.timestamp_s,
         seconds=progress.seconds,
@@ -147,7 +146,6 @@ def _with_progress(
         as_planned=batch.as_planned if hits is None else hits,
         held_back_by=source.metrics.get("assignor.heldBackBy"),
         imbalance=source.number("imbalance"),
-        oldest_s=source.number("freshnessSecondsMax"),
     )
 
 

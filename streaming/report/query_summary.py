@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import dataclass
-from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from assignor_bridge.errors import counted
 from streaming.observe.words import seconds_text
 from streaming.report import page
 from streaming.report.diagnosis import diagnose
@@ -20,16 +17,10 @@ from streaming.report.source_facts import SourceFacts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assignor_bridge.model import Partition
     from streaming.report.diagnosis import Finding
     from streaming.report.gaps import Gap
     from streaming.report.query_facts import QueryFacts
-    from streaming.report.source_facts import BatchFacts
 
-#: A partition has an own reason to lag with so many times the mean of what arrives.
-_MORE = 1.5
-#: Further ahead than so many batches nothing is foretold.
-_SOON = 100
 #: Several words in parentheses: the first screen omits them from a remedy.
 _EXAMPLES = re.compile(r" \([^)]* [^)]*\)")
 #: Causes that a gap between slots measures, and those that lag does.
@@ -90,7 +81,7 @@ class Summary:
         return [f"{words}{f' ({figure})' * bool(figure)}" for words, figure in shown]
 
     def section(self) -> list[str]:
-        """Write the first screen, then the causes of all sources and the answers."""
+        """Write the first screen, then the causes of all sources."""
         worst = self._worst
         parts = [page.tiles(worst.tiles, is_calm=not worst.findings), page.heading("Why")]
         causes = [
@@ -102,9 +93,6 @@ class Summary:
         ]
         others = f" Other causes may show in: {', '.join(self.missing)}." if self.missing else ""
         parts += causes or [page.note(f"No cause was found.{others}")]
-        for each in self.sources:
-            rows = _answers(each.source, each.findings)
-            parts.append(page.table([each.where.strip(": "), ""], rows, ends_in_words=True))
         return parts
 
 
@@ -124,59 +112,3 @@ def summarize(facts: QueryFacts) -> Summary:
 
 def _capital(words: str) -> str:
     return f"{words[0].upper()}{words[1:]}"
-
-
-def _answers(source: SourceFacts, findings: Sequence[Finding]) -> list[list[str]]:
-    rows = [["lags most", _lags_most(source, findings)]]
-    seconds = {b.batch: b.seconds for b in source.batches if b.seconds is not None}
-    if seconds:
-        longest = max(seconds, key=seconds.__getitem__)
-        middle = f"median {median(seconds.values()):.2f} s"
-        rows.append(["batches", f"{middle}, longest {seconds[longest]:.2f} s (batch {longest})"])
-    limits = Counter(b.held_back_by for b in source.batches if b.held_back_by is not None)
-    if limits:
-        counts = ", ".join(f"{limit} {count:,}" for limit, count in limits.most_common())
-        rows.append(["held back by (batches)", counts])
-    ages = [b.oldest_s for b in source.batches if b.oldest_s is not None]
-    if ages:
-        rows.append(["oldest row", f"{median(ages):,.1f} s old when its batch was done (median)"])
-    return rows
-
-
-def _lags_most(source: SourceFacts, findings: Sequence[Finding]) -> str:
-    batches = [batch for batch in source.last_run if batch.waiting]
-    if not batches:
-        return "unknown: give the log of metrics (metrics.log_file)"
-    last = batches[-1]
-    left = last.unread or {tp: n - last.read.get(tp, 0) for tp, n in last.waiting.items()}
-    if not any(lag > 0 for lag in left.values()):
-        return "none: the last batch read all that was there"
-    worst = min(left, key=lambda tp: (-left[tp], tp))
-    whole = sum(left.values())
-    why = _why_lag(source, batches, findings, worst)
-    return f"{worst}: {left[worst]:,} of {whole:,} records left; {why}"
-
-
-def _why_lag(
-    source: SourceFacts,
-    batches: Sequence[BatchFacts],
-    findings: Sequence[Finding],
-    worst: Partition,
-) -> str:
-    own = next((f for f in findings if f.about in (str(worst), worst.topic)), None)
-    if own is not None:
-        return f"{own.kind}: {own.about}" if own.about != str(worst) else f"{own.kind}, read alone"
-    arrived = {tp: sum(b.waiting.get(tp, 0) for b in batches) for tp in batches[-1].waiting}
-    share = arrived[worst] / (fmean(arrived.values()) or 1)
-    most = f"it has {share:.1f} times the mean of what waits" if share >= _MORE else ""
-    if source.growth is not None:
-        return most or "all are behind"
-    first, last = (sum(b.waiting.values()) for b in (batches[0], batches[-1]))
-    if last < first:
-        # What arrives slows it down, so the pace is that of the lag, not of reading.
-        left = last - sum(batches[-1].read.values())
-        more = max(1, round(left * (len(batches) - 1) / (first - last)))
-        gone = f", gone in about {counted(more, 'more batch', 'more batches')}"
-        slow = ", which hardly shrinks"
-        return f"a backlog{gone if more <= _SOON else slow}{f'; {most}' if most else ''}"
-    return most or "no partition stands out"

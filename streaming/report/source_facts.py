@@ -42,10 +42,6 @@ class BatchFacts:
     held_back_by: str | None = None
     #: Predicted share by which the busiest slot is above the ideal, by the planner's metrics.
     imbalance: float | None = None
-    #: Age in seconds of its oldest record when it was complete.
-    oldest_s: float | None = None
-    #: Unread offsets after it, by the brokers; empty if they were not measured.
-    unread: Mapping[Partition, int] = field(default_factory=dict)
 
     @property
     def limited(self) -> bool:

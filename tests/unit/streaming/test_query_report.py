@@ -105,7 +105,6 @@ def test_a_checkpoint_has_the_offsets_read_and_the_gap_of_the_plan(tmp_path):
         "cut: assignor=lag-aware-sticky, or Spark's minPartitions saves 1.4 s a batch Gained "
         "Nothing yet the option is not in use"
     )
-    assert "batches median 2.00 s, longest 2.00 s (batch 0)" in words
     assert re.search(r"Made 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC by assignor-bridge \d", words)
     assert len(re.findall("(is|are) unknown", words)) == 3  # lag, moves, costs
     assert "Spark's UI has the load of each slot" in words
@@ -190,11 +189,8 @@ def test_a_log_tells_the_lag_and_what_moved(tmp_path):
     words_of_measured = a_report(tmp_path, log)
     assert "After the last batch 33 records were unread in 2 of 2 partitions" in words_of_measured
     assert "t-0 31 90 70 t-1 2 10 19" in words_of_measured
-    assert "lags most t-0: 31 of 33 records left" in words_of_measured
     assert "6 moves of a partition to another executor than before, in 3 batches." in words
     assert "1 5 1.0% executors 3 → 2 2 1 1.0% to even out the load" in words
-    assert "oldest row 5.5 s old when its batch was done (median)" in words
-    assert "held back by (batches) records 2, spark 1" in words
     # Only the last two: no longer anything that the first one knew.
     assert "than before, in 2 batches" in a_report(tmp_path, log, batches="2")
 
@@ -216,7 +212,7 @@ def test_of_a_log_no_more_than_the_last_batches_are_kept(tmp_path):
 def test_a_real_log_is_drawn(tmp_path):
     words = a_report(tmp_path, RECORDED)
     assert "Query orders" in words
-    assert "batches median " in words
+    assert "Nothing stands out" in words
 
 
 def test_a_thousand_partitions_stay_small(tmp_path):
@@ -376,7 +372,6 @@ def test_a_log_tells_that_there_are_too_few_slots(tmp_path, capsys):
     words = a_report(tmp_path, log)
     assert first_screen(words).startswith("Too few slots records arrive 2.0 times as fast")
     assert "about 8 slots would keep up" in words
-    assert "lags most t-0: 180 of 310 records left; all are behind" in words
     printed = capsys.readouterr().out.splitlines()
     assert printed[1].startswith("Too few slots (records arrive 2.0 times as fast")
     assert printed[2] == "Do: About 8 slots would keep up"
@@ -401,7 +396,6 @@ def test_sources_are_diagnosed_each_by_itself(tmp_path):
     assert first_screen(words).startswith("Source 1: Hot key: u-0 ")
     assert "Source 1: Hot key: u-0. This partition has 98%" in words
     assert "assignor=lag-aware-sticky" in words
-    assert "Source 0 lags most none: the last batch read all that was there" in words
 
 
 def test_seconds_of_an_executor_are_those_of_its_slots(tmp_path):
@@ -442,33 +436,6 @@ def a_backlog(shrinks: int) -> list[str]:
     ]  # fmt: skip
 
 
-def test_a_backlog_is_gone_when_its_own_pace_says_so(tmp_path):
-    """9,000 are left: at 500 a batch that takes 18, whatever is read."""
-    words = a_report(tmp_path, log_of(tmp_path, a_backlog(500)))
-    assert "a backlog, gone in about 18 more batches" in words
-    words = a_report(tmp_path, log_of(tmp_path, a_backlog(10)))
-    assert "a backlog, which hardly shrinks" in words
-    assert "more batches" not in words
-
-
-def test_moves_and_ages_are_those_of_each_source(tmp_path):
-    events = []
-    for n in range(2):
-        one, two = (
-            samples.progress(
-                batch=n, second=n, start={"0": 10 * n}, end={"0": 10 * n + 10}, topic=topic,
-                strategy="lag-aware-sticky", movedPartitions=moved, freshnessSecondsMax=age,
-            )
-            for topic, moved, age in (("t", "0", "2"), ("u", "3", "40"))
-        )  # fmt: skip
-        events.append(json.dumps({**one, "sources": [*one["sources"], *two["sources"]]}))
-    words = a_report(tmp_path, log_of(tmp_path, events))
-    first, second = words.split("Source 0 lags")[1].split("Source 1 lags")
-    assert "oldest row 2.0 s old" in first
-    assert "oldest row 40.0 s old" in second
-    assert "oldest row 40.0 s old" in second
-
-
 def test_names_of_topics_keep_their_case(tmp_path):
     events = []
     for n in range(6):
@@ -484,7 +451,6 @@ def test_names_of_topics_keep_their_case(tmp_path):
         events.append(json.dumps(event))
     words = a_report(tmp_path, log_of(tmp_path, events))
     assert "Starved topic: Orders_EU." in words
-    assert "lags most Orders_EU-0: 8,988 of 13,988 records left; starved topic: Orders_EU" in words
 
 
 def test_a_log_of_sparks_own_mapping_is_not_asked_for_again(tmp_path):
