@@ -35,8 +35,9 @@ _HINTS = (
     ),
     (
         "STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE",
-        "what 'dedupe' or a transform has kept in the checkpoint is of other columns: give "
-        "the job a new checkpoint (an upsert then reads all again and changes nothing)",
+        "what 'dedupe' or a transform has kept in the checkpoint is of other columns, or of a "
+        "version whose 'dedupe' lost an upsert's deletes: give the job a new checkpoint (an upsert "
+        "then reads all again and changes nothing)",
     ),
     (
         # Java's words for a list whose elements are of a class that is not there; 4.2 names it.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
 
+from streaming.delta.transactions import writer_name
 from streaming.pipeline.config.conflicts import check_apart
 from streaming.pipeline.config.sinks import ConsoleSink, DeltaSink, KafkaSink
 from streaming.pipeline.delta import upsert
@@ -137,8 +138,10 @@ def _query(spark: SparkSession, loaded: LoadedJob, output: Output, frame: DataFr
         checkpoint = f"{job.checkpoint.rstrip('/')}/{output.part}"
     delta = None
     if isinstance(sink, DeltaSink):
+        # Dead letters are noted as Delta's own streaming sink does, which older versions used.
+        name_writer = writer_name if is_of_sink else str
         place = f"{loaded.title}: {output.place}"
-        delta = DeltaWriter(sink, place, loaded.redact, checkpoint)
+        delta = DeltaWriter(sink, place, name_writer, loaded.redact, checkpoint)
         delta.check(spark, rows)
         mode = "update" if sink.mode == "upsert" else "append"
         writer = rows.writeStream.outputMode(mode).foreachBatch(delta)

@@ -79,7 +79,7 @@ def alter(spark: SparkSession, table: Path, clause: str) -> None:
 
 
 def forget(spark: SparkSession, table: Path) -> None:
-    """Take a table's properties away, as `REPLACE TABLE … AS SELECT` does."""
+    """Take a table's memory away: it is then as an older version made it."""
     names = [r.key for r in spark.sql(f"SHOW TBLPROPERTIES delta.`{table}`").collect()]
     ours = ", ".join(f"'{name}'" for name in names if name.startswith("assignor."))
     alter(spark, table, f"UNSET TBLPROPERTIES ({ours})")
@@ -124,24 +124,19 @@ def test_an_upserts_table_is_kept_as_it_was(spark, topic, tmp_path, capsys):
 
     assert doctors_word(capsys, checkpoint / "sink", table).startswith("ok ")
     assert "FAILED" in (said := doctors_word(capsys, copied, table))
-    assert "it holds batch 1 of the query, its checkpoint" in said
+    assert "it holds batch 1, the checkpoint's last is 0" in said
     shutil.move(copied, tmp_path / "back" / "sink")
     older = config | {"checkpoint": str(tmp_path / "back")}
     refused(spark, older, "holds batch 1 of the query", "ends at 0", "set back", "new checkpoint")
 
-    before = rows(spark, table, "id", "name", "_deleted", "_sequence")
     forget(spark, table)
-    refused(spark, config, "has no property assignor.mode", "'assignor.deletes' = 'mark'")
-    plain = changed(config, mode=None, keys=None, deletes=None)
-    refused(spark, plain, "has no property assignor.mode", "'assignor.mode' = 'append'")
-    alter(
-        spark, table,
-        "SET TBLPROPERTIES ('assignor.mode' = 'upsert', 'assignor.keys' = '[\"id\"]', "
-        "'assignor.deletes' = 'mark', 'assignor.sequenceBy' = '[]')",
-    )  # fmt: skip
+    refused(spark, changed(config, deletes="remove"), "deletes mark, the job says remove")
+    refused(spark, changed(config, sequence_by="seq"), "sequence_by none, the job says seq")
+    refused(spark, changed(config, mode=None, keys=None, deletes=None), "mode upsert, the job says")
+    before = rows(spark, table, "id", "name", "_deleted", "_sequence")
     run_job(spark, config | {"checkpoint": str(tmp_path / "new")})
     assert rows(spark, table, "id", "name", "_deleted", "_sequence") == before
-    misfits()
+    misfits()  # it remembers again
 
 
 @pytest.mark.long
@@ -299,7 +294,7 @@ def test_an_append_under_another_name_or_checkpoint_is_not_written_twice(
     copied = set_back(checkpoint / "dead_letter_records", lambda: run_job(spark, config))
     query = json.loads((copied / "metadata").read_text())["id"]
     log = (bad / "_delta_log" / f"{2:020}.json").read_text()
-    assert f'"appId":"assignor-{query}"' in log
+    assert f'"appId":"{query}"' in log, "as older versions noted it, so that none is written twice"
     assert "ok " in doctors_word(capsys, checkpoint / "dead_letter_records", bad)
     assert "FAILED" in doctors_word(capsys, copied, bad)
     assert rows(spark, bad, "offset") == [(1,), (3,)]
@@ -535,7 +530,7 @@ def test_of_rows_that_are_equally_new_the_same_wins_however_they_arrive(spark):
     hashes = [frame.select(upsert.content_hash(frame)).first()[0] for frame in (one, same, other)]
     assert hashes[0] == hashes[1] != hashes[2]
     first, second = (
-        upsert.newest(rows, sink, ()).selectExpr("to_json(v)").collect()
+        upsert.newest(rows, sink, upsert.Layout((), ())).selectExpr("to_json(v)").collect()
         for rows in (one.union(other), other.union(one))
     )
     assert first == second

@@ -134,6 +134,35 @@ def test_offsets_that_began_again_are_reported(spark, tmp_path, caplog):
     assert "1 record, first at partition 0, offset 0, are older by offset" in caplog.text
 
 
+@pytest.mark.long
+def test_a_table_of_an_earlier_version_keeps_its_order_and_reports_clocks_that_step_back(
+    spark, tmp_path, caplog
+):
+    """With its properties or without; the shape of `_sequence` is its rule, and stays."""
+    kept = "struct<timestamp:timestamp,partition:int,offset:bigint>"
+    for number, has_properties in enumerate((True, False)):
+        table = tmp_path / str(number)
+        run = Upsert(spark, table)
+        made = upsert.fit_sequence(
+            run.frame(("1", "a", kafkas(0, 1, 9)), ("2", "a", kafkas(0, 2, 9))), run.sink,
+            upsert.BY_TIMESTAMP,
+        )  # fmt: skip
+        properties = {"assignor.mode": "upsert", "assignor.keys": '["id"]',
+                      "assignor.deletes": "remove", "assignor.sequenceBy": "[]"}  # fmt: skip
+        columns = upsert.table_columns(made, run.sink).schema
+        run.writer.table.create(spark, run.sink, columns, properties if has_properties else {})
+        upsert.table_columns(made, run.sink).write.format("delta").mode("append").save(str(table))
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            run.write(("1", "b", kafkas(0, 3, 4)), ("2", "b", kafkas(0, 4, 10)))
+            run.write(("3", "a", kafkas(1, 9, 9)), ("3", "b", kafkas(1, 10, 8)))
+        assert rows(spark, table, "id", "name") == [(1, "a"), (2, "b"), (3, "a")]
+        found = spark.read.format("delta").load(str(table)).schema["_sequence"].dataType
+        assert found.simpleString() == kept
+        [said] = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+        assert "contradict the offsets for 1 record, first at partition 0, offset 3;" in said
+
+
 def test_a_key_that_a_partition_of_the_table_cannot_hold_is_refused(spark, tmp_path):
     """Delta reads it back as null or as another value, so that its row is not found again."""
     for number, (zone, kind, kept, lost) in enumerate((
@@ -205,7 +234,7 @@ def test_a_conflict_with_another_writer_is_tried_again(spark, topic, tmp_path, c
 
 
 def test_a_job_keeps_the_time_zone_of_its_first_run(spark, topic, tmp_path, caplog):
-    """UTC for a new job, without a configured one."""
+    """UTC for a new job, the machine's for one of an earlier version, without a configured one."""
     loaded = load_job(job(topic, tmp_path)).job
     checkpoint = tmp_path / "checkpoint"
     session = spark.newSession()
@@ -223,3 +252,15 @@ def test_a_job_keeps_the_time_zone_of_its_first_run(spark, topic, tmp_path, capl
     [said] = caplog.messages
     assert "were read as UTC in earlier runs and are read as Asia/Tokyo now" in said
     assert use_default_time_zone(session, loaded) == "UTC"
+
+    (checkpoint / ".assignor.zone").unlink()
+    (checkpoint / "sink" / "offsets").mkdir(parents=True)
+    (checkpoint / "sink" / "offsets" / "0").touch()
+    session.conf.set(TIME_ZONE, "Asia/Tokyo")
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        assert use_default_time_zone(session, loaded) == "Asia/Tokyo"
+        record_time_zone(session, loaded)
+        assert use_default_time_zone(session, loaded) == "Asia/Tokyo"
+    [said] = caplog.messages
+    assert "ran before in the machine's time zone and keeps it (Asia/Tokyo)" in said

@@ -57,7 +57,7 @@ class DeadLetter(_Table):
     def as_sink(self, options: dict[str, str]) -> DeltaSink | KafkaSink:
         """Return it as a sink; a topic is on the broker of these options of its source."""
         if self.topic is None:
-            return DeltaSink(
+            return DeltaSink(  # tables of older versions get the column `reason`
                 path=self.path, table=self.table, shared=self.shared, schema_evolution=True
             )
         kafka = {key: value for key, value in options.items() if key.startswith("kafka.")}

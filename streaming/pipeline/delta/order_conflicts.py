@@ -3,6 +3,8 @@
 - A key comes from two partitions (or topics): their offsets do not say which record is newer.
 - A record is older than the table's row by offset and newer by timestamp: offsets began again, in a
   topic that was created again or in another cluster.
+- In a table that orders by timestamp, the timestamps of one key and partition contradict its
+  offsets: a producer's clock stepped back.
 
 The jar's `OrderConflicts` counts them while the merge reads the rows, without a job of its own.
 With `sequence_by` the user's columns define the order, and nothing is counted.
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.java_gateway import JavaPackage
 
 from assignor_bridge.errors import counted
-from streaming.pipeline.delta.write_mode import SEQUENCE
+from streaming.pipeline.delta.write_mode import BY_OFFSET, BY_TIMESTAMP, SEQUENCE
 from streaming.pipeline.spark.columns import quoted
 
 if TYPE_CHECKING:
@@ -34,35 +36,47 @@ _RESTARTED = (
     "{count}, first at {example}, are older by offset and newer by timestamp than the table's "
     f"rows, which stay: if the topic was created again or is another cluster's, {_NEW_TABLE}"
 )
+_STEPPED_BACK = (
+    "the timestamps contradict the offsets for {count}, first at {example}; an earlier version "
+    "created this table, which keeps the newest timestamp: to keep the highest offset, "
+    f"{_NEW_TABLE}"
+)
 _SAME_PARTITION = f"s.{SEQUENCE}.partition = t.{SEQUENCE}.partition"
 _SAME_TOPIC = f"s.{SEQUENCE}.topic = t.{SEQUENCE}.topic"
-_OLDER = (
-    f"s.{SEQUENCE}.offset < t.{SEQUENCE}.offset AND s.{SEQUENCE}.timestamp > t.{SEQUENCE}.timestamp"
+_OLDER, _NEWER = (
+    f"s.{SEQUENCE}.offset {before} t.{SEQUENCE}.offset"
+    f" AND s.{SEQUENCE}.timestamp {after} t.{SEQUENCE}.timestamp"
+    for before, after in (("<", ">"), (">", "<"))
 )
-#: How rows `s` of a batch conflict with the row `t` of their key. A null, of a row without a place
-#: in Kafka, is no conflict.
+#: By the rule of a table: how rows `s` of a batch conflict with the row `t` of their key.
+#: A null, of a row without a place in Kafka, is no conflict.
 _CONFLICTS = {
-    _MOVED: f"NOT ({_SAME_TOPIC} AND {_SAME_PARTITION})",
-    _RESTARTED: f"{_SAME_TOPIC} AND {_SAME_PARTITION} AND {_OLDER}",
+    BY_OFFSET: {
+        _MOVED: f"NOT ({_SAME_TOPIC} AND {_SAME_PARTITION})",
+        _RESTARTED: f"{_SAME_TOPIC} AND {_SAME_PARTITION} AND {_OLDER}",
+    },
+    BY_TIMESTAMP: {_STEPPED_BACK: f"{_SAME_PARTITION} AND (({_OLDER}) OR ({_NEWER}))"},
 }
 #: Names of SQL functions, of which a session may have those of several sinks.
 _NUMBERS = itertools.count()
 
 
 class OrderConflicts:
-    """The conflicts in the batches of one sink; none with `counts` off."""
+    """The conflicts in the batches of one sink; `fields` are those of its table (`write_mode`)."""
 
-    def __init__(self, spark: SparkSession, place: str, table: str, *, counts: bool) -> None:
+    def __init__(
+        self, spark: SparkSession, place: str, table: str, fields: tuple[str, ...]
+    ) -> None:
         self._place = place
         self._table = table
         jvm: Any = spark._jvm
         counter = jvm.io.assignorbridge.records.OrderConflicts
-        is_available = counts and not isinstance(counter, JavaPackage)
+        is_available = not isinstance(counter, JavaPackage)
         #: By the name of its SQL functions: the jar's counter, the message, and the condition.
         self._counters = {}
-        for message, condition in (_CONFLICTS if is_available else {}).items():
+        for message, condition in (_CONFLICTS.get(fields, {}) if is_available else {}).items():
             name = f"__assignor_order_{next(_NUMBERS)}"
-            java = counter(spark._jsparkSession, name, False)
+            java = counter(spark._jsparkSession, name, fields == BY_TIMESTAMP)
             self._counters[name] = java, message, condition
         self._reported: set[str] = set()
 

@@ -80,6 +80,11 @@ class Table(NamedTuple):
         properties: dict[str, str] = details["properties"]
         return properties
 
+    def set_properties(self, spark: SparkSession, properties: Mapping[str, str]) -> None:
+        """Write properties; the others stay."""
+        pairs = ", ".join(f"{_text(key)} = {_text(value)}" for key, value in properties.items())
+        spark.sql(f"ALTER TABLE {self._sql(spark)} SET TBLPROPERTIES ({pairs})")
+
     def _sql(self, spark: SparkSession) -> str:
         if self.path is None:
             return self.name or ""
@@ -148,6 +153,10 @@ def missing_table(where: str, checkpoint: str, completed: int) -> TableError:
         f"{completed}: what was read is not read again; put the table back, or give the job a new "
         "checkpoint, which makes the table again"
     )
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def check_columns(where: str, table: StructType, rows: StructType, evolves: bool) -> None:

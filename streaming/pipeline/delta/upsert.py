@@ -11,16 +11,17 @@ the row, or marks it (`deletes: mark`); only a marked row still knows its sequen
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from streaming.pipeline.delta.write_mode import (
     BY_OFFSET,
+    BY_TIMESTAMP,
     DELETED,
     SEQUENCE,
-    orders_by_offset,
+    kafkas_fields,
     part_names,
 )
 from streaming.pipeline.errors import TableError, first_line
@@ -35,15 +36,36 @@ from streaming.pipeline.spark.frames import check_kafka_is_ours
 from streaming.pipeline.spark.records import KAFKA, place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from delta.tables import DeltaMergeBuilder, DeltaTable
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from streaming.pipeline.config.sinks import DeltaSink
+    from streaming.pipeline.delta.table import Table
 
 _DELETE = "__delete"
 _RANK = "__rank"
+
+
+class Layout(NamedTuple):
+    """What an upsert needs to know of its table."""
+
+    #: Columns that it is partitioned by.
+    partitioned: Sequence[str]
+    #: Kafka's fields of its `_sequence`, in their order; see `write_mode`.
+    fields: tuple[str, ...]
+
+
+def layout(
+    spark: SparkSession, table: Table, existing: StructType | None, rows: DataFrame, sink: DeltaSink
+) -> Layout:
+    """Return the layout of an existing table, or of the one that will be created."""
+    if existing is None:
+        return Layout(sink.partition_by, kafkas_fields(rows.schema[SEQUENCE].dataType))
+    sequence = next((x.dataType for x in existing.fields if x.name.lower() == SEQUENCE), None)
+    return Layout(table.partition_columns(spark), kafkas_fields(sequence))
 
 
 def prepare(frame: DataFrame, sink: DeltaSink) -> DataFrame:
@@ -83,6 +105,12 @@ def prepare(frame: DataFrame, sink: DeltaSink) -> DataFrame:
     return made.drop(KAFKA)
 
 
+def own_columns(rows: DataFrame, sink: DeltaSink) -> list[str]:
+    """Name the columns of the rows that are not the upsert's."""
+    ours = (SEQUENCE, _DELETE) if sink.mode == "upsert" else ()
+    return [name for name in rows.columns if name not in ours]
+
+
 def table_columns(rows: DataFrame, sink: DeltaSink) -> DataFrame:
     """Return a frame with the columns that the table gets."""
     if sink.mode == "append":
@@ -91,16 +119,26 @@ def table_columns(rows: DataFrame, sink: DeltaSink) -> DataFrame:
     return kept.withColumn(DELETED, f.lit(False)) if sink.deletes == "mark" else kept
 
 
-def newest(
-    rows: DataFrame, sink: DeltaSink, partitioned: Collection[str], seen: str = "true"
-) -> DataFrame:
+def fit_sequence(rows: DataFrame, sink: DeltaSink, fields: tuple[str, ...]) -> DataFrame:
+    """Return the rows with `_sequence` as the table has it; `fields` are the table's of Kafka."""
+    names = rows.schema[SEQUENCE].dataType.names  # type: ignore[attr-defined]
+    if fields != BY_TIMESTAMP or kafkas_fields(rows.schema[SEQUENCE].dataType) != BY_OFFSET:
+        return rows
+    users = names[: -len(BY_OFFSET)]
+    renamed = part_names(sink.sequence_by, BY_TIMESTAMP)
+    parts = zip([*users, *BY_TIMESTAMP], [*renamed, *BY_TIMESTAMP], strict=True)
+    columns = (f.col(f"{SEQUENCE}.{quoted(name)}").alias(new) for name, new in parts)
+    return rows.withColumn(SEQUENCE, f.struct(*columns))
+
+
+def newest(rows: DataFrame, sink: DeltaSink, layout: Layout, seen: str = "true") -> DataFrame:
     """Keep the newest row of each key; ties of rows without Kafka's struct by their content.
 
     A key that cannot be merged, or a null in `sequence_by`, fails the query while the rows are
-    read, hence before anything is written. `partitioned` are the columns that the table is
-    partitioned by, `seen` is a condition in SQL that is true.
+    read, hence before anything is written. `seen` is a condition in SQL that is true.
     """
-    rows = rows.where(_usable(rows, sink, partitioned)).where(seen)
+    rows = rows.where(_usable(rows, sink, layout.partitioned)).where(seen)
+    rows = fit_sequence(rows, sink, layout.fields)
     window = Window.partitionBy(*[quoted(key) for key in sink.keys]).orderBy(
         f.col(SEQUENCE).desc(), content_hash(rows)
     )
@@ -125,7 +163,7 @@ def _usable(rows: DataFrame, sink: DeltaSink, partitioned: Collection[str]) -> C
     would not be found again by its key.
     """
     place = f.lit("")
-    if orders_by_offset(rows.schema[SEQUENCE].dataType):
+    if kafkas_fields(rows.schema[SEQUENCE].dataType) == BY_OFFSET:
         where = place_of(*(f"{SEQUENCE}.{part}" for part in ("topic", "partition", "offset")))
         place = f.coalesce(f.concat(f.lit(" of "), where), place)
     condition = f.lit(True)

@@ -1,7 +1,8 @@
 """How a sink writes its Delta table, as the table itself remembers it in its properties.
 
 Two runs that write one table in two ways would overwrite or hide rows without a word: by other
-keys, with deletes marked here and removed there. So a run compares before it writes.
+keys, with deletes marked here and removed there. So a run compares before it writes. A table of an
+older version has no such properties; what its columns tell is taken for it, and written down.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from streaming.pipeline.errors import TableError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructType
 
     from streaming.pipeline.config.sinks import DeltaSink
 
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 SEQUENCE = "_sequence"
 DELETED = "_deleted"
 #: The last fields of `_sequence`, if the rows have Kafka's struct. Structs compare field by field,
-#: so the order of the fields is the rule.
+#: so the order of the fields is the rule, and a table keeps the one that it was created with.
 BY_OFFSET = ("offset", "partition", "topic", "timestamp")
+#: The rule of tables that earlier versions created.
+BY_TIMESTAMP = ("timestamp", "partition", "offset")
 _NAMES = TypeAdapter(tuple[str, ...])
 #: Properties of the table that hold a list of names in JSON.
 _KEYS, _SEQUENCE_BY = "assignor.keys", "assignor.sequenceBy"
@@ -74,14 +77,18 @@ def part_names(columns: Iterable[str], others: Iterable[str]) -> list[str]:
     return parts
 
 
-def orders_by_offset(sequence: DataType) -> bool:
-    """Return whether a `_sequence` ends with the record's place in Kafka.
+def kafkas_fields(sequence: DataType | None) -> tuple[str, ...]:
+    """Return which of Kafka's fields end a `_sequence`, in its order: the rule of its table.
 
     >>> from pyspark.sql.types import StructType
-    >>> orders_by_offset(StructType().add("seq", "long"))
-    False
+    >>> sequence = StructType()
+    >>> for name in ("seq", "timestamp", "partition", "offset"):
+    ...     sequence = sequence.add(name, "long")
+    >>> kafkas_fields(sequence)
+    ('timestamp', 'partition', 'offset')
     """
-    return tuple(getattr(sequence, "names", ()))[-len(BY_OFFSET) :] == BY_OFFSET
+    names = tuple(getattr(sequence, "names", ()))
+    return next((o for o in (BY_OFFSET, BY_TIMESTAMP) if names[-len(o) :] == o), ())
 
 
 def of_properties(properties: Mapping[str, str]) -> WriteMode | None:
@@ -102,28 +109,33 @@ def of_properties(properties: Mapping[str, str]) -> WriteMode | None:
     return WriteMode(mode, keys, properties.get(_DELETES), order)
 
 
-def check_same(
-    where: str,
-    before: WriteMode | None,
-    now: WriteMode,
-    fold: Callable[[str], str],
-    *,
-    has_sequence: bool = False,
-) -> None:
-    """Check that a sink writes a table as it was written; say what differs and what to do.
+def of_columns(table: StructType, own: Iterable[str]) -> WriteMode:
+    """Tell from a table's columns how an older version wrote it.
 
-    `before` is None for a table without our properties, as after `REPLACE TABLE`. `has_sequence` is
-    whether it has the column of an upsert.
+    `own` are the columns of the rows themselves: one of them that is named as ours is the user's.
     """
-    if before is None:
-        if now.mode == "upsert" or has_sequence:
-            pairs = ", ".join(f"'{name}' = '{value}'" for name, value in now.properties().items())
-            raise TableError(
-                f"the table {where!r} has no property {_MODE}, so it is unknown how its rows are "
-                f"kept: if this job has written them, ALTER TABLE … SET TBLPROPERTIES ({pairs}); "
-                f"else {_ELSE}"
-            )
-        return
+    users = {name.lower() for name in own}
+    kinds: dict[str, Any] = {field.name.lower(): field.dataType for field in table.fields}
+    order = getattr(kinds.get(SEQUENCE), "names", None)
+    if order is None or SEQUENCE in users:
+        return WriteMode("append")
+    order = order[: len(order) - len(kafkas_fields(kinds[SEQUENCE]))]
+    marks = DELETED in kinds and DELETED not in users
+    return WriteMode("upsert", None, "mark" if marks else "remove", tuple(order))
+
+
+def check_same(
+    where: str, before: WriteMode, now: WriteMode, fold: Callable[[str], str], *, is_inferred: bool
+) -> None:
+    """Check that a sink writes a table as it was written; say what differs and what to do."""
+    if is_inferred and (before.mode, now.mode) == ("append", "upsert"):
+        raise TableError(
+            f"the table {where!r} was not made by an upsert (it has no column {SEQUENCE}), so "
+            f"rows cannot be merged into it: {_ELSE}"
+        )
+    if is_inferred and now.sequence_by:  # from the names of the parts
+        parts = [tuple(part_names(now.sequence_by, o)) for o in (BY_OFFSET, BY_TIMESTAMP)]
+        now = now._replace(sequence_by=parts[parts[1] == before.sequence_by])
     for what, was, new in zip(WriteMode._fields, before, now, strict=True):
         if was is None or new is None or _compared(what, was, fold) == _compared(what, new, fold):
             continue

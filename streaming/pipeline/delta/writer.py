@@ -21,11 +21,12 @@ from streaming.pipeline.delta.audit_trail import AuditTrail
 from streaming.pipeline.delta.once import OnceWriter
 from streaming.pipeline.delta.order_conflicts import OrderConflicts
 from streaming.pipeline.delta.table import Table, check_columns, check_timestamps, missing_table
+from streaming.pipeline.delta.upsert import Layout
 from streaming.pipeline.errors import JobError, TableError, first_line, without_java_trace
 from streaming.pipeline.spark.columns import folding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -72,6 +73,7 @@ class DeltaWriter:
         self,
         sink: DeltaSink,
         place: str,
+        name_writer: Callable[[str], str] = writer_name,
         redact: Callable[[str], str] = str,
         checkpoint: str | None = None,
     ) -> None:
@@ -82,12 +84,16 @@ class DeltaWriter:
         self._place = place
         self._checkpoint = checkpoint
         self._trail = AuditTrail(place, checkpoint, redact)
+        #: Makes the writer's name in the table's log from the query's id.
+        self._name_writer = name_writer
         #: Hides secrets in what is logged of an error.
         self._redact = redact
         #: Whether the table is there, as of the last check.
         self.table_exists = False
-        #: Columns that the table is partitioned by, as of the last check.
-        self._partitioned: Sequence[str] = sink.partition_by
+        #: Whether the table is from an older version, which wrote no properties.
+        self._is_of_older_version = False
+        #: How the table keeps its rows, as of the last check; a new one as its sink says.
+        self._layout = Layout(sink.partition_by, ())
         #: Counts what an upsert cannot order, from the first batch on.
         self._conflicts: OrderConflicts | None = None
         #: What a batch failed with; Spark only hands on its text.
@@ -102,8 +108,9 @@ class DeltaWriter:
         sink, is_upsert = self.sink, self.sink.mode == "upsert"
         existing = self.table.schema(spark)
         self.table_exists = existing is not None
-        if is_upsert and existing is not None:
-            self._partitioned = self.table.partition_columns(spark)
+        if is_upsert:
+            self._layout = upsert.layout(spark, self.table, existing, rows, sink)
+            rows = upsert.fit_sequence(rows, sink, self._layout.fields)
         schema = upsert.table_columns(rows, sink).schema
         names = {field.name.lower() for field in schema.fields}
         for what, columns in (("partition_by", sink.partition_by), ("cluster_by", sink.cluster_by)):
@@ -111,27 +118,47 @@ class DeltaWriter:
                 if column.lower() not in names:
                     raise TableError(f"{what}: {column!r} is no column of the rows")
         if is_upsert:
-            upsert.newest(rows, sink, self._partitioned)  # Spark refuses here, say, a map as a key
+            upsert.newest(rows, sink, self._layout)  # Spark refuses here, say, a map as a key
         if existing is None:
             return
         properties = self.table.properties(spark)
+        before = write_mode.of_properties(properties)
+        self._is_of_older_version = before is None
         write_mode.check_same(
             self.table.where,
-            write_mode.of_properties(properties),
+            before or write_mode.of_columns(existing, upsert.own_columns(rows, sink)),
             write_mode.of_sink(sink),
             folding(spark),
-            has_sequence=write_mode.SEQUENCE in {x.name.lower() for x in existing.fields} - names,
+            is_inferred=self._is_of_older_version,
         )
         check_columns(self.table.where, existing, schema, sink.schema_evolution)
         check_timestamps(self.table.where, existing, schema, properties)
         self.table.check_layout(spark, sink)
 
     def prepare(self, spark: SparkSession, rows: DataFrame) -> None:
-        """Make the table for such rows, if it is not there."""
-        if not self.table_exists:
-            properties = write_mode.of_sink(self.sink).properties()
+        """Make the table for such rows; let one of an older version remember how it is written."""
+        properties = write_mode.of_sink(self.sink).properties()
+        if self.table_exists:
+            self._remember(spark, properties)
+        else:
             schema = upsert.table_columns(rows, self.sink).schema
             self.table.create(spark, self.sink, schema, properties)
+
+    def _remember(self, spark: SparkSession, properties: dict[str, str]) -> None:
+        """Write down how an older version's upsert wrote the table, which has no words on its keys.
+
+        An append's columns tell all. To write properties breaks off other writers' batches, and
+        may not be allowed; neither is a reason to stop a job that ran before.
+        """
+        if not self._is_of_older_version or self.sink.mode != "upsert":
+            return
+        try:
+            self.table.set_properties(spark, properties)
+        except Exception as error:  # noqa: BLE001
+            _LOG.warning(
+                "%s: the table %r cannot remember its keys (%s): other ones would not be refused",
+                self._place, self.table.where, self._redact(first_line(error)),
+            )  # fmt: skip
 
     def started(
         self, query_id: str, running: StreamingQuery | None = None, checkpoint: str | None = None
@@ -213,10 +240,10 @@ class DeltaWriter:
     def _merge(self, batch: DataFrame, number: int, ranges: str | None) -> None:
         sink, spark = self.sink, batch.sparkSession
         if self._conflicts is None:
-            counts = not sink.sequence_by
-            self._conflicts = OrderConflicts(spark, self._place, self.table.where, counts=counts)
+            fields = () if sink.sequence_by else self._layout.fields
+            self._conflicts = OrderConflicts(spark, self._place, self.table.where, fields)
         conflicts = self._conflicts
-        rows = upsert.newest(batch, sink, self._partitioned, conflicts.seen(sink.keys))
+        rows = upsert.newest(batch, sink, self._layout, conflicts.seen(sink.keys))
         merge = upsert.merging(self.table.open(spark), rows, sink, conflicts.found())
         self.once.merge(merge, self._execution(), ranges)
         conflicts.report(number)
@@ -260,7 +287,7 @@ class DeltaWriter:
         """
         is_adaptive = int(spark.conf.get(_PARTITIONS) or 0) > _FEW_PARTITIONS
         settings = {
-            _APP_ID: writer_name(self._query_id or ""),
+            _APP_ID: self._name_writer(self._query_id or ""),
             _VERSION: str(number),
             _ADAPTIVE: str(is_adaptive).lower(),
         }

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from streaming.observe.checkpoint_files import HadoopFolder
 from streaming.pipeline.spark.folders import read_file, write_file
 
 if TYPE_CHECKING:
@@ -25,14 +26,22 @@ _RECORD = ".assignor.zone"
 def use_default_time_zone(spark: SparkSession, job: Job) -> str | None:
     """Set the zone of a session for which none is configured; return it, or None.
 
-    It is that of the job's earlier runs, else UTC.
+    1. The zone of the job's earlier runs.
+    2. The machine's, if earlier versions ran the job, which recorded none.
+    3. UTC.
     """
     if spark.sparkContext.getConf().contains(TIME_ZONE):
         return None
     zone = None
     if job.checkpoint is not None:
-        zone = _read_record(spark, job.checkpoint)
-    zone = zone or "UTC"
+        zone = _read_record(spark, job.checkpoint)  # 1
+        if zone is None and _has_run(HadoopFolder(job.checkpoint, spark)):  # 2
+            zone = str(spark.conf.get(TIME_ZONE))
+            _LOG.warning(
+                "%s: this job ran before in the machine's time zone and keeps it (%s), while new "
+                "jobs use UTC; set %s to make it explicit", job.name, zone, TIME_ZONE,
+            )  # fmt: skip
+    zone = zone or "UTC"  # 3
     spark.conf.set(TIME_ZONE, zone)
     return zone
 
@@ -60,6 +69,11 @@ def _record_of(checkpoint: str) -> str:
 def _read_record(spark: SparkSession, checkpoint: str) -> str | None:
     content = read_file(spark, _record_of(checkpoint))
     return content.decode("utf-8", "replace").strip() or None if content is not None else None
+
+
+def _has_run(folder: HadoopFolder) -> bool:
+    queries = (name for name in folder.names("") if not name.startswith("."))
+    return any(folder.names(f"{query}/offsets") for query in queries)
 
 
 def _rules(spark: SparkSession, zone: str) -> Any:

@@ -25,9 +25,9 @@ from streaming.pipeline.errors import first_line, with_hint
                      "; the user needs Read on the Group", id="group"),
         pytest.param(
             "[STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key schema does not match", "/c",
-            "; what 'dedupe' or a transform has kept in the checkpoint is of other columns: give "
-            "the job a new checkpoint (an upsert then reads all again and changes nothing)",
-            id="state",
+            "; what 'dedupe' or a transform has kept in the checkpoint is of other columns, or of "
+            "a version whose 'dedupe' lost an upsert's deletes: give the job a new checkpoint (an "
+            "upsert then reads all again and changes nothing)", id="state",
         ),
         pytest.param("cannot assign instance of scala.collection.generic.DefaultSerializationProxy "
                      "to field org.apache.spark.DataSourceRDDPartition.inputPartitions", "/c",

@@ -20,6 +20,7 @@ from pyspark.sql.types import (
     IntegerType,
     LongType,
     MapType,
+    StringType,
     StructType,
     TimestampNTZType,
 )
@@ -35,8 +36,12 @@ from streaming.pipeline.delta import continuity
 from streaming.pipeline.delta.continuity import check_sources_kept
 from streaming.pipeline.delta.table import Table, check_columns, check_timestamps
 from streaming.pipeline.delta.write_mode import (
+    BY_OFFSET,
+    BY_TIMESTAMP,
     WriteMode,
     check_same,
+    kafkas_fields,
+    of_columns,
     of_properties,
     of_sink,
 )
@@ -135,17 +140,17 @@ def test_a_table_that_was_kept_otherwise_is_refused(now, message):
     before = of_properties(UPSERT.properties())
     assert before == UPSERT
     if message is None:
-        check_same("t", before, now, str.lower)
+        check_same("t", before, now, str.lower, is_inferred=False)
         return
     with pytest.raises(TableError, match=message):
-        check_same("t", before, now, str.lower)
+        check_same("t", before, now, str.lower, is_inferred=False)
 
 
 def test_where_spark_tells_cases_apart_so_do_keys():
     now = WriteMode("upsert", ("ID", "Day"), "remove", ("seq",))
-    check_same("t", UPSERT, now, str.lower)
+    check_same("t", UPSERT, now, str.lower, is_inferred=False)
     with pytest.raises(TableError, match="keys id, Day, the job says ID, Day"):
-        check_same("t", UPSERT, now, str)
+        check_same("t", UPSERT, now, str, is_inferred=False)
 
 
 def test_properties_that_cannot_be_read_are_told():
@@ -155,19 +160,27 @@ def test_properties_that_cannot_be_read_are_told():
             of_properties({"assignor.mode": "upsert", "assignor.keys": text})
 
 
-def test_a_table_without_properties_is_refused_unless_it_is_appended_to():
-    """As after `REPLACE TABLE … AS SELECT`, which takes the properties away."""
-    append, upsert = (
-        of_sink(DeltaSink(path="t")),
-        of_sink(DeltaSink(path="t", mode="upsert", keys="id")),
-    )
-    check_same("t", None, append, str)
+def test_an_older_table_tells_by_its_columns_how_it_was_kept():
+    for fields in (BY_OFFSET, BY_TIMESTAMP):
+        order = StructType().add("seq", LongType())
+        for name in fields:
+            order = order.add(name, LongType())
+        assert kafkas_fields(order) == fields
+        kept = StructType().add("id", LongType()).add("_sequence", order)
+        assert of_columns(kept, ["id"]) == WriteMode("upsert", None, "remove", ("seq",))
+    assert of_columns(StructType().add("id", LongType()), ["id"]) == WriteMode("append")
+    assert of_columns(kept, ["id", "_Sequence"]) == WriteMode("append"), "the user's own column"
+    marked = StructType(kept.fields).add("_deleted", StringType())
+    assert of_columns(marked, ["id"]) == WriteMode("upsert", None, "mark", ("seq",))
+    assert of_columns(marked, ["id", "_deleted"]) == WriteMode("upsert", None, "remove", ("seq",))
+    upsert = of_sink(DeltaSink(path="t", mode="upsert", keys=("id",)))
     with pytest.raises(
-        TableError, match=r"'assignor.mode' = 'upsert', .* else give the sink a new"
+        TableError, match=r"was not made by an upsert .*a new table and the job a n"
     ):
-        check_same("t", None, upsert, str)
-    with pytest.raises(TableError, match=r"SET TBLPROPERTIES \('assignor.mode' = 'append'\);"):
-        check_same("t", None, append, str, has_sequence=True)
+        check_same("t", WriteMode("append"), upsert, str.lower, is_inferred=True)
+    by_topic = of_sink(DeltaSink(path="t", mode="upsert", keys=("id",), sequence_by=("topic",)))
+    for part in ("topic", "_topic"):  # of the order by timestamp, and of the one by offset
+        check_same("t", by_topic._replace(sequence_by=(part,)), by_topic, str, is_inferred=True)
 
 
 @pytest.fixture
@@ -473,6 +486,21 @@ def test_a_restore_that_was_undone_takes_nothing_away(tmp_path, restores, set_ba
     commits = [[did("RESTORE", version=to)] for to in restores]
     folder = a_table(tmp_path, [], [], [wrote(QUERY, 1)], *commits)
     assert read_log(folder, QUERY).restored == set_back
+
+
+def test_an_older_table_whose_properties_cannot_be_written_is_written_to(monkeypatch, caplog):
+    """Who may append need not have the right to ALTER, which no run had needed before."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError("no ALTER for you")
+
+    monkeypatch.setattr(Table, "set_properties", refuse)
+    for sink in (DeltaSink(path="t"), DeltaSink(path="t", mode="upsert", keys=("id",))):
+        writer = DeltaWriter(sink, "job: sink")
+        writer.table_exists = writer._is_of_older_version = True
+        writer.prepare(None, None)  # type: ignore[arg-type]
+    [warning] = caplog.messages
+    assert "'t' cannot remember its keys (no ALTER for you)" in warning
 
 
 @pytest.mark.parametrize(
