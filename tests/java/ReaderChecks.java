@@ -401,6 +401,21 @@ public final class ReaderChecks {
     check(last().seeks == seeks + 39, "those that were given up are read again, once");
   }
 
+  void aConsumerWhoseRangesALimitLeftUnfinishedReadsThemAgain() {
+    recordBytes = 40_000; // several fetches a range
+    PooledConsumer consumer = consumer(3, Map.of());
+    consumer.beginUse();
+    consumer.begin(ranges(3, 0, 2_000), 0, new ArrayList<>());
+    check(consumer.poll(NOW, 0, new ArrayList<>()) && consumer.isReading(), "nothing is unfinished");
+    consumer.stopReading();
+    check(!consumer.isReading(), "a range is still read");
+    consumer.becomeIdle();
+    check(consumer.idleBytes == 0, consumer.idleBytes + " bytes are held");
+    readOnce(consumer, 3, 0, 2_000);
+    readOnce(consumer, 3, 2_000, 2_010);
+    check(made.size() == 1, made.size() + " consumers");
+  }
+
   void partitionsThatLeftTheStreamAreGivenUp() {
     PooledConsumer consumer = consumer(4, Map.of());
     readOnce(consumer, 4, 0, 10);

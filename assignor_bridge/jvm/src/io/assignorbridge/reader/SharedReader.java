@@ -58,6 +58,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   private final AtomicReference<PooledConsumer> consumer = new AtomicReference<>();
 
   private volatile boolean closed;
+  private Thread user; // of the consumer
   private RecordRow view;
   private List<ConsumerRecord<byte[], byte[]>> records = List.of();
   private int nextRecord;
@@ -139,8 +140,30 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     try {
       spark.close();
     } finally {
-      discardConsumer(); // one that is left did not read to the ends: an error, kill or limit
+      leaveConsumer();
     }
+  }
+
+  /**
+   * Gives back a consumer whose ranges a limit left unfinished. After an error or a kill it is closed,
+   * and where a thread that pipes the task's rows may still be using it.
+   */
+  private void leaveConsumer() {
+    boolean limited = context != null && !context.isFailed() && !context.isInterrupted();
+    PooledConsumer unfinished = limited && user == Thread.currentThread() ? consumer.get() : null;
+    if (unfinished == null) {
+      discardConsumer();
+      return;
+    }
+    try {
+      unfinished.stopReading();
+    } catch (RuntimeException e) {
+      LOG.warn("{} is closed: it does not stop reading", unfinished, e);
+      discardConsumer();
+      return;
+    }
+    consumer.set(null);
+    ConsumerPool.shared().giveBack(unfinished);
   }
 
   private void discardConsumer() {
@@ -226,6 +249,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       ConsumerPool pool = ConsumerPool.shared();
       pool.forget(endedStreams);
       current = pool.take(task.stream(), task.slot(), params(any), ranges, again);
+      user = Thread.currentThread();
       consumer.set(current);
       if (closed) { // by the end of the task, which saw no consumer
         discardConsumer();
