@@ -235,6 +235,7 @@ def test_no_planner_outlives_a_driver_that_was_killed(
     )
 
 
+@pytest.mark.long
 def test_a_run_whose_jvm_was_killed_says_so_and_names_sparks_log(
     topic: Topic, tmp_path: Path
 ) -> None:
@@ -272,7 +273,14 @@ def test_a_run_whose_jvm_was_killed_says_so_and_names_sparks_log(
     assert [line for line in before if not line.startswith(expected)] == []
 
 
-@pytest.mark.parametrize("moment", ["SparkSubmit", "Running Spark version", "Starting executor ID"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "SparkSubmit",
+        "Running Spark version",
+        pytest.param("Starting executor ID", marks=pytest.mark.long),
+    ],
+)
 def test_ctrl_c_while_spark_starts_is_130_and_leaves_no_process(
     moment: str, topic: Topic, tmp_path: Path
 ) -> None:
