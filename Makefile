@@ -132,7 +132,7 @@ maven: jar  ## The jar as a Maven artifact with POM and sources, into dist/maven
 audit: jar  ## Look for known weaknesses in downloaded advisories (OSV=pypi.zip:maven.zip)
 	@$(BIN)/python -m tests.release audit $(subst :, ,$(OSV))
 
-release-check: jar  ## All that a release does but publish: docs/releasing.md (OSV as for audit)
+release-check: jar  ## All that a release does but publish: docs/internals/releasing.md (OSV as for audit)
 	@$(BIN)/python -m tests.release check $(subst :, ,$(OSV))
 
 lock: $(READY)  ## Pin today's versions in constraints.txt
