@@ -51,7 +51,7 @@ def section_of(page: str, heading: str) -> str:
 
 
 def linked_pages() -> list[Path]:
-    return [*pages(), ROOT / "SECURITY.md", *sorted((ROOT / "docs" / "benchmarks").glob("*.md"))]
+    return [*pages(), ROOT / "SECURITY.md"]
 
 
 def text_of(name: str) -> str:

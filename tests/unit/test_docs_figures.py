@@ -74,10 +74,9 @@ def planning() -> str:
 
 
 def in_one_run(target: str) -> float:
-    """Return what the run of all targets measured, which has a table only."""
-    page = (ROOT / "docs" / "benchmarks" / "one_run.md").read_text(encoding="utf-8")
-    [figure] = re.findall(rf"\): {re.escape(target)} \| [^|]*\| ([\d,.]+) \|", page)
-    return float(figure.replace(",", ""))
+    """Return what the run of all targets measured."""
+    [figure] = [row["measured"] for row in rows("one_run") if row["what"] == target]
+    return float(figure)
 
 
 def in_both_runs(figure: float, target: str) -> str:
