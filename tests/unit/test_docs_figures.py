@@ -124,13 +124,6 @@ def benchmarks() -> Iterator[str]:
     yield f"A skewed batch was {over_the_ideal()} above it"
     ours = [row["over_ideal"] for row in rows("simulator") if row["mapping"] == OURS]
     yield f"service time, {100 * min(ours):.0f} to {max(ours):.0%}."
-    names = ("shared reader", "Spark, best setting")
-    reader_s, best_s = (of_reader("1,000 partitions", name)["median"] for name in names)
-    yield f"{reader_s:.2f} s compared with {best_s:.1f} s for 1,000 partitions"
-    ours_p99, _, best_p99 = (fresh_cell("append", 24, 5000)[way]["p99_s"] for way in WAYS)
-    yield f"a 99th percentile of {ours_p99:.2f} s compared with {best_p99:.2f} s"
-    yield f"| {planning()} with 1,000 partitions"
-    yield f"{resident()[1_000][0]:.0f} MB for the planner with 1,000 partitions"
 
 
 def how_it_works() -> Iterator[str]:
