@@ -53,7 +53,7 @@ def run(
         ),
     ] = None,
 ) -> None:  # fmt: skip
-    """Run a job: read topics, transform, write Delta tables; docs/pipelines.md has the keys.
+    """Run a job: read topics, transform, write Delta tables; docs/job-file.md has the keys.
 
     Ctrl-C or SIGTERM stops it (exit code 130 or 143), and the next run continues from there. The
     last line names the file with Spark's log (not under spark-submit, which has its own).

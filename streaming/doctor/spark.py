@@ -8,7 +8,8 @@ from assignor_bridge.errors import OptionError
 from streaming.observe.check import Check
 from streaming.observe.masters import addresses_of, first_that_answers
 
-_PAGE = "docs/where-it-runs.md"
+_PAGE = "docs/platforms.md"
+_HOW = "docs/deploy.md"
 #: Whether the option works, and what to know, by what Spark accepts; it compares with case.
 _KINDS = (
     (
@@ -21,8 +22,8 @@ _KINDS = (
     (r"local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]", True, "local-cluster: tested"),
     (r"spark://.*", True, "standalone: tested"),
     (r"sc://.*", True, "Spark Connect: tested"),
-    (r"yarn", True, f"YARN: should work, no test has run there ({_PAGE}#yarn)"),
-    (r"k8s://.*", True, f"Kubernetes: should work, no test has run there ({_PAGE}#kubernetes)"),
+    (r"yarn", True, f"YARN: expected to work, not tested ({_HOW}#yarn)"),
+    (r"k8s://.*", True, f"Kubernetes: expected to work, not tested ({_HOW}#kubernetes)"),
 )
 _REAL_TIME = Check(
     "real-time mode",

@@ -43,7 +43,7 @@ _HINTS = (
         # Java's words for a list whose elements are of a class that is not there; 4.2 names it.
         r"DefaultSerializationProxy to field .*DataSourceRDDPartition"
         r"|ClassNotFoundException: io\.assignorbridge\.",
-        "do the executors lack the jar of assignor-bridge? See docs/where-it-runs.md",
+        "do the executors lack the jar of assignor-bridge? See docs/deploy.md",
     ),
     (
         r"^long overflow$",

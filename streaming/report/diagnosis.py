@@ -268,7 +268,7 @@ def _starved(facts: SourceFacts) -> list[Finding]:
             f"{got[first] / whole:.0%} of all"
         )
         kind: Kind = "alignment" if by_time else "starved topic"
-        remedy = "assignor.fairness=even, or a floor for it (docs/admission.md)"
+        remedy = "assignor.fairness=even, or a floor for it (docs/limit-batches.md)"
         if by_time:
             why += ", whose records are older (assignor.alignEventTime)"
             remedy = "nothing, while a backlog is read in order; else read it with another query"

@@ -173,7 +173,7 @@ def test_a_first_job_of_init_under_spark_submit(
     topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    """As docs/pipelines.md says it: the flags are those of `assignor jars --job`."""
+    """As docs/pipelines.md describes it: the flags are those of `assignor jars --job`."""
     topic.create(3).fill([30, 20, 10])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SPARK_HOME", str(pyspark_home()))

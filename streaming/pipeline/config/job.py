@@ -1,7 +1,7 @@
 """The model of a whole job: its sections, and that they fit together.
 
 The config's models are the one place that says which keys there are and what they mean: JSON Schema
-(`assignor schema`) and the tables in docs/pipelines.md are generated from them. They check what can
+(`assignor schema`) and the tables in docs/job-file.md are generated from them. They check what can
 be seen in the config alone; what needs files, a broker or Spark is checked before a job starts.
 """
 
@@ -110,7 +110,7 @@ class Job(Section):
     """Folder or URL of the checkpoints: progress, and the identity of exactly-once writes. A
     job that only prints needs none."""
     metrics: Metrics | None = None
-    """Where metrics go: Prometheus, a textfile, a log (docs/metrics.md)."""
+    """Where metrics go: Prometheus, a textfile, a log (docs/monitor.md)."""
     spark: dict[str, OptionText] = Field({})
     """Settings of the Spark that `assignor run` starts (`spark.master`, …)."""
     seed: dict[TopicName, Seed] = Field({})

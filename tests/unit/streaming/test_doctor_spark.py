@@ -18,7 +18,7 @@ from streaming.observe.masters import addresses_of, first_that_answers
         ("local", 0, "local mode: tested"),
         ("local[*]", 0, "local mode: tested"),
         ("local-cluster[2,1,1024]", 0, "local-cluster: tested"),
-        ("yarn", 0, "YARN: should work, no test has run there (docs/where-it-runs.md#yarn)"),
+        ("yarn", 0, "YARN: expected to work, not tested (docs/deploy.md#yarn)"),
         ("databricks", 1, "Databricks: no"),
         ("sc://adb-1.2.azuredatabricks.net:443/;token=x", 1, "Databricks: no"),
         ("https://x.cloud.databricks.com", 1, "Databricks: no"),

@@ -31,12 +31,11 @@ from streaming.pipeline.errors import first_line, with_hint
         ),
         pytest.param("cannot assign instance of scala.collection.generic.DefaultSerializationProxy "
                      "to field org.apache.spark.DataSourceRDDPartition.inputPartitions", "/c",
-                     "; do the executors lack the jar of assignor-bridge? See docs/where-it-"
-                     "runs.md",
+                     "; do the executors lack the jar of assignor-bridge? See docs/deploy.md",
                      id="no jar"),
         pytest.param("java.lang.ClassNotFoundException: io.assignorbridge.source.AssignedScan",
-                     "/c", "; do the executors lack the jar of assignor-bridge? See docs/where-it-"
-                     "runs.md", id="no jar on Spark 4.2"),
+                     "/c", "; do the executors lack the jar of assignor-bridge? See docs/deploy.md",
+                     id="no jar on Spark 4.2"),
         pytest.param("long overflow", "/c", "; a time is out of range: does a producer send "
                      "nanoseconds as Kafka's timestamp, which is in milliseconds?", id="time"),
         pytest.param("Error loading java.security file", None, "; raise the limit of open files: "
