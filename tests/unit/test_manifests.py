@@ -18,14 +18,14 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def manifests() -> dict[str, dict[str, Any]]:
-    """Those in fenced blocks of YAML, by page and number."""
+    """Return those of Kubernetes itself, without an operator's, by page and number."""
     found: dict[str, dict[str, Any]] = {}
     for page in sorted(DOCS.glob("*.md")):
         blocks = re.findall(
             r"^ *```yaml\n(.*?)^ *```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
         )
         for block in map(textwrap.dedent, blocks):
-            if "apiVersion:" in block:
+            if re.search(r"^apiVersion: (?!sparkoperator)", block, re.MULTILINE):
                 found[f"{page.stem}-{len(found)}"] = yaml.safe_load(block)
     return found
 
