@@ -80,10 +80,10 @@ fresh: check  ## demo and test as on a new machine: a clone, HOME and caches in 
 bench: jar  ## Measure, beside Spark and Kafka in the same run; writes docs/benchmarks/ (QUICK=1: a first look in five minutes, writes only build/bench-quick.md; TARGETS=1: what targets rest on, in two and a half hours; DIRTY=1: although the tree has changes)
 	@$(BIN)/python -m $(if $(QUICK),tests.benchmarks.quick,$(if $(TARGETS),tests.benchmarks.one_run $(if $(DIRTY),--dirty),pytest -m benchmark -p no:randomly -s tests/benchmarks))
 
-soak: jar  ## One job at 5,000 records a second for two hours: is memory level? (SOAK_S=n seconds); writes docs/benchmarks/soak.md
+soak: jar  ## One job at 5,000 records a second for two hours: is memory level? (SOAK_S=n seconds); writes docs/benchmarks/soak.json
 	@SOAK_S=$(or $(SOAK_S),7200) $(BIN)/python -m pytest -m benchmark -p no:randomly -s tests/benchmarks/test_bench_soak.py
 
-executor-memory: jar  ## Executors' memory outside the heap over two hours, with the option and without (SOAK_S=n seconds); writes docs/benchmarks/executor_memory.md
+executor-memory: jar  ## Executors' memory outside the heap over two hours, with the option and without (SOAK_S=n seconds); writes docs/benchmarks/executor_memory.json
 	@SOAK_S=$(or $(SOAK_S),7200) $(BIN)/python -m pytest -m benchmark -p no:randomly -s tests/benchmarks/test_bench_executor_memory.py
 
 chaos: jar  ## Kill -9 drivers and executors 320 times (KILLS=n with executors, in local mode, with limited batches twice; SEED=n; LIMIT_S=n), or faults by name (KIND=name|all, WITH=admission|alignment|zones), or with a protection taken out (WITHOUT=name|all)
@@ -132,7 +132,7 @@ maven: jar  ## The jar as a Maven artifact with POM and sources, into dist/maven
 audit: jar  ## Look for known weaknesses in downloaded advisories (OSV=pypi.zip:maven.zip)
 	@$(BIN)/python -m tests.release audit $(subst :, ,$(OSV))
 
-release-check: jar  ## All that a release does but publish: docs/releasing.md (OSV as for audit)
+release-check: jar  ## All that a release does but publish: docs/internals/releasing.md (OSV as for audit)
 	@$(BIN)/python -m tests.release check $(subst :, ,$(OSV))
 
 lock: $(READY)  ## Pin today's versions in constraints.txt

@@ -105,7 +105,7 @@ class PlannerOptions:
         "tools")
     plan_log: str | None = _option("assignor.planLog", None, LOCAL_FILE,
         "file on the driver to which each batch's snapshot and plan are appended, for "
-        "`assignor plan`; at 64 MB it becomes FILE.1")
+        "`assignor lab plan`; at 64 MB it becomes FILE.1")
     #: In seconds.
     align_event_time: float | None = _option("assignor.alignEventTime", None, DURATION,
         "how far beyond the slowest partition others may be read, by Kafka's timestamps")

@@ -24,7 +24,7 @@ AT_THE_ROOT = {
     "changelog": "CHANGELOG.md",
     "security-policy": "SECURITY.md",
 }
-_PAGE_OF = {f"../{name}": f"{page}.md" for page, name in AT_THE_ROOT.items()}
+_PAGE_OF = {HERE.parent / name: HERE / f"{page}.md" for page, name in AT_THE_ROOT.items()}
 _LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)((?:#[^)\s]*)?)\)")
 
 project = "assignor-bridge"
@@ -55,12 +55,20 @@ default_role = "literal"
 
 def _take_page(_app: Sphinx, page: str, source: list[str]) -> None:
     """Put a page of the root before what its file here holds, and turn links into the site's."""
+    folder = (HERE / page).parent
     name = AT_THE_ROOT.get(page)
     if name:
         text = (HERE.parent / name).read_text(encoding="utf-8")
         after = source[0].partition("<!-- site -->")[2]
         source[0] = _LINK.sub(lambda m: f"]({os.path.relpath(m[1], 'docs')}{m[2]})", text) + after
-    source[0] = _LINK.sub(lambda m: f"]({_PAGE_OF.get(m[1], m[1])}{m[2]})", source[0])
+
+    def link_of_site(match: re.Match[str]) -> str:
+        target = Path(os.path.normpath(folder / match[1]))
+        at_the_site = _PAGE_OF.get(target)
+        link = os.path.relpath(at_the_site, folder) if at_the_site else match[1]
+        return f"]({link}{match[2]})"
+
+    source[0] = _LINK.sub(link_of_site, source[0])
 
 
 def setup(app: Sphinx) -> None:

@@ -1,6 +1,6 @@
 """A job under spark-submit: `spark-submit FLAGS examples/submit.py JOB.yaml [OPTIONS]`.
 
-The flags are those of `assignor jars --job JOB.yaml`; the options are those of `assignor run`.
+The flags are those of `assignor jars JOB.yaml`; the options are those of `assignor run`.
 """
 
 import sys

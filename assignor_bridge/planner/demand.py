@@ -1,11 +1,11 @@
 """Dynamic allocation: how many tasks ask Spark for executors, and which executors are let go.
 
 With a task a slot nothing ever waits, and with tasks on all executors none is ever idle, so a plan
-for executors that come and go says with its tasks what it wants: see docs/design.md. Gathered
-partitions leave those kept with twice as much, far from both ends, so the decision does not swing.
-An executor is in use when it owns a partition, as the sticky state says, or has read a piece of one
-in the last batch, as the reports say. Nothing else is kept but for how many batches in a row things
-have been so.
+for executors that come and go says with its tasks what it wants: see docs/internals/design.md.
+Gathered partitions leave those kept with twice as much, far from both ends, so the decision does
+not swing. An executor is in use when it owns a partition, as the sticky state says, or has read a
+piece of one in the last batch, as the reports say. Nothing else is kept but for how many batches in
+a row things have been so.
 """
 
 from __future__ import annotations

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.zones import Nearness
 
 FAILOVER = "failover"
+#: Predicted seconds of all work up to which ranges stay whole and with their owners: no plan could
+#: save more than a further task costs Spark.
+SHORT_BATCH_S = 0.05
 #: Times that whole ranges are placed on fewer slots, for `minRecordsPerTask`.
 _MOST_TRIES = 9
 #: Times that ranges are cut, where pieces have a cost of their own.
@@ -100,6 +103,9 @@ def _place_on(slots: Ints, batch: Batch, weights: Weights, owner: Ints) -> Piece
     fair = float(weights.work.sum()) * speed / speed.sum()
     local = np.full(batch.slots + 1, -1, np.int64)
     local[slots] = np.arange(len(slots))
+    if is_short(weights):
+        slot = place_whole(weights.work, local[owner], fair, executor, math.inf)
+        return whole(batch, slots[slot])
     zones, most = nearness(batch, weights, slots), batch.settings.max_imbalance
     if batch.settings.split:
         pieces = _cut_well(batch, weights, local[owner], fair, executor, zones)
@@ -165,6 +171,11 @@ def _cut_again(  # noqa: PLR0917
     return min(tried, key=itemgetter(0))
 
 
+def is_short(weights: Weights) -> bool:
+    """Whether all work takes less time than a plan could be worth."""
+    return weights.basis == "seconds" and float(weights.work.sum()) <= SHORT_BATCH_S
+
+
 def whole(batch: Batch, slot: Ints) -> Pieces:
     """Leave each range in one piece."""
     return Pieces(np.arange(batch.ranges), batch.start, batch.end, slot)
@@ -175,11 +186,13 @@ def lower_bound(batch: Batch, weights: Weights, slots: Ints) -> float:
 
     All work evenly over the speeds, or the costliest offset, and what a piece costs by itself, on
     the fastest slot. Ranges are divisible here even if the options leave them whole, so that the
-    imbalance shows what that costs.
+    imbalance shows what that costs. A short batch takes as long as its longest task may.
     """
     if not batch.ranges:
         return 0.0
     slowness = weights.slowness[batch.slot_executor[slots]]
+    if is_short(weights):
+        return SHORT_BATCH_S * float(slowness.max())
     even = float(weights.work.sum()) / float((1 / slowness).sum())
     parts = weights.fixed + (weights.work - weights.fixed) / batch.size
     return max(even, float(parts.max()) * float(slowness.min()))

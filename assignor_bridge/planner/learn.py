@@ -2,7 +2,7 @@
 
 A report says that reading `records` of a partition on an executor took `seconds`. That is shared
 between the parts of the model in `costs`, in logarithms, so that 1:50 and 50:1 are equally far from
-1. Nothing is believed because it was seen once; docs/planner.md says what counts and when.
+1. Nothing is believed because it was seen once; docs/internals/planner.md has the rules.
 """
 
 from __future__ import annotations

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 import numpy as np
 from confluent_kafka.admin import AdminClient
+from pyspark.sql import functions as f
 
+from streaming import delta_sink
 from streaming.pipeline.run import start_job
+from streaming.pipeline.spark.records import KAFKA_ORDER
 from tests.benchmarks.freshness_load import KEYS, Load, LoadProcess
 from tests.benchmarks.row_ages import ages, commit_times, timestamps
 from tests.kafka_topics import Topic
@@ -32,6 +35,17 @@ _LOCAL_FILES = ("fs.AbstractFileSystem.file.impl", "io.assignorbridge.LocalFiles
 
 
 @dataclass(frozen=True)
+class Way:
+    """How a query reads, and who writes its rows."""
+
+    options: Mapping[str, str]
+    #: `job`: as of `assignor run`; `delta`: Delta's own sink; `delta_sink`: ours by foreachBatch.
+    sink: Literal["job", "delta", "delta_sink"]
+    #: Tasks that partitions are gathered into; 0 for none.
+    coalesce: int = 0
+
+
+@dataclass(frozen=True)
 class Cell:
     """What is written, and how it is kept."""
 
@@ -42,7 +56,7 @@ class Cell:
     #: Records a second.
     rate: int
     warm_up_s: float = 4.0
-    measured_s: float = 10.0
+    measured_s: float = 60.0
 
     @property
     def name(self) -> str:
@@ -60,16 +74,14 @@ class Cell:
         return KEYS if self.sink == "upsert" else 20
 
 
-def run(
-    spark: SparkSession, servers: str, cell: Cell, options: Mapping[str, str], folder: Path
-) -> dict[str, Any]:
+def run(spark: SparkSession, servers: str, cell: Cell, way: Way, folder: Path) -> dict[str, Any]:
     """Run a query over the load of a cell; give the percentiles of its rows' ages."""
     topic = Topic(servers, f"fresh-{uuid4().hex[:8]}")
     topic.create(cell.partitions, {"segment.index.bytes": "65536"})
     load = Load(servers, topic.name, cell.partitions, cell.zipf, cell.first)
     table = folder / topic.name / "table"
     with LoadProcess(load) as producer:
-        query, stop = _start(spark, topic, cell, options, table)
+        query, stop = _start(spark, topic, cell, way, table)
         try:
             wait_for(query, cell.first)
             producer.write_at(cell.rate)
@@ -80,7 +92,7 @@ def run(
             batches = batches_of(query)
         finally:
             stop()
-    if "assignor" in options:
+    if "assignor" in way.options:
         assert_planned(batches)
     assert sum(batch["numInputRows"] for batch in batches) == written["records"]
     rows = spark.read.format("delta").load(str(table)).count()
@@ -105,28 +117,32 @@ def run(
 
 
 def _start(
-    spark: SparkSession, topic: Topic, cell: Cell, options: Mapping[str, str], table: Path
+    spark: SparkSession, topic: Topic, cell: Cell, way: Way, table: Path
 ) -> tuple[StreamingQuery, Callable[[], None]]:
-    """Start the query: a job as of `assignor run`, or for Spark's append Delta's own sink."""
-    if cell.sink == "append" and "assignor" not in options:
-        query = (
-            read_topic(spark, topic, options)
-            .selectExpr(f"from_json(CAST(value AS STRING), '{_SCHEMA}') AS row")
-            .select("row.*")
-            .writeStream.format("delta")
-            .option("checkpointLocation", str(table.parent / "checkpoint"))
-            .start(str(table))
-        )
-        return query, query.stop
     keys = {"mode": "upsert", "keys": "key"} if cell.sink == "upsert" else {}
-    if "assignor" in options:
-        spark.conf.set(*_LOCAL_FILES)
-    try:
-        running = job_started(spark, topic.bootstrap_servers, topic.name, options, table, **keys)
-    finally:
-        spark.conf.unset(_LOCAL_FILES[0])
-    [query] = running.queries
-    return query, running.stop
+    if way.sink == "job":
+        if "assignor" in way.options:
+            spark.conf.set(*_LOCAL_FILES)
+        try:
+            running = job_started(
+                spark, topic.bootstrap_servers, topic.name, way.options, table, **keys
+            )
+        finally:
+            spark.conf.unset(_LOCAL_FILES[0])
+        [query] = running.queries
+        return query, running.stop
+    rows = read_topic(spark, topic, way.options).withColumn(
+        "row", f.from_json(f.col("value").cast("string"), _SCHEMA)
+    )
+    rows = rows.select("row.*", *(KAFKA_ORDER if keys else ()))
+    if way.coalesce:
+        rows = rows.coalesce(way.coalesce)
+    if way.sink == "delta":
+        writer = rows.writeStream.format("delta").option("path", str(table))
+    else:
+        writer = rows.writeStream.foreachBatch(delta_sink(rows, path=str(table), **keys))
+    query = writer.option("checkpointLocation", str(table.parent / "checkpoint")).start()
+    return query, query.stop
 
 
 def job_started(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from confluent_kafka.admin import AdminClient
 
+from tests.benchmarks.tuned_spark import SHORT_WAIT
 from tests.spark_tools import assert_planned, start_spark
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from tests.kafka_topics import Topic
 
 #: Of Spark's own source; its default waits half a second for each partition that has no more.
-BEST = {"kafka.fetch.max.wait.ms": "10"}
+BEST = dict(SHORT_WAIT)
 OURS = {"assignor": "lag-aware-sticky", "assignor.onError": "fail"}
 
 

@@ -2,9 +2,9 @@
 
 Nothing else should run meanwhile, and the tree must stay at its commit. A step that was done at
 this commit is not run again, so a run that was stopped (Ctrl-C, too) goes on where it was; what it
-has is in build/one-run/. A page is written when its last step has ended; at the end there are also
-`docs/benchmarks/one_run.md` and the summary. `--pages COMMIT` writes all of them again, from what
-a run at that commit has left, when the reasons in `targets.py` were changed.
+has is in build/one-run/. A JSON file is written when its last step has ended; at the end there are
+also `docs/benchmarks/one_run.json` and the page of results. `--pages COMMIT` writes all of them
+again, from what a run at that commit has left, when the reasons in `targets.py` were changed.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def main() -> None:
         print("bench: stopped; the same command goes on from here", file=sys.stderr)
         sys.exit(130)
     one_run_page.write(folder, STEPS, DOCS)
-    print(f"bench: wrote {DOCS.relative_to(ROOT)}/one_run.md")
+    print(f"bench: wrote {DOCS.relative_to(ROOT)}/one_run.json")
     failed = [step.name for step in STEPS if not step.is_done(folder)]
     if failed:
         print(f"bench: failed: {', '.join(failed)}; again with the same command", file=sys.stderr)

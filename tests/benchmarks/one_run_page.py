@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from tests.benchmarks import summary
-from tests.benchmarks.report import machine, write_page
+from tests.benchmarks import results
+from tests.benchmarks.report import machine, write_document
 from tests.benchmarks.steps import ELSEWHERE
 from tests.benchmarks.targets import TARGETS
 
@@ -21,52 +20,34 @@ if TYPE_CHECKING:
 
 Document = dict[str, Any]
 
-_TEXT = """# All targets in one run
-
+_NOTES = """
 `make bench TARGETS=1`: every benchmark that a target rests on, one after the other, at one commit,
-on a machine that has nothing else to do. {counts} Nobody edits this page. All that was promised,
-with what other runs measured, is in [the summary](summary.md).
+on a machine that has nothing else to do. {counts}
 
-{where}
-
-| | asked | measured | | why |
-|---|---|---|---|---|
-{targets}
+In `steps`, `begun` is in UTC: a gap means that the run was stopped and continued. `tries` counts
+the runs of a step, of which the last is used. `busy` is the share of the processors' time in use in
+the second before it.
 
 {elsewhere}
-
-## Steps
-
-`begun` is in UTC: a gap says that the run was stopped and went on. `tries` counts runs of the step;
-the last one stands. `busy` is the share of the processors' time that was in use in the second
-before it.
-
-| step | page | settings | result | minutes, reckoned | begun | minutes | tries | busy |
-|---|---|---|---|---|---|---|---|---|
-{steps}
 """
 
 
 def write(folder: Path, steps: Sequence[Step], docs: Path) -> None:
-    """Write the run's page, the pages that are whole, their pictures and the summary."""
-    results = {step.name: step.result(folder) or {} for step in steps}
+    """Write the run's document, those that are whole, their pictures, and the page of results."""
+    results_of_steps = {step.name: step.result(folder) or {} for step in steps}
     found = write_whole(folder, steps, docs)
-    told = text(folder.name, steps, results, found)
-    for page in found:
-        if not (docs / f"{page}.md").is_file():  # never measured as a whole: no link to it
-            told = re.sub(rf"\[([^]]*)\]\({page}\.md\)", r"\1", told)
-    (docs / "one_run.md").write_text(told, encoding="utf-8")
-    summary.write(docs)
+    write_document(docs, results.ONE_RUN, document(folder.name, steps, results_of_steps, found))
+    results.write(docs)
 
 
 def write_whole(folder: Path, steps: Sequence[Step], docs: Path) -> dict[str, Document]:
-    """Write the pages whose steps have all measured, and their pictures; return all pages."""
+    """Write the documents whose steps have all measured, and their pictures; return all."""
     found = pages(folder, steps)
     for page, document in found.items():
         of_page = [step for step in steps if step.page == page]
         if not all(step.is_done(folder) for step in of_page):
             continue
-        write_page(docs, page, document)
+        write_document(docs, page, document)
         for step in of_page:
             pictures = step.folder(folder) / "images"
             shutil.copytree(pictures, docs.parent / "images", dirs_exist_ok=True)
@@ -88,30 +69,37 @@ def pages(folder: Path, steps: Sequence[Step]) -> dict[str, Document]:
     return found
 
 
-def text(
-    commit: str, steps: Sequence[Step], results: Mapping[str, Mapping[str, Any]],
+def document(
+    commit: str, steps: Sequence[Step], ended: Mapping[str, Mapping[str, Any]],
     found: Mapping[str, Document],
-) -> str:  # fmt: skip
-    """Return the run's page."""
-    here = [target for target in TARGETS if target.page not in ELSEWHERE]
-    figures = [summary.figure_of(target, found.get(target.page)) for target in here]
-    met = [
-        figure is not None and target.met(figure)
-        for target, figure in zip(here, figures, strict=True)
+) -> Document:  # fmt: skip
+    """Return the run's figures for each target, and how each step ended."""
+    targets = [target for target in TARGETS if target.page not in ELSEWHERE]
+    figures = [results.figure_of(target, found.get(target.page)) for target in targets]
+    measured = [
+        (t, figure) for t, figure in zip(targets, figures, strict=True) if figure is not None
     ]
-    missing = figures.count(None)
-    return _TEXT.format(
-        counts=f"Of {len(here)} targets {sum(met)} are met, {len(here) - sum(met) - missing} "
-        f"missed and {missing} not measured.",
-        where=", ".join(
-            f"{name}: {value}" for name, value in where(commit, results, found).items()
-        ),
-        targets="\n".join(map(summary.line_of, here, figures)),
-        elsewhere="\n".join(
-            f"- Not in this run: [{page}]({page}.md), {why}" for page, why in ELSEWHERE.items()
-        ),
-        steps="\n".join(_row(step, results[step.name]) for step in steps),
+    met = sum(target.met(figure) for target, figure in measured)
+    counts = (
+        f"Of {len(targets)} targets {met} are met, {len(measured) - met} missed and "
+        f"{len(targets) - len(measured)} not measured."
     )
+    elsewhere = "\n".join(f"- Not in this run: {page}, {why}" for page, why in ELSEWHERE.items())
+    rows = [
+        {
+            "area": target.area, "what": target.what, "page": target.page,
+            "target": results.limit_of(target), "measured": figure,
+            "result": results.verdict_of(target, figure),
+        }
+        for target, figure in measured
+    ]  # fmt: skip
+    return {
+        "title": "All targets in one run",
+        "notes": _NOTES.format(counts=counts, elsewhere=elsewhere).strip(),
+        "run": where(commit, ended, found),
+        "rows": rows,
+        "steps": [_row(step, ended[step.name]) for step in steps],
+    }
 
 
 def where(
@@ -128,17 +116,17 @@ def where(
     }
 
 
-def _row(step: Step, result: Mapping[str, Any]) -> str:
+def _row(step: Step, result: Mapping[str, Any]) -> dict[str, Any]:
     settings = [f"{name}={value}" for name, value in step.settings.items()]
     settings += [step.only] if step.only else []
     ended = "passed"
     if result["code"]:
-        what = "measured, a check failed" if result["measured"] else "**failed**"
+        what = "measured, a check failed" if result["measured"] else "failed"
         ended = f"{what} (exit code {result['code']})"
-    cells = [
-        step.name, f"[{step.page}]({step.page}.md)", ", ".join(settings), ended,
-        f"{step.minutes:.0f}",
-        f"{datetime.fromtimestamp(result['began'], timezone.utc):%d %H:%M}",
-        f"{result['seconds'] / 60:.1f}", str(result["tries"]), f"{result['busy']:.0%}",
-    ]  # fmt: skip
-    return f"| {' | '.join(cells)} |"
+    return {
+        "step": step.name, "page": step.page, "settings": ", ".join(settings), "result": ended,
+        "minutes, estimated": step.minutes,
+        "begun": f"{datetime.fromtimestamp(result['began'], timezone.utc):%d %H:%M}",
+        "minutes": round(result["seconds"] / 60, 1), "tries": result["tries"],
+        "busy": round(result["busy"], 2),
+    }  # fmt: skip

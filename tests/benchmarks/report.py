@@ -1,4 +1,4 @@
-"""Where benchmark figures go: `docs/benchmarks/<name>.json` and a table beside it.
+"""Where benchmark figures go: `docs/benchmarks/<name>.json`, and the page of all results.
 
 Each file names the machine, the commit and the command, so that a number in the docs can be traced
 and measured again.
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.ivy import java_tool
-from tests.benchmarks import summary
+from tests.benchmarks import results
 from tests.java.oracle import KAFKA
 
 if TYPE_CHECKING:
@@ -27,39 +27,26 @@ DOCS = ROOT / "docs" / "benchmarks"
 #: Where this process writes its pages; `one_run` gives each of its steps a folder.
 FOLDER = Path(os.environ.get("ASSIGNOR_BENCH_FOLDER", DOCS))
 #: What benchmarks write themselves: it says nothing about what was measured.
-_PAGES = (":!docs/benchmarks", ":!docs/images")
+_WRITTEN = (":!docs/benchmarks", ":!docs/benchmark-results.md", ":!docs/images")
 
 
 def write_report(
     name: str, *, title: str, command: str, rows: Sequence[Mapping[str, Any]], notes: str,
     series: Mapping[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Write the figures as JSON and as a Markdown table; `series` is what a picture shows."""
+    """Write the figures as JSON; `series` is what a picture shows."""
     where = machine() | {"commit": commit(), "command": command}
     document = {"title": title, "notes": notes.strip(), "run": where, "rows": list(rows)}
-    write_page(FOLDER, name, document | ({"series": series} if series else {}))
+    write_document(FOLDER, name, document | ({"series": series} if series else {}))
     if FOLDER == DOCS:
-        summary.write(DOCS)
+        results.write(DOCS)
 
 
-def write_page(folder: Path, name: str, document: Mapping[str, Any]) -> None:
-    """Write a page and its JSON into a folder."""
+def write_document(folder: Path, name: str, document: Mapping[str, Any]) -> None:
+    """Write what a benchmark measured into a folder, as JSON."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    rows = document["rows"]
-    columns = list(rows[0])
-    lines = [
-        f"# {document['title']}",
-        "",
-        document["notes"],
-        "",
-        "| " + " | ".join(columns) + " |",
-        "|" + "---|" * len(columns),
-        *("| " + " | ".join(_cell(row.get(c)) for c in columns) + " |" for row in rows),
-        "",
-        ", ".join(f"{key}: {value}" for key, value in document["run"].items()),
-    ]
-    (folder / f"{name}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    text = json.dumps(document, indent=2)
+    (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
 
 
 def is_written(whole: bool) -> bool:
@@ -98,7 +85,7 @@ def commit(root: Path = ROOT) -> str:
 
 def changes(root: Path = ROOT) -> list[str]:
     """Files that differ from the commit, but what benchmarks write."""
-    told = _git(root, "status", "--porcelain", "--", ".", *_PAGES)
+    told = _git(root, "status", "--porcelain", "--", ".", *_WRITTEN)
     return [line[3:] for line in told.splitlines()]
 
 
@@ -107,9 +94,3 @@ def _git(root: Path, *words: str) -> str:
         ["git", *words], cwd=root, capture_output=True, text=True, check=False
     )  # fmt: skip
     return told.stdout
-
-
-def _cell(value: Any) -> str:
-    if not isinstance(value, float):
-        return str(value)
-    return f"{value:.0f}" if 999.5 <= abs(value) < 1e9 else f"{value:.3g}"  # 1310, not 1.31e+03

@@ -116,8 +116,9 @@ TARGETS: tuple[Target, ...] = (
     Target("dynamic allocation", "time to read the backlog, times Spark's", "dynamic_allocation",
            ratio("backlog_s", OURS, SPARK), 1),
     Target("rewriting", "each figure after over before", "before_after", most("after/before"), 1.05,
-           why="`rows` is the form that `assignor plan` reads and writes; no running stream uses "
-           "it since requests are packed; of `plan_latency` one run of three was slower, by 26%"),
+           why="`rows` is the form that `assignor lab plan` reads and writes; no running stream "
+           "uses it since requests are packed; of `plan_latency` one run of three was slower, by "
+           "26%"),
     *(Target("freshness", f"append, {kind} volumes: {what}", "freshness", figure, limit, at_least,
              why="measured first, while the JVMs warmed up" if kind == "equal" else "")
       for kind, volumes in (("equal", "equal"), ("Zipf 1.1", "zipf 1.1"))

@@ -3,7 +3,7 @@
 24 partitions are behind by three hours down to ten minutes, all up to the same time, with 6.25
 records a second each. A count by minute and 1,000 keys reads them, at most 100,000 in a batch.
 Three ways take turns, three times: Spark's own order with a watermark of ten minutes (and Spark's
-best setting, `kafka.fetch.max.wait.ms=10`); the same with
+best setting, `kafka.fetch.max.wait.ms=1`); the same with
 `assignor.alignEventTime=10 minutes`; and Spark's own order with a watermark of three hours, as it
 takes there to drop nothing. `records_lost` are those in no window of the result,
 `rows_dropped` is Spark's numRowsDroppedByWatermark, `peak_state_rows` the largest numRowsTotal. The
@@ -27,6 +27,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.benchmarks.report import write_report
+from tests.benchmarks.tuned_spark import SHORT_WAIT
 from tests.benchmarks.turns import in_turn
 from tests.spark_tools import assert_planned, finished, read_topic
 
@@ -45,7 +46,7 @@ LONGEST_S, SHORTEST_S = 3 * 3600, 600
 A_SECOND = 6.25 * SCALE  # records of a partition: 860,000 in all
 LIMIT = round(100_000 * SCALE)
 SPARK, ALIGNED, PATIENT = "Spark", "aligned", "Spark, watermark of 3 hours"
-BEST = {"kafka.fetch.max.wait.ms": "10"}
+BEST = dict(SHORT_WAIT)
 WAYS = {
     SPARK: (BEST, "10 minutes"),
     ALIGNED: (

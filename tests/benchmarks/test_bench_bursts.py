@@ -7,7 +7,7 @@ broker, producer and driver find room on the same two cores. All ways run the sa
 run` (an append to Delta; its trigger is Spark's default, the next batch at the end of the last
 one), one after the other in one Spark session after a short burst that warms up; only the options
 of the source differ. Both ways with Spark's mapping have its best setting,
-`kafka.fetch.max.wait.ms=10`.
+`kafka.fetch.max.wait.ms=1`.
 
 `maxOffsetsPerTrigger` is as fair as it can be: it is the median size of our batches of two seconds
 in the same burst, which nobody knows beforehand, and which holds for this cost of a record only.

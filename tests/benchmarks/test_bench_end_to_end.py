@@ -7,7 +7,7 @@ the model does not mean. All queries run side
 by side and take turns, one whole batch a round; the first rounds warm up.
 
 Spark's reader waits up to half a second at the end of a partition (`fetch.max.wait.ms`): the rows
-with `no wait` have 10 ms there, and tell how much of a difference is placement.
+with `no wait` have 1 ms there, and tell how much of a difference is placement.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Three jobs run at the same time on one machine, each with two executors of one s
 from the start (`-Xms1g -XX:+AlwaysPreTouch`), at 1,000 records a second into a Delta table of its
 own, with a trigger of one second. One has the option, one Spark's own source (`assignor: none`) and
 one the option with `MALLOC_ARENA_MAX=2` in its executors' environment. All three set
-`kafka.fetch.max.wait.ms=10`. Every two minutes `/proc/PID/smaps` gives the resident memory of each
+`kafka.fetch.max.wait.ms=1`. Every two minutes `/proc/PID/smaps` gives the resident memory of each
 executor by kind, and Native Memory Tracking (NMT, which takes 11 MB of an executor itself) what the
 JVM has committed. "NMT: all by malloc" is what the JVM has allocated and not freed, direct buffers
 ("Other") included; "Arena Chunk, peak" is the most that its compilers and other short work have

@@ -2,7 +2,7 @@
 
 77 records a batch in two tasks, into nothing and into a Delta table: from Spark's rate source
 (`rate-micro-batch`), and from 77 of a topic's 200 partitions, a record each, with the option and
-with Spark's best setting (fetch.max.wait.ms=10, a consumer cache for all). With LocalFiles, logs
+with Spark's best setting (fetch.max.wait.ms=1, a consumer cache for all). With LocalFiles, logs
 of Spark and Delta are written without processes, as by `assignor run`. Each query runs twice, one
 after the other: the first time warms the JVMs up. Records are written between batches, and a batch
 begins when all are there, so that nothing waits. Medians of a batch's milliseconds; the parts of
@@ -24,6 +24,7 @@ import pytest
 from tests.benchmarks.fixed_cost_parts import parts_of
 from tests.benchmarks.reader_runs import Load, Reader, started
 from tests.benchmarks.report import is_written, write_report
+from tests.benchmarks.tuned_spark import SHORT_WAIT
 from tests.kafka_topics import Topic
 from tests.spark_tools import as_dict, stages_since, start_spark, wait_until
 
@@ -47,7 +48,7 @@ _ASSIGNED = {"assignor": "lag-aware-sticky", "assignor.onError": "fail"}
 WAYS = {
     OURS: _ASSIGNED,
     LOCAL_FILES: _ASSIGNED,
-    BEST: {"kafka.fetch.max.wait.ms": "10"},
+    BEST: dict(SHORT_WAIT),
 }
 SETTING = ("fs.AbstractFileSystem.file.impl", "io.assignorbridge.LocalFiles")
 

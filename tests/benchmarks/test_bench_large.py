@@ -51,7 +51,7 @@ def test_large_streams() -> None:
             "large", title="100,000 partitions, up to 2,000 executors", rows=rows,
             notes=__doc__ or "", command="make bench (tests/benchmarks/test_bench_large.py)",
         )  # fmt: skip
-    for row in rows:  # what few records more make: see docs/planner.md
+    for row in rows:  # what few records more make: see docs/internals/planner.md
         assert row["stayed"] > 0.9, row
 
 

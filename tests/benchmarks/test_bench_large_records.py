@@ -2,7 +2,7 @@
 
 Two executors of one slot and 1 GB, which share two cores with the broker; not compressed. All ways
 run side by side and take turns, after two rounds that do not count; `times_ours` is a way's batch
-over ours in the same round, the median. Spark's ways but the default have `fetch.max.wait.ms=10`.
+over ours in the same round, the median. Spark's ways but the default have `fetch.max.wait.ms=1`.
 
 `ASSIGNOR_BENCH_SCALE=0.1` tries it with two rounds, and writes nothing.
 """

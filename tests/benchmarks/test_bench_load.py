@@ -20,7 +20,7 @@ are over the time of batches, which depends on the machine and what else it does
 hardly do.
 
 Of Spark's own source, "cache for all" has room for a consumer of each partition
-(`spark.kafka.consumer.cache.capacity`), and `fetch.max.wait.ms=10` instead of 500, without which it
+(`spark.kafka.consumer.cache.capacity`), and `fetch.max.wait.ms=1` instead of 500, without which it
 waits half a second for each partition. "Cache 64" has that wait, too, and the default's cache: with
 10,000 partitions the default would take most of an hour for a batch, and a cache for all more
 memory and open files than there are.

@@ -4,7 +4,7 @@ that nobody can foresee.
 Four executors of one slot. All ways run side by side and take turns, one whole batch a round; a
 record's cost, where it has one, is modelled by sleeping at every tenth record. `times_ours` is
 a way's batch over ours in the same round, the median: below 1 it is faster than the option.
-"Spark: default" is that; the other ways of Spark have `fetch.max.wait.ms=10`, and `minPartitions`
+"Spark: default" is that; the other ways of Spark have `fetch.max.wait.ms=1`, and `minPartitions`
 and `maxRecordsPerPartition` about eight and four tasks a slot.
 
 `balanced` has the same number of records in each partition, and all cost the same. `chance` is the

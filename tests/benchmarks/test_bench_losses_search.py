@@ -1,11 +1,11 @@
 """A search for workloads that the option loses: simulated, from seeds, climbing towards a loss.
 
-For each kind of workload the search draws a regime as in regret.md, within the kind, and changes
+For each kind of workload the search draws a regime as in `regret`, within the kind, and changes
 one thing at a time; a change stays when the option then takes longer beside the best of Spark's
 three mappings. `times` is the option's time over that mapping's (above 1 it loses), over fifteen
 batches without the first three. What is shown is the worst of three climbs of 25 steps.
 
-`why` is what takes away most of the loss when it is taken out of the regime, as in regret.md; in
+`why` is what takes away most of the loss when it is taken out of the regime, as in `regret`; in
 brackets the `times` that are left then. `ours, small tasks` is our regret with
 `assignor.maxRecordsPerTask` of a quarter of a slot's share, and `spark.locality.wait=0s`. `batch_s`
 is the ideal time of a batch: where it is small, tasks (4 ms) and cold consumers (20 ms) are much of
@@ -130,7 +130,7 @@ def row_of(kind: str) -> dict[str, Any]:
 
 
 def regimes_by_cause() -> str:
-    """Group the regimes of regret.md by what most of our regret comes from."""
+    """Group the regimes of `regret` by what most of our regret comes from."""
     rows = json.loads((FOLDER / "regret.json").read_text(encoding="utf-8"))["rows"]
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
@@ -163,7 +163,7 @@ def test_losses_search() -> None:
         rows.append(row_of(kind))
         print(rows[-1], flush=True)
     notes = (
-        f"{__doc__}\nThe hundred regimes of [regret](regret.md), by what most of our regret in them"
+        f"{__doc__}\nThe hundred regimes of `regret`, by what most of our regret in them"
         " comes from; `lost` are those in which one of Spark's three mappings was faster, the"
         f" medians are of these:\n\n{regimes_by_cause()}\n\nWhat the search came to:"
     )

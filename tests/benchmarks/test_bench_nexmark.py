@@ -10,7 +10,7 @@ does `records_a_second`, from the seconds of whole batches. Results go nowhere (
 
 All ways run side by side and take turns, after two rounds that do not count. `times_ours` is a
 way's batch over ours in the same round, the median. Spark's ways but the default have
-`fetch.max.wait.ms=10`.
+`fetch.max.wait.ms=1`.
 
 `ASSIGNOR_BENCH_SCALE=0.1` tries it with fewer bids and two rounds, and writes nothing.
 """

@@ -36,12 +36,19 @@ batches over 10,000 partitions, whose first is cold), and the readers take turns
 are Spark's triggerExecution; records a second are by addBatch, scheduling included. Spark's best
 setting is fetch.max.wait.ms=1; for many partitions also coalesce(2) and a consumer cache that holds
 all of them, for one partition also max.poll.records=20000 and fetches of 8 MB
-(tests/benchmarks/tuned_spark.py). A bare consumer polls with these settings, too, in a JVM of its
-own without Spark. Processor time is that of the reading tasks.
+(tests/benchmarks/tuned_spark.py). A bare consumer polls in a JVM of its own without Spark, with
+these settings and with those of the shared reader. Processor time is that of the reading tasks.
 """
 
 BEST = "Spark, best setting"
 OURS = {"assignor": "lag-aware-sticky", "assignor.onError": "fail"}
+#: What the shared reader's consumer has for one large partition in an executor of 1 GB.
+OUR_FETCHES = {
+    "kafka.fetch.max.wait.ms": "5",
+    "kafka.max.poll.records": "2000",
+    "kafka.max.partition.fetch.bytes": str(4 << 20),
+    "kafka.fetch.max.bytes": str(32 << 20),
+}
 MANY = Load(partitions=int(1_000 * SCALE), records_per_partition=10, record_bytes=100)
 FEWER = Load(int(200 * SCALE), records_per_partition=7, record_bytes=100)
 SMALL_RECORDS = Load(1, records_per_partition=int(1_000_000 * SCALE), record_bytes=100)
@@ -125,7 +132,12 @@ def test_one_partition(
         readers = (default, best, ours)
         for reader in readers:
             _warm(reader, 2)
-        bare = bare_rates(ours.topic, tmp_path)
+        bare = {
+            "a bare consumer, our settings": bare_rates(ours.topic, tmp_path, OUR_FETCHES),
+            "a bare consumer, Spark's best setting": bare_rates(
+                ours.topic, tmp_path, LARGE_FETCHES
+            ),
+        }
         nanos: dict[str, list[float]] = {reader.name: [] for reader in readers}
         for number in range(REPEATS):
             for reader in in_turn(readers, number):
@@ -136,7 +148,7 @@ def test_one_partition(
         for reader in readers:
             reader.stop()
     rates = {r.name: [round(load.records / t) for t in r.add_batch_seconds] for r in readers}
-    results += rows_of(title, "records a second", rates | {"a bare consumer": bare})
+    results += rows_of(title, "records a second", rates | bare)
     results += rows_of(title, "processor nanoseconds a record", nanos)
 
 
@@ -164,10 +176,10 @@ def test_ten_thousand_partitions_in_one_gigabyte(
     results += rows_of(title, "peak heap of an executor, MB", {ours.name: peaks})
 
 
-def bare_rates(topic: Topic, classes: Path) -> list[float]:
+def bare_rates(topic: Topic, classes: Path, fetches: Mapping[str, str]) -> list[float]:
     """Read the first partition of a topic with a bare Java consumer; records a second, by run."""
     class_path = compiled(classes, "BareConsumer", connector=True)
-    settings = [f"{key.removeprefix('kafka.')}={value}" for key, value in LARGE_FETCHES.items()]
+    settings = [f"{key.removeprefix('kafka.')}={value}" for key, value in fetches.items()]
     call = [topic.bootstrap_servers, topic.name, str(REPEATS), *settings]
     return [float(line) for line in run_java(class_path, "BareConsumer", *call).stdout.split()]
 

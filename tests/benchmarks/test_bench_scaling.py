@@ -2,7 +2,7 @@
 
 One of them at a time is raised while the others stay at 4,000 partitions, 100 executors of four
 slots, 200 records a partition and Zipf's law with an exponent of 0.8. Timed is a plan in steady
-state, JSON in to JSON out, as in planner.md: the least of ten runs in a warm process; sizes take
+state, JSON in to JSON out, as in `planner`: the least of ten runs in a warm process; sizes take
 turns, after a round that does not count. `from` and `to` are the ends of what was tried, `ms` the
 times there. `exponent` is the slope of a line through the logarithms (for the skew, whose logarithm
 means little, of the time over the exponent itself, as a factor for each 1.0 more): 1 says that

@@ -5,7 +5,7 @@ topics of two partitions get 50 records a second each from a producer process. A
 records at most (`maxOffsetsPerTrigger`), so the backlog takes some fifty batches. All ways run the
 same job of `assignor run` (an append to Delta; the next batch begins at the end of the last one),
 one after the other in one Spark session after a small run that warms up; only options of the source
-differ. Spark's own mapping has its best setting, `kafka.fetch.max.wait.ms=10`.
+differ. Spark's own mapping has its best setting, `kafka.fetch.max.wait.ms=1`.
 
 Spark shares the limit in proportion to what waits. So does `proportional`; a weight of 1 lets the
 planner do it, and wherever it is left to Spark it is Spark's. "Batches that a live record waits":

@@ -5,7 +5,7 @@ Spark publishes one figure for micro-batches beside its real-time mode, in the r
 The same workload here: 1,000 records a second into five equal partitions, counted by 1,000 keys and
 a window of a minute, update mode, RocksDB with changelog checkpoints, `ProcessingTime(0)`, and each
 update written to Kafka with the time of its newest record. Latency is the output record's
-CreateTime minus that time. The source has that benchmark's settings, `fetch.max.wait.ms=10` and
+CreateTime minus that time. The source has that benchmark's settings, `fetch.max.wait.ms=1` and
 `max.partition.fetch.bytes` of 10 MB; "with the option" has them, too.
 
 What differs: two executors of one slot that share two cores with broker and producer, where Spark's

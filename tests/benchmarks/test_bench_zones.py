@@ -6,7 +6,7 @@ one, two and three replicas; before each batch 1,200 records of 4 KB are written
 process (modelled by sleeping), so that no batch can take less than 0.4 s. With three replicas
 partitions have lags by Zipf's law (0.8). With fewer, zones are uneven: with two, eight of ten
 records are in partitions that have no replica in `c`; with one, six of ten are in partitions of
-`a`. Spark has `kafka.fetch.max.wait.ms=10`; all other settings of the source are its own.
+`a`. Spark has `kafka.fetch.max.wait.ms=1`; all other settings of the source are its own.
 
 `phase`: all executors, without the one in `a`, and when it is back; ten batches each, of which the
 first four are left out. `batch KB` is how much a producer's batch holds at most, `backlog` whether
@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.benchmarks.report import write_report
+from tests.benchmarks.tuned_spark import SHORT_WAIT
 from tests.benchmarks.turns import in_turn
 from tests.integration.test_zones import (
     OPTIONS,
@@ -64,7 +65,7 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 SCALE = float(os.environ.get("ASSIGNOR_BENCH_SCALE", "1"))  # below 1: does it run? writes nothing
 BATCHES, A_BATCH, PARTITIONS = max(2, int(6 * SCALE)), 1_200, 12
 LARGE_BATCH = 500_000
-WAYS: dict[str, dict[str, str]] = {"Spark": {"kafka.fetch.max.wait.ms": "10"}, "ours": OPTIONS}
+WAYS: dict[str, dict[str, str]] = {"Spark": dict(SHORT_WAIT), "ours": OPTIONS}
 
 
 def test_zones(tmp_path: Path) -> None:

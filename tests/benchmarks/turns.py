@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from tests.benchmarks.reader_runs import Reader
+from tests.benchmarks.tuned_spark import SHORT_WAIT
 from tests.kafka_topics import Topic
 from tests.spark_tools import start_spark, wait_until
 
@@ -27,7 +28,7 @@ T = TypeVar("T")
 SCALE = float(os.environ.get("ASSIGNOR_BENCH_SCALE", "1"))
 OURS = {"assignor": "lag-aware-sticky", "assignor.onError": "fail"}
 #: Of Spark's own source; its default waits half a second for each partition that has no more.
-NO_WAIT = {"kafka.fetch.max.wait.ms": "10"}
+NO_WAIT = dict(SHORT_WAIT)
 
 
 @dataclass(frozen=True)

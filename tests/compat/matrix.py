@@ -1,4 +1,4 @@
-"""What `make matrix` runs where, what became of it, and the table in docs/where-it-runs.md.
+"""What `make matrix` runs where, what became of it, and the table in docs/internals/evidence.md.
 
 A cell is one kind of tests on one Spark, Python and Java, named `4.2.0/3.11/17/queries`. All kinds
 run on each Spark with Python 3.11 and Java 17; with each other Python and each other Java, `compat`
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "benchmarks" / "matrix.json"
-PAGE = ROOT / "docs" / "where-it-runs.md"
+PAGE = ROOT / "docs" / "internals" / "evidence.md"
 NOT_RUN_THERE = Path(__file__).with_name("deselected.yaml")
 PYTHONS = ("3.11", "3.10", "3.12", "3.13")
 JAVAS = ("17", "21")

@@ -2,5 +2,5 @@
 
 - `scene`: the query, the records that are written all the while, and the checks
 - `kinds`: the faults, by name
-- `report`: how often each was tried, for docs/reliability.md
+- `report`: how often each was tried, for docs/internals/faults.md
 """

@@ -1,7 +1,7 @@
-"""What was tried and survived, as the tables of docs/reliability.md.
+"""What was tried and survived, as the tables of docs/internals/faults.md.
 
-`python -m tests.faults.report docs/reliability.md [COMMIT…]` reads what runs of these commits (of
-this one) have left in `build/faults`, and keeps it in docs/benchmarks/faults.json, from which a
+`python -m tests.faults.report docs/internals/faults.md [COMMIT…]` reads what runs of these commits
+(of this one) have left in `build/faults`, and keeps it in docs/benchmarks/faults.json, from which a
 later table takes the runs of another machine.
 """
 

@@ -132,7 +132,10 @@ def test_even_small_topics_are_read_at_once_beside_a_backlog(
 
 
 LIMITED = [
-    pytest.param({"assignor.fairness": "even", "maxOffsetsPerTrigger": "700"}, id="even"),
+    pytest.param(
+        {"assignor.fairness": "even", "maxOffsetsPerTrigger": "700"}, id="even",
+        marks=pytest.mark.long,
+    ),
     pytest.param(
         {"assignor.targetBatchSeconds": "5", "assignor.fairness": "even"}, id="target seconds"
     ),

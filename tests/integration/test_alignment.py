@@ -175,18 +175,17 @@ LIMITS = [
     pytest.param(
         {"assignor.fairness": "even", "maxOffsetsPerTrigger": "300"},
         id="even",
-        marks=pytest.mark.long,
     ),
-    pytest.param({"assignor.targetBatchSeconds": "5"}, id="target seconds", marks=pytest.mark.long),
-    pytest.param({"assignor.maxBytesPerTrigger": "4000"}, id="bytes", marks=pytest.mark.long),
+    pytest.param({"assignor.targetBatchSeconds": "5"}, id="target seconds"),
+    pytest.param({"assignor.maxBytesPerTrigger": "4000"}, id="bytes"),
     pytest.param(
         {"minOffsetsPerTrigger": "500", "maxTriggerDelay": "1s", "assignor.reader": "spark"},
         id="a least number, and Spark's reader",
-        marks=pytest.mark.long,
     ),
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("limits", LIMITS)
 def test_it_holds_with_other_limits_and_idle_partitions(
     spark: SparkSession, topic: Topic, checkpoint: str, tmp_path: Path, limits: dict[str, str]

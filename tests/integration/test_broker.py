@@ -51,6 +51,7 @@ def consume(broker: EmbeddedBroker, topic: str, count: int) -> list[str]:
         consumer.close()
 
 
+@pytest.mark.long
 def test_records_and_address_survive_a_restart_and_a_kill():
     with EmbeddedBroker(properties={"log.retention.ms": "3600000"}) as broker:
         broker.create_topic("kept", 3, {"max.message.bytes": "2000000"})
@@ -75,6 +76,7 @@ def test_records_and_address_survive_a_restart_and_a_kill():
     assert not is_running(pid)
 
 
+@pytest.mark.long
 def test_a_given_folder_keeps_the_records_for_the_next_broker(tmp_path, monkeypatch):
     monkeypatch.setenv("LC_ALL", "C")  # where Java knows ASCII only
     tmp_path = tmp_path / "Größe µ"  # Kafka reads its properties as Latin-1

@@ -53,6 +53,7 @@ def on_class_path(code: bytes, name: str, folder: Path) -> Path:
     return folder / "classes"
 
 
+@pytest.mark.long
 def test_our_jar_on_the_class_path_and_the_connector_by_packages(
     topic: Topic, tmp_path: Path
 ) -> None:
@@ -98,18 +99,19 @@ STREAM = "KafkaMicroBatchStream"
 UNFIT = "a superclass that fits (class io.assignorbridge.source.AssignedMicroBatchStream"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "member", "remove", "add", "named"),
     [
         pytest.param(
             "KafkaSourceOffset", "<init>", PUBLIC, 0,  # private, Spark could not call it either
             f"{KAFKA010}.KafkaSourceOffset.<init>()",
-            id="a constructor that is not public", marks=pytest.mark.long,
+            id="a constructor that is not public",
         ),
         pytest.param(
             STREAM, None, 0, FINAL,
             f"{UNFIT} cannot inherit from final class {KAFKA010}.{STREAM})",
-            id="a final class", marks=pytest.mark.long,
+            id="a final class",
         ),
         pytest.param(
             STREAM, "planInputPartitions", 0, FINAL,

@@ -35,6 +35,7 @@ print(json.dumps(query.lastProgress["sources"][0]["metrics"]))
 """
 
 
+@pytest.mark.long
 def test_a_query_without_any_extra(topic: Topic, tmp_path: Path) -> None:
     topic.create(1).fill([1000])
     python = make_environment(tmp_path / "environment")

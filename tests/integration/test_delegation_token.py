@@ -51,6 +51,7 @@ def secured() -> Iterator[tuple[EmbeddedBroker, str]]:
         yield broker, f"{HOST}:{sasl}"
 
 
+@pytest.mark.long
 def test_consumers_and_commits_log_in_with_the_delegation_token_that_spark_holds(
     secured: tuple[EmbeddedBroker, str], checkpoint: str
 ) -> None:

@@ -101,6 +101,7 @@ def test_the_demo_measures_both_modes_checks_delta_and_leaves_nothing(
     assert {name for name in work_folders() - before if "demo" in name} == set()
 
 
+@pytest.mark.long
 def test_a_broker_that_does_not_answer_is_one_line_and_exit_code_1(tmp_path):
     done = subprocess.run(
         [

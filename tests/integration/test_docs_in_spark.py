@@ -67,7 +67,8 @@ def test_the_readme_and_the_checkpoint_of_its_query(
     finally:
         query.stop()
     block = put(
-        program("lag.md", "read_checkpoint"), **{"s3a://bucket/checkpoint": f"file:{checkpoint}"}
+        program("diagnose.md", "read_checkpoint"),
+        **{"s3a://bucket/checkpoint": f"file:{checkpoint}"},
     )
     names = {"spark": spark}
     *first, last = block.strip().splitlines()
@@ -77,7 +78,7 @@ def test_the_readme_and_the_checkpoint_of_its_query(
     assert sum(ends[topic.name].values()) == 60
 
 
-def test_the_options_of_admission(spark: SparkSession, topic: Topic, checkpoint: str) -> None:
+def test_the_options_of_limited_batches(spark: SparkSession, topic: Topic, checkpoint: str) -> None:
     topic.create(2).fill([40, 40])
     stream = (
         spark.readStream.format("kafka")
@@ -85,7 +86,7 @@ def test_the_options_of_admission(spark: SparkSession, topic: Topic, checkpoint:
         .option("subscribe", topic.name)
         .option("startingOffsets", "earliest")
     )
-    block = program("admission.md", "targetBatchSeconds")
+    block = program("limit-batches.md", "targetBatchSeconds")
     frame = eval(f"(stream\n{block})", {"stream": stream}).load()  # noqa: S307
     batches = once(frame, checkpoint)
     assert_planned(batches)
@@ -117,29 +118,15 @@ def test_metrics_of_a_query(spark: SparkSession, topic: Topic, tmp_path: Path) -
         "progress.jsonl": str(tmp_path / "progress.jsonl"),
         ".writeStream": ".writeStream.trigger(availableNow=True)",
     }
-    exec(put(program("metrics.md", "MetricsConfig"), **places), names)  # noqa: S102
+    exec(put(program("monitor.md", "MetricsConfig"), **places), names)  # noqa: S102
     assert "assignor_" in (tmp_path / "a.prom").read_text()
     lines = (tmp_path / "progress.jsonl").read_text().splitlines()
     assert sum(json.loads(line).get("rows", 0) for line in lines) == 40
 
 
-@pytest.mark.long
-def test_a_broker_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
-    exec(program("demo.md", "EmbeddedBroker"), {})  # noqa: S102
-    assert ":" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("page", "name", "module"),
-    [
-        ("assignors.md", "Dealt", "mine"),
-        ("writing-an-assignor.md", "LargestFirst", "team_rules"),
-    ],
-)
-def test_an_assignor_of_ones_own_passes_the_conformance_suite(
-    tmp_path: Path, page: str, name: str, module: str
-) -> None:
-    (tmp_path / f"{module}.py").write_text(program(page, f"class {name}:"), encoding="utf-8")
+def test_an_assignor_of_ones_own_passes_the_conformance_suite(tmp_path: Path) -> None:
+    page = "writing-an-assignor.md"
+    (tmp_path / "team_rules.py").write_text(program(page, "class LargestFirst:"), encoding="utf-8")
     test = program(page, "AssignorConformance")
     (tmp_path / "test_mine.py").write_text(test, encoding="utf-8")
     done = subprocess.run(

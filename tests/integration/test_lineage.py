@@ -1,4 +1,4 @@
-"""OpenLineage's listener beside the option: what docs/where-it-runs.md says that it sees."""
+"""OpenLineage's listener beside the option: what docs/platforms.md says that it sees."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What happens when something changed between two runs of a job: it goes on, or says so and stops.
 
-The rows of docs/pipelines.md, "What happens when …", name tests of this module.
+The rows of docs/internals/evidence.md, "Changes between two runs", name tests of this module.
 """
 
 from __future__ import annotations

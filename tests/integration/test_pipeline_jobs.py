@@ -45,6 +45,7 @@ def history(spark: SparkSession, name: str) -> list[Any]:
     return DeltaTable.forName(spark, name).history().collect()
 
 
+@pytest.mark.long
 def test_append_writes_each_record_once_in_files_of_the_size_that_is_asked(spark, topic, tmp_path):
     """The batch is run again after a crash, then again under a new checkpoint."""
     topic.create(4)

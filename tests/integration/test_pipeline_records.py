@@ -227,6 +227,7 @@ def test_csv_is_that_of_rfc_4180_and_what_is_read_in_part_is_bad(spark):
     assert parsed(spark, slash, [(None, b'"a\\"b"'), (None, b"")])[0] == {0: ('a"b',), 1: (None,)}
 
 
+@pytest.mark.long
 def test_a_tombstone_without_a_usable_key_is_a_bad_record(spark):
     """Whatever the case of the key's name; not where a transform can make the key from Kafka's."""
     pairs = [(b"1", None), (b'"2"', None), (None, None), (b"\xff", b"null"), (b"4", b'{"v": "a"}')]

@@ -78,6 +78,7 @@ def job_count(spark: SparkSession) -> int:
     return count
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by_name", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_only_a_runs_first_batch_reads_the_tables_log(spark, tmp_path, by_name):
     where = (None, f"t_{tmp_path.name}") if by_name else (tmp_path / "table", None)
@@ -261,6 +262,7 @@ def test_a_table_that_was_set_back_or_made_anew_meanwhile_is_written_as_by_delta
     assert found[0] == found[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "way",
     [
@@ -339,6 +341,7 @@ def test_checkpoints_that_are_always_being_written_are_found_nevertheless(spark,
     assert known[-1] > known[0], known
 
 
+@pytest.mark.long
 def test_a_commit_of_another_process_is_found(spark, tmp_path):
     """Of a driver that was thought dead: its batch is skipped, and is no conflict."""
     table = tmp_path / "table"
@@ -353,6 +356,7 @@ def test_a_commit_of_another_process_is_found(spark, tmp_path):
     assert rows(spark, table, "id") == [(0,), (1,), (2,), (3,), (5,)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "batches",
     [

@@ -173,7 +173,7 @@ def test_a_first_job_of_init_under_spark_submit(
     topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    """As docs/pipelines.md says it: the flags are those of `assignor jars --job`."""
+    """As docs/pipelines.md describes it: the flags are those of `assignor jars --job`."""
     topic.create(3).fill([30, 20, 10])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SPARK_HOME", str(pyspark_home()))
@@ -235,6 +235,7 @@ def test_no_planner_outlives_a_driver_that_was_killed(
     )
 
 
+@pytest.mark.long
 def test_a_run_whose_jvm_was_killed_says_so_and_names_sparks_log(
     topic: Topic, tmp_path: Path
 ) -> None:
@@ -272,7 +273,14 @@ def test_a_run_whose_jvm_was_killed_says_so_and_names_sparks_log(
     assert [line for line in before if not line.startswith(expected)] == []
 
 
-@pytest.mark.parametrize("moment", ["SparkSubmit", "Running Spark version", "Starting executor ID"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "SparkSubmit",
+        "Running Spark version",
+        pytest.param("Starting executor ID", marks=pytest.mark.long),
+    ],
+)
 def test_ctrl_c_while_spark_starts_is_130_and_leaves_no_process(
     moment: str, topic: Topic, tmp_path: Path
 ) -> None:

@@ -19,23 +19,23 @@ ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.integration, pytest.mark.drivers]
 
 
-def program(containing: str) -> str:
-    page = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
-    found = re.findall(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+def program(page: str, containing: str) -> str:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    found = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
     [block] = [block for block in found if containing in block]
     return block
 
 
 @pytest.mark.long
 def test_the_program_runs_as_pasted(tmp_path: Path) -> None:
-    out = drivers.run_pasted(program("EmbeddedBroker"), tmp_path)
+    out = drivers.run_pasted(program("quickstart.md", "EmbeddedBroker"), tmp_path)
     assert "'assignor.tasks': '2'" in out
     assert "'assignor.strategy': 'lag-aware-sticky'" in out
 
 
 def test_a_query_into_delta_runs_as_pasted(topic: Topic, tmp_path: Path) -> None:
     topic.create(3).fill([30, 20, 10])
-    pasted = program("configure_delta")
+    pasted = program("add-to-a-job.md", "configure_delta")
     for name, value in (
         ("broker:9092", topic.bootstrap_servers),
         ('"subscribe": "orders"', f'"subscribe": "{topic.name}"'),

@@ -369,6 +369,7 @@ def rack_checks(folder: Path, *words: str) -> list[str]:
     return run_java(class_path, "cluster.RackChecks", *words, options=options).stdout.splitlines()
 
 
+@pytest.mark.long
 def test_racks_of_yarns_topology(tmp_path: Path) -> None:
     table = tmp_path / "table"
     table.write_text("127.0.0.1 /a\n127.0.0.2 /x/b\n")

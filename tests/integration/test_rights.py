@@ -223,8 +223,13 @@ def command(place: Place, case: Case, folder: Path, capfd: pytest.CaptureFixture
     query = folder / "query"
     write_query(query, {place.topic.name: {0: 30, 1: 20, 2: 5}})
     words = case.needs.what.strip("`").split()[1:]
-    given = {"--checkpoint": [str(query)], "--group": ["team"], "--racks": [str(racks)]}
-    words = [part for word in words for part in (word, *given.get(word, ()))]
+    given = {
+        "CHECKPOINT": [str(query)],
+        "--checkpoint": ["--checkpoint", str(query)],
+        "--group": ["--group", "team"],
+        "--racks": ["--racks", str(racks)],
+    }
+    words = [part for word in words for part in given.get(word, [word])]
     capfd.readouterr()
     code = main.run([*words, "--command-config", str(file)])
     _, err = capfd.readouterr()

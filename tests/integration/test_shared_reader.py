@@ -10,7 +10,6 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.integration.shared_reader_tools import (
-    AVAILABLE_NOW,
     COLUMNS,
     OURS,
     SPARKS,
@@ -18,7 +17,6 @@ from tests.integration.shared_reader_tools import (
     compact,
     counters,
     send,
-    start,
     transactional,
 )
 from tests.spark_tools import finished, read_topic
@@ -26,7 +24,7 @@ from tests.spark_tools import finished, read_topic
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from tests.kafka_topics import Topic
 
@@ -146,10 +144,20 @@ def test_a_limit_ends_the_reader_early(
     spark: SparkSession, topic: Topic, checkpoint: str, tmp_path: Path
 ) -> None:
     topic.create(2).fill([2_000, 2_000])
-    frame = read_topic(spark, topic, OURS).limit(10)
+    rows = read_topic(spark, topic, {**OURS, "maxOffsetsPerTrigger": "400"})
     folder = str(tmp_path / "limited")
-    finished(start(frame, checkpoint, folder, AVAILABLE_NOW))
-    assert spark.read.parquet(folder).count() == 10
+
+    def write_ten(batch: DataFrame, _: int) -> None:
+        if not batch.isEmpty():
+            batch.limit(10).write.mode("append").parquet(folder)
+
+    before = counters(spark)
+    writer = rows.writeStream.foreachBatch(write_ten).option("checkpointLocation", checkpoint)
+    finished(writer.trigger(availableNow=True).start())
+    after = counters(spark)
+    assert spark.read.parquet(folder).count() == 100
+    slots = spark.sparkContext.defaultParallelism
+    assert after["created"] - before["created"] <= slots, "a limit costs a consumer"
     assert len(available_rows(spark, topic, OURS)) == 4_000
 
 

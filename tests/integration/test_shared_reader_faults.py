@@ -116,6 +116,7 @@ def test_a_cancelled_task_leaves_no_broken_consumer(
     assert offsets_read(spark, rows) == all_offsets([2_000] * 2)
 
 
+@pytest.mark.long
 def test_a_broker_restarted_while_it_is_read(
     spark: SparkSession, checkpoint: str, rows: str
 ) -> None:

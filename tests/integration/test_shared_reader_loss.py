@@ -109,6 +109,7 @@ SLOWLY = {  # a fetch brings few records, so that the reader meets what happens 
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fail", ["true", "false"])
 def test_retention_while_it_reads(
     spark: SparkSession, topic: Topic, checkpoint: str, tmp_path: Path, fail: str

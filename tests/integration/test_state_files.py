@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from tests.kafka_topics import Topic
     from tests.spark_tools import DriverLog
 
-pytestmark = pytest.mark.integration
+# Among the drivers, so that both halves of `make test` take about as long.
+pytestmark = [pytest.mark.integration, pytest.mark.drivers]
 
 COUNTS = [60, 60, 60]
 FUTURE = "999999.v99"
@@ -223,6 +224,7 @@ def _checked(tmp_path: Path, what: str, kept: Path) -> tuple[str, set[str]]:
     return done.stdout + done.stderr, {p.name for p in (kept / "assignments").glob("[0-9]*")}
 
 
+@pytest.mark.long
 def test_a_state_that_cannot_be_deleted_is_told_once_and_keeps_no_others(tmp_path: Path) -> None:
     """It was taken for a failure to save, in each batch, and nothing behind it was deleted."""
     told, names = _checked(tmp_path, "locked", tmp_path / "kept")
@@ -231,6 +233,7 @@ def test_a_state_that_cannot_be_deleted_is_told_once_and_keeps_no_others(tmp_pat
     assert "could not save its state" not in told
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["unlisted", "silent"])
 def test_a_folder_that_could_not_be_listed_gets_no_states_below_those_it_has(
     tmp_path: Path, what: str

@@ -43,6 +43,7 @@ final class FakeKafka implements InvocationHandler {
   boolean remote; // an answer is of one partition, as from a remote tier before Kafka 4.2
   Random disorder; // partitions answer in any order, late, or with an offset that is gone; or null
   final Set<TopicPartition> silent = new LinkedHashSet<>(); // their broker does not answer
+  Runnable duringPoll; // or null
   long taken; // records
   int polls;
   int seeks;
@@ -117,6 +118,9 @@ final class FakeKafka implements InvocationHandler {
 
   private ConsumerRecords<byte[], byte[]> poll() {
     polls++;
+    if (duringPoll != null) {
+      duringPoll.run();
+    }
     mostFetched = Math.max(mostFetched, fetched.size());
     if (!truncated.isEmpty()) {
       Map<TopicPartition, Long> at = new LinkedHashMap<>(positions);

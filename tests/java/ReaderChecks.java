@@ -6,6 +6,8 @@ import io.assignorbridge.model.AssignedInputPartition;
 import io.assignorbridge.model.ReadReport;
 import io.assignorbridge.reader.RangeCursor.Chunk;
 import io.assignorbridge.reader.RangeCursor.State;
+import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.lang.reflect.Field;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -24,6 +26,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkEnv;
+import org.apache.spark.TaskContext$;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
@@ -312,23 +315,27 @@ public final class ReaderChecks {
     }
   }
 
-  private static List<String> rowsOf(List<KafkaOffsetRange> plan, String name) throws Exception {
+  private static SharedReader readerOf(
+      List<KafkaOffsetRange> plan, java.util.function.Consumer<ReadReport> reports) {
     KafkaBatchInputPartition[] ranges =
         plan.stream()
             .map(one -> new KafkaBatchInputPartition(one, params(Map.of()), 1, true, false))
             .toArray(KafkaBatchInputPartition[]::new);
     AssignedInputPartition task =
         new AssignedInputPartition("s", 1, 0, "0", 0, ranges, new String[0]);
+    return new SharedReader(task, OFFSETS, true, List.of(), null, reports, bytes -> {});
+  }
+
+  private static List<String> rowsOf(List<KafkaOffsetRange> plan, String name) throws Exception {
     List<String> rows = new ArrayList<>();
     List<ReadReport> reports = new ArrayList<>();
-    SharedReader reader =
-        new SharedReader(task, OFFSETS, true, List.of(), null, reports::add, bytes -> {});
+    SharedReader reader = readerOf(plan, reports::add);
     while (reader.next()) {
       InternalRow row = reader.get();
       rows.add(row.getUTF8String(2) + "-" + row.getInt(3) + "@" + row.getLong(4));
     }
     reader.close();
-    check(reports.size() == ranges.length, name + ": " + reports.size() + " reports");
+    check(reports.size() == plan.size(), name + ": " + reports.size() + " reports");
     long reported = reports.stream().mapToLong(ReadReport::records).sum();
     check(reported == rows.size(), name + ": " + reported + " records are reported");
     return rows;
@@ -399,6 +406,64 @@ public final class ReaderChecks {
     int seeks = last().seeks;
     readOnce(consumer, 40, 110, 120);
     check(last().seeks == seeks + 39, "those that were given up are read again, once");
+  }
+
+  void aConsumerWhoseRangesALimitLeftUnfinishedReadsThemAgain() {
+    recordBytes = 40_000; // several fetches a range
+    PooledConsumer consumer = consumer(3, Map.of());
+    consumer.beginUse();
+    consumer.begin(ranges(3, 0, 2_000), 0, new ArrayList<>());
+    check(consumer.poll(NOW, 0, new ArrayList<>()) && consumer.isReading(), "nothing is unfinished");
+    consumer.stopReading();
+    check(!consumer.isReading(), "a range is still read");
+    consumer.becomeIdle();
+    check(consumer.idleBytes == 0, consumer.idleBytes + " bytes are held");
+    readOnce(consumer, 3, 0, 2_000);
+    readOnce(consumer, 3, 2_000, 2_010);
+    check(made.size() == 1, made.size() + " consumers");
+  }
+
+  void aLimitGivesTheConsumerBackUnlessAnotherThreadUsesIt() throws Exception {
+    recordBytes = 40_000; // many polls a range
+    TaskContext$.MODULE$.setTaskContext(TaskContext$.MODULE$.empty());
+    try {
+      for (boolean inUse : new boolean[] {false, true}) {
+        ConsumerPool pool = pool();
+        setPool(pool);
+        KafkaOffsetRange range = new KafkaOffsetRange(partition(0), 0, 2_000, Option.empty());
+        SharedReader reader = readerOf(List.of(range), report -> {});
+        check(reader.next(), "no row");
+        Runnable close = () -> close(reader);
+        if (inUse) {
+          last().duringPoll = close; // as the task's thread does while another one reads
+        } else {
+          close.run();
+        }
+        String outcome = "the end";
+        try {
+          while (reader.next()) {}
+        } catch (IllegalStateException e) {
+          outcome = e.getMessage();
+        }
+        check(outcome.equals("the reader is closed"), outcome);
+        check(pool.idle() == (inUse ? 0 : 1), pool.idle() + " are idle, in use: " + inUse);
+        long until = System.nanoTime() + 10_000_000_000L;
+        while (last().closed != inUse) {
+          check(System.nanoTime() < until, "closed: " + last().closed);
+          Thread.onSpinWait();
+        }
+      }
+    } finally {
+      TaskContext$.MODULE$.unset();
+    }
+  }
+
+  private static void close(SharedReader reader) {
+    try {
+      reader.close();
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
   }
 
   void partitionsThatLeftTheStreamAreGivenUp() {

@@ -1,4 +1,4 @@
-"""The tables of a job's keys in docs/pipelines.md: `python -m tests.support.job_reference FILE`."""
+"""The tables of a job's keys in docs/job-file.md: `python -m tests.support.job_reference FILE`."""
 
 from __future__ import annotations
 

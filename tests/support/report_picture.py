@@ -1,4 +1,4 @@
-"""`python -m tests.support.report_picture`: makes the picture of docs/report.md.
+"""`python -m tests.support.report_picture`: makes the picture of docs/diagnose.md.
 
 It is of a real query, whose answers of Spark's UI are recorded for tests (`served.RECORDED`): three
 executors of two slots; batch 4 was read by Spark's own mapping, 12 and 13 by ours, and an executor

@@ -16,50 +16,48 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from assignor_bridge.assignors import Group, Member
-from assignor_bridge.assignors.check import assign_checked
-from assignor_bridge.assignors.own import Own
 from assignor_bridge.tested_spark import TESTED_SPARKS
 from streaming.cli import main
 from streaming.cli.all import app
-from streaming.cli.earlier_names import translate
 from streaming.delta.session import delta_coordinate
 from streaming.kafka.java_properties import read_properties
 from streaming.kafka.settings import client_settings
 from streaming.pipeline.config.loading import load_job
 from tests.unit.streaming.kept_query import kept_query
-from tests.unit.test_docs import pages, text_of
+from tests.unit.test_docs import name_of, pages, text_of
 
 COMMANDS = get_command(app).commands
 #: Which test runs a Python program of a page, by words that only that program has.
 PROGRAMS = {
     "README.md": {"configure_spark": "integration/test_docs_in_spark.py::test_the_readme"},
-    "admission.md": {"target": "integration/test_docs_in_spark.py::test_the_options_of_admission"},
+    "add-to-a-job.md": {
+        "configure_delta": "integration/test_quickstart.py::test_a_query_into_delta_runs",
+    },
     "assignors.md": {
         "next_group": "unit/test_docs_programs.py::test_the_programs_that_write_an_assignor",
-        "class Backwards": "unit/test_docs_programs.py::test_the_sketches_of_an_assignor",
-        "class Mine": "unit/test_docs_programs.py::test_the_sketches_of_an_assignor",
-        "class Dealt": "integration/test_docs_in_spark.py::test_an_assignor_of_ones_own",
-        "import Dealt": "integration/test_docs_in_spark.py::test_an_assignor_of_ones_own",
     },
     "audit.md": {"missing": "integration/test_docs_in_spark.py::test_the_records_that_an_audit"},
     "consumer-groups.md": {
         "KafkaConsumer": "integration/test_consumer_groups.py::test_the_program_of_the_page"
     },
-    "demo.md": {"EmbeddedBroker": "integration/test_docs_in_spark.py::test_a_broker_of_ones_own"},
-    "lag.md": {"read_checkpoint": "integration/test_docs_in_spark.py::test_the_readme"},
-    "metrics.md": {"MetricsConfig": "integration/test_docs_in_spark.py::test_metrics_of_a_query"},
+    "deploy.md": {"remote(": "compat/test_connect.py::test_a_remote_client"},
+    "diagnose.md": {"read_checkpoint": "integration/test_docs_in_spark.py::test_the_readme"},
+    "limit-batches.md": {
+        "target": "integration/test_docs_in_spark.py::test_the_options_of_limited_batches"
+    },
+    "monitor.md": {"MetricsConfig": "integration/test_docs_in_spark.py::test_metrics_of_a_query"},
     "pipelines.md": {"run_job": "integration/test_pipeline_jobs.py::test_bad_records_fail"},
     "quickstart.md": {
         "EmbeddedBroker": "integration/test_quickstart.py::test_the_program_runs",
-        "configure_delta": "integration/test_quickstart.py::test_a_query_into_delta_runs",
     },
-    "where-it-runs.md": {"remote(": "compat/test_connect.py::test_a_remote_client"},
     "writing-an-assignor.md": {
         "class LargestFirst:": "unit/test_docs_programs.py::test_the_programs_that_write",
         "import LargestFirst": "integration/test_docs_in_spark.py::test_an_assignor_of_ones_own",
         "find(": "unit/test_docs_programs.py::test_the_programs_that_write",
-        ".option(": "integration/test_assignors_in_spark.py::test_a_users_assignor",
+        "class Mine": "unit/test_docs_programs.py::test_the_sketch_of_an_assignor",
+        '.option("assignor", "team_rules:': (
+            "integration/test_assignors_in_spark.py::test_a_users_assignor"
+        ),
     },
 }
 #: What an example may call to be run here.
@@ -75,14 +73,14 @@ def blocks(text: str, language: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", pages(), ids=name_of)
 def test_commands_exist_with_their_options(page: Path):
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
     code = re.findall(r"`([^`\n]+)`", text) + re.findall(r"^(?:\$| {4}).*$", text, re.MULTILINE)
     code += [line for block in blocks(text, "[a-z]*") for line in block.splitlines()]
     for line in code:
         for written in re.findall(r"(?:^|[\s(])assignor ([a-z]+\b[^|;#)]*)", line):
-            name, *words = translate(written.split())
+            name, *words = written.split()
             commands = COMMANDS
             if name == "lab" and words and words[0] != "[OPTIONS]":
                 commands, (name, *words) = COMMANDS["lab"].commands, words
@@ -92,7 +90,7 @@ def test_commands_exist_with_their_options(page: Path):
             assert named <= known, line
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", pages(), ids=name_of)
 def test_programs_compile(page: Path):
     for block in blocks(page.read_text(encoding="utf-8"), "python"):
         program = block.replace("…", "...")
@@ -101,9 +99,9 @@ def test_programs_compile(page: Path):
         ast.parse(program)
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", pages(), ids=name_of)
 def test_each_program_is_run_by_a_test(page: Path):
-    run_by = PROGRAMS.get(page.name, {})
+    run_by = PROGRAMS.get(name_of(page), {})
     programs = blocks(page.read_text(encoding="utf-8"), "python")
     for program in programs:
         assert [words for words in run_by if words in program], program
@@ -128,7 +126,7 @@ def test_the_programs_that_write_an_assignor_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.syspath_prepend(str(tmp_path))
-    _, rule, check, _suite = blocks(text_of("writing-an-assignor.md"), "python")
+    _, rule, check, *_ = blocks(text_of("writing-an-assignor.md"), "python")
     (tmp_path / "team_rules.py").write_text(rule, encoding="utf-8")
     exec(check, {})  # noqa: S102
     [block] = blocks(text_of("writing-an-assignor.md"), "console")
@@ -141,18 +139,10 @@ def test_the_programs_that_write_an_assignor_run(
     exec(program, {})  # noqa: S102
 
 
-def test_the_sketches_of_an_assignor_are_taken_as_they_are():
-    backwards, mine = (
-        block.partition("\n\n")[0].replace("…", "...")
-        for block in blocks(text_of("assignors.md"), "python")
-        if "class Backwards" in block or "class Mine" in block
-    )
+def test_the_sketch_of_an_assignor_is_taken_as_it_is():
+    [block] = [b for b in blocks(text_of("writing-an-assignor.md"), "python") if "class Mine" in b]
     names: dict[str, Any] = {}
-    exec(backwards + mine, names)  # noqa: S102
-    topics = frozenset({"t"})
-    group = Group((Member("a", topics), Member("b", topics)), {"t": 2})
-    assignment = assign_checked(Own("backwards", names["Backwards"]), group)
-    assert assignment["b"] == {"t": (0, 1)}
+    exec(block.partition("\n\n")[0].replace("…", "..."), names)  # noqa: S102
     made = names["Mine"]()
     made.configure({"most": "5"})
     assert made.most == 5
@@ -169,7 +159,7 @@ def test_examples_print_what_they_show(page: str, tmp_path: Path):
         for command, output in _examples(block):
             tools = {words.split()[0] for words in re.sub(r"'[^']*'", "", command).split("|")}
             if not tools <= _TOOLS or not re.search(
-                r"assignor (plan|assign)\b.* -$", command, re.S
+                r"assignor lab (plan|assign)\b.* -$", command, re.S
             ):
                 _written(command, output, tmp_path)
                 continue
@@ -216,7 +206,7 @@ def test_jobs_can_be_loaded(tmp_path: Path):
 
 
 def test_a_login_and_a_cluster_are_added_to_a_job_as_the_page_says(tmp_path: Path):
-    job, *_, login, cluster = blocks(text_of("pipelines.md").partition("## Config\n")[0], "yaml")
+    job, login, cluster = blocks(text_of("pipelines.md"), "yaml")
     [exported] = re.findall("^export JAAS='(.*)'$", text_of("pipelines.md"), re.MULTILINE)
     path = tmp_path / "job.yaml"
     path.write_text(job + login + cluster, encoding="utf-8")
@@ -226,7 +216,7 @@ def test_a_login_and_a_cluster_are_added_to_a_job_as_the_page_says(tmp_path: Pat
 
 
 def test_the_login_of_the_commands_is_one_that_they_take():
-    [shown] = blocks(text_of("lag.md"), "properties")
+    [shown] = blocks(text_of("diagnose.md"), "properties")
     given = {"bootstrap.servers": "b:1", **read_properties(shown)}
     settings = client_settings(given).for_client()
     assert settings["sasl.mechanisms"] == "SCRAM-SHA-512"
@@ -238,7 +228,7 @@ def test_the_pages_name_all_tested_versions_of_spark():
     listed = f"{', '.join(others)} and {newest} are tested"
     assert listed in text_of("quickstart.md")
     assert listed in text_of("../README.md")
-    rows = [line for line in text_of("where-it-runs.md").splitlines() if "| tested |" in line]
+    rows = [line for line in text_of("platforms.md").splitlines() if "| tested |" in line]
     assert [spark for spark in TESTED_SPARKS if not any(spark in row for row in rows)] == []
 
 
@@ -255,7 +245,7 @@ def test_delta_is_installed_in_the_version_that_is_loaded_and_pyspark_stays():
 
 
 def test_other_packages_are_put_behind_those_of_assignor_jars():
-    [line] = [b for b in blocks(text_of("quickstart.md"), "") if "| sed" in b]
+    [line] = [b for b in blocks(text_of("add-to-a-job.md"), "") if "| sed" in b]
     [script] = re.findall(r"\$\(assignor jars (\| sed .*?)\)", line)
     printed = "--packages a:b:1,c:d:2 --repositories file:///r"
     told = subprocess.run(
@@ -278,7 +268,7 @@ def test_the_plan_of_batch_17_is_explained_as_shown(tmp_path, capsys):
     snapshot = _snapshot(1, 2, t0=(0, 100), t1=(0, 100), t2=(0, 100), t3=(0, 100))
     log = tmp_path / "plans.jsonl"
     log.write_text(json.dumps({"batchId": 17, "snapshot": snapshot, "plan": {}}) + "\n")
-    [block] = [b for b in blocks(text_of("planner.md"), "console") if "plan --batch 17" in b]
+    [block] = [b for b in blocks(text_of("diagnose.md"), "console") if "plan --batch 17" in b]
     [(_, shown)] = _examples(block)
     main.run(["plan", "--batch", "17", str(log)])
     printed = capsys.readouterr().out
@@ -293,7 +283,7 @@ def test_why_partition_7_moved_is_told_as_shown(tmp_path, monkeypatch, capsys):
     (tmp_path / "data" / "checkpoints").mkdir(parents=True)
     query.checkpoint.rename(tmp_path / "data" / "checkpoints" / "orders")
     monkeypatch.chdir(tmp_path)
-    [block] = [b for b in blocks(text_of("operating.md"), "console") if "orders-7" in b]
+    [block] = [b for b in blocks(text_of("troubleshoot.md"), "console") if "orders-7" in b]
     [(command, shown)] = _examples(block)
     assert main.run(shlex.split(command)[1:]) == 0
     assert capsys.readouterr().out == shown

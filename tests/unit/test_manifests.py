@@ -18,14 +18,14 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def manifests() -> dict[str, dict[str, Any]]:
-    """Those in fenced blocks of YAML, by page and number."""
+    """Return those of Kubernetes itself, without an operator's, by page and number."""
     found: dict[str, dict[str, Any]] = {}
     for page in sorted(DOCS.glob("*.md")):
         blocks = re.findall(
             r"^ *```yaml\n(.*?)^ *```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
         )
         for block in map(textwrap.dedent, blocks):
-            if "apiVersion:" in block:
+            if re.search(r"^apiVersion: (?!sparkoperator)", block, re.MULTILINE):
                 found[f"{page.stem}-{len(found)}"] = yaml.safe_load(block)
     return found
 
@@ -43,7 +43,7 @@ def test_a_manifest_is_valid(name: str, version: str) -> None:
 
 def test_the_image_has_what_the_option_needs_and_no_second_pyspark() -> None:
     """It is installed without what the wheel depends on: pyspark is in the image."""
-    page = (DOCS / "where-it-runs.md").read_text("utf-8")
+    page = (DOCS / "deploy.md").read_text("utf-8")
     [install] = re.findall(r"pip install --no-cache-dir ([^\\]+) \\\n && (.+--no-deps.+)", page)
     named = set(install[0].split())
     program = (
@@ -63,15 +63,15 @@ def test_the_image_has_what_the_option_needs_and_no_second_pyspark() -> None:
 
 def test_an_image_for_jobs_has_deltas_python_package_too() -> None:
     """Jars in Spark's folder are on no Python's path, so `assignor run` found no module `delta`."""
-    page = (DOCS / "where-it-runs.md").read_text("utf-8")
-    [installed] = re.findall(r"For `assignor run` in the image:\n`pip install ([^`]+)`", page)
+    page = (DOCS / "deploy.md").read_text("utf-8")
+    [installed] = re.findall(r"For `assignor run` in the image:\s`pip install ([^`]+)`", page)
     [delta] = [r for r in importlib.metadata.requires("assignor-bridge") or () if "delta" in r][:1]
     assert re.split(r"[<>=;]", delta)[0] in installed.split()
 
 
 def test_the_drivers_memory_has_room_for_the_planner() -> None:
     """40% is what Spark takes for Python; the setting replaces it."""
-    page = (DOCS / "where-it-runs.md").read_text("utf-8")
+    page = (DOCS / "deploy.md").read_text("utf-8")
     [(memory, overhead)] = re.findall(
         r"driver.memory=(\d+)g --conf spark.driver.memoryOverhead=(\d+)m", page
     )

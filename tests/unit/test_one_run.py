@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.benchmarks import one_run, one_run_page, report, summary
+from tests.benchmarks import one_run, one_run_page, report, results
 from tests.benchmarks.steps import ELSEWHERE, STEPS, Step
 from tests.benchmarks.targets import TARGETS, Target
 from tests.support.collected import collected
@@ -60,7 +60,7 @@ def docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     monkeypatch.setattr(one_run, "busy", lambda: 0.25)
     monkeypatch.setattr(one_run, "commit", lambda: "abc123")
-    monkeypatch.setattr(summary, "TARGETS", targets)
+    monkeypatch.setattr(results, "TARGETS", targets)
     monkeypatch.setattr(one_run_page, "TARGETS", targets)
     folder = tmp_path / "docs" / "benchmarks"
     folder.mkdir(parents=True)
@@ -86,35 +86,39 @@ def test_steps_that_are_done_are_not_run_again_and_failed_ones_are(
 
     def written(*given: Any) -> None:
         write_whole(*given)
-        pages.append(sorted(path.name for path in docs.glob("*.md")))
+        pages.append(sorted(path.name for path in docs.glob("*.json")))
 
     with monkeypatch.context() as within:
         within.setattr(one_run_page, "write_whole", written)
         one_run.run(run, steps, docs)
-    assert pages == [[], [], ["joined.md"], ["joined.md", "missed.md"]]
+    assert pages == [[], [], ["joined.json"], ["joined.json", "missed.json"]]
     assert log.read_text().split() == ["one", "broken", "two", "missed"]
     assert "1 of 4 steps to run, about 2 minutes" in one_run.plan(run, steps)
 
     one_run_page.write(run, steps, docs)
     assert sorted(path.name for path in docs.iterdir()) == [
-        "joined.json", "joined.md", "missed.json", "missed.md", "one_run.md", "summary.md",
+        "joined.json", "missed.json", "one_run.json",
     ]  # fmt: skip
     pictures = sorted(path.name for path in (docs.parent / "images").iterdir())
     assert pictures == ["joined.svg", "missed.svg"]
     joined = json.loads((docs / "joined.json").read_text())
     assert [row["name"] for row in joined["rows"]] == ["one", "two"]
-    told = (docs / "one_run.md").read_text()
-    assert "Of 3 targets 2 are met, 1 missed and 0 not measured." in told
-    assert "commit: abc123, " in told
-    assert "| [a](joined.md): both rows | at most 1.5 | 1 | met |  |" in told
-    assert "| a: a step that fails | at most 9 | 1 | met |  |" in told
-    missed = "| at most 9 | 9.5 | **missed by 6%** | it is what it is |"
-    assert f"| [a](missed.md): a check that fails {missed}" in told
-    assert "| broken | broken |  | **failed** (exit code 1) | 2 |" in told
-    assert "| two | [joined](joined.md) | REPEATS=3 | passed | 2 |" in told
-    assert "| missed | [missed](missed.md) |  | measured, a check failed (exit code 3) |" in told
-    assert "elsewhere" not in told
-    assert "- Not in this run: [kills](kills.md), " in told
+    found = json.loads((docs / "one_run.json").read_text())
+    assert "Of 3 targets 2 are met, 1 missed and 0 not measured." in found["notes"]
+    assert "- Not in this run: kills, " in found["notes"]
+    assert found["run"]["commit"] == "abc123"
+    assert [(row["what"], row["measured"], row["result"]) for row in found["rows"]] == [
+        ("both rows", 1.0, "met"), ("a step that fails", 1.0, "met"),
+        ("a check that fails", 9.5, "**missed by 6%**"),
+    ]  # fmt: skip
+    ended = {each["step"]: (each["settings"], each["result"]) for each in found["steps"]}
+    assert ended == {
+        "one": ("", "passed"), "two": ("REPEATS=3", "passed"),
+        "broken": ("", "failed (exit code 1)"),
+        "missed": ("", "measured, a check failed (exit code 3)"),
+    }  # fmt: skip
+    page = (docs.parent / "benchmark-results.md").read_text()
+    assert "| both rows | at most 1.5 | 1 | met | 1 |  |" in page
 
     fails.unlink()
     one_run.run(run, steps, docs)
@@ -124,11 +128,9 @@ def test_steps_that_are_done_are_not_run_again_and_failed_ones_are(
     monkeypatch.setattr(one_run, "DOCS", docs)
     monkeypatch.setattr(sys, "argv", ["one_run", "--pages", "abc123"])
     one_run.main()
-    told = (docs / "one_run.md").read_text()
-    [again] = [line for line in told.splitlines() if line.startswith("| broken |")]
-    assert again.startswith("| broken | [broken](broken.md) |  | passed | 2 | ")
-    assert again.endswith(" | 2 | 25% |")
-    assert "[One run](one_run.md)" in (docs / "summary.md").read_text()
+    steps_again = json.loads((docs / "one_run.json").read_text())["steps"]
+    [again] = [each for each in steps_again if each["step"] == "broken"]
+    assert (again["result"], again["tries"], again["busy"]) == ("passed", 2, 0.25)
 
 
 def test_a_result_of_another_tree_is_not_kept(
@@ -202,7 +204,7 @@ def test_what_benchmarks_write_is_no_change(tmp_path: Path) -> None:
     git("add", ".")
     git("commit", "-m", "first")
     (tmp_path / "docs" / "benchmarks").mkdir(parents=True)
-    (tmp_path / "docs" / "benchmarks" / "page.md").write_text("1")
+    (tmp_path / "docs" / "benchmarks" / "page.json").write_text("1")
     assert report.changes(tmp_path) == []
     clean = report.commit(tmp_path)
     (tmp_path / "code.py").write_text("2")

@@ -1,4 +1,4 @@
-"""The picture of docs/report.md is what `assignor report` draws today, and names no machine."""
+"""The picture of docs/diagnose.md is what `assignor report` draws today, and names no machine."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The model of a whole job: its sections, and that they fit together.
 
 The config's models are the one place that says which keys there are and what they mean: JSON Schema
-(`assignor lab schema`) and the tables in docs/pipelines.md are generated from them. They check what
+(`assignor lab schema`) and the tables in docs/job-file.md are generated from them. They check what
 can be seen in the config alone; what needs files, a broker or Spark is checked before a job starts.
 """
 

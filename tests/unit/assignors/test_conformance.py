@@ -217,10 +217,11 @@ def test_options_reach_it_and_wrong_ones_are_named() -> None:
 
 def test_the_example_of_the_docs_passes(tmp_path: Path) -> None:
     """Three lines, in a folder of somebody's, with nothing else."""
-    text = (ROOT / "docs" / "assignors.md").read_text(encoding="utf-8")
-    section = text.partition("### Test it\n")[2]
-    mine, test = re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)[:2]
-    (tmp_path / "mine.py").write_text(mine, encoding="utf-8")
+    text = (ROOT / "docs" / "writing-an-assignor.md").read_text(encoding="utf-8")
+    programs = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    [rules] = [program for program in programs if "class LargestFirst:" in program]
+    [test] = [program for program in programs if "AssignorConformance" in program]
+    (tmp_path / "team_rules.py").write_text(rules, encoding="utf-8")
     (tmp_path / "test_mine.py").write_text(test, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."],

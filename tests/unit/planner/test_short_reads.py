@@ -12,9 +12,14 @@ from tests.planner_process import plan as planned
 PARTITIONS, RECORDS = 20, 100
 
 
-def plan(ranges: list[dict[str, Any]], observed: list[dict[str, Any]], state: str | None) -> Any:
+def plan(
+    ranges: list[dict[str, Any]],
+    observed: list[dict[str, Any]],
+    state: str | None,
+    executors: str = "0123",
+) -> Any:
     snapshot = {
-        "executors": [{"id": i, "host": "h", "slots": 1} for i in "0123"],
+        "executors": [{"id": i, "host": "h", "slots": 1} for i in executors],
         "ranges": ranges,
         "options": {"assignor": "lag-aware-sticky"},
         "observed": observed,
@@ -81,3 +86,43 @@ def test_costs_of_short_reads_are_learned_all_the_same() -> None:
         ]
     readers = [t["executor"] for t in answer["tasks"] for r in t["ranges"] if r["partition"] == 0]
     assert len(readers) >= 3, "the costly partition is shared by most executors in the end"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "read"),
+    [
+        pytest.param([50], {"0": [0]}, id="a few records of one partition are one task"),
+        pytest.param([40, 9], {"0": [0], "1": [1]}, id="owners keep uneven ranges"),
+        pytest.param([1, 0], {"0": [0]}, id="one record"),
+        pytest.param([300, 100], {"0": [0], "1": [0, 1]}, id="more is divided"),
+    ],
+)
+def test_batches_of_milliseconds_are_not_divided(
+    sizes: list[int], read: dict[str, list[int]]
+) -> None:
+    """A record takes a millisecond; dividing 50 of them saves less than a further task costs."""
+    state, observed = None, []
+    for first in (0, 1_000, 2_000, 3_000):
+        counts = sizes if first == 3_000 else [1_000] * len(sizes)
+        ranges = [
+            {"topic": "t", "partition": p, "start": first, "end": first + count}
+            for p, count in enumerate(counts)
+        ]
+        answer = plan(ranges, observed, state, executors="01")
+        state = answer["state"]
+        observed = [
+            {
+                "topic": "t",
+                "partition": r["partition"],
+                "executor": task["executor"],
+                "records": r["end"] - r["start"],
+                "bytes": 100 * (r["end"] - r["start"]),
+                "seconds": (r["end"] - r["start"]) / 1_000,
+                "offsets": r["end"] - r["start"],
+            }
+            for task in answer["tasks"]
+            for r in task["ranges"]
+        ]
+    by_executor = {t["executor"]: [r["partition"] for r in t["ranges"]] for t in answer["tasks"]}
+    assert by_executor == read
+    assert answer["metrics"]["imbalance"] <= 0.05

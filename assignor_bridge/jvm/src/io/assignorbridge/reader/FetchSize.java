@@ -13,7 +13,7 @@ import org.apache.kafka.common.config.ConfigDef;
  * Size of one fetch of a partition, unless the user sets it: a share of the buffer for each partition
  * that is fetched at a time, and more if producers' batches are larger. A broker sends such a batch
  * whole if it is the first of a response, and no other partition with it. Why these numbers:
- * docs/reader.md.
+ * docs/internals/reader.md.
  */
 final class FetchSize {
   private static final long MIN_BYTES = 32L << 10; // two of a producer's default batches

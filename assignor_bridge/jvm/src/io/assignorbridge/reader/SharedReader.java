@@ -54,7 +54,10 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   private final ReadTimes times = new ReadTimes();
   private final long startedNanos = System.nanoTime();
 
-  /** Whoever takes it out gives it back or closes it: a piping thread may outlive the task. */
+  /**
+   * Empty while the consumer is in use: a thread that pipes the task's rows may outlive the task. Who
+   * takes it out puts it back, or gives it to the pool.
+   */
   private final AtomicReference<PooledConsumer> consumer = new AtomicReference<>();
 
   private volatile boolean closed;
@@ -139,7 +142,28 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     try {
       spark.close();
     } finally {
-      discardConsumer(); // one that is left did not read to the ends: an error, kill or limit
+      leaveConsumer();
+    }
+  }
+
+  /**
+   * Gives back a consumer whose ranges a limit left unfinished; after an error or a kill it is closed.
+   * One that another thread uses right now is closed by that thread.
+   */
+  private void leaveConsumer() {
+    if (context == null || context.isFailed() || context.isInterrupted()) {
+      discardConsumer();
+      return;
+    }
+    PooledConsumer unfinished = consumer.getAndSet(null);
+    if (unfinished != null) {
+      try {
+        unfinished.stopReading();
+        ConsumerPool.shared().giveBack(unfinished);
+      } catch (RuntimeException e) {
+        LOG.warn("{} is closed: it does not stop reading", unfinished, e);
+        ConsumerPool.shared().discard(unfinished);
+      }
     }
   }
 
@@ -201,7 +225,10 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     List<RangeCursor> begun = ranges.begin();
     List<Chunk> kept = new ArrayList<>();
     try {
-      consumerFor(begun).begin(begun, ranges.heldBytes(), kept);
+      if (view == null) {
+        takeConsumer(begun);
+      }
+      use(current -> current.begin(begun, ranges.heldBytes(), kept));
     } catch (LinkageError e) { // another Spark; no record of the unfinished ranges was given yet
       discardConsumer();
       int count = ranges.handOverAll(begun);
@@ -214,26 +241,33 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     waitedNanos = 0;
   }
 
-  private PooledConsumer consumerFor(List<RangeCursor> ranges) {
-    PooledConsumer current = consumer.get();
+  private void takeConsumer(List<RangeCursor> ranges) {
+    KafkaBatchInputPartition any = ranges.get(0).range;
+    long limit = any.pollTimeoutMs();
+    patienceNanos =
+        TimeUnit.MILLISECONDS.toNanos(Math.max(Math.min(limit, SHORT_TIMEOUT_MILLIS), limit / 2));
+    view = new RecordRow(any.includeHeaders());
+    boolean again = context != null && context.attemptNumber() > 0;
+    ConsumerPool pool = ConsumerPool.shared();
+    pool.forget(endedStreams);
+    consumer.set(pool.take(task.stream(), task.slot(), params(any), ranges, again));
+    use(PooledConsumer::beginUse);
+  }
+
+  /** Works with the consumer; if the task has ended by then, it is closed and this thread fails. */
+  private void use(Consumer<PooledConsumer> work) {
+    PooledConsumer current = consumer.getAndSet(null);
     if (current == null) {
-      KafkaBatchInputPartition any = ranges.get(0).range;
-      long limit = any.pollTimeoutMs();
-      patienceNanos =
-          TimeUnit.MILLISECONDS.toNanos(Math.max(Math.min(limit, SHORT_TIMEOUT_MILLIS), limit / 2));
-      view = new RecordRow(any.includeHeaders());
-      boolean again = context != null && context.attemptNumber() > 0;
-      ConsumerPool pool = ConsumerPool.shared();
-      pool.forget(endedStreams);
-      current = pool.take(task.stream(), task.slot(), params(any), ranges, again);
+      throw new IllegalStateException("the reader is closed");
+    }
+    try {
+      work.accept(current);
+    } finally {
       consumer.set(current);
       if (closed) { // by the end of the task, which saw no consumer
         discardConsumer();
-        throw new IllegalStateException("the reader is closed");
       }
-      current.beginUse();
     }
-    return current;
   }
 
   /** With the executor's rack, from which brokers choose the replica to read; the user's has priority. */
@@ -250,10 +284,10 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     if (context != null) {
       context.killTaskIfInterrupted();
     }
-    PooledConsumer current = consumer.get();
-    if (current == null) { // the task has ended; this is a thread that pipes its rows
-      throw new IllegalStateException("the reader is closed");
-    }
+    use(current -> poll(current, first));
+  }
+
+  private void poll(PooledConsumer current, RangeCursor first) {
     long before = System.nanoTime();
     List<Chunk> polled = new ArrayList<>();
     boolean forward;

@@ -22,7 +22,7 @@ public record Interpreter(String command, List<String> variables, List<String> f
   /** Settings of a session that are about the process, not about planning. */
   static final List<String> SETTINGS = List.of(SESSION_PYTHON, SESSION_VARIABLES);
 
-  /** What an interpreter and its libraries may need (also in docs/design.md); * is any ending. */
+  /** What an interpreter and its libraries may need (also in docs/internals/protocol.md); * is any ending. */
   private static final List<String> NEEDED =
       List.of(
           "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TEMP",
