@@ -17,11 +17,12 @@ def plan(
     observed: list[dict[str, Any]],
     state: str | None,
     executors: str = "0123",
+    **options: str,
 ) -> Any:
     snapshot = {
         "executors": [{"id": i, "host": "h", "slots": 1} for i in executors],
         "ranges": ranges,
-        "options": {"assignor": "lag-aware-sticky"},
+        "options": {"assignor": "lag-aware-sticky", **options},
         "observed": observed,
         "state": state,
     }
@@ -89,16 +90,19 @@ def test_costs_of_short_reads_are_learned_all_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "read"),
+    ("sizes", "options", "read"),
     [
-        pytest.param([50], {"0": [0]}, id="a few records of one partition are one task"),
-        pytest.param([40, 9], {"0": [0], "1": [1]}, id="owners keep uneven ranges"),
-        pytest.param([1, 0], {"0": [0]}, id="one record"),
-        pytest.param([300, 100], {"0": [0], "1": [0, 1]}, id="more is divided"),
+        pytest.param([50], {}, {"0": [0]}, id="a few records of one partition are one task"),
+        pytest.param([40, 9], {}, {"0": [0], "1": [1]}, id="owners keep uneven ranges"),
+        pytest.param([1, 0], {}, {"0": [0]}, id="one record"),
+        pytest.param([300, 100], {}, {"0": [0], "1": [0, 1]}, id="more is divided"),
+        pytest.param(
+            [50], {"minPartitions": "2"}, {"0": [0], "1": [0]}, id="minPartitions asks for more"
+        ),
     ],
 )
 def test_batches_of_milliseconds_are_not_divided(
-    sizes: list[int], read: dict[str, list[int]]
+    sizes: list[int], options: dict[str, str], read: dict[str, list[int]]
 ) -> None:
     """A record takes a millisecond; dividing 50 of them saves less than a further task costs."""
     state, observed = None, []
@@ -108,7 +112,7 @@ def test_batches_of_milliseconds_are_not_divided(
             {"topic": "t", "partition": p, "start": first, "end": first + count}
             for p, count in enumerate(counts)
         ]
-        answer = plan(ranges, observed, state, executors="01")
+        answer = plan(ranges, observed, state, executors="01", **options)
         state = answer["state"]
         observed = [
             {
