@@ -26,6 +26,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkEnv;
+import org.apache.spark.TaskContext;
 import org.apache.spark.TaskContext$;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -413,6 +414,12 @@ public final class ReaderChecks {
     checkEnd("the reader is closed", 0, 2_000, reader -> close(reader));
     // As the task's thread closes it while another one reads:
     checkEnd("the reader is closed", 0, 2_000, reader -> last().duringPoll = () -> close(reader));
+    // As before Spark knew the reader, which a thread opened after the task's end:
+    checkEnd(
+        "the reader is closed",
+        0,
+        2_000,
+        reader -> TaskContext.get().markTaskCompleted(Option.empty()));
     checkEnd(
         "polled",
         0,

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from assignor_bridge.model import Executor
+from assignor_bridge.options import parse_options
+from assignor_bridge.planner.batch import Observed, coded, lay_out
+from assignor_bridge.planner.costs import Weights
+from assignor_bridge.planner.flagship import is_short
+from assignor_bridge.planner.racks import Replicas
 from tests.planner_process import plan as planned
 
 PARTITIONS, RECORDS = 20, 100
@@ -130,3 +138,34 @@ def test_batches_of_milliseconds_are_not_divided(
     by_executor = {t["executor"]: [r["partition"] for r in t["ranges"]] for t in answer["tasks"]}
     assert by_executor == read
     assert answer["metrics"]["imbalance"] <= 0.05
+
+
+@pytest.mark.parametrize(
+    ("change", "short"),
+    [
+        pytest.param({}, True, id="a short batch"),
+        pytest.param({"work": 0.06}, False, id="a longer one"),
+        pytest.param({"basis": "records"}, False, id="no seconds are known"),
+        pytest.param({"slowness": 2.0}, False, id="on an executor twice as slow"),
+        pytest.param({"backlog": 2.0}, False, id="with as much behind its limit"),
+        pytest.param({"racks": True}, False, id="racks"),
+        pytest.param({"options": {"minPartitions": "4"}}, False, id="minPartitions"),
+    ],
+)
+def test_what_a_short_batch_is(change: dict[str, Any], short: bool) -> None:
+    case = {"work": 0.04, "basis": "seconds", "slowness": 1.0, "backlog": 1.0, **change}
+    batch = lay_out(
+        coded(["t"]),
+        np.zeros(1, np.int64),
+        np.zeros(1, np.int64),
+        np.full(1, 40),
+        (Executor("0", "h", 2),),
+        parse_options({"assignor": "lag-aware-sticky", **case.get("options", {})}),
+        Observed.none(),
+        1,
+        replicas=Replicas.of([["a"]], np.zeros(1, np.int64)) if case.get("racks") else None,
+    )
+    batch = replace(batch, backlog=case["backlog"])
+    slowness, work = np.array([case["slowness"]]), np.array([case["work"]])
+    weights = Weights(work, case["basis"], slowness, np.zeros(1), "")
+    assert is_short(batch, weights, np.arange(2)) == short
