@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -16,6 +16,9 @@ from assignor_bridge.planner.costs import Weights
 from assignor_bridge.planner.flagship import is_short
 from assignor_bridge.planner.racks import Replicas
 from tests.planner_process import plan as planned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PARTITIONS, RECORDS = 20, 100
 
@@ -37,6 +40,23 @@ def plan(
     return planned(snapshot)
 
 
+def reports(answer: Any, seconds: Callable[[Any], float]) -> list[dict[str, Any]]:
+    """Report that each range of a plan was read, in so many seconds."""
+    return [
+        {
+            "topic": "t",
+            "partition": r["partition"],
+            "executor": task["executor"],
+            "records": r["end"] - r["start"],
+            "bytes": 100 * (r["end"] - r["start"]),
+            "seconds": seconds(r),
+            "offsets": r["end"] - r["start"],
+        }
+        for task in answer["tasks"]
+        for r in task["ranges"]
+    ]
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_of_short_reads_is_not_chased(seed: int) -> None:
     dice = random.Random(seed)
@@ -53,19 +73,7 @@ def test_noise_of_short_reads_is_not_chased(seed: int) -> None:
         )
         state = answer["state"]
         cuts += answer["metrics"]["splitPartitions"] if batch else 0
-        observed = [
-            {
-                "topic": "t",
-                "partition": r["partition"],
-                "executor": task["executor"],
-                "records": r["end"] - r["start"],
-                "bytes": 100 * (r["end"] - r["start"]),
-                "seconds": 0.004 * dice.lognormvariate(0, 0.7),
-                "offsets": r["end"] - r["start"],
-            }
-            for task in answer["tasks"]
-            for r in task["ranges"]
-        ]
+        observed = reports(answer, lambda r: 0.004 * dice.lognormvariate(0, 0.7))
     assert cuts <= 2, f"{cuts} cuts in eleven steady batches"
 
 
@@ -80,19 +88,9 @@ def test_costs_of_short_reads_are_learned_all_the_same() -> None:
         ]
         answer = plan(ranges, observed, state)
         state = answer["state"]
-        observed = [
-            {
-                "topic": "t",
-                "partition": r["partition"],
-                "executor": task["executor"],
-                "records": r["end"] - r["start"],
-                "bytes": 0,
-                "seconds": (r["end"] - r["start"]) * (1e-3 if r["partition"] == 0 else 2e-5),
-                "offsets": r["end"] - r["start"],
-            }
-            for task in answer["tasks"]
-            for r in task["ranges"]
-        ]
+        observed = reports(
+            answer, lambda r: (r["end"] - r["start"]) * (1e-3 if r["partition"] == 0 else 2e-5)
+        )
     readers = [t["executor"] for t in answer["tasks"] for r in t["ranges"] if r["partition"] == 0]
     assert len(readers) >= 3, "the costly partition is shared by most executors in the end"
 
@@ -122,19 +120,7 @@ def test_batches_of_milliseconds_are_not_divided(
         ]
         answer = plan(ranges, observed, state, executors="01", **options)
         state = answer["state"]
-        observed = [
-            {
-                "topic": "t",
-                "partition": r["partition"],
-                "executor": task["executor"],
-                "records": r["end"] - r["start"],
-                "bytes": 100 * (r["end"] - r["start"]),
-                "seconds": (r["end"] - r["start"]) / 1_000,
-                "offsets": r["end"] - r["start"],
-            }
-            for task in answer["tasks"]
-            for r in task["ranges"]
-        ]
+        observed = reports(answer, lambda r: (r["end"] - r["start"]) / 1_000)
     by_executor = {t["executor"]: [r["partition"] for r in t["ranges"]] for t in answer["tasks"]}
     assert by_executor == read
     assert answer["metrics"]["imbalance"] <= 0.05
