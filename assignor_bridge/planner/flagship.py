@@ -103,7 +103,7 @@ def _place_on(slots: Ints, batch: Batch, weights: Weights, owner: Ints) -> Piece
     fair = float(weights.work.sum()) * speed / speed.sum()
     local = np.full(batch.slots + 1, -1, np.int64)
     local[slots] = np.arange(len(slots))
-    if is_short(weights):
+    if is_short(batch, weights, slots):
         slot = place_whole(weights.work, local[owner], fair, executor, math.inf)
         return whole(batch, slots[slot])
     zones, most = nearness(batch, weights, slots), batch.settings.max_imbalance
@@ -171,9 +171,16 @@ def _cut_again(  # noqa: PLR0917
     return min(tried, key=itemgetter(0))
 
 
-def is_short(weights: Weights) -> bool:
-    """Whether all work takes less time than a plan could be worth."""
-    return weights.basis == "seconds" and float(weights.work.sum()) <= SHORT_BATCH_S
+def is_short(batch: Batch, weights: Weights, slots: Ints) -> bool:
+    """Whether all work, and the backlog behind it, takes less time than a plan could be worth.
+
+    Not with racks, where a plan saves bytes, nor with `minPartitions`, which asks for more tasks.
+    """
+    if weights.basis != "seconds" or batch.replicas is not None:
+        return False
+    slowest = float(weights.slowness[batch.slot_executor[slots]].max())
+    seconds = batch.backlog * float(weights.work.sum()) * slowest
+    return batch.settings.min_partitions is None and seconds <= SHORT_BATCH_S
 
 
 def whole(batch: Batch, slot: Ints) -> Pieces:
@@ -191,8 +198,8 @@ def lower_bound(batch: Batch, weights: Weights, slots: Ints) -> float:
     if not batch.ranges:
         return 0.0
     slowness = weights.slowness[batch.slot_executor[slots]]
-    if is_short(weights):
-        return SHORT_BATCH_S * float(slowness.max())
+    if is_short(batch, weights, slots):
+        return SHORT_BATCH_S
     even = float(weights.work.sum()) / float((1 / slowness).sum())
     parts = weights.fixed + (weights.work - weights.fixed) / batch.size
     return max(even, float(parts.max()) * float(slowness.min()))

@@ -2,7 +2,7 @@
 
 By default the tests of this folder on each Spark; with `--matrix`, all cells of the matrix
 (`--list` names them); with `--only PATTERN`, those whose names match. What became of each is kept
-in docs/benchmarks/matrix.json and in the table of docs/where-it-runs.md.
+in docs/benchmarks/matrix.json and in the table of docs/internals/evidence.md.
 """
 
 from __future__ import annotations

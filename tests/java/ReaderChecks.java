@@ -26,6 +26,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkEnv;
+import org.apache.spark.TaskContext;
 import org.apache.spark.TaskContext$;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -408,53 +409,54 @@ public final class ReaderChecks {
     check(last().seeks == seeks + 39, "those that were given up are read again, once");
   }
 
-  void aConsumerWhoseRangesALimitLeftUnfinishedReadsThemAgain() {
-    recordBytes = 40_000; // several fetches a range
-    PooledConsumer consumer = consumer(3, Map.of());
-    consumer.beginUse();
-    consumer.begin(ranges(3, 0, 2_000), 0, new ArrayList<>());
-    check(consumer.poll(NOW, 0, new ArrayList<>()) && consumer.isReading(), "nothing is unfinished");
-    consumer.stopReading();
-    check(!consumer.isReading(), "a range is still read");
-    consumer.becomeIdle();
-    check(consumer.idleBytes == 0, consumer.idleBytes + " bytes are held");
-    readOnce(consumer, 3, 0, 2_000);
-    readOnce(consumer, 3, 2_000, 2_010);
-    check(made.size() == 1, made.size() + " consumers");
+  void aLimitGivesAConsumerBackThatNobodyUsesAndThatHasReceivedAll() throws Exception {
+    checkEnd("the end", 1, 5, reader -> close(reader)); // records of one poll
+    checkEnd("the reader is closed", 0, 2_000, reader -> close(reader));
+    // As the task's thread closes it while another one reads:
+    checkEnd("the reader is closed", 0, 2_000, reader -> last().duringPoll = () -> close(reader));
+    // As before Spark knew the reader, which a thread opened after the task's end:
+    checkEnd(
+        "the reader is closed",
+        0,
+        2_000,
+        reader -> TaskContext.get().markTaskCompleted(Option.empty()));
+    checkEnd(
+        "polled",
+        0,
+        2_000,
+        reader ->
+            last().duringPoll =
+                () -> {
+                  throw new IllegalStateException("polled");
+                });
   }
 
-  void aLimitGivesTheConsumerBackUnlessAnotherThreadUsesIt() throws Exception {
-    recordBytes = 40_000; // many polls a range
+  /** Reads a row, lets something happen, and reads on; what the pool has and the reader says then. */
+  private void checkEnd(
+      String expected, int idle, int records, java.util.function.Consumer<SharedReader> event)
+      throws Exception {
+    recordBytes = 40_000; // many polls of a long range
+    recordsPerBatch = 5;
+    setPool(pool());
     TaskContext$.MODULE$.setTaskContext(TaskContext$.MODULE$.empty());
+    String outcome = "the end";
     try {
-      for (boolean inUse : new boolean[] {false, true}) {
-        ConsumerPool pool = pool();
-        setPool(pool);
-        KafkaOffsetRange range = new KafkaOffsetRange(partition(0), 0, 2_000, Option.empty());
-        SharedReader reader = readerOf(List.of(range), report -> {});
-        check(reader.next(), "no row");
-        Runnable close = () -> close(reader);
-        if (inUse) {
-          last().duringPoll = close; // as the task's thread does while another one reads
-        } else {
-          close.run();
-        }
-        String outcome = "the end";
-        try {
-          while (reader.next()) {}
-        } catch (IllegalStateException e) {
-          outcome = e.getMessage();
-        }
-        check(outcome.equals("the reader is closed"), outcome);
-        check(pool.idle() == (inUse ? 0 : 1), pool.idle() + " are idle, in use: " + inUse);
-        long until = System.nanoTime() + 10_000_000_000L;
-        while (last().closed != inUse) {
-          check(System.nanoTime() < until, "closed: " + last().closed);
-          Thread.onSpinWait();
-        }
-      }
+      KafkaOffsetRange range = new KafkaOffsetRange(partition(0), 0, records, Option.empty());
+      SharedReader reader = readerOf(List.of(range), report -> {});
+      check(reader.next(), "no row");
+      event.accept(reader);
+      while (reader.next()) {}
+    } catch (IllegalStateException e) {
+      outcome = e.getMessage();
     } finally {
       TaskContext$.MODULE$.unset();
+    }
+    check(outcome.equals(expected), outcome + " instead of " + expected);
+    check(ConsumerPool.shared().idle() == idle, ConsumerPool.shared().idle() + " are idle");
+    long until = System.nanoTime() + 10_000_000_000L;
+    while (last().closed != (idle == 0)) {
+      check(System.nanoTime() < until, "closed: " + last().closed);
+      Thread.onSpinWait();
     }
   }
 

@@ -189,17 +189,6 @@ final class PooledConsumer {
     return left;
   }
 
-  /** Gives the unfinished ranges up, with all that Kafka's consumer holds of their partitions. */
-  void stopReading() {
-    List<PartitionPosition> unfinished = List.copyOf(consumer.unread());
-    for (PartitionPosition one : unfinished) {
-      one.reading = null;
-      one.lose();
-    }
-    consumer.drop(unfinished);
-    consumer.park(0);
-  }
-
   /** The task has ended well: what is held now stays held. */
   void becomeIdle() {
     idleSinceNanos = System.nanoTime();

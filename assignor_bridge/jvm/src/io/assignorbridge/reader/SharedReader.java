@@ -147,24 +147,27 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   }
 
   /**
-   * Gives back a consumer whose ranges a limit left unfinished; after an error or a kill it is closed.
-   * One that another thread uses right now is closed by that thread.
+   * Gives back a consumer that has received all ranges although a limit ended the task. In all other
+   * cases (an error, a kill, unfinished ranges) it is closed, by the thread that uses it if one does.
    */
   private void leaveConsumer() {
-    if (context == null || context.isFailed() || context.isInterrupted()) {
-      discardConsumer();
+    PooledConsumer unused = consumer.getAndSet(null);
+    if (unused == null) {
       return;
     }
-    PooledConsumer unfinished = consumer.getAndSet(null);
-    if (unfinished != null) {
-      try {
-        unfinished.stopReading();
-        ConsumerPool.shared().giveBack(unfinished);
-      } catch (RuntimeException e) {
-        LOG.warn("{} is closed: it does not stop reading", unfinished, e);
-        ConsumerPool.shared().discard(unfinished);
-      }
+    boolean hasFailed = context == null || context.isFailed() || context.isInterrupted();
+    if (hasFailed || unused.isReading()) {
+      ConsumerPool.shared().discard(unused);
+    } else {
+      giveBack(unused);
     }
+  }
+
+  private void giveBack(PooledConsumer unused) {
+    if (rack != null) {
+      received.accept(unused.takeReceived());
+    }
+    ConsumerPool.shared().giveBack(unused);
   }
 
   private void discardConsumer() {
@@ -198,6 +201,10 @@ public final class SharedReader implements PartitionReader<InternalRow> {
           ranges.removeFirst();
           times.charge(first);
           spark.open(first);
+          if (hasEnded()) {
+            spark.close();
+            throw new IllegalStateException("the reader is closed");
+          }
           return true;
         }
       }
@@ -254,20 +261,34 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     use(PooledConsumer::beginUse);
   }
 
-  /** Works with the consumer; if the task has ended by then, it is closed and this thread fails. */
+  /**
+   * Works with the consumer. After an error, which may have lost polled records, and at the end of the
+   * task it is closed, and a thread that reads on fails.
+   */
   private void use(Consumer<PooledConsumer> work) {
     PooledConsumer current = consumer.getAndSet(null);
     if (current == null) {
       throw new IllegalStateException("the reader is closed");
     }
+    boolean done = false;
     try {
       work.accept(current);
+      done = true;
     } finally {
-      consumer.set(current);
-      if (closed) { // by the end of the task, which saw no consumer
-        discardConsumer();
+      if (done) {
+        consumer.set(current);
+        if (hasEnded()) { // the end of the task saw no consumer
+          discardConsumer();
+        }
+      } else {
+        ConsumerPool.shared().discard(current);
       }
     }
+  }
+
+  /** Whether the task has ended, even if it did so before Spark knew this reader. */
+  private boolean hasEnded() {
+    return closed || (context != null && context.isCompleted());
   }
 
   /** With the executor's rack, from which brokers choose the replica to read; the user's has priority. */
@@ -324,10 +345,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     if (whole != null) {
       long millis = (System.nanoTime() - startedNanos) / 1_000_000;
       LOG.info("Read {} ranges in {} ms with a {}", unreported.size(), millis, whole);
-      if (rack != null) {
-        received.accept(whole.takeReceived());
-      }
-      ConsumerPool.shared().giveBack(whole);
+      giveBack(whole);
     }
     unreported.forEach(this::report);
   }

@@ -52,11 +52,12 @@ final class SparkRanges {
 
   /** The metrics of all readers: sums, for Spark sets a task's metric values. */
   CustomTaskMetric[] metrics() {
-    if (reader == null) {
+    PartitionReader<InternalRow> open = reader; // a thread that pipes the rows may close it
+    if (open == null) {
       return closedValues;
     }
     Map<String, Long> sums = new TreeMap<>(closedMetrics);
-    addTo(sums);
+    addTo(sums, open);
     return values(sums);
   }
 
@@ -68,7 +69,7 @@ final class SparkRanges {
 
   void close() throws IOException {
     if (reader != null) {
-      addTo(closedMetrics);
+      addTo(closedMetrics, reader);
       closedValues = values(closedMetrics);
       for (CustomTaskMetric metric : reader.currentMetricsValues()) {
         if (metric.name().equals("offsetOutOfRange")) { // offsets that Spark's reader has skipped
@@ -81,8 +82,8 @@ final class SparkRanges {
     }
   }
 
-  private void addTo(Map<String, Long> sums) {
-    for (CustomTaskMetric metric : reader.currentMetricsValues()) {
+  private static void addTo(Map<String, Long> sums, PartitionReader<InternalRow> open) {
+    for (CustomTaskMetric metric : open.currentMetricsValues()) {
       sums.merge(metric.name(), metric.value(), Long::sum);
     }
   }
