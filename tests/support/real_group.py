@@ -15,17 +15,24 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import ConsumerGroupState
+from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from assignor_bridge import ivy
 from assignor_bridge.jars import built_jar
 from streaming.kafka import embedded_setup
+from tests.spark_tools import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 JAVA = Path(__file__).parents[1] / "java"
+#: What the broker answers while the coordinator of a group is not ready, as after its start.
+_PASSING = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+}
 #: Member by name, with the names of the partitions that it owns, such as `t-0`.
 Owners = dict[str, frozenset[str]]
 
@@ -174,8 +181,16 @@ class RealGroup:
         process.end(kill=kill)
 
     def _describe(self) -> Any:
-        [described] = self._admin.describe_consumer_groups([self.name]).values()
-        return described.result(20)
+        def answer() -> Any:
+            [described] = self._admin.describe_consumer_groups([self.name]).values()
+            try:
+                return described.result(20)
+            except KafkaException as error:
+                if error.args[0].code() not in _PASSING:
+                    raise
+                return None
+
+        return wait_until(answer, f"a coordinator of {self.name}")
 
 
 def moved(before: Owners, after: Owners) -> int:
