@@ -176,11 +176,11 @@ def is_short(batch: Batch, weights: Weights, slots: Ints) -> bool:
 
     Not with racks, where a plan saves bytes, nor with `minPartitions`, which asks for more tasks.
     """
-    if weights.basis != "seconds" or batch.replicas is not None:
+    has_racks, asks_for_tasks = batch.replicas is not None, batch.settings.min_partitions is not None
+    if weights.basis != "seconds" or has_racks or asks_for_tasks:
         return False
     slowest = float(weights.slowness[batch.slot_executor[slots]].max())
-    seconds = batch.backlog * float(weights.work.sum()) * slowest
-    return batch.settings.min_partitions is None and seconds <= SHORT_BATCH_S
+    return batch.backlog * float(weights.work.sum()) * slowest <= SHORT_BATCH_S
 
 
 def whole(batch: Batch, slot: Ints) -> Pieces:

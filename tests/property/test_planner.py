@@ -162,10 +162,10 @@ def test_small_tasks_are_joined(asked, least):
 @settings(max_examples=50)
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=12), st.integers(1, 6))
 def test_reports_of_even_work_leave_the_balance_as_it_is(sizes, slots):
-    """Whatever the scale of seconds: costs are relative."""
+    """Costs are relative; batches are long enough to be divided (`flagship.SHORT_BATCH_S`)."""
     asked = tuple(OffsetRange("t", i, 0, size) for i, size in enumerate(sizes))
     seen = tuple(
-        Observation("t", i, "", size, size * 10, size * 1e-7) for i, size in enumerate(sizes)
+        Observation("t", i, "", size, size * 10, size * 0.1) for i, size in enumerate(sizes)
     )
     blind = plan(Snapshot((), asked, parallelism=slots))
     learned = plan(Snapshot((), asked, observed=seen, parallelism=slots))

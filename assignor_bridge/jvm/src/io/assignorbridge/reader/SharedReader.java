@@ -237,7 +237,6 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       }
       use(current -> current.begin(begun, ranges.heldBytes(), kept));
     } catch (LinkageError e) { // another Spark; no record of the unfinished ranges was given yet
-      discardConsumer();
       int count = ranges.handOverAll(begun);
       LOG.warn("Spark's own reader reads {} ranges: the shared reader does not fit", count, e);
       ReaderCounters.HANDED_OVER.add(count);
