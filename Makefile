@@ -9,10 +9,10 @@ export PYTHONHASHSEED ?= random
 export PYTHONDONTWRITEBYTECODE :=
 # Of another Spark than the pyspark in .venv.
 unexport SPARK_HOME
-UNIT   := "not integration and not benchmark and not chaos and not compat and not long"
+UNIT   := -m "not long" tests/unit tests/property
 
 .DEFAULT_GOAL := help
-.PHONY: help check demo test unit coverage integration long fresh evidence bench soak executor-memory chaos fuzz spark-suite compat matrix lint format jar docs wheel maven sbom audit release-check lock clean
+.PHONY: help check demo test unit lab coverage integration long fresh evidence bench soak executor-memory chaos fuzz spark-suite compat matrix lint format jar docs wheel maven sbom audit release-check lock clean
 
 help:  ## This list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,13 +43,16 @@ test: jar  ## All tests but `long`: those that start drivers follow lint and uni
 .PHONY: unit-then-drivers one-session
 unit-then-drivers: lint
 	@$(MAKE) --no-print-directory unit
-	@$(BIN)/python -m pytest -m "integration and not long and (kills or drivers)"
+	@$(BIN)/python -m pytest tests/integration -m "integration and not long and (kills or drivers)"
 
 one-session:
-	@$(BIN)/python -m pytest -m "integration and not long and not (kills or drivers)"
+	@$(BIN)/python -m pytest tests/integration -m "integration and not long and not (kills or drivers)"
 
 unit: jar  ## The tests that need neither broker nor Spark
-	@$(BIN)/python -m pytest -m $(UNIT)
+	@$(BIN)/python -m pytest $(UNIT)
+
+lab: jar  ## The tests of the tools in tests/lab, which `make test` does not use
+	@$(BIN)/python -m pytest -m "not long" tests/lab/unit
 
 # Percent of lines and branches that the unit tests reach, by folder: just below what was measured.
 FLOORS := assignor_bridge/planner=97 assignor_bridge/assignors=97 assignor_bridge/protocol=98 assignor_bridge/admission=95 \
@@ -57,7 +60,7 @@ FLOORS := assignor_bridge/planner=97 assignor_bridge/assignors=97 assignor_bridg
   streaming/observe=92 streaming/replay=92 streaming/report=96 streaming/simulator=97
 
 coverage: jar  ## The unit tests with their branch coverage, and a floor for each folder
-	@$(BIN)/python -m coverage run -m pytest -m $(UNIT)
+	@$(BIN)/python -m coverage run -m pytest $(UNIT)
 	@$(BIN)/python -m coverage report --skip-covered --sort=cover
 	@failed=0; for floor in $(FLOORS); do \
 	  total=$$($(BIN)/python -m coverage report --format=total --precision=1 --fail-under=0 --include="$${floor%=*}/*"); \
@@ -72,37 +75,37 @@ long: jar  ## The tests that `make test` has no time for
 	@$(BIN)/python -m pytest -m long
 
 evidence: jar  ## All that proves a release and does not fit into `make test`: runs what has not passed for the last commit of code (STEP=summary: print what is proved; STEP="name|name": repeat steps)
-	@$(BIN)/python -m tests.evidence "$(STEP)"
+	@$(BIN)/python -m tests.lab.evidence "$(STEP)"
 
 fresh: check  ## demo and test as on a new machine: a clone, HOME and caches in an empty folder
 	@PYTHON=$(PYTHON) .ci/fresh
 
 bench: jar  ## Measure, beside Spark and Kafka in the same run; writes docs/benchmarks/ (QUICK=1: a first look in five minutes, writes only build/bench-quick.md; TARGETS=1: what targets rest on, in two and a half hours; DIRTY=1: although the tree has changes)
-	@$(BIN)/python -m $(if $(QUICK),tests.benchmarks.quick,$(if $(TARGETS),tests.benchmarks.one_run $(if $(DIRTY),--dirty),pytest -m benchmark -p no:randomly -s tests/benchmarks))
+	@$(BIN)/python -m $(if $(QUICK),tests.lab.benchmarks.quick,$(if $(TARGETS),tests.lab.benchmarks.one_run $(if $(DIRTY),--dirty),pytest -m benchmark -p no:randomly -s tests/lab/benchmarks))
 
 soak: jar  ## One job at 5,000 records a second for two hours: is memory level? (SOAK_S=n seconds); writes docs/benchmarks/soak.json
-	@SOAK_S=$(or $(SOAK_S),7200) $(BIN)/python -m pytest -m benchmark -p no:randomly -s tests/benchmarks/test_bench_soak.py
+	@SOAK_S=$(or $(SOAK_S),7200) $(BIN)/python -m pytest -m benchmark -p no:randomly -s tests/lab/benchmarks/test_bench_soak.py
 
 executor-memory: jar  ## Executors' memory outside the heap over two hours, with the option and without (SOAK_S=n seconds); writes docs/benchmarks/executor_memory.json
-	@SOAK_S=$(or $(SOAK_S),7200) $(BIN)/python -m pytest -m benchmark -p no:randomly -s tests/benchmarks/test_bench_executor_memory.py
+	@SOAK_S=$(or $(SOAK_S),7200) $(BIN)/python -m pytest -m benchmark -p no:randomly -s tests/lab/benchmarks/test_bench_executor_memory.py
 
 chaos: jar  ## Kill -9 drivers and executors 320 times (KILLS=n with executors, in local mode, with limited batches twice; SEED=n; LIMIT_S=n), or faults by name (KIND=name|all, WITH=admission|alignment|zones), or with a protection taken out (WITHOUT=name|all)
-	@$(if $(WITHOUT),$(BIN)/python -m tests.faults.without "$(WITHOUT)",KILLS=$(KILLS) KIND="$(KIND)" WITH="$(WITH)" SEED=$(SEED) LIMIT_S=$(LIMIT_S) \
+	@$(if $(WITHOUT),$(BIN)/python -m tests.lab.faults.without "$(WITHOUT)",KILLS=$(KILLS) KIND="$(KIND)" WITH="$(WITH)" SEED=$(SEED) LIMIT_S=$(LIMIT_S) \
 	  $(BIN)/python -m pytest -m chaos -p no:randomly -s \
 	  $(if $(KIND),tests/integration/test_faults.py,tests/integration/test_kills.py))
 
 fuzz: $(READY)  ## Feed changed inputs to all readers of what others wrote, guided by coverage (FUZZ_S=n seconds each, 60 by default; KIND=name|name)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
-	@FUZZ_S=$(FUZZ_S) KIND="$(KIND)" $(BIN)/python -m tests.fuzz
+	@FUZZ_S=$(FUZZ_S) KIND="$(KIND)" $(BIN)/python -m tests.lab.fuzz
 
 spark-suite: jar  ## Spark's own suites of its Kafka source, with the bridge on (ADMISSION=time|deadline: with limited batches; SPLIT=false: with whole partitions)
-	@$(BIN)/python -m tests.sparksuite $(if $(ADMISSION),--admission=$(ADMISSION)) $(if $(SPLIT),--split=$(SPLIT))
+	@$(BIN)/python -m tests.lab.sparksuite $(if $(ADMISSION),--admission=$(ADMISSION)) $(if $(SPLIT),--split=$(SPLIT))
 
 compat: jar  ## The same jar on each Spark of assignor_bridge/tested_spark.py: every way to start a query (fetches each once, 450 MB)
-	@$(BIN)/python -m tests.compat
+	@$(BIN)/python -m tests.lab.compat
 
 matrix: jar  ## That, `make test`, kills and Spark's own suites on each of these Sparks; other Pythons and JDKs (JDKS=folder:folder)
-	@JDKS=$(JDKS) $(BIN)/python -m tests.compat --matrix
+	@JDKS=$(JDKS) $(BIN)/python -m tests.lab.compat --matrix
 
 lint: $(READY)  ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-logo
@@ -124,16 +127,16 @@ wheel: check  ## Build the wheel, with the jar in it, into dist/ (with pyspark i
 	$$python -m assignor_bridge.jvm.build && $$python -m build --wheel --no-isolation
 
 sbom: jar  ## Write a bill of materials into dist/
-	@$(BIN)/python -m tests.release bill dist/assignor-bridge.cdx.json
+	@$(BIN)/python -m tests.lab.release bill dist/assignor-bridge.cdx.json
 
 maven: jar  ## The jar as a Maven artifact with POM and sources, into dist/maven
-	@$(BIN)/python -m tests.release maven dist/maven
+	@$(BIN)/python -m tests.lab.release maven dist/maven
 
 audit: jar  ## Look for known weaknesses in downloaded advisories (OSV=pypi.zip:maven.zip)
-	@$(BIN)/python -m tests.release audit $(subst :, ,$(OSV))
+	@$(BIN)/python -m tests.lab.release audit $(subst :, ,$(OSV))
 
 release-check: jar  ## All that a release does but publish: docs/internals/releasing.md (OSV as for audit)
-	@$(BIN)/python -m tests.release check $(subst :, ,$(OSV))
+	@$(BIN)/python -m tests.lab.release check $(subst :, ,$(OSV))
 
 lock: $(READY)  ## Pin today's versions in constraints.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --all-extras --no-header \

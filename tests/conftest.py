@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from streaming.kafka.embedded import EmbeddedBroker
-    from tests.kafka_topics import Topic
-    from tests.secured_broker import Secured
-    from tests.spark_tools import DriverLog
+    from tests.support.kafka_topics import Topic
+    from tests.support.secured_broker import Secured
+    from tests.support.spark_tools import DriverLog
 
 hypothesis.settings.register_profile(
     "project",
@@ -46,7 +46,7 @@ def broker() -> Iterator[EmbeddedBroker]:
 @pytest.fixture(scope="session")
 def secured() -> Iterator[Secured]:
     """A broker that asks for a login on a second port, and heeds access control lists."""
-    from tests.secured_broker import start_secured
+    from tests.support.secured_broker import start_secured
 
     with start_secured() as secured:
         yield secured
@@ -55,7 +55,7 @@ def secured() -> Iterator[Secured]:
 @pytest.fixture
 def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> Topic:
     """A topic of this test alone: `topic.create(8)` and `topic.fill([…])`."""
-    from tests.kafka_topics import Topic
+    from tests.support.kafka_topics import Topic
 
     name = re.sub(r"[^A-Za-z0-9_.-]", "-", request.node.name)[:60]
     return Topic(broker.bootstrap_servers, f"{name}-{uuid.uuid4().hex[:6]}")
@@ -64,7 +64,7 @@ def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> Topic:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Two executors of one slot each, with UI, Delta and the bridge, as a user would start it."""
-    from tests.spark_tools import start_spark
+    from tests.support.spark_tools import start_spark
 
     session = start_spark(
         "local-cluster[2,1,1024]", tmp_path_factory.mktemp("spark"),
@@ -85,7 +85,7 @@ def checkpoint(tmp_path: Path) -> str:
 @pytest.fixture
 def driver_log(spark: SparkSession) -> DriverLog:
     """What Spark's driver logs from here on."""
-    from tests.spark_tools import DriverLog
+    from tests.support.spark_tools import DriverLog
 
     return DriverLog(Path(spark.conf.get("assignor.test.log") or ""))
 
@@ -99,8 +99,8 @@ def record(tmp_path: Path) -> Path:
 @pytest.fixture
 def planner(spark: SparkSession, tmp_path: Path, record: Path) -> Iterator[Callable[[str], None]]:
     """Set `spark.assignor.python` to a proxy planner of a mode, and back at the end."""
-    from tests import planner_proxy
-    from tests.spark_tools import write_interpreter
+    from tests.support import planner_proxy
+    from tests.support.spark_tools import write_interpreter
 
     before = spark.conf.get("spark.assignor.python")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.quick_jvms import start_jvms_quickly
+from tests.support.quick_jvms import start_jvms_quickly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ def no_batch_falls_back_unawares(request: pytest.FixtureRequest) -> Iterator[Non
     if "spark" not in request.fixturenames or request.node.get_closest_marker("falls_back"):
         yield
         return
-    from tests.spark_tools import DriverLog
+    from tests.support.spark_tools import DriverLog
 
     log = DriverLog(Path(request.getfixturevalue("spark").conf.get("assignor.test.log")))
     yield

@@ -16,10 +16,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions, ResourceType
 from pyspark.errors import StreamingQueryException
 
 from streaming.cli import main
-from tests import planner_proxy
-from tests.kafka_topics import Topic
-from tests.secured_broker import LOGIN, PASSWORD, allow
-from tests.spark_tools import (
+from tests.support import planner_proxy
+from tests.support.kafka_topics import Topic
+from tests.support.secured_broker import LOGIN, PASSWORD, allow
+from tests.support.spark_tools import (
     assert_each_row_once,
     assert_planned,
     finished,
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from tests.secured_broker import Secured
-    from tests.spark_tools import DriverLog
+    from tests.support.secured_broker import Secured
+    from tests.support.spark_tools import DriverLog
 
 # Among the drivers, so that both halves of `make test` take about as long.
 pytestmark = [pytest.mark.integration, pytest.mark.drivers]

@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.errors import StreamingQueryException
 
-from tests import planner_proxy
 from tests.integration.test_admission import ends, metrics_of
-from tests.spark_tools import (
+from tests.support import planner_proxy
+from tests.support.spark_tools import (
     as_dict,
     assert_each_row_once,
     assert_planned,
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from tests.kafka_topics import Topic
-    from tests.spark_tools import DriverLog
+    from tests.support.kafka_topics import Topic
+    from tests.support.spark_tools import DriverLog
 
 pytestmark = pytest.mark.integration
 

@@ -8,9 +8,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from assignor_bridge.assignors.registry import ASSIGNORS
-from tests import own_assignor, planner_proxy
-from tests.own_assignor import LastTakesAll
-from tests.spark_tools import run_in_batches
+from tests.support import own_assignor, planner_proxy
+from tests.support.own_assignor import LastTakesAll
+from tests.support.spark_tools import run_in_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from tests.kafka_topics import Topic
-    from tests.spark_tools import DriverLog
+    from tests.support.kafka_topics import Topic
+    from tests.support.spark_tools import DriverLog
 
 pytestmark = pytest.mark.integration
 

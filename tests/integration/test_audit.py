@@ -25,10 +25,10 @@ from streaming.audit.row_sources import Columns, audit_rows
 from streaming.cli.main import run
 from streaming.kafka.brokers import Brokers
 from streaming.pipeline.delta.audit_trail import USER_METADATA
-from tests.audit_faults import FAULTS, Copy, file_lost
-from tests.kafka_topics import Topic
-from tests.pipeline_tools import forget_last_commit, job, send
+from tests.support.audit_faults import FAULTS, Copy, file_lost
 from tests.support.delta_log import files_written
+from tests.support.kafka_topics import Topic
+from tests.support.pipeline_tools import forget_last_commit, job, send
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ from assignor_bridge.ivy import JarError
 from streaming.kafka import embedded_setup
 from streaming.kafka.embedded import BrokerError, EmbeddedBroker
 from streaming.kafka.topics import TopicError
-from tests.spark_tools import wait_until
+from tests.support.spark_tools import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

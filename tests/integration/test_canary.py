@@ -18,15 +18,15 @@ import pytest
 
 from streaming.demo.job import linked_spark_home
 from streaming.kafka.embedded_setup import free_ports
-from tests.kafka_topics import Topic
-from tests.secured_broker import LOGIN, PASSWORD
-from tests.spark_tools import wait_until
 from tests.support.canaries import found_in
+from tests.support.kafka_topics import Topic
+from tests.support.secured_broker import LOGIN, PASSWORD
+from tests.support.spark_tools import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tests.secured_broker import Secured
+    from tests.support.secured_broker import Secured
 
 pytestmark = [pytest.mark.integration, pytest.mark.drivers]
 
@@ -58,7 +58,7 @@ PLANTED = "a task fails as planted"
 
 def job(address: str, topic: str, folder: Path, ports: tuple[int, int], password: str) -> str:
     """The YAML of a job with all of them; JSON is YAML."""
-    logging = f"-Dlog4j2.configurationFile={(ROOT / 'tests/log4j2.properties').as_uri()}"
+    logging = f"-Dlog4j2.configurationFile={(ROOT / 'tests/support/log4j2.properties').as_uri()}"
     told = (
         f"{logging} -Dassignor.test.level=info -Dassignor.test.log={folder}/{{}}.log "
         f"-Djava.io.tmpdir={folder}/scratch"
@@ -362,7 +362,7 @@ def client(address: str, password: str) -> str:
 def allow_all(secured: Secured, topic: str, *more: str) -> None:
     from confluent_kafka.admin import ResourceType
 
-    from tests.secured_broker import allow
+    from tests.support.secured_broker import allow
 
     allow(secured.broker, ResourceType.TOPIC, topic, "READ", "DESCRIBE", "DESCRIBE_CONFIGS", *more)
     allow(secured.broker, ResourceType.GROUP, topic, "READ", "DESCRIBE")

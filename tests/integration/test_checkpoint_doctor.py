@@ -10,14 +10,14 @@ from confluent_kafka import Producer, TopicPartition
 
 from streaming.cli import main
 from streaming.kafka.topics import delete_topics
-from tests.spark_tools import wait_until
+from tests.support.spark_tools import wait_until
 from tests.unit.lag.checkpoint_files import write_query
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from streaming.kafka.embedded import EmbeddedBroker
-    from tests.kafka_topics import Topic
+    from tests.support.kafka_topics import Topic
 
 pytestmark = pytest.mark.integration
 

@@ -9,13 +9,13 @@ import pytest
 
 from assignor_bridge import ivy
 from assignor_bridge.jars import built_jar, connector_coordinate
-from tests.class_path_driver import told_by
 from tests.support.class_files import FINAL, PUBLIC, with_flags
+from tests.support.class_path_driver import told_by
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.kafka_topics import Topic
+    from tests.support.kafka_topics import Topic
 
 pytestmark = [pytest.mark.integration, pytest.mark.drivers]
 

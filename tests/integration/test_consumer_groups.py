@@ -21,9 +21,9 @@ from assignor_bridge import ivy
 from assignor_bridge.assignors import ASSIGNORS, Group, Member
 from assignor_bridge.testing.groups import random_group
 from streaming.kafka.embedded import EmbeddedBroker
-from tests.kafka_topics import Topic
-from tests.spark_tools import wait_until
+from tests.support.kafka_topics import Topic
 from tests.support.real_group import RealGroup, class_path, fewest_moves, moved
+from tests.support.spark_tools import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -278,14 +278,14 @@ def test_an_assignor_that_raises_ends_its_member_with_one_line(
     """Its group is not left hanging: the member is gone, and another one takes over."""
     Topic(groups_broker.bootstrap_servers, "raises").create(2)
     with RealGroup(groups_broker.bootstrap_servers, "raises", {"raises": 2}) as group:
-        group.add("a", "tests.own_assignor:Forgetful")
+        group.add("a", "tests.support.own_assignor:Forgetful")
         process = group.members["a"]
         assert process.process.wait(60) == 1
         line = process.errors().strip().splitlines()[-1]
         assert "assignor 'forgetful' left 1 of 2 partitions without a member: raises-0" in line
         group.leave("a")
         wait_until(lambda: not group.ids(), "the end of the member's session")
-        group.add("b", "tests.own_assignor:LastTakesAll")
+        group.add("b", "tests.support.own_assignor:LastTakesAll")
         assert group.settled() == {"b": {"raises-0", "raises-1"}}
 
 

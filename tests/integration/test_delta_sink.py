@@ -9,8 +9,8 @@ import pytest
 
 from streaming import ConfigError, delta_sink
 from streaming.cli import main
-from tests.pipeline_tools import forget_last_commit, rows, send
-from tests.spark_tools import as_dict, assert_planned, finished, read_topic
+from tests.support.pipeline_tools import forget_last_commit, rows, send
+from tests.support.spark_tools import as_dict, assert_planned, finished, read_topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from tests.kafka_topics import Topic
+    from tests.support.kafka_topics import Topic
 
 pytestmark = pytest.mark.integration
 

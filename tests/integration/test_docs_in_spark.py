@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark_tools import as_dict, assert_planned, finished, read_topic
+from tests.support.spark_tools import as_dict, assert_planned, finished, read_topic
 from tests.unit.test_docs import ROOT, text_of
 from tests.unit.test_docs_programs import blocks
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from tests.kafka_topics import Topic
+    from tests.support.kafka_topics import Topic
 
 pytestmark = [pytest.mark.integration]
 

@@ -21,9 +21,9 @@ from streaming.pipeline.brokers import seed_topics
 from streaming.pipeline.config.files import read_seeds
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.errors import JobError
-from tests.pipeline_tools import rows
-from tests.spark_tools import wait_until
 from tests.support import drivers
+from tests.support.pipeline_tools import rows
+from tests.support.spark_tools import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

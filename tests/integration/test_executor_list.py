@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark_tools import run_in_batches
+from tests.support.spark_tools import run_in_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
-    from tests.kafka_topics import Topic
+    from tests.support.kafka_topics import Topic
 
 pytestmark = pytest.mark.integration
 

@@ -1,6 +1,6 @@
 """Networks, brokers, logs, disks and processes fail under a query: nothing lost, nothing twice.
 
-What is done is told in `tests/faults`. `make test` does two of them once, `make long` most;
+What is done is told in `tests/lab/faults`. `make test` does two of them once, `make long` most;
 `make chaos KIND=NAME` does one of them, some (`KIND='a|b'`), or all in turn (`KIND=all`), until
 LIMIT_S seconds are over. All but the steps of the clock and workers that die: Spark must be started
 for them, so they are asked for alone.
@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.benchmarks.report import commit
-from tests.faults import clocks, workers
-from tests.faults.harm import CLUSTER, PROXY, TIERED, WITH
-from tests.faults.kinds import KINDS, named, nothing_as_in
-from tests.faults.run import raised_in, run_fault
+from tests.lab.benchmarks.report import commit
+from tests.lab.faults import clocks, workers
+from tests.lab.faults.harm import CLUSTER, PROXY, TIERED, WITH
+from tests.lab.faults.kinds import KINDS, named, nothing_as_in
+from tests.lab.faults.run import raised_in, run_fault
 from tests.support import tiered_storage
 from tests.support.broker_cluster import NEAREST_REPLICA, BrokerCluster
 from tests.support.chaos_proxy import proxied_broker
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from streaming.kafka.embedded import EmbeddedBroker
-    from tests.faults.run import Outcome
+    from tests.lab.faults.run import Outcome
     from tests.support.chaos_proxy import ChaosProxy
     from tests.support.standalone_cluster import StandaloneCluster
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 #: `make test` does these; brokers and planners are killed in other tests, too.
 _IN_EACH_RUN = ("connections cut",)
-#: Each line is a fault that was survived, or what was seen instead, for `tests.faults.report`.
+#: Each line is a fault that was survived, or what was seen instead, for `tests.lab.faults.report`.
 RUNS = Path(__file__).parents[2] / "build" / "faults"
 
 

@@ -8,15 +8,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 
-from tests.integration.shared_reader_tools import CONTINUALLY, start
-from tests.spark_tools import as_dict, assert_planned, read_topic, run_in_batches, wait_until
+from tests.support.shared_reader_tools import CONTINUALLY, start
+from tests.support.spark_tools import (
+    as_dict,
+    assert_planned,
+    read_topic,
+    run_in_batches,
+    wait_until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
-    from tests.kafka_topics import Topic
+    from tests.support.kafka_topics import Topic
 
 pytestmark = pytest.mark.integration
 

@@ -14,16 +14,16 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import ResourceType
 
 from streaming.kafka.embedded import EmbeddedBroker
-from tests.kafka_topics import committed
-from tests.secured_broker import BOB, LOGIN, PASSWORD, STORE_PASSWORD, allow
-from tests.spark_tools import DriverLog, wait_until
 from tests.support.java_program import compiled, java_command
+from tests.support.kafka_topics import committed
+from tests.support.secured_broker import BOB, LOGIN, PASSWORD, STORE_PASSWORD, allow
+from tests.support.spark_tools import DriverLog, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.kafka_topics import Topic
-    from tests.secured_broker import Secured
+    from tests.support.kafka_topics import Topic
+    from tests.support.secured_broker import Secured
 
 pytestmark = pytest.mark.integration
 
@@ -37,7 +37,7 @@ class Driver:
         class_path = compiled(folder, "Commits", connector=True)
         self.log = folder / "driver.log"
         self.log.touch()
-        logging = (TESTS / "log4j2.properties").as_uri()
+        logging = (TESTS / "support" / "log4j2.properties").as_uri()
         options = (
             f"-Dlog4j2.configurationFile={logging}",
             f"-Dassignor.test.log={self.log}",

@@ -1,6 +1,6 @@
 """Kill -9 of a driver and of its executors at any moment of a batch: nothing lost, nothing twice.
 
-One driver runs an append and an upsert; what is checked after each kill is told in `tests/kills`.
+One driver runs an append and an upsert; `tests/lab/kills` describes the checks after each kill.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.benchmarks.report import commit, write_report
-from tests.kills.checks import AFTER
-from tests.kills.places import ALIGNED, APPEND, LIMITED, LOCAL, TWO_EXECUTORS, UPSERT, Place
-from tests.kills.report import Report
-from tests.kills.run import ROUND, kill_often, rounds
+from tests.lab.benchmarks.report import commit, write_report
+from tests.lab.kills.checks import AFTER
+from tests.lab.kills.places import ALIGNED, APPEND, LIMITED, LOCAL, TWO_EXECUTORS, UPSERT, Place
+from tests.lab.kills.report import Report
+from tests.lab.kills.run import ROUND, kill_often, rounds
 
 if TYPE_CHECKING:
-    from tests.kafka_topics import Topic
+    from tests.support.kafka_topics import Topic
 
 #: Each line is a finished run of `make chaos`.
 _RUNS = Path(__file__).parents[2] / "build" / "kills"

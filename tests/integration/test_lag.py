@@ -24,8 +24,8 @@ from streaming.kafka.embedded import EmbeddedBroker
 from streaming.kafka.groups import GroupError, committed
 from streaming.kafka.topics import delete_topics
 from streaming.observe.checkpoint_files import DamagedCheckpointError, read_checkpoint
-from tests.kafka_topics import Topic
-from tests.spark_tools import run_to_delta, wait_until
+from tests.support.kafka_topics import Topic
+from tests.support.spark_tools import run_to_delta, wait_until
 from tests.unit.lag.checkpoint_files import write_query
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streaming import run_job
-from tests.pipeline_tools import forget_last_commit, job, rows, send
 from tests.support.java_program import compiled, run_java
+from tests.support.pipeline_tools import forget_last_commit, job, rows, send
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tests.kafka_topics import Topic
+    from tests.support.kafka_topics import Topic
 
 pytestmark = pytest.mark.integration
 

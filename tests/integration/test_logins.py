@@ -11,9 +11,9 @@ from confluent_kafka.admin import ResourceType
 from streaming import run_job
 from streaming.cli import main
 from streaming.pipeline.errors import JobError
-from tests.kafka_topics import Topic
-from tests.secured_broker import LOGIN, PASSWORD, allow
-from tests.spark_tools import wait_until
+from tests.support.kafka_topics import Topic
+from tests.support.secured_broker import LOGIN, PASSWORD, allow
+from tests.support.spark_tools import wait_until
 from tests.unit.lag.checkpoint_files import write_query
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from tests.secured_broker import Secured
+    from tests.support.secured_broker import Secured
 
 pytestmark = pytest.mark.integration
 

@@ -13,12 +13,12 @@ import pytest
 
 from assignor_bridge import __version__, ivy
 from assignor_bridge.jars import ARTIFACT, GROUP, built_jar, connector_coordinate
-from tests import submitted_job
-from tests.release import maven
-from tests.spark_tools import assert_planned
+from tests.lab.long import submitted_job
+from tests.lab.release import maven
+from tests.support.spark_tools import assert_planned
 
 if TYPE_CHECKING:
-    from tests.kafka_topics import Topic
+    from tests.support.kafka_topics import Topic
 
 pytestmark = [pytest.mark.integration, pytest.mark.drivers]
 

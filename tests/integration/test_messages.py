@@ -11,11 +11,11 @@ import pytest
 
 from assignor_bridge.protocol.messages import write_answer
 from assignor_bridge.worker import Worker
-from tests import planner_proxy
-from tests.packed import numbers, rows_of, tasks_of
-from tests.planner_process import ask
-from tests.spark_tools import run_in_batches
+from tests.support import planner_proxy
 from tests.support.java_program import compiled, java_command
+from tests.support.packed import numbers, rows_of, tasks_of
+from tests.support.planner_process import ask
+from tests.support.spark_tools import run_in_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from tests.kafka_topics import Topic
+    from tests.support.kafka_topics import Topic
 
 pytestmark = pytest.mark.integration
 

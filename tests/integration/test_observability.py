@@ -16,16 +16,16 @@ from streaming.metrics.attach import attach
 from streaming.metrics.config import MetricsConfig
 from streaming.metrics.names import METRICS
 from streaming.replay.log import read_log
-from tests.spark_tools import as_dict, assert_planned, read_topic, wait_until
 from tests.support.alert_rules import Series, firing
 from tests.support.metric_queries import RULES, check, queries, selectors
+from tests.support.spark_tools import as_dict, assert_planned, read_topic, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from tests.kafka_topics import Topic
+    from tests.support.kafka_topics import Topic
 
 pytestmark = pytest.mark.integration
 

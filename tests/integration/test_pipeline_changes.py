@@ -26,9 +26,9 @@ from streaming.pipeline.delta import upsert
 from streaming.pipeline.delta.writer import DeltaWriter
 from streaming.pipeline.errors import ConfigError, JobError, TableError
 from streaming.pipeline.queries import plan_queries
-from tests.kafka_topics import Topic
-from tests.pipeline_tools import forget_last_commit, job, rows, send
-from tests.spark_tools import wait_until
+from tests.support.kafka_topics import Topic
+from tests.support.pipeline_tools import forget_last_commit, job, rows, send
+from tests.support.spark_tools import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

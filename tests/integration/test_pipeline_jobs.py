@@ -22,8 +22,8 @@ from streaming.pipeline.delta.table import Table
 from streaming.pipeline.delta.writer import DeltaWriter
 from streaming.pipeline.errors import ConfigError, JobError, first_line
 from streaming.pipeline.spark.records import Upsert, parse
-from tests.pipeline_tools import forget_last_commit, job, rows, send
-from tests.spark_tools import last_stage, tasks_since
+from tests.support.pipeline_tools import forget_last_commit, job, rows, send
+from tests.support.spark_tools import last_stage, tasks_since
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,15 +21,15 @@ from streaming.pipeline.spark.time_zone import (
     record_time_zone,
     use_default_time_zone,
 )
-from tests.pipeline_tools import job, rows, send_at
-from tests.spark_tools import wait_until
+from tests.support.pipeline_tools import job, rows, send_at
+from tests.support.spark_tools import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from tests.kafka_topics import Topic
+    from tests.support.kafka_topics import Topic
 
 pytestmark = pytest.mark.integration
 NOW = int(time.time() * 1000)

@@ -24,8 +24,8 @@ from streaming.pipeline.delta import upsert
 from streaming.pipeline.delta.once import OnceWriter
 from streaming.pipeline.delta.writer import DeltaWriter
 from streaming.pipeline.errors import TableError
-from tests.pipeline_tools import forget_last_commit, job, rows, send
-from tests.spark_tools import wait_until
+from tests.support.pipeline_tools import forget_last_commit, job, rows, send
+from tests.support.spark_tools import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path

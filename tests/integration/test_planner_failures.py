@@ -14,9 +14,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from streaming.cli.main import run
-from tests import own_assignor, planner_proxy
-from tests.packed import tasks_of
-from tests.spark_tools import (
+from tests.support import own_assignor, planner_proxy
+from tests.support.packed import tasks_of
+from tests.support.spark_tools import (
     assert_each_row_once,
     finished,
     read_topic,
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from tests.kafka_topics import Topic
-    from tests.spark_tools import DriverLog
+    from tests.support.kafka_topics import Topic
+    from tests.support.spark_tools import DriverLog
 
 pytestmark = pytest.mark.integration
 
@@ -375,7 +375,7 @@ def test_a_wrong_option_fails_the_query_at_its_start_whatever_on_error_says(
 def test_a_broker_that_does_not_answer_is_sparks_own_error(
     spark: SparkSession, checkpoint: str
 ) -> None:
-    from tests.kafka_topics import Topic
+    from tests.support.kafka_topics import Topic
 
     nobody = Topic("127.0.0.1:1", "orders")
     query = (

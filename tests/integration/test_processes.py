@@ -17,13 +17,13 @@ from assignor_bridge import jars
 from assignor_bridge.ivy import pyspark_home
 from assignor_bridge.session import _TOO_LATE
 from streaming.cli import main
-from tests.kafka_topics import committed
-from tests.pipeline_tools import job, send
-from tests.spark_tools import wait_until
+from tests.support.kafka_topics import committed
+from tests.support.pipeline_tools import job, send
 from tests.support.processes import command_line, is_planner, planners_below
+from tests.support.spark_tools import wait_until
 
 if TYPE_CHECKING:
-    from tests.kafka_topics import Topic
+    from tests.support.kafka_topics import Topic
 
 pytestmark = [pytest.mark.integration, pytest.mark.drivers]
 

@@ -13,7 +13,7 @@ from streaming.metrics.attach import attach
 from streaming.metrics.config import MetricsConfig
 from streaming.observe.spark_ui import SparkUi, choose_query
 from streaming.observe.web import Address
-from tests.spark_tools import as_dict, read_topic, wait_until
+from tests.support.spark_tools import as_dict, read_topic, wait_until
 from tests.unit.metrics.samples import flush
 from tests.unit.streaming.test_query_report import a_report
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from tests.kafka_topics import Topic
+    from tests.support.kafka_topics import Topic
 
 pytestmark = pytest.mark.integration
 

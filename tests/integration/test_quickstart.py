@@ -12,7 +12,7 @@ import pytest
 from tests.support import drivers
 
 if TYPE_CHECKING:
-    from tests.kafka_topics import Topic
+    from tests.support.kafka_topics import Topic
 
 ROOT = Path(__file__).parents[2]
 

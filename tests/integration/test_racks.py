@@ -19,20 +19,20 @@ from assignor_bridge.errors import OptionError
 from streaming.cli.main import run
 from streaming.kafka.embedded import EmbeddedBroker
 from streaming.replay.racks import read_racks
-from tests import planner_proxy
-from tests.kafka_topics import Topic
-from tests.packed import numbers, rows_of
-from tests.secured_broker import LOGIN, PASSWORD, allow
-from tests.spark_tools import assert_planned, finished, read_topic, run_in_batches
+from tests.support import planner_proxy
 from tests.support.java_program import JAVA, compiled, run_java
+from tests.support.kafka_topics import Topic
+from tests.support.packed import numbers, rows_of
+from tests.support.secured_broker import LOGIN, PASSWORD, allow
+from tests.support.spark_tools import assert_planned, finished, read_topic, run_in_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
-    from tests.secured_broker import Secured
-    from tests.spark_tools import DriverLog
+    from tests.support.secured_broker import Secured
+    from tests.support.spark_tools import DriverLog
 
 pytestmark = pytest.mark.integration
 
@@ -362,7 +362,7 @@ def rack_checks(folder: Path, *words: str) -> list[str]:
     )
     options = [
         *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in opened),
-        f"-Dlog4j2.configurationFile={(JAVA.parent / 'log4j2.properties').as_uri()}",
+        f"-Dlog4j2.configurationFile={(JAVA.parent / 'support/log4j2.properties').as_uri()}",
         f"-Dassignor.test.log={folder}/log",
     ]
     class_path = compiled(folder, "RackChecks")

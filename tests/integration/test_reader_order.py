@@ -16,10 +16,10 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from tests.integration.shared_reader_tools import OURS, delete_before, fill_in_batches
-from tests.kafka_topics import Topic
-from tests.packed import tasks_of
-from tests.spark_tools import assert_planned, finished, read_topic
+from tests.support.kafka_topics import Topic
+from tests.support.packed import tasks_of
+from tests.support.shared_reader_tools import OURS, delete_before, fill_in_batches
+from tests.support.spark_tools import assert_planned, finished, read_topic
 
 if TYPE_CHECKING:
     from pathlib import Path

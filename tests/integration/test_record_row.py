@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql.functions import udf
 
-from tests.integration.shared_reader_tools import AVAILABLE_NOW, OURS, SPARKS
-from tests.spark_tools import as_dict, assert_planned, finished, read_topic
+from tests.support.shared_reader_tools import AVAILABLE_NOW, OURS, SPARKS
+from tests.support.spark_tools import as_dict, assert_planned, finished, read_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from tests.kafka_topics import Topic
+    from tests.support.kafka_topics import Topic
 
 pytestmark = pytest.mark.integration
 

@@ -17,7 +17,7 @@ from tests.unit.streaming.checkpoints import write_checkpoint
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.kafka_topics import Topic
+    from tests.support.kafka_topics import Topic
 
 pytestmark = pytest.mark.integration
 

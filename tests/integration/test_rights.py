@@ -19,11 +19,11 @@ from streaming import run_job
 from streaming.audit.row_sources import Columns, audit_rows
 from streaming.cli import main
 from streaming.kafka.brokers import Brokers
-from tests.integration.shared_reader_tools import root_cause
-from tests.kafka_topics import Topic, committed
-from tests.secured_broker import LOGIN, PASSWORD, grant, right, start_secured
-from tests.spark_tools import assert_planned, run_to_delta
+from tests.support.kafka_topics import Topic, committed
 from tests.support.rights import AUDIT, COMMITS, INTO_DELTA, JOB, NEEDS, STREAM, Needs, Right
+from tests.support.secured_broker import LOGIN, PASSWORD, grant, right, start_secured
+from tests.support.shared_reader_tools import root_cause
+from tests.support.spark_tools import assert_planned, run_to_delta
 from tests.unit.lag.checkpoint_files import write_query
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from _pytest.mark import ParameterSet
     from pyspark.sql import SparkSession
 
-    from tests.secured_broker import Secured
-    from tests.spark_tools import DriverLog
+    from tests.support.secured_broker import Secured
+    from tests.support.spark_tools import DriverLog
 
 pytestmark = pytest.mark.integration
 

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tests import delta_positions_driver, row_order_driver, salted_driver
-from tests.benchmarks.report import commit
-from tests.row_order_driver import DISTRIBUTIONS, SHARED, SPARKS
-from tests.support import drivers
+from tests.lab.benchmarks.report import commit
+from tests.support import delta_positions_driver, drivers, row_order_driver, salted_driver
+from tests.support.row_order_driver import DISTRIBUTIONS, SHARED, SPARKS
 
 if TYPE_CHECKING:
     from streaming.kafka.embedded import EmbeddedBroker
-    from tests.kafka_topics import Topic
+    from tests.support.kafka_topics import Topic
 
 #: Each line is a run of `test_no_row_of_a_delta_table_is_lost_or_doubled`.
 RUNS = Path(__file__).parents[2] / "build" / "kills"

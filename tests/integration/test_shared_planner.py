@@ -13,12 +13,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from tests import own_assignor, planner_proxy
-from tests.kafka_topics import Topic
-from tests.packed import tasks_of
-from tests.spark_tools import as_dict, assert_planned, read_topic, run_in_batches, wait_until
+from tests.support import own_assignor, planner_proxy
 from tests.support.java_program import compiled, run_java
+from tests.support.kafka_topics import Topic
+from tests.support.packed import tasks_of
 from tests.support.processes import has_ended, planners_below
+from tests.support.spark_tools import (
+    as_dict,
+    assert_planned,
+    read_topic,
+    run_in_batches,
+    wait_until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 
-from tests.integration.shared_reader_tools import (
+from tests.support.shared_reader_tools import (
     COLUMNS,
     OURS,
     SPARKS,
@@ -19,14 +19,14 @@ from tests.integration.shared_reader_tools import (
     send,
     transactional,
 )
-from tests.spark_tools import finished, read_topic
+from tests.support.spark_tools import finished, read_topic
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from tests.kafka_topics import Topic
+    from tests.support.kafka_topics import Topic
 
 pytestmark = pytest.mark.integration
 

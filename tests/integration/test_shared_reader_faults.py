@@ -12,15 +12,15 @@ from pyspark import TaskContext
 from pyspark.sql.functions import udf
 
 from streaming.kafka.embedded import EmbeddedBroker
-from tests.integration.shared_reader_tools import (
+from tests.support.kafka_topics import Topic
+from tests.support.shared_reader_tools import (
     AVAILABLE_NOW,
     OURS,
     counters,
     fill_in_batches,
     start,
 )
-from tests.kafka_topics import Topic
-from tests.spark_tools import finished, read_topic, wait_until
+from tests.support.spark_tools import finished, read_topic, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

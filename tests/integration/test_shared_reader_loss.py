@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.shared_reader_tools import (
+from tests.support.shared_reader_tools import (
     AVAILABLE_NOW,
     CONTINUALLY,
     OURS,
@@ -21,7 +21,7 @@ from tests.integration.shared_reader_tools import (
     recreate,
     start,
 )
-from tests.spark_tools import as_dict, finished, read_topic, wait_until
+from tests.support.spark_tools import as_dict, finished, read_topic, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from tests.kafka_topics import Topic
+    from tests.support.kafka_topics import Topic
 
 pytestmark = pytest.mark.integration
 

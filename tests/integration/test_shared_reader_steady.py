@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.shared_reader_tools import (
+from tests.support.shared_reader_tools import (
     AVAILABLE_NOW,
     OURS,
     counters,
     fill_in_batches,
     start,
 )
-from tests.spark_tools import as_dict, finished, read_topic, wait_until
+from tests.support.spark_tools import as_dict, finished, read_topic, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tests.kafka_topics import Topic
+    from tests.support.kafka_topics import Topic
 
 pytestmark = pytest.mark.integration
 

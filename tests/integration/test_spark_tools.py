@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import SparkRuntimeException
 
-from tests.spark_tools import last_stage, tasks_since
+from tests.support.spark_tools import last_stage, tasks_since
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,10 +11,10 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, ResourceType
 from pyspark.errors import StreamingQueryException
 
-from tests import kafka_topics
-from tests.kafka_topics import Topic as AnyTopic
-from tests.secured_broker import BOB, STORE_PASSWORD, allow
-from tests.spark_tools import as_dict, assert_planned, finished, read_topic, wait_until
+from tests.support import kafka_topics
+from tests.support.kafka_topics import Topic as AnyTopic
+from tests.support.secured_broker import BOB, STORE_PASSWORD, allow
+from tests.support.spark_tools import as_dict, assert_planned, finished, read_topic, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from tests.kafka_topics import Topic
-    from tests.secured_broker import Secured
-    from tests.spark_tools import DriverLog
+    from tests.support.kafka_topics import Topic
+    from tests.support.secured_broker import Secured
+    from tests.support.spark_tools import DriverLog
 
 pytestmark = pytest.mark.integration
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import planner_proxy
-from tests.spark_tools import assert_each_row_once, run_in_batches, run_to_delta
+from tests.support import planner_proxy
 from tests.support.java_program import compiled, run_java
 from tests.support.small_disk import NotPossibleError, fill_up, remount, small_disk
+from tests.support.spark_tools import assert_each_row_once, run_in_batches, run_to_delta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
 
-    from tests.kafka_topics import Topic
-    from tests.spark_tools import DriverLog
+    from tests.support.kafka_topics import Topic
+    from tests.support.spark_tools import DriverLog
 
 # Among the drivers, so that both halves of `make test` take about as long.
 pytestmark = [pytest.mark.integration, pytest.mark.drivers]
@@ -156,7 +156,7 @@ def test_a_state_of_other_topics_is_told_and_left_aside(
     record: Path,
     driver_log: DriverLog,
 ) -> None:
-    from tests.kafka_topics import Topic as AnyTopic
+    from tests.support.kafka_topics import Topic as AnyTopic
 
     topic.create(1).fill([20])
     other = AnyTopic(topic.bootstrap_servers, f"{topic.name}-other").create(1)

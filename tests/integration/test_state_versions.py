@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from checkpoints.state_text import VERSION
-from tests import other_version
-from tests.spark_tools import assert_each_row_once, assert_planned, run_to_delta, write_interpreter
+from tests.support import other_version
+from tests.support.spark_tools import (
+    assert_each_row_once,
+    assert_planned,
+    run_to_delta,
+    write_interpreter,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
 
-    from tests.kafka_topics import Topic
-    from tests.spark_tools import DriverLog
+    from tests.support.kafka_topics import Topic
+    from tests.support.spark_tools import DriverLog
 
 pytestmark = pytest.mark.integration
 

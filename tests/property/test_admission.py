@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from assignor_bridge.admission.admit import admit
 from assignor_bridge.admission.lag import BatchTime, Limits, Memory
-from tests.lags import lag_of
-from tests.retention import Broker, lost
+from tests.support.lags import lag_of
+from tests.support.retention import Broker, lost
 
 sizes = st.integers(1, 5) | st.integers(1, 10**6) | st.just(2**62)
 waiting = st.dictionaries(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from assignor_bridge.admission.align import Alignment, admit_within, align
 from assignor_bridge.admission.lag import Limits, Memory, Times
-from tests.lags import lag_of
+from tests.support.lags import lag_of
 
 NOW, AHEAD = 1000, 50
 spans = st.integers(1, 400)

@@ -15,8 +15,8 @@ from assignor_bridge.assignors.registry import ASSIGNORS
 from assignor_bridge.model import OffsetRange
 from assignor_bridge.planner.batch import sorting
 from checkpoints.sorting import stable_order
-from tests.strategies_snapshots import executors, offsets_read, ranges, snapshots
 from tests.support.planning import Observation, Snapshot, plan
+from tests.support.strategies_snapshots import executors, offsets_read, ranges, snapshots
 
 
 def assert_exact(snapshot: Snapshot, made) -> None:

@@ -14,9 +14,9 @@ from assignor_bridge.errors import AssignorError
 from assignor_bridge.planner.plan import plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
 from streaming.human_json.snapshots import read_snapshot, write_plan
-from tests.packed import packed, packed_tasks, tasks_of
-from tests.strategies_snapshots import snapshots
+from tests.support.packed import packed, packed_tasks, tasks_of
 from tests.support.planning import as_plan, batch_of
+from tests.support.strategies_snapshots import snapshots
 
 
 def planned(snapshot) -> dict:

@@ -17,8 +17,8 @@ from assignor_bridge.planner.transport import Groups, Room, allot
 from streaming.simulator.play import Player
 from streaming.simulator.scenario import Scenario, steps
 from tests.property.test_planner import assert_exact
-from tests.strategies_snapshots import head_and_tail, lags, loads, snapshots
 from tests.support.planning import Plan, Snapshot, plan
+from tests.support.strategies_snapshots import head_and_tail, lags, loads, snapshots
 
 ZONES = ("a", "b", "c")
 racks = st.frozensets(st.sampled_from([*ZONES, "gone"]), max_size=3)

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from streaming.kafka import embedded_setup as setup
 from streaming.kafka.topics import create_topic
-from tests.spark_tools import wait_until
+from tests.support.spark_tools import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -9,8 +9,8 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.spark_tools import wait_until
 from tests.support.processes import command_line, has_ended
+from tests.support.spark_tools import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

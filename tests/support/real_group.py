@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 from assignor_bridge import ivy
 from assignor_bridge.jars import built_jar
 from streaming.kafka import embedded_setup
-from tests.spark_tools import wait_until
+from tests.support.spark_tools import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

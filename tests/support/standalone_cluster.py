@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assignor_bridge.ivy import java_tool, pyspark_home
-from tests.spark_tools import wait_until
+from tests.support.spark_tools import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

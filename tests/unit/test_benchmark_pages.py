@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.benchmarks import quick, results
-from tests.benchmarks.targets import TARGETS, Target
+from tests.lab.benchmarks import quick, results
+from tests.lab.benchmarks.targets import TARGETS, Target
 
 FOLDER = Path(__file__).parents[2] / "docs" / "benchmarks"
 
 
 def test_the_page_of_results_is_that_of_the_files() -> None:
-    """Write it again: `python -m tests.benchmarks.results`."""
+    """Write it again: `python -m tests.lab.benchmarks.results`."""
     page = (FOLDER.parent / "benchmark-results.md").read_text(encoding="utf-8")
     assert page == results.page(FOLDER)
 

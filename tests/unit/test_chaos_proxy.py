@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streaming.kafka.embedded_setup import HOST, free_ports
-from tests.spark_tools import wait_until
 from tests.support.chaos_proxy import ChaosProxy
+from tests.support.spark_tools import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

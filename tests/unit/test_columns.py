@@ -6,8 +6,8 @@ import pytest
 
 from assignor_bridge.planner.plan import plan_batch
 from streaming.human_json.snapshots import read_snapshot, write_plan
-from tests.packed import column, packed
-from tests.planner_process import plan
+from tests.support.packed import column, packed
+from tests.support.planner_process import plan
 
 ROWS = {
     "executors": [{"id": "1", "host": "h1", "slots": 1}, {"id": "2", "host": "h2"}],

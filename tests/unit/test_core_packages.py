@@ -13,8 +13,8 @@ import pytest
 
 from assignor_bridge.installed_spark import spark_version
 from streaming.extras import EXTRAS, MissingExtraError, name_extra
-from tests.planner_process import line_of
 from tests.support.core_venv import ROOT, make_environment, requirements
+from tests.support.planner_process import line_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ import pytest
 
 from assignor_bridge.model import Executor, OffsetRange
 from checkpoints.state_text import decode
-from tests.planner_process import ask
+from tests.support.planner_process import ask
 from tests.support.planning import Snapshot, plan
 
 HOSTS = {"0": "h1", "1": "h2", "2": "h3"}

@@ -14,7 +14,7 @@ import pytest
 from assignor_bridge.jars import built_jar
 from assignor_bridge.jvm import build as jar_build
 from assignor_bridge.version import read_jar_version
-from tests.release.sbom import sha256
+from tests.lab.release.sbom import sha256
 from tests.support.built_packages import build, copy_of_the_project, installed
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from assignor_bridge.protocol.messages import Planned, Restored, write_answer
 from assignor_bridge.worker import Worker, serve
 from checkpoints import state_text
 from streaming.human_json.snapshots import read_snapshot
-from tests.packed import column, packed, rows_of, tasks_of
-from tests.planner_process import ask, line_of, plan
-from tests.spark_tools import wait_until
+from tests.support.packed import column, packed, rows_of, tasks_of
+from tests.support.planner_process import ask, line_of, plan
 from tests.support.processes import has_ended
+from tests.support.spark_tools import wait_until
 
 SNAPSHOT = {
     "executors": [

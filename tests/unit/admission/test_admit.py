@@ -6,7 +6,7 @@ import pytest
 
 from assignor_bridge.admission.admit import admit, completed
 from assignor_bridge.admission.lag import BatchTime, Limits, Memory
-from tests.lags import lag_of
+from tests.support.lags import lag_of
 
 
 def taken(lag, limits, memory=None):

@@ -7,7 +7,7 @@ import pytest
 
 from assignor_bridge.admission.align import Aligned, Alignment, admit_within, align, spread
 from assignor_bridge.admission.lag import Limits, Memory, Times
-from tests.lags import lag_of
+from tests.support.lags import lag_of
 
 #: A span of 100, a clock at 1,000 and what is 50 ahead of it; partitions begin at offset 10.
 ALIGNMENT = Alignment(span=100, ahead=50)

@@ -8,8 +8,8 @@ import pytest
 from assignor_bridge.admission.admit import admit, completed
 from assignor_bridge.admission.deadline import of_margin, seconds_left
 from assignor_bridge.admission.lag import BatchTime, Limits, Memory
-from tests.lags import lag_of
-from tests.retention import Broker, lost
+from tests.support.lags import lag_of
+from tests.support.retention import Broker, lost
 
 DAY = 86_400.0
 HURRY = Limits(100, fairness="deadline")

@@ -166,7 +166,7 @@ def test_a_users_own_class_and_function_serve_a_group() -> None:
     members = Members(Cluster(t=2), a=assignor(Backwards), b=assignor(Backwards))
     assert members.rebalance()["b"] == {"t": [0, 1]}
     assert assignor(lambda group: {}).name.endswith("<lambda>")
-    assert assignor("tests.own_assignor:LastTakesAll").name == "last-takes-all"
+    assert assignor("tests.support.own_assignor:LastTakesAll").name == "last-takes-all"
 
 
 def test_a_cooperative_class_must_not_take_what_another_member_owns() -> None:

@@ -27,8 +27,8 @@ from streaming.metrics.config import MetricsConfig
 from streaming.metrics.names import METRICS
 from streaming.metrics.outlets import Log, MetricsError, Textfile
 from streaming.redaction import Redactor
-from tests.spark_tools import wait_until
 from tests.support.metric_reference import markdown
+from tests.support.spark_tools import wait_until
 from tests.unit.metrics.samples import QUERY, RUN, flush, text
 
 ROOT = Path(__file__).parents[3]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from assignor_bridge.model import Executor, OffsetRange
-from tests.strategies_snapshots import head_and_tail, lags, loads
 from tests.support.planning import Plan, Snapshot, plan
+from tests.support.strategies_snapshots import head_and_tail, lags, loads
 
 
 def cluster(executors: int, slots: int = 1, first: int = 0) -> tuple[Executor, ...]:

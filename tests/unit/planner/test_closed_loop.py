@@ -10,7 +10,7 @@ from assignor_bridge.options import parse_options
 from assignor_bridge.planner.batch import lay_out
 from assignor_bridge.planner.forecast import forecast
 from checkpoints.state_text import decode
-from tests.closed_loop import Loop, slots, zipf
+from tests.support.closed_loop import Loop, slots, zipf
 from tests.support.planning import Observation, Snapshot, plan
 
 SEEDS = pytest.mark.parametrize("seed", range(1, 4))

@@ -6,7 +6,7 @@ With nothing to be sticky to (no owners yet), slots get exactly equal shares: th
 
 from __future__ import annotations
 
-from tests.planner_process import plan as planned
+from tests.support.planner_process import plan as planned
 
 LAGS = [100_000, 60_000, 50_000, 5_000, 3_000, 2_000, 1_000, 0]
 

@@ -9,8 +9,8 @@ import pytest
 from assignor_bridge.assignors.registry import lookup
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor, OffsetRange
-from tests.strategies_snapshots import head_and_tail, lags, loads
 from tests.support.planning import Observation, Snapshot, plan
+from tests.support.strategies_snapshots import head_and_tail, lags, loads
 
 
 def executors(*slots: int, first: int = 0, hosts: int | None = None) -> tuple[Executor, ...]:

@@ -15,7 +15,7 @@ from assignor_bridge.planner.batch import Observed, coded, lay_out
 from assignor_bridge.planner.costs import Weights
 from assignor_bridge.planner.flagship import is_short
 from assignor_bridge.planner.racks import Replicas
-from tests.planner_process import plan as planned
+from tests.support.planner_process import plan as planned
 
 if TYPE_CHECKING:
     from collections.abc import Callable

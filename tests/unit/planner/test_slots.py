@@ -14,8 +14,8 @@ from assignor_bridge.options import parse_options
 from assignor_bridge.planner.slots import share_slots
 from checkpoints.state_text import decode
 from checkpoints.sticky_state import StickyState
-from tests.strategies_snapshots import executors
 from tests.support.planning import Snapshot, batch_of, plan
+from tests.support.strategies_snapshots import executors
 
 RANGES = tuple(OffsetRange("t", partition, 0, 100) for partition in range(24))
 

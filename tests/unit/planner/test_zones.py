@@ -12,10 +12,10 @@ from assignor_bridge.model import Executor, OffsetRange
 from assignor_bridge.options import parse_options
 from streaming.human_json.json_input import InputError
 from streaming.human_json.snapshots import read_snapshot
-from tests.packed import packed
-from tests.planner_process import plan as plan_of_worker
-from tests.strategies_snapshots import head_and_tail, lags
+from tests.support.packed import packed
+from tests.support.planner_process import plan as plan_of_worker
 from tests.support.planning import Observation, Snapshot, plan
+from tests.support.strategies_snapshots import head_and_tail, lags
 
 
 def snapshot(

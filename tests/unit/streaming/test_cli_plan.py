@@ -7,7 +7,7 @@ import json
 import pytest
 
 from streaming.cli.main import run
-from tests.packed import packed, packed_tasks, tasks_of
+from tests.support.packed import packed, packed_tasks, tasks_of
 
 GOOD = {
     "executors": [{"id": "1", "host": "h", "slots": 2}],

@@ -20,7 +20,7 @@ from streaming.demo import flights, job, progress, run
 from streaming.demo.checks import run_checks, same_batches, table_checks
 from streaming.demo.flights import Expected, Flight
 from streaming.demo.turns import batch_sizes, in_turn, take_turns
-from tests.spark_tools import wait_until
+from tests.support.spark_tools import wait_until
 from tests.unit.streaming.sample_runs import even_run, skewed_run
 
 if TYPE_CHECKING:

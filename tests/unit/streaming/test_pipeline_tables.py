@@ -267,7 +267,7 @@ def test_names_of_files_beyond_ascii_are_java_s_in_a_c_locale_too(settings_of, m
 
 
 def test_a_jobs_kill_switch_is_there_when_its_driver_starts(settings_of):
-    """docs/upgrading.md promises it; tests/integration/test_switch.py shows what it does then."""
+    """docs/upgrading.md promises it; tests/lab/long/test_switch.py shows what it does then."""
     key = "spark.assignor.killSwitchFile"
     assert settings_of(changed("spark", {key: "file:/off"}))[key] == "file:/off"
     assert settings_of(changed("spark", {}), f"{key}=file:/off")[key] == "file:/off"

@@ -1,0 +1,1 @@
+"""Tests with Spark and Kafka that take minutes, and the programs that they start: `make long`."""

@@ -1,0 +1,11 @@
+"""The fixtures of the integration tests, for those that only `make long` runs."""
+
+from __future__ import annotations
+
+from tests.integration.conftest import (
+    finish_delta_writers,
+    no_batch_falls_back_unawares,
+    proxied,
+)
+
+__all__ = ["finish_delta_writers", "no_batch_falls_back_unawares", "proxied"]

@@ -1,1 +1,0 @@
-"""What docs/security.md promises, with the protection taken out: see `tests.security.without`."""

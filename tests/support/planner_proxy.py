@@ -1,0 +1,150 @@
+"""A planner process for tests: the real worker behind a relay that misbehaves once, as told.
+
+Usage: planner_proxy.py MODE RECORD_FILE [arguments of Spark, ignored]. Requests and answers are
+appended to the record file; the second snapshot that the file sees is answered wrongly, the others
+honestly. With a mode that begins with `admit-`, it is the second question how far a batch goes;
+with `both-`, the second of either kind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from base64 import b64decode, b64encode
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.support.packed import packed_tasks, rows_of, tasks_of
+
+
+def spoilt(mode: str, plan: dict[str, Any]) -> str:
+    """Give the wrong answer that the mode asks for."""
+    if mode == "garbage":
+        return "this is not JSON"
+    if mode == "raises":
+        traceback = "Traceback: in the planner"
+        answer = {"type": "failed", "error": "boom", "misuse": False, "traceback": traceback}
+        return json.dumps(answer)
+    if "tasks" not in plan:
+        spoil_ends(mode, plan["ranges"])
+    elif mode == "lacks":
+        del plan["tasks"]["slot"]
+    elif mode == "short":
+        plan["tasks"]["end"] = ""
+    else:
+        tasks = tasks_of(plan["tasks"])
+        spoil(mode, tasks)
+        plan["tasks"] = packed_tasks(tasks)
+    return json.dumps(plan)
+
+
+def spoil(mode: str, tasks: list[dict[str, Any]]) -> None:
+    """Change tasks as the mode says."""
+    if mode == "drops":
+        every = [offsets for task in tasks for offsets in task["ranges"]]
+        longest = max(every, key=lambda offsets: offsets["end"] - offsets["start"])
+        longest["end"] -= 1  # and is not empty then, which would be another mistake
+    elif mode == "doubles":
+        tasks.append(tasks[0])
+    elif mode == "invents":
+        tasks[0]["ranges"].append({"topic": "never-heard-of", "partition": 0, "start": 0, "end": 5})
+    elif mode == "stranger":
+        tasks[0]["executor"] = "no-such-executor"
+    elif mode == "no-ranges":
+        tasks.append({"executor": None, "slot": 0, "ranges": []})
+
+
+def spoil_ends(mode: str, ranges: dict[str, Any]) -> None:
+    """Change how far a batch goes as the mode says."""
+    start, end = (np.frombuffer(b64decode(ranges[name]), "<i8").copy() for name in ("start", "end"))
+    if mode == "beyond":
+        end += 1000
+    elif mode == "backwards":
+        end[0] = start[0] - 1
+    elif mode == "nothing":
+        end = start
+    elif mode == "short":
+        end = end[1:]
+    ranges["end"] = b64encode(end.tobytes()).decode()
+
+
+def main() -> None:
+    """Relay until standard input ends."""
+    mode, record = sys.argv[1], Path(sys.argv[2])
+    kinds = {"admit": ("admit",), "both": ("admit", "plan")}.get(mode.partition("-")[0], ("plan",))
+    mode = mode.removeprefix("admit-").removeprefix("both-")
+    if mode in {"banner", "number", "prefix"}:
+        text = "3 sites were found" if mode == "number" else "Welcome to this Python!"
+        print(text, flush=True, end="" if mode == "prefix" else "\n")
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "assignor_bridge.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert worker.stdin
+    assert worker.stdout
+    for line in sys.stdin:
+        number, stream, request = line.split(" ", 2)
+        asked = json.loads(request)
+        note(record, {"pid": os.getpid(), "stream": stream, "request": asked})
+        kind = asked["type"]
+        wrong = kind in kinds and len(requests(record, kind)) == 2
+        if wrong and mode == "die":
+            sys.exit("the planner fell over")
+        if wrong and mode == "late":
+            threading.Event().wait()
+        worker.stdin.write(line)
+        worker.stdin.flush()
+        answer = json.loads(worker.stdout.readline().removeprefix(f"{number} "))
+        note(record, {"pid": os.getpid(), "answer": answer})
+        if wrong and mode == "stale":
+            number = "0"
+        print(number, spoilt(mode, answer) if wrong else json.dumps(answer), flush=True)
+    worker.stdin.close()
+    worker.wait()
+
+
+def note(record: Path, entry: dict[str, Any]) -> None:
+    """Append a line to the record."""
+    with record.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(entry) + "\n")
+
+
+def entries(record: Path) -> list[dict[str, Any]]:
+    """Read back what was recorded: process ids with requests and honest answers, in order."""
+    return [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
+
+
+def requests(record: Path, kind: str = "plan") -> list[dict[str, Any]]:
+    """Give the requests for plans, or of another kind, as they were sent."""
+    every = [e["request"] for e in entries(record) if "request" in e]
+    return [request for request in every if request["type"] == kind]
+
+
+def answers(record: Path) -> list[dict[str, Any]]:
+    """Give the honest answers that are plans, as they were sent."""
+    every = [e["answer"] for e in entries(record) if "answer" in e]
+    return [answer for answer in every if answer["type"] == "planned"]
+
+
+def snapshots(record: Path) -> list[dict[str, Any]]:
+    """Give the requests for plans, with rows."""
+    return [
+        {"state": None, **r, "ranges": rows_of(r["ranges"]), "observed": rows_of(r["observed"])}
+        for r in requests(record)
+    ]
+
+
+def plans(record: Path) -> list[dict[str, Any]]:
+    """Give the honest answers that are plans, with rows."""
+    return [{**answer, "tasks": tasks_of(answer["tasks"])} for answer in answers(record)]
+
+
+if __name__ == "__main__":
+    main()

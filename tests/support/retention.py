@@ -1,0 +1,84 @@
+"""A log that deletes: one batch a second is admitted, read at once, and time goes by."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from assignor_bridge.admission.admit import admit, completed
+from assignor_bridge.admission.deadline import seconds_left
+from assignor_bridge.admission.lag import BatchTime, Memory
+from tests.support.lags import lag_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assignor_bridge.admission.lag import Limits
+
+
+class Broker:
+    """Partitions, each with its records a second, and those that wait at first.
+
+    What waits is how many seconds it still has, and how many records.
+    """
+
+    def __init__(
+        self, partitions: Sequence[tuple[float, Sequence[tuple[int, int]]]], *, retention: int
+    ) -> None:
+        self.retention = retention
+        self.now = 0
+        self.lost = 0
+        self._rates = [rate for rate, _ in partitions]
+        self._owed = [0.0] * len(partitions)
+        #: By partition: second and count, the oldest first.
+        self.logs = [
+            deque([left - retention, count] for left, count in sorted(waiting) if count)
+            for _, waiting in partitions
+        ]
+
+    def read(self, counts: Sequence[int]) -> None:
+        """Read so many records of each partition, the oldest ones."""
+        for log, count in zip(self.logs, counts, strict=True):
+            left = count
+            while left:
+                taken = min(left, log[0][1])
+                log[0][1] -= taken
+                left -= taken
+                if not log[0][1]:
+                    log.popleft()
+
+    def pass_a_second(self) -> None:
+        """Write what comes in, and delete what is too old."""
+        for i, (log, rate) in enumerate(zip(self.logs, self._rates, strict=True)):
+            self._owed[i] += rate
+            count = int(self._owed[i])
+            self._owed[i] -= count
+            if count:
+                log.append([self.now, count])
+        self.now += 1
+        for log in self.logs:
+            while log and self.now - log[0][0] > self.retention:
+                self.lost += log.popleft()[1]
+
+
+def lost(broker: Broker, limits: Limits, *, batches: int) -> int:
+    """Read batches of a second each; how many records were deleted before they were read."""
+    memory = Memory()
+    for _ in range(batches):
+        waiting = [sum(count for _, count in log) for log in broker.logs]
+        rows = [i for i, count in enumerate(waiting) if count]
+        if rows:
+            stamps = np.array([1000 * broker.logs[i][0][0] + 10**9 for i in rows])
+            kept = np.full(len(rows), broker.retention)
+            lag = lag_of(
+                {f"t{i:03}": [waiting[i]] for i in rows},
+                left=seconds_left(stamps, kept, 1000 * broker.now + 10**9), retention=kept,
+            )  # fmt: skip
+            admitted = admit(lag, limits, memory)
+            memory = completed(admitted.memory, BatchTime(100, 0.5, 1.0))
+            counts = dict(zip(rows, (admitted.end - lag.start).tolist(), strict=True))
+            broker.read([counts.get(i, 0) for i in range(len(broker.logs))])
+        broker.pass_a_second()
+    return broker.lost

@@ -1,0 +1,242 @@
+"""A driver that reads the batches of a query more than once: run by test_row_order.py.
+
+Two hosts of one slot each, because Spark starts a copy of a slow task on another host only. A
+query reads a topic in batches, and does with each what `SHARED` or `SPARKS` names. For each batch
+it prints a line of JSON: `lost` and `doubled` compare the rows with the topic, `differences` counts
+rows that differ from those of the first action. A last line for each query has the metrics of its
+source.
+
+Further arguments are settings of Spark, with `_` for `.` in their names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as f
+
+from tests.lab.kills.driver import start_spark
+from tests.support.executor_kills import Executors, held_until
+from tests.support.kafka_topics import Topic
+from tests.support.shared_reader_tools import fill_in_batches
+from tests.support.spark_tools import all_stages, finished, last_stage, read_topic
+from tests.support.standalone_cluster import standalone_cluster, workers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+#: What is done with the batches of each reader, one after the other.
+SHARED = ("compare", "compare", "compare", "shuffle", "cached")
+SPARKS = ("compare", "shuffle")
+#: How rows are distributed in a shuffle.
+DISTRIBUTIONS = ("rand", "rdd", "id")
+PARTITIONS, RECORDS = 16, 250  # records of each partition in a batch
+EXECUTORS = 2
+#: Tasks behind the shuffle of a batch, and how many are completed when an executor is killed.
+TASKS, COMPLETED = 12, 3
+OPTIONS = {
+    "assignor": "lag-aware-sticky",
+    "assignor.onError": "fail",
+    "maxOffsetsPerTrigger": str(PARTITIONS * RECORDS),
+    # A range takes several fetches, so that ranges arrive in turns.
+    "kafka.max.partition.fetch.bytes": "1000",
+    "kafka.max.poll.records": "40",
+}
+_MIDDLE = f"offset % {RECORDS} = {RECORDS // 2}"
+_COMMAND = "java_method('java.lang.System', 'getProperty', 'sun.java.command')"
+_LIMIT_S = 300
+
+
+def main() -> None:
+    """Do as the module says."""
+    servers, name, where, *settings = sys.argv[1:]
+    folder = Path(where)
+    topic = Topic(servers, name).create(PARTITIONS)
+    fill_in_batches(topic, [len(SHARED) * RECORDS] * PARTITIONS, batches=5 * len(SHARED))
+    with standalone_cluster(folder / "cluster", workers(*[1] * EXECUTORS)) as cluster:
+        spark = start_spark(
+            cluster.url, folder,
+            spark_executor_memory="512m",
+            spark_speculation="true", spark_speculation_interval="100ms",
+            spark_speculation_quantile="1.0",  # none until `speculation` lowers it
+            **dict(setting.split("=", 1) for setting in settings),
+        )  # fmt: skip
+        for reader, batches in (("shared", SHARED), ("spark", SPARKS)):
+            run_query(spark, topic, folder, reader, batches)
+        spark.stop()
+
+
+def run_query(
+    spark: SparkSession, topic: Topic, folder: Path, reader: str, batches: Sequence[str]
+) -> None:
+    """Run a query over as many batches as there is something to do with."""
+    scene = Scene(spark, folder / reader)
+    scene.folder.mkdir()
+
+    def do(batch: DataFrame, number: int) -> None:
+        if number < len(batches):
+            found = scene.do(batches[number], batch, number)
+            say(reader=reader, batch=number, done=batches[number], **found)
+
+    query = (
+        read_topic(spark, topic, OPTIONS | {"assignor.reader": reader})
+        .select("partition", "offset", "value")
+        .writeStream.foreachBatch(do)
+        .option("checkpointLocation", str(scene.folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    progresses = [p for p in finished(query, 900) if p["numInputRows"]]
+    say(reader=reader, metrics=[p["sources"][0]["metrics"] for p in progresses])
+
+
+class Scene:
+    """What can be done with a batch, on a cluster that may lose an executor."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.folder = folder
+        self._spark = spark
+        self._context: Any = spark.sparkContext._jsc.sc()
+        self._executors = Executors(spark, EXECUTORS)
+        self._executors.wait_for_all()
+
+    def do(self, what: str, batch: DataFrame, number: int) -> dict[str, Any]:
+        """Do one thing with the batch of this number.
+
+        The next batch is planned afterwards, so that all executors have to be there again.
+        """
+        actions = {
+            "compare": self.compare,
+            "shuffle": self.lose_shuffled_rows,
+            "cached": self.lose_cached_rows,
+        }
+        found = actions[what](batch, number)
+        self._executors.wait_for_all()
+        return found
+
+    def compare(self, batch: DataFrame, number: int) -> dict[str, Any]:
+        """Read a batch in several actions, of which some have a task that runs twice."""
+        frame = ordered(batch)
+        first = frame.collect()
+        differ = {"again": differences(first, frame.collect())}
+        before = last_stage(self._spark)
+        differ["retried"] = differences(first, frame.select("*", fails_once(number)).collect())
+        with self._speculation():
+            stalled = frame.select("*", stalls_on(min(self._executors.processes())))
+            differ["speculated"] = differences(first, stalled.collect())
+        attempts = self._attempts_since(before)
+        cached = frame.persist()
+        differ["cached"] = max(differences(first, cached.collect()) for _ in range(2))
+        cached.unpersist(blocking=True)
+        rows = compare_with_topic(positions(first), number)
+        return {"differences": differ, "attempts": attempts, "rows": rows}
+
+    def lose_cached_rows(self, batch: DataFrame, number: int) -> dict[str, Any]:
+        """Kill an executor between two actions on a cached batch."""
+        cached = ordered(batch).persist()
+        first = cached.collect()
+        self._executors.kill(min(self._executors.processes()))
+        again = cached.collect()
+        cached.unpersist(blocking=True)
+        rows = compare_with_topic(positions(again), number)
+        return {"differences": {"cached": differences(first, again)}, "rows": rows}
+
+    def lose_shuffled_rows(self, batch: DataFrame, number: int) -> dict[str, Any]:
+        """Kill an executor when some of the tasks behind three shuffles are completed."""
+        rand, rdd, by_id = (distributed(batch, by).glom() for by in DISTRIBUTIONS)
+        killed = self.folder / f"killed-{number}"
+        with self._executors.one_dies(min, TASKS, COMPLETED, killed):
+            held = rand.zip(rdd).zip(by_id).mapPartitionsWithIndex(held_until(killed, COMPLETED))
+            tasks = held.collect()
+        found: dict[str, list[Any]] = {by: [] for by in DISTRIBUTIONS}
+        for (of_rand, of_rdd), of_id in tasks:
+            for by, rows in zip(DISTRIBUTIONS, (of_rand, of_rdd, of_id), strict=True):
+                found[by] += rows
+        return {by: compare_with_topic(positions(rows), number) for by, rows in found.items()}
+
+    @contextlib.contextmanager
+    def _speculation(self) -> Iterator[None]:
+        """Have Spark start a copy of the slower one of two tasks, within."""
+        self._context.conf().set("spark.speculation.quantile", "0.5")
+        yield
+        self._context.conf().set("spark.speculation.quantile", "1.0")
+
+    def _attempts_since(self, stage: int) -> dict[str, int]:
+        """Count the tasks after this stage that failed, and the copies of slow ones."""
+        stages = [data for data in all_stages(self._spark) if data.stageId() > stage]
+        store = self._context.statusStore()
+        found: Counter[str] = Counter(failed=0, speculative=0)
+        for data in stages:
+            tasks = store.taskList(data.stageId(), data.attemptId(), 1000)
+            for task in (tasks.apply(i) for i in range(tasks.size())):
+                found["failed"] += task.status() == "FAILED"
+                found["speculative"] += task.speculative()
+        return dict(found)
+
+
+def ordered(batch: DataFrame) -> DataFrame:
+    """Add what depends on the place of a row in its task."""
+    return batch.withColumns({"id": f.monotonically_increasing_id(), "draw": f.rand(7)})
+
+
+def distributed(batch: DataFrame, by: str) -> Any:
+    """Distribute rows by what depends on their place in a task."""
+    rows = batch.select("partition", "offset")
+    if by == "rdd":
+        return rows.rdd.repartition(TASKS)
+    salt = f.rand(7) * 64 if by == "rand" else f.monotonically_increasing_id() % 64
+    salted = rows.withColumn("salt", salt.cast("int")).repartition(TASKS, "salt")
+    return salted.select("partition", "offset").rdd
+
+
+def fails_once(batch: int) -> Any:
+    """Fail the first attempt of each task on an executor, in the middle of its first range."""
+    name = f"concat('row-order-{batch}-', spark_partition_id())"
+    is_first = f"java_method('java.lang.System', 'setProperty', {name}, 'failed') <=> 'null'"
+    return f.expr(f"CASE WHEN {_MIDDLE} AND {is_first} THEN raise_error('on purpose') END AS x")
+
+
+def stalls_on(executor: str) -> Any:
+    """Stop in the middle of a range on this executor, until the task is killed."""
+    where = f"{_COMMAND} LIKE '%--executor-id {executor} %'"
+    stop = f"java_method('java.lang.Thread', 'sleep', {_LIMIT_S * 1000}L)"
+    return f.expr(f"CASE WHEN {_MIDDLE} AND {where} THEN {stop} END AS x")
+
+
+def differences(first: Sequence[Any], other: Sequence[Any]) -> int:
+    """Count the places at which two actions have another row; a further column is left out."""
+    width = len(first[0])
+    same = sum(tuple(a) == tuple(b)[:width] for a, b in zip(first, other, strict=False))
+    return max(len(first), len(other)) - same
+
+
+def positions(rows: Iterable[Any]) -> Iterator[tuple[int, int]]:
+    """Return partition and offset of rows."""
+    return ((row.partition, row.offset) for row in rows)
+
+
+def compare_with_topic(rows: Iterable[tuple[int, int]], batch: int) -> dict[str, int]:
+    """Count the offsets of a batch that did not come, and those that came too often."""
+    found = Counter(rows)
+    expected = Counter(
+        (partition, offset)
+        for partition in range(PARTITIONS)
+        for offset in range(batch * RECORDS, (batch + 1) * RECORDS)
+    )
+    return {"lost": (expected - found).total(), "doubled": (found - expected).total()}
+
+
+def say(**what: Any) -> None:
+    """Print a line of JSON."""
+    print(json.dumps(what), flush=True)
+
+
+if __name__ == "__main__":
+    main()

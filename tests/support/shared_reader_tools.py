@@ -1,0 +1,228 @@
+"""A topic read by the shared reader and by Spark's own source, and what the readers counted."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from pyspark.errors import StreamingQueryException
+
+from tests.support.spark_tools import finished, read_topic, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from tests.support.kafka_topics import Topic
+
+OURS = {"assignor": "lag-aware-sticky", "assignor.reader": "shared", "assignor.onError": "fail"}
+SPARKS = {"kafka.fetch.max.wait.ms": "10"}  # else half a second a partition read
+
+AVAILABLE_NOW: Mapping[str, Any] = {"availableNow": True}
+CONTINUALLY: Mapping[str, Any] = {"processingTime": "0 seconds"}
+
+COLUMNS = (
+    "partition", "offset", "CAST(key AS STRING) AS key", "CAST(value AS STRING) AS value",
+    "topic", "timestamp", "timestampType",
+)  # fmt: skip
+
+
+def available_rows(
+    spark: SparkSession,
+    topic: Topic,
+    source: Mapping[str, str],
+    checkpoint: str | None = None,
+    columns: Sequence[str] = COLUMNS,
+    *,
+    trigger: Mapping[str, Any] = AVAILABLE_NOW,
+) -> list[tuple[Any, ...]]:
+    """Read all that is there with one query; the rows by partition and offset."""
+    with tempfile.TemporaryDirectory() as scratch:
+        frame = read_topic(spark, topic, source).selectExpr(*columns)
+        written = f"{scratch}/rows"
+        query = start(frame, checkpoint or f"{scratch}/checkpoint", written, trigger)
+        if trigger == AVAILABLE_NOW:
+            finished(query)
+        else:
+            try:
+                query.processAllAvailable()
+            finally:
+                query.stop()
+        rows = spark.read.parquet(written).collect()
+    return sorted(map(_plain, rows), key=lambda row: row[:2])
+
+
+def start(
+    frame: DataFrame, checkpoint: str, folder: str | None, trigger: Mapping[str, Any]
+) -> StreamingQuery:
+    """Start a query into Parquet files, or into nothing."""
+    writer = frame.writeStream.option("checkpointLocation", checkpoint).trigger(**trigger)
+    return writer.format("parquet").start(folder) if folder else writer.format("noop").start()
+
+
+def failure_of(
+    spark: SparkSession,
+    topic: Topic,
+    source: Mapping[str, str],
+    checkpoint: str | None = None,
+    *,
+    trigger: Mapping[str, Any] = AVAILABLE_NOW,
+) -> str:
+    """Read all that is there, which must fail; the error without what differs by run."""
+    try:
+        rows = available_rows(spark, topic, source, checkpoint, trigger=trigger)
+    except StreamingQueryException as error:
+        return root_cause(error)
+    raise AssertionError(f"no failure, but {len(rows)} rows")
+
+
+def failure_in(query: StreamingQuery) -> str:
+    """Give the error that a running query ends with."""
+    try:
+        finished(query)
+    except StreamingQueryException as error:
+        return root_cause(error)
+    raise AssertionError("the query did not fail")
+
+
+def root_cause(error: Any) -> str:
+    """Class and text of the first Kafka error (or else the last) in the chain, without ids."""
+    chain = []
+    cause = error._origin
+    while cause is not None and not (chain and "kafka010" in chain[-1]):
+        chain.append(f"{cause.getClass().getName()}: {cause.getMessage()}")
+        cause = cause.getCause()
+    return re.sub(r"spark-kafka-source-\S+?-executor", "GROUP", chain[-1])
+
+
+def plan_without_reading(
+    spark: SparkSession, topic: Topic, source: Mapping[str, str], checkpoint: str
+) -> None:
+    """Leave a checkpoint whose first batch was planned and logged, but failed before its end."""
+    frame = read_topic(spark, topic, source).selectExpr("raise_error('planned only') AS x")
+    try:
+        finished(start(frame, checkpoint, None, AVAILABLE_NOW))
+    except StreamingQueryException as error:
+        assert "planned only" in str(error)  # noqa: PT017
+        return
+    raise AssertionError("the query did not fail")
+
+
+def counters(spark: SparkSession) -> dict[str, int]:
+    """Sums of the executors' ReaderCounters; asks until each of the two executors has answered."""
+    seen: dict[str, dict[str, int]] = {}
+
+    def both() -> bool:
+        frame = spark.range(0, 4, 1, 4).selectExpr(
+            "java_method('io.assignorbridge.reader.ReaderCounters', 'json') AS figures",
+            "java_method('java.lang.ProcessHandle', 'current') AS process",
+        )
+        seen.update({row.process: json.loads(row.figures) for row in frame.collect()})
+        return len(seen) >= 2
+
+    wait_until(both, "counters of two executors")
+    names = next(iter(seen.values())).keys()
+    return {name: sum(one[name] for one in seen.values()) for name in names}
+
+
+def delete_before(topic: Topic, offsets: Mapping[int, int]) -> None:
+    """Delete the records of partitions below offsets, as retention does."""
+    admin = AdminClient({"bootstrap.servers": topic.bootstrap_servers})
+    asked = [TopicPartition(topic.name, p, offset) for p, offset in offsets.items()]
+    for future in admin.delete_records(asked).values():
+        future.result(30)
+
+
+def recreate(topic: Topic, partitions: int) -> None:
+    """Delete the topic and make it anew, empty."""
+    admin = AdminClient({"bootstrap.servers": topic.bootstrap_servers})
+    admin.delete_topics([topic.name])[topic.name].result(30)
+    wait_until(
+        lambda: topic.name not in admin.list_topics(timeout=10).topics, "the topic to be gone"
+    )
+    topic.create(partitions)
+
+
+def compact(topic: Topic, partitions: int, keys: int, rounds: int) -> None:
+    """Make a compacted topic, write each key in each round, wait until old rounds are gone."""
+    admin = AdminClient({"bootstrap.servers": topic.bootstrap_servers})
+    sooner = ConfigEntry(
+        "log.cleaner.backoff.ms", "200", incremental_operation=AlterConfigOpType.SET
+    )
+    the_broker = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[sooner])
+    admin.incremental_alter_configs([the_broker])[the_broker].result(30)
+    topic.create(
+        partitions,
+        {"cleanup.policy": "compact", "segment.ms": "500", "min.cleanable.dirty.ratio": "0.01"},
+    )
+    producer = Producer({"bootstrap.servers": topic.bootstrap_servers, "linger.ms": 5})
+
+    def write(number: int, key: bytes) -> None:
+        for partition in range(partitions):
+            producer.produce(topic.name, b"%d" % number, key=key, partition=partition)
+
+    for number in range(rounds):
+        for key in range(keys):
+            write(number, b"k%d" % (key if number % 3 else key // 2))
+    assert producer.flush(30) == 0
+
+    def compacted() -> bool:
+        write(0, b"filler")  # closes the segment when segment.ms is over: others are not cleaned
+        assert producer.flush(30) == 0
+        return all(_first_of(topic, p, "k1") > 0.5 * keys * rounds for p in range(partitions))
+
+    wait_until(compacted, "compaction", 120)
+    from_now = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
+    kept = ConfigResource(ConfigResource.Type.TOPIC, topic.name, incremental_configs=[from_now])
+    admin.incremental_alter_configs([kept])[kept].result(30)  # all readers see the same log
+
+
+def _first_of(topic: Topic, partition: int, key: str) -> int:
+    """Offset of the first record that still has the key."""
+    consumer = Consumer({"bootstrap.servers": topic.bootstrap_servers, "group.id": "tests"})
+    try:
+        consumer.assign([TopicPartition(topic.name, partition, OFFSET_BEGINNING)])
+        while (message := consumer.poll(10)) is not None:
+            if message.key() == key.encode():
+                return int(message.offset())
+    finally:
+        consumer.close()
+    raise AssertionError(f"no record of {key}")
+
+
+def fill_in_batches(topic: Topic, counts: Sequence[int], batches: int, padding: int = 0) -> None:
+    """As `Topic.fill`, in so many batches of the producer, so that fetches can be small."""
+    producer = Producer({"bootstrap.servers": topic.bootstrap_servers, "linger.ms": 500})
+    pad = b" " * padding
+    for batch in range(batches):
+        for partition, count in enumerate(counts):
+            for number in range(count * batch // batches, count * (batch + 1) // batches):
+                value = b"%d/%d" % (partition, number)
+                producer.produce(topic.name, value + pad, partition=partition)
+        assert producer.flush(60) == 0
+
+
+def transactional(topic: Topic, settings: Mapping[str, Any] | None = None) -> Producer:
+    """A producer of transactions, fenced from any other."""
+    own = {"bootstrap.servers": topic.bootstrap_servers, "transactional.id": uuid.uuid4().hex}
+    producer = Producer(own | dict(settings or {}))
+    producer.init_transactions(30)
+    return producer
+
+
+def send(producer: Producer, topic: Topic, partition: int, values: Sequence[str]) -> None:
+    """Write values in this order and wait until the broker has them."""
+    for value in values:
+        producer.produce(topic.name, value.encode(), key=b"k" + value.encode(), partition=partition)
+    assert producer.flush(30) == 0
+
+
+def _plain(row: Any) -> tuple[Any, ...]:
+    return tuple(tuple(map(tuple, v)) if isinstance(v, list) else v for v in row)

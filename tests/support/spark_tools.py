@@ -1,0 +1,330 @@
+"""What tests ask of a running Spark: tasks with their executors, rows of a Delta table."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import sys
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from tests.support.kafka_topics import Topic
+
+
+@dataclass(frozen=True)
+class TaskRun:
+    """One finished task as Spark's status store tells it."""
+
+    stage: int
+    index: int
+    executor: str
+    locality: str
+    records: int
+
+
+class DriverLog:
+    """The lines that the driver logs after this object was made."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._from = path.stat().st_size
+
+    def lines(self, containing: str) -> list[str]:
+        """Give the new lines with this text in them."""
+        with self._path.open("rb") as log:
+            log.seek(self._from)
+            text = log.read().decode("utf-8", "replace")
+        return [line for line in text.splitlines() if containing in line]
+
+
+def start_spark(master: str, folder: Path, **settings: str) -> SparkSession:
+    """Start Spark with Delta, Avro and the bridge; the driver logs into a file in this folder.
+
+    Further settings are given with `_` for `.`.
+    """
+    from delta.pip_utils import configure_spark_with_delta_pip
+
+    from assignor_bridge import configure_spark
+
+    builder = spark_builder(master, folder, **settings)
+    with_delta = configure_spark_with_delta_pip(builder, avro())
+    session = configure_spark(with_delta).getOrCreate()
+    session.conf.set("assignor.test.log", f"{folder}/driver.log")
+    return session
+
+
+def avro() -> list[str]:
+    """Name Spark's Avro functions, where Maven's repository has them for this Spark."""
+    from assignor_bridge import ivy
+    from streaming.pipeline.spark.session import avro_coordinate
+
+    with contextlib.suppress(ivy.JarError):
+        ivy.fetch(avro_coordinate(), transitive=False)
+        return [avro_coordinate()]
+    return []
+
+
+def spark_builder(master: str, folder: Path, **settings: str) -> SparkSession.Builder:
+    """All of `start_spark` but the jars."""
+    from pyspark.sql import SparkSession
+
+    from streaming.demo.job import linked_spark_home
+
+    os.environ["SPARK_HOME"] = str(linked_spark_home(folder))
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    logging = Path(__file__).parent / "log4j2.properties"
+    builder = (
+        SparkSession.builder.master(master)
+        .appName("assignor-bridge tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.local.dir", str(folder / "local"))
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config(
+            "spark.driver.extraJavaOptions",
+            f"-Dderby.system.home={folder} -Dassignor.test.log={folder}/driver.log"
+            f" -Dlog4j2.configurationFile={logging.as_uri()}",
+        )
+        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        .config(
+            "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+        )
+        .config("spark.databricks.delta.snapshotPartitions", "2")
+        .config("spark.locality.wait", "10s")
+    )
+    for name, value in settings.items():
+        builder = builder.config(name.replace("_", "."), value)
+    return builder
+
+
+def write_interpreter(script: Path, program: str, *arguments: object) -> None:
+    """Write what `spark.assignor.python` can name: it runs a program, whatever Java asks for."""
+    words = shlex.join([sys.executable, program, *map(str, arguments)])
+    root = Path(__file__).parents[2]
+    script.write_text(f"#!/bin/sh\nexport PYTHONPATH={root}\nexec {words}\n")
+    script.chmod(0o755)
+
+
+def read_topic(spark: SparkSession, topic: Topic, options: Mapping[str, str]) -> DataFrame:
+    """Open the stream that users write, with further options."""
+    reader = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", topic.bootstrap_servers)
+        .option("subscribe", topic.name)
+        .option("startingOffsets", "earliest")
+    )
+    for name, value in options.items():
+        reader = reader.option(name, value)
+    return reader.load()
+
+
+def run_to_delta(
+    spark: SparkSession, topic: Topic, checkpoint: str, table: str, **options: str
+) -> list[dict[str, Any]]:
+    """Run AvailableNow into a Delta table; option names with `_` for `.`. Gives the progresses."""
+    named = {name.replace("_", "."): value for name, value in options.items()}
+    query = (
+        read_topic(spark, topic, named)
+        .selectExpr("topic", "partition", "offset", "CAST(value AS STRING) AS value")
+        .writeStream.format("delta")
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start(table)
+    )
+    return finished(query)
+
+
+def run_in_batches(
+    spark: SparkSession, topic: Topic, checkpoint: str, **options: str
+) -> tuple[list[dict[str, Any]], int]:
+    """Run in batches of 40 records into memory; the progresses with records and the row count.
+
+    Option names are given with `_` for `.`; the assignor is lag-aware-sticky unless one is named.
+    """
+    name = f"t{uuid.uuid4().hex}"
+    named = {"assignor": "lag-aware-sticky", "maxOffsetsPerTrigger": "40"}
+    named |= {key.replace("_", "."): value for key, value in options.items()}
+    query = (
+        read_topic(spark, topic, named)
+        .selectExpr("topic", "partition", "offset")
+        .writeStream.format("memory")
+        .queryName(name)
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    progresses = [p for p in finished(query) if p["numInputRows"]]
+    rows = spark.table(name)
+    assert rows.distinct().count() == rows.count()
+    return progresses, rows.count()
+
+
+def finished(query: StreamingQuery, timeout_s: float = 280) -> list[dict[str, Any]]:
+    """Wait for the end of a query and give its progresses; its failure is raised."""
+    try:
+        assert query.awaitTermination(timeout_s), f"still running: {query.status}"
+    finally:
+        query.stop()
+    return [as_dict(p) for p in query.recentProgress]
+
+
+def assert_planned(
+    progresses: Iterable[dict[str, Any]], strategy: str = "lag-aware-sticky"
+) -> None:
+    """Each batch with records has a plan of ours: else what was seen is not about the option."""
+    batches = [p for p in progresses if p["numInputRows"]]
+    assert batches, "no batch with records"
+    for batch in batches:
+        for source in batch["sources"]:
+            metrics = source["metrics"]
+            planned = metrics.get("assignor.strategy"), metrics.get("assignor.fallbacks")
+            assert planned == (strategy, "0"), (batch["batchId"], metrics)
+
+
+def as_dict(progress: Any) -> dict[str, Any]:
+    """Give a progress as plain JSON data."""
+    import json
+
+    loaded: dict[str, Any] = json.loads(progress.json)
+    return loaded
+
+
+def assert_each_row_once(spark: SparkSession, table: str, counts: list[int]) -> None:
+    """Each offset of each partition is in the table exactly once, with the value written for it."""
+    rows = spark.read.format("delta").load(table)
+    found = {
+        r["partition"]: (r["n"], r["d"], r["lo"], r["hi"], r["wrong"])
+        for r in rows.groupBy("partition")
+        .agg(
+            *_aggregates(),
+        )
+        .collect()
+    }
+    expected = {p: (n, n, 0, n - 1, 0) for p, n in enumerate(counts) if n}
+    assert found == expected, found  # rows, offsets, first, last, with another value
+
+
+def _aggregates() -> list[Any]:
+    from pyspark.sql import functions as f
+
+    return [
+        f.count("*").alias("n"),
+        f.countDistinct("offset").alias("d"),
+        f.min("offset").alias("lo"),
+        f.max("offset").alias("hi"),
+        f.sum(f.expr("int(value != concat(partition, '/', offset))")).alias("wrong"),
+    ]
+
+
+def tasks_since(spark: SparkSession, stage: int) -> list[TaskRun]:
+    """Return the tasks of all stages after this one, as far as the status store has them."""
+    store = spark.sparkContext._jsc.sc().statusStore()
+    runs = []
+    for data in all_stages(spark):
+        if data.stageId() > stage and str(data.status()) == "COMPLETE":
+            for task in to_list(store.taskList(data.stageId(), data.attemptId(), 100_000)):
+                if task.status() != "SUCCESS":
+                    continue
+                metrics = task.taskMetrics()
+                records = metrics.get().inputMetrics().recordsRead() if metrics.isDefined() else 0
+                runs.append(
+                    TaskRun(
+                        data.stageId(),
+                        task.index(),
+                        task.executorId(),
+                        task.taskLocality(),
+                        records,
+                    )
+                )
+    return sorted(runs, key=lambda run: (run.stage, run.index))
+
+
+@dataclass(frozen=True)
+class StageRun:
+    """When a stage ran, in milliseconds since 1970, and how long its tasks took."""
+
+    stage: int
+    submitted_ms: int
+    launched_ms: int
+    completed_ms: int
+    records: int
+    #: Milliseconds of each task by part.
+    tasks: list[dict[str, float]]
+    #: Seconds of the processors that its tasks took.
+    cpu_s: float
+
+
+def stages_since(spark: SparkSession, stage: int) -> list[StageRun]:
+    """Return the times of all stages after this one that are complete."""
+    store = spark.sparkContext._jsc.sc().statusStore()
+    runs = []
+    for data in all_stages(spark):
+        if data.stageId() <= stage or str(data.status()) != "COMPLETE":
+            continue
+        tasks = [
+            {
+                "duration": float(task.duration().get()),
+                "deserialize": float(task.taskMetrics().get().executorDeserializeTime()),
+                "run": float(task.taskMetrics().get().executorRunTime()),
+            }
+            for task in to_list(store.taskList(data.stageId(), data.attemptId(), 100_000))
+            if task.status() == "SUCCESS"
+        ]
+        times = (data.submissionTime(), data.firstTaskLaunchedTime(), data.completionTime())
+        submitted, launched, completed = (int(time.get().getTime()) for time in times)
+        records = int(data.inputRecords())
+        cpu_s = data.executorCpuTime() / 1e9
+        runs.append(
+            StageRun(int(data.stageId()), submitted, launched, completed, records, tasks, cpu_s)
+        )
+    return runs
+
+
+def last_stage(spark: SparkSession) -> int:
+    """Return the number of the newest stage, failed and skipped ones too; -1 before the first."""
+    return max((int(data.stageId()) for data in all_stages(spark)), default=-1)
+
+
+def all_stages(spark: SparkSession) -> list[Any]:
+    """Return what the status store has of each stage."""
+    gateway: Any = spark.sparkContext._gateway
+    context = spark.sparkContext._jsc.sc()
+    context.listenerBus().waitUntilEmpty()
+    no_quantiles = gateway.new_array(gateway.jvm.double, 0)
+    any_status = gateway.jvm.java.util.ArrayList()
+    stages = context.statusStore().stageList(None, False, False, no_quantiles, any_status)
+    return to_list(stages)
+
+
+def to_list(scala_seq: Any) -> list[Any]:
+    """Return the elements of a Scala sequence."""
+    return [scala_seq.apply(i) for i in range(scala_seq.size())]
+
+
+def wait_until(condition: Callable[[], Any], what: str, timeout_s: float = 60) -> Any:
+    """Poll a condition until it holds; a failure names what was waited for and the last state."""
+    deadline = time.monotonic() + timeout_s
+    while not (state := condition()):
+        assert time.monotonic() < deadline, f"{what}: not within {timeout_s} s, last {state!r}"
+        time.sleep(0.05)
+    return state
+
+
+def wait_until_none(find: Callable[[], Sequence[Any]], what: str, timeout_s: float = 60) -> None:
+    """Poll until nothing is found; a failure names what was waited for and the last finds."""
+    deadline = time.monotonic() + timeout_s
+    while found := find():
+        assert time.monotonic() < deadline, f"{what}: not within {timeout_s} s, still {found}"
+        time.sleep(0.05)
