@@ -71,8 +71,9 @@ coverage: jar  ## The unit tests with their branch coverage, and a floor for eac
 integration: jar  ## The tests with a real broker and a real Spark, the long ones too
 	@$(BIN)/python -m pytest -m integration
 
-long: jar  ## The tests that `make test` has no time for
+long: jar  ## The tests that `make test` has no time for; five times the examples of each property
 	@$(BIN)/python -m pytest -m long
+	@TRIALS_FACTOR=5 $(BIN)/python -m pytest tests/property
 
 evidence: jar  ## All that proves a release and does not fit into `make test`: runs what has not passed for the last commit of code (STEP=summary: print what is proved; STEP="name|name": repeat steps)
 	@$(BIN)/python -m tests.lab.evidence "$(STEP)"

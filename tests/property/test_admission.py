@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assignor_bridge.admission.admit import admit
 from assignor_bridge.admission.lag import BatchTime, Limits, Memory
 from tests.support.lags import lag_of
 from tests.support.retention import Broker, lost
+from tests.support.trials import trials
 
 sizes = st.integers(1, 5) | st.integers(1, 10**6) | st.just(2**62)
 waiting = st.dictionaries(
@@ -54,7 +55,7 @@ def lags(draw):
 times = st.lists(st.builds(BatchTime, positive, positive, positive), max_size=5)
 
 
-@settings(max_examples=400)
+@trials(120)
 @given(lags(), limits(), times)
 def test_ends_lie_where_records_are_and_within_sparks_limit(lag, limit, history):
     admitted = admit(lag, limit, Memory(times=tuple(history)))
@@ -70,7 +71,7 @@ def test_ends_lie_where_records_are_and_within_sparks_limit(lag, limit, history)
             assert not rows or sum(counts[i] for i in rows) >= min(floor, waits)
 
 
-@settings(max_examples=200)
+@trials(70)
 @given(lags(), limits(hard=True))
 def test_a_limit_is_used_up_when_nothing_else_limits(lag, limit):
     only = Limits(limit.records, fairness=limit.fairness, weights=limit.weights)
@@ -78,7 +79,7 @@ def test_a_limit_is_used_up_when_nothing_else_limits(lag, limit):
     assert sum(counts) == min(limit.records, sum(lag.size.tolist()))
 
 
-@settings(max_examples=200)
+@trials(70)
 @given(waiting, limits(hard=True), st.data())
 def test_nobody_starves(given_lag, limit, data):
     """Each partition that always has records gets one within 1 + partitions / reserve batches."""
@@ -100,7 +101,7 @@ def test_nobody_starves(given_lag, limit, data):
         assert max(unread) < bound
 
 
-@settings(max_examples=200)
+@trials(70)
 @given(waiting, st.integers(1, 10**6))
 def test_even_is_max_min_fair(given_lag, records):
     """Nobody has two records more than one who could still take some."""
@@ -131,7 +132,7 @@ def that_can_be_saved(draw):
     return Broker(list(zip(rates, waiting, strict=True)), retention=retention)
 
 
-@settings(max_examples=60)
+@trials(35)
 @given(that_can_be_saved())
 def test_a_deadline_that_can_be_kept_is_kept(broker):
     assert lost(broker, Limits(100, fairness="deadline"), batches=130) == 0

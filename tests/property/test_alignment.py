@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assignor_bridge.admission.align import Alignment, admit_within, align
 from assignor_bridge.admission.lag import Limits, Memory, Times
 from tests.support.lags import lag_of
+from tests.support.trials import trials
 
 NOW, AHEAD = 1000, 50
 spans = st.integers(1, 400)
@@ -86,7 +87,7 @@ class Reading:
         return read
 
 
-@settings(max_examples=300)
+@trials(100)
 @given(st.lists(in_order, min_size=1, max_size=5), spans, limits)
 def test_in_order_nobody_is_read_beyond_the_slowest_and_the_span(stamps, span, limit):
     reading = Reading(stamps)
@@ -98,7 +99,7 @@ def test_in_order_nobody_is_read_beyond_the_slowest_and_the_span(stamps, span, l
         assert alone or newest < slowest + span
 
 
-@settings(max_examples=300)
+@trials(100)
 @given(st.lists(any_times, min_size=1, max_size=5), spans, limits)
 def test_all_is_read_once_whatever_the_times_are(stamps, span, limit):
     reading = Reading(stamps)
@@ -116,7 +117,7 @@ def test_all_is_read_once_whatever_the_times_are(stamps, span, limit):
     assert not reading.waiting
 
 
-@settings(max_examples=100)
+@trials(50)
 @given(st.integers(1, 2000), st.integers(0, 100))
 def test_a_stray_of_the_future_costs_few_batches(records, place):
     """Everything after it looks too late to Kafka; the other partition is far ahead."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from assignor_bridge.assignors import (
@@ -16,7 +16,6 @@ from assignor_bridge.assignors import (
     Assignment,
     Group,
     Member,
-    Partitions,
     check_assignment,
 )
 from assignor_bridge.assignors.claims import weigh_claims
@@ -25,13 +24,14 @@ from assignor_bridge.assignors.racks import racks_of
 from assignor_bridge.errors import OptionError, PlanError
 from assignor_bridge.testing.groups import groups
 from tests.support.consumer_group import settle
+from tests.support.trials import trials
 
 ALL = sorted(ASSIGNORS)
 NEEDS_SAME = ["constrained-cooperative-sticky", "streams"]
 ANY_SUBSCRIPTION = [name for name in ALL if name not in NEEDS_SAME]
 STICKY = ["sticky", "cooperative-sticky", "uniform"]
 #: Each rule is tried on this many groups, for each assignor.
-FEW = settings(max_examples=40)
+FEW = trials(25)
 EVEN = [*STICKY, "constrained-cooperative-sticky"]
 
 
@@ -44,10 +44,6 @@ def owners(group: Group, answer: Assignment) -> dict[tuple[str, int], str]:
                 assert (topic, number) not in found
                 found[topic, number] = member
     return found
-
-
-def _pairs(part: Partitions) -> list[tuple[str, int]]:
-    return [(topic, number) for topic, numbers in part.items() for number in numbers]
 
 
 def loads(answer: Assignment) -> list[int]:
@@ -109,7 +105,7 @@ def test_no_chain_of_moves_would_be_more_even(name: str, group: Group) -> None:
 
 
 @pytest.mark.parametrize("name", ["sticky", "uniform"])
-@settings(max_examples=60)
+@trials(35)
 @given(group=groups(members=3, most=3))
 def test_nothing_is_more_even_and_of_that_nothing_moves_less(name: str, group: Group) -> None:
     """Against all assignments there are."""
@@ -136,7 +132,7 @@ def crossed(group: Group, owner: np.ndarray) -> int:
     return int(racks.far(ids, owner[ids]).sum()) if racks else 0
 
 
-@settings(max_examples=60)
+@trials(35)
 @given(group=groups(members=3, most=3))
 def test_nothing_as_even_crosses_fewer_racks_and_of_that_nothing_moves_less(group: Group) -> None:
     """Against all assignments there are; where subscriptions differ, all of them connected."""
@@ -264,7 +260,7 @@ def test_streams_fails_over_to_where_it_is_warm(group: Group, data: st.DataObjec
         assert went == standby or full
 
 
-@settings(max_examples=300)
+@trials(100)
 @given(data=st.data())
 def test_no_answer_that_passes_the_check_loses_a_partition(data: st.DataObject) -> None:
     """Right answers with some cells of `owner` and `withheld` overwritten by anything."""

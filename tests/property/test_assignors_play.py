@@ -5,17 +5,18 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assignor_bridge.assignors import ASSIGNORS, Member
 from tests.support.consumer_group import InMemoryGroup
+from tests.support.trials import trials
 
 EVENTS = ["join", "leave", "crash", "return", "grow", "quiet"]
 
 
 @pytest.mark.parametrize("name", sorted(ASSIGNORS))
-@settings(max_examples=20)
+@trials(15)
 @given(events=st.lists(st.sampled_from(EVENTS), max_size=12), seed=st.integers(0, 99))
 def test_a_group_survives_whatever_happens(name: str, events: list[str], seed: int) -> None:
     """Every answer is checked, and no partition is given away under a present owner."""

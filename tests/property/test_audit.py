@@ -7,12 +7,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.audit.audit import Audit, audit
 from streaming.audit.evidence import read_evidence
 from tests.support.delta_log import DeltaLog
+from tests.support.trials import trials
 from tests.unit.streaming.checkpoints import write_checkpoint
 
 QUERY = "d9a5a3a1-0000-4000-8000-000000000001"
@@ -49,7 +50,7 @@ def audit_log(log: DeltaLog) -> Audit:
     return audit(read_evidence(str(log.folder), str(checkpoint)))
 
 
-@settings(max_examples=150)
+@trials(60)
 @given(st.lists(steps, max_size=8), rows_of_tasks, st.booleans(), st.booleans(), st.booleans())
 def test_a_healthy_log_has_no_finding(
     played: list[Any], last: list[int], has_statistics: bool, is_partitioned: bool, is_upsert: bool

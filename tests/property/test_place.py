@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assignor_bridge.assignors.whole import _longest_first, place_whole
 from assignor_bridge.planner.batch import Batch, Observed
 from assignor_bridge.planner.pieces import Shares, cut
 from assignor_bridge.planner.place import place
+from tests.support.trials import trials
 
 seeds = st.integers(0, 2**32)
 shapes = st.sampled_from(["equal", "noise", "zipf", "lognormal", "one-hot", "huge and tiny"])
@@ -43,7 +44,7 @@ def assert_kept_promises(work: Any, placed: Shares, fair: Any, most: float) -> N
     assert len(pairs) == len(placed.row), "two shares of a range in one slot"
 
 
-@settings(max_examples=150)
+@trials(60)
 @given(seeds, shapes, st.integers(1, 400), st.integers(1, 60), st.sampled_from([0.0, 0.05, 1.0]))
 def test_no_slot_is_overloaded_whoever_read_what(seed, shape, count, slots, max_imbalance):
     rng = np.random.default_rng(seed)
@@ -56,7 +57,7 @@ def test_no_slot_is_overloaded_whoever_read_what(seed, shape, count, slots, max_
     assert_kept_promises(work, placed, fair, 1.003 if fresh else 1 + max_imbalance + 1e-6)
 
 
-@settings(max_examples=60)
+@trials(35)
 @given(seeds, shapes, st.integers(1, 10), st.integers(1, 100), st.sampled_from([1, 2, 20, 300]))
 def test_executors_join_and_the_very_next_batch_is_balanced(seed, shape, before, times, each):
     rng = np.random.default_rng(seed)

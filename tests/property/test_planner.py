@@ -8,7 +8,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from assignor_bridge.assignors.registry import ASSIGNORS
@@ -17,6 +17,7 @@ from assignor_bridge.planner.batch import sorting
 from checkpoints.sorting import stable_order
 from tests.support.planning import Observation, Snapshot, plan
 from tests.support.strategies_snapshots import executors, offsets_read, ranges, snapshots
+from tests.support.trials import trials
 
 
 def assert_exact(snapshot: Snapshot, made) -> None:
@@ -39,13 +40,13 @@ def assert_exact(snapshot: Snapshot, made) -> None:
     assert len(names) == len(set(names))
 
 
-@settings(max_examples=50)
+@trials(30)
 @given(snapshots())
 def test_every_offset_is_read_exactly_once(snapshot):
     assert_exact(snapshot, plan(snapshot))
 
 
-@settings(max_examples=50)
+@trials(30)
 @given(snapshots(), st.randoms(use_true_random=False))
 def test_the_order_of_lists_does_not_matter(snapshot, rng: random.Random):
     def shuffled(items):
@@ -60,7 +61,7 @@ def test_the_order_of_lists_does_not_matter(snapshot, rng: random.Random):
     assert plan(other) == plan(snapshot)
 
 
-@settings(max_examples=40)
+@trials(25)
 @given(snapshots(), st.booleans(), st.randoms(use_true_random=False))
 def test_the_order_of_lists_does_not_matter_in_a_chain_without_executors(snapshot, ties, rng):
     """Local mode: all reports name one executor, so many differ in little or nothing."""
@@ -82,7 +83,7 @@ def test_the_order_of_lists_does_not_matter_in_a_chain_without_executors(snapsho
         assert plan(other) == plan(one)
 
 
-@settings(max_examples=50)
+@trials(30)
 @given(snapshots(), executors(), ranges(max_ranges=8), st.integers(0, 1000))
 def test_a_chain_of_batches_is_exact_whatever_changes(first, then, more, grown):
     """Executors and partitions change, and each plan goes on from the state before it."""
@@ -102,7 +103,7 @@ def tables(cells: st.SearchStrategy[int]) -> st.SearchStrategy[list[tuple[int, .
     return st.lists(st.tuples(*[cells] * 5), max_size=40)
 
 
-@settings(max_examples=100)
+@trials(50)
 @given(
     tables(st.integers(0, 1)) | tables(st.integers(-1, 2)) | tables(st.integers(0, 2**20))
     | tables(st.integers(0, 2**63 - 1))
@@ -113,7 +114,7 @@ def test_packed_keys_sort_as_lexsort_does(rows):
     assert (sorting(tuple(columns[:2]), *columns[2:]) == np.lexsort(columns)).all()
 
 
-@settings(max_examples=50)
+@trials(30)
 @given(st.lists(st.integers(0, 62).map(lambda bit: 1 << bit) | st.integers(0, 3), max_size=40))
 @example([1 << bit for bit in range(62, -1, -1)])
 def test_numbers_of_any_size_are_sorted_stably(numbers):
@@ -121,7 +122,7 @@ def test_numbers_of_any_size_are_sorted_stably(numbers):
     assert (stable_order(column) == np.argsort(column, kind="stable")).all()
 
 
-@settings(max_examples=15)
+@trials(10)
 @given(ranges(), executors())
 @pytest.mark.parametrize("name", sorted(set(ASSIGNORS) - {"lag-aware-sticky"}))
 def test_every_assignor_reads_every_offset_once(name, asked, members):
@@ -134,7 +135,7 @@ def test_every_assignor_reads_every_offset_once(name, asked, members):
     assert_exact(snapshot, again)
 
 
-@settings(max_examples=50)
+@trials(30)
 @given(ranges(), st.integers(1, 5), st.integers(50, 4000))
 def test_no_task_exceeds_the_cap(asked, slots, cap):
     capped = tuple(r for r in asked if r.size <= 100_000)
@@ -142,7 +143,7 @@ def test_no_task_exceeds_the_cap(asked, slots, cap):
     assert all(task.size <= cap for task in made.tasks)
 
 
-@settings(max_examples=50)
+@trials(30)
 @given(ranges(), st.integers(1, 40))
 def test_min_partitions_is_a_floor_as_far_as_there_are_offsets(asked, floor):
     small = tuple(r for r in asked if r.size <= 100_000)
@@ -151,7 +152,7 @@ def test_min_partitions_is_a_floor_as_far_as_there_are_offsets(asked, floor):
     assert len(made.tasks) >= min(floor, total)
 
 
-@settings(max_examples=50)
+@trials(30)
 @given(ranges(), st.integers(1, 3000))
 def test_small_tasks_are_joined(asked, least):
     small = tuple(r for r in asked if r.size <= 100_000)
@@ -159,7 +160,7 @@ def test_small_tasks_are_joined(asked, least):
     assert len(made.tasks) <= 1 or all(task.size >= least for task in made.tasks)
 
 
-@settings(max_examples=50)
+@trials(30)
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=12), st.integers(1, 6))
 def test_reports_of_even_work_leave_the_balance_as_it_is(sizes, slots):
     """Costs are relative; batches are long enough to be divided (`flagship.SHORT_BATCH_S`)."""

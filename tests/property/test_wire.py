@@ -7,7 +7,7 @@ import json
 
 import msgspec
 import orjson
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assignor_bridge.errors import AssignorError
@@ -17,6 +17,7 @@ from streaming.human_json.snapshots import read_snapshot, write_plan
 from tests.support.packed import packed, packed_tasks, tasks_of
 from tests.support.planning import as_plan, batch_of
 from tests.support.strategies_snapshots import snapshots
+from tests.support.trials import trials
 
 
 def planned(snapshot) -> dict:
@@ -39,7 +40,7 @@ def rows_of(snapshot) -> dict:
     return rows
 
 
-@settings(max_examples=60)
+@trials(35)
 @given(snapshots(), st.lists(st.sampled_from(["unused", "t", "0"]), max_size=3), st.data())
 def test_rows_and_packed_columns_give_the_same_plan(snapshot, names, data):
     """Also when a list of names holds some that no cell has, or one twice, or in another order."""
@@ -64,7 +65,7 @@ def test_rows_and_packed_columns_give_the_same_plan(snapshot, names, data):
         assert planned({**columns, **again}) == planned({**rows, **again})
 
 
-@settings(max_examples=60)
+@trials(35)
 @given(snapshots(), st.data())
 def test_tasks_are_packed_as_they_are(snapshot, data):
     """Also with offsets of all lengths, names that JSON escapes, and standbys for some tasks."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assignor_bridge.model import Executor, OffsetRange
@@ -19,6 +19,7 @@ from streaming.simulator.scenario import Scenario, steps
 from tests.property.test_planner import assert_exact
 from tests.support.planning import Plan, Snapshot, plan
 from tests.support.strategies_snapshots import head_and_tail, lags, loads, snapshots
+from tests.support.trials import trials
 
 ZONES = ("a", "b", "c")
 racks = st.frozensets(st.sampled_from([*ZONES, "gone"]), max_size=3)
@@ -146,7 +147,7 @@ def test_a_steady_stream_is_at_rest(replication, executors):
     assert sum(moved[7:]) <= 0.03 * 200 * 7
 
 
-@settings(max_examples=60)
+@trials(35)
 @given(snapshots(), st.data())
 def test_every_offset_is_read_exactly_once_with_racks(snapshot, data):
     """Any racks, known or not, of any ranges and executors; then once more."""
@@ -201,7 +202,7 @@ def shared_by_far_zones(snapshot: Snapshot, made: Plan) -> list[tuple[str, int]]
     return [tp for tp, at in far.items() if len(at) > 1]
 
 
-@settings(max_examples=60)
+@trials(35)
 @given(snapshots(), st.data())
 def test_far_zones_read_the_tails(snapshot, data):
     """Also where a far zone read the whole range before. Minimal tasks are topped up with ends."""
@@ -219,7 +220,7 @@ def test_far_zones_read_the_tails(snapshot, data):
         snapshot = replace(snapshot, state=made.state)
 
 
-@settings(max_examples=40)
+@trials(25)
 @given(snapshots(), st.data())
 def test_racks_cost_no_balance(snapshot, data):
     # Minimal tasks take whole ranges together, and a range's zones may leave no other place.
@@ -248,7 +249,7 @@ def test_zones_that_alone_would_cost_the_balance_do_not_count() -> None:
     assert max(over or 0.0 for over in planned) <= 0.05, planned
 
 
-@settings(max_examples=100)
+@trials(50)
 @given(st.integers(0, 2**32), st.integers(2, 5), st.integers(1, 12))
 def test_a_first_allotment_is_the_best_there_is(seed, zones, count):
     """Against all cuts: no flow crosses less."""

@@ -23,6 +23,10 @@ def test_examples_in_docstrings(name: str) -> None:
     assert outcome.failed == 0
 
 
+def test_the_plan_and_the_placement_have_an_example() -> None:
+    assert {"assignor_bridge.planner.plan", "assignor_bridge.planner.place"} <= {*MODULES}
+
+
 def test_each_assignor_has_an_example() -> None:
     from assignor_bridge.assignors import ASSIGNORS, Strategy
 

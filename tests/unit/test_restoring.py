@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import random
 import re
 
@@ -37,35 +36,11 @@ def test_a_good_state_is_taken_whatever_else_is_read_now() -> None:
     assert restore(stored(), ("a", "t")) is None
 
 
-def test_truncated_at_every_length_it_is_refused() -> None:
-    text = stored()
-    for length in range(len(text)):
-        why = restore(text[:length])
-        assert why is not None, length
-        assert why.startswith("the state is")
-
-
-def test_flipped_bits_are_refused_or_change_nothing() -> None:
-    raw, text = stored().encode(), stored()
-    rng = random.Random(7)
-    refused = 0
-    for _ in range(1000):
-        flipped = bytearray(raw)
-        flipped[rng.randrange(len(raw))] ^= 1 << rng.randrange(8)
-        if restore(flipped.decode("latin-1")) is None:  # bits that base64 does not use
-            assert base64.b64decode(bytes(flipped)) == base64.b64decode(text)
-        else:
-            refused += 1
-    assert refused > 980
-
-
 @pytest.mark.parametrize(
     ("text", "topics", "why"),
     [
         pytest.param("", ("t",), "truncated: 0 bytes", id="empty"),
-        pytest.param("QUJzCQAAAAAAAAAA", ("t",), "version 9, newer", id="from the future"),
         pytest.param(None, ("a", "b"), r"of other topics \(t\).*\(a, b\)", id="other topics"),
-        pytest.param("\x00\xff", ("t",), "not base64", id="not ours"),
     ],
 )
 def test_what_is_wrong_is_said(text: str | None, topics: tuple[str, ...], why: str) -> None:

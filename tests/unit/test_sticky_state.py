@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from assignor_bridge.model import Executor, OffsetRange
@@ -20,6 +20,7 @@ from checkpoints.state_text import _ENVELOPE, VERSION, decode, encode
 from checkpoints.sticky_state import StateError, StickyState
 from checkpoints.user_data import decode_claim, encode_claim
 from tests.support.planning import Observation, Snapshot, plan
+from tests.support.trials import trials
 
 
 def some_state() -> str:
@@ -90,7 +91,7 @@ def test_truncation_at_every_length_is_noticed():
             decode(text[:length])
 
 
-@settings(max_examples=300)
+@trials(100)
 @given(st.data())
 def test_flipped_bits_are_noticed(data):
     raw = bytearray(base64.b64decode(some_state()))
@@ -123,7 +124,7 @@ def test_an_older_version_is_refused():
         decode(base64.b64encode(bytes(raw)).decode())
 
 
-@settings(max_examples=300)
+@trials(100)
 @given(st.data())
 def test_forged_bodies_raise_nothing_else(data):
     """Even with a right checksum: whatever is inside, it is a state or a StateError."""
@@ -242,7 +243,7 @@ _HEADERS = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=60)
+@trials(35)
 @example({"paces": _TINY})
 @given(st.lists(_HEADERS, min_size=1, max_size=3).map(dict))
 def test_any_state_that_is_taken_can_be_planned_with(changes):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assignor_bridge.errors import AssignorError
@@ -32,6 +32,7 @@ from streaming.observe.web import Address, WebError
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.errors import ConfigError
 from streaming.report import page, svg
+from tests.support.trials import trials
 from tests.unit.checkpoints.test_offset_log import a_checkpoint
 from tests.unit.lag.checkpoint_files import write_query
 from tests.unit.metrics import samples
@@ -180,7 +181,7 @@ def test_an_endpoint_of_others_is_one_line(line, capsys):
     assert "serves no metrics: metrics.port is expected" in capsys.readouterr().err
 
 
-@settings(max_examples=200)
+@trials(70)
 @given(st.text(alphabet='{}",=\\ \n#abx01.+-NaInf_\x1b', max_size=80))
 def test_whatever_an_endpoint_serves_is_read_or_refused(text):
     known = 'spark_streaming_batch_id{query="q",query_id="id"} 1\n'
@@ -296,7 +297,7 @@ PIECES = st.lists(
 ).map("".join)  # fmt: skip
 
 
-@settings(max_examples=150)
+@trials(60)
 @given(st.dictionaries(st.sampled_from(CHECKPOINT_FILES), PIECES | st.binary(max_size=40),
                        min_size=1, max_size=3))  # fmt: skip
 def test_any_bytes_in_a_checkpoint_are_read_or_one_line(tmp_path_factory, files):
@@ -374,7 +375,7 @@ def test_json_that_is_too_deep_is_left_to_spark_to_refuse():
     assert load_job(data, environment={}).job.all_sources["records"].topics == []
 
 
-@settings(max_examples=150)
+@trials(60)
 @given(
     st.lists(
         st.sampled_from(
