@@ -136,8 +136,8 @@ def test_in_cluster_mode(cluster: str, commands: Path, topic: Topic, tmp_path: P
 
 
 def compiled(folder: Path) -> Path:
-    """The jar of tests/java/SubmittedStream.java."""
-    source = Path(__file__).parents[2] / "java" / "SubmittedStream.java"
+    """Build the jar of SubmittedStream.java."""
+    source = Path(__file__).with_name("SubmittedStream.java")
     class_path = f"{ivy.pyspark_home()}/jars/*"
     run(ivy.java_tool("javac"), "-cp", class_path, "-d", folder, source, folder=folder.parent)
     target = folder / "application.jar"

@@ -32,7 +32,7 @@ RECORD = 4_000
 WARM_UP = 4
 #: Bytes of a producer's batch, as Java's producers have them.
 USUAL_BATCH = 16_384
-_RECEIVED = Path(__file__).parents[2] / "java" / "ReceivedByBroker.java"
+_RECEIVED = Path(__file__).with_name("ReceivedByBroker.java")
 
 
 def main() -> None:

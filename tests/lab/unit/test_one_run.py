@@ -16,7 +16,7 @@ import pytest
 from tests.lab.benchmarks import one_run, one_run_page, report, results
 from tests.lab.benchmarks.steps import ELSEWHERE, STEPS, Step
 from tests.lab.benchmarks.targets import TARGETS, Target
-from tests.support.collected import collected
+from tests.lab.collected import collected
 from tests.support.processes import has_ended
 
 ROOT = Path(__file__).parents[3]

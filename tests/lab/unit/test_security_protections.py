@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab.collected import collected
 from tests.lab.security.without import listed, main
-from tests.support.collected import collected
 
 ROOT = Path(__file__).parents[3]
 
