@@ -56,7 +56,10 @@ def test_the_help_lists_nine_commands_in_the_order_of_their_use(capsys):
         ("replay --checkpoint=c --cost-us 1", "estimate c --cost-us 1"),
         ("lag --checkpoint c --json", "lag c --json"),
         ("offsets --group g", "lag --as=starting-offsets --group g"),
-        ("audit --table t --checkpoint c", "audit --table t c"),
+        ("audit --table t --checkpoint c", "audit c --table t"),
+        ("audit --checkpoint a --table t --checkpoint b", "audit b --table t"),
+        ("lag --checkpoint -c", "lag ./-c"),
+        ("lag -- --checkpoint", "lag -- --checkpoint"),
         ("doctor --checkpoint c --delta-table t", "doctor --checkpoint c --table t"),
         ("demo --report=r.html", "demo --output=r.html"),
         ("jars --job j.yaml", "jars j.yaml"),
@@ -67,6 +70,19 @@ def test_the_help_lists_nine_commands_in_the_order_of_their_use(capsys):
 )
 def test_earlier_names_work(earlier, today):
     assert earlier_names.translate(earlier.split()) == today.split()
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["audit --table t --checkpoint", "audit --checkpoint --table t", "lag --group g --checkpoint",
+     "jars --job", "jars --job --json", "explain --checkpoint c --plan-log"],
+)  # fmt: skip
+def test_an_earlier_option_without_its_value_is_misuse(words, capsys):
+    """As of a variable that is not set: without the argument, commands check or print less."""
+    assert main.run(words.split()) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 1
 
 
 def test_the_reference_in_the_docs_is_up_to_date(tmp_path):
