@@ -77,6 +77,8 @@ def test_a_batch_that_is_planned_and_not_completed_may_be_in_the_table(tmp_path,
         pytest.param(
             ["c", "--json"], "--json has no meaning with --as starting-offsets", id="JSON"
         ),
+        pytest.param(["c", "--sort", "lag"], "--sort has no meaning with", id="order"),
+        pytest.param(["c", "--seconds-limit", "0"], "--seconds-limit has no", id="limit"),
     ],
 )
 def test_misuse_is_one_line(words, message, tmp_path, monkeypatch, capsys):
