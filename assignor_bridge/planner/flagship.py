@@ -176,7 +176,8 @@ def is_short(batch: Batch, weights: Weights, slots: Ints) -> bool:
 
     Not with racks, where a plan saves bytes, nor with `minPartitions`, which asks for more tasks.
     """
-    has_racks, asks_for_tasks = batch.replicas is not None, batch.settings.min_partitions is not None
+    has_racks = batch.replicas is not None
+    asks_for_tasks = batch.settings.min_partitions is not None
     if weights.basis != "seconds" or has_racks or asks_for_tasks:
         return False
     slowest = float(weights.slowness[batch.slot_executor[slots]].max())
