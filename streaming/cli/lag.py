@@ -80,6 +80,8 @@ def lag(
     }  # fmt: skip
     of_offsets = {"--source": source, "--missing": missing}
     refuse(f"with --as {form}", of_offsets if form == "table" else of_table)
+    if source is not None and checkpoint is None:
+        raise OptionError("--source is for a checkpoint: a group has no sources")
     brokers = kafka_options.brokers_of(bootstrap_servers, command_config, timeout)
     if form == "starting-offsets":
         print_starting_offsets(
