@@ -42,6 +42,17 @@ def test_every_command_has_an_example_and_help_for_each_option(name, capsys):
     assert "Usage" in capsys.readouterr().out
 
 
+def test_a_command_of_lab_imports_no_other_command():
+    """All together take half as long again, and `lab plan` needs no client of Kafka."""
+    code = (
+        "import sys; from streaming.cli import main; main.app_of(['lab', 'plan']); "
+        "print(*(name for name in sys.modules if name in "
+        "('confluent_kafka', 'streaming.cli.lag', 'streaming.cli.simulate')))"
+    )
+    command = [sys.executable, "-c", code]
+    assert subprocess.run(command, check=True, capture_output=True, cwd=ROOT).stdout == b"\n"
+
+
 def test_the_help_lists_nine_commands_in_the_order_of_their_use(capsys):
     assert main.run(["--help"]) == 0
     listed = re.findall(r"^│ ([a-z]+) ", capsys.readouterr().out, re.MULTILINE)
