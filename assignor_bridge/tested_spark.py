@@ -7,6 +7,7 @@ from __future__ import annotations
 TESTED_SPARKS = {
     "4.0.4": "4.0.0",
     "4.1.1": "4.1.1",
+    "4.1.3": "4.1.1",
     "4.2.0": "4.2.0",
 }
 INSTALL = f"pip install 'pyspark=={next(reversed(TESTED_SPARKS))}'"

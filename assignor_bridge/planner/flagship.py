@@ -176,8 +176,8 @@ def is_short(batch: Batch, weights: Weights, slots: Ints) -> bool:
 
     Not with racks, where a plan saves bytes, nor with `minPartitions`, which asks for more tasks.
     """
-    has_racks, asks_for_tasks = batch.replicas is not None, batch.settings.min_partitions is not None
-    if weights.basis != "seconds" or has_racks or asks_for_tasks:
+    is_to_be_divided = batch.replicas is not None or batch.settings.min_partitions is not None
+    if weights.basis != "seconds" or is_to_be_divided:
         return False
     slowest = float(weights.slowness[batch.slot_executor[slots]].max())
     return batch.backlog * float(weights.work.sum()) * slowest <= SHORT_BATCH_S

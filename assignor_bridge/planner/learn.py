@@ -230,7 +230,8 @@ def _missed(off: Floats, trust: Floats) -> Floats:
 
 def _trust(times: Floats) -> Floats:
     """Return how much reports of so long a time (a logarithm) count: from 0 to 1."""
-    return np.asarray(1 / (1 + _HALF_TRUST_S / np.exp(times)))
+    seconds = np.exp(times)
+    return np.asarray(seconds / (seconds + _HALF_TRUST_S))
 
 
 def _in_all(gap: Floats) -> float:

@@ -33,6 +33,9 @@ OPTIONS = {
 def translate(words: Sequence[str]) -> list[str]:
     """Return a command line in the names of today.
 
+    As before, an option takes the next word as its value, and its last value is used. Without a
+    value it gives an empty argument, which commands refuse.
+
     >>> translate(["offsets", "--checkpoint=c", "--source", "0"])
     ['lag', '--as=starting-offsets', 'c', '--source', '0']
     """
@@ -40,13 +43,18 @@ def translate(words: Sequence[str]) -> list[str]:
         return []
     command = COMMANDS.get(words[0], [words[0]])
     options = OPTIONS.get(command[0], {})
-    translated = list(command)
-    for word in words[1:]:
+    arguments: dict[str, str] = {}
+    others = []
+    remaining = iter(words[1:])
+    for word in remaining:
         option, equals, value = word.partition("=")
-        if option not in options:
-            translated.append(word)
+        if word == "--":
+            others += [word, *remaining]
+        elif option not in options:
+            others.append(word)
         elif options[option]:
-            translated.append(options[option] + equals + value)
-        elif equals:
-            translated.append(value)
-    return translated
+            others.append(options[option] + equals + value)
+        else:
+            path = value if equals else next(remaining, "")
+            arguments[option] = f"./{path}" if path.startswith("-") else path
+    return [*command, *arguments.values(), *others]

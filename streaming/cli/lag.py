@@ -18,6 +18,9 @@ from streaming.lag.rows import Row, look_up, select
 from streaming.lag.table import alarms, as_text
 from streaming.lag.table import as_json as rows_as_json
 
+#: Seconds for reading records, unless --seconds-limit is given.
+_SECONDS_LIMIT_S = 2.0
+
 
 def lag(
     checkpoint: kafka_options.Checkpoint = None,
@@ -32,16 +35,19 @@ def lag(
         bool, typer.Option("--only-with-lag", help="Leave out partitions that are read to the end.")
     ] = False,
     sort: Annotated[
-        Literal["partition", "lag", "seconds", "loss"],
-        typer.Option(help="Order of the rows: worst first, unknown last."),
-    ] = "partition",
+        Literal["partition", "lag", "seconds", "loss"] | None,
+        typer.Option(
+            help="Order of the rows: worst first, unknown last; by default by partition."
+        ),
+    ] = None,
     seconds_limit: Annotated[
-        float,
+        float | None,
         typer.Option(
             min=0, max=600, metavar="SECONDS",
-            help="Limit for reading one record per lagging partition, for SECONDS-BEHIND; 0: none.",
+            help="Limit for reading one record per lagging partition, for SECONDS-BEHIND; 0: none; "
+            f"by default {_SECONDS_LIMIT_S:g}.",
         ),
-    ] = 2.0,
+    ] = None,
     timeout: kafka_options.Timeout = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
     form: Annotated[
@@ -68,9 +74,14 @@ def lag(
     Example: `assignor lag data/checkpoints/orders --bootstrap-server kafka:9092`
     """
     kafka_options.check_query_or_group(checkpoint, group, topic)
-    of_table = {"--only-with-lag": only_with_lag, "--json": as_json}
+    of_table = {
+        "--only-with-lag": only_with_lag, "--json": as_json, "--sort": sort,
+        "--seconds-limit": seconds_limit,
+    }  # fmt: skip
     of_offsets = {"--source": source, "--missing": missing}
     refuse(f"with --as {form}", of_offsets if form == "table" else of_table)
+    if source is not None and checkpoint is None:
+        raise OptionError("--source is for a checkpoint: a group has no sources")
     brokers = kafka_options.brokers_of(bootstrap_servers, command_config, timeout)
     if form == "starting-offsets":
         print_starting_offsets(
@@ -85,8 +96,9 @@ def lag(
             rows = [Row(position) for position in positions]
         else:
             whole = checkpoint is not None
-            rows = look_up(positions, brokers, seconds_limit_s=seconds_limit, whole_topics=whole)
-        shown = select(rows, only_with_lag=only_with_lag, order=sort)
+            limit_s = _SECONDS_LIMIT_S if seconds_limit is None else seconds_limit
+            rows = look_up(positions, brokers, seconds_limit_s=limit_s, whole_topics=whole)
+        shown = select(rows, only_with_lag=only_with_lag, order=sort or "partition")
         text = json.dumps(rows_as_json(shown)) if as_json else as_text(shown, terminal_width())
         typer.echo(text)
     if brokers is None:

@@ -75,8 +75,9 @@ def app_of(words: Sequence[str] = ()) -> typer.Typer:
     app.callback()(options)
     panels = {name: panel for panel, names in PANELS.items() for name in names}
     first = words[0] if words else ""
-    for name in [first] if first in panels else panels:
-        _add(app, name, rich_help_panel=panels[name])
+    if first != "lab":
+        for name in [first] if first in panels else panels:
+            _add(app, name, rich_help_panel=panels[name])
     if first not in panels:
         lab = _new_app(help=_LAB, short_help=_LAB)
         for name in [words[1]] if words[1:] and words[1] in LAB else LAB:

@@ -45,8 +45,6 @@ def print_starting_offsets(
     earliest (-2) or latest (-1), and stderr says how many. A query's offsets are those of its last
     completed batch; without the brokers, only its own partitions are known.
     """
-    if source is not None and checkpoint is None:
-        raise OptionError("--source is for a checkpoint: a group has no sources")
     query = kafka_options.query_of(checkpoint, source)
     positions = kafka_options.positions_of(query, group, brokers, source)
     topics = set(topic or ()) or {position.topic for position in positions}

@@ -291,6 +291,7 @@ def test_one_batch_falls_back_to_sparks_limits_and_says_so_once(
     assert said in warnings[0] + str(driver_log.lines(said))
 
 
+@pytest.mark.long
 def test_on_error_fail_stops_the_query_and_a_restart_goes_on_exactly(
     spark: SparkSession,
     topic: Topic,

@@ -160,7 +160,7 @@ def test_a_checkpoint_reads_the_same_through_sparks_file_systems(spark: SparkSes
 def test_a_checkpoint_that_was_restored_from_a_copy_is_behind_delta(
     broker: EmbeddedBroker, ran: Ran, tmp_path: Path, capsys
 ):
-    words = ["--bootstrap-server", broker.bootstrap_servers, "--delta-table", ran.table]
+    words = ["--bootstrap-server", broker.bootstrap_servers, "--table", ran.table]
     assert main.run(["doctor", "--checkpoint", ran.checkpoint, *words]) == 0
     assert "FAILED" not in capsys.readouterr().out
     copy = shutil.copytree(ran.checkpoint, tmp_path / "copy")
@@ -171,7 +171,8 @@ def test_a_checkpoint_that_was_restored_from_a_copy_is_behind_delta(
     [line] = [
         line for line in capsys.readouterr().out.splitlines() if line.startswith("FAILED Delta")
     ]
-    assert f"it holds batch {last}, the checkpoint's last is {last - 1}" in line
+    assert f"it holds batch {last} of the query, its checkpoint {str(copy)!r}" in line
+    assert f"ends at {last - 1}" in line
 
 
 def test_spark_begins_where_a_group_stands(

@@ -327,6 +327,7 @@ def test_an_append_under_another_name_or_checkpoint_is_not_written_twice(
     assert rows(spark, table, "id") == [(n // 2,) for n in range(2, 10)]
 
 
+@pytest.mark.long
 def test_sources_in_another_order_are_refused_and_in_the_same_order_continue(
     spark, topic, tmp_path
 ):

@@ -90,11 +90,12 @@ class Upsert:
         self.writer(frame, self._number)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "second_batch",
     [
         pytest.param(False, id="in one batch"),
-        pytest.param(True, id="in two batches", marks=pytest.mark.long),
+        pytest.param(True, id="in two batches"),
     ],
 )
 def test_a_key_of_two_partitions_or_topics_is_reported_once(spark, tmp_path, caplog, second_batch):
@@ -163,6 +164,7 @@ def test_a_table_of_an_earlier_version_keeps_its_order_and_reports_clocks_that_s
         assert "contradict the offsets for 1 record, first at partition 0, offset 3;" in said
 
 
+@pytest.mark.long
 def test_a_key_that_a_partition_of_the_table_cannot_hold_is_refused(spark, tmp_path):
     """Delta reads it back as null or as another value, so that its row is not found again."""
     for number, (zone, kind, kept, lost) in enumerate((

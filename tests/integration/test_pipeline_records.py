@@ -209,6 +209,7 @@ CSV: list[tuple[bytes, tuple[Any, ...] | None]] = [
 ]
 
 
+@pytest.mark.long
 def test_csv_is_that_of_rfc_4180_and_what_is_read_in_part_is_bad(spark):
     check_table(spark, {"format": "csv", "schema": "id BIGINT, v STRING"}, CSV)
     own = {"format": "csv", "schema": "id INT, v STRING", "options": {"Quote": "'", "sep": ";"}}

@@ -135,6 +135,7 @@ def test_checkpoints_of_the_log_are_written_beside_the_batches(spark, tmp_path, 
     assert rows(spark, table, "id") == before
 
 
+@pytest.mark.long
 def test_a_later_batch_of_a_killed_run_is_skipped_by_the_next(spark, topic, tmp_path):
     """Killed behind the table's commit, and before the checkpoint's."""
     topic.create(1)
@@ -405,6 +406,7 @@ def test_where_delta_is_another_one_all_batches_go_its_way(spark, tmp_path, monk
     assert rows(spark, table, "id") == [(0,), (1,), (2,), (3,)]
 
 
+@pytest.mark.long
 def test_what_fails_in_a_batch_is_raised_as_ever(spark, tmp_path):
     driver = Driver(spark, tmp_path / "table")
     driver.write(0)

@@ -207,6 +207,7 @@ def test_queries_that_share_the_slots_begin_at_different_executors(
     assert len(first | second) == 2
 
 
+@pytest.mark.long
 def test_a_query_that_fails_before_it_has_all_its_sources_leaves_no_planner_for_ever(
     spark: SparkSession, topic: Topic, checkpoint: str
 ) -> None:

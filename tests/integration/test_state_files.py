@@ -175,6 +175,7 @@ def test_a_state_of_other_topics_is_told_and_left_aside(
     assert f"of other topics ({topic.name})" in warning
 
 
+@pytest.mark.long
 def test_a_folder_that_cannot_be_written_is_told_once_and_the_query_runs(
     spark: SparkSession, topic: Topic, checkpoint: str, driver_log: DriverLog
 ) -> None:

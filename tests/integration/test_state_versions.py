@@ -51,6 +51,7 @@ def next_version(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[[bool
     use(False)
 
 
+@pytest.mark.long
 def test_a_checkpoint_goes_up_to_the_next_version_down_and_up_again(
     spark: SparkSession,
     topic: Topic,

@@ -69,7 +69,9 @@ def test_a_batch_that_is_planned_and_not_completed_may_be_in_the_table(tmp_path,
         pytest.param(["--group", "g", "--checkpoint", "c"], "--group, not both", id="both"),
         pytest.param(["--group", "g"], "needs the brokers", id="no broker"),
         pytest.param(
-            ["--group", "g", "--source", "0"], "--source is for a checkpoint", id="source"
+            ["--group", "g", "--source", "0", "--bootstrap-server", "127.0.0.1:1"],
+            "--source is for a checkpoint",
+            id="source",
         ),
         pytest.param(["--checkpoint", "c", "--source", "7"], "Kafka sources are 0", id="no source"),
         pytest.param(["--checkpoint", "c", "--topic", "u"], "the topic does not exist", id="topic"),
@@ -77,6 +79,8 @@ def test_a_batch_that_is_planned_and_not_completed_may_be_in_the_table(tmp_path,
         pytest.param(
             ["c", "--json"], "--json has no meaning with --as starting-offsets", id="JSON"
         ),
+        pytest.param(["c", "--sort", "lag"], "--sort has no meaning with", id="order"),
+        pytest.param(["c", "--seconds-limit", "0"], "--seconds-limit has no", id="limit"),
     ],
 )
 def test_misuse_is_one_line(words, message, tmp_path, monkeypatch, capsys):

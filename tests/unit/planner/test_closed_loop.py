@@ -166,9 +166,11 @@ def test_what_was_foreseen_is_compared_with_what_was_reported():
     assert again.metrics["predictionError"] == 0, "all slower alike is foreseen well"
 
 
-def test_absurd_reports_overflow_nothing():
-    asked = tuple(OffsetRange("t", p, 0, 100) for p in range(3))
-    absurd = [(100, 1e300), (2**62, 1e-300), (1, 1e308)]
+@pytest.mark.parametrize(
+    "absurd", [[(100, 1e300), (2**62, 1e-300), (1, 1e308)], [(100, 5e-324), (1, 5e-324)]]
+)
+def test_absurd_reports_overflow_nothing(absurd):
+    asked = tuple(OffsetRange("t", p, 0, 100) for p in range(len(absurd)))
     seen = tuple(Observation("t", p, "1", n, n, s, n) for p, (n, s) in enumerate(absurd))
     made = plan(Snapshot((Executor("1", "h", 2),), asked, observed=seen))
     again = plan(Snapshot((Executor("1", "h", 2),), asked, observed=seen, state=made.state))

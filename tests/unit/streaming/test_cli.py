@@ -42,6 +42,17 @@ def test_every_command_has_an_example_and_help_for_each_option(name, capsys):
     assert "Usage" in capsys.readouterr().out
 
 
+def test_a_command_of_lab_imports_no_other_command():
+    """All together take half as long again, and `lab plan` needs no client of Kafka."""
+    code = (
+        "import sys; from streaming.cli import main; main.app_of(['lab', 'plan']); "
+        "print(*(name for name in sys.modules if name in "
+        "('confluent_kafka', 'streaming.cli.lag', 'streaming.cli.simulate')))"
+    )
+    command = [sys.executable, "-c", code]
+    assert subprocess.run(command, check=True, capture_output=True, cwd=ROOT).stdout == b"\n"
+
+
 def test_the_help_lists_nine_commands_in_the_order_of_their_use(capsys):
     assert main.run(["--help"]) == 0
     listed = re.findall(r"^│ ([a-z]+) ", capsys.readouterr().out, re.MULTILINE)
@@ -56,7 +67,10 @@ def test_the_help_lists_nine_commands_in_the_order_of_their_use(capsys):
         ("replay --checkpoint=c --cost-us 1", "estimate c --cost-us 1"),
         ("lag --checkpoint c --json", "lag c --json"),
         ("offsets --group g", "lag --as=starting-offsets --group g"),
-        ("audit --table t --checkpoint c", "audit --table t c"),
+        ("audit --table t --checkpoint c", "audit c --table t"),
+        ("audit --checkpoint a --table t --checkpoint b", "audit b --table t"),
+        ("lag --checkpoint -c", "lag ./-c"),
+        ("lag -- --checkpoint", "lag -- --checkpoint"),
         ("doctor --checkpoint c --delta-table t", "doctor --checkpoint c --table t"),
         ("demo --report=r.html", "demo --output=r.html"),
         ("jars --job j.yaml", "jars j.yaml"),
@@ -67,6 +81,19 @@ def test_the_help_lists_nine_commands_in_the_order_of_their_use(capsys):
 )
 def test_earlier_names_work(earlier, today):
     assert earlier_names.translate(earlier.split()) == today.split()
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["audit --table t --checkpoint", "audit --checkpoint --table t", "lag --group g --checkpoint",
+     "jars --job", "jars --job --json", "explain --checkpoint c --plan-log"],
+)  # fmt: skip
+def test_an_earlier_option_without_its_value_is_misuse(words, capsys):
+    """As of a variable that is not set: without the argument, commands check or print less."""
+    assert main.run(words.split()) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 1
 
 
 def test_the_reference_in_the_docs_is_up_to_date(tmp_path):
