@@ -40,7 +40,7 @@ PROGRAMS = {
     "consumer-groups.md": {
         "KafkaConsumer": "integration/test_consumer_groups.py::test_the_program_of_the_page"
     },
-    "deploy.md": {"remote(": "compat/test_connect.py::test_a_remote_client"},
+    "deploy.md": {"remote(": "lab/compat/test_connect.py::test_a_remote_client"},
     "diagnose.md": {"read_checkpoint": "integration/test_docs_in_spark.py::test_the_readme"},
     "limit-batches.md": {
         "target": "integration/test_docs_in_spark.py::test_the_options_of_limited_batches"
