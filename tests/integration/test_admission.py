@@ -101,6 +101,7 @@ def test_without_the_options_the_logs_are_sparks_byte_by_byte(
     assert not any("subscribe" in request.get("options", {}) for request in asked)
 
 
+@pytest.mark.long
 def test_even_small_topics_are_read_at_once_beside_a_backlog(
     spark: SparkSession, topic: Topic, checkpoint: str
 ) -> None:
@@ -468,6 +469,7 @@ def test_what_retention_deletes_soon_is_read_before_a_backlog_with_time_left(
     assert 0 < left <= 200
 
 
+@pytest.mark.long
 def test_who_may_not_see_the_retention_is_told_once_and_goes_on(
     spark: SparkSession, secured: Secured, checkpoint: str, driver_log: DriverLog
 ) -> None:

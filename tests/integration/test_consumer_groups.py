@@ -132,7 +132,7 @@ def play(broker: EmbeddedBroker, java: str, strategy: str, *, we_lead: bool) -> 
 
 
 #: What `make test` has time for; the others are long.
-QUICK = {("sticky", True), ("cooperative-sticky", False)}
+QUICK = {("cooperative-sticky", False)}
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,7 @@ def test_a_sink_is_of_one_query(topic: Topic, orders: DataFrame, tmp_path: Path)
             finished(query)
 
 
+@pytest.mark.long
 def test_a_query_that_is_started_again_may_keep_its_sink(
     spark: SparkSession, topic: Topic, orders: DataFrame, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

@@ -75,6 +75,7 @@ def test_a_topic_that_could_not_be_filled_whole_is_filled_by_the_next_run(
     assert seed_topics(loaded, seeds, broker.bootstrap_servers) == dict.fromkeys(seeds, 24)
 
 
+@pytest.mark.long
 def test_orders(spark, run_example, tmp_path):
     run_example("orders.yaml")
     found = rows(spark, tmp_path / "orders", "id", "day")

@@ -31,6 +31,7 @@ PARTITIONS = 300
 HIGHEST = 2**63 - 1
 
 
+@pytest.mark.long
 def test_a_batch_of_many_partitions(
     spark: SparkSession,
     topic: Topic,

@@ -130,6 +130,7 @@ def job_count(spark: SparkSession) -> int:
     return count
 
 
+@pytest.mark.long
 def test_a_tombstone_removes_the_row_of_its_key(spark, topic, tmp_path):
     topic.create(1)
     send(topic, [record(1, 1), record(2, 1), ("1", None), ("2", "null"), record(3, 1)])

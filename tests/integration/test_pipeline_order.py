@@ -192,7 +192,8 @@ def test_a_key_that_a_partition_of_the_table_cannot_hold_is_refused(spark, tmp_p
         assert rows(spark, tmp_path / str(number), "name") == [("second",)]
 
 
-@pytest.mark.parametrize("mode", [pytest.param("append", marks=pytest.mark.long), "upsert"])
+@pytest.mark.long
+@pytest.mark.parametrize("mode", ["append", "upsert"])
 def test_a_conflict_with_another_writer_is_tried_again(spark, topic, tmp_path, caplog, mode):
     """The other writer commits while a task of the batch waits; records are counted once."""
     topic.create(1)

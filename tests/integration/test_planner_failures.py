@@ -372,6 +372,7 @@ def test_a_wrong_option_fails_the_query_at_its_start_whatever_on_error_says(
     assert "Traceback" not in str(caught.value)
 
 
+@pytest.mark.long
 def test_a_broker_that_does_not_answer_is_sparks_own_error(
     spark: SparkSession, checkpoint: str
 ) -> None:
