@@ -70,12 +70,11 @@ def test_cached_rows_are_the_same_after_an_executor_has_died(lines: Lines) -> No
     assert batch["rows"] == {"lost": 0, "doubled": 0}
 
 
-@pytest.mark.parametrize("reader", BATCHES)
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_no_row_is_lost_or_doubled_when_a_part_of_a_stage_is_repeated(
-    lines: Lines, reader: str, distribution: str
+    lines: Lines, distribution: str
 ) -> None:
-    [batch] = lines[reader, "shuffle"]
+    [batch] = lines["shared", "shuffle"]
     assert batch[distribution] == {"lost": 0, "doubled": 0}
 
 

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 #: What is done with the batches of each reader, one after the other.
-SHARED = ("compare", "compare", "compare", "shuffle", "cached")
-SPARKS = ("compare", "shuffle")
+SHARED = ("compare", "compare", "shuffle", "cached")
+SPARKS = ("compare",)
 #: How rows are distributed in a shuffle.
 DISTRIBUTIONS = ("rand", "rdd", "id")
 PARTITIONS, RECORDS = 16, 250  # records of each partition in a batch
