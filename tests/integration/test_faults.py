@@ -1,6 +1,6 @@
 """Networks, brokers, logs, disks and processes fail under a query: nothing lost, nothing twice.
 
-What is done is told in `tests/lab/faults`. `make test` does two of them once, `make long` most;
+`tests/lab/faults` defines the faults. `make test` runs one of them, `make long` most;
 `make chaos KIND=NAME` does one of them, some (`KIND='a|b'`), or all in turn (`KIND=all`), until
 LIMIT_S seconds are over. All but the steps of the clock and workers that die: Spark must be started
 for them, so they are asked for alone.
