@@ -20,8 +20,9 @@ _MKDIRS = re.compile(r"Mkdirs failed to create (?:file:)?(.*?) \(exists=\w+, cwd
 #: What Delta adds to a violated constraint: the record itself.
 _VALUES = re.compile(r" by row with values:.*")
 _LONGEST = 700
-#: Of a Java exception, Spark gets at most this many causes, each cut to this many characters.
-_MOST_CAUSES, _MOST_CHARACTERS = 8, 200
+#: Limits of the text for Spark's search: causes of a Java exception, and characters of each at
+#: its start (the class) and at its end (the run id, after a query name of any length).
+_MAX_CAUSES, _MAX_START, _MAX_END = 8, 120, 120
 #: What to do about a failure where Spark's or Kafka's own words leave that open.
 _HINTS = (
     (
@@ -115,15 +116,19 @@ def without_java_trace(error: Exception) -> Exception:
     """Return an error for Spark to search for an interruption when it stops a query.
 
     Spark matches the text with a regular expression (`StreamExecution.PROXY_ERROR`) that needs a
-    stack frame for each character, and a Java trace overflows the stack. This text names the
-    causes in the words that Spark looks for.
+    stack frame for each character, and a Java trace overflows the stack. The returned text keeps
+    what `StreamExecution.isInterruptionException` (Spark 4.1.1) looks for: the class of each
+    cause, and the words "cancelled" and the query's run id of a cancelled job.
     """
     java = getattr(error, "java_exception", None)
     if java is None:
         return error
     causes: list[str] = []
-    while java is not None and len(causes) < _MOST_CAUSES:
-        causes.append(str(java.toString()).partition("\n")[0][:_MOST_CHARACTERS])
+    while java is not None and len(causes) < _MAX_CAUSES:
+        cause = str(java.toString()).partition("\n")[0]
+        if len(cause) > _MAX_START + _MAX_END:
+            cause = f"{cause[:_MAX_START]} … {cause[-_MAX_END:]}"
+        causes.append(cause)
         java = java.getCause()
     called = "An error occurred while calling the Delta sink"
     return JobError(f"py4j.protocol.Py4JJavaError: {called}: {'; '.join(causes)}")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from streaming.pipeline.errors import first_line, with_hint
+from streaming.pipeline.errors import first_line, with_hint, without_java_trace
 
 
 @pytest.mark.parametrize(
@@ -83,3 +85,31 @@ def test_a_folder_that_cannot_be_made_is_told_in_plain_words():
 def test_an_error_of_javas_is_no_end_of_the_jvm():
     said = "An error occurred while calling o1.f. Trace:\npy4j.Py4JException: no such method\n"
     assert first_line(Py4JError(said)) == "An error occurred while calling o1.f. Trace:"
+
+
+class _JavaException:
+    """A Java exception as py4j shows it, without a JVM."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def toString(self) -> str:
+        return self._text
+
+    def getCause(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize("name", ["orders", "orders_" * 60])
+def test_spark_finds_the_run_id_of_a_cancelled_job_after_any_query_name(name: str):
+    """Spark looks for "cancelled" and the run id to tell a stopped query from a failed one."""
+    cancelled = RuntimeError()
+    cancelled.java_exception = _JavaException(
+        "org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 860 cancelled "
+        f"Query {name} [id = {UUID(int=1)}, runId = {UUID(int=2)}] was stopped SQLSTATE: XXKDA\n"
+        "\tat org.apache.spark.scheduler.DAGScheduler"
+    )
+    text = str(without_java_trace(cancelled))
+    assert all(part in text for part in ("org.apache.spark.SparkException", "cancelled"))
+    assert str(UUID(int=2)) in text
+    assert len(text) < 400
