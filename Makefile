@@ -29,6 +29,7 @@ check:
 $(READY): pyproject.toml constraints.txt | check
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,demo,docs,kafka-python]'
+	@git config core.hooksPath .githooks 2>/dev/null || true  # not in an unpacked archive
 	@touch $@
 
 jar: $(READY)  ## Build the jar that runs inside Spark

@@ -18,6 +18,8 @@ from tests.support.planner_process import plan
 from tests.unit.test_worker import SNAPSHOT
 
 ROOT = Path(__file__).parents[2]
+#: The style of this project, for contributors.
+STYLE = ROOT / "docs" / "style.md"
 EVIDENCE = "internals/evidence.md"
 JAVA = ROOT / "assignor_bridge" / "jvm" / "src" / "io" / "assignorbridge"
 #: Settings of a session, and of a table that a job writes, which are no options of a stream.
@@ -28,11 +30,12 @@ OTHERS = {"mine", "lock", "zone"}
 
 
 def user_pages() -> list[Path]:
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    pages = sorted(set((ROOT / "docs").glob("*.md")) - {STYLE})
+    return [ROOT / "README.md", *pages]
 
 
 def internal_pages() -> list[Path]:
-    return sorted((ROOT / "docs" / "internals").glob("*.md"))
+    return [*sorted((ROOT / "docs" / "internals").glob("*.md")), STYLE]
 
 
 def pages() -> list[Path]:
@@ -77,7 +80,7 @@ def test_the_table_of_options_is_that_of_the_code():
     """Write it anew: `python -m tests.support.option_reference docs/options.md`."""
     page = text_of("options.md")
     assert with_table(page) == page
-    advised = section_of("options.md", "When to change one")
+    advised = section_of("options.md", "Reasons to change an option")
     named = re.findall(r"^- `(\S+?)`: ", advised, flags=re.MULTILINE)
     assert sorted(named) == sorted(option.name for option in (*OPTIONS, *PER_TOPIC))
 

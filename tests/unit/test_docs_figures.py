@@ -302,16 +302,10 @@ def fixed_cost() -> Iterator[str]:
 
 
 def design() -> Iterator[str]:
-    yield from fixed_cost()
     yield from allocation()
     last = [by("mapping", "dynamic_allocation")[name]["last_batches_s_median"]
             for name in (OURS, "Spark: default")]  # fmt: skip
     yield f"took {last[0]:.1f} s ({last[1]:.1f} s)"
-    sinks = by("sink", "delta_sink")
-    own, append = (
-        sinks[f"append: {name}"]["batch_s_median"] for name in ("Spark's own sink", "ours")
-    )
-    yield f"takes {append:.2f} s in `assignor run`, {own:.2f} s in Delta's own sink"
     yield from states()
 
 
