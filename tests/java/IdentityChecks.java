@@ -3,7 +3,7 @@ package io.assignorbridge.planning;
 import io.assignorbridge.model.AssignedInputPartition;
 import io.assignorbridge.model.OffsetRange;
 import io.assignorbridge.model.ReadReport;
-import io.assignorbridge.model.Reports;
+import io.assignorbridge.model.ReportAccumulator;
 import java.io.IOException;
 import java.util.List;
 import java.util.Set;
@@ -71,7 +71,7 @@ public final class IdentityChecks {
     AssignedInputPartition task =
         new AssignedInputPartition(
             "s", 1, 0, "0", 0, new KafkaBatchInputPartition[] {unfit}, new String[0]);
-    Reports<ReadReport> reports = new Reports<>();
+    ReportAccumulator<ReadReport> reports = new ReportAccumulator<>();
     PartitionReader<InternalRow> reader =
         new AssignedReaderFactory(sparks, true, reports, null).createReader(task);
     check(reader.next() && reader.next() && reader.next() && !reader.next(), "not Spark's rows");

@@ -59,7 +59,7 @@ public final class Retentions implements AutoCloseable {
   private void ask(Set<String> topics, long nanos) {
     asked = topics;
     askedNanos = nanos;
-    newest.give(topics);
+    newest.submit(topics);
   }
 
   @Override

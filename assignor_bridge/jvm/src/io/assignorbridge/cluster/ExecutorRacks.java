@@ -2,7 +2,7 @@ package io.assignorbridge.cluster;
 
 import io.assignorbridge.model.Executor;
 import io.assignorbridge.model.PlannerException;
-import io.assignorbridge.model.Reports;
+import io.assignorbridge.model.ReportAccumulator;
 import java.io.IOException;
 import java.io.Serializable;
 import java.io.StringReader;
@@ -42,7 +42,7 @@ public final class ExecutorRacks {
 
   private final RackFile file; // null without the option
   private final String variable; // null without the option
-  private final Reports<OwnRack> reports = new Reports<>();
+  private final ReportAccumulator<OwnRack> reports = new ReportAccumulator<>();
   private final Map<String, String> reported = new HashMap<>(); // by id of executor
   private boolean warned;
 
@@ -53,7 +53,7 @@ public final class ExecutorRacks {
   }
 
   /** What goes to the executors with a plan. */
-  ForReaders forReaders(List<Executor> executors, Reports<Received> received) {
+  ForReaders forReaders(List<Executor> executors, ReportAccumulator<Received> received) {
     return new ForReaders(variable, reports, received, executors);
   }
 
@@ -127,15 +127,15 @@ public final class ExecutorRacks {
     private final HashMap<String, String> byExecutor;
 
     @SuppressWarnings("serial") // accumulators are serializable
-    private final Reports<OwnRack> reports;
+    private final ReportAccumulator<OwnRack> reports;
 
     @SuppressWarnings("serial") // the same
-    private final Reports<Received> received;
+    private final ReportAccumulator<Received> received;
 
     public ForReaders(
         String variable,
-        Reports<OwnRack> reports,
-        Reports<Received> received,
+        ReportAccumulator<OwnRack> reports,
+        ReportAccumulator<Received> received,
         Iterable<Executor> executors) {
       this.variable = variable;
       this.reports = reports;
@@ -257,7 +257,7 @@ public final class ExecutorRacks {
       private static final long serialVersionUID = 1L;
 
       BrokenLine(int index, String line, String what) {
-        super("line " + (index + 1) + " (" + PlannerException.shortened(line, MOST_OF_LINE) + ") " + what);
+        super("line " + (index + 1) + " (" + PlannerException.shorten(line, MOST_OF_LINE) + ") " + what);
       }
     }
   }

@@ -115,7 +115,7 @@ final class ReplicaRacks implements AutoCloseable {
     if (hasNewTopic || nanos >= AGAIN_NANOS || isNew && nanos >= SOONEST_NANOS) {
       asked = names;
       askedNanos = System.nanoTime();
-      newest.give(names);
+      newest.submit(names);
     }
     if (!hasWaited) {
       first.await(FIRST_WAIT_MS, TimeUnit.MILLISECONDS);

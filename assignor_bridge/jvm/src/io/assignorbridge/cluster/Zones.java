@@ -3,7 +3,7 @@ package io.assignorbridge.cluster;
 import io.assignorbridge.model.Executor;
 import io.assignorbridge.model.OffsetRange;
 import io.assignorbridge.model.PlannerException;
-import io.assignorbridge.model.Reports;
+import io.assignorbridge.model.ReportAccumulator;
 import io.assignorbridge.worker.Columns;
 import io.assignorbridge.worker.Messages;
 import java.util.HashMap;
@@ -29,7 +29,7 @@ public final class Zones implements AutoCloseable {
   private final Map<String, String> kafka;
   private final Messages.EffectiveOptions options;
   private final ExecutorRacks racks;
-  private final Reports<ExecutorRacks.Received> received = new Reports<>();
+  private final ReportAccumulator<ExecutorRacks.Received> received = new ReportAccumulator<>();
   private final CrossZoneBytes bytes = new CrossZoneBytes();
   private ReplicaRacks replicas; // null before an executor has a rack
   private int plans;

@@ -41,7 +41,7 @@ final class DeltaCheckpoints {
   void write(Runnable checkpoint) {
     SparkSession session = SparkSession.active();
     asked = checkpoint;
-    newest.give(
+    newest.submit(
         () -> {
           try {
             SparkContext context = session.sparkContext();

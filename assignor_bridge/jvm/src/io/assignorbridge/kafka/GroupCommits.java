@@ -51,7 +51,7 @@ public final class GroupCommits implements AutoCloseable {
     if (!end.equals(lastEnd) || now - lastNanos >= REPEAT_NANOS) { // again, lest they expire
       lastEnd = end;
       lastNanos = now;
-      newest.give(end);
+      newest.submit(end);
     }
   }
 

@@ -114,7 +114,7 @@ public final class SecuredParams {
       why += ": " + e;
     }
     why = (params == null ? why : params.redact(why)).replaceAll("\\s+", " ");
-    return PlannerException.shortened(why, MOST_OF_ERROR);
+    return PlannerException.shorten(why, MOST_OF_ERROR);
   }
 
   private static String withoutPhrase(String text, String secret) {

@@ -4,7 +4,7 @@ import io.assignorbridge.cluster.ExecutorRacks;
 import io.assignorbridge.model.AssignedInputPartition;
 import io.assignorbridge.model.JarVersion;
 import io.assignorbridge.model.ReadReport;
-import io.assignorbridge.model.Reports;
+import io.assignorbridge.model.ReportAccumulator;
 import io.assignorbridge.reader.SharedReader;
 import java.util.ArrayList;
 import org.apache.spark.SparkEnv;
@@ -23,12 +23,12 @@ final class AssignedReaderFactory implements PartitionReaderFactory {
   private final ArrayList<String> endedStreams;
 
   @SuppressWarnings("serial") // accumulators are serializable
-  private final Reports<ReadReport> reports;
+  private final ReportAccumulator<ReadReport> reports;
 
   private final ExecutorRacks.ForReaders racks; // null before there was a plan
 
   AssignedReaderFactory(
-      PartitionReaderFactory base, boolean shared, Reports<ReadReport> reports, ExecutorRacks.ForReaders racks) {
+      PartitionReaderFactory base, boolean shared, ReportAccumulator<ReadReport> reports, ExecutorRacks.ForReaders racks) {
     this.base = base;
     this.shared = shared;
     this.reports = reports;

@@ -10,7 +10,7 @@ import io.assignorbridge.model.JarVersion;
 import io.assignorbridge.model.OffsetRange;
 import io.assignorbridge.model.PlannerException;
 import io.assignorbridge.model.ReadReport;
-import io.assignorbridge.model.Reports;
+import io.assignorbridge.model.ReportAccumulator;
 import io.assignorbridge.settings.AssignorOptions;
 import io.assignorbridge.settings.KillSwitch;
 import io.assignorbridge.state.StateFiles;
@@ -53,7 +53,7 @@ public final class BatchPlanner implements AutoCloseable {
   private final StateFiles files;
   private final StreamIdentity stream = new StreamIdentity();
   private final PlanFigures figures = new PlanFigures();
-  private final Reports<ReadReport> reports = new Reports<>();
+  private final ReportAccumulator<ReadReport> reports = new ReportAccumulator<>();
   private final BatchAdmission admission = new BatchAdmission();
   private final Fallback planFallback;
   private final Fallback admissionFallback;

@@ -49,7 +49,7 @@ final class PlanFigures {
   }
 
   private static String reason(String why) {
-    return PlannerException.shortened(why.lines().findFirst().orElse(""), MOST_OF_REASON);
+    return PlannerException.shorten(why.lines().findFirst().orElse(""), MOST_OF_REASON);
   }
 
   void admitted(Map<String, String> metrics) {

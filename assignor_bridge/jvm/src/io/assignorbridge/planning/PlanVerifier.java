@@ -45,7 +45,7 @@ final class PlanVerifier {
   }
 
   private static String ofPartition(OffsetRange one, List<OffsetRange> ranges) {
-    List<OffsetRange> its = ranges.stream().filter(one::isOfPartition).toList();
+    List<OffsetRange> its = ranges.stream().filter(one::isOfSamePartition).toList();
     return its.isEmpty() ? "nothing" : its.toString();
   }
 
@@ -56,7 +56,7 @@ final class PlanVerifier {
     List<OffsetRange> joined = new ArrayList<>(sorted.size());
     OffsetRange last = null;
     for (OffsetRange next : sorted) {
-      if (last != null && last.isOfPartition(next) && next.start() <= last.end()) {
+      if (last != null && last.isOfSamePartition(next) && next.start() <= last.end()) {
         if (next.start() < last.end()) {
           throw new PlannerException("the plan reads offsets twice: " + last + " and " + next);
         }

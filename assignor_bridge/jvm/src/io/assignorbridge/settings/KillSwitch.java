@@ -35,7 +35,7 @@ public final class KillSwitch {
     try {
       return now(read());
     } catch (IOException | RuntimeException | LinkageError e) {
-      if (Interruptions.isOne(e)) {
+      if (Interruptions.isInterruption(e)) {
         throw new InterruptedException(inWords(e)); // the query is being stopped: nobody's misuse
       }
       throw new PlannerException(inWords(e), true, e);
@@ -47,7 +47,7 @@ public final class KillSwitch {
     try {
       return now(read());
     } catch (IOException | RuntimeException | LinkageError e) { // the last for half a file system
-      if (Interruptions.isOne(e)) { // the query ends
+      if (Interruptions.isInterruption(e)) { // the query ends
         Thread.currentThread().interrupt();
       }
       return asBefore(inWords(e));

@@ -131,7 +131,7 @@ public final class KafkaRelationRule extends Rule<LogicalPlan> {
         ? null
         : "assignor-bridge "
             + JarVersion.HERE
-            + " does not fit Spark "
+            + " is incompatible with Spark "
             + session.version()
             + ", which lacks "
             + missing;

@@ -99,7 +99,7 @@ public final class StateFiles {
   public void save(String text, int version) {
     if (text != null && !text.equals(lastSaved)) {
       lastSaved = text;
-      writer.give(new State(text, version));
+      writer.submit(new State(text, version));
     }
   }
 
@@ -131,7 +131,7 @@ public final class StateFiles {
 
   /** What went wrong with a file, unless it was the end of the query. */
   private static String reason(IOException e) throws InterruptedException {
-    if (Interruptions.isOne(e)) {
+    if (Interruptions.isInterruption(e)) {
       throw new InterruptedException(e.toString());
     }
     return e.toString();

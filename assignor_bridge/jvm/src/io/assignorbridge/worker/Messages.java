@@ -201,13 +201,13 @@ public final class Messages {
               ? "does not follow the contract (" + e.getOriginalMessage() + "): "
               : "is not JSON: ";
       throw new PlannerException(
-          "the planner's answer " + fault + PlannerException.shortened(line, 200), e);
+          "the planner's answer " + fault + PlannerException.shorten(line, 200), e);
     }
     if (answer instanceof Failed failed) {
       String traceback = failed.traceback();
       int from = Math.max(0, traceback.length() - MOST_OF_TRACEBACK);
       throw new PlannerException(
-          PlannerException.shortened(failed.error(), MOST_OF_ERROR)
+          PlannerException.shorten(failed.error(), MOST_OF_ERROR)
               + (traceback.isEmpty() ? "" : "\n" + traceback.substring(from)),
           failed.misuse(),
           null);

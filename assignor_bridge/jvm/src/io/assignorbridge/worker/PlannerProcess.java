@@ -25,7 +25,7 @@ final class PlannerProcess implements AutoCloseable {
   private static final int MOST_STDERR = 4000;
   private static final long LATE_MS = 1000;
   private static final Pattern ANSWER = Pattern.compile("\\d+ ");
-  private static final ThreadFactory DAEMONS = LatestOnlyExecutor.daemons("assignor-planner-io");
+  private static final ThreadFactory DAEMONS = LatestOnlyExecutor.daemonFactory("assignor-planner-io");
 
   private final String python;
   private final Process process;
@@ -69,7 +69,7 @@ final class PlannerProcess implements AutoCloseable {
       String begin = number + " ";
       if (!line.startsWith(begin)) {
         throw new PlannerException(
-            "the planner answered another request: " + PlannerException.shortened(line, 200));
+            "the planner answered another request: " + PlannerException.shorten(line, 200));
       }
       inStep = true;
       return line.substring(begin.length());
@@ -150,7 +150,7 @@ final class PlannerProcess implements AutoCloseable {
     return " ("
         + python
         + (process.isAlive() ? "" : ", exit code " + process.exitValue())
-        + (last.isEmpty() ? "" : ": " + PlannerException.shortened(last, 300))
+        + (last.isEmpty() ? "" : ": " + PlannerException.shorten(last, 300))
         + "); is assignor-bridge installed there? See spark.assignor.python"
         + (text.isEmpty() ? "" : ". It said:\n" + text);
   }
