@@ -215,7 +215,7 @@ public final class RecordTimes implements AutoCloseable {
     } catch (KafkaException e) {
       close();
       throw new NoTimesException(
-          "Kafka did not tell the times of records: " + SecuredParams.inWords(e, params));
+          "Kafka did not tell the times of records: " + SecuredParams.describe(e, params));
     }
   }
 

@@ -109,7 +109,7 @@ public final class Retentions implements AutoCloseable {
           "assignor-bridge does not know the retention of {}, so assignor.fairness=deadline counts"
               + " its records as not about to be deleted (warned once): {}{}",
           of,
-          admin.inWords(error),
+          admin.describe(error),
           error instanceof TopicAuthorizationException ? right : "");
       warned = true;
     }

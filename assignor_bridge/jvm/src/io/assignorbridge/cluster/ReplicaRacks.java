@@ -253,7 +253,7 @@ final class ReplicaRacks implements AutoCloseable {
           "assignor-bridge cannot ask where the replicas of {} are; while that is not known, they"
               + " count as near to all executors (warned once): {}",
           of,
-          admin.inWords(error));
+          admin.describe(error));
       warned = true;
     }
   }
@@ -264,7 +264,7 @@ final class ReplicaRacks implements AutoCloseable {
       LOG.warn(
           "assignor-bridge does not know whether brokers let followers be read, so zones are planned"
               + " by the racks of leaders (warned once): {}{}",
-          admin.inWords(error),
+          admin.describe(error),
           error instanceof AuthorizationException ? right : "");
       warnedOfSelectors = true;
     }

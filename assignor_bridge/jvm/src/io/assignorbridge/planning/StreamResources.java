@@ -66,7 +66,7 @@ record StreamResources(
   /** All batches so far are completed, and these are their end offsets. */
   void completed(Offset end) {
     if (commits != null) {
-      commits.completed(end);
+      commits.commitCompleted(end);
     }
   }
 

@@ -86,7 +86,7 @@ public final class KillSwitch {
     if (!file.isEmpty()) {
       Path path = new Path(file);
       if (path.getFileSystem(session.sessionState().newHadoopConf()).exists(path)) {
-        return FILE + " exists: " + SecuredParams.withoutPassword(file);
+        return FILE + " exists: " + SecuredParams.maskPassword(file);
       }
     }
     return null;
@@ -94,6 +94,6 @@ public final class KillSwitch {
 
   private static String inWords(Throwable e) {
     boolean ours = e.getMessage() != null && e.getMessage().startsWith(ENABLED);
-    return ours ? e.getMessage() : FILE + " cannot be looked for: " + SecuredParams.withoutPassword(e.toString());
+    return ours ? e.getMessage() : FILE + " cannot be looked for: " + SecuredParams.maskPassword(e.toString());
   }
 }

@@ -204,7 +204,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
         () -> {
           Offset ends = reportLatestOffset();
           if (ends != null) { // there are partitions
-            logEnds.planned(ends, hasFixedEnd);
+            logEnds.setLatest(ends, hasFixedEnd);
           }
         });
     return latest;
