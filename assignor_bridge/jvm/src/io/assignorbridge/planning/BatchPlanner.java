@@ -273,7 +273,7 @@ public final class BatchPlanner implements AutoCloseable {
             asked,
             Columns.Reports.of(figures.observed()),
             state,
-            batch.mostRecords(),
+            batch.maxRecords(),
             fixedEnd,
             admission.lastCompleted(),
             resources.timesOf(waiting),

@@ -73,25 +73,25 @@ record StreamResources(
   /** Takes in what finished readers sent. */
   void read(List<ReadReport> reports) {
     if (times != null) {
-      times.read(reports);
+      times.add(reports);
     }
   }
 
   /** Forgets partitions that the stream has no more. */
   void keep(Set<TopicPartition> live) {
     if (times != null) {
-      times.keep(live);
+      times.retain(live);
     }
   }
 
   /** Timestamps of where reading goes on; null if the planner needs none. */
   Columns.Times timesOf(List<OffsetRange> waiting) throws PlannerException, InterruptedException {
-    return times == null ? null : times.of(waiting, options.planTimeoutMs());
+    return times == null ? null : times.timesOf(waiting, options.planTimeoutMs());
   }
 
   /** For how long topics keep records, in milliseconds; null if the planner does not need it. */
   Map<String, Long> retentionsOf(Collection<String> topics) {
-    return retentions == null ? null : retentions.of(topics);
+    return retentions == null ? null : retentions.retentionsOf(topics);
   }
 
   @Override

@@ -191,7 +191,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   @Override
   public ReadLimit getDefaultReadLimit() {
     ReadLimit limit = super.getDefaultReadLimit();
-    return limitsBatches ? LimitedBatch.Limits.withOurs(limit) : limit;
+    return limitsBatches ? LimitedBatch.Limits.addOurs(limit) : limit;
   }
 
   @Override
@@ -213,10 +213,10 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   /** Spark says whether there is a batch and how far it could go, the planner how far it goes. */
   private Offset admitted(Offset start, ReadLimit limit) {
     LimitedBatch.Limits limits = LimitedBatch.Limits.of(limit);
-    if (limits.mostRecords() < 1) {
+    if (limits.maxRecords() < 1) {
       return super.latestOffset(start, limit);
     }
-    ReadLimit least = isOnTheWay ? ReadLimit.allAvailable() : limits.least();
+    ReadLimit least = isOnTheWay ? ReadLimit.allAvailable() : limits.min();
     Offset latest = super.latestOffset(start, least);
     if (latest == null || latest.equals(start)) {
       return latest;
@@ -224,10 +224,10 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     isOnTheWay = hasFixedEnd;
     Offset end =
         planner.admit(
-            () -> new LimitedBatch(start, latest, limits.mostRecords(), offsets),
+            () -> new LimitedBatch(start, latest, limits.maxRecords(), offsets),
             latest,
             hasFixedEnd);
-    return end == null ? super.latestOffset(start, limits.most()) : end;
+    return end == null ? super.latestOffset(start, limits.max()) : end;
   }
 
   /**
