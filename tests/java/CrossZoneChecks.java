@@ -21,14 +21,14 @@ public final class CrossZoneChecks {
         Map.of("receivedBytes", "108", "crossZoneBytes", "20", "crossZoneShare", "0.2000");
     told(bytes, racks, first);
     told(bytes, racks, first); // an idle trigger
-    bytes.begin();
+    bytes.beginBatch();
     told(bytes, racks, Map.of("receivedBytes", "108", "crossZoneBytes", "20"));
     bytes.add(List.of(new Received("b", Map.of(1, 3L, 2, 1L)), new Received("b", Map.of())));
     told(
         bytes,
         racks,
         Map.of("receivedBytes", "112", "crossZoneBytes", "23", "crossZoneShare", "0.7500"));
-    bytes.begin();
+    bytes.beginBatch();
     Map<String, String> sinceThen = Map.of("receivedBytes", "112", "crossZoneBytes", "23");
     told(bytes, Map.of(2, "b"), sinceThen); // a broker whose rack is no longer known
     told(bytes, Map.of(1, "b", 2, "b"), sinceThen); // or another one

@@ -42,7 +42,7 @@ final class AssignedReaderFactory implements PartitionReaderFactory {
       return base.createReader(partition);
     }
     JarVersion.checkDriver(version);
-    String rack = racks == null ? null : racks.at(SparkEnv.get().executorId());
+    String rack = racks == null ? null : racks.findRack(SparkEnv.get().executorId());
     return new SharedReader(
         task,
         base,
@@ -50,6 +50,6 @@ final class AssignedReaderFactory implements PartitionReaderFactory {
         endedStreams,
         rack,
         reports::add,
-        bytes -> racks.received(rack, bytes)); // only with a rack
+        bytes -> racks.addReceived(rack, bytes)); // only with a rack
   }
 }

@@ -187,7 +187,7 @@ public final class BatchPlanner implements AutoCloseable {
   private InputPartition[] planOrFallBack(
       Offset end, InputPartition[] ranges, TaskBuilder noted) {
     if (resources != null) {
-      resources.zones().begin();
+      resources.zones().beginBatch();
     }
     String off = killSwitch.whyOff();
     if (off != null) {
@@ -231,7 +231,7 @@ public final class BatchPlanner implements AutoCloseable {
             Columns.Reports.of(figures.takeObserved()),
             state,
             ExecutorList.allocation(context, sinceLastPlan),
-            resources.zones().of(executors, builder.requested()),
+            resources.zones().racksOf(executors, builder.requested()),
             planner.stream(),
             countPartitions(SourceOffsets.partitionsOf(end)),
             null);
@@ -250,7 +250,7 @@ public final class BatchPlanner implements AutoCloseable {
     }
     state = plan.state();
     racks = resources.zones().forReaders(executors);
-    resources.zones().planned(plan.metrics());
+    resources.zones().logAdvice(plan.metrics());
     plans++;
     long millis = (System.nanoTime() - startedNanos) / 1_000_000;
     figures.planned(plan, plans, tasks.length, millis);

@@ -81,7 +81,7 @@ public final class Columns {
       return new Racks(sets, ints(rows, place));
     }
 
-    public long unknown() {
+    public long countUnknown() {
       ByteBuffer cells = buffer(range);
       long count = 0;
       while (cells.hasRemaining()) {
