@@ -81,7 +81,7 @@ public final class BatchPlanner implements AutoCloseable {
   /** Has the options checked, so that a wrong one fails the query at once. */
   public synchronized void start() {
     try {
-      if (killSwitch.whyOffAtStart() == null) {
+      if (killSwitch.findOffReasonAtStart() == null) {
         connect();
       }
     } catch (Exception | LinkageError e) {
@@ -127,7 +127,7 @@ public final class BatchPlanner implements AutoCloseable {
 
   /** The end of a batch that could reach up to `latest`; null when it is left to Spark's limits. */
   public synchronized Offset admit(Supplier<LimitedBatch> candidate, Offset latest, boolean fixedEnd) {
-    if (killSwitch.whyOff() != null) {
+    if (killSwitch.findOffReason() != null) {
       return null;
     }
     if (admissionFallback.pause()) {
@@ -189,7 +189,7 @@ public final class BatchPlanner implements AutoCloseable {
     if (resources != null) {
       resources.zones().beginBatch();
     }
-    String off = killSwitch.whyOff();
+    String off = killSwitch.findOffReason();
     if (off != null) {
       leavePlanner();
       admission.forget(); // this batch says nothing about ours

@@ -76,7 +76,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     logEnds = new LogEndOffsets(ours.kafka(), query, metadataPath);
     planner = new BatchPlanner(session, ours, killSwitch, metadataPath);
     offsets = (KafkaOffsetReader) field(base, "kafkaOffsetReader");
-    limitsBatches = ours.limitBatches();
+    limitsBatches = ours.limitsBatches();
     failOnError = ours.failOnError();
   }
 

@@ -33,7 +33,7 @@ final class AssignedScan implements Scan {
   public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
     MicroBatchStream stream = base.toMicroBatchStream(checkpointLocation);
     SparkSession session = SparkSession.active();
-    if (!AssignorOptions.nameAssignor(options, session.conf().getAll())) {
+    if (!AssignorOptions.hasAssignor(options, session.conf().getAll())) {
       LOG.info("assignor-bridge leaves a stream to Spark: its session names no assignor any more");
       return stream;
     }

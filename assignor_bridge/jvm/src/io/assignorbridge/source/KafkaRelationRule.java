@@ -95,7 +95,7 @@ public final class KafkaRelationRule extends Rule<LogicalPlan> {
   }
 
   private boolean nameAssignor(CaseInsensitiveStringMap options) {
-    return AssignorOptions.nameAssignor(options, session.conf().getAll());
+    return AssignorOptions.hasAssignor(options, session.conf().getAll());
   }
 
   /**

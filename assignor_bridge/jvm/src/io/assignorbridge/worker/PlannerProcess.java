@@ -40,7 +40,7 @@ final class PlannerProcess implements AutoCloseable {
   PlannerProcess(Interpreter interpreter) throws PlannerException {
     python = interpreter.command();
     try {
-      process = interpreter.worker().start();
+      process = interpreter.prepareWorker().start();
     } catch (IOException e) {
       throw new PlannerException(
           "the planner's interpreter '"

@@ -52,7 +52,7 @@ public final class SharedPlanner {
     public Client(AssignorOptions options, long longestWaitMs) {
       this.options = options;
       this.longestWaitMs = longestWaitMs;
-      planner = options.bringsAssignor() ? alone() : shared(options.interpreter());
+      planner = options.usesCustomAssignor() ? alone() : shared(options.interpreter());
     }
 
     /** Its number in this driver, from 1. */
@@ -86,7 +86,7 @@ public final class SharedPlanner {
     /** Has the next request begin anew, with nothing that the planner remembers of this stream. */
     public void forget() {
       informed = null;
-      if (options.bringsAssignor() && planner.process != null) {
+      if (options.usesCustomAssignor() && planner.process != null) {
         planner.process.close();
       }
     }
