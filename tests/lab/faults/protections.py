@@ -81,8 +81,8 @@ PROTECTIONS = {
             "a batch that was not completed when the query ended is not committed",
             f"{_JAVA}/planning/BatchPlanner.java",
             "    if (resources != null) {\n      resources.close();\n",
-            "    if (resources != null) {\n      if (last != null) {\n"
-            "        resources.completed(last.end());\n      }\n      resources.close();\n",
+            "    if (resources != null) {\n      if (lastBatch != null) {\n"
+            "        resources.complete(lastBatch.end());\n      }\n      resources.close();\n",
             ("table disk full", "checkpoint disk full", "checkpoint read-only"),
         ),
         Protection(

@@ -13,27 +13,27 @@ import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 
-/** Makes the reader of a planned task; partitions that are not ours go to Spark's factory. */
+/** Creates the readers of planned tasks; other partitions get Spark's own readers. */
 final class AssignedReaderFactory implements PartitionReaderFactory {
   private static final long serialVersionUID = 1L;
 
   private final String version = JarVersion.HERE;
   private final PartitionReaderFactory base;
-  private final boolean shared;
+  private final boolean isShared;
   private final ArrayList<String> endedStreams;
 
   @SuppressWarnings("serial") // accumulators are serializable
   private final ReportAccumulator<ReadReport> reports;
 
-  private final ExecutorRacks.ForReaders racks; // null before there was a plan
+  private final ExecutorRacks.ForReaders racks; // null before the first plan
 
   AssignedReaderFactory(
-      PartitionReaderFactory base, boolean shared, ReportAccumulator<ReadReport> reports, ExecutorRacks.ForReaders racks) {
+      PartitionReaderFactory base, boolean isShared, ReportAccumulator<ReadReport> reports, ExecutorRacks.ForReaders racks) {
     this.base = base;
-    this.shared = shared;
+    this.isShared = isShared;
     this.reports = reports;
     this.racks = racks;
-    this.endedStreams = StreamIdentity.ended();
+    this.endedStreams = StreamIdentity.recentlyEnded();
   }
 
   @Override
@@ -46,7 +46,7 @@ final class AssignedReaderFactory implements PartitionReaderFactory {
     return new SharedReader(
         task,
         base,
-        shared,
+        isShared,
         endedStreams,
         rack,
         reports::add,

@@ -110,7 +110,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    return planner.readerFactory(super.createReaderFactory());
+    return planner.createReaderFactory(super.createReaderFactory());
   }
 
   /**
@@ -121,7 +121,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   @Override
   public Map<String, String> metrics(Optional<Offset> latestConsumedOffset) {
     Map<String, String> ours = new HashMap<>();
-    attempt("note that a batch is completed", () -> latestConsumedOffset.ifPresent(planner::completed));
+    attempt("note that a batch is completed", () -> latestConsumedOffset.ifPresent(planner::complete));
     attempt("give metrics of a batch", () -> ours.putAll(planner.metrics()));
     Map<String, String> all = new HashMap<>(metricsOfSpark(latestConsumedOffset));
     all.putAll(ours);
