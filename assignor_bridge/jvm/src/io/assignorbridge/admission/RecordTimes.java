@@ -139,7 +139,7 @@ public final class RecordTimes implements AutoCloseable {
       }
     }
     return timesOf(waiting, timeoutMs)
-        .with(
+        .withLookUp(
             number,
             millis,
             waiting,

@@ -45,7 +45,7 @@ final class BatchAdmission {
             && Messages.read(reply, Messages.Answer.class) instanceof Messages.LookUp lookUp;
         i++) {
       request =
-          request.with(
+          request.withTimes(
               resources.times().lookUp(i + 1, lookUp.timeMs(), batch.waiting(), limitMs));
       reply = planner.ask(Messages.write(request), limitMs);
     }

@@ -244,7 +244,7 @@ public final class BatchPlanner implements AutoCloseable {
           .log()
           .append(
               context.getLocalProperty("streaming.sql.batchId"),
-              Messages.write(request.with(userOptions.valuesToLog())),
+              Messages.write(request.withOptions(userOptions.valuesToLog())),
               answer,
               admission.logEntryOf(end));
     }
@@ -306,7 +306,7 @@ public final class BatchPlanner implements AutoCloseable {
   private void restoreState(Offset end) throws PlannerException, InterruptedException {
     if (!isStateRead) {
       SharedPlanner.Client planner = connect();
-      Collection<String> topics = Messages.topicsOf(end.json());
+      Collection<String> topics = Messages.parseTopics(end.json());
       long limitMs = resources.options().planTimeoutMs();
       state =
           files.restore(
@@ -326,7 +326,7 @@ public final class BatchPlanner implements AutoCloseable {
       userOptions.checkSpelling();
       planner = new SharedPlanner.Client(userOptions);
     }
-    Messages.Validated valid = planner.validated();
+    Messages.Validated valid = planner.validate();
     JarVersion.checkPackage(valid.packageVersion(), userOptions.interpreter().command());
     if (resources == null) {
       resources = StreamResources.of(context, valid, userOptions.kafka());
