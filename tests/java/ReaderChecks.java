@@ -243,12 +243,12 @@ public final class ReaderChecks {
     ranges(40, 1_000, 3_000).forEach(ordered::add);
     List<Chunk> chunks = new ArrayList<>();
     consumer.begin(ordered.begin(), 0, chunks);
-    ordered.hold(chunks);
+    ordered.addRecords(chunks);
     last().silent.add(partition(0)); // the first range waits for its broker
     for (int polls = 0; polls < 100; polls++) {
       chunks.clear();
       check(!consumer.poll(NOW, ordered.heldBytes(), chunks), "progress of the first range");
-      ordered.hold(chunks);
+      ordered.addRecords(chunks);
       consumer.fitBuffers(ordered.heldBytes());
     }
     check(ordered.heldBytes() >= BUFFER / 2, ordered.heldBytes() + " bytes are held");
@@ -682,7 +682,7 @@ public final class ReaderChecks {
     ranges.forEach(ordered::add);
     List<Chunk> chunks = new ArrayList<>();
     consumer.begin(ordered.begin(), 0, chunks);
-    ordered.hold(chunks);
+    ordered.addRecords(chunks);
     int polls = 0;
     for (RangeCursor range : ranges) {
       int i = range.partition.partition();
@@ -692,7 +692,7 @@ public final class ReaderChecks {
         if (first.chunks.isEmpty()) {
           chunks.clear();
           consumer.poll(NOW, ordered.heldBytes(), chunks);
-          ordered.hold(chunks);
+          ordered.addRecords(chunks);
           consumer.fitBuffers(ordered.heldBytes());
           check(polls++ < 20_000, "no end");
           continue;

@@ -164,10 +164,10 @@ PROTECTIONS = {
         Protection(
             "an offset without a record is no loss",
             f"{_JAVA}/reader/PartitionPosition.java",
-            "    learn(bytes, end - position);\n",
+            "    updateBytesPerOffset(bytes, end - position);\n",
             "    if (records.get(0).offset() != position) {\n"
             '      throw new IllegalStateException("there is no " + position);\n    }\n'
-            "    learn(bytes, end - position);\n",
+            "    updateBytesPerOffset(bytes, end - position);\n",
             ("compaction ahead of the reader",),
         ),
         Protection(

@@ -20,7 +20,7 @@ final class ReceivedBytes {
    * @param incoming what it has received from all brokers; more than from those that are known here
    *     means that there is another one, and only then all of its metrics are gone through
    */
-  void count(Consumer<?, ?> client, long incoming) {
+  void update(Consumer<?, ?> client, long incoming) {
     if (totals.values().stream().mapToLong(BoundedConsumer::total).sum() != incoming) {
       client.metrics().forEach(this::note);
     }

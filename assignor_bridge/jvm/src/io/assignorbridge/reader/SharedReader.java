@@ -243,7 +243,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       return;
     }
     times.share(kept);
-    ranges.hold(kept);
+    ranges.addRecords(kept);
     waitedNanos = 0;
   }
 
@@ -317,7 +317,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       forward = giveUp(current, e.offsetOutOfRangePartitions().keySet(), e.getMessage());
     }
     times.share(polled);
-    ranges.hold(polled);
+    ranges.addRecords(polled);
     waitedNanos = forward ? 0 : waitedNanos + System.nanoTime() - before;
     if (!forward && waitedNanos >= patienceNanos) {
       String why = "no record arrived for " + waitedNanos / 1_000_000 + " ms";
