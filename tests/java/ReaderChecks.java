@@ -452,7 +452,7 @@ public final class ReaderChecks {
       TaskContext$.MODULE$.unset();
     }
     check(outcome.equals(expected), outcome + " instead of " + expected);
-    check(ConsumerPool.shared().idle() == idle, ConsumerPool.shared().idle() + " are idle");
+    check(ConsumerPool.shared().countIdle() == idle, ConsumerPool.shared().countIdle() + " are idle");
     long until = System.nanoTime() + 10_000_000_000L;
     while (last().closed != (idle == 0)) {
       check(System.nanoTime() < until, "closed: " + last().closed);
@@ -496,7 +496,7 @@ public final class ReaderChecks {
     }
     check(each > 55 * 40_000, "headers are not counted: " + each);
     check(pool.idleBytes() <= 8 * MIB, pool.idleBytes() + " bytes are held");
-    check(pool.idle() == 10, "consumers were closed for what they hold");
+    check(pool.countIdle() == 10, "consumers were closed for what they hold");
     check(taken.get(0).idleBytes == 0 && taken.get(9).idleBytes > 0, "the oldest go first");
     check(made.get(0).assigned.isEmpty(), "Kafka's buffer is kept");
     PooledConsumer again = pool.take("s", 0, params(Map.of()), ranges(1, 5, 10), false);
@@ -516,9 +516,9 @@ public final class ReaderChecks {
     PooledConsumer other = pool.take("new", 0, params(Map.of()), ranges(1, 0, 5), false);
     pool.giveBack(idle);
     pool.giveBack(other);
-    pool.forget(List.of("older", "old"));
+    pool.closeEnded(List.of("older", "old"));
     pool.giveBack(busy);
-    check(pool.idle() == 1, pool.idle() + " idle");
+    check(pool.countIdle() == 1, pool.countIdle() + " idle");
     long until = System.nanoTime() + 10_000_000_000L;
     while (!(made.get(0).closed && made.get(1).closed)) {
       check(System.nanoTime() < until, "not closed: " + made.get(0).closed + made.get(1).closed);

@@ -37,7 +37,7 @@ public final class ReaderCounters {
   public static String json() {
     Map<String, Long> values = new LinkedHashMap<>();
     ALL.forEach((name, counter) -> values.put(name, counter.sum()));
-    values.put("idle", (long) ConsumerPool.shared().idle());
+    values.put("idle", (long) ConsumerPool.shared().countIdle());
     values.put("idleBytes", ConsumerPool.shared().idleBytes());
     return values.entrySet().stream()
         .map(one -> "\"" + one.getKey() + "\":" + one.getValue())

@@ -255,7 +255,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     view = new RecordRow(any.includeHeaders());
     boolean again = context != null && context.attemptNumber() > 0;
     ConsumerPool pool = ConsumerPool.shared();
-    pool.forget(endedStreams);
+    pool.closeEnded(endedStreams);
     consumer.set(pool.take(task.stream(), task.slot(), params(any), ranges, again));
     use(PooledConsumer::beginUse);
   }
