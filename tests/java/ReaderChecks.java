@@ -147,7 +147,7 @@ public final class ReaderChecks {
       try {
         consumer.poll(NOW, 0, new ArrayList<>());
       } catch (LogTruncationException e) {
-        check(consumer.giveUp(e.offsetOutOfRangePartitions().keySet()).size() == 1 - raised, "nothing is left of a range given up before");
+        check(consumer.handOver(e.offsetOutOfRangePartitions().keySet()).size() == 1 - raised, "nothing is left of a range given up before");
         raised++;
       }
     }
@@ -651,11 +651,11 @@ public final class ReaderChecks {
 
   void aRecordWithoutATimestampHasNoAge() {
     RangeCursor range = range(0, 0, 5);
-    range.stamp(-1);
+    range.addTimestamp(-1);
     check(range.oldest > range.newest, "an age of nothing");
-    range.stamp(7);
-    range.stamp(-1);
-    range.stamp(5);
+    range.addTimestamp(7);
+    range.addTimestamp(-1);
+    range.addTimestamp(5);
     check(range.oldest == 5 && range.newest == 7, range.oldest + " to " + range.newest);
   }
 

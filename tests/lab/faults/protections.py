@@ -66,7 +66,7 @@ PROTECTIONS = {
         Protection(
             "offsets that are gone are left to Spark's reader",
             f"{_JAVA}/reader/SharedReader.java",
-            "forward = giveUp(current, e.offsetOutOfRangePartitions().keySet(), e.getMessage());",
+            "hasProgress = handOver(current, e.offsetOutOfRangePartitions().keySet(), e.getMessage());",
             "throw e;",
             ("retention ahead of the reader",),
         ),

@@ -170,8 +170,8 @@ final class PooledConsumer {
     consumer.fitFetches(heldBytes);
   }
 
-  /** Stops reading partitions and forgets their positions; returns their unfinished ranges. */
-  List<RangeCursor> giveUp(Collection<TopicPartition> partitions) {
+  /** Hands partitions over to Spark's reader, forgets their positions, and returns unfinished ranges. */
+  List<RangeCursor> handOver(Collection<TopicPartition> partitions) {
     List<RangeCursor> unfinished = new ArrayList<>();
     for (TopicPartition partition : partitions) {
       PartitionPosition p = positions.get(partition);

@@ -4,14 +4,14 @@ import io.assignorbridge.reader.RangeCursor.Chunk;
 import java.util.List;
 
 /**
- * Charges each range with the time that its records take, together with what Spark does between two
- * calls of the reader. The clock is read per chunk, never per record.
+ * Charges each range with the time for its records, including what Spark does between two calls of the
+ * reader. The clock is read once per chunk, never per record.
  */
 final class ReadTimes {
   private RangeCursor charged; // null while the time belongs to no range
   private long markNanos = System.nanoTime();
 
-  /** Charges {@code range} with the time from now on; null: it belongs to no range yet. */
+  /** Charges {@code range} with the time from now on; null if the time belongs to no range yet. */
   void charge(RangeCursor range) {
     long now = System.nanoTime();
     if (charged != null) {
@@ -21,7 +21,7 @@ final class ReadTimes {
     markNanos = now;
   }
 
-  /** Shares the time that belongs to no range over polled chunks, by their records. */
+  /** Splits the time that belongs to no range over the polled chunks, by number of records. */
   void share(List<Chunk> polled) {
     long now = System.nanoTime();
     long total = polled.stream().mapToLong(chunk -> chunk.records().size()).sum();
