@@ -21,7 +21,7 @@ import scala.jdk.javaapi.CollectionConverters;
 /** The ranges that a batch could read; verifies the planner's answer and returns the batch's end. */
 public final class LimitedBatch {
 
-  /** Marks that our options limit batches; Spark prints it when it warns that `Trigger.Once` ignores limits. */
+  /** Marks that our options limit batches; Spark's warning about `Trigger.Once` prints it. */
   private record AssignorLimit() implements ReadLimit {
     @Override
     public String toString() {
@@ -44,7 +44,7 @@ public final class LimitedBatch {
       return new Limits(min, ReadLimit.maxRows(maxRecords), maxRecords);
     }
 
-    /** Adds a limit of ours if there is none, because Spark would otherwise read everything available. */
+    /** Adds our limit if there is none, because Spark would otherwise read everything available. */
     public static ReadLimit addOurs(ReadLimit limit) {
       Limits limits = of(limit);
       ReadLimit max = limits.maxRecords < Long.MAX_VALUE ? limits.max : new AssignorLimit();
@@ -94,7 +94,7 @@ public final class LimitedBatch {
     return maxRecords == Long.MAX_VALUE ? null : maxRecords;
   }
 
-  /** Returns the batch's end; verifies that it is not empty and within the unread ranges and Spark's limit. */
+  /** Returns the end of a batch that is not empty and within the unread ranges and Spark's limit. */
   public Offset end(List<OffsetRange> admitted) throws PlannerException {
     Map<TopicPartition, Long> admittedEnds = new HashMap<>(ends);
     Set<TopicPartition> admittedPartitions = new HashSet<>();

@@ -47,12 +47,8 @@ final class ReplicaRacks implements AutoCloseable {
   private static final int UNKNOWN = -1;
 
   /**
-   * The result of a request.
-   *
-   * @param sets distinct sets of racks
-   * @param indexes by topic, the index in `sets` for each partition, or UNKNOWN
-   * @param brokers racks by id of broker
-   * @param gone requested topics that do not exist
+   * The result of a request: distinct sets of racks, by topic the index of each partition's set, racks
+   * by id of broker, and requested topics that do not exist.
    */
   private record Snapshot(
       List<List<String>> sets,
@@ -116,9 +112,9 @@ final class ReplicaRacks implements AutoCloseable {
         names.add(range.topic());
       }
     }
-    long nanos = System.nanoTime() - requestedNanos;
+    long elapsedNanos = System.nanoTime() - requestedNanos;
     boolean hasNewTopic = !requested.containsAll(names);
-    if (hasNewTopic || nanos >= REFRESH_NANOS || isNew && nanos >= MIN_REFRESH_NANOS) {
+    if (hasNewTopic || elapsedNanos >= REFRESH_NANOS || isNew && elapsedNanos >= MIN_REFRESH_NANOS) {
       requested = names;
       requestedNanos = System.nanoTime();
       newest.submit(names);

@@ -58,11 +58,11 @@ public final class LogEndOffsets implements AutoCloseable {
    * of all. `limitMs` bounds the wait; sources without an answer in the last two minutes are omitted.
    */
   public static String request(String query, int limitMs) throws JsonProcessingException {
-    long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(limitMs);
+    long deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(limitMs);
     Map<String, Map<String, Map<String, Map<Integer, Long>>>> all = new TreeMap<>();
     for (LogEndOffsets stream : ALL) {
       if (query == null || query.equals(stream.query)) {
-        stream.request((int) TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime()));
+        stream.request((int) TimeUnit.NANOSECONDS.toMillis(deadlineNanos - System.nanoTime()));
         Map<String, Map<Integer, Long>> topics = stream.groupByTopic();
         if (!topics.isEmpty()) {
           all.computeIfAbsent(stream.query, q -> new TreeMap<>()).put(stream.source, topics);

@@ -99,7 +99,7 @@ final class PlanFigures {
     return taken;
   }
 
-  /** Returns the metrics; Spark requests them at each batch's end and when idle. Freshness is given once. */
+  /** Returns the metrics, for Spark's requests after a batch and when idle; freshness only the first time. */
   Map<String, String> metrics(long nowMillis) {
     Map<String, String> all = new TreeMap<>();
     admission.forEach((name, value) -> all.put("assignor." + name, value));

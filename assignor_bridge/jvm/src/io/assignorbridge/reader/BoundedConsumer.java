@@ -118,7 +118,7 @@ final class BoundedConsumer {
    * Pauses partitions whose range is finished and fetches others instead. Kafka's buffered records of
    * paused partitions stay, within the bound.
    *
-   * @param heldBytes heap of records that were received before their turn
+   * @param heldBytes heap bytes of records that were received before their turn
    * @return whether a range was finished
    */
   boolean pauseFinished(long heldBytes) {

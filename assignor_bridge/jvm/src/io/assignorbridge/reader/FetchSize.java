@@ -21,7 +21,7 @@ final class FetchSize {
   private static final int MIN_PARTITIONS = 8;
   private static final int MIN_RESPONSES = 4;
   private static final int MAX_RESPONSES = 16;
-  private static final int GROWTH = 4; // of the fetch size, so that it changes rarely but moderately
+  private static final int GROWTH = 4; // factor per increase: few increases, no large excess
 
   private final Map<String, Object> params;
   private final long bufferBytes;
@@ -34,7 +34,7 @@ final class FetchSize {
   private long responseBytes;
   private long partitionChanges;
   private Set<TopicPartition> lastPolled = Set.of();
-  private boolean areFirst; // the samples are a client's first responses, to requests for all partitions
+  private boolean areFirst; // whether they are a client's first responses, for all partitions
 
   FetchSize(Map<String, Object> params, long bufferBytes, int partitions) {
     this.params = params;
@@ -125,10 +125,7 @@ final class FetchSize {
     return false;
   }
 
-  /**
-   * Adds a poll to the samples: its responses, bytes, and polled partitions. Several polls may return
-   * the records of one large response.
-   */
+  /** Adds a poll to the samples; several polls may return the records of one large response. */
   void addPoll(long newResponses, long newBytes, Set<TopicPartition> partitions) {
     if (responses >= MAX_RESPONSES) {
       resetSamples(false);

@@ -136,10 +136,7 @@ final class PartitionPosition {
     return bytes;
   }
 
-  /**
-   * Returns the heap bytes of a record. Reading its headers copies them; until then they are views of
-   * the broker's whole response and keep it in memory.
-   */
+  /** Returns a record's heap bytes; reads its headers, which otherwise keep the whole response alive. */
   private static long heapBytes(ConsumerRecord<byte[], byte[]> record) {
     long bytes = size(record) + RECORD_OVERHEAD_BYTES;
     for (Header header : record.headers()) {

@@ -18,8 +18,8 @@ import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * A consumer with its positions, used by a single task at a time. Between two uses all of its partitions are
- * paused, and they keep their positions and the records fetched ahead.
+ * A consumer with its positions, used by one task at a time. Between two uses, all its partitions are
+ * paused and keep their positions and the records fetched ahead.
  */
 final class PooledConsumer {
   /** Uses after which an unread partition is dropped, because it may have left the stream. */
@@ -30,7 +30,6 @@ final class PooledConsumer {
 
   /** When it became idle, and how many bytes it held then. */
   long idleSinceNanos;
-
   long idleBytes;
 
   private final Map<String, Object> sparkParams;

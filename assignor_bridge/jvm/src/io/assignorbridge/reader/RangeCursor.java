@@ -47,7 +47,6 @@ final class RangeCursor {
 
   /** Kafka's timestamps of the oldest and the newest record that was read, in milliseconds. */
   long oldest = Long.MAX_VALUE;
-
   long newest = Long.MIN_VALUE;
 
   /** Offsets that were deleted before they were read (failOnDataLoss=false). */

@@ -20,7 +20,7 @@ public record Interpreter(String command, List<String> variables, List<String> f
   private static final String SESSION_VARIABLES = "spark.assignor.env";
   private static final String SPARK_FILES = "spark.submit.pyFiles";
 
-  /** Session settings for the process, which are no planner options. */
+  /** Session settings for the process; they are not planner options. */
   static final List<String> SETTINGS = List.of(SESSION_PYTHON, SESSION_VARIABLES);
 
   /** Variables for Python and its libraries (see docs/internals/protocol.md); * matches any suffix. */

@@ -12,14 +12,14 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Turns the option off and on while queries run, by a setting of the session that loaded the stream or
- * by the existence of a file. (A query has its own copy of the session, which you cannot change.)
+ * by the existence of a file. A query has its own copy of the session, which you cannot change.
  */
 public final class KillSwitch {
   private static final Logger LOG = LoggerFactory.getLogger(KillSwitch.class);
   private static final String ENABLED = "spark.assignor.enabled";
   private static final String FILE = "spark.assignor.killSwitchFile";
 
-  /** Session settings for the switch, which are no planner options. */
+  /** Session settings for the switch; they are not planner options. */
   static final List<String> SETTINGS = List.of(ENABLED, FILE);
 
   private final SparkSession session;

@@ -150,7 +150,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     findSparkMethod("prepareForRealTimeMode", MethodType.methodType(void.class)).invokeExact(this);
   }
 
-  /** Overrides Spark's method for real-time mode, which runs one task per partition until the batch ends. */
+  /** Overrides Spark's method for real-time mode, with one task per partition until the batch ends. */
   public InputPartition[] planInputPartitions(Offset start) throws Throwable {
     InputPartition[] partitions =
         (InputPartition[])

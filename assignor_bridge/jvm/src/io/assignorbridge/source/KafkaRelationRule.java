@@ -123,7 +123,7 @@ public final class KafkaRelationRule extends Rule<LogicalPlan> {
     }
     for (String reader : session.conf().get(V1_READERS, "").split(",")) {
       if (reader.strip().equals(PROVIDER)) {
-        return V1_READERS + " names the Kafka source, so Spark reads it the old way";
+        return V1_READERS + " names the Kafka source, so Spark uses its V1 source";
       }
     }
     String missing = SparkMembers.findMissing();

@@ -119,7 +119,7 @@ public final class Messages {
     }
   }
 
-  /** What an admitted batch took until it was completed. */
+  /** The size and duration of an admitted batch that is completed. */
   public record CompletedBatch(long records, double seconds) {}
 
   @JsonTypeInfo(use = JsonTypeInfo.Id.NAME, property = "type")
