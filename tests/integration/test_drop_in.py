@@ -604,4 +604,4 @@ def test_the_option_on_another_source_says_that_it_has_no_effect(
 ) -> None:
     spark.readStream.format("rate").option("assignor", "lag-aware-sticky").load()
     [warning] = driver_log.lines("option 'assignor' has no effect")
-    assert "'rate', which is not Spark's Kafka source" in warning
+    assert "source 'rate' is not Spark's Kafka source" in warning

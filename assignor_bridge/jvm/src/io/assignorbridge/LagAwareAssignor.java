@@ -28,13 +28,12 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Balances each topic over the members of a consumer group, first by number of partitions, then by
- * lag (KAFKA-5337). Set {@code
- * partition.assignment.strategy=io.assignorbridge.LagAwareAssignor}.
+ * lag (KAFKA-5337). Set {@code partition.assignment.strategy=io.assignorbridge.LagAwareAssignor}.
  *
- * <p>Partitions are assigned by decreasing lag. Each goes to the subscriber with the fewest partitions
- * of that topic, then the smallest lag in that topic, then the smallest member id. A group can also have
- * kafka-python members with {@code assignor("lag-aware")}: both use the same name, send no user data,
- * and compute the same assignment. Racks are ignored.
+ * <p>Partitions are assigned by decreasing lag. Each goes to the subscriber with the fewest
+ * partitions of that topic, then the smallest lag in that topic, then the smallest member id. A
+ * group can also have kafka-python members with {@code assignor("lag-aware")}: both use the same
+ * name, send no user data, and compute the same assignment. Racks are ignored.
  *
  * <p>The group leader fetches offsets with the consumer's own settings. A lag that it cannot fetch
  * within two seconds counts as 0.
@@ -86,15 +85,15 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
   }
 
   /**
-   * Assigns one topic's partitions in rounds. Each round gives every member one partition: the member
-   * with the least total lag gets the partition with the largest lag.
+   * Assigns one topic's partitions in rounds. Each round gives every member one partition: the
+   * member with the least total lag gets the partition with the largest lag.
    */
   private static void assignInRounds(
       List<TopicPartition> partitions,
       List<String> members,
       Map<TopicPartition, Long> lags,
       Map<String, List<TopicPartition>> assigned) {
-    List<TopicPartition> heaviestFirst = new ArrayList<>(partitions); // ties stay in partition order
+    List<TopicPartition> heaviestFirst = new ArrayList<>(partitions); // ties: by partition
     heaviestFirst.sort(Comparator.comparingLong(p -> -lags.getOrDefault(p, 0L)));
     Map<String, Long> totalLag = new HashMap<>();
     List<String> leastLagFirst = new ArrayList<>(members);
@@ -110,7 +109,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
     }
   }
 
-  /** Returns the lag of each partition (at least 0), without the partitions Kafka did not answer for. */
+  /** Returns the lags of the partitions, at least 0; omits partitions without an answer. */
   protected Map<TopicPartition, Long> fetchLags(Collection<TopicPartition> partitions) {
     long timeoutMs = timeoutMs();
     long deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
@@ -163,13 +162,13 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
     return lags;
   }
 
-  /** Returns whether a consumer without a committed offset starts at the end, so that its lag is 0. */
+  /** Returns whether a consumer without a committed offset starts at the end, without lag. */
   private boolean startsAtEnd() {
     Object reset = settings.get(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG);
     return reset == null || reset.toString().toLowerCase(Locale.ROOT).equals("latest");
   }
 
-  /** Returns the time limit for fetching lags: two seconds, or half of a shorter rebalance timeout. */
+  /** Returns the time limit for lags: two seconds, or half of a shorter rebalance timeout. */
   private long timeoutMs() {
     Object timeout = settings.get(ConsumerConfig.MAX_POLL_INTERVAL_MS_CONFIG);
     long rebalanceMs =

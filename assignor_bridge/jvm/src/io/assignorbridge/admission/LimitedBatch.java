@@ -18,7 +18,7 @@ import org.apache.spark.sql.connector.read.streaming.ReadMinRows;
 import org.apache.spark.sql.kafka010.KafkaOffsetReader;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** The ranges that a batch could read; verifies the planner's answer and returns the batch's end. */
+/** The ranges that a batch could read. Verifies the planner's answer. */
 public final class LimitedBatch {
 
   /** Marks that our options limit batches; Spark's warning about `Trigger.Once` prints it. */
@@ -94,7 +94,7 @@ public final class LimitedBatch {
     return maxRecords == Long.MAX_VALUE ? null : maxRecords;
   }
 
-  /** Returns the end of a batch that is not empty and within the unread ranges and Spark's limit. */
+  /** Returns the batch's end; fails if it is empty or exceeds the unread ranges or Spark's limit. */
   public Offset end(List<OffsetRange> admitted) throws PlannerException {
     Map<TopicPartition, Long> admittedEnds = new HashMap<>(ends);
     Set<TopicPartition> admittedPartitions = new HashSet<>();
@@ -115,7 +115,7 @@ public final class LimitedBatch {
     }
     if (admittedPartitions.size() < waiting.size() || records < 1 || records > maxRecords) {
       throw new PlannerException(
-          "the planner admitted %d records of %d partitions; expected 1 to %d records of %d partitions"
+          "the planner admitted %d records of %d partitions; expected 1 to %d records of %d"
               .formatted(records, admittedPartitions.size(), maxRecords, waiting.size()));
     }
     return SourceOffsets.toOffset(admittedEnds);

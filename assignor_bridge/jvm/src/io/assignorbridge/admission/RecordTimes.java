@@ -28,11 +28,11 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Kafka's timestamps of the first unread records, for options that need them. After a completed batch
- * they are free: readers report the newest timestamp of each range, and the next record is about as
- * new if records are in order. If an offset has no report (in the first batch, for a new partition, or
- * after a lost report), a consumer without a group reads the record there. Only the stream's thread
- * uses this class.
+ * Kafka's timestamps of the first unread records, for options that need them. After a completed
+ * batch they are free: readers report the newest timestamp of each range, and the next record is
+ * about as new if records are in order. If an offset has no report (in the first batch, for a new
+ * partition, or after a lost report), a consumer without a group reads the record there. Only the
+ * stream's thread uses this class.
  */
 public final class RecordTimes implements AutoCloseable {
   /** Kafka returned no timestamps. The planner got no request, so its state is unchanged. */
@@ -47,7 +47,7 @@ public final class RecordTimes implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(RecordTimes.class);
   private static final int FETCH_BYTES = 8 * 1024 * 1024;
   private static final int PARTITION_BYTES = 64 * 1024; // fits most producer batches
-  private static final int POLL_RECORDS = 1_000_000; // one poll returns all partitions of a response
+  private static final int POLL_RECORDS = 1_000_000; // a poll returns whole responses
   private static final long POLL_MS = 100;
   private static final long NONE = -1;
 
@@ -84,7 +84,7 @@ public final class RecordTimes implements AutoCloseable {
     }
   }
 
-  /** Returns the timestamp of the first record of each range; -1 if there is no record or timestamp. */
+  /** Returns the timestamp of the first record of each range; -1 without record or timestamp. */
   public Columns.Times timesOf(List<OffsetRange> waiting, long timeoutMs)
       throws PlannerException, InterruptedException {
     long now = System.currentTimeMillis();
@@ -106,7 +106,7 @@ public final class RecordTimes implements AutoCloseable {
     return Columns.Times.of(now, waiting, range -> firstStamp(range).millis());
   }
 
-  /** Returns these timestamps and each partition's first offset at or after `millis` (look-up `number`). */
+  /** Returns these timestamps and the first offsets at or after `millis`, as look-up `number`. */
   public Columns.Times lookUp(
       int number, long millis, List<OffsetRange> waiting, long timeoutMs)
       throws PlannerException, InterruptedException {

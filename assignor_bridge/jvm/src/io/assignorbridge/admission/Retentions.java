@@ -19,9 +19,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The retention time of topics (`retention.ms`), requested at first and every few minutes on a separate
- * thread, so no batch waits for an answer. Topics that keep records forever or only compact them are
- * omitted. So are topics whose retention is unknown, after one warning.
+ * The retention time of topics (`retention.ms`), requested at first and every few minutes on a
+ * separate thread, so no batch waits for an answer. Topics that keep records forever or only
+ * compact them are omitted. So are topics whose retention is unknown, after one warning.
  */
 public final class Retentions implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(Retentions.class);

@@ -16,7 +16,7 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * Lists the application's executors; the planner decides which of them to use.
  *
- * <p>Members that are `private[spark]` in Scala are public in bytecode, unchanged from Spark 4.0 to 4.2.
+ * <p>Members that are `private[spark]` in Scala are public in the bytecode of Spark 4.0 to 4.2.
  */
 public final class ExecutorList {
   private ExecutorList() {}
@@ -46,7 +46,7 @@ public final class ExecutorList {
 
   /**
    * Returns the slots to plan for without executors. In local mode they are the driver's, because
-   * `spark.default.parallelism` is for shuffles. Otherwise they are Spark's estimate for the cluster.
+   * `spark.default.parallelism` is for shuffles. Otherwise they are Spark's estimate.
    */
   public static int parallelism(SparkContext context) {
     int slots = context.defaultParallelism();

@@ -31,7 +31,7 @@ import scala.Option;
  */
 public final class ExecutorRacks {
   private static final Logger LOG = LoggerFactory.getLogger(ExecutorRacks.class);
-  private static final String ATTRIBUTE = "RACK"; // Spark strips the prefix from the variable's name
+  private static final String ATTRIBUTE = "RACK"; // without the prefix, which Spark strips
   private static final String ENV = "env:";
 
   /** The rack that an executor reads from its own environment. */
@@ -115,8 +115,8 @@ public final class ExecutorRacks {
   }
 
   /**
-   * The racks as executors use them. A reader's rack comes from the driver, else from the executor's
-   * environment. Executors report to the driver the variable that only they can see
+   * The racks as executors use them. A reader's rack comes from the driver, else from the
+   * executor's environment. Executors report to the driver the variable that only they can see
    * (`assignor.rack=env:NAME`), and the bytes that readers received.
    */
   public static final class ForReaders implements Serializable {
@@ -164,9 +164,9 @@ public final class ExecutorRacks {
   }
 
   /**
-   * The racks of hosts from a file on the driver (`assignor.rackFile`) with one `HOST=RACK` per line, as
-   * Spark's FileBasedTopologyMapper reads it. White space can separate host and rack, as in Hadoop's
-   * TableMapping. A changed file is read again.
+   * The racks of hosts from a file on the driver (`assignor.rackFile`) with one `HOST=RACK` per
+   * line, as Spark's FileBasedTopologyMapper reads it. White space can separate host and rack, as
+   * in Hadoop's TableMapping. A changed file is read again.
    */
   static final class RackFile {
     private static final int MAX_LINE_CHARS = 100;

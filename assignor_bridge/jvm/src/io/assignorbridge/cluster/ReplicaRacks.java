@@ -31,10 +31,10 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The racks from which each partition can be read: its leader's, or with a rack-aware replica selector
- * (KIP-392) those of all in-sync replicas. A separate thread requests them from Kafka at first, every
- * few minutes, and for new partitions. Only the first plan waits for the answer, and only briefly. If
- * Kafka does not answer, the previous racks stay, and one warning is logged.
+ * The racks from which each partition can be read: its leader's, or with a rack-aware replica
+ * selector (KIP-392) those of all in-sync replicas. A separate thread requests them from Kafka at
+ * first, every few minutes, and for new partitions. Only the first plan waits for the answer, and
+ * only briefly. If Kafka does not answer, the previous racks stay, and one warning is logged.
  */
 final class ReplicaRacks implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(ReplicaRacks.class);
@@ -47,8 +47,8 @@ final class ReplicaRacks implements AutoCloseable {
   private static final int UNKNOWN = -1;
 
   /**
-   * The result of a request: distinct sets of racks, by topic the index of each partition's set, racks
-   * by id of broker, and requested topics that do not exist.
+   * The result of a request: distinct sets of racks, by topic the index of each partition's set,
+   * racks by id of broker, and requested topics that do not exist.
    */
   private record Snapshot(
       List<List<String>> sets,
@@ -95,12 +95,12 @@ final class ReplicaRacks implements AutoCloseable {
     return first.getCount() == 0;
   }
 
-  /** Returns the racks of the brokers that have replicas of the stream's topics, by id of broker. */
+  /** Returns the racks of brokers with replicas of the stream's topics, by id of broker. */
   Map<Integer, String> brokerRacks() {
     return current.brokers();
   }
 
-  /** Returns the racks of each range, or null if none is known yet; requests missing or old ones. */
+  /** Returns the known racks of each range, or null; requests racks that are missing or old. */
   Columns.Racks racksOf(List<OffsetRange> ranges) throws InterruptedException {
     Snapshot previous = current;
     Set<String> names = new HashSet<>(requested);
@@ -153,7 +153,7 @@ final class ReplicaRacks implements AutoCloseable {
     }
   }
 
-  /** Updates the descriptions of topics that Kafka returns; returns the topics that do not exist. */
+  /** Updates the topics that Kafka describes; returns the topics that do not exist. */
   private Set<String> describeTopics(Admin client, Set<String> names) throws InterruptedException {
     Set<String> gone = new HashSet<>();
     var limit = new DescribeTopicsOptions().timeoutMs(REQUEST_LIMIT_MS);
@@ -172,7 +172,7 @@ final class ReplicaRacks implements AutoCloseable {
     return gone;
   }
 
-  /** Updates which brokers let consumers read from followers; requests only leaders of these topics. */
+  /** Updates which leaders of these topics let consumers read from followers. */
   private void requestSelectors(Admin client) throws InterruptedException {
     List<ConfigResource> brokers =
         topics.values().stream()
@@ -252,7 +252,7 @@ final class ReplicaRacks implements AutoCloseable {
   private void warn(String topics, Throwable error) {
     if (!warned && !admin.isEnded()) {
       LOG.warn(
-          "assignor-bridge could not request the racks of the replicas of {}; while they are unknown,"
+          "assignor-bridge could not request the racks of the replicas of {}; until they are known,"
               + " the replicas count as near to all executors (logged once): {}",
           topics,
           admin.describe(error));
@@ -264,7 +264,7 @@ final class ReplicaRacks implements AutoCloseable {
     if (!warnedOfSelectors && !admin.isEnded()) {
       String permission = " (the user of the query needs DescribeConfigs on the Cluster)";
       LOG.warn(
-          "assignor-bridge could not find out whether consumers can read from followers, so it plans"
+          "assignor-bridge could not check whether consumers can read from followers, so it plans"
               + " zones by the racks of leaders (logged once): {}{}",
           admin.describe(error),
           error instanceof AuthorizationException ? permission : "");

@@ -18,8 +18,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The racks of a stream's executors and replicas. If no executor has a rack, Kafka gets no request and
- * the planner gets no racks. After a failure racks are unknown to the planner, and the batch continues.
+ * The racks of a stream's executors and replicas. If no executor has a rack, Kafka gets no request
+ * and the planner gets no racks. After a failure, the batch continues without racks.
  */
 public final class Zones implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(Zones.class);
@@ -149,9 +149,9 @@ public final class Zones implements AutoCloseable {
   }
 
   /**
-   * Counts the bytes that readers received from brokers in other racks. Bytes wait, by the reader's rack
-   * and the broker, until the broker's rack is known, and are then counted for good. Bytes between
-   * unknown racks count neither as crossing nor as local.
+   * Counts the bytes that readers received from brokers in other racks. Bytes wait, by the reader's
+   * rack and the broker, until the broker's rack is known, and are then counted for good. Bytes
+   * between unknown racks count neither as crossing nor as local.
    */
   static final class CrossZoneBytes {
     private record Route(String rack, int broker) {}
@@ -180,7 +180,7 @@ public final class Zones implements AutoCloseable {
       }
     }
 
-    /** Returns the metrics by the racks of the brokers; empty until a reader with a rack has reported. */
+    /** Returns the metrics; empty until a reader with a rack has reported. */
     Map<String, String> metrics(Map<Integer, String> racks) {
       located += sum(waiting, racks, false);
       crossed += sum(waiting, racks, true);

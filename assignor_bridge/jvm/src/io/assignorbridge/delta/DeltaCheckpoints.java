@@ -8,10 +8,10 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Writes the checkpoints of a table's log on a separate thread, as another writer of the table could.
- * Delta writes one after every tenth commit. The next batch would wait seconds for it, although a batch
- * takes about one second. The commit precedes its checkpoint, so if a checkpoint is late or missing,
- * Delta only reads more of the log.
+ * Writes the checkpoints of a table's log on a separate thread, as another writer of the table
+ * could. Delta writes one after every tenth commit. The next batch would wait seconds for it,
+ * although a batch takes about one second. The commit precedes its checkpoint, so if a checkpoint
+ * is late or missing, Delta only reads more of the log.
  */
 final class DeltaCheckpoints {
   private static final Logger LOG = LoggerFactory.getLogger(DeltaCheckpoints.class);

@@ -27,20 +27,21 @@ import scala.collection.immutable.Seq;
  * Writes the batches of one run to a Delta table as Delta does, with four differences:
  *
  * <ol>
- *   <li>To find the query's last batch, Delta (up to 4.4) runs a Spark job over the table's log in each
- *       batch. From the second batch on, this class reads it from the checksum of the last commit.
+ *   <li>To find the query's last batch, Delta (up to 4.4) runs a Spark job over the table's log in
+ *       each batch. From the second batch on, this class reads it from the last commit's checksum.
  *   <li>Batches do not wait for checkpoints of the log ({@link DeltaCheckpoints}).
  *   <li>The previous batch supplies the last commit ({@link LastCommit}).
  *   <li>Each commit records its batch's offsets and number of records for `assignor audit`.
  * </ol>
  *
- * <p>These are not public interfaces of Delta. If a class differs, the methods return the error. The
- * caller then writes again in the normal way, and Delta skips the rows that are already in the table.
+ * <p>These are not public interfaces of Delta. If a class differs, the methods return the error.
+ * The caller then writes again in the normal way, and Delta skips rows that it has already written.
  */
 public final class DeltaWrites {
   /**
-   * The placeholder that our sink leaves in a commit's user metadata. It keeps the ranges out of that
-   * text, a session setting that Spark copies into each task and event; counts exist only at commit.
+   * The placeholder in a commit's user metadata for the counts, which exist only at commit, and for
+   * the ranges, which are too long: Spark copies this text, a session setting, into each task and
+   * event.
    */
   private static final String PLACEHOLDER = "\"ranges\":null,\"counted\":{}";
 
@@ -52,13 +53,13 @@ public final class DeltaWrites {
 
   private final LastCommit lastCommit = new LastCommit(checkpoints);
 
-  /** Before the first write, the batch may already be in the table, behind commits of other writers. */
+  /** False before the first write: the batch may already be in the table, before other commits. */
   private boolean hasWritten;
 
   /**
-   * Appends the rows. Returns null once they are in the table, else the member that this Delta lacks.
+   * Appends the rows. Returns null on success, else the member that this Delta lacks.
    *
-   * @param execution the batch's execution, which has counted the records once they are written; or null
+   * @param execution the batch's execution, which counts the records that it writes; or null
    * @param ranges the batch's ranges as JSON, or null if unknown
    */
   public String append(
@@ -100,7 +101,7 @@ public final class DeltaWrites {
     checkpoints.finish();
   }
 
-  /** The ranges and counts of a batch, for `assignor audit`; an error here never fails the write. */
+  /** The ranges and counts of a batch for `assignor audit`; errors here never fail the write. */
   private record Origin(QueryExecution execution, String ranges) {
     String fillPlaceholder(String text) {
       int index = text.lastIndexOf(PLACEHOLDER); // the user's own text comes before it
@@ -138,7 +139,7 @@ public final class DeltaWrites {
     }
   }
 
-  /** A transaction that reads the query's last batch from the checksum of its snapshot, if it is there. */
+  /** A transaction that reads the query's last batch from its snapshot's checksum, if possible. */
   private static final class ChecksumTransaction extends OptimisticTransaction {
     private final DeltaCheckpoints checkpoints;
     private final boolean readsChecksum;
@@ -163,7 +164,7 @@ public final class DeltaWrites {
       return text.isEmpty() ? text : Option.apply(origin.fillPlaceholder(text.get()));
     }
 
-    /** Defers a due checkpoint to the background; with it, Delta also reads the log for statistics. */
+    /** Moves a due checkpoint to the background, and with it the statistics that read the log. */
     @Override
     public boolean isCheckpointNeeded(long version, Snapshot committed) {
       boolean isNeeded = super.isCheckpointNeeded(version, committed);
@@ -207,7 +208,7 @@ public final class DeltaWrites {
     }
   }
 
-  /** Replaces the first transaction of a thread, and then removes itself as the thread's observer. */
+  /** Replaces the first transaction of a thread, and then stops to observe the thread. */
   private static final class FirstTransaction implements TransactionExecutionObserver {
     private static final TransactionExecutionObserver$ THREAD_OBSERVER =
         TransactionExecutionObserver$.MODULE$;

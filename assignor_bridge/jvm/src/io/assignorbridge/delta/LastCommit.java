@@ -16,14 +16,14 @@ import org.slf4j.LoggerFactory;
 import scala.Option;
 
 /**
- * Begins a transaction at the last commit that this driver has seen, if it is still the table's last.
- * Delta (up to 4.4) lists the table's log before each transaction. On a local disk, HDFS, and most
- * object stores that lists the whole log: two files per commit, for 30 days. Two requests suffice
- * instead: the commit's file must be unchanged, and the file of the next version must not exist. After
- * a new checkpoint Delta lists the log again, to find it.
+ * Begins a transaction at the last commit that this driver has seen, if it is still the table's
+ * last. Delta (up to 4.4) lists the table's log before each transaction. On a local disk, HDFS, and
+ * most object stores that lists the whole log: two files per commit, for 30 days. Two requests
+ * suffice instead: the commit's file must be unchanged, and the file of the next version must not
+ * exist. After a new checkpoint Delta lists the log again, to find it.
  *
- * <p>As with Delta's listing, another writer may commit right after this check. As always, the writer
- * that creates the commit's file wins.
+ * <p>As with Delta's listing, another writer may commit right after this check. As always, the
+ * writer that creates the commit's file wins.
  */
 final class LastCommit {
   private static final Logger LOG = LoggerFactory.getLogger(LastCommit.class);
@@ -39,15 +39,15 @@ final class LastCommit {
     this.checkpoints = checkpoints;
   }
 
-  /** Stores the table's log from a transaction that Delta has begun, and returns the transaction. */
+  /** Stores the table's log from a transaction of Delta, and returns the transaction. */
   OptimisticTransaction remember(OptimisticTransaction transaction) {
     log = transaction.catalogTable().isEmpty() ? transaction.deltaLog() : null;
     return transaction;
   }
 
   /**
-   * Begins a transaction for the table at this path, or returns null if Delta has to list the log. Call
-   * it only for the transaction of an append, which Delta begins first and without a catalog.
+   * Begins a transaction for the table at this path, or returns null if Delta has to list the log.
+   * Call it only for the transaction of an append, which Delta begins first and without a catalog.
    */
   OptimisticTransaction begin(String path) {
     if (log == null || !isCompatible) {

@@ -16,17 +16,17 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Commits the end offsets of completed batches to a consumer group (`assignor.commitGroup`). A separate
- * thread sends one commit at a time and skips all but the newest waiting one. Failures are counted and
- * logged once per reason. They never stop the query, which waits only for its last commit. A group with
- * live members rejects commits from outside, so the offsets of a real consumer are safe.
+ * Commits the end offsets of completed batches to a consumer group (`assignor.commitGroup`). A
+ * separate thread sends one commit at a time and skips all but the newest waiting one. Failures are
+ * counted and logged once per reason. They never stop the query, which waits only for its last
+ * commit. A group with live members rejects such commits, so a real consumer's offsets are safe.
  */
 public final class GroupCommits implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(GroupCommits.class);
 
   private static final long REPEAT_NANOS = 5_000_000_000L; // Spark reports an idle query each 10 s
   private static final int COMMIT_LIMIT_MS = 8_000;
-  private static final int FINISH_LIMIT_MS = 10_000; // longer, to count a failure of the last commit
+  private static final int FINISH_LIMIT_MS = 10_000; // longer than a commit takes
   private static final int MAX_WARNINGS = 50;
 
   private final String group;
@@ -48,7 +48,7 @@ public final class GroupCommits implements AutoCloseable {
   /** Commits these end offsets, before which everything is written; idle triggers call it, too. */
   public void commitCompleted(Offset end) {
     long now = System.nanoTime();
-    if (!end.equals(lastEnd) || now - lastNanos >= REPEAT_NANOS) { // repeated so that they do not expire
+    if (!end.equals(lastEnd) || now - lastNanos >= REPEAT_NANOS) { // before they expire
       lastEnd = end;
       lastNanos = now;
       newest.submit(end);
@@ -89,7 +89,7 @@ public final class GroupCommits implements AutoCloseable {
   void countFailure(Throwable error) {
     failed++;
     String why = admin.describe(error) + advice(Errors.forException(error));
-    String reason = why.replaceAll("\\d+", "#"); // Kafka's message has the time and number of attempts
+    String reason = why.replaceAll("\\d+", "#"); // Kafka adds times and attempts
     if (warnings.size() < MAX_WARNINGS && warnings.add(reason)) {
       LOG.warn(
           "assignor-bridge could not commit to group '{}' (the query continues): {}", group, why);

@@ -7,8 +7,8 @@ import java.util.concurrent.atomic.AtomicReference;
 import org.apache.kafka.clients.admin.Admin;
 
 /**
- * Kafka's admin client with the stream's own settings and Spark's delegation token. One thread opens
- * and uses it; any thread may close it.
+ * Kafka's admin client with the stream's own settings and Spark's delegation token. One thread
+ * opens and uses it; any thread may close it.
  */
 public final class KafkaAdmin implements AutoCloseable {
   private final Map<String, Object> kafka;
@@ -21,7 +21,7 @@ public final class KafkaAdmin implements AutoCloseable {
     this.kafka = new HashMap<>(kafka);
   }
 
-  /** Returns the client, reopened if Spark has renewed its delegation token; authentication may be slow. */
+  /** Returns the client, which it reopens if Spark has renewed its delegation token. May be slow. */
   public Admin open() throws InterruptedException {
     Admin open = admin.get();
     if (open == null || params.isOutdated()) {

@@ -19,14 +19,14 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Requests the current end offsets of the partitions that a stream reads, with the stream's own Kafka
- * settings. The metrics exporter calls it on its own thread: no batch waits for an answer, and without
- * an exporter no request is sent.
+ * Requests the current end offsets of the partitions that a stream reads, with the stream's own
+ * Kafka settings. The metrics exporter calls it on its own thread: no batch waits for an answer,
+ * and without an exporter no request is sent.
  */
 public final class LogEndOffsets implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(LogEndOffsets.class);
   private static final ObjectMapper JSON = new ObjectMapper();
-  private static final Set<LogEndOffsets> ALL = ConcurrentHashMap.newKeySet(); // includes ended streams
+  private static final Set<LogEndOffsets> ALL = ConcurrentHashMap.newKeySet(); // and ended ones
   private static final long FRESH_NANOS = TimeUnit.SECONDS.toNanos(1);
   private static final long RETRY_NANOS = TimeUnit.SECONDS.toNanos(30); // after a failed request
   private static final long STALE_NANOS = TimeUnit.SECONDS.toNanos(120);
@@ -54,8 +54,8 @@ public final class LogEndOffsets implements AutoCloseable {
   }
 
   /**
-   * Returns the end offsets by query, source, topic, and partition as JSON, of one query or, with null,
-   * of all. `limitMs` bounds the wait; sources without an answer in the last two minutes are omitted.
+   * Returns the end offsets by query, source, topic, and partition as JSON, of one query or, with
+   * null, of all. `limitMs` bounds the wait; sources without an answer for two minutes are omitted.
    */
   public static String request(String query, int limitMs) throws JsonProcessingException {
     long deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(limitMs);
@@ -72,7 +72,7 @@ public final class LogEndOffsets implements AutoCloseable {
     return JSON.writeValueAsString(all);
   }
 
-  /** Stores the end offsets of a planned batch; a fixed end is the result until a broker answers. */
+  /** Stores the end offsets of a planned batch; a fixed end is valid until a broker answers. */
   public void setLatest(Offset latest, boolean hasFixedEnd) {
     this.latest = latest;
     if (hasFixedEnd && fixedEnd == null) {

@@ -17,11 +17,11 @@ import scala.collection.immutable.Map$;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Kafka parameters with Spark's delegation token for their cluster, which the same classes add as for
- * Spark's own clients. They contain secrets, so never print them.
+ * Kafka parameters with Spark's delegation token for their cluster, which the same classes add as
+ * for Spark's own clients. They contain secrets, so never print them.
  */
 public final class SecuredParams {
-  /** Names of settings whose values are masked; a copy of SECRET_KEYS in `streaming/redaction.py`. */
+  /** Settings whose values are masked; a copy of SECRET_KEYS in `streaming/redaction.py`. */
   private static final Pattern SECRET =
       Pattern.compile(
           "(?i)secret|passw|pwd|passphrase|credential|jaas|username|user\\.info|authorization"
@@ -38,7 +38,7 @@ public final class SecuredParams {
   private static final Set<String> ORDINARY =
       Set.of("username", "password", "required", "true", "false");
 
-  /** Matches quoted text in a JAAS configuration, even if unterminated, and a password after `user:`. */
+  /** Matches quoted text in a JAAS configuration, even unterminated, and a password after `user:`. */
   private static final Pattern SECRET_PART =
       Pattern.compile("\"(?:\\\\.|[^\"\\\\])*\"?|'(?:\\\\.|[^'\\\\])*'?|:[^\\s\"'=]+$");
 
@@ -76,7 +76,7 @@ public final class SecuredParams {
     return USER_INFO.matcher(text).replaceAll("$1:***@");
   }
 
-  /** Masks the secrets among the parameters in a message, including those of a malformed JAAS entry. */
+  /** Masks the secrets among the parameters in a message, even those of malformed JAAS text. */
   public String redact(String message) {
     return redact(message, params);
   }
@@ -91,10 +91,10 @@ public final class SecuredParams {
     for (Map.Entry<String, ?> param : params.entrySet()) {
       if (isSecret(param.getKey()) && param.getValue() != null) {
         String value = param.getValue().toString();
-        for (Matcher part = SECRET_PART.matcher(value); part.find(); ) { // its single words may be too short
+        for (Matcher part = SECRET_PART.matcher(value); part.find(); ) { // words may be too short
           String phrase = part.group().replaceAll("^[\"':]|[\"']$", "");
           text = maskPhrase(text, phrase);
-          text = maskPhrase(text, phrase.replaceAll("\\\\(.)", "$1")); // unescaped, as Kafka reads it
+          text = maskPhrase(text, phrase.replaceAll("\\\\(.)", "$1")); // unescaped
         }
         text = maskPhrase(text, value);
         for (String word : value.split("[^\\w.$-]+")) {
@@ -107,7 +107,7 @@ public final class SecuredParams {
     return text;
   }
 
-  /** Returns an error with its causes, on one line without the secrets of `params`, which may be null. */
+  /** Returns an error with its causes, on one line without the secrets of `params` (or null). */
   public static String describe(Throwable error, SecuredParams params) {
     String text = error.toString();
     for (Throwable e = error.getCause(); e != null; e = e.getCause()) {

@@ -11,8 +11,8 @@ import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
  * @param index position of this task in its plan
  * @param executor id of the executor that the planner chose; null if any may run the task
  * @param slot number of the slot on that executor, from 0
- * @param ranges Spark's own partitions, one per range, which carry the Kafka parameters, poll timeout,
- *     failOnDataLoss, and includeHeaders
+ * @param ranges Spark's own partitions, one per range, which carry the Kafka parameters, poll
+ *     timeout, failOnDataLoss, and includeHeaders
  * @param preferredLocations Spark's location strings, in order of preference
  */
 public record AssignedInputPartition(

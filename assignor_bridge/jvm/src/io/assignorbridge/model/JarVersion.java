@@ -12,7 +12,7 @@ public final class JarVersion {
 
   private JarVersion() {}
 
-  /** Fails the task if the driver has another build of the jar, whose classes may not match ours. */
+  /** Fails the task if the driver has another build of the jar, which may be incompatible. */
   public static void checkDriver(String driver) {
     if (!HERE.equals(driver)) {
       throw new IllegalStateException(

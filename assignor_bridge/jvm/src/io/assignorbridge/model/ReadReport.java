@@ -14,8 +14,8 @@ import java.io.Serializable;
  * @param nanos time spent on the range, including the work downstream of the reader
  * @param offsets number of offsets that the range covers
  * @param until end offset of the range (exclusive)
- * @param oldest smallest Kafka timestamp of its records in milliseconds; greater than `newest` if no
- *     record has a timestamp
+ * @param oldest smallest Kafka timestamp of its records in milliseconds; greater than `newest` if
+ *     no record has a timestamp
  * @param newest largest Kafka timestamp of its records in milliseconds
  * @param lost number of offsets in the range that were deleted before they were read
  */

@@ -7,8 +7,8 @@ import java.util.List;
 import org.apache.spark.util.AccumulatorV2;
 
 /**
- * Collects the reports of successful tasks on the driver. Spark drops the values of failed tasks and
- * of tasks that lost to a speculative copy.
+ * Collects the reports of successful tasks on the driver. Spark drops the values of failed tasks
+ * and of tasks that lost to a speculative copy.
  */
 public final class ReportAccumulator<T> extends AccumulatorV2<T, List<T>> {
   private final ArrayList<T> reports = new ArrayList<>();

@@ -28,7 +28,7 @@ final class BatchAdmission {
     return lastCompleted;
   }
 
-  /** Sends the request, repeats it with each requested look-up of timestamps, and verifies the answer. */
+  /** Sends the request, again with each look-up that the planner needs, and verifies the answer. */
   Admission admit(
       Messages.AdmitBatch request,
       LimitedBatch batch,
@@ -75,7 +75,7 @@ final class BatchAdmission {
     admitted = null;
   }
 
-  /** Returns the plan log's entry for the batch that ends here; empty if it was not admitted here. */
+  /** Returns the plan log's entry for the batch that ends here; empty if it was not admitted. */
   String logEntryOf(Offset end) {
     return isAdmitted(end) ? admitted.logEntry() : "";
   }

@@ -33,9 +33,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Requests plans: turns the ranges of a micro-batch into the planner's tasks, once per (start, end), and
- * the unread ranges into the end of a limited batch. This class only orders the calls. {@link
- * StreamResources} holds what the options require, {@link Fallback} handles missing and invalid plans.
+ * Requests plans: turns the ranges of a micro-batch into the planner's tasks, once per (start,
+ * end), and the unread ranges into the end of a limited batch. This class only orders the calls.
+ * {@link StreamResources} holds what the options require, {@link Fallback} handles failures.
  */
 public final class BatchPlanner implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(BatchPlanner.class);
@@ -78,7 +78,7 @@ public final class BatchPlanner implements AutoCloseable {
     context.register(reports);
   }
 
-  /** Has the planner validate the options, so that an invalid one fails the query when it starts. */
+  /** Has the planner validate the options, so that an invalid one fails the query at its start. */
   public synchronized void start() {
     try {
       if (killSwitch.findOffReasonAtStart() == null) {
@@ -116,7 +116,7 @@ public final class BatchPlanner implements AutoCloseable {
     return all;
   }
 
-  /** Saves state and commits for the completed batches up to this end; idle triggers call it, too. */
+  /** Saves and commits the completed batches up to this end; idle triggers call it, too. */
   public synchronized void complete(Offset end) {
     admission.complete(end);
     if (resources != null) {
@@ -166,8 +166,8 @@ public final class BatchPlanner implements AutoCloseable {
   }
 
   /**
-   * Tracks the offsets of a batch, even if Spark assigns it, to notice when they go back. Returns null
-   * on an incompatible Spark, for which planning then reports the error.
+   * Tracks the offsets of a batch, even if Spark assigns it, to notice when they go back. Returns
+   * null on an incompatible Spark, for which planning then reports the error.
    */
   private TaskBuilder trackBatch(Offset end, InputPartition[] ranges) {
     try {

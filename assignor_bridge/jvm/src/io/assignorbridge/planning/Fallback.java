@@ -7,8 +7,8 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Handles batches without a valid plan: Spark plans them, with one warning per reason, or the query
- * fails (`assignor.onError=fail`). Each failure in a row doubles the number of batches until the next
- * request to the planner.
+ * fails (`assignor.onError=fail`). Each failure in a row doubles the number of batches before the
+ * next request.
  */
 final class Fallback {
   private static final Logger LOG = LoggerFactory.getLogger(Fallback.class);
@@ -43,7 +43,7 @@ final class Fallback {
     lastReason = null;
   }
 
-  /** Fails the query if `failQuery`; otherwise warns unless the previous failure had the same reason. */
+  /** Fails the query if `failQuery`; else warns unless the previous failure had the same reason. */
   void handleFailure(PlannerException e, boolean failQuery) {
     String query = "query " + context.getLocalProperty("sql.streaming.queryId");
     if (failQuery) {
@@ -65,7 +65,7 @@ final class Fallback {
     lastReason = e.getMessage();
   }
 
-  /** Converts an error to a PlannerException; rethrows an interrupt, which for Spark ends the query. */
+  /** Converts an error to a PlannerException; rethrows an interrupt, which ends the query. */
   static PlannerException toPlannerException(Throwable e, String sparkVersion) {
     if (e instanceof InterruptedException) {
       throw Fallback.<RuntimeException>throwUnchecked(e);

@@ -10,7 +10,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.TreeMap;
 
-/** Collects the `assignor.*` metrics of the progress, and the readers' reports for the next plan. */
+/** Collects the `assignor.*` metrics of the progress, and readers' reports for the next plan. */
 final class PlanFigures {
   private record ReportKey(long plan, int task, String topic, int partition, long offsets) {}
 
@@ -99,7 +99,7 @@ final class PlanFigures {
     return taken;
   }
 
-  /** Returns the metrics, for Spark's requests after a batch and when idle; freshness only the first time. */
+  /** Returns the metrics; a batch's freshness only once, because idle triggers request them too. */
   Map<String, String> metrics(long nowMillis) {
     Map<String, String> all = new TreeMap<>();
     admission.forEach((name, value) -> all.put("assignor." + name, value));

@@ -11,9 +11,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Appends the planner's requests and answers to a file (`assignor.planLog`) as one JSON line per planned
- * batch, for `assignor plan`. A full file is renamed to `FILE.1`. Streams can share a file. If a line
- * cannot be written, one warning is logged and the batch continues.
+ * Appends the planner's requests and answers to a file (`assignor.planLog`) as one JSON line per
+ * planned batch, for `assignor plan`. A full file is renamed to `FILE.1`. Streams can share a file.
+ * If a line cannot be written, one warning is logged and the batch continues.
  */
 final class PlanLog {
   private static final Logger LOG = LoggerFactory.getLogger(PlanLog.class);
@@ -26,7 +26,7 @@ final class PlanLog {
     this.file = file;
   }
 
-  /** Formats the request and answer for a limited batch, which {@link #append} adds to the plan's line. */
+  /** Formats the request and answer for a limited batch, for the plan's line. */
   static String formatAdmission(String request, String answer) {
     return ",\"admission\":{\"request\":" + request + ",\"answer\":" + answer + "}";
   }

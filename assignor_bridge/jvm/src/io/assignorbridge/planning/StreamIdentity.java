@@ -11,9 +11,9 @@ import java.util.UUID;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * Names the consumers that executors keep for one run of a stream. The name changes if a partition's
- * offsets go back or a partition disappears, because its topic was then re-created and the consumers
- * hold records of the old one. Tasks of other streams report ended names to the executors.
+ * Names the consumers that executors keep for one run of a stream. The name changes if a
+ * partition's offsets go back or a partition disappears, because its topic was re-created and
+ * consumers hold records of the old one. Tasks of other streams carry ended names to the executors.
  */
 final class StreamIdentity {
   private static final int MAX_ENDED = 100;

@@ -63,8 +63,8 @@ final class TaskBuilder {
   }
 
   /**
-   * Returns the locations of a task. Spark does not rank executors: it runs the task on the first free
-   * one. Standbys are therefore given as hosts, which Spark uses once it has waited for the executor.
+   * Returns the locations of a task. Spark does not rank executors: the first free one gets the
+   * task. So standbys are given as hosts, which Spark uses after it has waited for the executor.
    */
   private static String[] preferredLocations(Columns.Task task, Map<String, String> hosts)
       throws PlannerException {
@@ -81,12 +81,12 @@ final class TaskBuilder {
   private static String findHost(String executor, Map<String, String> hosts) throws PlannerException {
     if (!hosts.containsKey(executor)) {
       throw new PlannerException(
-          "the plan has the unknown executor '" + executor + "'; expected one of " + hosts.keySet());
+          "the plan has unknown executor '" + executor + "'; expected one of " + hosts.keySet());
     }
     return hosts.get(executor);
   }
 
-  /** Returns Spark's own partition cut to the planned range, with its Kafka parameters and checks. */
+  /** Returns Spark's own partition cut to the range, with its Kafka parameters and checks. */
   private KafkaBatchInputPartition cutTemplate(OffsetRange range) {
     KafkaBatchInputPartition template =
         templates.get(new TopicPartition(range.topic(), range.partition()));

@@ -20,10 +20,11 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.TimeoutException;
 
 /**
- * A Kafka consumer with bounded buffers. It fetches the first partitions with an unfinished range, in
- * the order of the plan, and pauses all others. Kafka fetches beyond the end of a range, and a paused
- * partition keeps each response that contains its records in memory. Kafka does not report the size of
- * these responses. The bound is the network traffic since the oldest paused partition was last empty.
+ * A Kafka consumer with bounded buffers. It fetches the first partitions with an unfinished range,
+ * in the order of the plan, and pauses all others. Kafka fetches beyond the end of a range, and a
+ * paused partition keeps each response that contains its records in memory. Kafka does not report
+ * the size of these responses. The bound is the traffic since the oldest paused partition was
+ * empty.
  */
 final class BoundedConsumer {
   private static final int CHECKS_PER_BUFFER = 16;
@@ -115,8 +116,8 @@ final class BoundedConsumer {
   }
 
   /**
-   * Pauses partitions whose range is finished and fetches others instead. Kafka's buffered records of
-   * paused partitions stay, within the bound.
+   * Pauses partitions whose range is finished and fetches others instead. Kafka's buffered records
+   * of paused partitions stay, within the bound.
    *
    * @param heldBytes heap bytes of records that were received before their turn
    * @return whether a range was finished
@@ -175,7 +176,7 @@ final class BoundedConsumer {
     return paused().mapToLong(p -> Math.max(0, now - p.mark)).max().orElse(0);
   }
 
-  /** Seeks to the same position, to stop a failed leader-epoch check from being raised repeatedly. */
+  /** Seeks to the same position, so that a failed leader-epoch check is not raised repeatedly. */
   void seekAgain(PartitionPosition position) {
     if (position.positioned) {
       consumer.seek(position.partition, position.position);
@@ -209,7 +210,8 @@ final class BoundedConsumer {
   private void fetchWindow(long heldBytes) {
     windowAtBytes = total(incoming);
     windowHeldBytes = heldBytes;
-    fetch(List.copyOf(unread.subList(0, window.countPartitions(unread, heldBytes, fetchSize.maxPartitions()))));
+    int count = window.countPartitions(unread, heldBytes, fetchSize.maxPartitions());
+    fetch(List.copyOf(unread.subList(0, count)));
   }
 
   /** Assigns and positions partitions that the consumer does not have yet; new ones are paused. */

@@ -20,9 +20,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The idle consumers of this JVM. A task takes a consumer out and returns it after it has read all of
- * its ranges without an error. Two tasks therefore never use the same consumer, and no broken consumer
- * returns. Capacity and idle time follow the settings of Spark's own consumer cache.
+ * The idle consumers of this JVM. A task takes a consumer out and returns it after it has read all
+ * of its ranges without an error. Two tasks therefore never use the same consumer, and no broken
+ * consumer returns. Capacity and idle time follow the settings of Spark's own consumer cache.
  */
 final class ConsumerPool {
   private static final Logger LOG = LoggerFactory.getLogger(ConsumerPool.class);
@@ -43,7 +43,7 @@ final class ConsumerPool {
   private final int capacity;
   private final ScheduledExecutorService janitor;
 
-  /** Returns the JVM's pool: idle consumers get an eighth of the heap, the task slots share another. */
+  /** Returns the JVM's pool: an eighth of the heap for idle consumers, another for task slots. */
   static synchronized ConsumerPool shared() {
     if (instance == null) {
       SparkConf conf = SparkEnv.get().conf();
@@ -100,11 +100,11 @@ final class ConsumerPool {
   }
 
   /**
-   * Takes the stream's idle consumer that is positioned at the start of the most ranges; otherwise one of
-   * the same slot; otherwise a new consumer.
+   * Takes the stream's idle consumer that is positioned at the start of the most ranges; otherwise
+   * one of the same slot; otherwise a new consumer.
    *
-   * @param isFresh whether to create a new one in any case, as for a task's second attempt; idle ones
-   *     that hold the same partitions are then closed
+   * @param isFresh whether to create a new one in any case, as for a task's second attempt; idle
+   *     ones that hold the same partitions are then closed
    */
   PooledConsumer take(
       String stream,
@@ -121,7 +121,7 @@ final class ConsumerPool {
         idle.remove(best);
         return best;
       }
-      while (!idle.isEmpty() && openCount >= capacity) { // soft limit like Spark's, so that every task gets one
+      while (!idle.isEmpty() && openCount >= capacity) { // soft limit, like Spark's
         discard(idle.remove(0));
       }
     }

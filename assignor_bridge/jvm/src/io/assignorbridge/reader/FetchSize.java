@@ -10,14 +10,14 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigDef;
 
 /**
- * Chooses the fetch size of a partition, unless the user sets it. It is the partition's share of the
- * buffer, or more if producers' batches are larger: a broker sends such a batch whole if it is the first
- * in a response, and then nothing else. docs/internals/reader.md explains the constants.
+ * Chooses the fetch size of a partition, unless the user sets it. It is the partition's share of
+ * the buffer, or more if producers' batches are larger: a broker sends such a batch whole if it is
+ * the first in a response, and then nothing else. docs/internals/reader.md explains the constants.
  */
 final class FetchSize {
   private static final long MIN_BYTES = 32L << 10; // two of a producer's default batches
   private static final long MAX_BYTES = 1L << 20;
-  private static final int FETCHES_PER_RANGE = 4; // minimum, because the last fetch exceeds the range
+  private static final int FETCHES_PER_RANGE = 4; // minimum: the last exceeds the range
   private static final int MIN_PARTITIONS = 8;
   private static final int MIN_RESPONSES = 4;
   private static final int MAX_RESPONSES = 16;
@@ -63,8 +63,8 @@ final class FetchSize {
   }
 
   /**
-   * Increases the size if few long ranges are fetched at a time, because each fetch waits for a round
-   * trip, but not if the task also has many short ranges: with larger fetches, fewer fit at a time.
+   * Increases the size if few long ranges are fetched at a time, because each fetch waits for a
+   * round trip, but not if the task also has many short ranges, because fewer would fit.
    *
    * @param partitions number of partitions fetched at a time
    * @param expectedBytes expected network bytes of the rest of the first range
@@ -85,7 +85,7 @@ final class FetchSize {
     return true;
   }
 
-  /** Decreases the size if many more partitions are fetched at a time; returns whether it changed. */
+  /** Decreases the size if many more partitions are fetched at a time; returns whether it did. */
   boolean fitPartitions(int partitions) {
     if (isSetByUser || batchesAreLarge || bytes <= MIN_BYTES || bytes * partitions <= 2 * bufferBytes) {
       return false;
@@ -95,9 +95,9 @@ final class FetchSize {
   }
 
   /**
-   * Increases the size if each response had only one partition. That means a single large batch, or, in
-   * the first responses of a client, a fetch from the remote tier of a broker before Kafka 4.2, cut at
-   * the limit. With no more partitions than responses, each response may have had all of them.
+   * Increases the size if each response had only one partition. That means a single large batch,
+   * or, in the first responses of a client, a fetch from the remote tier of a broker before Kafka
+   * 4.2, cut at the limit. With too few partitions, each response may have had all of them.
    *
    * @param fetched partitions fetched at a time
    * @return whether the size changed
@@ -153,7 +153,7 @@ final class FetchSize {
     return clamp(bufferBytes / Math.max(partitions, 1), MIN_BYTES, MAX_BYTES);
   }
 
-  /** Parses an integer setting as Kafka does, which accepts numbers and text with spaces around it. */
+  /** Parses an integer setting as Kafka does, which accepts text with spaces around it. */
   static int parseInt(Map<String, Object> params, String name) {
     return (Integer) ConfigDef.parseType(name, params.get(name), ConfigDef.Type.INT);
   }

@@ -4,9 +4,9 @@ import java.util.Iterator;
 import java.util.Collection;
 
 /**
- * Chooses how many partitions to fetch, in the order of the plan. A range is fetched if, by the expected
- * size of its predecessors, it begins within the next {@code bufferBytes} of the task's records. The
- * first range is always fetched.
+ * Chooses how many partitions to fetch, in the order of the plan. A range is fetched if, by the
+ * expected size of its predecessors, it begins within the next {@code bufferBytes} of the task's
+ * records. The first range is always fetched.
  */
 final class FetchWindow {
   private static final double UNKNOWN_BYTES_PER_OFFSET = 1024; // before the first poll

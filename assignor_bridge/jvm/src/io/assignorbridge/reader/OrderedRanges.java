@@ -10,9 +10,9 @@ import java.util.Set;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * The ranges of a task in the order of its plan, in which Spark gets their rows. Spark relies on every
- * attempt at a task to return the same rows in the same order. Records of a later range that arrive
- * early are therefore held until its turn.
+ * The ranges of a task in the order of its plan, in which Spark gets their rows. Spark relies on
+ * every attempt at a task to return the same rows in the same order. Records of a later range that
+ * arrive early are therefore held until its turn.
  */
 final class OrderedRanges {
   private final ArrayDeque<RangeCursor> remaining = new ArrayDeque<>();

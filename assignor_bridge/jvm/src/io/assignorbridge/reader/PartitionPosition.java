@@ -7,8 +7,8 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Header;
 
 /**
- * How far a consumer has read one partition. {@link #kept} holds the records that were polled beyond a
- * range's end, for the next batch: every visible record from {@link #from} up to {@link #position}.
+ * How far a consumer has read one partition. {@link #kept} holds records polled beyond a range's
+ * end, for the next batch: each visible record from {@link #from} to {@link #position}.
  */
 final class PartitionPosition {
   /** Value of {@link #mark} while Kafka's consumer has fetched nothing from the partition. */
@@ -16,7 +16,7 @@ final class PartitionPosition {
 
   private static final long UNKNOWN = -1;
 
-  // Heap bytes of the objects around a record and a header, measured with Kafka 3.9 on a small heap.
+  // Heap bytes of the objects around a record and a header, as measured with Kafka 3.9.
   private static final int RECORD_OVERHEAD_BYTES = 160;
   private static final int HEADER_OVERHEAD_BYTES = 150; // for the first header; others take 90
 
@@ -39,7 +39,7 @@ final class PartitionPosition {
   /** Bytes of the consumer's traffic before the first record that it still buffers. */
   long mark = NEVER_FETCHED;
 
-  /** Heap bytes per offset, estimated from the last few thousand offsets; 0 before the first poll. */
+  /** Heap bytes per offset, estimated from the last 2,000 offsets; 0 before the first poll. */
   double bytesPerOffset;
 
   private long sampledOffsets;
@@ -48,7 +48,7 @@ final class PartitionPosition {
     this.partition = partition;
   }
 
-  /** Returns whether reading can continue at {@code offset} from the kept records and the position. */
+  /** Returns whether reading can continue at {@code offset} with the kept records. */
   boolean covers(long offset) {
     return from != UNKNOWN && from <= offset && offset <= position;
   }
@@ -136,7 +136,7 @@ final class PartitionPosition {
     return bytes;
   }
 
-  /** Returns a record's heap bytes; reads its headers, which otherwise keep the whole response alive. */
+  /** Returns a record's heap bytes; reads its headers, or they would keep the whole response. */
   private static long heapBytes(ConsumerRecord<byte[], byte[]> record) {
     long bytes = size(record) + RECORD_OVERHEAD_BYTES;
     for (Header header : record.headers()) {

@@ -18,8 +18,8 @@ import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * A consumer with its positions, used by one task at a time. Between two uses, all its partitions are
- * paused and keep their positions and the records fetched ahead.
+ * A consumer with its positions, used by one task at a time. Between two uses, all its partitions
+ * are paused and keep their positions and the records fetched ahead.
  */
 final class PooledConsumer {
   /** Uses after which an unread partition is dropped, because it may have left the stream. */
@@ -114,8 +114,8 @@ final class PooledConsumer {
   }
 
   /**
-   * Polls once, adds the records to {@code out}, and keeps those beyond the end of a range. The caller
-   * then calls {@link #fitBuffers}, when it knows which of the records wait for their turn.
+   * Polls once, adds the records to {@code out}, and keeps those beyond the end of a range. The
+   * caller then calls {@link #fitBuffers}, when it knows which of the records wait for their turn.
    *
    * @param heldBytes heap bytes of records that were received before their turn
    * @return whether the first unfinished range made progress
@@ -149,8 +149,8 @@ final class PooledConsumer {
   }
 
   /**
-   * Chooses the partitions to fetch next and keeps all records in memory within the buffer. It first
-   * drops records of the partitions that were not read recently.
+   * Chooses the partitions to fetch next and keeps all records in memory within the buffer. It
+   * first drops records of the partitions that were not read recently.
    *
    * @param heldBytes heap bytes of records that were received before their turn
    */
@@ -169,7 +169,7 @@ final class PooledConsumer {
     consumer.fitFetches(heldBytes);
   }
 
-  /** Hands partitions over to Spark's reader, forgets their positions, and returns unfinished ranges. */
+  /** Hands partitions over to Spark's reader; returns their unfinished ranges. */
   List<RangeCursor> handOver(Collection<TopicPartition> partitions) {
     List<RangeCursor> unfinished = new ArrayList<>();
     for (TopicPartition partition : partitions) {
@@ -215,7 +215,7 @@ final class PooledConsumer {
     return "consumer of " + positions.size() + " partitions for stream " + stream + ", slot " + slot;
   }
 
-  /** Adds the records below the range's end to `out`; if there are later ones, keeps them and finishes. */
+  /** Adds the records below the range's end to `out`; keeps later ones, which finish the range. */
   private static void deliver(
       PartitionPosition p, List<ConsumerRecord<byte[], byte[]>> records, List<Chunk> out) {
     int end = PartitionPosition.countBelow(records, p.reading.until);

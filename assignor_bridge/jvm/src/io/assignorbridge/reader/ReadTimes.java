@@ -4,8 +4,8 @@ import io.assignorbridge.reader.RangeCursor.Chunk;
 import java.util.List;
 
 /**
- * Charges each range with the time for its records, including what Spark does between two calls of the
- * reader. The clock is read once per chunk, never per record.
+ * Charges each range with the time for its records, including what Spark does between two calls of
+ * the reader. The clock is read once per chunk, never per record.
  */
 final class ReadTimes {
   private RangeCursor charged; // null while the time belongs to no range

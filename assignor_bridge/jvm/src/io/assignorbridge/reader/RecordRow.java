@@ -19,8 +19,9 @@ import org.apache.spark.unsafe.types.VariantVal;
 
 /**
  * A Kafka record as a row of Spark's Kafka source. Columns are converted when they are read, as in
- * Spark's KafkaRecordToRowConverter (4.0 to 4.2). One mutable row shows all records of a task in turn,
- * which Spark's contract for readers allows: the projection above each scan copies the columns it uses.
+ * Spark's KafkaRecordToRowConverter (4.0 to 4.2). One mutable row shows all records of a task in
+ * turn, which Spark's contract for readers allows: the projection above each scan copies its
+ * columns.
  */
 final class RecordRow extends InternalRow {
   private static final int KEY = 0;
@@ -151,7 +152,7 @@ final class RecordRow extends InternalRow {
   }
 
   private static RuntimeException wrongType(int column) {
-    return new UnsupportedOperationException("column " + column + " of a Kafka row has a different type");
+    return new UnsupportedOperationException("column " + column + " of a Kafka row has another type");
   }
 
   @Override

@@ -29,17 +29,17 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Reads all ranges of a task with one Kafka consumer and returns their rows in the order of the plan and
- * by offset, whatever arrives first. Ranges are bounded, so it neither waits at the end of a log nor
- * requests end offsets. If offsets are gone or a partition makes no progress, Spark's own reader reads
- * the rest of the range, at the same place in the order. With `assignor.reader=spark`, Spark's readers
- * read all ranges from the start.
+ * Reads all ranges of a task with one Kafka consumer and returns their rows in the order of the
+ * plan and by offset, whatever arrives first. Ranges are bounded, so it neither waits at the end of
+ * a log nor requests end offsets. If offsets are gone or a partition makes no progress, Spark's own
+ * reader reads the rest of the range, at the same place in the order. With `assignor.reader=spark`,
+ * Spark's readers read all ranges from the start.
  */
 public final class SharedReader implements PartitionReader<InternalRow> {
   private static final Logger LOG = LoggerFactory.getLogger(SharedReader.class);
 
-  private static final Duration POLL_LIMIT = Duration.ofMillis(100); // delays the end of a killed task
-  private static final long SHORT_TIMEOUT_MILLIS = 10_000; // up to it, patience is the whole timeout
+  private static final Duration POLL_LIMIT = Duration.ofMillis(100); // a killed task ends after it
+  private static final long SHORT_TIMEOUT_MILLIS = 10_000; // longer ones are halved
   private static final long GRACE_NANOS = 2_000_000_000L;
 
   private final AssignedInputPartition task;
@@ -55,8 +55,8 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   private final long startedNanos = System.nanoTime();
 
   /**
-   * Empty while a thread uses the consumer, because a thread that pipes the task's rows can outlive the
-   * task. The thread that takes the consumer out puts it back or returns it to the pool.
+   * Empty while a thread uses the consumer, because a thread that pipes the task's rows can outlive
+   * the task. The thread that takes the consumer out puts it back or returns it to the pool.
    */
   private final AtomicReference<PooledConsumer> consumer = new AtomicReference<>();
 
@@ -76,7 +76,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
    * @param isShared false to leave all ranges to Spark's readers
    * @param endedStreams streams of this driver that have no further tasks
    * @param rack rack of this executor, or null if unknown
-   * @param reports gets one report per range when the task ends, or earlier for ranges read by Spark
+   * @param reports gets one report per range, for ranges of our own reader when the task ends
    * @param received gets the bytes received over the network, by id of broker, if the rack is known
    */
   public SharedReader(
@@ -147,8 +147,9 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   }
 
   /**
-   * Returns the consumer to the pool if it has received all ranges although a limit ended the task. After
-   * an error, a kill, or with unfinished ranges it is closed, by the thread that uses it if there is one.
+   * Returns the consumer to the pool if it has received all ranges although a limit ended the task.
+   * After an error or a kill, or with unfinished ranges, closes it, or leaves that to the thread
+   * that uses it.
    */
   private void releaseConsumer() {
     PooledConsumer unused = consumer.getAndSet(null);
@@ -177,7 +178,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     }
   }
 
-  /** Advances to the next records of our consumer or Spark's reader; returns false after the last ones. */
+  /** Advances to the next records of our consumer or Spark's reader; returns false at the end. */
   private boolean advance() throws IOException {
     while (!isFinished) {
       RangeCursor first = ranges.first();
@@ -291,7 +292,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     return closed || (context != null && context.isCompleted());
   }
 
-  /** Returns Kafka's parameters with the executor's rack, by which brokers choose a replica, unless set. */
+  /** Returns Kafka's parameters with the executor's rack, for reads from near replicas, unless set. */
   private Map<String, Object> params(KafkaBatchInputPartition range) {
     Map<String, Object> params = range.executorKafkaParams();
     if (rack != null && !params.containsKey(ConsumerConfig.CLIENT_RACK_CONFIG)) {

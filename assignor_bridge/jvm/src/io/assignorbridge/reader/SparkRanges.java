@@ -15,7 +15,7 @@ final class SparkRanges {
   private final PartitionReaderFactory readers;
   private final Map<String, Long> closedMetrics =
       new TreeMap<>(Map.of("offsetOutOfRange", 0L, "dataLoss", 0L));
-  private CustomTaskMetric[] closedValues = toMetrics(closedMetrics); // Spark requests them every 100 rows
+  private CustomTaskMetric[] closedValues = toMetrics(closedMetrics); // read every 100 rows
   private PartitionReader<InternalRow> reader; // null between two ranges
   private RangeCursor range;
 

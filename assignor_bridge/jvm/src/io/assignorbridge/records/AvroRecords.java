@@ -8,11 +8,11 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Checks Avro records before {@code from_avro} reads them. Avro allocates memory by the length or item
- * count in a record before it reads the bytes, so a record of eight bytes can request gigabytes and end
- * the JVM. Avro's own limits are JVM properties, one size for all records. This check needs no limit: a
- * record is bad if it claims more bytes or items than it has bytes. Text that is not UTF-8, which Avro
- * would replace, is bad as well.
+ * Checks Avro records before {@code from_avro} reads them. Avro allocates memory by the length or
+ * item count in a record before it reads the bytes, so a record of eight bytes can request
+ * gigabytes and end the JVM. Avro's own limits are JVM properties, one size for all records. This
+ * check needs no limit: a record is bad if it claims more bytes or items than it has bytes. Text
+ * that is not UTF-8, which Avro would replace, is bad as well.
  */
 public final class AvroRecords implements UDF1<byte[], byte[]> {
   private static final long serialVersionUID = 1L;

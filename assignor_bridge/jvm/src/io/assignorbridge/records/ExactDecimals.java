@@ -7,8 +7,8 @@ import org.apache.spark.sql.functions;
 import org.apache.spark.sql.types.DecimalType;
 
 /**
- * Parses decimals without losing a digit. Spark's readers round numbers with too many digits after the
- * point, drop the commas of {@code 1,234.50}, and expand exponents: {@code 1e10000000} takes minutes.
+ * Parses decimals without losing a digit. Spark's readers round numbers with too many digits after
+ * the point, drop the commas of {@code 1,234.50}, and expand exponents, which can take minutes.
  */
 public final class ExactDecimals implements UDF1<String, BigDecimal> {
   private static final long serialVersionUID = 1L;

@@ -28,11 +28,11 @@ import org.apache.spark.unsafe.types.UTF8String;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Checks JSON before {@code from_json} reads it, which ignores text after the first object and silently
- * changes numbers. A record is bad if it is not one object in UTF-8, or has a number that its column
- * cannot hold exactly (except DOUBLE and FLOAT). If a STRING column gets another type of value, the value
- * becomes its JSON text as it was sent, as in Spark's file reader (SPARK-48148): {@code from_json} would
- * turn 12.50 into 12.5. Spark handles all other values of a wrong type.
+ * Checks JSON before {@code from_json} reads it, which ignores text after the first object and
+ * silently changes numbers. A record is bad if it is not one object in UTF-8, or has a number that
+ * its column cannot hold exactly (except DOUBLE and FLOAT). If a STRING column gets another type of
+ * value, the value becomes its JSON text as it was sent, as in Spark's file reader (SPARK-48148):
+ * {@code from_json} would turn 12.50 into 12.5. Spark handles all other values of a wrong type.
  */
 public final class JsonRecords implements UDF1<byte[], byte[]> {
   private static final long serialVersionUID = 1L;

@@ -12,10 +12,10 @@ import org.apache.spark.util.AccumulatorV2;
 /**
  * Counts the records of an upsert whose order Kafka does not define, while the merge reads them.
  *
- * <p>It registers two SQL functions that return true. {@code NAME_seen} gets each record of a batch and
- * compares it with the others of its key. To bound memory, it compares only the keys with the {@value
- * #MAX_KEYS} smallest hashes: all keys of a small batch, a random sample of a large one. {@code
- * NAME_found} counts each record that the merge found to contradict the table's row.
+ * <p>It registers two SQL functions that return true. {@code NAME_seen} gets each record of a batch
+ * and compares it with the others of its key. To bound memory, it compares only the keys with the
+ * {@value #MAX_KEYS} smallest hashes: all keys of a small batch, a random sample of a large one.
+ * {@code NAME_found} counts each record that the merge found to contradict the table's row.
  */
 public final class OrderConflicts {
   private static final int MAX_KEYS = 1024;
@@ -23,8 +23,8 @@ public final class OrderConflicts {
   private final ConflictCounter counter;
 
   /**
-   * Registers the functions. With `byTimestamp`, two records of a key conflict if they are of the same
-   * partition and their timestamps contradict their offsets; otherwise if their partitions differ.
+   * Registers the functions. With `byTimestamp`, two records of a key conflict if they are of the
+   * same partition and their timestamps contradict their offsets; else if their partitions differ.
    */
   public OrderConflicts(SparkSession session, String name, boolean byTimestamp) {
     counter = new ConflictCounter(byTimestamp);

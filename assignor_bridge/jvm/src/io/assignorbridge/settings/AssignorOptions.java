@@ -15,10 +15,10 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * The options of one stream as the user wrote them; the planner interprets them.
  *
  * @param values `assignor` and `assignor.*` of the source, which override the session's
- *     `spark.assignor.*`, and those Spark options that the planner needs. Its process gets no others
+ *     `spark.assignor.*`, and the Spark options that the planner needs; it gets no others
  * @param kafka settings of the stream's Kafka client as Spark reads them, including secrets
- * @param ambiguous session settings that differ only in case and have different values, if the source
- *     does not set them. Spark treats them as two settings, we treat them as one
+ * @param ambiguous session settings that differ only in case and have different values, if the
+ *     source does not set them. Spark treats them as two settings, we treat them as one
  */
 public record AssignorOptions(
     Map<String, String> values,
@@ -33,13 +33,14 @@ public record AssignorOptions(
   private static final List<String> SPARK_OPTIONS =
       List.of("minPartitions", "maxRecordsPerPartition");
 
-  /** Beginnings of the options with which the planner limits batches; it then needs more of Spark's. */
+  /** Prefixes of the options that limit batches; with them, the planner needs more Spark options. */
   private static final List<String> LIMITING =
       List.of(
           "targetbatchseconds", "maxbytespertrigger", "fairness", "weight.", "floor.", "aligneventtime");
-  private static final List<String> SPARK_LIMIT_OPTIONS = List.of("maxOffsetsPerTrigger", "subscribe", "assign");
+  private static final List<String> LIMIT_OPTIONS =
+      List.of("maxOffsetsPerTrigger", "subscribe", "assign");
 
-  /** A copy of `options.BUILT_IN`, which a test compares; other names refer to the user's own code. */
+  /** A copy of `options.BUILT_IN`, which a test compares. Other names refer to the user's code. */
   private static final Set<String> BUILT_IN =
       Set.of(
           "range", "roundrobin", "sticky", "cooperative-sticky", "constrained-cooperative-sticky",
@@ -94,7 +95,7 @@ public record AssignorOptions(
     List<String> sparkOptions = new ArrayList<>(SPARK_OPTIONS);
     AssignorOptions options = new AssignorOptions(values, kafka, Interpreter.of(session), ambiguous);
     if (options.limitsBatches()) {
-      sparkOptions.addAll(SPARK_LIMIT_OPTIONS);
+      sparkOptions.addAll(LIMIT_OPTIONS);
     }
     for (String key : sparkOptions) {
       if (source.get(key) != null) {

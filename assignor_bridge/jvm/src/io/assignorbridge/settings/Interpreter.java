@@ -7,9 +7,9 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
- * The Python that runs the planner. The driver's environment often has secrets, and others may be able
- * to write to its working folder, so the process gets only selected variables and never imports from
- * that folder.
+ * The Python that runs the planner. The driver's environment often has secrets, and others may be
+ * able to write to its working folder, so the process gets only selected variables and never
+ * imports from that folder.
  *
  * @param command command that starts the interpreter
  * @param variables names of environment variables that it gets in addition to {@link #NEEDED}
@@ -23,7 +23,7 @@ public record Interpreter(String command, List<String> variables, List<String> f
   /** Session settings for the process; they are not planner options. */
   static final List<String> SETTINGS = List.of(SESSION_PYTHON, SESSION_VARIABLES);
 
-  /** Variables for Python and its libraries (see docs/internals/protocol.md); * matches any suffix. */
+  /** Variables for Python and its libraries (docs/internals/protocol.md); * matches any suffix. */
   private static final List<String> NEEDED =
       List.of(
           "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TEMP",
@@ -32,8 +32,8 @@ public record Interpreter(String command, List<String> variables, List<String> f
           "SSL_CERT_FILE", "SSL_CERT_DIR", "KRB5_CONFIG", "KRB5CCNAME", "KRB5_KTNAME");
 
   /**
-   * Starts the worker without the working folder on the path. `python -m` would import from it first,
-   * and Python 3.10 has no option to prevent that.
+   * Starts the worker without the working folder on the path. `python -m` would import from it
+   * first, and Python 3.10 has no option to prevent that.
    */
   private static final String RUN_WORKER =
       "import sys; sys.path[:] = filter(None, sys.path); import runpy;"
@@ -52,8 +52,8 @@ public record Interpreter(String command, List<String> variables, List<String> f
             .filter(Interpreter::isPython)
             .findFirst()
             .orElse("python3");
-    // In cluster mode on YARN these are URIs of files with other local paths. They include the jars of
-    // `--packages`, of which Python would read every directory, 30 MB in all for Delta.
+    // In cluster mode on YARN these are URIs of files with other local paths. They include the jars
+    // of `--packages`, of which Python would read every directory, 30 MB in all for Delta.
     List<String> files =
         splitSetting(session, SPARK_FILES).stream()
             .filter(file -> file.startsWith("/") && !file.contains(":") && !file.endsWith(".jar"))
@@ -74,7 +74,7 @@ public record Interpreter(String command, List<String> variables, List<String> f
     Map<String, String> environment = process.environment();
     environment.keySet().removeIf(name -> !isPassedOn(name));
     environment.putIfAbsent("OPENBLAS_NUM_THREADS", "1"); // the default is a thread per core
-    // Spark's scripts set "$SPARK_HOME/python/:$PYTHONPATH"; an empty part means the working folder.
+    // Spark's scripts set "$SPARK_HOME/python/:$PYTHONPATH". An empty part is the working folder.
     Stream<String> inherited = Stream.of(environment.getOrDefault("PYTHONPATH", "").split(":"));
     String path =
         Stream.concat(files.stream(), inherited)
@@ -93,7 +93,7 @@ public record Interpreter(String command, List<String> variables, List<String> f
                     : name.equals(pattern));
   }
 
-  /** Returns false for jupyter and ipython (PYSPARK_DRIVER_PYTHON of notebooks), which run no modules. */
+  /** Returns false for jupyter and ipython, the PYSPARK_DRIVER_PYTHON of notebooks. */
   private static boolean isPython(String command) {
     String name = command.substring(command.lastIndexOf('/') + 1);
     return !name.startsWith("jupyter") && !name.startsWith("ipython");

@@ -11,8 +11,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Turns the option off and on while queries run, by a setting of the session that loaded the stream or
- * by the existence of a file. A query has its own copy of the session, which you cannot change.
+ * Turns the option off and on while queries run, by a setting of the session that loaded the stream
+ * or by the existence of a file. A query has its own copy of the session, which you cannot change.
  */
 public final class KillSwitch {
   private static final Logger LOG = LoggerFactory.getLogger(KillSwitch.class);
@@ -30,7 +30,7 @@ public final class KillSwitch {
     this.session = session;
   }
 
-  /** Like {@link #findOffReason}, but fails if the switch cannot be read, so that you can fix that. */
+  /** Like {@link #findOffReason}, but fails if the switch cannot be read. */
   public String findOffReasonAtStart() throws PlannerException, InterruptedException {
     try {
       return update(read());
@@ -42,7 +42,7 @@ public final class KillSwitch {
     }
   }
 
-  /** Returns why Spark plans the next batch, or null if we do; if unreadable, the previous reason. */
+  /** Returns why Spark plans the next batch, or null; the previous reason if unreadable. */
   public String findOffReason() {
     try {
       return update(read());

@@ -32,8 +32,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Reads the ranges that the planner assigned, instead of Spark's default assignment. Offsets, limits,
- * data-loss checks, AvailableNow, and source metrics are inherited.
+ * Reads the ranges that the planner assigned, instead of Spark's default assignment. Offsets,
+ * limits, data-loss checks, AvailableNow, and source metrics are inherited.
  */
 final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   private static final Logger LOG = LoggerFactory.getLogger(AssignedMicroBatchStream.class);
@@ -114,9 +114,9 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   }
 
   /**
-   * Returns the metrics, and completes the batches before these offsets. Spark calls this when a batch
-   * is in the commit log (even the last one of an AvailableNow run) and at each idle trigger, but not
-   * for failed batches. It calls `commit(end)` only with the next batch.
+   * Returns the metrics, and completes the batches before these offsets. Spark calls this when a
+   * batch is in the commit log (even the last one of an AvailableNow run) and at each idle trigger,
+   * but not for failed batches. It calls `commit(end)` only with the next batch.
    */
   @Override
   public Map<String, String> metrics(Optional<Offset> latestConsumedOffset) {
@@ -150,7 +150,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     findSparkMethod("prepareForRealTimeMode", MethodType.methodType(void.class)).invokeExact(this);
   }
 
-  /** Overrides Spark's method for real-time mode, with one task per partition until the batch ends. */
+  /** Overrides Spark's method for real-time mode, with one task per partition for a whole batch. */
   public InputPartition[] planInputPartitions(Offset start) throws Throwable {
     InputPartition[] partitions =
         (InputPartition[])
@@ -210,7 +210,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     return latest;
   }
 
-  /** Returns the batch's end: Spark decides whether there is a batch, the planner how far it goes. */
+  /** Returns the batch's end. Spark decides whether there is a batch, the planner its size. */
   private Offset limitBatch(Offset start, ReadLimit limit) {
     LimitedBatch.Limits limits = LimitedBatch.Limits.of(limit);
     if (limits.maxRecords() < 1) {
@@ -231,9 +231,9 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   }
 
   /**
-   * Returns Spark's metrics. A batch that runs again after a crash takes its offsets from the log, before
-   * anything requests the latest ones. Spark 4.1's metrics then fail the query (apache/spark#55236);
-   * those of 4.0 and 4.2 are empty.
+   * Returns Spark's metrics. A batch that runs again after a crash takes its offsets from the log,
+   * before anything requests the latest ones. Spark 4.1's metrics then fail the query
+   * (apache/spark#55236); those of 4.0 and 4.2 are empty.
    */
   private Map<String, String> metricsOfSpark(Optional<Offset> latestConsumedOffset) {
     try {

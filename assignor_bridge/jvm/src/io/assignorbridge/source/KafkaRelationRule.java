@@ -17,9 +17,9 @@ import scala.PartialFunction$;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Replaces Spark's table by ours in each streaming Kafka relation that names an assignor. Sessions run
- * this rule over all queries, even without the Kafka connector. It must therefore not load a class of
- * the connector, nor fail a query that names no assignor.
+ * Replaces Spark's table by ours in each streaming Kafka relation that names an assignor. Sessions
+ * run this rule over all queries, even without the Kafka connector. It must therefore not load a
+ * class of the connector, nor fail a query that names no assignor.
  */
 public final class KafkaRelationRule extends Rule<LogicalPlan> {
   private static final String PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider";
@@ -63,7 +63,7 @@ public final class KafkaRelationRule extends Rule<LogicalPlan> {
     if (source == null || !isKafka(source.getClass())) {
       if (relation.extraOptions().get(AssignorOptions.NAME) != null) {
         reportNoEffect(
-            "it is set on '" + relation.sourceName() + "', which is not Spark's Kafka source", false);
+            "source '" + relation.sourceName() + "' is not Spark's Kafka source", false);
       }
       return relation;
     }
@@ -99,8 +99,8 @@ public final class KafkaRelationRule extends Rule<LogicalPlan> {
   }
 
   /**
-   * Checks the provider's class, because users can name it instead of "kafka". Compares class names,
-   * because the connector may be missing or in a class loader that ours does not see.
+   * Checks the provider's class, because users can name it instead of "kafka". Compares class
+   * names, because the connector may be missing or in a class loader that ours does not see.
    */
   private static boolean isKafka(Class<?> source) {
     for (Class<?> c = source; c != null; c = c.getSuperclass()) {

@@ -15,9 +15,9 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
- * Checks that this Spark has the members we use. Many are not public in Scala, so another version or a
- * vendor's build may lack or change them. They are all looked up once, before the first stream, so that
- * an incompatible Spark disables the option instead of failing in the middle of a batch.
+ * Checks that this Spark has the members we use. Many are not public in Scala, so another version
+ * or a vendor's build may lack or change them. They are all looked up once, before the first
+ * stream, so that an incompatible Spark disables the option instead of failing a batch.
  */
 final class SparkMembers {
   /** Lines `owner` or `owner name descriptor`, which jvm/build.py extracts from our class files. */
@@ -82,7 +82,7 @@ final class SparkMembers {
     return exists(member) ? null : describe(member);
   }
 
-  /** Loads a class of ours, which Java refuses if the superclass or an overridden method is final. */
+  /** Loads a class of ours; Java refuses it if the superclass or an overridden method is final. */
   private static String checkSuperclass(String ours) {
     try {
       Class.forName(ours.replace('/', '.'), false, SparkMembers.class.getClassLoader());
@@ -116,7 +116,7 @@ final class SparkMembers {
     }
   }
 
-  /** Resolves a method as a call does; reflection would load the types of all other methods as well. */
+  /** Resolves a method as a call does; reflection would load the types of all methods. */
   private static boolean hasMethod(Class<?> owner, String name, MethodType type) {
     MethodHandles.Lookup lookup = MethodHandles.lookup();
     try {

@@ -14,9 +14,9 @@ import org.apache.hadoop.fs.FsConstants;
 import org.apache.hadoop.fs.Path;
 
 /**
- * A folder of small text files next to a checkpoint. Spark's own CheckpointFileManager writes them, so
- * every file system that can hold Spark's offsets can hold them, and each write is atomic. Spark 4.1
- * moved the manager to another package, so it is called by reflection. All errors are IOExceptions.
+ * A folder of small text files next to a checkpoint. Spark's own CheckpointFileManager writes them,
+ * so every file system that can hold Spark's offsets can hold them, and each write is atomic. Spark
+ * 4.1 moved the manager to another package, so reflection calls it. All errors are IOExceptions.
  */
 public final class CheckpointFolder {
   private static final String[] MANAGERS = {

@@ -19,10 +19,10 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The planner's state on disk, in `assignments/<number>.v<version>` of the source's metadata folder.
- * Another thread writes the state of each completed batch under the next number and keeps the newest
- * three files, plus those of newer versions than the planner's. Failures are logged once and never fail
- * the query: a lost state costs stickiness, not data.
+ * The planner's state on disk, in `assignments/<number>.v<version>` of the source's metadata
+ * folder. Another thread writes the state of each completed batch under the next number and keeps
+ * the newest three files, plus those of newer versions than the planner's. Failures are logged once
+ * and never fail the query: a lost state costs stickiness, not data.
  */
 public final class StateFiles {
   private static final Logger LOG = LoggerFactory.getLogger(StateFiles.class);
@@ -61,8 +61,8 @@ public final class StateFiles {
   }
 
   /**
-   * Returns the newest stored state that passes the check, or null. One warning lists the states that
-   * were skipped.
+   * Returns the newest stored state that passes the check, or null. One warning lists the skipped
+   * states.
    */
   public String restore(int version, StateCheck check) throws PlannerException, InterruptedException {
     List<String> unusable = new ArrayList<>();

@@ -14,8 +14,8 @@ import java.util.function.ToIntFunction;
 import java.util.function.ToLongFunction;
 
 /**
- * The tables of a message as columns of numbers, in little-endian bytes (base64 in JSON): `int32` for
- * indexes in a list of names, `int64` for offsets, `float64` for measured values.
+ * The tables of a message as columns of numbers, in little-endian bytes (base64 in JSON): `int32`
+ * for indexes in a list of names, `int64` for offsets, `float64` for measured values.
  */
 public final class Columns {
 
@@ -54,8 +54,8 @@ public final class Columns {
   }
 
   /**
-   * Timestamps of ranges in milliseconds. `stamp` has the first record of each range (-1: unknown). After
-   * a look-up, `at` has the offset of the first record at or after `askedMs` (-1: there is none).
+   * Timestamps of ranges in milliseconds. `stamp` has the first record of each range (-1: unknown).
+   * After a look-up, `at` has the offset of the first record at or after `askedMs` (-1: none).
    */
   public record Times(long nowMs, byte[] stamp, int lookUps, Long askedMs, byte[] at) {
     public static Times of(
@@ -72,7 +72,7 @@ public final class Columns {
     }
   }
 
-  /** The racks from which ranges can be read; `range` has the index in `sets` per range (-1: unknown). */
+  /** The racks from which ranges can be read; `range` has indexes in `sets` (-1: unknown). */
   public record Racks(List<List<String>> sets, byte[] range) {
     public static Racks of(
         List<List<String>> sets,
@@ -123,8 +123,8 @@ public final class Columns {
       String executor, int slot, List<OffsetRange> ranges, List<String> standbys) {}
 
   /**
-   * The tasks of a plan. `executor` (an index, or -1), `slot`, and `ranges` (their number) have one cell
-   * per task. The other columns have one cell per range, in the order of the tasks.
+   * The tasks of a plan. `executor` (an index, or -1), `slot`, and `ranges` (their number) have one
+   * cell per task. The other columns have one cell per range, in the order of the tasks.
    */
   public record Tasks(
       List<String> executors,

@@ -19,8 +19,8 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * The messages between this JVM and the planner process, one JSON object per line. They correspond to
- * the classes in Python's `protocol/messages.py`.
+ * The messages between this JVM and the planner process, one JSON object per line. They correspond
+ * to the classes in Python's `protocol/messages.py`.
  */
 public final class Messages {
   private static final int MAX_ERROR_CHARS = 2000;
@@ -69,8 +69,8 @@ public final class Messages {
   }
 
   /**
-   * Requests the end of a batch. Null: Spark has no limit (`mostRecords`), there is no previous batch
-   * (`last`), or the planner does not need `times` or `retentionMs`.
+   * Requests the end of a batch. Null: Spark has no limit (`mostRecords`), there is no previous
+   * batch (`last`), or the planner does not need `times` or `retentionMs`.
    */
   @JsonTypeName("admit")
   public record AdmitBatch(
@@ -173,7 +173,7 @@ public final class Messages {
   @JsonTypeName("admitted")
   public record Admitted(Columns.Ranges ranges, Map<String, String> metrics) implements Answer {}
 
-  /** Requests each range's first offset at or after a time, before the planner can limit the batch. */
+  /** Requests each range's first offset at or after a time, to limit the batch with it. */
   @JsonTypeName("lookUp")
   public record LookUp(long timeMs) implements Answer {}
 

@@ -17,9 +17,9 @@ import java.util.concurrent.TimeoutException;
 import java.util.regex.Pattern;
 
 /**
- * The Python process of the planner, which answers one request line at a time. It ends when its standard
- * input closes, so it cannot outlive this JVM. After a failed {@link #ask} it is closed, so that a late
- * answer cannot be mistaken for the next one.
+ * The Python process of the planner, which answers one request line at a time. It ends when its
+ * standard input closes, so it cannot outlive this JVM. After a failed {@link #ask} it is closed,
+ * so that a late answer cannot be mistaken for the next one.
  */
 final class PlannerProcess implements AutoCloseable {
   private static final int MAX_STDERR_CHARS = 4000;
@@ -100,7 +100,7 @@ final class PlannerProcess implements AutoCloseable {
     io.shutdownNow();
   }
 
-  /** Sends a request and returns its answer; skips what Python prints before the planner's first one. */
+  /** Sends a request and returns its answer; skips text that Python prints before the first one. */
   private String exchange(long number, String request) throws IOException {
     requests.write(number + " " + request + "\n");
     requests.flush();

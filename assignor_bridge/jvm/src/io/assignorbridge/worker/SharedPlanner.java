@@ -12,12 +12,12 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * A planner process that serves all streams of this driver with the same interpreter. It starts with the
- * first request, restarts with the next request after it has ended, and ends with the last stream.
+ * The planner process of all streams of this driver with the same interpreter. It starts with the
+ * first request, restarts with the next request after a failure, and ends with the last stream.
  *
- * <p>It handles one request at a time. Waiting for the turn does not count towards the planning timeout,
- * so a slow plan or a crash fails only its own stream. A stream with a custom assignor gets its own
- * process, because that code may do anything.
+ * <p>It handles one request at a time. Waiting for the turn does not count towards the planning
+ * timeout, so a slow plan or a crash fails only its own stream. A stream with a custom assignor
+ * gets its own process, because that code may do anything.
  */
 public final class SharedPlanner {
   private static final long START_TIMEOUT_MS = 60_000;
@@ -27,9 +27,9 @@ public final class SharedPlanner {
 
   private final Interpreter interpreter;
   private final ReentrantLock turn = new ReentrantLock(true);
-  private final Queue<Integer> ended = new ConcurrentLinkedQueue<>(); // streams that the process still holds
+  private final Queue<Integer> ended = new ConcurrentLinkedQueue<>(); // still in the process
   private int streams; // lock: SHARED
-  private volatile PlannerProcess process; // set by the owner of the turn; null before the first one
+  private volatile PlannerProcess process; // set by the owner of the turn
 
   private SharedPlanner(Interpreter interpreter) {
     this.interpreter = interpreter;
@@ -95,7 +95,7 @@ public final class SharedPlanner {
       planner.leave(stream);
     }
 
-    /** Waits for the turn; if other streams keep the process busy for too long, starts its own process. */
+    /** Waits for the turn; if other streams take too long, starts its own process. */
     private void takeTurn() throws InterruptedException {
       if (!planner.turn.tryLock(maxWaitMs, TimeUnit.MILLISECONDS)) {
         planner.leave(stream);
@@ -119,7 +119,7 @@ public final class SharedPlanner {
     }
   }
 
-  /** Returns the process, started if needed, with this stream's options and without ended streams. */
+  /** Returns a running process with this stream's options and without ended streams. */
   private PlannerProcess prepare(Client client) throws PlannerException, InterruptedException {
     PlannerProcess running = process;
     if (running == null || !running.isAlive()) {
