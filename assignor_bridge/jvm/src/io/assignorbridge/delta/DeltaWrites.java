@@ -50,7 +50,6 @@ public final class DeltaWrites {
       List.of("records", "bad_records", "tombstones", "checksum");
 
   private final DeltaCheckpoints checkpoints = new DeltaCheckpoints();
-
   private final LastCommit lastCommit = new LastCommit(checkpoints);
 
   /** False before the first write: the batch may already be in the table, before other commits. */

@@ -24,7 +24,6 @@ public final class ReaderCounters {
 
   /** From the metrics of Kafka's client: bytes of polled records, and bytes from the brokers. */
   static final LongAdder CONSUMED_BYTES = addCounter("consumedBytes");
-
   static final LongAdder NETWORK_BYTES = addCounter("networkBytes");
 
   private ReaderCounters() {}

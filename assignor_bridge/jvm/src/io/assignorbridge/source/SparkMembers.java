@@ -22,7 +22,6 @@ import java.util.stream.Stream;
 final class SparkMembers {
   /** Lines `owner` or `owner name descriptor`, which jvm/build.py extracts from our class files. */
   private static final String LIST = "/io/assignorbridge/spark-members.txt";
-
   private static final String STREAM = "org/apache/spark/sql/kafka010/KafkaMicroBatchStream";
 
   /** Fields that we read by reflection, so no class file refers to them. */
@@ -35,7 +34,6 @@ final class SparkMembers {
           STREAM + " failOnDataLoss Z");
 
   private static final String OUR_PACKAGE = "io/assignorbridge/";
-
   private static final int MAX_NAMED = 3;
 
   /** Looks members up on first use. */

@@ -32,7 +32,6 @@ public final class CheckpointFolder {
 
   /** Hadoop's setting for the class that writes local files through FileContext. */
   private static final String LOCAL_FILES = "fs.AbstractFileSystem.file.impl";
-
   private static final String HADOOP_CLASS = "org.apache.hadoop.fs.local.LocalFs";
   private static final String OUR_CLASS = "io.assignorbridge.LocalFiles"; // starts no processes
 

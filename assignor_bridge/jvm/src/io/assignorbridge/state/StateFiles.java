@@ -54,7 +54,6 @@ public final class StateFiles {
     folder = new CheckpointFolder(new Path(metadataPath, "assignments"), configuration);
   }
 
-  /** Checks whether the planner can use a state. */
   public interface StateCheck {
     /** Returns why the state cannot be used, or null if it can. */
     String findProblem(String state) throws PlannerException, InterruptedException;
