@@ -127,7 +127,7 @@ def test_racks_of_executors_and_replicas_reach_the_first_plan(
     assert all(15 < int(m["assignor.crossZoneOffsets"]) <= 20 for m in metrics)
     assert all("executors there are 50% of all" in m["assignor.zoneAdvice"] for m in metrics)
 
-    assert len(driver_log.lines("asked for the racks of 1 topics: [[a]]")) == 1
+    assert len(driver_log.lines("requested the racks of 1 topics: [[a]]")) == 1
     [told] = driver_log.lines("plans by zones")
     assert "0 of 2 executors have no known rack; racks of the others: a, b;" in told
     assert "0 of 4 partitions have none; racks of the others: a;" in told

@@ -143,7 +143,7 @@ final class ReplicaRacks implements AutoCloseable {
         requestSelectors(client);
       }
       current = createSnapshot(gone);
-      LOG.debug("the racks of {} topics: {}", names.size(), current.sets());
+      LOG.debug("requested the racks of {} topics: {}", names.size(), current.sets());
     } catch (InterruptedException e) {
       return; // the query has ended
     } catch (RuntimeException | LinkageError e) {
