@@ -78,7 +78,8 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
     Map<String, List<TopicPartition>> byTopic = new TreeMap<>();
     partitions.forEach(p -> byTopic.computeIfAbsent(p.topic(), t -> new ArrayList<>()).add(p));
     byTopic.forEach(
-        (topic, ofTopic) -> assignInRounds(ofTopic, subscribers.get(topic), lags, assigned));
+        (topic, topicPartitions) ->
+            assignInRounds(topicPartitions, subscribers.get(topic), lags, assigned));
     Map<String, Assignment> result = new HashMap<>();
     assigned.forEach((member, owned) -> result.put(member, new Assignment(sort(owned))));
     return new GroupAssignment(result);

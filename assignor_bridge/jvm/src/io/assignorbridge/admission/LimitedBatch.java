@@ -34,7 +34,7 @@ public final class LimitedBatch {
     public static Limits of(ReadLimit limit) {
       ReadLimit min = ReadLimit.allAvailable();
       long maxRecords = Long.MAX_VALUE;
-      for (ReadLimit part : parts(limit)) {
+      for (ReadLimit part : splitLimit(limit)) {
         if (part instanceof ReadMaxRows rows) {
           maxRecords = rows.maxRows();
         } else if (part instanceof ReadMinRows) {
@@ -53,7 +53,7 @@ public final class LimitedBatch {
           : max;
     }
 
-    private static ReadLimit[] parts(ReadLimit limit) {
+    private static ReadLimit[] splitLimit(ReadLimit limit) {
       return limit instanceof CompositeReadLimit all
           ? all.getReadLimits()
           : new ReadLimit[] {limit};

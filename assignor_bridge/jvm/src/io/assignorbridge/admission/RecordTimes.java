@@ -53,11 +53,11 @@ public final class RecordTimes implements AutoCloseable {
 
   private final Map<String, Object> kafka;
 
-  /** The timestamp of a record (`isOfRecord`), or else of the newest record read before it. */
-  private record Stamp(long millis, boolean isOfRecord) {}
+  /** The timestamp of a record (`isExact`), or else of the newest record read before it. */
+  private record Timestamp(long millis, boolean isExact) {}
 
   /** By partition and offset; entries below the first unread offset are removed. */
-  private final Map<TopicPartition, TreeMap<Long, Stamp>> stamps = new HashMap<>();
+  private final Map<TopicPartition, TreeMap<Long, Timestamp>> timestamps = new HashMap<>();
 
   private Consumer<byte[], byte[]> consumer; // null before the first use and after a failure
   private SecuredParams params; // the parameters of the consumer
@@ -68,9 +68,9 @@ public final class RecordTimes implements AutoCloseable {
   }
 
   /** Removes partitions that the stream no longer reads. */
-  public void retain(Set<TopicPartition> live) {
-    if (stamps.size() > live.size()) {
-      stamps.keySet().retainAll(live);
+  public void retain(Set<TopicPartition> livePartitions) {
+    if (timestamps.size() > livePartitions.size()) {
+      timestamps.keySet().retainAll(livePartitions);
     }
   }
 
@@ -78,8 +78,8 @@ public final class RecordTimes implements AutoCloseable {
   public void add(List<ReadReport> reports) {
     for (ReadReport r : reports) {
       if (r.oldest() <= r.newest()) {
-        stampsOf(new TopicPartition(r.topic(), r.partition()))
-            .putIfAbsent(r.until(), new Stamp(r.newest(), false));
+        timestampsOf(new TopicPartition(r.topic(), r.partition()))
+            .putIfAbsent(r.until(), new Timestamp(r.newest(), false));
       }
     }
   }
@@ -90,10 +90,10 @@ public final class RecordTimes implements AutoCloseable {
     long now = System.currentTimeMillis();
     Map<TopicPartition, OffsetRange> unknown = new HashMap<>();
     for (OffsetRange range : waiting) {
-      TreeMap<Long, Stamp> byOffset = stampsOf(partition(range));
+      TreeMap<Long, Timestamp> byOffset = timestampsOf(partitionOf(range));
       byOffset.headMap(range.start()).clear();
       if (!byOffset.containsKey(range.start())) {
-        unknown.put(partition(range), range);
+        unknown.put(partitionOf(range), range);
       }
     }
     if (!unknown.isEmpty()) {
@@ -103,7 +103,7 @@ public final class RecordTimes implements AutoCloseable {
             return null;
           });
     }
-    return Columns.Times.of(now, waiting, range -> firstStamp(range).millis());
+    return Columns.Times.of(now, waiting, range -> firstTimestamp(range).millis());
   }
 
   /** Returns these timestamps and the first offsets at or after `millis`, as look-up `number`. */
@@ -111,30 +111,30 @@ public final class RecordTimes implements AutoCloseable {
       int number, long millis, List<OffsetRange> waiting, long timeoutMs)
       throws PlannerException, InterruptedException {
     Map<TopicPartition, Long> searched =
-        waiting.stream().collect(Collectors.toMap(RecordTimes::partition, range -> millis));
+        waiting.stream().collect(Collectors.toMap(RecordTimes::partitionOf, range -> millis));
     Map<TopicPartition, OffsetAndTimestamp> firstAtTime =
         withConsumer(kafka -> kafka.offsetsForTimes(searched, Duration.ofMillis(timeoutMs)));
     boolean isAfterPause = false;
     for (OffsetRange range : waiting) {
-      OffsetAndTimestamp first = firstAtTime.get(partition(range));
+      OffsetAndTimestamp first = firstAtTime.get(partitionOf(range));
       if (first != null && first.offset() >= range.start()) {
-        TreeMap<Long, Stamp> byOffset = stampsOf(partition(range));
+        TreeMap<Long, Timestamp> byOffset = timestampsOf(partitionOf(range));
         byOffset.tailMap(range.start(), false).clear(); // results of earlier look-ups
-        byOffset.put(first.offset(), new Stamp(first.timestamp(), true));
+        byOffset.put(first.offset(), new Timestamp(first.timestamp(), true));
         isAfterPause |= first.offset() == range.start();
       }
     }
     if (isAfterPause) { // other estimates may be too old as well: read the records of the oldest
       long oldest =
           waiting.stream()
-              .map(this::firstStamp)
-              .filter(stamp -> stamp.isOfRecord && stamp.millis >= 0)
-              .mapToLong(Stamp::millis)
+              .map(this::firstTimestamp)
+              .filter(timestamp -> timestamp.isExact && timestamp.millis >= 0)
+              .mapToLong(Timestamp::millis)
               .min()
               .orElse(Long.MAX_VALUE);
       for (OffsetRange range : waiting) {
-        if (!firstStamp(range).isOfRecord && firstStamp(range).millis < oldest) {
-          stampsOf(partition(range)).remove(range.start());
+        if (!firstTimestamp(range).isExact && firstTimestamp(range).millis < oldest) {
+          timestampsOf(partitionOf(range)).remove(range.start());
         }
       }
     }
@@ -144,7 +144,7 @@ public final class RecordTimes implements AutoCloseable {
             millis,
             waiting,
             range -> {
-              OffsetAndTimestamp first = firstAtTime.get(partition(range));
+              OffsetAndTimestamp first = firstAtTime.get(partitionOf(range));
               return first == null ? NONE : first.offset();
             });
   }
@@ -182,7 +182,7 @@ public final class RecordTimes implements AutoCloseable {
         ConsumerRecord<byte[], byte[]> first = records.records(partition).get(0);
         OffsetRange range = ranges.get(partition);
         long millis = first.offset() < range.end() ? first.timestamp() : NONE;
-        stampsOf(partition).put(range.start(), new Stamp(millis, true));
+        timestampsOf(partition).put(range.start(), new Timestamp(millis, true));
       }
       kafka.pause(records.partitions());
       remaining.keySet().removeAll(records.partitions());
@@ -197,10 +197,10 @@ public final class RecordTimes implements AutoCloseable {
   /** Returns whether the range has no records, only compaction gaps or transaction markers. */
   private boolean isWithoutRecords(
       Consumer<byte[], byte[]> kafka, OffsetRange range, Duration limit) {
-    if (kafka.position(partition(range), limit) < range.end()) {
+    if (kafka.position(partitionOf(range), limit) < range.end()) {
       return false;
     }
-    stampsOf(partition(range)).put(range.start(), new Stamp(NONE, true));
+    timestampsOf(partitionOf(range)).put(range.start(), new Timestamp(NONE, true));
     return true;
   }
 
@@ -242,15 +242,15 @@ public final class RecordTimes implements AutoCloseable {
     return consumer;
   }
 
-  private Stamp firstStamp(OffsetRange range) {
-    return stampsOf(partition(range)).get(range.start());
+  private Timestamp firstTimestamp(OffsetRange range) {
+    return timestampsOf(partitionOf(range)).get(range.start());
   }
 
-  private TreeMap<Long, Stamp> stampsOf(TopicPartition partition) {
-    return stamps.computeIfAbsent(partition, added -> new TreeMap<>());
+  private TreeMap<Long, Timestamp> timestampsOf(TopicPartition partition) {
+    return timestamps.computeIfAbsent(partition, added -> new TreeMap<>());
   }
 
-  private static TopicPartition partition(OffsetRange range) {
+  private static TopicPartition partitionOf(OffsetRange range) {
     return new TopicPartition(range.topic(), range.partition());
   }
 }

@@ -25,7 +25,7 @@ public final class ExecutorList {
   static List<Executor> of(SparkContext context, ExecutorRacks racks) {
     List<Executor> executors = new ArrayList<>();
     racks.update();
-    for (ExecutorSummary e : summaries(context)) {
+    for (ExecutorSummary e : listSummaries(context)) {
       if (!e.id().equals("driver") && e.maxTasks() > 0) {
         String host = e.hostPort().replaceFirst(":[^:]*$", "");
         TaskScheduler scheduler = context.taskScheduler();
@@ -48,10 +48,10 @@ public final class ExecutorList {
    * Returns the slots to plan for without executors. In local mode they are the driver's, because
    * `spark.default.parallelism` is for shuffles. Otherwise they are Spark's estimate.
    */
-  public static int parallelism(SparkContext context) {
+  public static int planningParallelism(SparkContext context) {
     int slots = context.defaultParallelism();
     if (context.isLocal()) {
-      for (ExecutorSummary e : summaries(context)) {
+      for (ExecutorSummary e : listSummaries(context)) {
         if (e.id().equals("driver") && e.totalCores() > 0) { // 0 until the status store has them
           slots = e.totalCores() / context.conf().getInt("spark.task.cpus", 1);
         }
@@ -61,16 +61,16 @@ public final class ExecutorList {
   }
 
   /** Returns how many tasks can run at once now; without executors, the slots to plan for. */
-  public static int slots(SparkContext context) {
+  public static int countSlots(SparkContext context) {
     int slots = 0;
-    for (ExecutorSummary e : summaries(context)) {
+    for (ExecutorSummary e : listSummaries(context)) {
       slots += e.id().equals("driver") || !e.isActive() ? 0 : e.maxTasks();
     }
-    return slots > 0 ? slots : parallelism(context);
+    return slots > 0 ? slots : planningParallelism(context);
   }
 
   /** Returns the limits of dynamic allocation, or null if it is off. */
-  public static Allocation allocation(SparkContext context, Double secondsSinceLastPlan) {
+  public static Allocation readAllocation(SparkContext context, Double secondsSinceLastPlan) {
     SparkConf conf = context.conf();
     if (context.isLocal() || !conf.getBoolean("spark.dynamicAllocation.enabled", false)) {
       return null;
@@ -84,7 +84,7 @@ public final class ExecutorList {
         secondsSinceLastPlan);
   }
 
-  private static Iterable<ExecutorSummary> summaries(SparkContext context) {
+  private static Iterable<ExecutorSummary> listSummaries(SparkContext context) {
     return CollectionConverters.asJava(context.statusStore().executorList(true));
   }
 

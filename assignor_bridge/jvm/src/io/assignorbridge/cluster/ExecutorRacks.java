@@ -38,7 +38,7 @@ public final class ExecutorRacks {
   record ReportedRack(String executor, String rack) implements Serializable {}
 
   /** The bytes that one task received over the network, by id of broker. */
-  record Received(String rack, Map<Integer, Long> bytes) implements Serializable {}
+  record TaskTraffic(String rack, Map<Integer, Long> bytes) implements Serializable {}
 
   private final RackFile file; // null without the option
   private final String variable; // null without the option
@@ -53,8 +53,8 @@ public final class ExecutorRacks {
   }
 
   /** Returns the racks in the form that is sent to the executors with a plan. */
-  ForReaders forReaders(List<Executor> executors, ReportAccumulator<Received> received) {
-    return new ForReaders(variable, reports, received, executors);
+  ReaderRacks toReaderRacks(List<Executor> executors, ReportAccumulator<TaskTraffic> received) {
+    return new ReaderRacks(variable, reports, received, executors);
   }
 
   /** Stores the racks that executors reported, and reads the file again if it has changed. */
@@ -119,7 +119,7 @@ public final class ExecutorRacks {
    * executor's environment. Executors report to the driver the variable that only they can see
    * (`assignor.rack=env:NAME`), and the bytes that readers received.
    */
-  public static final class ForReaders implements Serializable {
+  public static final class ReaderRacks implements Serializable {
     private static final long serialVersionUID = 1L;
     private static final String VARIABLE = "SPARK_EXECUTOR_ATTRIBUTE_RACK";
 
@@ -130,12 +130,12 @@ public final class ExecutorRacks {
     private final ReportAccumulator<ReportedRack> reports;
 
     @SuppressWarnings("serial") // accumulators are serializable
-    private final ReportAccumulator<Received> received;
+    private final ReportAccumulator<TaskTraffic> received;
 
-    public ForReaders(
+    public ReaderRacks(
         String variable,
         ReportAccumulator<ReportedRack> reports,
-        ReportAccumulator<Received> received,
+        ReportAccumulator<TaskTraffic> received,
         Iterable<Executor> executors) {
       this.variable = variable;
       this.reports = reports;
@@ -159,7 +159,7 @@ public final class ExecutorRacks {
 
     /** Reports the bytes that a reader in this rack received, by id of broker. */
     public void addReceived(String rack, Map<Integer, Long> bytes) {
-      received.add(new Received(rack, bytes));
+      received.add(new TaskTraffic(rack, bytes));
     }
   }
 

@@ -56,13 +56,13 @@ final class ReplicaRacks implements AutoCloseable {
       Map<Integer, String> brokers,
       Set<String> gone) {
     int indexOf(String topic, int partition) {
-      int[] ofTopic = indexes.get(topic);
-      return ofTopic == null || partition >= ofTopic.length ? UNKNOWN : ofTopic[partition];
+      int[] topicIndexes = indexes.get(topic);
+      return topicIndexes == null || partition >= topicIndexes.length ? UNKNOWN : topicIndexes[partition];
     }
 
     boolean contains(String topic, int partition) {
-      int[] ofTopic = indexes.get(topic);
-      return ofTopic != null && partition < ofTopic.length;
+      int[] topicIndexes = indexes.get(topic);
+      return topicIndexes != null && partition < topicIndexes.length;
     }
   }
 
@@ -207,18 +207,18 @@ final class ReplicaRacks implements AutoCloseable {
     topics.forEach(
         (name, topic) -> {
           int count = topic.partitions().stream().mapToInt(p -> p.partition() + 1).max().orElse(0);
-          int[] ofTopic = new int[count];
-          Arrays.fill(ofTopic, UNKNOWN);
+          int[] topicIndexes = new int[count];
+          Arrays.fill(topicIndexes, UNKNOWN);
           for (TopicPartitionInfo partition : topic.partitions()) {
             partition.replicas().stream()
                 .filter(replica -> ExecutorRacks.stripToNull(replica.rack()) != null)
                 .forEach(replica -> brokers.put(replica.id(), ExecutorRacks.stripToNull(replica.rack())));
             List<String> racks = racksOf(partition);
             if (!racks.isEmpty()) {
-              ofTopic[partition.partition()] = sets.computeIfAbsent(racks, r -> sets.size());
+              topicIndexes[partition.partition()] = sets.computeIfAbsent(racks, r -> sets.size());
             }
           }
-          indexes.put(name, ofTopic);
+          indexes.put(name, topicIndexes);
         });
     return new Snapshot(new ArrayList<>(sets.keySet()), indexes, brokers, gone);
   }

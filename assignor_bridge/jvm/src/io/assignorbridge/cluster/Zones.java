@@ -29,7 +29,7 @@ public final class Zones implements AutoCloseable {
   private final Map<String, String> kafka;
   private final Messages.EffectiveOptions options;
   private final ExecutorRacks racks;
-  private final ReportAccumulator<ExecutorRacks.Received> received = new ReportAccumulator<>();
+  private final ReportAccumulator<ExecutorRacks.TaskTraffic> received = new ReportAccumulator<>();
   private final CrossZoneBytes bytes = new CrossZoneBytes();
   private ReplicaRacks replicas; // null before an executor has a rack
   private int plans;
@@ -52,8 +52,8 @@ public final class Zones implements AutoCloseable {
   }
 
   /** Returns the racks in the form that is sent to the readers. */
-  public ExecutorRacks.ForReaders forReaders(List<Executor> executors) {
-    return racks.forReaders(executors, received);
+  public ExecutorRacks.ReaderRacks toReaderRacks(List<Executor> executors) {
+    return racks.toReaderRacks(executors, received);
   }
 
   /** Returns the racks in which each range of a batch can be read, or null if they are unknown. */
@@ -157,25 +157,25 @@ public final class Zones implements AutoCloseable {
     private record Route(String rack, int broker) {}
 
     private final Map<Route, Long> waiting = new HashMap<>();
-    private final Map<Route, Long> ofBatch = new HashMap<>();
+    private final Map<Route, Long> batchBytes = new HashMap<>();
     private boolean hasReaders;
     private long received;
     private long located;
     private long crossed;
 
     void beginBatch() {
-      ofBatch.clear();
+      batchBytes.clear();
     }
 
-    void add(List<ExecutorRacks.Received> tasks) {
-      for (ExecutorRacks.Received task : tasks) {
+    void add(List<ExecutorRacks.TaskTraffic> tasks) {
+      for (ExecutorRacks.TaskTraffic task : tasks) {
         task.bytes()
             .forEach(
                 (broker, bytes) -> {
                   hasReaders = true;
                   received += bytes;
                   waiting.merge(new Route(task.rack(), broker), bytes, Long::sum);
-                  ofBatch.merge(new Route(task.rack(), broker), bytes, Long::sum);
+                  batchBytes.merge(new Route(task.rack(), broker), bytes, Long::sum);
                 });
       }
     }
@@ -192,9 +192,9 @@ public final class Zones implements AutoCloseable {
       if (located > 0) {
         all.put("assignor.crossZoneBytes", Long.toString(crossed));
       }
-      long locatedOfBatch = sum(ofBatch, racks, false);
+      long locatedOfBatch = sum(batchBytes, racks, false);
       if (locatedOfBatch > 0) {
-        double share = sum(ofBatch, racks, true) / (double) locatedOfBatch;
+        double share = sum(batchBytes, racks, true) / (double) locatedOfBatch;
         all.put("assignor.crossZoneShare", String.format(Locale.ROOT, "%.4f", share));
       }
       return all;

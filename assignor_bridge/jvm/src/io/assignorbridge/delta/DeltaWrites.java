@@ -146,11 +146,11 @@ public final class DeltaWrites {
     private boolean isCheckpointDue;
 
     ChecksumTransaction(
-        OptimisticTransaction begun,
+        OptimisticTransaction transaction,
         DeltaCheckpoints checkpoints,
         boolean readsChecksum,
         Origin origin) {
-      super(begun.deltaLog(), begun.catalogTable(), begun.snapshot());
+      super(transaction.deltaLog(), transaction.catalogTable(), transaction.snapshot());
       this.checkpoints = checkpoints;
       this.readsChecksum = readsChecksum;
       this.origin = origin;
@@ -244,19 +244,19 @@ public final class DeltaWrites {
     @Override
     public OptimisticTransaction startingTransaction(Function0<OptimisticTransaction> start) {
       THREAD_OBSERVER.setObserver(previous);
-      OptimisticTransaction begun = previous.startingTransaction(() -> begin(start));
-      if (begun.snapshot().version() < 0) { // Delta would create a new table with only this batch
+      OptimisticTransaction transaction = previous.startingTransaction(() -> begin(start));
+      if (transaction.snapshot().version() < 0) { // Delta would create a new table
         throw new UncheckedIOException(new FileNotFoundException("the table no longer exists"));
       }
-      if (begun.getClass() != OptimisticTransaction.class) {
-        return begun;
+      if (transaction.getClass() != OptimisticTransaction.class) {
+        return transaction;
       }
-      return new ChecksumTransaction(begun, checkpoints, readsChecksum, origin);
+      return new ChecksumTransaction(transaction, checkpoints, readsChecksum, origin);
     }
 
     private OptimisticTransaction begin(Function0<OptimisticTransaction> start) {
-      OptimisticTransaction begun = path == null ? null : lastCommit.begin(path);
-      return begun == null ? lastCommit.remember(start.apply()) : begun;
+      OptimisticTransaction transaction = path == null ? null : lastCommit.begin(path);
+      return transaction == null ? lastCommit.remember(start.apply()) : transaction;
     }
 
     @Override

@@ -88,7 +88,7 @@ public final class GroupCommits implements AutoCloseable {
 
   void countFailure(Throwable error) {
     failed++;
-    String why = admin.describe(error) + advice(Errors.forException(error));
+    String why = admin.describe(error) + adviceFor(Errors.forException(error));
     String reason = why.replaceAll("\\d+", "#"); // Kafka adds times and attempts
     if (warnings.size() < MAX_WARNINGS && warnings.add(reason)) {
       LOG.warn(
@@ -96,7 +96,7 @@ public final class GroupCommits implements AutoCloseable {
     }
   }
 
-  private static String advice(Errors error) {
+  private static String adviceFor(Errors error) {
     return switch (error) {
       case UNKNOWN_MEMBER_ID ->
           " (the group has live members: commit to a group without subscribed consumers)";

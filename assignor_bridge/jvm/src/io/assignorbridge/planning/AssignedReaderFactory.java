@@ -25,10 +25,10 @@ final class AssignedReaderFactory implements PartitionReaderFactory {
   @SuppressWarnings("serial") // accumulators are serializable
   private final ReportAccumulator<ReadReport> reports;
 
-  private final ExecutorRacks.ForReaders racks; // null before the first plan
+  private final ExecutorRacks.ReaderRacks racks; // null before the first plan
 
   AssignedReaderFactory(
-      PartitionReaderFactory base, boolean isShared, ReportAccumulator<ReadReport> reports, ExecutorRacks.ForReaders racks) {
+      PartitionReaderFactory base, boolean isShared, ReportAccumulator<ReadReport> reports, ExecutorRacks.ReaderRacks racks) {
     this.base = base;
     this.isShared = isShared;
     this.reports = reports;

@@ -60,7 +60,7 @@ public final class BatchPlanner implements AutoCloseable {
 
   private SharedPlanner.Client planner; // null before it is needed
   private StreamResources resources; // null until a planner has validated the options
-  private ExecutorRacks.ForReaders racks; // null before the first plan
+  private ExecutorRacks.ReaderRacks racks; // null before the first plan
   private PlannedBatch lastBatch; // null before the first batch
   private String state;
   private boolean isStateRead;
@@ -172,10 +172,10 @@ public final class BatchPlanner implements AutoCloseable {
   private TaskBuilder trackBatch(Offset end, InputPartition[] ranges) {
     try {
       TaskBuilder builder = new TaskBuilder(ranges);
-      Set<TopicPartition> live = SourceOffsets.partitionsOf(end);
-      stream.startBatch(builder.requested(), live);
+      Set<TopicPartition> livePartitions = SourceOffsets.partitionsOf(end);
+      stream.startBatch(builder.requested(), livePartitions);
       if (resources != null) {
-        resources.retain(live);
+        resources.retain(livePartitions);
       }
       return builder;
     } catch (RuntimeException | LinkageError e) {
@@ -225,12 +225,12 @@ public final class BatchPlanner implements AutoCloseable {
     lastPlanNanos = startedNanos;
     Messages.PlanBatch request =
         new Messages.PlanBatch(
-            ExecutorList.parallelism(context),
+            ExecutorList.planningParallelism(context),
             executors,
             Columns.Ranges.of(builder.requested()),
             Columns.Reports.of(figures.takeReports()),
             state,
-            ExecutorList.allocation(context, secondsSinceLastPlan),
+            ExecutorList.readAllocation(context, secondsSinceLastPlan),
             resources.zones().racksOf(executors, builder.requested()),
             planner.stream(),
             countPartitions(SourceOffsets.partitionsOf(end)),
@@ -249,7 +249,7 @@ public final class BatchPlanner implements AutoCloseable {
               admission.logEntryOf(end));
     }
     state = plan.state();
-    racks = resources.zones().forReaders(executors);
+    racks = resources.zones().toReaderRacks(executors);
     resources.zones().logAdvice(plan.metrics());
     plans++;
     long millis = (System.nanoTime() - startedNanos) / 1_000_000;
@@ -268,7 +268,7 @@ public final class BatchPlanner implements AutoCloseable {
     Columns.Ranges ranges = Columns.Ranges.of(waiting);
     Messages.AdmitBatch request =
         new Messages.AdmitBatch(
-            ExecutorList.parallelism(context),
+            ExecutorList.planningParallelism(context),
             resources.zones().executors(),
             ranges,
             Columns.Reports.of(figures.reports()),
@@ -296,9 +296,9 @@ public final class BatchPlanner implements AutoCloseable {
   }
 
   /** Returns the number of partitions of each topic, from the highest partition number. */
-  private static Map<String, Integer> countPartitions(Set<TopicPartition> live) {
+  private static Map<String, Integer> countPartitions(Set<TopicPartition> livePartitions) {
     Map<String, Integer> counts = new TreeMap<>();
-    live.forEach(p -> counts.merge(p.topic(), p.partition() + 1, Math::max));
+    livePartitions.forEach(p -> counts.merge(p.topic(), p.partition() + 1, Math::max));
     return counts;
   }
 

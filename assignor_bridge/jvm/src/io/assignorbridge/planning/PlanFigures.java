@@ -38,17 +38,17 @@ final class PlanFigures {
   void setFallback(String why, int tasks) {
     countFallback();
     startBatch("spark", tasks);
-    latest.put("fallbackReason", firstLine(why));
+    latest.put("fallbackReason", firstLineOf(why));
   }
 
   /** Reports the kill switch, which is not a failure and must not raise an alert. */
   void setSwitchedOff(String why, int tasks) {
     admission.clear();
     startBatch("spark", tasks);
-    latest.put("switchedOff", firstLine(why));
+    latest.put("switchedOff", firstLineOf(why));
   }
 
-  private static String firstLine(String why) {
+  private static String firstLineOf(String why) {
     return PlannerException.shorten(why.lines().findFirst().orElse(""), MAX_REASON_CHARS);
   }
 
@@ -59,7 +59,7 @@ final class PlanFigures {
   }
 
   void setNotAdmitted(String why) {
-    setAdmitted(Map.of("heldBackBy", "spark", "fallbackReason", firstLine(why)));
+    setAdmitted(Map.of("heldBackBy", "spark", "fallbackReason", firstLineOf(why)));
     countFallback();
   }
 

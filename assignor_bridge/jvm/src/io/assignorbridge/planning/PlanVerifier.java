@@ -45,8 +45,8 @@ final class PlanVerifier {
   }
 
   private static String describePartition(OffsetRange range, List<OffsetRange> ranges) {
-    List<OffsetRange> ofPartition = ranges.stream().filter(range::isOfSamePartition).toList();
-    return ofPartition.isEmpty() ? "nothing" : ofPartition.toString();
+    List<OffsetRange> partitionRanges = ranges.stream().filter(range::isOfSamePartition).toList();
+    return partitionRanges.isEmpty() ? "nothing" : partitionRanges.toString();
   }
 
   /** Sorts the ranges and joins adjacent ones; fails if two overlap. */

@@ -35,11 +35,11 @@ final class StreamIdentity {
   }
 
   /**
-   * Updates the name for a batch that reads these ranges; call it once per batch. `live` are the
-   * stream's partitions: if another one has disappeared, the name changes.
+   * Updates the name for a batch that reads these ranges; call it once per batch. `livePartitions`
+   * are all partitions of the stream: if one has disappeared, the name changes.
    */
-  void startBatch(List<OffsetRange> batch, Set<TopicPartition> live) {
-    boolean isRecreated = ends.keySet().retainAll(live);
+  void startBatch(List<OffsetRange> batch, Set<TopicPartition> livePartitions) {
+    boolean isRecreated = ends.keySet().retainAll(livePartitions);
     Map<TopicPartition, Long> next = new HashMap<>();
     for (OffsetRange range : batch) {
       TopicPartition partition = new TopicPartition(range.topic(), range.partition());

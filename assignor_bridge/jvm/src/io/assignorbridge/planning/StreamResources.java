@@ -77,9 +77,9 @@ record StreamResources(
   }
 
   /** Removes partitions that the stream no longer reads. */
-  void retain(Set<TopicPartition> live) {
+  void retain(Set<TopicPartition> livePartitions) {
     if (times != null) {
-      times.retain(live);
+      times.retain(livePartitions);
     }
   }
 

@@ -97,7 +97,7 @@ final class BoundedConsumer {
     fetchSize.addPoll(total(responses) - responsesBefore, bytes, polled.partitions());
     countTraffic();
     if (polled.count() < maxPollRecords) { // the buffer has no more records of unpaused partitions
-      fetched.forEach(p -> p.mark = bytesBefore);
+      fetched.forEach(p -> p.bufferedSinceBytes = bytesBefore);
     }
     return polled;
   }
@@ -131,7 +131,7 @@ final class BoundedConsumer {
     if (now - boundCheckedAtBytes >= bufferBytes / 8) {
       boundCheckedAtBytes = now;
       if (pausedBytes() > bufferBytes) {
-        drop(paused().filter(p -> p.mark < now - bufferBytes / 2).toList());
+        drop(pausedPartitions().filter(p -> p.bufferedSinceBytes < now - bufferBytes / 2).toList());
       }
     }
     return finished;
@@ -173,7 +173,7 @@ final class BoundedConsumer {
   /** Returns an upper bound of the bytes that Kafka buffers for paused partitions. */
   long pausedBytes() {
     long now = total(incoming);
-    return paused().mapToLong(p -> Math.max(0, now - p.mark)).max().orElse(0);
+    return pausedPartitions().mapToLong(p -> Math.max(0, now - p.bufferedSinceBytes)).max().orElse(0);
   }
 
   /** Seeks to the same position, so that a failed leader-epoch check is not raised repeatedly. */
@@ -203,7 +203,7 @@ final class BoundedConsumer {
     closeClient();
   }
 
-  private Stream<PartitionPosition> paused() {
+  private Stream<PartitionPosition> pausedPartitions() {
     return assigned.stream().filter(p -> !fetched.contains(p));
   }
 
@@ -218,7 +218,7 @@ final class BoundedConsumer {
   private void prepare(Collection<PartitionPosition> positions) {
     List<PartitionPosition> added = positions.stream().filter(assigned::add).toList();
     if (!added.isEmpty()) {
-      added.forEach(p -> p.mark = PartitionPosition.NEVER_FETCHED);
+      added.forEach(p -> p.bufferedSinceBytes = PartitionPosition.NEVER_FETCHED);
       consumer.assign(partitionsOf(assigned));
       consumer.pause(partitionsOf(added));
     }
@@ -239,7 +239,7 @@ final class BoundedConsumer {
     consumer.pause(partitionsOf(unwanted));
     fetched.removeAll(unwanted);
     List<PartitionPosition> resumed = wanted.stream().filter(fetched::add).toList();
-    resumed.forEach(p -> p.mark = Math.min(p.mark, total(incoming)));
+    resumed.forEach(p -> p.bufferedSinceBytes = Math.min(p.bufferedSinceBytes, total(incoming)));
     consumer.resume(partitionsOf(resumed));
   }
 

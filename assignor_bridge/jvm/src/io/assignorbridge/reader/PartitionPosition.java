@@ -11,7 +11,7 @@ import org.apache.kafka.common.header.Header;
  * end, for the next batch: each visible record from {@link #from} to {@link #position}.
  */
 final class PartitionPosition {
-  /** Value of {@link #mark} while Kafka's consumer has fetched nothing from the partition. */
+  /** Value of {@link #bufferedSinceBytes} before the first fetch from the partition. */
   static final long NEVER_FETCHED = Long.MAX_VALUE;
 
   private static final long UNKNOWN = -1;
@@ -37,7 +37,7 @@ final class PartitionPosition {
   boolean positioned;
 
   /** Bytes of the consumer's traffic before the first record that it still buffers. */
-  long mark = NEVER_FETCHED;
+  long bufferedSinceBytes = NEVER_FETCHED;
 
   /** Heap bytes per offset, estimated from the last 2,000 offsets; 0 before the first poll. */
   double bytesPerOffset;

@@ -22,7 +22,7 @@ final class ReadTimes {
   }
 
   /** Splits the time that belongs to no range over the polled chunks, by number of records. */
-  void share(List<Chunk> polled) {
+  void splitByRecords(List<Chunk> polled) {
     long now = System.nanoTime();
     long total = polled.stream().mapToLong(chunk -> chunk.records().size()).sum();
     if (total > 0) {

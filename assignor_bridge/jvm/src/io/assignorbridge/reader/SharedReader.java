@@ -61,7 +61,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   private final AtomicReference<PooledConsumer> consumer = new AtomicReference<>();
 
   private volatile boolean closed;
-  private RecordRow view;
+  private RecordRow recordRow;
   private List<ConsumerRecord<byte[], byte[]>> records = List.of();
   private int nextRecord;
   private InternalRow row;
@@ -110,7 +110,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   public boolean next() throws IOException {
     do {
       if (nextRecord < records.size()) {
-        row = view.show(records.get(nextRecord++));
+        row = recordRow.show(records.get(nextRecord++));
         return true;
       }
       if (sparkRanges.isOpen()) {
@@ -233,7 +233,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     List<RangeCursor> begun = ranges.begin();
     List<Chunk> kept = new ArrayList<>();
     try {
-      if (view == null) {
+      if (recordRow == null) {
         takeConsumer(begun);
       }
       withConsumer(current -> current.begin(begun, ranges.heldBytes(), kept));
@@ -243,7 +243,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       ReaderCounters.HANDED_OVER.add(count);
       return;
     }
-    times.share(kept);
+    times.splitByRecords(kept);
     ranges.addRecords(kept);
     waitedNanos = 0;
   }
@@ -254,11 +254,11 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     patienceNanos =
         TimeUnit.MILLISECONDS.toNanos(
             Math.max(Math.min(timeoutMs, SHORT_TIMEOUT_MILLIS), timeoutMs / 2));
-    view = new RecordRow(partition.includeHeaders());
+    recordRow = new RecordRow(partition.includeHeaders());
     boolean isRetry = context != null && context.attemptNumber() > 0;
     ConsumerPool pool = ConsumerPool.shared();
     pool.closeEnded(endedStreams);
-    consumer.set(pool.take(task.stream(), task.slot(), params(partition), ranges, isRetry));
+    consumer.set(pool.take(task.stream(), task.slot(), paramsWithRack(partition), ranges, isRetry));
     withConsumer(PooledConsumer::beginUse);
   }
 
@@ -293,7 +293,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   }
 
   /** Returns Kafka's parameters with the executor's rack, for reads from near replicas, unless set. */
-  private Map<String, Object> params(KafkaBatchInputPartition range) {
+  private Map<String, Object> paramsWithRack(KafkaBatchInputPartition range) {
     Map<String, Object> params = range.executorKafkaParams();
     if (rack != null && !params.containsKey(ConsumerConfig.CLIENT_RACK_CONFIG)) {
       params = new HashMap<>(params);
@@ -318,7 +318,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     } catch (OffsetOutOfRangeException e) {
       hasProgress = handOver(current, e.offsetOutOfRangePartitions().keySet(), e.getMessage());
     }
-    times.share(polled);
+    times.splitByRecords(polled);
     ranges.addRecords(polled);
     waitedNanos = hasProgress ? 0 : waitedNanos + System.nanoTime() - startNanos;
     if (!hasProgress && waitedNanos >= patienceNanos) {

@@ -123,7 +123,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     Map<String, String> planMetrics = new HashMap<>();
     attempt("complete a batch", () -> latestConsumedOffset.ifPresent(planner::complete));
     attempt("return the metrics of a batch", () -> planMetrics.putAll(planner.metrics()));
-    Map<String, String> all = new HashMap<>(metricsOfSpark(latestConsumedOffset));
+    Map<String, String> all = new HashMap<>(readSparkMetrics(latestConsumedOffset));
     all.putAll(planMetrics);
     return all;
   }
@@ -163,7 +163,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   }
 
   private void warnOfTooFewSlots(int partitions) {
-    int slots = ExecutorList.slots(context);
+    int slots = ExecutorList.countSlots(context);
     if (partitions > slots && warned.add("too few slots")) {
       LOG.warn(
           "real-time mode needs a task slot for each partition, but the query reads {} partitions and"
@@ -235,7 +235,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
    * before anything requests the latest ones. Spark 4.1's metrics then fail the query
    * (apache/spark#55236); those of 4.0 and 4.2 are empty.
    */
-  private Map<String, String> metricsOfSpark(Optional<Offset> latestConsumedOffset) {
+  private Map<String, String> readSparkMetrics(Optional<Offset> latestConsumedOffset) {
     try {
       return super.metrics(latestConsumedOffset);
     } catch (NullPointerException e) {

@@ -25,17 +25,17 @@ public final class Columns {
       Names topics = new Names();
       return new Ranges(
           topics.names,
-          ints(rows, row -> topics.indexOf(row.topic())),
-          ints(rows, OffsetRange::partition),
-          longs(rows, OffsetRange::start),
-          longs(rows, OffsetRange::end));
+          packInts(rows, row -> topics.indexOf(row.topic())),
+          packInts(rows, OffsetRange::partition),
+          packLongs(rows, OffsetRange::start),
+          packLongs(rows, OffsetRange::end));
     }
 
     public List<OffsetRange> unpack() throws PlannerException {
-      ByteBuffer topicIndexes = buffer(topic);
-      ByteBuffer partitions = buffer(partition);
-      ByteBuffer starts = buffer(start);
-      ByteBuffer ends = buffer(end);
+      ByteBuffer topicIndexes = wrap(topic);
+      ByteBuffer partitions = wrap(partition);
+      ByteBuffer starts = wrap(start);
+      ByteBuffer ends = wrap(end);
       List<OffsetRange> rows = new ArrayList<>();
       try {
         while (topicIndexes.hasRemaining()) {
@@ -60,7 +60,7 @@ public final class Columns {
   public record Times(long nowMs, byte[] stamp, int lookUps, Long askedMs, byte[] at) {
     public static Times of(
         long nowMs, List<OffsetRange> rows, ToLongFunction<OffsetRange> stamp) {
-      return new Times(nowMs, longs(rows, stamp), 0, null, null);
+      return new Times(nowMs, packLongs(rows, stamp), 0, null, null);
     }
 
     public Times withLookUp(
@@ -68,7 +68,7 @@ public final class Columns {
         long askedMs,
         List<OffsetRange> rows,
         ToLongFunction<OffsetRange> offset) {
-      return new Times(nowMs, stamp, number, askedMs, longs(rows, offset));
+      return new Times(nowMs, stamp, number, askedMs, packLongs(rows, offset));
     }
   }
 
@@ -78,11 +78,11 @@ public final class Columns {
         List<List<String>> sets,
         List<OffsetRange> rows,
         ToIntFunction<OffsetRange> index) {
-      return new Racks(sets, ints(rows, index));
+      return new Racks(sets, packInts(rows, index));
     }
 
     public long countUnknown() {
-      ByteBuffer cells = buffer(range);
+      ByteBuffer cells = wrap(range);
       long count = 0;
       while (cells.hasRemaining()) {
         count += cells.getInt() < 0 ? 1 : 0;
@@ -108,13 +108,13 @@ public final class Columns {
       return new Reports(
           topics.names,
           executors.names,
-          ints(rows, row -> topics.indexOf(row.topic())),
-          ints(rows, ReadReport::partition),
-          ints(rows, row -> executors.indexOf(row.executor())),
-          doubles(rows, ReadReport::records),
-          doubles(rows, ReadReport::bytes),
-          doubles(rows, ReadReport::seconds),
-          doubles(rows, ReadReport::offsets));
+          packInts(rows, row -> topics.indexOf(row.topic())),
+          packInts(rows, ReadReport::partition),
+          packInts(rows, row -> executors.indexOf(row.executor())),
+          packDoubles(rows, ReadReport::records),
+          packDoubles(rows, ReadReport::bytes),
+          packDoubles(rows, ReadReport::seconds),
+          packDoubles(rows, ReadReport::offsets));
     }
   }
 
@@ -139,13 +139,13 @@ public final class Columns {
       Map<Integer, List<String>> standbys) {
 
     public List<Task> unpack() throws PlannerException {
-      ByteBuffer executorIndexes = buffer(executor);
-      ByteBuffer slots = buffer(slot);
-      ByteBuffer counts = buffer(ranges);
-      ByteBuffer topicIndexes = buffer(topic);
-      ByteBuffer partitions = buffer(partition);
-      ByteBuffer starts = buffer(start);
-      ByteBuffer ends = buffer(end);
+      ByteBuffer executorIndexes = wrap(executor);
+      ByteBuffer slots = wrap(slot);
+      ByteBuffer counts = wrap(ranges);
+      ByteBuffer topicIndexes = wrap(topic);
+      ByteBuffer partitions = wrap(partition);
+      ByteBuffer starts = wrap(start);
+      ByteBuffer ends = wrap(end);
       List<Task> tasks = new ArrayList<>(counts.remaining() / Integer.BYTES);
       try {
         while (counts.hasRemaining()) {
@@ -176,29 +176,29 @@ public final class Columns {
 
   private Columns() {}
 
-  private static <T> byte[] ints(List<T> rows, ToIntFunction<T> cell) {
-    ByteBuffer column = column(rows, Integer.BYTES);
+  private static <T> byte[] packInts(List<T> rows, ToIntFunction<T> cell) {
+    ByteBuffer column = allocateColumn(rows, Integer.BYTES);
     rows.forEach(row -> column.putInt(cell.applyAsInt(row)));
     return column.array();
   }
 
-  private static <T> byte[] longs(List<T> rows, ToLongFunction<T> cell) {
-    ByteBuffer column = column(rows, Long.BYTES);
+  private static <T> byte[] packLongs(List<T> rows, ToLongFunction<T> cell) {
+    ByteBuffer column = allocateColumn(rows, Long.BYTES);
     rows.forEach(row -> column.putLong(cell.applyAsLong(row)));
     return column.array();
   }
 
-  private static <T> byte[] doubles(List<T> rows, ToDoubleFunction<T> cell) {
-    ByteBuffer column = column(rows, Double.BYTES);
+  private static <T> byte[] packDoubles(List<T> rows, ToDoubleFunction<T> cell) {
+    ByteBuffer column = allocateColumn(rows, Double.BYTES);
     rows.forEach(row -> column.putDouble(cell.applyAsDouble(row)));
     return column.array();
   }
 
-  private static ByteBuffer column(List<?> rows, int bytes) {
-    return buffer(new byte[rows.size() * bytes]);
+  private static ByteBuffer allocateColumn(List<?> rows, int bytes) {
+    return wrap(new byte[rows.size() * bytes]);
   }
 
-  private static ByteBuffer buffer(byte[] column) {
+  private static ByteBuffer wrap(byte[] column) {
     return ByteBuffer.wrap(column).order(ByteOrder.LITTLE_ENDIAN);
   }
 

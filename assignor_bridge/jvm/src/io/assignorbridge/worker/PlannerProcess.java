@@ -125,11 +125,11 @@ final class PlannerProcess implements AutoCloseable {
   }
 
   private void collectStderr() {
-    char[] part = new char[1024];
+    char[] buffer = new char[1024];
     try (BufferedReader reader = process.errorReader(StandardCharsets.UTF_8)) {
-      for (int n = reader.read(part); n >= 0; n = reader.read(part)) {
+      for (int n = reader.read(buffer); n >= 0; n = reader.read(buffer)) {
         synchronized (stderr) {
-          stderr.append(part, 0, n);
+          stderr.append(buffer, 0, n);
           stderr.delete(0, Math.max(0, stderr.length() - MAX_STDERR_CHARS));
         }
       }
@@ -146,11 +146,11 @@ final class PlannerProcess implements AutoCloseable {
     synchronized (stderr) {
       text = stderr.toString().strip();
     }
-    String last = text.substring(text.lastIndexOf('\n') + 1);
+    String lastLine = text.substring(text.lastIndexOf('\n') + 1);
     return " ("
         + python
         + (process.isAlive() ? "" : ", exit code " + process.exitValue())
-        + (last.isEmpty() ? "" : ": " + PlannerException.shorten(last, 300))
+        + (lastLine.isEmpty() ? "" : ": " + PlannerException.shorten(lastLine, 300))
         + "); is assignor-bridge installed there? See spark.assignor.python"
         + (text.isEmpty() ? "" : ". Its stderr was:\n" + text);
   }
