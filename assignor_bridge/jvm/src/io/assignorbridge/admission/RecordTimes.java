@@ -87,7 +87,7 @@ public final class RecordTimes implements AutoCloseable {
   /** Returns the timestamp of the first record of each range; -1 without record or timestamp. */
   public Columns.Times timesOf(List<OffsetRange> waiting, long timeoutMs)
       throws PlannerException, InterruptedException {
-    long now = System.currentTimeMillis();
+    long nowMs = System.currentTimeMillis();
     Map<TopicPartition, OffsetRange> unknown = new HashMap<>();
     for (OffsetRange range : waiting) {
       TreeMap<Long, Timestamp> byOffset = timestampsOf(partitionOf(range));
@@ -103,7 +103,7 @@ public final class RecordTimes implements AutoCloseable {
             return null;
           });
     }
-    return Columns.Times.of(now, waiting, range -> firstTimestamp(range).millis());
+    return Columns.Times.of(nowMs, waiting, range -> firstTimestamp(range).millis());
   }
 
   /** Returns these timestamps and the first offsets at or after `millis`, as look-up `number`. */

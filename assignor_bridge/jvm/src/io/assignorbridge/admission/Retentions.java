@@ -44,10 +44,10 @@ public final class Retentions implements AutoCloseable {
 
   /** Returns the retention in milliseconds of each topic for which it is known by now. */
   public Map<String, Long> retentionsOf(Collection<String> topics) {
-    long now = System.nanoTime();
+    long nowNanos = System.nanoTime();
     seen.addAll(topics);
-    if (now - requestedNanos >= REFRESH_NANOS) {
-      request(seen, now);
+    if (nowNanos - requestedNanos >= REFRESH_NANOS) {
+      request(seen, nowNanos);
       seen = new HashSet<>();
     } else if (!requested.containsAll(topics)) {
       Set<String> extended = new HashSet<>(requested);

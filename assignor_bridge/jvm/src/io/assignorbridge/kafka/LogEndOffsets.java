@@ -141,7 +141,7 @@ public final class LogEndOffsets implements AutoCloseable {
     if (!hasWarned && !admin.isEnded()) {
       hasWarned = true;
       LOG.warn(
-          "assignor-bridge cannot measure the lag of query {} (the query continues; warned once): {}",
+          "assignor-bridge cannot measure the lag of query {} (the query continues; logged once): {}",
           query,
           admin.describe(error));
     }

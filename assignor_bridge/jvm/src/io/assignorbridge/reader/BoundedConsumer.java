@@ -124,14 +124,14 @@ final class BoundedConsumer {
    */
   boolean pauseFinished(long heldBytes) {
     boolean finished = unread.removeIf(p -> p.reading == null);
-    long now = total(incoming);
-    if (finished || now - windowAtBytes >= bufferBytes / CHECKS_PER_BUFFER) {
+    long incomingBytes = total(incoming);
+    if (finished || incomingBytes - windowAtBytes >= bufferBytes / CHECKS_PER_BUFFER) {
       fetchWindow(heldBytes);
     }
-    if (now - boundCheckedAtBytes >= bufferBytes / 8) {
-      boundCheckedAtBytes = now;
+    if (incomingBytes - boundCheckedAtBytes >= bufferBytes / 8) {
+      boundCheckedAtBytes = incomingBytes;
       if (pausedBytes() > bufferBytes) {
-        drop(pausedPartitions().filter(p -> p.bufferedSinceBytes < now - bufferBytes / 2).toList());
+        drop(pausedPartitions().filter(p -> p.bufferedSinceBytes < incomingBytes - bufferBytes / 2).toList());
       }
     }
     return finished;
@@ -172,8 +172,8 @@ final class BoundedConsumer {
 
   /** Returns an upper bound of the bytes that Kafka buffers for paused partitions. */
   long pausedBytes() {
-    long now = total(incoming);
-    return pausedPartitions().mapToLong(p -> Math.max(0, now - p.bufferedSinceBytes)).max().orElse(0);
+    long incomingBytes = total(incoming);
+    return pausedPartitions().mapToLong(p -> Math.max(0, incomingBytes - p.bufferedSinceBytes)).max().orElse(0);
   }
 
   /** Seeks to the same position, so that a failed leader-epoch check is not raised repeatedly. */

@@ -13,24 +13,24 @@ final class ReadTimes {
 
   /** Charges {@code range} with the time from now on; null if the time belongs to no range yet. */
   void charge(RangeCursor range) {
-    long now = System.nanoTime();
+    long nowNanos = System.nanoTime();
     if (charged != null) {
-      charged.nanos += now - markNanos;
+      charged.nanos += nowNanos - markNanos;
     }
     charged = range;
-    markNanos = now;
+    markNanos = nowNanos;
   }
 
   /** Splits the time that belongs to no range over the polled chunks, by number of records. */
   void splitByRecords(List<Chunk> polled) {
-    long now = System.nanoTime();
+    long nowNanos = System.nanoTime();
     long total = polled.stream().mapToLong(chunk -> chunk.records().size()).sum();
     if (total > 0) {
-      double nanosPerRecord = (now - markNanos) / (double) total;
+      double nanosPerRecord = (nowNanos - markNanos) / (double) total;
       for (Chunk chunk : polled) {
         chunk.cursor().nanos += (long) (nanosPerRecord * chunk.records().size());
       }
-      markNanos = now;
+      markNanos = nowNanos;
     }
   }
 }

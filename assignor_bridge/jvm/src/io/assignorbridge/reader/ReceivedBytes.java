@@ -26,9 +26,9 @@ final class ReceivedBytes {
     }
     totals.forEach(
         (broker, metric) -> {
-          long now = BoundedConsumer.total(metric);
-          Long before = counted.put(broker, now);
-          untaken.merge(broker, now - (before == null ? 0 : before), Long::sum);
+          long totalBytes = BoundedConsumer.total(metric);
+          Long previousBytes = counted.put(broker, totalBytes);
+          untaken.merge(broker, totalBytes - (previousBytes == null ? 0 : previousBytes), Long::sum);
         });
   }
 
