@@ -131,7 +131,7 @@ final class BoundedConsumer {
     if (incomingBytes - boundCheckedAtBytes >= bufferBytes / 8) {
       boundCheckedAtBytes = incomingBytes;
       if (pausedBytes() > bufferBytes) {
-        drop(pausedPartitions().filter(p -> p.bufferedSinceBytes < incomingBytes - bufferBytes / 2).toList());
+        drop(streamPaused().filter(p -> p.bufferedSinceBytes < incomingBytes - bufferBytes / 2).toList());
       }
     }
     return finished;
@@ -173,7 +173,7 @@ final class BoundedConsumer {
   /** Returns an upper bound of the bytes that Kafka buffers for paused partitions. */
   long pausedBytes() {
     long incomingBytes = total(incoming);
-    return pausedPartitions().mapToLong(p -> Math.max(0, incomingBytes - p.bufferedSinceBytes)).max().orElse(0);
+    return streamPaused().mapToLong(p -> Math.max(0, incomingBytes - p.bufferedSinceBytes)).max().orElse(0);
   }
 
   /** Seeks to the same position, so that a failed leader-epoch check is not raised repeatedly. */
@@ -203,7 +203,7 @@ final class BoundedConsumer {
     closeClient();
   }
 
-  private Stream<PartitionPosition> pausedPartitions() {
+  private Stream<PartitionPosition> streamPaused() {
     return assigned.stream().filter(p -> !fetched.contains(p));
   }
 
