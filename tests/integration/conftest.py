@@ -40,8 +40,8 @@ def no_batch_falls_back_unawares(request: pytest.FixtureRequest) -> Iterator[Non
 
     log = DriverLog(Path(request.getfixturevalue("spark").conf.get("assignor.test.log")))
     yield
-    assert log.lines("Spark's own mapping is used instead") == []
-    assert log.lines("Spark's own limits hold instead") == []
+    assert log.lines("Spark's default assignment is used instead") == []
+    assert log.lines("Spark's own limits apply instead") == []
 
 
 @pytest.fixture(autouse=True)

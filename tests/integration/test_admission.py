@@ -257,9 +257,9 @@ FAILURES = [
     pytest.param("garbage", "is not JSON: this is not JSON", id="the answer is no JSON"),
     pytest.param("late", "did not answer within 2000 ms", id="the answer comes too late"),
     pytest.param("raises", "boom", id="the planner raises"),
-    pytest.param("beyond", "the planner admits", id="an end beyond the log's"),
-    pytest.param("backwards", "the planner admits", id="an end before the start"),
-    pytest.param("nothing", "the planner admits 0 records", id="a batch of nothing"),
+    pytest.param("beyond", "the planner admitted", id="an end beyond the log's"),
+    pytest.param("backwards", "the planner admitted", id="an end before the start"),
+    pytest.param("nothing", "the planner admitted 0 records", id="a batch of nothing"),
     pytest.param("short", "columns of ranges do not fit together", id="a column is too short"),
 ]
 
@@ -488,7 +488,7 @@ def test_who_may_not_see_the_retention_is_told_once_and_goes_on(
 
     assert rows == 200
     assert_planned(progresses)
-    [warning] = wait_until(lambda: driver_log.lines("does not know the retention"), "a warning")
+    [warning] = wait_until(lambda: driver_log.lines("could not read the retention"), "a warning")
     assert f"of topic '{name}'" in warning
     assert "needs DescribeConfigs on this topic" in warning
     assert not driver_log.lines(PASSWORD)

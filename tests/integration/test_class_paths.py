@@ -96,7 +96,7 @@ def test_a_spark_that_lacks_what_we_use_of_it_reads_the_topic_by_itself(
 
 KAFKA010 = "org.apache.spark.sql.kafka010"
 STREAM = "KafkaMicroBatchStream"
-UNFIT = "a superclass that fits (class io.assignorbridge.source.AssignedMicroBatchStream"
+UNFIT = "a compatible superclass (class io.assignorbridge.source.AssignedMicroBatchStream"
 
 
 @pytest.mark.long

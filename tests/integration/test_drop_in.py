@@ -377,8 +377,8 @@ def test_a_file_system_without_its_libraries_cannot_end_a_query_by_the_switch(
         assert_planned([as_dict(p) for p in query.recentProgress if p.numInputRows])
         query.stop()
         [warning] = driver_log.lines("stays switched on")
-        assert f"{killed} cannot be looked for: java.lang.NoClassDefFoundError" in warning
-        with pytest.raises(StreamingQueryException, match=f"{killed} cannot be looked for"):
+        assert f"{killed} could not be checked: java.lang.NoClassDefFoundError" in warning
+        with pytest.raises(StreamingQueryException, match=f"{killed} could not be checked"):
             run_in_batches(spark, topic, f"{checkpoint}-2")
     finally:
         query.stop()
@@ -423,7 +423,7 @@ def test_a_setting_of_the_session_in_two_spellings_is_refused(
     spark.conf.set("spark.assignor.onError", "fail")
     spark.conf.set("spark.assignor.onerror", "fallback")
     try:
-        with pytest.raises(StreamingQueryException, match="is given twice, also with other cap"):
+        with pytest.raises(StreamingQueryException, match="is set twice, in different case: keep"):
             run_in_batches(spark, topic, checkpoint)
         _, rows = run_in_batches(spark, topic, f"{checkpoint}-3", assignor_onError="fail")
         assert rows == 5  # the source has its own, so it is not refused
@@ -604,4 +604,4 @@ def test_the_option_on_another_source_says_that_it_has_no_effect(
 ) -> None:
     spark.readStream.format("rate").option("assignor", "lag-aware-sticky").load()
     [warning] = driver_log.lines("option 'assignor' has no effect")
-    assert "'rate', which is not Spark's Kafka source" in warning
+    assert "source 'rate' is not Spark's Kafka source" in warning

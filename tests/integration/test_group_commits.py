@@ -144,7 +144,7 @@ def test_a_topic_that_is_gone_fails_alone(topic: Topic, driver: Driver, log: Dri
     assert driver.run(group, kafka, {topic.name: {"0": 0}, gone: {"0": 1}}) == (0, 1)
     [warning] = log.lines("could not commit")
     assert f"for the following partitions: [{gone}-0]" in warning
-    assert "the topic or the partition is not there" in warning
+    assert "the topic or the partition does not exist" in warning
     assert committed(topic.bootstrap_servers, group) == {(topic.name, 0): 0}
 
 

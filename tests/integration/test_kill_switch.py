@@ -19,4 +19,4 @@ def test_a_stop_while_the_switch_is_looked_for_at_the_start_is_no_misuse(tmp_pat
     done = run_java(compiled(tmp_path, "SwitchChecks"), "settings.SwitchChecks", "stopped", "slow")
     stopped, slow = done.stdout.splitlines()
     assert stopped == "stopped: interrupted"
-    assert slow.startswith("slow: misuse: spark.assignor.killSwitchFile cannot be looked for: ")
+    assert slow.startswith("slow: misuse: spark.assignor.killSwitchFile could not be checked: ")

@@ -120,7 +120,7 @@ def test_checkpoints_of_the_log_are_written_beside_the_batches(spark, tmp_path, 
     jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
     ours = [jobs.apply(i) for i in range(jobs.size()) if jobs.apply(i).jobId() >= first]
     named = [str(job.description()) for job in ours]
-    beside = [name for name in named if "beside the batches" in name]
+    beside = [name for name in named if "in the background" in name]
     assert beside
     if driver.writer.sink.mode == "append":  # a merge reads the log in each batch
         state = f"Compute snapshot for version: {CHECKPOINT}"

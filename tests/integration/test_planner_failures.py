@@ -52,7 +52,7 @@ FAILURES = [
     pytest.param("invents", "it should read nothing", id="the plan reads what nobody asked for"),
     pytest.param("stranger", "unknown executor 'no-such-executor'", id="an executor that is gone"),
     pytest.param(
-        "no-ranges", "a task without ranges", id="the plan holds an empty task",
+        "no-ranges", "of the plan has no ranges", id="the plan holds an empty task",
         marks=pytest.mark.long,
     ),
     pytest.param(

@@ -127,7 +127,7 @@ def test_racks_of_executors_and_replicas_reach_the_first_plan(
     assert all(15 < int(m["assignor.crossZoneOffsets"]) <= 20 for m in metrics)
     assert all("executors there are 50% of all" in m["assignor.zoneAdvice"] for m in metrics)
 
-    assert len(driver_log.lines("asked for the racks of 1 topics: [[a]]")) == 1
+    assert len(driver_log.lines("requested the racks of 1 topics: [[a]]")) == 1
     [told] = driver_log.lines("plans by zones")
     assert "0 of 2 executors have no known rack; racks of the others: a, b;" in told
     assert "0 of 4 partitions have none; racks of the others: a;" in told
@@ -242,7 +242,7 @@ def test_the_file_of_hosts_comes_first_and_is_read_again_when_it_changes(
         finally:
             query.stop()
     assert_planned([json.loads(p.json) for p in query.recentProgress])
-    [warning] = driver_log.lines("keeps the racks")
+    [warning] = driver_log.lines("keeps the previous racks")
     assert "line 2 (127.0.0.2) has no rack" in warning
 
 
@@ -254,11 +254,11 @@ WRONG = [
     pytest.param({"assignor.rack": "env:"}, "option 'assignor.rack' is 'env:': env:NAME",
                  id="no variable"),
     pytest.param({"assignor.rackFile": "FOLDER/none"}, "option 'assignor.rackFile' is "
-                 "'FOLDER/none': there is no such file on the driver; a line HOST=RACK for each "
-                 "host of executors is expected", id="no file"),
+                 "'FOLDER/none': there is no such file on the driver; expected one line HOST=RACK "
+                 "for each host with executors", id="no file"),
     pytest.param({"assignor.rackFile": "FOLDER"}, "it cannot be read (", id="a folder"),
-    pytest.param({"assignor.rackFile": "FOLDER/broken"}, "line 2 (h2) has no rack; a line "
-                 "HOST=RACK", id="a broken line"),
+    pytest.param({"assignor.rackFile": "FOLDER/broken"}, "line 2 (h2) has no rack; expected "
+                 "one line HOST=RACK", id="a broken line"),
 ]  # fmt: skip
 
 
@@ -301,7 +301,7 @@ def test_a_user_who_may_only_read_is_planned_for_by_the_racks_of_leaders(
     assert rows == 18
     assert_planned(progresses)
     assert racks_asked_with(record) == [({first: "s", second: "t"}, [["s"], ["s"]])]
-    [warning] = driver_log.lines("let followers be read")
+    [warning] = driver_log.lines("consumers can read from followers")
     assert warning.endswith("(the user of the query needs DescribeConfigs on the Cluster)")
     assert PASSWORD not in warning
 
@@ -328,7 +328,7 @@ def test_a_client_that_cannot_ask_costs_no_batch(
     assert rows == 80
     assert_planned(progresses)
     assert racks_asked_with(record) == [({first: "a", second: "b"}, [])] * 2
-    [warning] = driver_log.lines("cannot ask where the replicas of any topic are")
+    [warning] = driver_log.lines("not request the racks of the replicas of any topic")
     assert "Invalid value -7 for configuration retries" in warning
     [told] = driver_log.lines("plans by zones")
     assert "4 of 4 partitions have none; racks of the others: none (broker.rack" in told
@@ -408,8 +408,8 @@ def test_files_of_hosts(tmp_path: Path) -> None:
         file.write_text(text)
         assert (said if text else "names no executor") in read_by_replay(file)
         expected.append(
-            f"misuse: option 'assignor.rackFile' is '{file}': {said}; a line HOST=RACK for each "
-            "host of executors is expected"
+            f"misuse: option 'assignor.rackFile' is '{file}': {said}; expected one line HOST=RACK "
+            "for each host with executors"
             if said.startswith("line")
             else said
         )

@@ -157,7 +157,7 @@ def test_a_fault_after_a_batch_was_written_does_not_end_the_query(
     metrics = [p["sources"][0]["metrics"] for p in progresses]
     assert [m["assignor.strategy"] for m in metrics] == ["lag-aware-sticky"] * 2
     assert {m["assignor.fallbacks"] for m in metrics} == {"0"}
-    assert len(driver_log.lines("could not note that a batch is completed")) == 1
+    assert len(driver_log.lines("could not complete a batch")) == 1
     [repair] = repairs
     repair()
 

@@ -38,10 +38,10 @@ public final class Commits {
       query.get("kafka").fields().forEachRemaining(f -> kafka.put(f.getKey(), f.getValue().asText()));
       GroupCommits commits = new GroupCommits(query.get("group").asText(), kafka);
       for (JsonNode end : query.get("ends")) {
-        commits.completed(new KafkaSourceOffset(JsonUtils.partitionOffsets(end.toString())));
+        commits.commitCompleted(new KafkaSourceOffset(JsonUtils.partitionOffsets(end.toString())));
       }
       for (JsonNode error : query.path("errors")) {
-        commits.fail(new TimeoutException(error.asText()));
+        commits.countFailure(new TimeoutException(error.asText()));
       }
       long closing = System.nanoTime();
       commits.close();

@@ -1,6 +1,6 @@
 package io.assignorbridge.cluster;
 
-import io.assignorbridge.cluster.ExecutorRacks.Received;
+import io.assignorbridge.cluster.ExecutorRacks.TaskTraffic;
 import io.assignorbridge.cluster.Zones.CrossZoneBytes;
 import java.util.List;
 import java.util.Map;
@@ -14,21 +14,21 @@ public final class CrossZoneChecks {
     CrossZoneBytes bytes = new CrossZoneBytes();
     Map<Integer, String> racks = Map.of(1, "a", 2, "b");
     told(bytes, racks, Map.of());
-    bytes.add(List.of(new Received("a", Map.of(1, 60L, 2, 20L, 3, 7L, -1, 1L))));
-    bytes.add(List.of(new Received("b", Map.of(2, 20L))));
+    bytes.add(List.of(new TaskTraffic("a", Map.of(1, 60L, 2, 20L, 3, 7L, -1, 1L))));
+    bytes.add(List.of(new TaskTraffic("b", Map.of(2, 20L))));
     told(bytes, Map.of(), Map.of("receivedBytes", "108"));
     Map<String, String> first =
         Map.of("receivedBytes", "108", "crossZoneBytes", "20", "crossZoneShare", "0.2000");
     told(bytes, racks, first);
     told(bytes, racks, first); // an idle trigger
-    bytes.begin();
+    bytes.beginBatch();
     told(bytes, racks, Map.of("receivedBytes", "108", "crossZoneBytes", "20"));
-    bytes.add(List.of(new Received("b", Map.of(1, 3L, 2, 1L)), new Received("b", Map.of())));
+    bytes.add(List.of(new TaskTraffic("b", Map.of(1, 3L, 2, 1L)), new TaskTraffic("b", Map.of())));
     told(
         bytes,
         racks,
         Map.of("receivedBytes", "112", "crossZoneBytes", "23", "crossZoneShare", "0.7500"));
-    bytes.begin();
+    bytes.beginBatch();
     Map<String, String> sinceThen = Map.of("receivedBytes", "112", "crossZoneBytes", "23");
     told(bytes, Map.of(2, "b"), sinceThen); // a broker whose rack is no longer known
     told(bytes, Map.of(1, "b", 2, "b"), sinceThen); // or another one

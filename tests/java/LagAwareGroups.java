@@ -49,7 +49,7 @@ public final class LagAwareGroups {
     });
     LagAwareAssignor assignor = new LagAwareAssignor() {
       @Override
-      protected Map<TopicPartition, Long> lags(Collection<TopicPartition> ofThese) {
+      protected Map<TopicPartition, Long> fetchLags(Collection<TopicPartition> partitions) {
         return lags;
       }
     };

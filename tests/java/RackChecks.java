@@ -41,7 +41,7 @@ public final class RackChecks {
   private static String racks(Path file, List<String> hosts) {
     try {
       ExecutorRacks.RackFile racks = new ExecutorRacks.RackFile(file.toString());
-      String ours = hosts.stream().map(host -> String.valueOf(racks.of(host))).collect(joining(" "));
+      String ours = hosts.stream().map(host -> String.valueOf(racks.findRack(host))).collect(joining(" "));
       FileBasedTopologyMapper mapper =
           new FileBasedTopologyMapper(
               new SparkConf(false).set("spark.storage.replication.topologyFile", file.toString()));
@@ -70,7 +70,7 @@ public final class RackChecks {
     SparkContext context = new SparkContext(conf);
     for (TaskScheduler scheduler :
         List.of(new YarnScheduler(context), new TaskSchedulerImpl(context))) {
-      hosts.forEach(host -> System.out.println(ExecutorRacks.ofYarn(scheduler, host)));
+      hosts.forEach(host -> System.out.println(ExecutorRacks.findYarnRack(scheduler, host)));
     }
     context.stop();
   }

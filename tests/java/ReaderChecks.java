@@ -147,7 +147,7 @@ public final class ReaderChecks {
       try {
         consumer.poll(NOW, 0, new ArrayList<>());
       } catch (LogTruncationException e) {
-        check(consumer.giveUp(e.offsetOutOfRangePartitions().keySet()).size() == 1 - raised, "nothing is left of a range given up before");
+        check(consumer.handOver(e.offsetOutOfRangePartitions().keySet()).size() == 1 - raised, "nothing is left of a range given up before");
         raised++;
       }
     }
@@ -243,12 +243,12 @@ public final class ReaderChecks {
     ranges(40, 1_000, 3_000).forEach(ordered::add);
     List<Chunk> chunks = new ArrayList<>();
     consumer.begin(ordered.begin(), 0, chunks);
-    ordered.hold(chunks);
+    ordered.addRecords(chunks);
     last().silent.add(partition(0)); // the first range waits for its broker
     for (int polls = 0; polls < 100; polls++) {
       chunks.clear();
       check(!consumer.poll(NOW, ordered.heldBytes(), chunks), "progress of the first range");
-      ordered.hold(chunks);
+      ordered.addRecords(chunks);
       consumer.fitBuffers(ordered.heldBytes());
     }
     check(ordered.heldBytes() >= BUFFER / 2, ordered.heldBytes() + " bytes are held");
@@ -452,7 +452,7 @@ public final class ReaderChecks {
       TaskContext$.MODULE$.unset();
     }
     check(outcome.equals(expected), outcome + " instead of " + expected);
-    check(ConsumerPool.shared().idle() == idle, ConsumerPool.shared().idle() + " are idle");
+    check(ConsumerPool.shared().countIdle() == idle, ConsumerPool.shared().countIdle() + " are idle");
     long until = System.nanoTime() + 10_000_000_000L;
     while (last().closed != (idle == 0)) {
       check(System.nanoTime() < until, "closed: " + last().closed);
@@ -496,7 +496,7 @@ public final class ReaderChecks {
     }
     check(each > 55 * 40_000, "headers are not counted: " + each);
     check(pool.idleBytes() <= 8 * MIB, pool.idleBytes() + " bytes are held");
-    check(pool.idle() == 10, "consumers were closed for what they hold");
+    check(pool.countIdle() == 10, "consumers were closed for what they hold");
     check(taken.get(0).idleBytes == 0 && taken.get(9).idleBytes > 0, "the oldest go first");
     check(made.get(0).assigned.isEmpty(), "Kafka's buffer is kept");
     PooledConsumer again = pool.take("s", 0, params(Map.of()), ranges(1, 5, 10), false);
@@ -516,9 +516,9 @@ public final class ReaderChecks {
     PooledConsumer other = pool.take("new", 0, params(Map.of()), ranges(1, 0, 5), false);
     pool.giveBack(idle);
     pool.giveBack(other);
-    pool.forget(List.of("older", "old"));
+    pool.closeEnded(List.of("older", "old"));
     pool.giveBack(busy);
-    check(pool.idle() == 1, pool.idle() + " idle");
+    check(pool.countIdle() == 1, pool.countIdle() + " idle");
     long until = System.nanoTime() + 10_000_000_000L;
     while (!(made.get(0).closed && made.get(1).closed)) {
       check(System.nanoTime() < until, "not closed: " + made.get(0).closed + made.get(1).closed);
@@ -651,11 +651,11 @@ public final class ReaderChecks {
 
   void aRecordWithoutATimestampHasNoAge() {
     RangeCursor range = range(0, 0, 5);
-    range.stamp(-1);
+    range.addTimestamp(-1);
     check(range.oldest > range.newest, "an age of nothing");
-    range.stamp(7);
-    range.stamp(-1);
-    range.stamp(5);
+    range.addTimestamp(7);
+    range.addTimestamp(-1);
+    range.addTimestamp(5);
     check(range.oldest == 5 && range.newest == 7, range.oldest + " to " + range.newest);
   }
 
@@ -682,7 +682,7 @@ public final class ReaderChecks {
     ranges.forEach(ordered::add);
     List<Chunk> chunks = new ArrayList<>();
     consumer.begin(ordered.begin(), 0, chunks);
-    ordered.hold(chunks);
+    ordered.addRecords(chunks);
     int polls = 0;
     for (RangeCursor range : ranges) {
       int i = range.partition.partition();
@@ -692,7 +692,7 @@ public final class ReaderChecks {
         if (first.chunks.isEmpty()) {
           chunks.clear();
           consumer.poll(NOW, ordered.heldBytes(), chunks);
-          ordered.hold(chunks);
+          ordered.addRecords(chunks);
           consumer.fitBuffers(ordered.heldBytes());
           check(polls++ < 20_000, "no end");
           continue;

@@ -40,7 +40,7 @@ final class RowChecks {
     for (int i = 0; i < 500; i++) {
       ConsumerRecord<byte[], byte[]> record = checks.record(i);
       UnsafeRow expected = checks.sparks.apply(record).copy();
-      InternalRow row = checks.view.of(record);
+      InternalRow row = checks.view.show(record);
       check(row.numFields() == expected.numFields(), "another number of columns");
       check(checks.unsafe.apply(row).equals(expected), "another row of " + record);
       for (int column = 0; column < expected.numFields(); column++) {

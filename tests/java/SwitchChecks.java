@@ -39,7 +39,7 @@ public final class SwitchChecks {
     for (String name : names) {
       session.conf().set("spark.assignor.killSwitchFile", "failing:///" + name);
       try {
-        System.out.println(name + ": " + killSwitch.whyOffAtStart());
+        System.out.println(name + ": " + killSwitch.findOffReasonAtStart());
       } catch (InterruptedException e) {
         System.out.println(name + ": interrupted");
       } catch (PlannerException e) {

@@ -139,7 +139,7 @@ def test_the_jar_names_what_it_uses_of_spark() -> None:
     assert (stream, "<init>") in methods
     assert (stream,) in methods
     extending = {
-        "model/Reports",
+        "model/ReportAccumulator",
         "reader/RecordRow",
         "source/AssignedMicroBatchStream",
         "source/KafkaRelationRule",

@@ -66,7 +66,7 @@ PROTECTIONS = {
         Protection(
             "offsets that are gone are left to Spark's reader",
             f"{_JAVA}/reader/SharedReader.java",
-            "forward = giveUp(current, e.offsetOutOfRangePartitions().keySet(), e.getMessage());",
+            "hasProgress = handOver(current, e.offsetOutOfRangePartitions().keySet(), e.getMessage());",
             "throw e;",
             ("retention ahead of the reader",),
         ),
@@ -81,8 +81,8 @@ PROTECTIONS = {
             "a batch that was not completed when the query ended is not committed",
             f"{_JAVA}/planning/BatchPlanner.java",
             "    if (resources != null) {\n      resources.close();\n",
-            "    if (resources != null) {\n      if (last != null) {\n"
-            "        resources.completed(last.end());\n      }\n      resources.close();\n",
+            "    if (resources != null) {\n      if (lastBatch != null) {\n"
+            "        resources.complete(lastBatch.end());\n      }\n      resources.close();\n",
             ("table disk full", "checkpoint disk full", "checkpoint read-only"),
         ),
         Protection(
@@ -164,10 +164,10 @@ PROTECTIONS = {
         Protection(
             "an offset without a record is no loss",
             f"{_JAVA}/reader/PartitionPosition.java",
-            "    learn(bytes, end - position);\n",
+            "    updateBytesPerOffset(bytes, end - position);\n",
             "    if (records.get(0).offset() != position) {\n"
             '      throw new IllegalStateException("there is no " + position);\n    }\n'
-            "    learn(bytes, end - position);\n",
+            "    updateBytesPerOffset(bytes, end - position);\n",
             ("compaction ahead of the reader",),
         ),
         Protection(

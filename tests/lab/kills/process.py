@@ -86,7 +86,7 @@ class Driver:
 
     def admissions(self, query: str) -> list[dict[str, str]]:
         """How far batches of a query went in this run, as it logged them."""
-        return self._logged(query, "a batch is admitted")
+        return self._logged(query, "admitted a batch")
 
     def _logged(self, query: str, what: str) -> list[dict[str, str]]:
         lines = re.findall(rf"thread for {query} .*{what}: \{{(.*)\}}", self.text())

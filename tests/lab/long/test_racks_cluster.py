@@ -110,7 +110,7 @@ def test_a_partition_that_moves_is_seen_while_the_query_runs(
         try:
             query.processAllAvailable()
             assert racks_asked_with(record)[-1][1] == before
-            asked = len(driver_log.lines("asked for the racks"))
+            asked = len(driver_log.lines("requested the racks"))
             move(spark, topic, 0, [1 if before[0] != ["a"] else 2])
             after = wait_until(
                 lambda: (now := placed(topic)) and [now[0][0]] != before[0] and now, "a new leader"
@@ -124,7 +124,7 @@ def test_a_partition_that_moves_is_seen_while_the_query_runs(
                 return request if request[:2] == [[leader] for leader, _ in after] else None
 
             wait_until(seen, "the new racks", 60)
-            assert len(driver_log.lines("asked for the racks")) == asked + 1
+            assert len(driver_log.lines("requested the racks")) == asked + 1
         finally:
             query.stop()
     assert_planned([json.loads(p.json) for p in query.recentProgress])
@@ -161,7 +161,7 @@ def test_topics_that_are_gone_are_not_asked_for(
 
                 def asked(times: int = 2 + number) -> list[str] | None:
                     query.processAllAvailable()
-                    lines = driver_log.lines("asked for the racks")
+                    lines = driver_log.lines("requested the racks")
                     return lines if len(lines) == times else None
 
                 lines = wait_until(asked, f"topic {name}", 150)

@@ -25,7 +25,7 @@ class Expectation(NamedTuple):
 Expected = dict[tuple[str, str], Expectation]
 
 _PLAN = re.compile(r"BatchPlanner .*: \d+ tasks by assignor '([^']+)'")
-_ADMISSION = re.compile(r"BatchPlanner .*: a batch is admitted: ")
+_ADMISSION = re.compile(r"BatchPlanner .*: admitted a batch: ")
 EXPECTED = Path(__file__).with_name("expected_failures.yaml")
 
 

@@ -30,7 +30,7 @@ REPORT = """<?xml version="1.0"?><testsuite>
 <testcase name="ignored"><skipped/></testcase>
 </testsuite>"""
 PLAN = "10:00:00,000 INFO BatchPlanner [stream]: 2 tasks by assignor '{}': {{tasks=2}}\n"
-ADMISSION = "10:00:01,000 INFO BatchPlanner [stream]: a batch is admitted: {heldBackBy=nothing}\n"
+ADMISSION = "10:00:01,000 INFO BatchPlanner [stream]: admitted a batch: {heldBackBy=nothing}\n"
 EXPECTED = {("S", "listed"): Expectation("inherent")}
 
 

@@ -6,8 +6,8 @@ import org.apache.spark.sql.SparkSessionExtensionsProvider;
 import scala.runtime.BoxedUnit;
 
 /**
- * The entry point. Spark finds it by class path alone (META-INF/services); it can also be named in
- * {@code spark.sql.extensions}, and registering it twice does no harm.
+ * The entry point, which Spark discovers on the class path (META-INF/services). You can also name
+ * it in {@code spark.sql.extensions}; registering it twice does no harm.
  */
 public final class AssignorExtensions implements SparkSessionExtensionsProvider {
 

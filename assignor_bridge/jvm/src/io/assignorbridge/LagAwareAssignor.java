@@ -27,17 +27,16 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Gives each topic's partitions to the group's members so that counts, and then lags, are as even as
- * possible: the lag-aware proposal (KAFKA-5337), for {@code
- * partition.assignment.strategy=io.assignorbridge.LagAwareAssignor}.
+ * Balances each topic over the members of a consumer group, first by number of partitions, then by
+ * lag (KAFKA-5337). Set {@code partition.assignment.strategy=io.assignorbridge.LagAwareAssignor}.
  *
- * <p>Partitions are taken by decreasing lag. Each goes to the subscriber with the fewest partitions of
- * that topic, then the least lag of that topic, then the smallest member id. Members of kafka-python
- * with {@code assignor("lag-aware")} may be in the same group: name, user data (none), and answers are
- * the same. Racks are ignored.
+ * <p>Partitions are assigned by decreasing lag. Each goes to the subscriber with the fewest
+ * partitions of that topic, then the smallest lag in that topic, then the smallest member id. A
+ * group can also have kafka-python members with {@code assignor("lag-aware")}: both use the same
+ * name, send no user data, and compute the same assignment. Racks are ignored.
  *
- * <p>The leader looks offsets up with the consumer's own settings. What it does not learn within two
- * seconds is a lag of 0.
+ * <p>The group leader fetches offsets with the consumer's own settings. A lag that it cannot fetch
+ * within two seconds counts as 0.
  */
 public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable {
   private static final Logger LOG = LoggerFactory.getLogger(LagAwareAssignor.class);
@@ -73,75 +72,77 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
         partitions.add(new TopicPartition(topic, number));
       }
     }
-    Map<TopicPartition, Long> lags = partitions.isEmpty() ? Map.of() : lags(partitions);
+    Map<TopicPartition, Long> lags = partitions.isEmpty() ? Map.of() : fetchLags(partitions);
     Map<String, List<TopicPartition>> assigned = new HashMap<>();
     group.groupSubscription().keySet().forEach(member -> assigned.put(member, new ArrayList<>()));
     Map<String, List<TopicPartition>> byTopic = new TreeMap<>();
     partitions.forEach(p -> byTopic.computeIfAbsent(p.topic(), t -> new ArrayList<>()).add(p));
-    byTopic.forEach((topic, those) -> deal(those, subscribers.get(topic), lags, assigned));
+    byTopic.forEach(
+        (topic, topicPartitions) ->
+            assignInRounds(topicPartitions, subscribers.get(topic), lags, assigned));
     Map<String, Assignment> result = new HashMap<>();
-    assigned.forEach((member, owned) -> result.put(member, new Assignment(sorted(owned))));
+    assigned.forEach((member, owned) -> result.put(member, new Assignment(sort(owned))));
     return new GroupAssignment(result);
   }
 
   /**
-   * Deals one topic's partitions in rounds. All members have the same count when a round begins, so
-   * within a round each gets one partition, the member with the least lag the one with the largest.
+   * Assigns one topic's partitions in rounds. Each round gives every member one partition: the
+   * member with the least total lag gets the partition with the largest lag.
    */
-  private static void deal(
+  private static void assignInRounds(
       List<TopicPartition> partitions,
       List<String> members,
       Map<TopicPartition, Long> lags,
       Map<String, List<TopicPartition>> assigned) {
-    List<TopicPartition> heaviestFirst = new ArrayList<>(partitions); // by number: the sort is stable
+    List<TopicPartition> heaviestFirst = new ArrayList<>(partitions); // ties: by partition
     heaviestFirst.sort(Comparator.comparingLong(p -> -lags.getOrDefault(p, 0L)));
     Map<String, Long> totalLag = new HashMap<>();
     List<String> leastLagFirst = new ArrayList<>(members);
     Comparator<String> byLag = Comparator.comparingLong(m -> totalLag.getOrDefault(m, 0L));
-    for (int dealt = 0; dealt < heaviestFirst.size(); dealt++) {
-      int place = dealt % members.size();
-      if (place == 0) {
+    for (int i = 0; i < heaviestFirst.size(); i++) {
+      int memberIndex = i % members.size();
+      if (memberIndex == 0) {
         leastLagFirst.sort(byLag.thenComparing(Comparator.naturalOrder()));
       }
-      TopicPartition partition = heaviestFirst.get(dealt);
-      assigned.get(leastLagFirst.get(place)).add(partition);
-      totalLag.merge(leastLagFirst.get(place), lags.getOrDefault(partition, 0L), Long::sum);
+      TopicPartition partition = heaviestFirst.get(i);
+      assigned.get(leastLagFirst.get(memberIndex)).add(partition);
+      totalLag.merge(leastLagFirst.get(memberIndex), lags.getOrDefault(partition, 0L), Long::sum);
     }
   }
 
-  /** The lags of the partitions, 0 or more; a partition without an answer is left out. */
-  protected Map<TopicPartition, Long> lags(Collection<TopicPartition> partitions) {
-    long limitMs = limitMs();
-    long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(limitMs);
+  /** Returns the lags of the partitions, at least 0; omits partitions without an answer. */
+  protected Map<TopicPartition, Long> fetchLags(Collection<TopicPartition> partitions) {
+    long timeoutMs = timeoutMs();
+    long deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
     Admin admin = null;
     try {
-      admin = Admin.create(adminSettings(limitMs));
-      return lookUp(admin, partitions, deadline);
+      admin = Admin.create(toAdminSettings(timeoutMs));
+      return computeLags(admin, partitions, deadlineNanos);
     } catch (ExecutionException | TimeoutException | RuntimeException error) {
-      logOnce(error instanceof ExecutionException ? error.getCause() : error, limitMs);
+      logOnce(error instanceof ExecutionException ? error.getCause() : error, timeoutMs);
     } catch (InterruptedException error) {
       Thread.currentThread().interrupt();
     } finally {
       if (admin != null) {
-        admin.close(Duration.ofMillis(1)); // with 0 it waits for its thread, which may look names up
+        admin.close(Duration.ofMillis(1)); // 0 would wait for its thread, maybe in a DNS lookup
       }
     }
     return Map.of();
   }
 
-  private Map<TopicPartition, Long> lookUp(
-      Admin admin, Collection<TopicPartition> partitions, long deadline)
+  private Map<TopicPartition, Long> computeLags(
+      Admin admin, Collection<TopicPartition> partitions, long deadlineNanos)
       throws ExecutionException, InterruptedException, TimeoutException {
     String group = String.valueOf(settings.get(ConsumerConfig.GROUP_ID_CONFIG));
     KafkaFuture<Map<TopicPartition, OffsetAndMetadata>> commits =
         admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata();
-    ListOffsetsResult latest = admin.listOffsets(specs(partitions, OffsetSpec.latest()));
-    Map<TopicPartition, OffsetAndMetadata> committed = get(commits, deadline);
+    ListOffsetsResult latest = admin.listOffsets(toSpecs(partitions, OffsetSpec.latest()));
+    Map<TopicPartition, OffsetAndMetadata> committed = await(commits, deadlineNanos);
     List<TopicPartition> fromBeginning = new ArrayList<>();
     if (!startsAtEnd()) {
       partitions.stream().filter(p -> committed.get(p) == null).forEach(fromBeginning::add);
     }
-    ListOffsetsResult beginning = admin.listOffsets(specs(fromBeginning, OffsetSpec.earliest()));
+    ListOffsetsResult beginning = admin.listOffsets(toSpecs(fromBeginning, OffsetSpec.earliest()));
     Map<TopicPartition, Long> lags = new HashMap<>();
     for (TopicPartition partition : partitions) {
       OffsetAndMetadata commit = committed.get(partition);
@@ -149,67 +150,67 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
         continue;
       }
       try {
-        long end = get(latest.partitionResult(partition), deadline).offset();
+        long end = await(latest.partitionResult(partition), deadlineNanos).offset();
         long start =
             commit != null
                 ? commit.offset()
-                : get(beginning.partitionResult(partition), deadline).offset();
+                : await(beginning.partitionResult(partition), deadlineNanos).offset();
         lags.put(partition, Math.max(end - start, 0));
-      } catch (ExecutionException error) { // of this partition alone: it was deleted, or has no leader
-        logOnce(error.getCause(), limitMs());
+      } catch (ExecutionException error) { // this partition was deleted or has no leader
+        logOnce(error.getCause(), timeoutMs());
       }
     }
     return lags;
   }
 
-  /** A consumer without a committed offset starts at the end: nothing lags. */
+  /** Returns whether a consumer without a committed offset starts at the end, without lag. */
   private boolean startsAtEnd() {
     Object reset = settings.get(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG);
     return reset == null || reset.toString().toLowerCase(Locale.ROOT).equals("latest");
   }
 
-  /** Two seconds, or half of a shorter rebalance timeout. */
-  private long limitMs() {
+  /** Returns the time limit for lags: two seconds, or half of a shorter rebalance timeout. */
+  private long timeoutMs() {
     Object timeout = settings.get(ConsumerConfig.MAX_POLL_INTERVAL_MS_CONFIG);
     long rebalanceMs =
         timeout == null ? DEFAULT_REBALANCE_TIMEOUT_MS : Long.parseLong(timeout.toString().trim());
     return Math.min(MAX_WAIT_MS, rebalanceMs / 2);
   }
 
-  /** The consumer's settings that an admin client takes, too, with our time limit. */
-  private Map<String, Object> adminSettings(long limitMs) {
+  /** Returns those consumer settings that an admin client also accepts, with our time limit. */
+  private Map<String, Object> toAdminSettings(long timeoutMs) {
     Map<String, Object> admin = new HashMap<>(settings);
     admin.keySet().retainAll(AdminClientConfig.configNames());
     admin.remove(AdminClientConfig.METRIC_REPORTER_CLASSES_CONFIG);
     Object client = settings.getOrDefault(ConsumerConfig.CLIENT_ID_CONFIG, "");
     admin.put(AdminClientConfig.CLIENT_ID_CONFIG, client + "-lag-aware");
-    admin.put(AdminClientConfig.REQUEST_TIMEOUT_MS_CONFIG, (int) limitMs);
-    admin.put(AdminClientConfig.DEFAULT_API_TIMEOUT_MS_CONFIG, (int) limitMs);
+    admin.put(AdminClientConfig.REQUEST_TIMEOUT_MS_CONFIG, (int) timeoutMs);
+    admin.put(AdminClientConfig.DEFAULT_API_TIMEOUT_MS_CONFIG, (int) timeoutMs);
     return admin;
   }
 
-  private void logOnce(Throwable error, long limitMs) {
+  private void logOnce(Throwable error, long timeoutMs) {
     if (!hasFailed) {
       hasFailed = true;
       LOG.warn(
-          "the lags of group {} could not be looked up within {} ms ({}): unknown ones count as 0",
-          settings.get(ConsumerConfig.GROUP_ID_CONFIG), limitMs, String.valueOf(error));
+          "the lags of group {} could not be fetched within {} ms ({}): unknown lags count as 0",
+          settings.get(ConsumerConfig.GROUP_ID_CONFIG), timeoutMs, String.valueOf(error));
     }
   }
 
-  private static <T> T get(KafkaFuture<T> future, long deadline)
+  private static <T> T await(KafkaFuture<T> future, long deadlineNanos)
       throws ExecutionException, InterruptedException, TimeoutException {
-    return future.get(Math.max(deadline - System.nanoTime(), 0), TimeUnit.NANOSECONDS);
+    return future.get(Math.max(deadlineNanos - System.nanoTime(), 0), TimeUnit.NANOSECONDS);
   }
 
-  private static Map<TopicPartition, OffsetSpec> specs(
+  private static Map<TopicPartition, OffsetSpec> toSpecs(
       Collection<TopicPartition> partitions, OffsetSpec spec) {
     Map<TopicPartition, OffsetSpec> specs = new HashMap<>();
     partitions.forEach(partition -> specs.put(partition, spec));
     return specs;
   }
 
-  private static List<TopicPartition> sorted(List<TopicPartition> partitions) {
+  private static List<TopicPartition> sort(List<TopicPartition> partitions) {
     partitions.sort(Comparator.comparing(TopicPartition::topic).thenComparing(TopicPartition::partition));
     return partitions;
   }

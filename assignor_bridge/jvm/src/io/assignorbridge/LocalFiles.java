@@ -14,49 +14,49 @@ import org.apache.hadoop.fs.RawLocalFileSystem;
 import org.apache.hadoop.fs.permission.FsPermission;
 
 /**
- * Hadoop's local file system, but that it starts no processes. Without its native library Hadoop runs
- * `chmod` for each file that it makes and `readlink` for each that it renames: about ten processes
- * for one small file of Spark's offset log, commit log or of a Delta log. Names, bytes, checksums,
- * permissions and the order of steps stay Hadoop's. A Hadoop setting names this class:
- * `fs.AbstractFileSystem.file.impl`.
+ * Hadoop's local file system without external processes. Without its native library Hadoop runs
+ * `chmod` for each file that it creates and `readlink` for each that it renames: about ten
+ * processes for one small file in Spark's offset log, commit log, or a Delta log. File names,
+ * bytes, checksums, permissions, and the order of operations are Hadoop's. The Hadoop setting
+ * `fs.AbstractFileSystem.file.impl` selects this class.
  */
 public final class LocalFiles extends ChecksumFs {
   private static final String SCHEME = FsConstants.LOCAL_FS_URI.getScheme();
 
-  /** Called by Hadoop. */
+  /** Constructor that Hadoop calls by reflection. */
   public LocalFiles(URI uri, Configuration configuration) throws IOException, URISyntaxException {
-    super(new ByFileSystem(uri, configuration));
+    super(new LocalFilesAdapter(uri, configuration));
   }
 
-  private static final class ByFileSystem extends DelegateToFileSystem {
-    ByFileSystem(URI uri, Configuration configuration) throws IOException, URISyntaxException {
-      super(uri, new WithoutProcesses(), configuration, SCHEME, false);
+  private static final class LocalFilesAdapter extends DelegateToFileSystem {
+    LocalFilesAdapter(URI uri, Configuration configuration) throws IOException, URISyntaxException {
+      super(uri, new ProcessFreeFileSystem(), configuration, SCHEME, false);
     }
 
     @Override
     public int getUriDefaultPort() {
-      return -1; // a file has none
+      return -1; // local files have no port
     }
 
     @Override
     public boolean isValidName(String name) {
-      return true; // the machine's file system knows better
+      return true; // the operating system rejects invalid names itself
     }
   }
 
-  private static final class WithoutProcesses extends RawLocalFileSystem {
+  private static final class ProcessFreeFileSystem extends RawLocalFileSystem {
     private static final String MODE = "unix:mode";
-    private static final int SET_IDS = 06000;
+    private static final int SETUID_AND_SETGID = 06000;
 
     @Override
     public void setPermission(Path path, FsPermission permission) throws IOException {
       try {
         java.nio.file.Path file = pathToFile(path).toPath();
-        int kept = 0; // as chmod does: a folder hands its group on, if its parent made it so
+        int idBits = 0; // like chmod, keep a directory's setgid bit, which passes its group on
         if (Files.isDirectory(file)) {
-          kept = (Integer) Files.getAttribute(file, MODE) & SET_IDS;
+          idBits = (Integer) Files.getAttribute(file, MODE) & SETUID_AND_SETGID;
         }
-        Files.setAttribute(file, MODE, permission.toShort() | kept);
+        Files.setAttribute(file, MODE, permission.toShort() | idBits);
       } catch (UnsupportedOperationException | IllegalArgumentException e) { // Windows
         super.setPermission(path, permission);
       }

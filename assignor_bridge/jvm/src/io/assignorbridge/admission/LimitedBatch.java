@@ -18,54 +18,54 @@ import org.apache.spark.sql.connector.read.streaming.ReadMinRows;
 import org.apache.spark.sql.kafka010.KafkaOffsetReader;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** What a batch could read, and the end that is given to Spark once it is verified. */
+/** The ranges that a batch could read. Verifies the planner's answer. */
 public final class LimitedBatch {
 
-  /** As Spark names it in its warning that `Trigger.Once` ignores limits. */
-  private record Ours() implements ReadLimit {
+  /** Marks that our options limit batches; Spark's warning about `Trigger.Once` prints it. */
+  private record AssignorLimit() implements ReadLimit {
     @Override
     public String toString() {
       return "of the options assignor.*";
     }
   }
 
-  /** Spark's limits, apart: it says whether there is a batch, we say how far one goes. */
-  public record Limits(ReadLimit least, ReadLimit most, long mostRecords) {
+  /** Spark's limits, split: `min` decides whether there is a batch, `max` bounds its size. */
+  public record Limits(ReadLimit min, ReadLimit max, long maxRecords) {
     public static Limits of(ReadLimit limit) {
-      ReadLimit least = ReadLimit.allAvailable();
-      long mostRecords = Long.MAX_VALUE;
-      for (ReadLimit each : parts(limit)) {
-        if (each instanceof ReadMaxRows rows) {
-          mostRecords = rows.maxRows();
-        } else if (each instanceof ReadMinRows) {
-          least = each;
+      ReadLimit min = ReadLimit.allAvailable();
+      long maxRecords = Long.MAX_VALUE;
+      for (ReadLimit part : splitLimit(limit)) {
+        if (part instanceof ReadMaxRows rows) {
+          maxRecords = rows.maxRows();
+        } else if (part instanceof ReadMinRows) {
+          min = part;
         }
       }
-      return new Limits(least, ReadLimit.maxRows(mostRecords), mostRecords);
+      return new Limits(min, ReadLimit.maxRows(maxRecords), maxRecords);
     }
 
-    /** With a limit in any case: without one, Spark wants everything (`Trigger.Once`). */
-    public static ReadLimit withOurs(ReadLimit limit) {
+    /** Adds our limit if there is none, because Spark would otherwise read everything available. */
+    public static ReadLimit addOurs(ReadLimit limit) {
       Limits limits = of(limit);
-      ReadLimit most = limits.mostRecords < Long.MAX_VALUE ? limits.most : new Ours();
-      return limits.least instanceof ReadMinRows
-          ? ReadLimit.compositeLimit(new ReadLimit[] {limits.least, most})
-          : most;
+      ReadLimit max = limits.maxRecords < Long.MAX_VALUE ? limits.max : new AssignorLimit();
+      return limits.min instanceof ReadMinRows
+          ? ReadLimit.compositeLimit(new ReadLimit[] {limits.min, max})
+          : max;
     }
 
-    private static ReadLimit[] parts(ReadLimit limit) {
+    private static ReadLimit[] splitLimit(ReadLimit limit) {
       return limit instanceof CompositeReadLimit all
           ? all.getReadLimits()
           : new ReadLimit[] {limit};
     }
   }
 
-  private final long mostRecords;
+  private final long maxRecords;
   private final Map<TopicPartition, Long> ends;
   private final Map<TopicPartition, OffsetRange> waiting = new HashMap<>();
 
-  public LimitedBatch(Offset start, Offset latest, long mostRecords, KafkaOffsetReader reader) {
-    this.mostRecords = mostRecords;
+  public LimitedBatch(Offset start, Offset latest, long maxRecords, KafkaOffsetReader reader) {
+    this.maxRecords = maxRecords;
     Map<TopicPartition, Long> starts = SourceOffsets.of(start);
     ends = SourceOffsets.of(latest);
     List<TopicPartition> added = new ArrayList<>(ends.keySet());
@@ -78,45 +78,46 @@ public final class LimitedBatch {
     ends.forEach(
         (p, end) -> {
           Long from = starts.get(p);
-          if (from != null && from < end) { // else what is wrong is Spark's to say
+          if (from != null && from < end) { // Spark itself reports the other cases
             waiting.put(p, new OffsetRange(p.topic(), p.partition(), from, end));
           }
         });
   }
 
-  /** From where reading goes on to where it may go; partitions without records are left out. */
+  /** Returns the unread range of each partition, without partitions that have no new records. */
   public List<OffsetRange> waiting() {
     return List.copyOf(waiting.values());
   }
 
-  /** Spark's limit, for a message; null if there is none. */
-  public Long mostRecords() {
-    return mostRecords == Long.MAX_VALUE ? null : mostRecords;
+  /** Returns Spark's limit for the request to the planner; null if there is none. */
+  public Long maxRecords() {
+    return maxRecords == Long.MAX_VALUE ? null : maxRecords;
   }
 
-  /** The end of the batch: within what waits, not empty, and no more records than Spark allows. */
+  /** Returns the batch's end; fails if it is empty or exceeds the unread ranges or Spark's limit. */
   public Offset end(List<OffsetRange> admitted) throws PlannerException {
-    Map<TopicPartition, Long> cut = new HashMap<>(ends);
-    Set<TopicPartition> named = new HashSet<>();
+    Map<TopicPartition, Long> admittedEnds = new HashMap<>(ends);
+    Set<TopicPartition> admittedPartitions = new HashSet<>();
     long records = 0;
     for (OffsetRange range : admitted) {
       TopicPartition p = new TopicPartition(range.topic(), range.partition());
-      OffsetRange asked = waiting.get(p);
-      if (asked == null
-          || !named.add(p)
-          || range.start() != asked.start()
-          || range.end() < asked.start()
-          || range.end() > asked.end()) {
-        throw new PlannerException("the planner admits " + range + ", asked was for " + asked);
+      OffsetRange requested = waiting.get(p);
+      if (requested == null
+          || !admittedPartitions.add(p)
+          || range.start() != requested.start()
+          || range.end() < requested.start()
+          || range.end() > requested.end()) {
+        throw new PlannerException(
+            "the planner admitted " + range + ", but " + requested + " was requested");
       }
       records = Math.addExact(records, range.end() - range.start());
-      cut.put(p, range.end());
+      admittedEnds.put(p, range.end());
     }
-    if (named.size() < waiting.size() || records < 1 || records > mostRecords) {
+    if (admittedPartitions.size() < waiting.size() || records < 1 || records > maxRecords) {
       throw new PlannerException(
-          "the planner admits %d records of %d partitions: from 1 to %d records of %d are expected"
-              .formatted(records, named.size(), mostRecords, waiting.size()));
+          "the planner admitted %d records of %d partitions; expected 1 to %d records of %d"
+              .formatted(records, admittedPartitions.size(), maxRecords, waiting.size()));
     }
-    return SourceOffsets.toOffset(cut);
+    return SourceOffsets.toOffset(admittedEnds);
   }
 }

@@ -28,14 +28,14 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Kafka's timestamps of the records at which reading goes on, where the planner needs them. After a
- * batch that was read they cost nothing: readers report the newest record of each range, and the next
- * one is as new where records are in order. Where nothing is known of an offset (the first batch, a
- * new partition, a range that nobody reported) one consumer reads the record there. Used on the
- * stream's thread, without a group.
+ * Kafka's timestamps of the first unread records, for options that need them. After a completed
+ * batch they are free: readers report the newest timestamp of each range, and the next record is
+ * about as new if records are in order. If an offset has no report (in the first batch, for a new
+ * partition, or after a lost report), a consumer without a group reads the record there. Only the
+ * stream's thread uses this class.
  */
 public final class RecordTimes implements AutoCloseable {
-  /** Kafka's failure: the planner was not asked meanwhile, and is as it was. */
+  /** Kafka returned no timestamps. The planner got no request, so its state is unchanged. */
   public static final class NoTimesException extends PlannerException {
     private static final long serialVersionUID = 1L;
 
@@ -46,180 +46,180 @@ public final class RecordTimes implements AutoCloseable {
 
   private static final Logger LOG = LoggerFactory.getLogger(RecordTimes.class);
   private static final int FETCH_BYTES = 8 * 1024 * 1024;
-  private static final int PARTITION_BYTES = 64 * 1024; // most first batches fit
-  private static final int POLL_RECORDS = 1_000_000; // all partitions of a response at once
+  private static final int PARTITION_BYTES = 64 * 1024; // fits most producer batches
+  private static final int POLL_RECORDS = 1_000_000; // a poll returns whole responses
   private static final long POLL_MS = 100;
   private static final long NONE = -1;
 
   private final Map<String, Object> kafka;
 
-  /** A timestamp; of the record itself, or only of the newest that was read before it. */
-  private record Stamp(long millis, boolean isOfRecord) {}
+  /** The timestamp of a record (`isExact`), or else of the newest record read before it. */
+  private record Timestamp(long millis, boolean isExact) {}
 
-  /** By partition and offset, from where reading goes on; those that were passed are dropped. */
-  private final Map<TopicPartition, TreeMap<Long, Stamp>> stamps = new HashMap<>();
+  /** By partition and offset; entries below the first unread offset are removed. */
+  private final Map<TopicPartition, TreeMap<Long, Timestamp>> timestamps = new HashMap<>();
 
-  private Consumer<byte[], byte[]> consumer; // null until it is needed, and after a failure
-  private SecuredParams params; // of the consumer
+  private Consumer<byte[], byte[]> consumer; // null before the first use and after a failure
+  private SecuredParams params; // the parameters of the consumer
 
   /** `kafka` holds the stream's own settings of its Kafka client, without the prefix. */
   public RecordTimes(Map<String, String> kafka) {
     this.kafka = new HashMap<>(kafka);
   }
 
-  /** Forgets partitions that the stream has no more. */
-  public void keep(Set<TopicPartition> live) {
-    if (stamps.size() > live.size()) {
-      stamps.keySet().retainAll(live);
+  /** Removes partitions that the stream no longer reads. */
+  public void retain(Set<TopicPartition> livePartitions) {
+    if (timestamps.size() > livePartitions.size()) {
+      timestamps.keySet().retainAll(livePartitions);
     }
   }
 
-  /** Takes in what finished readers sent. */
-  public void read(List<ReadReport> reports) {
+  /** Stores the newest timestamps that readers reported. */
+  public void add(List<ReadReport> reports) {
     for (ReadReport r : reports) {
       if (r.oldest() <= r.newest()) {
-        of(new TopicPartition(r.topic(), r.partition()))
-            .putIfAbsent(r.until(), new Stamp(r.newest(), false));
+        timestampsOf(new TopicPartition(r.topic(), r.partition()))
+            .putIfAbsent(r.until(), new Timestamp(r.newest(), false));
       }
     }
   }
 
-  /** The timestamp of the first record of each range; -1 where there is none, or it has no time. */
-  public Columns.Times of(List<OffsetRange> waiting, long timeoutMs)
+  /** Returns the timestamp of the first record of each range; -1 without record or timestamp. */
+  public Columns.Times timesOf(List<OffsetRange> waiting, long timeoutMs)
       throws PlannerException, InterruptedException {
-    long now = System.currentTimeMillis();
+    long nowMs = System.currentTimeMillis();
     Map<TopicPartition, OffsetRange> unknown = new HashMap<>();
     for (OffsetRange range : waiting) {
-      TreeMap<Long, Stamp> known = of(partition(range));
-      known.headMap(range.start()).clear();
-      if (!known.containsKey(range.start())) {
-        unknown.put(partition(range), range);
+      TreeMap<Long, Timestamp> byOffset = timestampsOf(partitionOf(range));
+      byOffset.headMap(range.start()).clear();
+      if (!byOffset.containsKey(range.start())) {
+        unknown.put(partitionOf(range), range);
       }
     }
     if (!unknown.isEmpty()) {
-      ask(
+      withConsumer(
           kafka -> {
-            peek(kafka, unknown, timeoutMs);
+            readFirstRecords(kafka, unknown, timeoutMs);
             return null;
           });
     }
-    return Columns.Times.of(now, waiting, range -> first(range).millis());
+    return Columns.Times.of(nowMs, waiting, range -> firstTimestamp(range).millis());
   }
 
-  /** The same, and the offset of the first record at or after a time: the look-up of this number. */
+  /** Returns these timestamps and the first offsets at or after `millis`, as look-up `number`. */
   public Columns.Times lookUp(
       int number, long millis, List<OffsetRange> waiting, long timeoutMs)
       throws PlannerException, InterruptedException {
-    Map<TopicPartition, Long> asked =
-        waiting.stream().collect(Collectors.toMap(RecordTimes::partition, range -> millis));
-    Map<TopicPartition, OffsetAndTimestamp> found =
-        ask(kafka -> kafka.offsetsForTimes(asked, Duration.ofMillis(timeoutMs)));
-    boolean afterPause = false;
+    Map<TopicPartition, Long> searched =
+        waiting.stream().collect(Collectors.toMap(RecordTimes::partitionOf, range -> millis));
+    Map<TopicPartition, OffsetAndTimestamp> firstAtTime =
+        withConsumer(kafka -> kafka.offsetsForTimes(searched, Duration.ofMillis(timeoutMs)));
+    boolean isAfterPause = false;
     for (OffsetRange range : waiting) {
-      OffsetAndTimestamp first = found.get(partition(range));
+      OffsetAndTimestamp first = firstAtTime.get(partitionOf(range));
       if (first != null && first.offset() >= range.start()) {
-        TreeMap<Long, Stamp> known = of(partition(range));
-        known.tailMap(range.start(), false).clear(); // answers to earlier times
-        known.put(first.offset(), new Stamp(first.timestamp(), true));
-        afterPause |= first.offset() == range.start();
+        TreeMap<Long, Timestamp> byOffset = timestampsOf(partitionOf(range));
+        byOffset.tailMap(range.start(), false).clear(); // results of earlier look-ups
+        byOffset.put(first.offset(), new Timestamp(first.timestamp(), true));
+        isAfterPause |= first.offset() == range.start();
       }
     }
-    if (afterPause) { // others may be later than thought, too: of the oldest, the record is read
+    if (isAfterPause) { // other estimates may be too old as well: read the records of the oldest
       long oldest =
           waiting.stream()
-              .map(this::first)
-              .filter(stamp -> stamp.isOfRecord && stamp.millis >= 0)
-              .mapToLong(Stamp::millis)
+              .map(this::firstTimestamp)
+              .filter(timestamp -> timestamp.isExact && timestamp.millis >= 0)
+              .mapToLong(Timestamp::millis)
               .min()
               .orElse(Long.MAX_VALUE);
       for (OffsetRange range : waiting) {
-        if (!first(range).isOfRecord && first(range).millis < oldest) {
-          of(partition(range)).remove(range.start());
+        if (!firstTimestamp(range).isExact && firstTimestamp(range).millis < oldest) {
+          timestampsOf(partitionOf(range)).remove(range.start());
         }
       }
     }
-    return of(waiting, timeoutMs)
-        .with(
+    return timesOf(waiting, timeoutMs)
+        .withLookUp(
             number,
             millis,
             waiting,
             range -> {
-              OffsetAndTimestamp first = found.get(partition(range));
+              OffsetAndTimestamp first = firstAtTime.get(partitionOf(range));
               return first == null ? NONE : first.offset();
             });
   }
 
   @Override
   public void close() {
-    Consumer<byte[], byte[]> open = consumer;
+    Consumer<byte[], byte[]> closing = consumer;
     consumer = null;
-    if (open != null) {
+    if (closing != null) {
       try {
-        open.close(Duration.ofMillis(1));
+        closing.close(Duration.ofMillis(1));
       } catch (KafkaException e) { // an interrupt stays set
-        LOG.debug("a consumer was not closed well", e);
+        LOG.debug("closing the consumer of timestamps failed", e);
       }
     }
   }
 
-  /** Reads the first record of each range. */
-  private void peek(
+  /** Reads the first record of each range and stores its timestamp. */
+  private void readFirstRecords(
       Consumer<byte[], byte[]> kafka,
       Map<TopicPartition, OffsetRange> ranges,
       long timeoutMs) {
-    long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
-    Map<TopicPartition, OffsetRange> left = new HashMap<>(ranges);
-    kafka.assign(left.keySet());
-    left.forEach((partition, range) -> kafka.seek(partition, range.start()));
-    while (!left.isEmpty()) {
-      long restMs = TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime());
-      if (restMs < 1) {
+    long deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
+    Map<TopicPartition, OffsetRange> remaining = new HashMap<>(ranges);
+    kafka.assign(remaining.keySet());
+    remaining.forEach((partition, range) -> kafka.seek(partition, range.start()));
+    while (!remaining.isEmpty()) {
+      long remainingMs = TimeUnit.NANOSECONDS.toMillis(deadlineNanos - System.nanoTime());
+      if (remainingMs < 1) {
         throw new TimeoutException(
-            "no first record of " + left.size() + " partitions within " + timeoutMs + " ms");
+            "no first record of " + remaining.size() + " partitions within " + timeoutMs + " ms");
       }
-      var records = kafka.poll(Duration.ofMillis(Math.min(POLL_MS, restMs)));
+      var records = kafka.poll(Duration.ofMillis(Math.min(POLL_MS, remainingMs)));
       for (TopicPartition partition : records.partitions()) {
         ConsumerRecord<byte[], byte[]> first = records.records(partition).get(0);
         OffsetRange range = ranges.get(partition);
         long millis = first.offset() < range.end() ? first.timestamp() : NONE;
-        of(partition).put(range.start(), new Stamp(millis, true));
+        timestampsOf(partition).put(range.start(), new Timestamp(millis, true));
       }
       kafka.pause(records.partitions());
-      left.keySet().removeAll(records.partitions());
+      remaining.keySet().removeAll(records.partitions());
       if (records.isEmpty()) {
-        var rest = Duration.ofMillis(restMs);
-        left.values().removeIf(range -> isWithoutRecords(kafka, range, rest));
+        var limit = Duration.ofMillis(remainingMs);
+        remaining.values().removeIf(range -> isWithoutRecords(kafka, range, limit));
       }
     }
     kafka.unsubscribe();
   }
 
-  /** Whether the consumer came past the range and gave no record: gaps, marks of transactions. */
+  /** Returns whether the range has no records, only compaction gaps or transaction markers. */
   private boolean isWithoutRecords(
       Consumer<byte[], byte[]> kafka, OffsetRange range, Duration limit) {
-    if (kafka.position(partition(range), limit) < range.end()) {
+    if (kafka.position(partitionOf(range), limit) < range.end()) {
       return false;
     }
-    of(partition(range)).put(range.start(), new Stamp(NONE, true));
+    timestampsOf(partitionOf(range)).put(range.start(), new Timestamp(NONE, true));
     return true;
   }
 
-  private <T> T ask(Function<Consumer<byte[], byte[]>, T> question)
+  private <T> T withConsumer(Function<Consumer<byte[], byte[]>, T> request)
       throws PlannerException, InterruptedException {
     try {
-      return question.apply(open());
-    } catch (InterruptException e) { // the query is stopped: Spark expects its own kind
+      return request.apply(open());
+    } catch (InterruptException e) { // the query is stopped: Spark expects Java's exception
       Thread.interrupted();
       close();
       throw new InterruptedException();
     } catch (KafkaException e) {
       close();
       throw new NoTimesException(
-          "Kafka did not tell the times of records: " + SecuredParams.inWords(e, params));
+          "Kafka did not return the timestamps of records: " + SecuredParams.describe(e, params));
     }
   }
 
-  /** The consumer; another one when Spark has renewed its delegation token. */
+  /** Returns the consumer, reopened if Spark has renewed its delegation token. */
   private Consumer<byte[], byte[]> open() {
     if (consumer != null && params.isOutdated()) {
       close();
@@ -231,7 +231,7 @@ public final class RecordTimes implements AutoCloseable {
           Set.of(ConsumerConfig.GROUP_ID_CONFIG, ConsumerConfig.GROUP_INSTANCE_ID_CONFIG));
       settings.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, false);
       settings.put(ConsumerConfig.ALLOW_AUTO_CREATE_TOPICS_CONFIG, false);
-      settings.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest"); // what is lost, Spark says
+      settings.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest"); // Spark reports lost data
       settings.put(ConsumerConfig.FETCH_MIN_BYTES_CONFIG, 1);
       settings.put(ConsumerConfig.MAX_POLL_RECORDS_CONFIG, POLL_RECORDS);
       settings.put(ConsumerConfig.FETCH_MAX_BYTES_CONFIG, FETCH_BYTES);
@@ -242,15 +242,15 @@ public final class RecordTimes implements AutoCloseable {
     return consumer;
   }
 
-  private Stamp first(OffsetRange range) {
-    return of(partition(range)).get(range.start());
+  private Timestamp firstTimestamp(OffsetRange range) {
+    return timestampsOf(partitionOf(range)).get(range.start());
   }
 
-  private TreeMap<Long, Stamp> of(TopicPartition partition) {
-    return stamps.computeIfAbsent(partition, added -> new TreeMap<>());
+  private TreeMap<Long, Timestamp> timestampsOf(TopicPartition partition) {
+    return timestamps.computeIfAbsent(partition, added -> new TreeMap<>());
   }
 
-  private static TopicPartition partition(OffsetRange range) {
+  private static TopicPartition partitionOf(OffsetRange range) {
     return new TopicPartition(range.topic(), range.partition());
   }
 }

@@ -19,74 +19,75 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * For how long topics keep records (`retention.ms`). It is asked for at first and every few minutes, on
- * a thread of its own: no batch waits for the answer. Topics that keep records for ever, or only
- * compact them, are left out, and so are those of which nothing is known, with one warning.
+ * The retention time of topics (`retention.ms`), requested at first and every few minutes on a
+ * separate thread, so no batch waits for an answer. Topics that keep records forever or only
+ * compact them are omitted. So are topics whose retention is unknown, after one warning.
  */
 public final class Retentions implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(Retentions.class);
-  private static final long AGAIN_NANOS = 300_000_000_000L;
-  private static final int LIMIT_MS = 30_000;
+  private static final long REFRESH_NANOS = 300_000_000_000L;
+  private static final int REQUEST_LIMIT_MS = 30_000;
 
   private final KafkaAdmin admin;
   private final LatestOnlyExecutor<Set<String>> newest =
-      new LatestOnlyExecutor<>("assignor-retention", this::askKafka);
-  private volatile Map<String, Long> known = Map.of();
-  private boolean warned; // on the thread that asks
-  private Set<String> asked = Set.of(); // on the stream's thread, as the next two
-  private Set<String> seen = new HashSet<>(); // since it was asked for all
-  private long askedNanos;
+      new LatestOnlyExecutor<>("assignor-retention", this::requestFromKafka);
+  private volatile Map<String, Long> retentionsMs = Map.of();
+  private boolean warned; // used on the thread of requests
+  // Used on the stream's thread: the topics of the last request, those seen since, and its time.
+  private Set<String> requested = Set.of();
+  private Set<String> seen = new HashSet<>();
+  private long requestedNanos;
 
   public Retentions(Map<String, String> kafka) {
     admin = new KafkaAdmin(kafka);
   }
 
-  /** Milliseconds by topic, as far as they are known by now. */
-  public Map<String, Long> of(Collection<String> topics) {
-    long now = System.nanoTime();
+  /** Returns the retention in milliseconds of each topic for which it is known by now. */
+  public Map<String, Long> retentionsOf(Collection<String> topics) {
+    long nowNanos = System.nanoTime();
     seen.addAll(topics);
-    if (now - askedNanos >= AGAIN_NANOS) { // of all that were there meanwhile
-      ask(seen, now);
+    if (nowNanos - requestedNanos >= REFRESH_NANOS) {
+      request(seen, nowNanos);
       seen = new HashSet<>();
-    } else if (!asked.containsAll(topics)) {
-      Set<String> more = new HashSet<>(asked);
-      more.addAll(topics);
-      ask(more, askedNanos);
+    } else if (!requested.containsAll(topics)) {
+      Set<String> extended = new HashSet<>(requested);
+      extended.addAll(topics);
+      request(extended, requestedNanos);
     }
-    return known;
+    return retentionsMs;
   }
 
-  private void ask(Set<String> topics, long nanos) {
-    asked = topics;
-    askedNanos = nanos;
-    newest.give(topics);
+  private void request(Set<String> topics, long nanos) {
+    requested = topics;
+    requestedNanos = nanos;
+    newest.submit(topics);
   }
 
   @Override
   public void close() {
-    admin.close(); // ends the request under way
+    admin.close(); // aborts the current request
     newest.finish(1);
   }
 
-  private void askKafka(Set<String> topics) {
-    Map<String, Long> answers = new HashMap<>(known);
+  private void requestFromKafka(Set<String> topics) {
+    Map<String, Long> answers = new HashMap<>(retentionsMs);
     answers.keySet().retainAll(topics);
     try {
       List<ConfigResource> resources =
           topics.stream().map(name -> new ConfigResource(ConfigResource.Type.TOPIC, name)).toList();
-      var limit = new DescribeConfigsOptions().timeoutMs(LIMIT_MS);
+      var limit = new DescribeConfigsOptions().timeoutMs(REQUEST_LIMIT_MS);
       for (var topic : admin.open().describeConfigs(resources, limit).values().entrySet()) {
-        note(topic.getKey().name(), topic.getValue(), answers);
+        store(topic.getKey().name(), topic.getValue(), answers);
       }
     } catch (InterruptedException e) {
       return; // the query has ended
     } catch (RuntimeException | LinkageError e) {
       warn("any topic", e);
     }
-    known = Map.copyOf(answers);
+    retentionsMs = Map.copyOf(answers);
   }
 
-  private void note(String topic, KafkaFuture<Config> answer, Map<String, Long> answers)
+  private void store(String topic, KafkaFuture<Config> answer, Map<String, Long> answers)
       throws InterruptedException {
     try {
       Config config = answer.get();
@@ -102,15 +103,15 @@ public final class Retentions implements AutoCloseable {
     }
   }
 
-  private void warn(String of, Throwable error) {
+  private void warn(String topics, Throwable error) {
     if (!warned && !admin.isEnded()) {
-      String right = " (the user of the query needs DescribeConfigs on this topic)";
+      String permission = " (the user of the query needs DescribeConfigs on this topic)";
       LOG.warn(
-          "assignor-bridge does not know the retention of {}, so assignor.fairness=deadline counts"
-              + " its records as not about to be deleted (warned once): {}{}",
-          of,
-          admin.inWords(error),
-          error instanceof TopicAuthorizationException ? right : "");
+          "assignor-bridge could not read the retention of {}, so assignor.fairness=deadline assumes"
+              + " that its records do not expire soon (logged once): {}{}",
+          topics,
+          admin.describe(error),
+          error instanceof TopicAuthorizationException ? permission : "");
       warned = true;
     }
   }

@@ -14,18 +14,18 @@ import org.apache.spark.status.api.v1.ExecutorSummary;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * What Spark says about the application's executors. The planner decides which of them to use.
+ * Lists the application's executors; the planner decides which of them to use.
  *
- * <p>What is `private[spark]` in Scala is public in bytecode, and the same in Spark 4.0 to 4.2.
+ * <p>Members that are `private[spark]` in Scala are public in the bytecode of Spark 4.0 to 4.2.
  */
 public final class ExecutorList {
   private ExecutorList() {}
 
-  /** Empty in local mode and before the first executor has registered. */
+  /** Returns the executors: none in local mode and before the first one has registered. */
   static List<Executor> of(SparkContext context, ExecutorRacks racks) {
     List<Executor> executors = new ArrayList<>();
     racks.update();
-    for (ExecutorSummary e : summaries(context)) {
+    for (ExecutorSummary e : listSummaries(context)) {
       if (!e.id().equals("driver") && e.maxTasks() > 0) {
         String host = e.hostPort().replaceFirst(":[^:]*$", "");
         TaskScheduler scheduler = context.taskScheduler();
@@ -34,25 +34,25 @@ public final class ExecutorList {
                 e.id(),
                 host,
                 e.maxTasks(),
-                racks.of(e, host, scheduler),
+                racks.findRack(e, host, scheduler),
                 e.isExcluded(),
                 isLeaving(scheduler, e.id()),
                 e.resourceProfileId()));
       }
     }
-    racks.keep(executors.stream().map(Executor::id).collect(Collectors.toSet()));
+    racks.retain(executors.stream().map(Executor::id).collect(Collectors.toSet()));
     return executors;
   }
 
   /**
-   * Slots to plan for without executors: the driver's own in local mode (and not
-   * `spark.default.parallelism`, which is about shuffles), else Spark's guess of what will come.
+   * Returns the slots to plan for without executors. In local mode they are the driver's, because
+   * `spark.default.parallelism` is for shuffles. Otherwise they are Spark's estimate.
    */
-  public static int parallelism(SparkContext context) {
+  public static int planningParallelism(SparkContext context) {
     int slots = context.defaultParallelism();
     if (context.isLocal()) {
-      for (ExecutorSummary e : summaries(context)) {
-        if (e.id().equals("driver") && e.totalCores() > 0) { // 0 until the store has heard of them
+      for (ExecutorSummary e : listSummaries(context)) {
+        if (e.id().equals("driver") && e.totalCores() > 0) { // 0 until the status store has them
           slots = e.totalCores() / context.conf().getInt("spark.task.cpus", 1);
         }
       }
@@ -60,17 +60,17 @@ public final class ExecutorList {
     return Math.max(1, slots);
   }
 
-  /** Tasks that can run at once now; without executors, the slots to plan for. */
-  public static int slots(SparkContext context) {
+  /** Returns how many tasks can run at once now; without executors, the slots to plan for. */
+  public static int countSlots(SparkContext context) {
     int slots = 0;
-    for (ExecutorSummary e : summaries(context)) {
+    for (ExecutorSummary e : listSummaries(context)) {
       slots += e.id().equals("driver") || !e.isActive() ? 0 : e.maxTasks();
     }
-    return slots > 0 ? slots : parallelism(context);
+    return slots > 0 ? slots : planningParallelism(context);
   }
 
-  /** Null where the number of executors is fixed. */
-  public static Allocation allocation(SparkContext context, Double secondsSinceLastPlan) {
+  /** Returns the limits of dynamic allocation, or null if it is off. */
+  public static Allocation readAllocation(SparkContext context, Double secondsSinceLastPlan) {
     SparkConf conf = context.conf();
     if (context.isLocal() || !conf.getBoolean("spark.dynamicAllocation.enabled", false)) {
       return null;
@@ -84,14 +84,14 @@ public final class ExecutorList {
         secondsSinceLastPlan);
   }
 
-  private static Iterable<ExecutorSummary> summaries(SparkContext context) {
+  private static Iterable<ExecutorSummary> listSummaries(SparkContext context) {
     return CollectionConverters.asJava(context.statusStore().executorList(true));
   }
 
   private static boolean isLeaving(TaskScheduler scheduler, String executor) {
-    if (scheduler instanceof TaskSchedulerImpl own
-        && own.backend() instanceof ExecutorAllocationClient backend) {
-      return !backend.isExecutorActive(executor); // false from when Spark decides to remove it
+    if (scheduler instanceof TaskSchedulerImpl standard
+        && standard.backend() instanceof ExecutorAllocationClient backend) {
+      return !backend.isExecutorActive(executor); // false once Spark decides to remove it
     }
     return scheduler.getExecutorDecommissionState(executor).isDefined();
   }

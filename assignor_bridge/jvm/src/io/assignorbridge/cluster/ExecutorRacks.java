@@ -2,7 +2,7 @@ package io.assignorbridge.cluster;
 
 import io.assignorbridge.model.Executor;
 import io.assignorbridge.model.PlannerException;
-import io.assignorbridge.model.Reports;
+import io.assignorbridge.model.ReportAccumulator;
 import java.io.IOException;
 import java.io.Serializable;
 import java.io.StringReader;
@@ -25,24 +25,24 @@ import org.slf4j.LoggerFactory;
 import scala.Option;
 
 /**
- * Where executors are, by the first that says so: the file of hosts (`assignor.rackFile`), the
- * environment variable that `assignor.rack` names, SPARK_EXECUTOR_ATTRIBUTE_RACK, which executors send
- * when they register, or YARN's topology. Null: unknown.
+ * Finds the rack of each executor, from the first source that has it: the file of hosts
+ * (`assignor.rackFile`), the environment variable that `assignor.rack` names,
+ * SPARK_EXECUTOR_ATTRIBUTE_RACK, which executors send when they register, or YARN's topology.
  */
 public final class ExecutorRacks {
   private static final Logger LOG = LoggerFactory.getLogger(ExecutorRacks.class);
-  private static final String ATTRIBUTE = "RACK"; // Spark cuts the prefix off the variable's name
+  private static final String ATTRIBUTE = "RACK"; // without the prefix, which Spark strips
   private static final String ENV = "env:";
 
   /** The rack that an executor reads from its own environment. */
-  record OwnRack(String executor, String rack) implements Serializable {}
+  record ReportedRack(String executor, String rack) implements Serializable {}
 
-  /** What one task received over the network, by id of broker. */
-  record Received(String rack, Map<Integer, Long> bytes) implements Serializable {}
+  /** The bytes that one task received over the network, by id of broker. */
+  record TaskTraffic(String rack, Map<Integer, Long> bytes) implements Serializable {}
 
   private final RackFile file; // null without the option
   private final String variable; // null without the option
-  private final Reports<OwnRack> reports = new Reports<>();
+  private final ReportAccumulator<ReportedRack> reports = new ReportAccumulator<>();
   private final Map<String, String> reported = new HashMap<>(); // by id of executor
   private boolean warned;
 
@@ -52,12 +52,12 @@ public final class ExecutorRacks {
     context.register(reports);
   }
 
-  /** What goes to the executors with a plan. */
-  ForReaders forReaders(List<Executor> executors, Reports<Received> received) {
-    return new ForReaders(variable, reports, received, executors);
+  /** Returns the racks in the form that is sent to the executors with a plan. */
+  ReaderRacks toReaderRacks(List<Executor> executors, ReportAccumulator<TaskTraffic> received) {
+    return new ReaderRacks(variable, reports, received, executors);
   }
 
-  /** Before each plan: takes in what executors said, and a file that has changed. */
+  /** Stores the racks that executors reported, and reads the file again if it has changed. */
   void update() {
     reports.drain().forEach(report -> reported.put(report.executor(), report.rack()));
     if (file != null) {
@@ -65,20 +65,20 @@ public final class ExecutorRacks {
     }
   }
 
-  /** Forgets executors that are gone. */
-  void keep(Set<String> executors) {
+  /** Removes executors that are gone. */
+  void retain(Set<String> executors) {
     reported.keySet().retainAll(executors);
   }
 
-  /** A failure is no reason to lose a batch. */
-  String of(ExecutorSummary executor, String host, TaskScheduler scheduler) {
+  /** Returns an executor's rack, or null if it is unknown; a failure must not fail the batch. */
+  String findRack(ExecutorSummary executor, String host, TaskScheduler scheduler) {
     try {
-      return rackOf(executor, host, scheduler);
+      return findRackOrThrow(executor, host, scheduler);
     } catch (Exception | LinkageError e) { // Scala's methods throw checked exceptions unannounced
       if (!warned) {
         LOG.warn(
-            "assignor-bridge does not know in which rack executor {} is, so it counts as near to all"
-                + " partitions (warned once): {}",
+            "assignor-bridge could not find the rack of executor {}, so it counts as near to all"
+                + " partitions (logged once): {}",
             executor.id(),
             e.toString());
         warned = true;
@@ -87,55 +87,55 @@ public final class ExecutorRacks {
     }
   }
 
-  private String rackOf(ExecutorSummary executor, String host, TaskScheduler scheduler) {
-    String rack = file == null ? null : file.of(host);
+  private String findRackOrThrow(ExecutorSummary executor, String host, TaskScheduler scheduler) {
+    String rack = file == null ? null : file.findRack(host);
     if (rack == null) {
       rack = reported.get(executor.id());
     }
     if (rack == null) {
-      rack = nameOrNull(executor.attributes().getOrElse(ATTRIBUTE, () -> null));
+      rack = stripToNull(executor.attributes().getOrElse(ATTRIBUTE, () -> null));
     }
-    return rack == null ? ofYarn(scheduler, host) : rack;
+    return rack == null ? findYarnRack(scheduler, host) : rack;
   }
 
-  /** Without a topology, YARN has all hosts in one rack; names begin with a slash there, not in Kafka. */
-  static String ofYarn(TaskScheduler scheduler, String host) {
-    if (scheduler instanceof TaskSchedulerImpl own) {
-      Option<String> rack = own.getRackForHost(host);
-      if (rack.isDefined() && !rack.equals(own.defaultRackValue())) {
-        return nameOrNull(rack.get().replaceFirst("^/", ""));
+  /** Returns YARN's rack of a host without its leading slash; null if it is YARN's default rack. */
+  static String findYarnRack(TaskScheduler scheduler, String host) {
+    if (scheduler instanceof TaskSchedulerImpl standard) {
+      Option<String> rack = standard.getRackForHost(host);
+      if (rack.isDefined() && !rack.equals(standard.defaultRackValue())) {
+        return stripToNull(rack.get().replaceFirst("^/", ""));
       }
     }
     return null;
   }
 
-  /** Null for a name that is blank, as of a variable that is set to nothing. */
-  static String nameOrNull(String rack) {
+  /** Returns the stripped name; null if it is blank, such as from an empty environment variable. */
+  static String stripToNull(String rack) {
     return rack == null || rack.isBlank() ? null : rack.strip();
   }
 
   /**
-   * Returns the rack of a reader, on the executor: what the driver knows, else the environment. A
-   * variable that the driver cannot see (`assignor.rack=env:NAME`) is reported to it, and so are the
-   * bytes that readers received.
+   * The racks as executors use them. A reader's rack comes from the driver, else from the
+   * executor's environment. Executors report to the driver the variable that only they can see
+   * (`assignor.rack=env:NAME`), and the bytes that readers received.
    */
-  public static final class ForReaders implements Serializable {
+  public static final class ReaderRacks implements Serializable {
     private static final long serialVersionUID = 1L;
     private static final String VARIABLE = "SPARK_EXECUTOR_ATTRIBUTE_RACK";
 
-    private final String variable; // null where the driver sees all that executors know
+    private final String variable; // null without assignor.rack
     private final HashMap<String, String> byExecutor;
 
     @SuppressWarnings("serial") // accumulators are serializable
-    private final Reports<OwnRack> reports;
+    private final ReportAccumulator<ReportedRack> reports;
 
-    @SuppressWarnings("serial") // the same
-    private final Reports<Received> received;
+    @SuppressWarnings("serial") // accumulators are serializable
+    private final ReportAccumulator<TaskTraffic> received;
 
-    public ForReaders(
+    public ReaderRacks(
         String variable,
-        Reports<OwnRack> reports,
-        Reports<Received> received,
+        ReportAccumulator<ReportedRack> reports,
+        ReportAccumulator<TaskTraffic> received,
         Iterable<Executor> executors) {
       this.variable = variable;
       this.reports = reports;
@@ -144,120 +144,120 @@ public final class ExecutorRacks {
       executors.forEach(e -> byExecutor.put(e.id(), e.rack()));
     }
 
-    /** Where the executor of this id is, asked on it; null: unknown. */
-    public String at(String executor) {
-      String known = byExecutor.get(executor);
-      String own = variable == null ? null : nameOrNull(System.getenv(variable));
-      if (own != null && !own.equals(known)) {
-        reports.add(new OwnRack(executor, own));
+    /** Returns the rack of the executor that calls this, or null if it is unknown. */
+    public String findRack(String executor) {
+      String fromDriver = byExecutor.get(executor);
+      String fromVariable = variable == null ? null : stripToNull(System.getenv(variable));
+      if (fromVariable != null && !fromVariable.equals(fromDriver)) {
+        reports.add(new ReportedRack(executor, fromVariable));
       }
-      if (known != null) {
-        return known;
+      if (fromDriver != null) {
+        return fromDriver;
       }
-      return own == null ? nameOrNull(System.getenv(VARIABLE)) : own;
+      return fromVariable == null ? stripToNull(System.getenv(VARIABLE)) : fromVariable;
     }
 
-    /** A reader in this rack has received bytes, by id of broker. */
-    public void received(String rack, Map<Integer, Long> bytes) {
-      received.add(new Received(rack, bytes));
+    /** Reports the bytes that a reader in this rack received, by id of broker. */
+    public void addReceived(String rack, Map<Integer, Long> bytes) {
+      received.add(new TaskTraffic(rack, bytes));
     }
   }
 
   /**
-   * The racks of hosts in a file on the driver (`assignor.rackFile`), one `HOST=RACK` a line, as Spark's
-   * FileBasedTopologyMapper reads it; white space may separate them, as in Hadoop's TableMapping. A file
-   * that has changed is read again.
+   * The racks of hosts from a file on the driver (`assignor.rackFile`) with one `HOST=RACK` per
+   * line, as Spark's FileBasedTopologyMapper reads it. White space can separate host and rack, as
+   * in Hadoop's TableMapping. A changed file is read again.
    */
   static final class RackFile {
-    private static final int MOST_OF_LINE = 100;
+    private static final int MAX_LINE_CHARS = 100;
 
     private final Path file;
     private Map<String, String> racks;
-    private FileTime read;
-    private String lastFault;
+    private FileTime modified; // when the file was last read
+    private String lastProblem;
 
     RackFile(String name) throws PlannerException {
       try {
         file = Path.of(name);
-      } catch (InvalidPathException e) { // such as a letter that the driver's locale does not have
-        String what = "option 'assignor.rackFile' is no path on this driver: " + e.getMessage();
-        throw new PlannerException(what, true, e);
+      } catch (InvalidPathException e) { // such as a character that the driver's locale lacks
+        String problem = "option 'assignor.rackFile' is not a path on this driver: " + e.getMessage();
+        throw new PlannerException(problem, true, e);
       }
       try {
-        read = Files.getLastModifiedTime(file);
-        racks = racks();
+        modified = Files.getLastModifiedTime(file);
+        racks = readRacks();
       } catch (IOException e) {
-        throw new PlannerException(fault(e), true, e);
+        throw new PlannerException(describe(e), true, e);
       }
     }
 
-    /** Null for a host that is not in the file. */
-    String of(String host) {
+    /** Returns the rack of a host, or null if it is not in the file. */
+    String findRack(String host) {
       return racks.get(host);
     }
 
-    /** Reads it again if it has changed; what is broken then leaves all as it was. */
+    /** Reads the file again if it has changed; keeps the previous racks if it is broken. */
     void update() {
       try {
-        FileTime changed = Files.getLastModifiedTime(file);
-        if (!changed.equals(read)) {
-          racks = racks();
-          read = changed;
-          lastFault = null;
+        FileTime nowModified = Files.getLastModifiedTime(file);
+        if (!nowModified.equals(modified)) {
+          racks = readRacks();
+          modified = nowModified;
+          lastProblem = null;
         }
       } catch (IOException e) {
-        String fault = fault(e);
-        if (!fault.equals(lastFault)) { // a broken file may be in the middle of being written
-          LOG.warn("assignor-bridge keeps the racks that it read before (the query goes on): {}", fault);
+        String problem = describe(e);
+        if (!problem.equals(lastProblem)) { // the file may be half written
+          LOG.warn("assignor-bridge keeps the previous racks (the query continues): {}", problem);
         }
-        lastFault = fault;
+        lastProblem = problem;
       }
     }
 
-    private String fault(IOException e) {
-      String why =
+    private String describe(IOException e) {
+      String reason =
           e instanceof NoSuchFileException
               ? "there is no such file on the driver"
-              : e instanceof BrokenLine ? e.getMessage() : "it cannot be read (" + e + ")";
-      return "option 'assignor.rackFile' is '" + file + "': " + why + "; a line HOST=RACK for each host of"
-          + " executors is expected";
+              : e instanceof BrokenLineException ? e.getMessage() : "it cannot be read (" + e + ")";
+      return "option 'assignor.rackFile' is '" + file + "': " + reason + "; expected one line HOST=RACK"
+          + " for each host with executors";
     }
 
-    private Map<String, String> racks() throws IOException {
+    private Map<String, String> readRacks() throws IOException {
       Map<String, String> all = new HashMap<>();
       List<String> lines = Files.readAllLines(file);
       for (int i = 0; i < lines.size(); i++) {
         Properties entry = new Properties();
         try {
           entry.load(new StringReader(lines.get(i)));
-        } catch (IllegalArgumentException e) { // such as \\u without a number
-          throw new BrokenLine(i, lines.get(i), "is broken");
+        } catch (IllegalArgumentException e) { // such as \\u without digits
+          throw new BrokenLineException(i, lines.get(i), "is broken");
         }
         for (String host : entry.stringPropertyNames()) { // none in an empty line or a comment
           String rack = entry.getProperty(host).strip();
           if (host.isEmpty() || rack.isEmpty()) {
-            throw new BrokenLine(i, lines.get(i), host.isEmpty() ? "has no host" : "has no rack");
+            throw new BrokenLineException(i, lines.get(i), host.isEmpty() ? "has no host" : "has no rack");
           }
           if (rack.contains("#")) {
-            throw new BrokenLine(i, lines.get(i), "has a # behind the rack: comments have their own lines");
+            throw new BrokenLineException(i, lines.get(i), "has a # behind the rack: comments have their own lines");
           }
           if (host.startsWith("[") && !host.endsWith("]")) {
-            throw new BrokenLine(i, lines.get(i), "has a colon in the host: write it as \\:");
+            throw new BrokenLineException(i, lines.get(i), "has a colon in the host: write it as \\:");
           }
           String other = all.putIfAbsent(host, rack);
           if (other != null && !other.equals(rack)) {
-            throw new BrokenLine(i, lines.get(i), "contradicts an earlier one, with rack " + other);
+            throw new BrokenLineException(i, lines.get(i), "contradicts an earlier one, with rack " + other);
           }
         }
       }
       return all;
     }
 
-    private static final class BrokenLine extends IOException {
+    private static final class BrokenLineException extends IOException {
       private static final long serialVersionUID = 1L;
 
-      BrokenLine(int index, String line, String what) {
-        super("line " + (index + 1) + " (" + PlannerException.shortened(line, MOST_OF_LINE) + ") " + what);
+      BrokenLineException(int index, String line, String problem) {
+        super("line " + (index + 1) + " (" + PlannerException.shorten(line, MAX_LINE_CHARS) + ") " + problem);
       }
     }
   }

@@ -31,117 +31,119 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The racks from which each partition can be read: its leader's, or with a rack-aware replica selector
- * (KIP-392) those of all replicas that are in sync. Kafka is asked at first, every few minutes and when
- * there is a new partition, on a thread of its own. Only the first plan waits for the answer, and
- * not for long. Where Kafka does not answer, all stays as it was, with one warning.
+ * The racks from which each partition can be read: its leader's, or with a rack-aware replica
+ * selector (KIP-392) those of all in-sync replicas. A separate thread requests them from Kafka at
+ * first, every few minutes, and for new partitions. Only the first plan waits for the answer, and
+ * only briefly. If Kafka does not answer, the previous racks stay, and one warning is logged.
  */
 final class ReplicaRacks implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(ReplicaRacks.class);
-  private static final long AGAIN_NANOS = 120_000_000_000L;
-  private static final long SOONEST_NANOS = 10_000_000_000L;
-  private static final int LIMIT_MS = 30_000;
+  private static final long REFRESH_NANOS = 120_000_000_000L;
+  private static final long MIN_REFRESH_NANOS = 10_000_000_000L;
+  private static final int REQUEST_LIMIT_MS = 30_000;
   private static final int FIRST_WAIT_MS = 5_000;
   private static final String SELECTOR = "replica.selector.class";
   private static final String RACK_AWARE = "RackAwareReplicaSelector";
   private static final int UNKNOWN = -1;
 
   /**
-   * Sets of racks, by topic the place there of each partition's, racks by id of broker, and topics
-   * that Kafka was asked for but does not have.
+   * The result of a request: distinct sets of racks, by topic the index of each partition's set,
+   * racks by id of broker, and requested topics that do not exist.
    */
-  private record Known(
+  private record Snapshot(
       List<List<String>> sets,
-      Map<String, int[]> places,
+      Map<String, int[]> indexes,
       Map<Integer, String> brokers,
       Set<String> gone) {
-    int of(String topic, int partition) {
-      int[] ofTopic = places.get(topic);
-      return ofTopic == null || partition >= ofTopic.length ? UNKNOWN : ofTopic[partition];
+    int indexOf(String topic, int partition) {
+      int[] topicIndexes = indexes.get(topic);
+      return topicIndexes == null || partition >= topicIndexes.length ? UNKNOWN : topicIndexes[partition];
     }
 
-    boolean hasHeardOf(String topic, int partition) {
-      int[] ofTopic = places.get(topic);
-      return ofTopic != null && partition < ofTopic.length;
+    boolean contains(String topic, int partition) {
+      int[] topicIndexes = indexes.get(topic);
+      return topicIndexes != null && partition < topicIndexes.length;
     }
   }
 
   private final KafkaAdmin admin;
-  private final boolean followers; // whether readers say where they are
-  private final String clientRack; // where all readers say they are; null: each its own
+  private final boolean readsFollowers; // whether readers send Kafka a rack
+  private final String clientRack; // the rack that all readers send; null if each sends its own
   private final LatestOnlyExecutor<Set<String>> newest =
-      new LatestOnlyExecutor<>("assignor-racks", this::ask);
+      new LatestOnlyExecutor<>("assignor-racks", this::requestRacks);
   private final CountDownLatch first = new CountDownLatch(1);
-  private volatile Known known = new Known(List.of(), Map.of(), Map.of(), Set.of());
-  private final Map<String, TopicDescription> topics = new HashMap<>(); // on the thread that asks
-  private final Set<Integer> rackAware = new HashSet<>(); // ids of brokers, on the same
-  private boolean warned; // on the same
-  private boolean warnedOfSelectors; // on the same
-  private Set<String> asked = Set.of(); // on the stream's thread, as the next
-  private long askedNanos;
+  private volatile Snapshot current = new Snapshot(List.of(), Map.of(), Map.of(), Set.of());
+  // Used on the thread of requests:
+  private final Map<String, TopicDescription> topics = new HashMap<>();
+  private final Set<Integer> rackAware = new HashSet<>(); // ids of brokers
+  private boolean warned;
+  private boolean warnedOfSelectors;
+  // Used on the stream's thread:
+  private Set<String> requested = Set.of();
+  private long requestedNanos;
   private boolean hasWaited;
 
-  /** `followers`: whether a reader tells Kafka in which rack it is. */
-  ReplicaRacks(Map<String, String> kafka, boolean followers) {
+  /** With `readsFollowers`, readers send Kafka their rack, so that followers can serve them. */
+  ReplicaRacks(Map<String, String> kafka, boolean readsFollowers) {
     admin = new KafkaAdmin(kafka);
-    clientRack = ExecutorRacks.nameOrNull(kafka.get(CommonClientConfigs.CLIENT_RACK_CONFIG));
-    this.followers = followers || clientRack != null;
+    clientRack = ExecutorRacks.stripToNull(kafka.get(CommonClientConfigs.CLIENT_RACK_CONFIG));
+    this.readsFollowers = readsFollowers || clientRack != null;
   }
 
-  /** Whether Kafka was asked, whatever it said. */
-  boolean wasAsked() {
+  /** Returns whether the first request has ended, successfully or not. */
+  boolean wasRequested() {
     return first.getCount() == 0;
   }
 
-  /** Racks by id of broker, of those that have replicas of these topics. */
-  Map<Integer, String> ofBrokers() {
-    return known.brokers();
+  /** Returns the racks of brokers with replicas of the stream's topics, by id of broker. */
+  Map<Integer, String> brokerRacks() {
+    return current.brokers();
   }
 
-  /** A cell a range, as far as racks are known by now; null: none is. */
-  Columns.Racks of(List<OffsetRange> ranges) throws InterruptedException {
-    Known now = known;
-    Set<String> names = new HashSet<>(asked);
-    names.removeAll(now.gone());
+  /** Returns the known racks of each range, or null; requests racks that are missing or old. */
+  Columns.Racks racksOf(List<OffsetRange> ranges) throws InterruptedException {
+    Snapshot previous = current;
+    Set<String> names = new HashSet<>(requested);
+    names.removeAll(previous.gone());
     boolean isNew = false;
     for (OffsetRange range : ranges) {
-      if (!now.hasHeardOf(range.topic(), range.partition())) {
+      if (!previous.contains(range.topic(), range.partition())) {
         isNew = true;
         names.add(range.topic());
       }
     }
-    long nanos = System.nanoTime() - askedNanos;
-    boolean hasNewTopic = !asked.containsAll(names);
-    if (hasNewTopic || nanos >= AGAIN_NANOS || isNew && nanos >= SOONEST_NANOS) {
-      asked = names;
-      askedNanos = System.nanoTime();
-      newest.give(names);
+    long elapsedNanos = System.nanoTime() - requestedNanos;
+    boolean hasNewTopic = !requested.containsAll(names);
+    if (hasNewTopic || elapsedNanos >= REFRESH_NANOS || isNew && elapsedNanos >= MIN_REFRESH_NANOS) {
+      requested = names;
+      requestedNanos = System.nanoTime();
+      newest.submit(names);
     }
     if (!hasWaited) {
       first.await(FIRST_WAIT_MS, TimeUnit.MILLISECONDS);
       hasWaited = true;
     }
-    Known latest = known;
+    Snapshot latest = current;
     return latest.sets().isEmpty()
         ? null
-        : Columns.Racks.of(latest.sets(), ranges, r -> latest.of(r.topic(), r.partition()));
+        : Columns.Racks.of(latest.sets(), ranges, r -> latest.indexOf(r.topic(), r.partition()));
   }
 
   @Override
   public void close() {
-    admin.close(); // ends the request under way
+    admin.close(); // aborts the current request
     newest.finish(1);
   }
 
-  private void ask(Set<String> names) {
+  private void requestRacks(Set<String> names) {
     try {
       Admin client = admin.open();
-      Set<String> gone = describe(client, names);
-      if (followers) {
-        askForSelectors(client);
+      Set<String> gone = describeTopics(client, names);
+      if (readsFollowers) {
+        requestSelectors(client);
       }
-      known = answers(gone);
-      LOG.debug("asked for the racks of {} topics: {}", names.size(), known.sets());
+      current = createSnapshot(gone);
+      LOG.debug("requested the racks of {} topics: {}", names.size(), current.sets());
     } catch (InterruptedException e) {
       return; // the query has ended
     } catch (RuntimeException | LinkageError e) {
@@ -151,10 +153,10 @@ final class ReplicaRacks implements AutoCloseable {
     }
   }
 
-  /** What cannot be had now stays as it was; returns the topics that Kafka does not have. */
-  private Set<String> describe(Admin client, Set<String> names) throws InterruptedException {
+  /** Updates the topics that Kafka describes; returns the topics that do not exist. */
+  private Set<String> describeTopics(Admin client, Set<String> names) throws InterruptedException {
     Set<String> gone = new HashSet<>();
-    var limit = new DescribeTopicsOptions().timeoutMs(LIMIT_MS);
+    var limit = new DescribeTopicsOptions().timeoutMs(REQUEST_LIMIT_MS);
     for (var topic : client.describeTopics(names, limit).topicNameValues().entrySet()) {
       try {
         topics.put(topic.getKey(), topic.getValue().get());
@@ -170,8 +172,8 @@ final class ReplicaRacks implements AutoCloseable {
     return gone;
   }
 
-  /** Which brokers let followers be read from; only leaders of these topics are asked. */
-  private void askForSelectors(Admin client) throws InterruptedException {
+  /** Updates which leaders of these topics let consumers read from followers. */
+  private void requestSelectors(Admin client) throws InterruptedException {
     List<ConfigResource> brokers =
         topics.values().stream()
             .flatMap(topic -> topic.partitions().stream())
@@ -181,7 +183,7 @@ final class ReplicaRacks implements AutoCloseable {
             .distinct()
             .map(id -> new ConfigResource(ConfigResource.Type.BROKER, id))
             .toList();
-    var limit = new DescribeConfigsOptions().timeoutMs(LIMIT_MS);
+    var limit = new DescribeConfigsOptions().timeoutMs(REQUEST_LIMIT_MS);
     for (var broker : client.describeConfigs(brokers, limit).values().entrySet()) {
       int id = Integer.parseInt(broker.getKey().name());
       try {
@@ -198,39 +200,39 @@ final class ReplicaRacks implements AutoCloseable {
     }
   }
 
-  private Known answers(Set<String> gone) {
+  private Snapshot createSnapshot(Set<String> gone) {
     Map<List<String>, Integer> sets = new LinkedHashMap<>();
-    Map<String, int[]> places = new HashMap<>();
-    Map<Integer, String> brokers = new HashMap<>(known.brokers()); // one that is down has no rack
+    Map<String, int[]> indexes = new HashMap<>();
+    Map<Integer, String> brokers = new HashMap<>(current.brokers()); // a stopped one sends no rack
     topics.forEach(
         (name, topic) -> {
-          int most = topic.partitions().stream().mapToInt(p -> p.partition() + 1).max().orElse(0);
-          int[] ofTopic = new int[most];
-          Arrays.fill(ofTopic, UNKNOWN);
+          int count = topic.partitions().stream().mapToInt(p -> p.partition() + 1).max().orElse(0);
+          int[] topicIndexes = new int[count];
+          Arrays.fill(topicIndexes, UNKNOWN);
           for (TopicPartitionInfo partition : topic.partitions()) {
             partition.replicas().stream()
-                .filter(replica -> ExecutorRacks.nameOrNull(replica.rack()) != null)
-                .forEach(replica -> brokers.put(replica.id(), ExecutorRacks.nameOrNull(replica.rack())));
-            List<String> racks = racks(partition);
+                .filter(replica -> ExecutorRacks.stripToNull(replica.rack()) != null)
+                .forEach(replica -> brokers.put(replica.id(), ExecutorRacks.stripToNull(replica.rack())));
+            List<String> racks = racksOf(partition);
             if (!racks.isEmpty()) {
-              ofTopic[partition.partition()] = sets.computeIfAbsent(racks, r -> sets.size());
+              topicIndexes[partition.partition()] = sets.computeIfAbsent(racks, r -> sets.size());
             }
           }
-          places.put(name, ofTopic);
+          indexes.put(name, topicIndexes);
         });
-    return new Known(new ArrayList<>(sets.keySet()), places, brokers, gone);
+    return new Snapshot(new ArrayList<>(sets.keySet()), indexes, brokers, gone);
   }
 
-  /** Where the partition can be read, sorted; empty: unknown. */
-  private List<String> racks(TopicPartitionInfo partition) {
+  /** Returns the sorted racks in which the partition can be read; empty if unknown. */
+  private List<String> racksOf(TopicPartitionInfo partition) {
     Node leader = partition.leader();
-    if (leader == null || leader.isEmpty()) { // for the moment
+    if (leader == null || leader.isEmpty()) { // during an election
       return List.of();
     }
     Set<String> racks = new TreeSet<>();
     if (rackAware.contains(leader.id())) {
       partition.isr().forEach(replica -> add(replica.rack(), racks));
-      if (clientRack != null) { // all readers are served from there, wherever they run
+      if (clientRack != null) { // replicas in this rack serve all readers, wherever they run
         racks.retainAll(Set.of(clientRack));
       }
     }
@@ -241,31 +243,31 @@ final class ReplicaRacks implements AutoCloseable {
   }
 
   private static void add(String rack, Set<String> racks) {
-    String named = ExecutorRacks.nameOrNull(rack);
+    String named = ExecutorRacks.stripToNull(rack);
     if (named != null) {
       racks.add(named);
     }
   }
 
-  private void warn(String of, Throwable error) {
+  private void warn(String topics, Throwable error) {
     if (!warned && !admin.isEnded()) {
       LOG.warn(
-          "assignor-bridge cannot ask where the replicas of {} are; while that is not known, they"
-              + " count as near to all executors (warned once): {}",
-          of,
-          admin.inWords(error));
+          "assignor-bridge could not request the racks of the replicas of {}; until they are known,"
+              + " the replicas count as near to all executors (logged once): {}",
+          topics,
+          admin.describe(error));
       warned = true;
     }
   }
 
   private void warnOfSelectors(Throwable error) {
     if (!warnedOfSelectors && !admin.isEnded()) {
-      String right = " (the user of the query needs DescribeConfigs on the Cluster)";
+      String permission = " (the user of the query needs DescribeConfigs on the Cluster)";
       LOG.warn(
-          "assignor-bridge does not know whether brokers let followers be read, so zones are planned"
-              + " by the racks of leaders (warned once): {}{}",
-          admin.inWords(error),
-          error instanceof AuthorizationException ? right : "");
+          "assignor-bridge could not check whether consumers can read from followers, so it plans"
+              + " zones by the racks of leaders (logged once): {}{}",
+          admin.describe(error),
+          error instanceof AuthorizationException ? permission : "");
       warnedOfSelectors = true;
     }
   }

@@ -3,7 +3,7 @@ package io.assignorbridge.cluster;
 import io.assignorbridge.model.Executor;
 import io.assignorbridge.model.OffsetRange;
 import io.assignorbridge.model.PlannerException;
-import io.assignorbridge.model.Reports;
+import io.assignorbridge.model.ReportAccumulator;
 import io.assignorbridge.worker.Columns;
 import io.assignorbridge.worker.Messages;
 import java.util.HashMap;
@@ -18,26 +18,26 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * In which racks a stream's executors and replicas are. Without a rack of an executor nothing is asked
- * and nothing is sent. Whatever fails here is unknown to the planner, and fails no batch.
+ * The racks of a stream's executors and replicas. If no executor has a rack, Kafka gets no request
+ * and the planner gets no racks. After a failure, the batch continues without racks.
  */
 public final class Zones implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(Zones.class);
-  private static final int PLANS_TO_HEAR_OF_ALL = 3; // readers report with the batch before
+  private static final int PLANS_UNTIL_REPORTED = 3; // readers report after the previous batch
 
   private final SparkContext context;
   private final Map<String, String> kafka;
   private final Messages.EffectiveOptions options;
   private final ExecutorRacks racks;
-  private final Reports<ExecutorRacks.Received> received = new Reports<>();
+  private final ReportAccumulator<ExecutorRacks.TaskTraffic> received = new ReportAccumulator<>();
   private final CrossZoneBytes bytes = new CrossZoneBytes();
   private ReplicaRacks replicas; // null before an executor has a rack
   private int plans;
-  private boolean told;
-  private boolean advised;
+  private boolean hasLoggedRacks;
+  private boolean hasLoggedAdvice;
   private boolean warned;
 
-  /** Fails for a file of racks that cannot be used. */
+  /** Fails if the file of racks cannot be used. */
   public Zones(SparkContext context, Messages.EffectiveOptions options, Map<String, String> kafka)
       throws PlannerException {
     this.context = context;
@@ -51,51 +51,51 @@ public final class Zones implements AutoCloseable {
     return ExecutorList.of(context, racks);
   }
 
-  /** What a reader needs to know where it runs. */
-  public ExecutorRacks.ForReaders forReaders(List<Executor> executors) {
-    return racks.forReaders(executors, received);
+  /** Returns the racks in the form that is sent to the readers. */
+  public ExecutorRacks.ReaderRacks toReaderRacks(List<Executor> executors) {
+    return racks.toReaderRacks(executors, received);
   }
 
-  /** Where the ranges of a batch to be planned can be read; null: unknown. */
-  public Columns.Racks of(List<Executor> executors, List<OffsetRange> ranges)
+  /** Returns the racks in which each range of a batch can be read, or null if they are unknown. */
+  public Columns.Racks racksOf(List<Executor> executors, List<OffsetRange> ranges)
       throws InterruptedException {
     plans++;
-    Columns.Racks found = null;
+    Columns.Racks replicaRacks = null;
     if (executors.stream().anyMatch(e -> e.rack() != null)) {
       try {
         if (replicas == null) {
           replicas = new ReplicaRacks(kafka, options.reader().equals("shared"));
         }
-        found = replicas.of(ranges);
+        replicaRacks = replicas.racksOf(ranges);
       } catch (RuntimeException | LinkageError e) {
         if (!warned) {
-          LOG.warn("assignor-bridge plans without the racks of replicas (warned once)", e);
+          LOG.warn("assignor-bridge plans without the racks of replicas (logged once)", e);
           warned = true;
         }
       }
     }
-    tell(executors, ranges.size(), found);
-    return found;
+    logRacksOnce(executors, ranges.size(), replicaRacks);
+    return replicaRacks;
   }
 
-  /** Another batch begins, whoever plans it. */
-  public void begin() {
+  /** Starts the counts of another batch, whether or not it is planned here. */
+  public void beginBatch() {
     bytes.add(received.drain());
-    bytes.begin();
+    bytes.beginBatch();
   }
 
-  /** What readers have received so far, and how much of it from other racks. */
+  /** Returns how many bytes readers have received so far, and how many of them from other racks. */
   public Map<String, String> metrics() {
     bytes.add(received.drain());
-    return bytes.metrics(replicas == null ? Map.of() : replicas.ofBrokers());
+    return bytes.metrics(replicas == null ? Map.of() : replicas.brokerRacks());
   }
 
-  /** Says once what would have to change, if the planner sees that. */
-  public void planned(Map<String, String> metrics) {
+  /** Logs the planner's advice about zones once. */
+  public void logAdvice(Map<String, String> metrics) {
     String advice = metrics.get("zoneAdvice");
-    if (advice != null && !advised) {
-      LOG.warn("assignor-bridge reads across zones (told once): {}", advice);
-      advised = true;
+    if (advice != null && !hasLoggedAdvice) {
+      LOG.warn("assignor-bridge reads across zones (logged once): {}", advice);
+      hasLoggedAdvice = true;
     }
   }
 
@@ -106,84 +106,85 @@ public final class Zones implements AutoCloseable {
     }
   }
 
-  /** Says once what is known, as soon as it can be. */
-  private void tell(List<Executor> executors, int ranges, Columns.Racks found) {
-    boolean configured = options.rack() != null || options.rackFile() != null;
-    if (told
+  /** Logs the known racks once, as soon as executors and replicas have been requested. */
+  private void logRacksOnce(List<Executor> executors, int ranges, Columns.Racks replicaRacks) {
+    boolean isConfigured = options.rack() != null || options.rackFile() != null;
+    if (hasLoggedRacks
         || executors.isEmpty()
-        || replicas == null && !configured
-        || replicas != null && !replicas.wasAsked()
-        || options.rack() != null && plans < PLANS_TO_HEAR_OF_ALL) {
+        || replicas == null && !isConfigured
+        || replicas != null && !replicas.wasRequested()
+        || options.rack() != null && plans < PLANS_UNTIL_REPORTED) {
       return;
     }
-    told = true;
-    long lost = executors.stream().filter(e -> e.rack() == null).count();
+    hasLoggedRacks = true;
+    long unknownExecutors = executors.stream().filter(e -> e.rack() == null).count();
     String line =
-        lost + " of " + executors.size() + " executors have no known rack; racks of the others: "
-            + listed(executors.stream().map(Executor::rack).toList());
-    if (lost > 0) {
-      line += " (SPARK_EXECUTOR_ATTRIBUTE_RACK, assignor.rack or assignor.rackFile say where they are)";
+        unknownExecutors + " of " + executors.size() + " executors have no known rack; racks of the others: "
+            + joinDistinct(executors.stream().map(Executor::rack).toList());
+    if (unknownExecutors > 0) {
+      line += " (set them by SPARK_EXECUTOR_ATTRIBUTE_RACK, assignor.rack, or assignor.rackFile)";
     }
-    long unknown = ranges;
+    long unknownRanges = ranges;
     if (replicas != null) {
-      unknown = found == null ? ranges : found.unknown();
-      line += "; " + unknown + " of " + ranges + " partitions have none; racks of the others: "
-          + listed(found == null ? List.of() : found.sets().stream().flatMap(List::stream).toList());
-      if (unknown > 0) {
-        line += " (broker.rack of Kafka's brokers says where they are)";
+      unknownRanges = replicaRacks == null ? ranges : replicaRacks.countUnknown();
+      line += "; " + unknownRanges + " of " + ranges + " partitions have none; racks of the others: "
+          + joinDistinct(replicaRacks == null ? List.of() : replicaRacks.sets().stream().flatMap(List::stream).toList());
+      if (unknownRanges > 0) {
+        line += " (broker.rack of Kafka's brokers sets them)";
       }
     }
-    String text = "assignor-bridge plans by zones: " + line + "; unknown counts as near to all (told once)";
-    if (lost + unknown > 0) {
+    String text =
+        "assignor-bridge plans by zones: " + line + "; unknown racks count as near to all (logged once)";
+    if (unknownExecutors + unknownRanges > 0) {
       LOG.warn(text);
     } else {
       LOG.info(text);
     }
   }
 
-  private static String listed(List<String> racks) {
+  private static String joinDistinct(List<String> racks) {
     TreeSet<String> distinct = new TreeSet<>();
     racks.stream().filter(Objects::nonNull).forEach(distinct::add);
     return distinct.isEmpty() ? "none" : String.join(", ", distinct);
   }
 
   /**
-   * Bytes that readers received from brokers in other racks. They wait, by the reader's rack and the
-   * broker, until it is known where the broker is; what is counted then stays counted. Unknown is
-   * unknown: bytes of which one end has no rack neither cross nor stay.
+   * Counts the bytes that readers received from brokers in other racks. Bytes wait, by the reader's
+   * rack and the broker, until the broker's rack is known, and are then counted for good. Bytes
+   * between unknown racks count neither as crossing nor as local.
    */
   static final class CrossZoneBytes {
-    private record Way(String rack, int broker) {}
+    private record Route(String rack, int broker) {}
 
-    private final Map<Way, Long> waiting = new HashMap<>();
-    private final Map<Way, Long> ofBatch = new HashMap<>();
+    private final Map<Route, Long> waiting = new HashMap<>();
+    private final Map<Route, Long> batchBytes = new HashMap<>();
     private boolean hasReaders;
     private long received;
     private long located;
     private long crossed;
 
-    void begin() {
-      ofBatch.clear();
+    void beginBatch() {
+      batchBytes.clear();
     }
 
-    void add(List<ExecutorRacks.Received> tasks) {
-      for (ExecutorRacks.Received task : tasks) {
+    void add(List<ExecutorRacks.TaskTraffic> tasks) {
+      for (ExecutorRacks.TaskTraffic task : tasks) {
         task.bytes()
             .forEach(
                 (broker, bytes) -> {
                   hasReaders = true;
                   received += bytes;
-                  waiting.merge(new Way(task.rack(), broker), bytes, Long::sum);
-                  ofBatch.merge(new Way(task.rack(), broker), bytes, Long::sum);
+                  waiting.merge(new Route(task.rack(), broker), bytes, Long::sum);
+                  batchBytes.merge(new Route(task.rack(), broker), bytes, Long::sum);
                 });
       }
     }
 
-    /** `racks` are the brokers', by id; nothing while no reader knows where it is. */
+    /** Returns the metrics; empty until a reader with a rack has reported. */
     Map<String, String> metrics(Map<Integer, String> racks) {
       located += sum(waiting, racks, false);
       crossed += sum(waiting, racks, true);
-      waiting.keySet().removeIf(way -> racks.containsKey(way.broker()));
+      waiting.keySet().removeIf(route -> racks.containsKey(route.broker()));
       Map<String, String> all = new TreeMap<>();
       if (hasReaders) {
         all.put("assignor.receivedBytes", Long.toString(received));
@@ -191,21 +192,21 @@ public final class Zones implements AutoCloseable {
       if (located > 0) {
         all.put("assignor.crossZoneBytes", Long.toString(crossed));
       }
-      long known = sum(ofBatch, racks, false);
-      if (known > 0) {
-        double share = sum(ofBatch, racks, true) / (double) known;
+      long locatedOfBatch = sum(batchBytes, racks, false);
+      if (locatedOfBatch > 0) {
+        double share = sum(batchBytes, racks, true) / (double) locatedOfBatch;
         all.put("assignor.crossZoneShare", String.format(Locale.ROOT, "%.4f", share));
       }
       return all;
     }
 
-    /** Of brokers with a known rack; `crossing`: only of those in another rack than the reader. */
-    private static long sum(Map<Way, Long> bytes, Map<Integer, String> racks, boolean crossing) {
+    /** Sums the bytes from brokers with a known rack; `onlyCrossing`: if it is not the reader's. */
+    private static long sum(Map<Route, Long> bytes, Map<Integer, String> racks, boolean onlyCrossing) {
       return bytes.entrySet().stream()
           .filter(
-              one -> {
-                String rack = racks.get(one.getKey().broker());
-                return rack != null && !(crossing && rack.equals(one.getKey().rack()));
+              entry -> {
+                String rack = racks.get(entry.getKey().broker());
+                return rack != null && !(onlyCrossing && rack.equals(entry.getKey().rack()));
               })
           .mapToLong(Map.Entry::getValue)
           .sum();

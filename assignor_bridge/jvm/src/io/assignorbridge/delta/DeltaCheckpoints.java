@@ -8,62 +8,62 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Writes the checkpoints of a table's log on a thread of its own, as if another writer of the table
- * did it. Delta writes one behind every tenth commit, and the next batch would wait for it: seconds,
- * where a batch takes one. The commit is there before, and a checkpoint that is late, or never comes,
- * only means that more of the log is read.
+ * Writes the checkpoints of a table's log on a separate thread, as another writer of the table
+ * could. Delta writes one after every tenth commit. The next batch would wait seconds for it,
+ * although a batch takes about one second. The commit precedes its checkpoint, so if a checkpoint
+ * is late or missing, Delta only reads more of the log.
  */
 final class DeltaCheckpoints {
   private static final Logger LOG = LoggerFactory.getLogger(DeltaCheckpoints.class);
   private static final long FINISH_LIMIT_MS = 600_000; // Delta would wait without a limit
-  private static final String DESCRIPTION = "checkpoint of a Delta table's log, beside the batches";
+  private static final String DESCRIPTION = "checkpoint of a Delta table's log, in the background";
 
   private final LatestOnlyExecutor<Runnable> newest =
       new LatestOnlyExecutor<>("assignor-bridge-delta-checkpoints", Runnable::run);
   private volatile boolean canWrite = true;
 
-  /** The one that was asked for last; null once it is written, or has failed. */
-  private volatile Runnable asked;
+  /** The last requested checkpoint; null once it is written or has failed. */
+  private volatile Runnable pending;
 
   private final AtomicBoolean hasEnded = new AtomicBoolean();
 
-  /** False where Delta has another shape: it shall write them itself then. */
+  /** Returns false if this Delta is incompatible and has to write the checkpoints itself. */
   boolean canWrite() {
     return canWrite;
   }
 
-  /** Whether one has ended since this was asked last, or none is being written. */
-  boolean mayBeThere() {
-    return hasEnded.getAndSet(false) || asked == null;
+  /** Returns whether a checkpoint has ended since the last call, or none is pending. */
+  boolean mayHaveNewCheckpoint() {
+    return hasEnded.getAndSet(false) || pending == null;
   }
 
-  /** Writes it soon, unless a newer one is asked for before. */
+  /** Writes a checkpoint in the background, unless a newer one is requested first. */
   void write(Runnable checkpoint) {
     SparkSession session = SparkSession.active();
-    asked = checkpoint;
-    newest.give(
+    pending = checkpoint;
+    newest.submit(
         () -> {
           try {
             SparkContext context = session.sparkContext();
-            context.clearJobGroup(); // else it is the query's, and would be cancelled with it
+            context.clearJobGroup(); // so that it is not cancelled with the query
             context.setJobDescription(DESCRIPTION);
             SparkSession.setActiveSession(session);
             checkpoint.run();
           } catch (LinkageError e) {
             canWrite = false;
-            LOG.warn("checkpoints of a Delta table's log hold up batches with this Delta", e);
+            LOG.warn("with this Delta version, batches wait for checkpoints of the table's log", e);
           } catch (Exception e) {
             LOG.warn("a checkpoint of a Delta table's log was not written", e);
           } finally {
             hasEnded.set(true);
-            if (asked == checkpoint) {
-              asked = null;
+            if (pending == checkpoint) {
+              pending = null;
             }
           }
         });
   }
 
-  /** Waits for what is being written; then there is no more. */
+  /** Waits for the pending checkpoint and accepts no more. */
   void finish() {
     newest.finish(FINISH_LIMIT_MS);
   }

@@ -24,39 +24,42 @@ import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 
 /**
- * Writes the batches of one run to a Delta table as Delta does, but for four things. Which batch did
- * this query write last? Delta (up to 4.4) answers that by a Spark job over the table's log in each
- * batch. From the second batch on the checksum answers here, which Delta writes beside each commit and
- * which holds the transaction ids, too. Checkpoints of the log do not hold up the next batch ({@link
- * DeltaCheckpoints}). What was committed last is known from the batch before ({@link LastCommit}). And
- * a commit says which offsets and how many records its batch was made of, for `assignor audit`. To
- * skip, to note the id, to find conflicts and to commit stay Delta's own.
+ * Writes the batches of one run to a Delta table as Delta does, with four differences:
  *
- * <p>This is not Delta's public interface. Where a class has another shape, each method says so, and
- * its caller writes once more as everyone does; Delta then skips what is in the table already.
+ * <ol>
+ *   <li>To find the query's last batch, Delta (up to 4.4) runs a Spark job over the table's log in
+ *       each batch. From the second batch on, this class reads it from the last commit's checksum.
+ *   <li>Batches do not wait for checkpoints of the log ({@link DeltaCheckpoints}).
+ *   <li>The previous batch supplies the last commit ({@link LastCommit}).
+ *   <li>Each commit records its batch's offsets and number of records for `assignor audit`.
+ * </ol>
+ *
+ * <p>These are not public interfaces of Delta. If a class differs, the methods return the error.
+ * The caller then writes again in the normal way, and Delta skips rows that it has already written.
  */
 public final class DeltaWrites {
   /**
-   * What our sink leaves in a commit's user metadata for the figures that are known last, and for the
-   * ranges: the text is a setting of the session, which Spark copies into each task and event.
+   * The placeholder in a commit's user metadata for the counts, which exist only at commit, and for
+   * the ranges, which are too long: Spark copies this text, a session setting, into each task and
+   * event.
    */
-  private static final String TO_BE_FILLED = "\"ranges\":null,\"counted\":{}";
+  private static final String PLACEHOLDER = "\"ranges\":null,\"counted\":{}";
 
-  /** What a source of `assignor run` observes of its records (records.py). */
+  /** The metrics that a source of `assignor run` observes of its records (records.py). */
   private static final List<String> OBSERVED =
       List.of("records", "bad_records", "tombstones", "checksum");
 
   private final DeltaCheckpoints checkpoints = new DeltaCheckpoints();
+  private final LastCommit lastCommit = new LastCommit(checkpoints);
 
-  private final LastCommit last = new LastCommit(checkpoints);
-
-  /** The first batch may be in the table already, behind commits of others. */
+  /** False before the first write: the batch may already be in the table, before other commits. */
   private boolean hasWritten;
 
   /**
-   * Returns null once the rows are in the table, else what this Delta lacks. The batch's own
-   * execution, if there is one, has counted its records once the rows are written; its ranges, if
-   * they are known, are JSON.
+   * Appends the rows. Returns null on success, else the member that this Delta lacks.
+   *
+   * @param execution the batch's execution, which counts the records that it writes; or null
+   * @param ranges the batch's ranges as JSON, or null if unknown
    */
   public String append(
       DataFrameWriter<?> writer,
@@ -76,15 +79,15 @@ public final class DeltaWrites {
         new Origin(execution, ranges));
   }
 
-  /** The same for a merge. */
+  /** Executes a merge; see {@link #append}. */
   public String merge(DeltaMergeBuilder merge, QueryExecution execution, String ranges) {
     return write(merge::execute, null, new Origin(execution, ranges));
   }
 
-  /** The path is null where the table has a name, or is read for a merge. */
-  private String write(Runnable rows, String path, Origin origin) {
+  /** Writes a batch; the path is null if the table has a name or the write is a merge. */
+  private String write(Runnable write, String path, Origin origin) {
     try {
-      new FirstTransaction(checkpoints, last, path, hasWritten, origin).observe(rows);
+      new FirstTransaction(checkpoints, lastCommit, path, hasWritten, origin).observe(write);
       hasWritten = true;
       return null;
     } catch (LinkageError error) {
@@ -92,75 +95,75 @@ public final class DeltaWrites {
     }
   }
 
-  /** The run has ended: waits for a checkpoint that is being written. */
+  /** Ends the run: waits for a pending checkpoint. */
   public void finish() {
     checkpoints.finish();
   }
 
-  /** What a batch was made of, for `assignor audit`; whatever fails here, the batch is written. */
+  /** The ranges and counts of a batch for `assignor audit`; errors here never fail the write. */
   private record Origin(QueryExecution execution, String ranges) {
-    String filled(String text) {
-      int at = text.lastIndexOf(TO_BE_FILLED); // the user's own words come before
-      if (at < 0) {
+    String fillPlaceholder(String text) {
+      int index = text.lastIndexOf(PLACEHOLDER); // the user's own text comes before it
+      if (index < 0) {
         return text;
       }
-      String figures = "\"ranges\":" + ranges + ",\"counted\":{" + counted() + "}";
-      return text.substring(0, at) + figures + text.substring(at + TO_BE_FILLED.length());
+      String figures = "\"ranges\":" + ranges + ",\"counted\":{" + count() + "}";
+      return text.substring(0, index) + figures + text.substring(index + PLACEHOLDER.length());
     }
 
-    private String counted() {
+    private String count() {
       try {
-        return execution == null ? "" : sums();
-      } catch (RuntimeException | LinkageError error) { // this Spark observes in another way
+        return execution == null ? "" : sumObservedMetrics();
+      } catch (RuntimeException | LinkageError error) { // an incompatible Spark
         return "";
       }
     }
 
-    /** The sums of what the parsers of all sources have seen; nothing for records as they are. */
-    private String sums() {
-      boolean any = false;
+    /** Sums the observed metrics of all sources; returns "" if no source parses its records. */
+    private String sumObservedMetrics() {
+      boolean hasMetrics = false;
       long records = 0;
       long checksum = 0;
-      for (Iterator<Row> each = execution.observedMetrics().valuesIterator(); each.hasNext(); ) {
-        Row row = each.next();
+      for (Iterator<Row> rows = execution.observedMetrics().valuesIterator(); rows.hasNext(); ) {
+        Row row = rows.next();
         if (row.schema() != null && OBSERVED.equals(List.of(row.schema().fieldNames()))) {
-          any = true;
+          hasMetrics = true;
           records += row.getLong(0);
           checksum ^= row.isNullAt(3) ? 0 : row.getLong(3);
         }
       }
-      return any
+      return hasMetrics
           ? String.format(Locale.ROOT, "\"records\":%d,\"checksum\":\"%016x\"", records, checksum)
           : "";
     }
   }
 
-  /** Asks the checksum of its snapshot, if that knows the query. */
+  /** A transaction that reads the query's last batch from its snapshot's checksum, if possible. */
   private static final class ChecksumTransaction extends OptimisticTransaction {
     private final DeltaCheckpoints checkpoints;
-    private final boolean asksChecksum;
+    private final boolean readsChecksum;
     private final Origin origin;
     private boolean isCheckpointDue;
 
     ChecksumTransaction(
-        OptimisticTransaction begun,
+        OptimisticTransaction transaction,
         DeltaCheckpoints checkpoints,
-        boolean asksChecksum,
+        boolean readsChecksum,
         Origin origin) {
-      super(begun.deltaLog(), begun.catalogTable(), begun.snapshot());
+      super(transaction.deltaLog(), transaction.catalogTable(), transaction.snapshot());
       this.checkpoints = checkpoints;
-      this.asksChecksum = asksChecksum;
+      this.readsChecksum = readsChecksum;
       this.origin = origin;
     }
 
-    /** Delta asks for it when it commits, and the rows are written by then. */
+    /** Fills in the counts: Delta calls this at commit, when the rows are written. */
     @Override
     public Option<String> getUserMetadata(DeltaOperations.Operation operation) {
       Option<String> text = super.getUserMetadata(operation);
-      return text.isEmpty() ? text : Option.apply(origin.filled(text.get()));
+      return text.isEmpty() ? text : Option.apply(origin.fillPlaceholder(text.get()));
     }
 
-    /** Due ones are written beside: Delta reads the log in such a commit, for its statistics. */
+    /** Moves a due checkpoint to the background, and with it the statistics that read the log. */
     @Override
     public boolean isCheckpointNeeded(long version, Snapshot committed) {
       boolean isNeeded = super.isCheckpointNeeded(version, committed);
@@ -184,19 +187,19 @@ public final class DeltaWrites {
     @Override
     public long txnVersion(String id) {
       Option<VersionChecksum> checksum = snapshot().checksumOpt();
-      // With a retention Delta forgets ids by their age, of which the checksum knows nothing.
-      if (!asksChecksum
+      // With a retention, Delta drops transaction ids by age, which the checksum does not record.
+      if (!readsChecksum
           || checksum.isEmpty()
           || snapshot().minSetTransactionRetentionTimestamp().isDefined()) {
         return super.txnVersion(id);
       }
       Option<Seq<SetTransaction>> ids = checksum.get().setTransactions();
       if (ids.isDefined()) {
-        for (Iterator<SetTransaction> each = ids.get().iterator(); each.hasNext(); ) {
-          SetTransaction one = each.next();
-          if (one.appId().equals(id)) {
-            readTxn().addOne(id); // another driver that commits under this id is a conflict
-            return one.version();
+        for (Iterator<SetTransaction> actions = ids.get().iterator(); actions.hasNext(); ) {
+          SetTransaction action = actions.next();
+          if (action.appId().equals(id)) {
+            readTxn().addOne(id); // so that a commit by another driver under this id conflicts
+            return action.version();
           }
         }
       }
@@ -204,66 +207,66 @@ public final class DeltaWrites {
     }
   }
 
-  /** Delta asks it before each transaction of a thread; after the first it is no longer there. */
+  /** Replaces the first transaction of a thread, and then stops to observe the thread. */
   private static final class FirstTransaction implements TransactionExecutionObserver {
-    private static final TransactionExecutionObserver$ OF_THREAD =
+    private static final TransactionExecutionObserver$ THREAD_OBSERVER =
         TransactionExecutionObserver$.MODULE$;
-    private final TransactionExecutionObserver before =
-        (TransactionExecutionObserver) OF_THREAD.getObserver();
+    private final TransactionExecutionObserver previous =
+        (TransactionExecutionObserver) THREAD_OBSERVER.getObserver();
     private final DeltaCheckpoints checkpoints;
-    private final LastCommit last;
+    private final LastCommit lastCommit;
     private final String path;
-    private final boolean asksChecksum;
+    private final boolean readsChecksum;
     private final Origin origin;
 
     FirstTransaction(
         DeltaCheckpoints checkpoints,
-        LastCommit last,
+        LastCommit lastCommit,
         String path,
-        boolean asksChecksum,
+        boolean readsChecksum,
         Origin origin) {
       this.checkpoints = checkpoints;
-      this.last = last;
+      this.lastCommit = lastCommit;
       this.path = path;
-      this.asksChecksum = asksChecksum;
+      this.readsChecksum = readsChecksum;
       this.origin = origin;
     }
 
     void observe(Runnable write) {
-      OF_THREAD.setObserver(this);
+      THREAD_OBSERVER.setObserver(this);
       try {
         write.run();
       } finally {
-        OF_THREAD.setObserver(before);
+        THREAD_OBSERVER.setObserver(previous);
       }
     }
 
     @Override
     public OptimisticTransaction startingTransaction(Function0<OptimisticTransaction> start) {
-      OF_THREAD.setObserver(before);
-      OptimisticTransaction begun = before.startingTransaction(() -> begin(start));
-      if (begun.snapshot().version() < 0) { // Delta would make a table of this batch alone
-        throw new UncheckedIOException(new FileNotFoundException("the table is gone"));
+      THREAD_OBSERVER.setObserver(previous);
+      OptimisticTransaction transaction = previous.startingTransaction(() -> begin(start));
+      if (transaction.snapshot().version() < 0) { // Delta would create a new table
+        throw new UncheckedIOException(new FileNotFoundException("the table no longer exists"));
       }
-      if (begun.getClass() != OptimisticTransaction.class) {
-        return begun;
+      if (transaction.getClass() != OptimisticTransaction.class) {
+        return transaction;
       }
-      return new ChecksumTransaction(begun, checkpoints, asksChecksum, origin);
+      return new ChecksumTransaction(transaction, checkpoints, readsChecksum, origin);
     }
 
     private OptimisticTransaction begin(Function0<OptimisticTransaction> start) {
-      OptimisticTransaction begun = path == null ? null : last.begin(path);
-      return begun == null ? last.begun(start.apply()) : begun;
+      OptimisticTransaction transaction = path == null ? null : lastCommit.begin(path);
+      return transaction == null ? lastCommit.remember(start.apply()) : transaction;
     }
 
     @Override
     public TransactionExecutionObserver createChild() {
-      return before;
+      return previous;
     }
 
     @Override
     public <T> T preparingCommit(Function0<T> prepare) {
-      return before.preparingCommit(prepare);
+      return previous.preparingCommit(prepare);
     }
 
     @Override

@@ -16,41 +16,41 @@ import org.slf4j.LoggerFactory;
 import scala.Option;
 
 /**
- * Begins a transaction at the commit that this driver knows as the table's last, where that still is
- * the last. To learn it, Delta (up to 4.4) lists the table's log before each transaction, and on a
- * local disk, HDFS and most object stores that lists all of it: two files a commit, for 30 days. Two
- * small questions answer it, too: is the commit's file the one that it was, and is there none of the
- * next version? Delta lists behind a checkpoint of the log, so that it finds that.
+ * Begins a transaction at the last commit that this driver has seen, if it is still the table's
+ * last. Delta (up to 4.4) lists the table's log before each transaction. On a local disk, HDFS, and
+ * most object stores that lists the whole log: two files per commit, for 30 days. Two requests
+ * suffice instead: the commit's file must be unchanged, and the file of the next version must not
+ * exist. After a new checkpoint Delta lists the log again, to find it.
  *
- * <p>As with Delta's listing another writer may commit right behind the answer. Who wins is decided
- * as ever, when the commit's file is made.
+ * <p>As with Delta's listing, another writer may commit right after this check. As always, the
+ * writer that creates the commit's file wins.
  */
 final class LastCommit {
   private static final Logger LOG = LoggerFactory.getLogger(LastCommit.class);
 
   private final DeltaCheckpoints checkpoints;
 
-  /** Of the table that the run writes to; null until Delta has begun a transaction. */
+  /** The log of the run's table; null until Delta has begun a transaction. */
   private DeltaLog log;
 
-  private boolean fits = true;
+  private boolean isCompatible = true;
 
   LastCommit(DeltaCheckpoints checkpoints) {
     this.checkpoints = checkpoints;
   }
 
-  /** Delta has begun a transaction of the run. */
-  OptimisticTransaction begun(OptimisticTransaction transaction) {
+  /** Stores the table's log from a transaction of Delta, and returns the transaction. */
+  OptimisticTransaction remember(OptimisticTransaction transaction) {
     log = transaction.catalogTable().isEmpty() ? transaction.deltaLog() : null;
     return transaction;
   }
 
   /**
-   * Begins one for the table at this path, or returns null where Delta has to list the log. It must
-   * be asked for the transaction of the append: Delta begins that one first, and without a catalog.
+   * Begins a transaction for the table at this path, or returns null if Delta has to list the log.
+   * Call it only for the transaction of an append, which Delta begins first and without a catalog.
    */
   OptimisticTransaction begin(String path) {
-    if (log == null || !fits) {
+    if (log == null || !isCompatible) {
       return null;
     }
     try {
@@ -59,15 +59,15 @@ final class LastCommit {
           ? new OptimisticTransaction(log, Option.empty(), last)
           : null;
     } catch (IOException | RuntimeException error) {
-      return null; // Delta's own way says it, if it fails there, too
+      return null; // if Delta's own listing fails as well, it reports the error
     } catch (LinkageError error) {
-      fits = false;
-      LOG.info("the log of the Delta table is listed for each batch: this Delta is another", error);
+      isCompatible = false;
+      LOG.info("each batch lists the log of the Delta table: this Delta is incompatible", error);
       return null;
     }
   }
 
-  /** Delta takes the log of a path from its cache, in which another may be by now. */
+  /** Returns whether the log is still the one in Delta's cache, which may have replaced it. */
   private boolean isLogOf(String path) {
     return DeltaLog.forTable(SparkSession.active(), new Path(path), log.options()) == log;
   }
@@ -75,20 +75,20 @@ final class LastCommit {
   private boolean isNewest(Snapshot last) throws IOException {
     LogSegment segment = last.logSegment();
     int interval = log.checkpointInterval(last.metadata());
-    long checkpoint = segment.checkpointProvider().version(); // -1 where there is none
-    if (last.isCatalogOwned() // its commits can be elsewhere
+    long checkpoint = segment.checkpointProvider().version(); // -1 without a checkpoint
+    if (last.isCatalogOwned() // the catalog may hold commits
         || last.tableCommitCoordinatorClientOpt().isDefined()
         || segment.deltas().isEmpty()
-        || last.version() / interval > checkpoint / interval && checkpoints.mayBeThere()) {
+        || last.version() / interval > checkpoint / interval && checkpoints.mayHaveNewCheckpoint()) {
       return false;
     }
     FileStatus commit = segment.deltas().last();
     Path next = FileNames$.MODULE$.unsafeDeltaFile(log.logPath(), last.version() + 1);
     FileSystem files = log.logPath().getFileSystem(log.newDeltaHadoopConf());
-    return isAsItWas(commit, files) && !files.exists(next);
+    return isUnchanged(commit, files) && !files.exists(next);
   }
 
-  private static boolean isAsItWas(FileStatus file, FileSystem files) throws IOException {
+  private static boolean isUnchanged(FileStatus file, FileSystem files) throws IOException {
     try {
       FileStatus now = files.getFileStatus(file.getPath());
       return now.getLen() == file.getLen()

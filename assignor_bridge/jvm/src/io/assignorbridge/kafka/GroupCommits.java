@@ -16,27 +16,27 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Commits the end offsets of completed batches to a consumer group (`assignor.commitGroup`). A thread
- * of its own sends one commit at a time, and only the newest of those that wait. A failure is counted
- * and logged once a reason; the query neither stops nor waits, but for its very last commit. A group
- * with live members refuses commits without a member, so nothing is taken from a real consumer.
+ * Commits the end offsets of completed batches to a consumer group (`assignor.commitGroup`). A
+ * separate thread sends one commit at a time and skips all but the newest waiting one. Failures are
+ * counted and logged once per reason. They never stop the query, which waits only for its last
+ * commit. A group with live members rejects such commits, so a real consumer's offsets are safe.
  */
 public final class GroupCommits implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(GroupCommits.class);
 
   private static final long REPEAT_NANOS = 5_000_000_000L; // Spark reports an idle query each 10 s
   private static final int COMMIT_LIMIT_MS = 8_000;
-  private static final int FINISH_LIMIT_MS = 10_000; // longer, so that a failure of the last one counts
-  private static final int MOST_WARNINGS = 50;
+  private static final int FINISH_LIMIT_MS = 10_000; // longer than a commit takes
+  private static final int MAX_WARNINGS = 50;
 
   private final String group;
   private final KafkaAdmin admin;
   private final LatestOnlyExecutor<Offset> newest =
       new LatestOnlyExecutor<>("assignor-commits", this::commit);
-  private final Set<String> warnings = new HashSet<>(); // on the thread of commits
+  private final Set<String> warnings = new HashSet<>(); // used on the commit thread only
   private volatile long committed;
   private volatile long failed;
-  private Offset lastEnd; // used on the stream's thread, as the next
+  private Offset lastEnd; // like lastNanos, used on the stream's thread only
   private long lastNanos;
 
   /** `kafka` holds the stream's own settings of its Kafka client, without the prefix. */
@@ -45,13 +45,13 @@ public final class GroupCommits implements AutoCloseable {
     admin = new KafkaAdmin(kafka);
   }
 
-  /** Everything before these offsets has been written; called for idle triggers too. */
-  public void completed(Offset end) {
+  /** Commits these end offsets, before which everything is written; idle triggers call it, too. */
+  public void commitCompleted(Offset end) {
     long now = System.nanoTime();
-    if (!end.equals(lastEnd) || now - lastNanos >= REPEAT_NANOS) { // again, lest they expire
+    if (!end.equals(lastEnd) || now - lastNanos >= REPEAT_NANOS) { // before they expire
       lastEnd = end;
       lastNanos = now;
-      newest.give(end);
+      newest.submit(end);
     }
   }
 
@@ -62,7 +62,7 @@ public final class GroupCommits implements AutoCloseable {
         "assignor.commitFailures", Long.toString(failed));
   }
 
-  /** Waits for the last commit, at most as long as one may take. */
+  /** Waits for the last commit, at most until its request times out. */
   @Override
   public void close() {
     newest.finish(FINISH_LIMIT_MS);
@@ -78,31 +78,31 @@ public final class GroupCommits implements AutoCloseable {
       admin.open().alterConsumerGroupOffsets(group, offsets, limit).all().get();
       committed++;
     } catch (ExecutionException e) {
-      fail(e.getCause());
+      countFailure(e.getCause());
     } catch (InterruptedException e) {
-      fail(new TimeoutException("no answer before the query ended"));
+      countFailure(new TimeoutException("no answer before the query ended"));
     } catch (RuntimeException | LinkageError e) {
-      fail(e);
+      countFailure(e);
     }
   }
 
-  void fail(Throwable error) {
+  void countFailure(Throwable error) {
     failed++;
-    String why = admin.inWords(error) + advice(Errors.forException(error));
-    String reason = why.replaceAll("\\d+", "#"); // Kafka tells when it gave up, and after how many tries
-    if (warnings.size() < MOST_WARNINGS && warnings.add(reason)) {
+    String why = admin.describe(error) + adviceFor(Errors.forException(error));
+    String reason = why.replaceAll("\\d+", "#"); // Kafka adds times and attempts
+    if (warnings.size() < MAX_WARNINGS && warnings.add(reason)) {
       LOG.warn(
           "assignor-bridge could not commit to group '{}' (the query continues): {}", group, why);
     }
   }
 
-  private static String advice(Errors error) {
+  private static String adviceFor(Errors error) {
     return switch (error) {
       case UNKNOWN_MEMBER_ID ->
-          " (the group has live members: commit to a group that nobody subscribes with)";
+          " (the group has live members: commit to a group without subscribed consumers)";
       case GROUP_AUTHORIZATION_FAILED -> " (the user of the query needs Read on this group)";
       case TOPIC_AUTHORIZATION_FAILED -> " (the user of the query needs Read on this topic)";
-      case UNKNOWN_TOPIC_OR_PARTITION -> " (the topic or the partition is not there)";
+      case UNKNOWN_TOPIC_OR_PARTITION -> " (the topic or the partition does not exist)";
       default -> "";
     };
   }

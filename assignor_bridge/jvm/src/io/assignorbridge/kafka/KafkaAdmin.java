@@ -7,21 +7,21 @@ import java.util.concurrent.atomic.AtomicReference;
 import org.apache.kafka.clients.admin.Admin;
 
 /**
- * Kafka's admin client with the stream's own settings and Spark's delegation token. Opened and used
- * by one thread, closed by any.
+ * Kafka's admin client with the stream's own settings and Spark's delegation token. One thread
+ * opens and uses it; any thread may close it.
  */
 public final class KafkaAdmin implements AutoCloseable {
   private final Map<String, Object> kafka;
   private final AtomicReference<Admin> admin = new AtomicReference<>();
   private volatile boolean ended;
-  private SecuredParams params; // of the client
+  private SecuredParams params; // the parameters of the open client
 
   /** `kafka` holds the stream's own settings of its Kafka client, without the prefix. */
   public KafkaAdmin(Map<String, String> kafka) {
     this.kafka = new HashMap<>(kafka);
   }
 
-  /** The client; another one when Spark has renewed its delegation token. A login may take long. */
+  /** Returns the client, which it reopens if Spark has renewed its delegation token. May be slow. */
   public Admin open() throws InterruptedException {
     Admin open = admin.get();
     if (open == null || params.isOutdated()) {
@@ -30,7 +30,7 @@ public final class KafkaAdmin implements AutoCloseable {
       open = Admin.create(params.params());
       admin.set(open);
     }
-    if (ended) { // meanwhile: who closed the client may have seen none
+    if (ended) { // close() ran meanwhile and may not have seen the new client
       closeClient();
       throw new InterruptedException();
     }
@@ -47,15 +47,15 @@ public final class KafkaAdmin implements AutoCloseable {
     closeClient();
   }
 
-  /** An error with its causes, in one line without secrets. */
-  public String inWords(Throwable error) {
-    return SecuredParams.inWords(error, params);
+  /** Returns an error with its causes, on one line without secrets. */
+  public String describe(Throwable error) {
+    return SecuredParams.describe(error, params);
   }
 
   private void closeClient() {
     Admin open = admin.getAndSet(null);
     if (open != null) {
-      open.close(Duration.ofMillis(1)); // with 0 it waits for its thread, which may look names up
+      open.close(Duration.ofMillis(1)); // 0 would wait for its thread, maybe in a DNS lookup
     }
   }
 }

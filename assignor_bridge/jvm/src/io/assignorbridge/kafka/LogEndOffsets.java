@@ -19,14 +19,14 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Requests where the logs end now that a stream reads, with the stream's own Kafka settings. The
- * exporter of metrics calls it on its own thread: no batch waits for an answer, and without an
- * exporter no request is sent.
+ * Requests the current end offsets of the partitions that a stream reads, with the stream's own
+ * Kafka settings. The metrics exporter calls it on its own thread: no batch waits for an answer,
+ * and without an exporter no request is sent.
  */
 public final class LogEndOffsets implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(LogEndOffsets.class);
   private static final ObjectMapper JSON = new ObjectMapper();
-  private static final Set<LogEndOffsets> ALL = ConcurrentHashMap.newKeySet(); // ended ones, too
+  private static final Set<LogEndOffsets> ALL = ConcurrentHashMap.newKeySet(); // and ended ones
   private static final long FRESH_NANOS = TimeUnit.SECONDS.toNanos(1);
   private static final long RETRY_NANOS = TimeUnit.SECONDS.toNanos(30); // after a failed request
   private static final long STALE_NANOS = TimeUnit.SECONDS.toNanos(120);
@@ -35,11 +35,11 @@ public final class LogEndOffsets implements AutoCloseable {
   private final IsolationLevel isolation;
   private final String query;
   private final String source;
-  private volatile Offset latest; // when the last batch was planned
-  private volatile Offset fixedEnd; // of a query that stops there, until a broker answers
+  private volatile Offset latest; // the end offsets when the last batch was planned
+  private volatile Offset fixedEnd; // where the query stops; used until a broker answers
   private volatile Map<TopicPartition, Long> ends = Map.of();
   private volatile long answeredNanos;
-  private long nextNanos = System.nanoTime(); // no request before
+  private long nextNanos = System.nanoTime(); // earliest time of the next request
   private boolean hasWarned;
 
   /** `kafka` holds the stream's own settings of its Kafka client, without the prefix. */
@@ -54,26 +54,26 @@ public final class LogEndOffsets implements AutoCloseable {
   }
 
   /**
-   * Returns the ends by query, source, topic, and partition as JSON, of a query or with null of all;
-   * brokers have so long to answer. Sources without an answer in the last two minutes are missing.
+   * Returns the end offsets by query, source, topic, and partition as JSON, of one query or, with
+   * null, of all. `limitMs` bounds the wait; sources without an answer for two minutes are omitted.
    */
   public static String request(String query, int limitMs) throws JsonProcessingException {
-    long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(limitMs);
+    long deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(limitMs);
     Map<String, Map<String, Map<String, Map<Integer, Long>>>> all = new TreeMap<>();
-    for (LogEndOffsets one : ALL) {
-      if (query == null || query.equals(one.query)) {
-        one.request((int) TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime()));
-        Map<String, Map<Integer, Long>> topics = one.byTopic();
+    for (LogEndOffsets stream : ALL) {
+      if (query == null || query.equals(stream.query)) {
+        stream.request((int) TimeUnit.NANOSECONDS.toMillis(deadlineNanos - System.nanoTime()));
+        Map<String, Map<Integer, Long>> topics = stream.groupByTopic();
         if (!topics.isEmpty()) {
-          all.computeIfAbsent(one.query, q -> new TreeMap<>()).put(one.source, topics);
+          all.computeIfAbsent(stream.query, q -> new TreeMap<>()).put(stream.source, topics);
         }
       }
     }
     return JSON.writeValueAsString(all);
   }
 
-  /** Keeps what a batch found when it was planned; a fixed end is returned if no answer comes. */
-  public void planned(Offset latest, boolean hasFixedEnd) {
+  /** Stores the end offsets of a planned batch; a fixed end is valid until a broker answers. */
+  public void setLatest(Offset latest, boolean hasFixedEnd) {
     this.latest = latest;
     if (hasFixedEnd && fixedEnd == null) {
       fixedEnd = latest;
@@ -94,12 +94,12 @@ public final class LogEndOffsets implements AutoCloseable {
     return System.nanoTime() - answeredNanos > STALE_NANOS;
   }
 
-  private Map<String, Map<Integer, Long>> byTopic() {
+  private Map<String, Map<Integer, Long>> groupByTopic() {
     Map<String, Map<Integer, Long>> topics = new TreeMap<>();
     if (!isStale()) {
       boolean useFixedEnd = ends.isEmpty() && fixedEnd != null;
-      Map<TopicPartition, Long> known = useFixedEnd ? SourceOffsets.of(fixedEnd) : ends;
-      known.forEach(
+      Map<TopicPartition, Long> offsets = useFixedEnd ? SourceOffsets.of(fixedEnd) : ends;
+      offsets.forEach(
           (p, end) ->
               topics.computeIfAbsent(p.topic(), t -> new TreeMap<>()).put(p.partition(), end));
     }
@@ -110,7 +110,7 @@ public final class LogEndOffsets implements AutoCloseable {
     if (limitMs <= 0 || admin.isEnded() || System.nanoTime() - nextNanos < 0) {
       return;
     }
-    nextNanos = System.nanoTime() + RETRY_NANOS; // an answer makes it earlier
+    nextNanos = System.nanoTime() + RETRY_NANOS; // sooner after an answer
     Map<TopicPartition, OffsetSpec> specs =
         SourceOffsets.partitionsOf(latest).stream()
             .collect(Collectors.toMap(p -> p, p -> OffsetSpec.latest()));
@@ -121,7 +121,7 @@ public final class LogEndOffsets implements AutoCloseable {
       for (TopicPartition p : specs.keySet()) {
         try {
           answer.put(p, result.partitionResult(p).get().offset());
-        } catch (ExecutionException e) { // of this partition; others may have a leader
+        } catch (ExecutionException e) { // other partitions may still have a leader
           warn(e.getCause());
         }
       }
@@ -141,9 +141,9 @@ public final class LogEndOffsets implements AutoCloseable {
     if (!hasWarned && !admin.isEnded()) {
       hasWarned = true;
       LOG.warn(
-          "assignor-bridge cannot measure the lag of query {} (the query continues; warned once): {}",
+          "assignor-bridge cannot measure the lag of query {} (the query continues; logged once): {}",
           query,
-          admin.inWords(error));
+          admin.describe(error));
     }
   }
 }

@@ -17,11 +17,11 @@ import scala.collection.immutable.Map$;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Kafka parameters with the delegation token that Spark holds for their cluster, added by the same
- * classes as for Spark's own clients. Never printed: they hold secrets.
+ * Kafka parameters with Spark's delegation token for their cluster, which the same classes add as
+ * for Spark's own clients. They contain secrets, so never print them.
  */
 public final class SecuredParams {
-  /** Settings whose values are hidden: a copy of SECRET_KEYS in `streaming/redaction.py`. */
+  /** Settings whose values are masked; a copy of SECRET_KEYS in `streaming/redaction.py`. */
   private static final Pattern SECRET =
       Pattern.compile(
           "(?i)secret|passw|pwd|passphrase|credential|jaas|username|user\\.info|authorization"
@@ -30,25 +30,25 @@ public final class SecuredParams {
               + "|key\\.pem|keystore\\.key"
               + "|connection[._-]?string|(?:^|[._-])sas(?:$|[._-])");
 
-  /** `user:password@` of an address. */
+  /** Matches `user:password@` in an address. */
   private static final Pattern USER_INFO =
       Pattern.compile("(://[^\\s/@:'\"]{0,200}):[^\\s@'\"]{1,500}@");
 
-  /** Parts of a login that are no secrets, and that messages are made of. */
+  /** Words of a JAAS configuration that are not secret and that occur in normal messages. */
   private static final Set<String> ORDINARY =
       Set.of("username", "password", "required", "true", "false");
 
-  /** What is quoted in a login, its quote may not end; the password after a user. */
-  private static final Pattern PART =
+  /** Matches quoted text in a JAAS configuration, even unterminated, and a password after `user:`. */
+  private static final Pattern SECRET_PART =
       Pattern.compile("\"(?:\\\\.|[^\"\\\\])*\"?|'(?:\\\\.|[^'\\\\])*'?|:[^\\s\"'=]+$");
 
-  private static final int SHORTEST_SECRET = 3;
-  private static final int MOST_OF_ERROR = 500; // Kafka names all partitions
+  private static final int MIN_SECRET_CHARS = 3;
+  private static final int MAX_ERROR_CHARS = 500; // Kafka lists all partitions
   private static final Pattern WORD = Pattern.compile("[\\w.$-]*");
 
   private final Option<KafkaTokenClusterConf> cluster;
   private final Map<String, Object> params;
-  private final boolean tokens;
+  private final boolean usesTokens;
 
   public SecuredParams(Map<String, Object> sparkParams) {
     SparkConf conf = SparkEnv.get().conf();
@@ -59,46 +59,46 @@ public final class SecuredParams {
                 "assignor", Map$.MODULE$.from(CollectionConverters.asScala(sparkParams)))
             .setAuthenticationConfigIfNeeded(cluster)
             .build();
-    this.tokens = HadoopDelegationTokenManager.isServiceEnabled(conf, "kafka");
+    this.usesTokens = HadoopDelegationTokenManager.isServiceEnabled(conf, "kafka");
   }
 
   public Map<String, Object> params() {
     return params;
   }
 
-  /** Whether Spark has a newer delegation token than the one in these parameters. */
+  /** Returns whether Spark has a newer delegation token than these parameters. */
   public boolean isOutdated() {
-    return tokens && KafkaTokenUtil.needTokenUpdate(params, cluster);
+    return usesTokens && KafkaTokenUtil.needTokenUpdate(params, cluster);
   }
 
-  /** An address without the password in it. */
-  public static String withoutPassword(String text) {
+  /** Masks the passwords of addresses in a text. */
+  public static String maskPassword(String text) {
     return USER_INFO.matcher(text).replaceAll("$1:***@");
   }
 
-  /** A message without the secrets among the parameters, nor the words of a misspelt login. */
+  /** Masks the secrets among the parameters in a message, even those of malformed JAAS text. */
   public String redact(String message) {
     return redact(message, params);
   }
 
-  /** Whether a setting's value is hidden, by its name. */
+  /** Returns whether the value of the setting with this name is masked. */
   public static boolean isSecret(String name) {
     return SECRET.matcher(name).find();
   }
 
   static String redact(String message, Map<String, ?> params) {
-    String text = withoutPassword(message);
+    String text = maskPassword(message);
     for (Map.Entry<String, ?> param : params.entrySet()) {
       if (isSecret(param.getKey()) && param.getValue() != null) {
         String value = param.getValue().toString();
-        for (Matcher part = PART.matcher(value); part.find(); ) { // a word may be too short alone
+        for (Matcher part = SECRET_PART.matcher(value); part.find(); ) { // words may be too short
           String phrase = part.group().replaceAll("^[\"':]|[\"']$", "");
-          text = withoutPhrase(text, phrase);
-          text = withoutPhrase(text, phrase.replaceAll("\\\\(.)", "$1")); // as Kafka reads it
+          text = maskPhrase(text, phrase);
+          text = maskPhrase(text, phrase.replaceAll("\\\\(.)", "$1")); // unescaped
         }
-        text = withoutPhrase(text, value);
+        text = maskPhrase(text, value);
         for (String word : value.split("[^\\w.$-]+")) {
-          if (word.length() >= SHORTEST_SECRET && !ORDINARY.contains(word)) {
+          if (word.length() >= MIN_SECRET_CHARS && !ORDINARY.contains(word)) {
             text = text.replaceAll("(?<!\\w)" + Pattern.quote(word) + "(?!\\w)", "***");
           }
         }
@@ -107,18 +107,18 @@ public final class SecuredParams {
     return text;
   }
 
-  /** An error of Kafka's with its causes, in one line without secrets; null: no client was made. */
-  public static String inWords(Throwable error, SecuredParams params) {
-    String why = error.toString();
+  /** Returns an error with its causes, on one line without the secrets of `params` (or null). */
+  public static String describe(Throwable error, SecuredParams params) {
+    String text = error.toString();
     for (Throwable e = error.getCause(); e != null; e = e.getCause()) {
-      why += ": " + e;
+      text += ": " + e;
     }
-    why = (params == null ? why : params.redact(why)).replaceAll("\\s+", " ");
-    return PlannerException.shortened(why, MOST_OF_ERROR);
+    text = (params == null ? text : params.redact(text)).replaceAll("\\s+", " ");
+    return PlannerException.shorten(text, MAX_ERROR_CHARS);
   }
 
-  private static String withoutPhrase(String text, String secret) {
-    boolean isPhrase = secret.length() >= SHORTEST_SECRET && !WORD.matcher(secret).matches();
+  private static String maskPhrase(String text, String secret) {
+    boolean isPhrase = secret.length() >= MIN_SECRET_CHARS && !WORD.matcher(secret).matches();
     return isPhrase ? text.replace(secret, "***") : text;
   }
 }

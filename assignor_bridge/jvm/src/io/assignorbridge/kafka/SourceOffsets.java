@@ -8,20 +8,20 @@ import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.kafka010.KafkaSourceOffset;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** Converts offsets of Spark's Kafka source between Scala and Java. */
+/** Converts the offsets of Spark's Kafka source between Scala and Java. */
 public final class SourceOffsets {
   private SourceOffsets() {}
 
-  /** Returns a map of its own, which the caller may change. */
+  /** Returns a new map, which the caller may change. */
   public static Map<TopicPartition, Long> of(Offset offset) {
     return of(KafkaSourceOffset.apply(offset).partitionToOffsets());
   }
 
   public static Map<TopicPartition, Long> of(
       scala.collection.immutable.Map<TopicPartition, Object> offsets) {
-    Map<TopicPartition, Long> map = new HashMap<>();
-    CollectionConverters.asJava(offsets).forEach((p, offset) -> map.put(p, (Long) offset));
-    return map;
+    Map<TopicPartition, Long> result = new HashMap<>();
+    CollectionConverters.asJava(offsets).forEach((p, offset) -> result.put(p, (Long) offset));
+    return result;
   }
 
   public static Set<TopicPartition> partitionsOf(Offset offset) {

@@ -5,11 +5,11 @@ import com.fasterxml.jackson.annotation.JsonInclude;
 /**
  * An executor of the application.
  *
- * @param slots how many tasks it runs at once
- * @param rack null: unknown
- * @param leaving gone, being removed or being decommissioned. The scheduler's back end is asked,
- *     not the status store: that one's listener may lose the end of an executor, and each batch
- *     would wait for it
+ * @param slots number of tasks that it runs at once
+ * @param rack null if unknown
+ * @param leaving whether it is gone, being removed, or being decommissioned. This comes from the
+ *     scheduler's back end, because the status store's listener can miss the end of an executor,
+ *     and every batch would then wait for that executor
  */
 public record Executor(
     String id,

@@ -3,13 +3,13 @@ package io.assignorbridge.model;
 import java.io.InterruptedIOException;
 import java.nio.channels.ClosedByInterruptException;
 
-/** Tells a thread that was interrupted from a server that took too long: Java has one class for both. */
+/** Tells an interrupted thread from a server timeout; Java uses one exception class for both. */
 public final class Interruptions {
   private Interruptions() {}
 
-  /** Whether a file system ended what it did because its thread was interrupted. */
-  public static boolean isOne(Throwable e) {
-    boolean timedOut = e.getClass().getSimpleName().contains("Timeout"); // of sockets, connections
+  /** Returns whether a file system operation failed because its thread was interrupted. */
+  public static boolean isInterruption(Throwable e) {
+    boolean timedOut = e.getClass().getSimpleName().contains("Timeout"); // of a socket
     return e instanceof ClosedByInterruptException
         || e instanceof InterruptedIOException && !timedOut;
   }

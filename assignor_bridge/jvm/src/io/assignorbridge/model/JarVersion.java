@@ -12,7 +12,7 @@ public final class JarVersion {
 
   private JarVersion() {}
 
-  /** Fails a task whose driver has another jar than this executor: they may not agree on it. */
+  /** Fails the task if the driver has another build of the jar, which may be incompatible. */
   public static void checkDriver(String driver) {
     if (!HERE.equals(driver)) {
       throw new IllegalStateException(
@@ -25,13 +25,13 @@ public final class JarVersion {
   }
 
   /**
-   * Fails if the planner's package was built with other Java sources than this jar. Builds of other
-   * commits with the same sources fit: the messages between Java and Python are the same.
+   * Fails if the planner's package was built from other Java sources than this jar. Builds of other
+   * commits with the same Java sources are compatible, because they exchange the same messages.
    */
   public static void checkPackage(String version, String python) throws PlannerException {
-    if (!sources(HERE).equals(sources(version))) {
+    if (!sourcesHash(HERE).equals(sourcesHash(version))) {
       throw new PlannerException(
-          "the jar is of assignor-bridge "
+          "the jar is assignor-bridge "
               + HERE
               + ", the package of the planner's interpreter '"
               + python
@@ -41,7 +41,7 @@ public final class JarVersion {
     }
   }
 
-  private static String sources(String version) {
+  private static String sourcesHash(String version) {
     return version.substring(version.lastIndexOf('-') + 1);
   }
 

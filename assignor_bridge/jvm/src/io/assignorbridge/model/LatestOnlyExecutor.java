@@ -9,8 +9,8 @@ import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Consumer;
 
 /**
- * Works on the latest item on a daemon thread of its own; an item that a later one overtakes is
- * dropped. Slow work never piles up and never blocks the caller.
+ * Processes the latest item on its own daemon thread and drops waiting items that a later one
+ * replaces. Slow work never piles up and never blocks the caller.
  */
 public final class LatestOnlyExecutor<T> {
   private final ExecutorService thread;
@@ -19,10 +19,10 @@ public final class LatestOnlyExecutor<T> {
 
   public LatestOnlyExecutor(String name, Consumer<T> work) {
     this.work = work;
-    thread = Executors.newSingleThreadExecutor(daemons(name));
+    thread = Executors.newSingleThreadExecutor(daemonFactory(name));
   }
 
-  public static ThreadFactory daemons(String name) {
+  public static ThreadFactory daemonFactory(String name) {
     return task -> {
       Thread thread = new Thread(task, name);
       thread.setDaemon(true);
@@ -30,7 +30,7 @@ public final class LatestOnlyExecutor<T> {
     };
   }
 
-  public void give(T item) {
+  public void submit(T item) {
     if (waiting.getAndSet(item) == null) {
       try {
         thread.execute(() -> work.accept(waiting.getAndSet(null)));
@@ -40,7 +40,7 @@ public final class LatestOnlyExecutor<T> {
     }
   }
 
-  /** Waits until all is done, at most this long; then nothing more is taken. */
+  /** Stops accepting items and waits, at most this long, for the remaining work. */
   public void finish(long timeoutMs) {
     thread.shutdown();
     try {

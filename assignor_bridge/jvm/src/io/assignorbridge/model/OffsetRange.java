@@ -1,9 +1,9 @@
 package io.assignorbridge.model;
 
-/** Offsets of one partition from start (read) to end (not read). */
+/** Offsets of one partition from `start` (inclusive) to `end` (exclusive). */
 public record OffsetRange(String topic, int partition, long start, long end) {
 
-  public boolean isOfPartition(OffsetRange other) {
+  public boolean isOfSamePartition(OffsetRange other) {
     return partition == other.partition && topic.equals(other.topic);
   }
 

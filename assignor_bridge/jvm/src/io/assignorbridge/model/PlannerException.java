@@ -1,10 +1,10 @@
 package io.assignorbridge.model;
 
-/** There is no usable plan; the message says why, with the Python traceback if there is one. */
+/** Thrown if there is no usable plan; the message includes the Python traceback if there is one. */
 public class PlannerException extends Exception {
   private static final long serialVersionUID = 1L;
 
-  /** Whether the user must change an option: such an error always fails the query. */
+  /** Whether the user must change an option. Such an error always fails the query. */
   public final boolean misuse;
 
   public PlannerException(String message) {
@@ -20,19 +20,19 @@ public class PlannerException extends Exception {
     this.misuse = misuse;
   }
 
-  /** What was not expected: a fault of ours, or a Spark that lacks what we use of it. */
+  /** Returns the exception for a bug of ours, or for a Spark that lacks members we use. */
   public static PlannerException unexpected(Throwable e, String sparkVersion) {
     return new PlannerException(
         "assignor-bridge "
             + JarVersion.HERE
-            + " does not fit Spark "
+            + " is incompatible with Spark "
             + sparkVersion
             + " or has a bug: "
             + e,
         e);
   }
 
-  public static String shortened(String text, int most) {
-    return text.length() <= most ? text : text.substring(0, most) + "…";
+  public static String shorten(String text, int maxChars) {
+    return text.length() <= maxChars ? text : text.substring(0, maxChars) + "…";
   }
 }

@@ -3,21 +3,21 @@ package io.assignorbridge.model;
 import java.io.Serializable;
 
 /**
- * What reading one range cost, sent by a finished reader to the driver.
+ * The cost of reading one range, which a reader sends to the driver when it has finished.
  *
  * @param plan number of the plan, as in {@link AssignedInputPartition}
  * @param task index of the task in the plan
- * @param plannedExecutor where the planner wanted the task, or null
- * @param executor where it ran
- * @param records rows that the reader gave to Spark
- * @param bytes serialised key and value bytes of those records
- * @param nanos time spent on the range, the work downstream of the reader included
- * @param offsets offsets that the range covered
- * @param until where the range ended
- * @param oldest Kafka's timestamp of the oldest record, in milliseconds; above the newest one's when
- *     no record had one
- * @param newest that of the newest record
- * @param lost offsets of the range that were deleted before they were read
+ * @param plannedExecutor id of the executor that the planner chose, or null
+ * @param executor id of the executor that ran the task
+ * @param records number of rows that the reader returned to Spark
+ * @param bytes serialized key and value bytes of those records
+ * @param nanos time spent on the range, including the work downstream of the reader
+ * @param offsets number of offsets that the range covers
+ * @param until end offset of the range (exclusive)
+ * @param oldest smallest Kafka timestamp of its records in milliseconds; greater than `newest` if
+ *     no record has a timestamp
+ * @param newest largest Kafka timestamp of its records in milliseconds
+ * @param lost number of offsets in the range that were deleted before they were read
  */
 public record ReadReport(
     long plan,

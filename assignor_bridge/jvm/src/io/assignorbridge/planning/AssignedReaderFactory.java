@@ -4,7 +4,7 @@ import io.assignorbridge.cluster.ExecutorRacks;
 import io.assignorbridge.model.AssignedInputPartition;
 import io.assignorbridge.model.JarVersion;
 import io.assignorbridge.model.ReadReport;
-import io.assignorbridge.model.Reports;
+import io.assignorbridge.model.ReportAccumulator;
 import io.assignorbridge.reader.SharedReader;
 import java.util.ArrayList;
 import org.apache.spark.SparkEnv;
@@ -13,27 +13,27 @@ import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 
-/** Makes the reader of a planned task; partitions that are not ours go to Spark's factory. */
+/** Creates the readers of planned tasks; other partitions get Spark's own readers. */
 final class AssignedReaderFactory implements PartitionReaderFactory {
   private static final long serialVersionUID = 1L;
 
   private final String version = JarVersion.HERE;
   private final PartitionReaderFactory base;
-  private final boolean shared;
+  private final boolean isShared;
   private final ArrayList<String> endedStreams;
 
   @SuppressWarnings("serial") // accumulators are serializable
-  private final Reports<ReadReport> reports;
+  private final ReportAccumulator<ReadReport> reports;
 
-  private final ExecutorRacks.ForReaders racks; // null before there was a plan
+  private final ExecutorRacks.ReaderRacks racks; // null before the first plan
 
   AssignedReaderFactory(
-      PartitionReaderFactory base, boolean shared, Reports<ReadReport> reports, ExecutorRacks.ForReaders racks) {
+      PartitionReaderFactory base, boolean isShared, ReportAccumulator<ReadReport> reports, ExecutorRacks.ReaderRacks racks) {
     this.base = base;
-    this.shared = shared;
+    this.isShared = isShared;
     this.reports = reports;
     this.racks = racks;
-    this.endedStreams = StreamIdentity.ended();
+    this.endedStreams = StreamIdentity.recentlyEnded();
   }
 
   @Override
@@ -42,14 +42,14 @@ final class AssignedReaderFactory implements PartitionReaderFactory {
       return base.createReader(partition);
     }
     JarVersion.checkDriver(version);
-    String rack = racks == null ? null : racks.at(SparkEnv.get().executorId());
+    String rack = racks == null ? null : racks.findRack(SparkEnv.get().executorId());
     return new SharedReader(
         task,
         base,
-        shared,
+        isShared,
         endedStreams,
         rack,
         reports::add,
-        bytes -> racks.received(rack, bytes)); // only with a rack
+        bytes -> racks.addReceived(rack, bytes)); // only with a rack
   }
 }

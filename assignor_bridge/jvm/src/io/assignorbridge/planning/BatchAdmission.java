@@ -10,26 +10,26 @@ import java.util.Map;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.kafka010.KafkaSourceOffset;
 
-/** Requests how far batches go, and measures each admitted batch until it is completed. */
+/** Requests the ends of limited batches, and measures each admitted batch until it is completed. */
 final class BatchAdmission {
-  private static final int MAX_LOOK_UPS = 3; // per batch; two are enough for the planner
+  private static final int MAX_LOOK_UPS = 3; // per batch; the planner needs two
 
-  /** A verified answer. */
+  /** The verified answer to a request. */
   record Admission(Offset end, Map<String, String> metrics) {}
 
-  /** `logged` is its part of the plan log, null without a log. */
-  private record AdmittedBatch(Offset end, long records, long startedNanos, String logged) {}
+  /** An admitted batch; `logEntry` is its part of the plan log, or null without a log. */
+  private record AdmittedBatch(Offset end, long records, long startedNanos, String logEntry) {}
 
-  private AdmittedBatch admitted; // null if no batch has been admitted since the last completed one
-  private Messages.CompletedBatch lastCompleted; // null after the planner has got it
+  private AdmittedBatch admitted; // null if none was admitted since the last completed batch
+  private Messages.CompletedBatch lastCompleted; // null once it was sent to the planner
 
-  /** The last admitted batch that was completed since the last request; null: none. */
+  /** Returns the admitted batch that was completed since the last request, or null. */
   Messages.CompletedBatch lastCompleted() {
     return lastCompleted;
   }
 
-  /** Sends the request, again with each look-up of times that is requested, and verifies the answer. */
-  Admission ask(
+  /** Sends the request, again with each look-up that the planner needs, and verifies the answer. */
+  Admission admit(
       Messages.AdmitBatch request,
       LimitedBatch batch,
       long startedNanos,
@@ -39,48 +39,48 @@ final class BatchAdmission {
     admitted = null;
     lastCompleted = null;
     long limitMs = resources.options().planTimeoutMs();
-    String text = planner.ask(Messages.write(request), limitMs);
+    String reply = planner.ask(Messages.write(request), limitMs);
     for (int i = 0;
         i < MAX_LOOK_UPS
-            && Messages.read(text, Messages.Answer.class) instanceof Messages.LookUp lookUp;
+            && Messages.read(reply, Messages.Answer.class) instanceof Messages.LookUp lookUp;
         i++) {
       request =
-          request.with(
+          request.withTimes(
               resources.times().lookUp(i + 1, lookUp.timeMs(), batch.waiting(), limitMs));
-      text = planner.ask(Messages.write(request), limitMs);
+      reply = planner.ask(Messages.write(request), limitMs);
     }
-    Messages.Admitted answer = Messages.read(text, Messages.Admitted.class);
+    Messages.Admitted answer = Messages.read(reply, Messages.Admitted.class);
     List<OffsetRange> ranges = answer.ranges().unpack();
     Offset end = batch.end(ranges);
     long records = ranges.stream().mapToLong(range -> range.end() - range.start()).sum();
-    String logged =
+    String logEntry =
         resources.log() == null
             ? null
-            : PlanLog.admission(Messages.write(request.forLog()), text);
-    admitted = new AdmittedBatch(end, records, startedNanos, logged);
+            : PlanLog.formatAdmission(Messages.write(request.forLog()), reply);
+    admitted = new AdmittedBatch(end, records, startedNanos, logEntry);
     return new Admission(end, answer.metrics());
   }
 
-  /** All batches so far are completed, and these are their end offsets. */
-  void completed(Offset end) {
-    if (isOf(end)) {
+  /** Measures the admitted batch if it ends here: all batches up to this end are completed. */
+  void complete(Offset end) {
+    if (isAdmitted(end)) {
       double seconds = (System.nanoTime() - admitted.startedNanos()) / 1e9;
       lastCompleted = new Messages.CompletedBatch(admitted.records(), seconds);
       admitted = null;
     }
   }
 
-  /** Forgets the last admitted batch, which is not planned here. */
+  /** Forgets the last admitted batch, because it is not planned here. */
   void forget() {
     admitted = null;
   }
 
-  /** Its part of the plan log of the batch that ends here; empty if it was not admitted here. */
-  String loggedOf(Offset end) {
-    return isOf(end) ? admitted.logged() : "";
+  /** Returns the plan log's entry for the batch that ends here; empty if it was not admitted. */
+  String logEntryOf(Offset end) {
+    return isAdmitted(end) ? admitted.logEntry() : "";
   }
 
-  private boolean isOf(Offset end) {
+  private boolean isAdmitted(Offset end) {
     return admitted != null && admitted.end().equals(KafkaSourceOffset.apply(end));
   }
 }

@@ -10,7 +10,7 @@ import io.assignorbridge.model.JarVersion;
 import io.assignorbridge.model.OffsetRange;
 import io.assignorbridge.model.PlannerException;
 import io.assignorbridge.model.ReadReport;
-import io.assignorbridge.model.Reports;
+import io.assignorbridge.model.ReportAccumulator;
 import io.assignorbridge.settings.AssignorOptions;
 import io.assignorbridge.settings.KillSwitch;
 import io.assignorbridge.state.StateFiles;
@@ -33,82 +33,82 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Turns the ranges of each micro-batch into the planner's tasks, once per (start, end), and the
- * ranges that wait into a batch's end. Here is only the order of calls: {@link StreamResources} has
- * what the options ask for, {@link Fallback} decides what happens without a good answer.
+ * Requests plans: turns the ranges of a micro-batch into the planner's tasks, once per (start,
+ * end), and the unread ranges into the end of a limited batch. This class only orders the calls.
+ * {@link StreamResources} holds what the options require, {@link Fallback} handles failures.
  */
 public final class BatchPlanner implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(BatchPlanner.class);
 
   /** The last batch and its tasks. */
-  private record TasksOfBatch(Offset start, Offset end, InputPartition[] tasks) {
-    boolean areOf(Offset otherStart, Offset otherEnd) {
+  private record PlannedBatch(Offset start, Offset end, InputPartition[] tasks) {
+    boolean covers(Offset otherStart, Offset otherEnd) {
       return start.equals(otherStart) && end.equals(otherEnd);
     }
   }
 
   private final SparkContext context;
-  private final AssignorOptions written;
+  private final AssignorOptions userOptions;
   private final KillSwitch killSwitch;
   private final StateFiles files;
   private final StreamIdentity stream = new StreamIdentity();
   private final PlanFigures figures = new PlanFigures();
-  private final Reports<ReadReport> reports = new Reports<>();
+  private final ReportAccumulator<ReadReport> reports = new ReportAccumulator<>();
   private final BatchAdmission admission = new BatchAdmission();
   private final Fallback planFallback;
   private final Fallback admissionFallback;
 
   private SharedPlanner.Client planner; // null before it is needed
   private StreamResources resources; // null until a planner has validated the options
-  private ExecutorRacks.ForReaders racks; // null before the first plan
-  private TasksOfBatch last; // null before the first batch
+  private ExecutorRacks.ReaderRacks racks; // null before the first plan
+  private PlannedBatch lastBatch; // null before the first batch
   private String state;
-  private boolean stateIsRead;
+  private boolean isStateRead;
   private long plans;
   private long lastPlanNanos;
 
   public BatchPlanner(
       SparkSession session, AssignorOptions options, KillSwitch killSwitch, String metadataPath) {
     context = session.sparkContext();
-    written = options;
+    userOptions = options;
     this.killSwitch = killSwitch;
     files = new StateFiles(metadataPath, session.sessionState().newHadoopConf());
-    planFallback = new Fallback(context, "plan", "mapping is used");
-    admissionFallback = new Fallback(context, "limit", "limits hold");
+    planFallback = new Fallback(context, "plan", "Spark's default assignment is used");
+    admissionFallback = new Fallback(context, "limit", "Spark's own limits apply");
     context.register(reports);
   }
 
-  /** Has the options checked, so that a wrong one fails the query at once. */
+  /** Has the planner validate the options, so that an invalid one fails the query at its start. */
   public synchronized void start() {
     try {
-      if (killSwitch.whyOffAtStart() == null) {
+      if (killSwitch.findOffReasonAtStart() == null) {
         connect();
       }
     } catch (Exception | LinkageError e) {
-      PlannerException failure = failure(e);
+      PlannerException failure = toFailure(e);
       if (failure.misuse) {
         throw new IllegalArgumentException(failure.getMessage(), failure);
       }
-      planFallback.failed(failure, failsQuery());
+      planFallback.handleFailure(failure, failsQuery());
     }
   }
 
-  /** The tasks of a micro-batch; the same array when Spark asks again for the same one. */
+  /** Returns the tasks of a micro-batch; the same array if Spark requests the same batch again. */
   public synchronized InputPartition[] assign(Offset start, Offset end, InputPartition[] ranges) {
-    if (last == null || !last.areOf(start, end)) {
-      last = new TasksOfBatch(start, end, planOrFallBack(end, ranges, noted(end, ranges)));
+    if (lastBatch == null || !lastBatch.covers(start, end)) {
+      lastBatch = new PlannedBatch(start, end, planOrFallBack(end, ranges, trackBatch(end, ranges)));
     }
-    return last.tasks();
+    return lastBatch.tasks();
   }
 
-  public synchronized PartitionReaderFactory readerFactory(PartitionReaderFactory base) {
-    // Without options there is no plan yet, and so no task for one of our readers.
-    boolean shared = resources == null || resources.options().reader().equals("shared");
-    return new AssignedReaderFactory(base, shared, reports, racks);
+  public synchronized PartitionReaderFactory createReaderFactory(PartitionReaderFactory base) {
+    // Without resources there is no plan yet, and therefore no task for our readers.
+    boolean isShared = resources == null || resources.options().reader().equals("shared");
+    return new AssignedReaderFactory(base, isShared, reports, racks);
   }
 
   public synchronized Map<String, String> metrics() {
-    readReports();
+    drainReports();
     Map<String, String> all = figures.metrics(System.currentTimeMillis());
     if (resources != null) {
       all.putAll(resources.metrics());
@@ -116,22 +116,22 @@ public final class BatchPlanner implements AutoCloseable {
     return all;
   }
 
-  /** All batches so far are completed, and these are their end offsets; idle triggers say so too. */
-  public synchronized void completed(Offset end) {
-    admission.completed(end);
+  /** Saves and commits the completed batches up to this end; idle triggers call it, too. */
+  public synchronized void complete(Offset end) {
+    admission.complete(end);
     if (resources != null) {
       files.save(state, resources.stateVersion());
-      resources.completed(end);
+      resources.complete(end);
     }
   }
 
-  /** The end of a batch that could reach up to `latest`; null when it is left to Spark's limits. */
-  public synchronized Offset admit(Supplier<LimitedBatch> candidate, Offset latest, boolean fixedEnd) {
-    if (killSwitch.whyOff() != null) {
+  /** Returns the end of a batch that can reach up to `latest`; null if Spark's own limits apply. */
+  public synchronized Offset admit(Supplier<LimitedBatch> candidate, Offset latest, boolean hasFixedEnd) {
+    if (killSwitch.findOffReason() != null) {
       return null;
     }
-    if (admissionFallback.pause()) {
-      figures.notAdmitted(admissionFallback.whyPaused());
+    if (admissionFallback.skipBatch()) {
+      figures.setNotAdmitted(admissionFallback.describePause());
       return null;
     }
     try {
@@ -140,17 +140,17 @@ public final class BatchPlanner implements AutoCloseable {
         return latest;
       }
       connect();
-      if (!resources.admits()) { // the options that seem to limit batches limit none
+      if (!resources.admits()) { // the options have no effective limit
         return null;
       }
-      readState(latest);
-      Offset end = ask(batch, fixedEnd);
-      admissionFallback.succeeded();
+      restoreState(latest);
+      Offset end = requestEnd(batch, hasFixedEnd);
+      admissionFallback.reset();
       return end;
     } catch (Exception | LinkageError e) {
-      PlannerException failure = failure(e);
-      admissionFallback.failed(failure, failsQuery());
-      figures.notAdmitted(failure.getMessage());
+      PlannerException failure = toFailure(e);
+      admissionFallback.handleFailure(failure, failsQuery());
+      figures.setNotAdmitted(failure.getMessage());
       return null;
     }
   }
@@ -162,55 +162,55 @@ public final class BatchPlanner implements AutoCloseable {
     }
     files.close();
     stream.end();
-    leavePlanner();
+    closePlanner();
   }
 
   /**
-   * What the batch must read, whoever plans it: that offsets went back must be seen under Spark's
-   * mapping, too. Null on another Spark, where planning fails by it and says so.
+   * Tracks the offsets of a batch, even if Spark assigns it, to notice when they go back. Returns
+   * null on an incompatible Spark, for which planning then reports the error.
    */
-  private TaskBuilder noted(Offset end, InputPartition[] ranges) {
+  private TaskBuilder trackBatch(Offset end, InputPartition[] ranges) {
     try {
       TaskBuilder builder = new TaskBuilder(ranges);
-      Set<TopicPartition> live = SourceOffsets.partitionsOf(end);
-      stream.note(builder.requested(), live);
+      Set<TopicPartition> livePartitions = SourceOffsets.partitionsOf(end);
+      stream.startBatch(builder.requested(), livePartitions);
       if (resources != null) {
-        resources.keep(live);
+        resources.retain(livePartitions);
       }
       return builder;
     } catch (RuntimeException | LinkageError e) {
-      LOG.debug("the offsets of a batch were not noted", e);
+      LOG.debug("the offsets of a batch could not be tracked", e);
       return null;
     }
   }
 
   private InputPartition[] planOrFallBack(
-      Offset end, InputPartition[] ranges, TaskBuilder noted) {
+      Offset end, InputPartition[] ranges, TaskBuilder trackedBatch) {
     if (resources != null) {
-      resources.zones().begin();
+      resources.zones().beginBatch();
     }
-    String off = killSwitch.whyOff();
-    if (off != null) {
-      leavePlanner();
-      admission.forget(); // this batch says nothing about ours
-      planFallback.succeeded();
-      admissionFallback.succeeded();
-      figures.switchedOff(off, ranges.length);
+    String offReason = killSwitch.findOffReason();
+    if (offReason != null) {
+      closePlanner();
+      admission.forget(); // its duration says nothing about our plans
+      planFallback.reset();
+      admissionFallback.reset();
+      figures.setSwitchedOff(offReason, ranges.length);
       return ranges;
     }
-    if (planFallback.pause()) {
-      figures.fellBack(planFallback.whyPaused(), ranges.length);
+    if (planFallback.skipBatch()) {
+      figures.setFallback(planFallback.describePause(), ranges.length);
       return ranges;
     }
     try {
-      readState(end);
-      InputPartition[] tasks = plan(end, noted == null ? new TaskBuilder(ranges) : noted);
-      planFallback.succeeded();
+      restoreState(end);
+      InputPartition[] tasks = plan(end, trackedBatch == null ? new TaskBuilder(ranges) : trackedBatch);
+      planFallback.reset();
       return tasks;
     } catch (Exception | LinkageError e) { // Scala's methods throw checked exceptions unannounced
-      PlannerException failure = failure(e);
-      planFallback.failed(failure, failsQuery());
-      figures.fellBack(failure.getMessage(), ranges.length);
+      PlannerException failure = toFailure(e);
+      planFallback.handleFailure(failure, failsQuery());
+      figures.setFallback(failure.getMessage(), ranges.length);
       return ranges;
     }
   }
@@ -218,20 +218,20 @@ public final class BatchPlanner implements AutoCloseable {
   private InputPartition[] plan(Offset end, TaskBuilder builder)
       throws PlannerException, InterruptedException {
     long startedNanos = System.nanoTime();
-    readReports();
+    drainReports();
     SharedPlanner.Client planner = connect();
     List<Executor> executors = resources.zones().executors();
-    Double sinceLastPlan = lastPlanNanos == 0 ? null : (startedNanos - lastPlanNanos) / 1e9;
+    Double secondsSinceLastPlan = lastPlanNanos == 0 ? null : (startedNanos - lastPlanNanos) / 1e9;
     lastPlanNanos = startedNanos;
     Messages.PlanBatch request =
         new Messages.PlanBatch(
-            ExecutorList.parallelism(context),
+            ExecutorList.planningParallelism(context),
             executors,
             Columns.Ranges.of(builder.requested()),
-            Columns.Reports.of(figures.takeObserved()),
+            Columns.Reports.of(figures.takeReports()),
             state,
-            ExecutorList.allocation(context, sinceLastPlan),
-            resources.zones().of(executors, builder.requested()),
+            ExecutorList.readAllocation(context, secondsSinceLastPlan),
+            resources.zones().racksOf(executors, builder.requested()),
             planner.stream(),
             countPartitions(SourceOffsets.partitionsOf(end)),
             null);
@@ -244,69 +244,69 @@ public final class BatchPlanner implements AutoCloseable {
           .log()
           .append(
               context.getLocalProperty("streaming.sql.batchId"),
-              Messages.write(request.with(written.valuesToLog())),
+              Messages.write(request.withOptions(userOptions.valuesToLog())),
               answer,
-              admission.loggedOf(end));
+              admission.logEntryOf(end));
     }
     state = plan.state();
-    racks = resources.zones().forReaders(executors);
-    resources.zones().planned(plan.metrics());
+    racks = resources.zones().toReaderRacks(executors);
+    resources.zones().logAdvice(plan.metrics());
     plans++;
     long millis = (System.nanoTime() - startedNanos) / 1_000_000;
-    figures.planned(plan, plans, tasks.length, millis);
+    figures.setPlan(plan, plans, tasks.length, millis);
     LOG.info("{} tasks by assignor '{}': {}", tasks.length, plan.assignor(), plan.metrics());
     plan.reasons().forEach(reason -> LOG.debug("{}", reason));
     return tasks;
   }
 
-  private Offset ask(LimitedBatch batch, boolean fixedEnd)
+  private Offset requestEnd(LimitedBatch batch, boolean hasFixedEnd)
       throws PlannerException, InterruptedException {
     long startedNanos = System.nanoTime();
-    readReports();
+    drainReports();
     SharedPlanner.Client planner = connect();
     List<OffsetRange> waiting = batch.waiting();
-    Columns.Ranges asked = Columns.Ranges.of(waiting);
+    Columns.Ranges ranges = Columns.Ranges.of(waiting);
     Messages.AdmitBatch request =
         new Messages.AdmitBatch(
-            ExecutorList.parallelism(context),
+            ExecutorList.planningParallelism(context),
             resources.zones().executors(),
-            asked,
-            Columns.Reports.of(figures.observed()),
+            ranges,
+            Columns.Reports.of(figures.reports()),
             state,
-            batch.mostRecords(),
-            fixedEnd,
+            batch.maxRecords(),
+            hasFixedEnd,
             admission.lastCompleted(),
             resources.timesOf(waiting),
-            resources.retentionsOf(asked.topics()),
+            resources.retentionsOf(ranges.topics()),
             planner.stream());
     BatchAdmission.Admission admitted =
-        admission.ask(request, batch, startedNanos, planner, resources);
-    figures.admitted(admitted.metrics());
-    LOG.info("a batch is admitted: {}", admitted.metrics());
+        admission.admit(request, batch, startedNanos, planner, resources);
+    figures.setAdmitted(admitted.metrics());
+    LOG.info("admitted a batch: {}", admitted.metrics());
     return admitted.end();
   }
 
-  /** Takes in what finished readers sent. */
-  private void readReports() {
-    List<ReadReport> read = reports.drain();
-    figures.read(read);
+  /** Passes on the new reports of finished readers. */
+  private void drainReports() {
+    List<ReadReport> drained = reports.drain();
+    figures.addReports(drained);
     if (resources != null) {
-      resources.read(read);
+      resources.addReports(drained);
     }
   }
 
-  /** How many partitions each topic has, by the highest number. */
-  private static Map<String, Integer> countPartitions(Set<TopicPartition> live) {
+  /** Returns the number of partitions of each topic, from the highest partition number. */
+  private static Map<String, Integer> countPartitions(Set<TopicPartition> livePartitions) {
     Map<String, Integer> counts = new TreeMap<>();
-    live.forEach(p -> counts.merge(p.topic(), p.partition() + 1, Math::max));
+    livePartitions.forEach(p -> counts.merge(p.topic(), p.partition() + 1, Math::max));
     return counts;
   }
 
-  /** Before the first plan: takes the newest stored state that the planner can use. */
-  private void readState(Offset end) throws PlannerException, InterruptedException {
-    if (!stateIsRead) {
+  /** Restores the newest stored state that the planner can use, before the first plan. */
+  private void restoreState(Offset end) throws PlannerException, InterruptedException {
+    if (!isStateRead) {
       SharedPlanner.Client planner = connect();
-      Collection<String> topics = Messages.topicsOf(end.json());
+      Collection<String> topics = Messages.parseTopics(end.json());
       long limitMs = resources.options().planTimeoutMs();
       state =
           files.restore(
@@ -316,25 +316,25 @@ public final class BatchPlanner implements AutoCloseable {
                 String answer = planner.ask(request, limitMs);
                 return Messages.read(answer, Messages.Restored.class).why();
               });
-      stateIsRead = true;
+      isStateRead = true;
     }
   }
 
-  /** Returns the planner, which has validated the options; from then on there are resources. */
+  /** Returns the planner; creates it and the resources when it first validates the options. */
   private SharedPlanner.Client connect() throws PlannerException, InterruptedException {
     if (planner == null) {
-      written.checkSpelling();
-      planner = new SharedPlanner.Client(written);
+      userOptions.checkSpelling();
+      planner = new SharedPlanner.Client(userOptions);
     }
-    Messages.Validated valid = planner.validated();
-    JarVersion.checkPackage(valid.packageVersion(), written.interpreter().command());
+    Messages.Validated valid = planner.validate();
+    JarVersion.checkPackage(valid.packageVersion(), userOptions.interpreter().command());
     if (resources == null) {
-      resources = StreamResources.of(context, valid, written.kafka());
+      resources = StreamResources.of(context, valid, userOptions.kafka());
     }
     return planner;
   }
 
-  private void leavePlanner() {
+  private void closePlanner() {
     if (planner != null) {
       planner.close();
       planner = null;
@@ -343,15 +343,15 @@ public final class BatchPlanner implements AutoCloseable {
 
   private boolean failsQuery() {
     return resources == null
-        ? written.failOnError()
+        ? userOptions.failOnError()
         : resources.options().onError().equals("fail");
   }
 
-  /** Has the planner begin again with this stream; returns why there is no answer. */
-  private PlannerException failure(Throwable e) {
+  /** Makes the planner start this stream over; returns the error as a PlannerException. */
+  private PlannerException toFailure(Throwable e) {
     if (planner != null && !(e instanceof RecordTimes.NoTimesException)) {
       planner.forget();
     }
-    return Fallback.reasonOf(e, context.version());
+    return Fallback.toPlannerException(e, context.version());
   }
 }

@@ -6,77 +6,77 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * What happens to a batch without a usable answer: Spark handles it with one warning per reason, or
- * its query fails (`assignor.onError=fail`). After each failure in a row, twice as many batches pass
- * until the planner is asked again.
+ * Handles batches without a valid plan: Spark plans them, with one warning per reason, or the query
+ * fails (`assignor.onError=fail`). Each failure in a row doubles the number of batches before the
+ * next request.
  */
 final class Fallback {
   private static final Logger LOG = LoggerFactory.getLogger(Fallback.class);
-  private static final int LONGEST_PAUSE_BATCHES = 64;
+  private static final int MAX_PAUSE_BATCHES = 64;
 
   private final SparkContext context;
-  private final String what;
-  private final String instead;
+  private final String action;
+  private final String replacement;
   private int failures; // in a row
-  private int batches; // until the planner is asked again
+  private int batchesToSkip; // before the next request to the planner
   private String lastReason;
 
-  /** `what` cannot be done to a batch; `instead`, Spark's own are used. For messages. */
-  Fallback(SparkContext context, String what, String instead) {
+  /** Messages say that the `action` on a batch failed and which `replacement` is in effect. */
+  Fallback(SparkContext context, String action, String replacement) {
     this.context = context;
-    this.what = what;
-    this.instead = instead;
+    this.action = action;
+    this.replacement = replacement;
   }
 
-  /** Returns whether the planner is not asked for this batch; to be called once for each. */
-  boolean pause() {
-    return batches > 0 && batches-- > 0;
+  /** Returns whether this batch goes without the planner; call it once per batch. */
+  boolean skipBatch() {
+    return batchesToSkip > 0 && batchesToSkip-- > 0;
   }
 
-  String whyPaused() {
+  String describePause() {
     return "paused after " + failures + " failures in a row";
   }
 
-  void succeeded() {
+  void reset() {
     failures = 0;
-    batches = 0;
+    batchesToSkip = 0;
     lastReason = null;
   }
 
-  /** Fails the query if `failQuery`; else warns, unless the failure before had the same reason. */
-  void failed(PlannerException e, boolean failQuery) {
-    String who = "query " + context.getLocalProperty("sql.streaming.queryId");
+  /** Fails the query if `failQuery`; else warns unless the previous failure had the same reason. */
+  void handleFailure(PlannerException e, boolean failQuery) {
+    String query = "query " + context.getLocalProperty("sql.streaming.queryId");
     if (failQuery) {
       throw new IllegalStateException(
-          "assignor-bridge could not " + what + " a micro-batch of " + who + ": " + e.getMessage(), e);
+          "assignor-bridge could not " + action + " a micro-batch of " + query + ": " + e.getMessage(), e);
     }
     failures++;
-    batches = Math.min(LONGEST_PAUSE_BATCHES, 1 << Math.min(20, failures - 1)) - 1;
+    batchesToSkip = Math.min(MAX_PAUSE_BATCHES, 1 << Math.min(20, failures - 1)) - 1;
     if (!e.getMessage().equals(lastReason)) {
       LOG.warn(
-          "assignor-bridge could not {} a micro-batch of {}, Spark's own {} instead"
+          "assignor-bridge could not {} a micro-batch of {}; {} instead"
               + " (assignor.onError=fail would stop the query): {}",
-          what,
-          who,
-          instead,
+          action,
+          query,
+          replacement,
           e.getMessage());
-      LOG.debug("where it failed", e);
+      LOG.debug("stack trace of the failure", e);
     }
     lastReason = e.getMessage();
   }
 
-  /** Returns why there is no answer. Spark takes an interrupt as the query's end: it is thrown. */
-  static PlannerException reasonOf(Throwable e, String sparkVersion) {
+  /** Converts an error to a PlannerException; rethrows an interrupt, which ends the query. */
+  static PlannerException toPlannerException(Throwable e, String sparkVersion) {
     if (e instanceof InterruptedException) {
-      throw Fallback.<RuntimeException>unchanged(e);
+      throw Fallback.<RuntimeException>throwUnchecked(e);
     }
     return e instanceof PlannerException failure
         ? failure
         : PlannerException.unexpected(e, sparkVersion);
   }
 
-  @SuppressWarnings("unchecked") // the cast is the point: a checked exception leaves as it is
-  private static <E extends Throwable> E unchanged(Throwable e) throws E {
+  @SuppressWarnings("unchecked") // the cast lets a checked exception pass as it is
+  private static <E extends Throwable> E throwUnchecked(Throwable e) throws E {
     throw (E) e;
   }
 }

@@ -10,72 +10,72 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.TreeMap;
 
-/** The `assignor.*` metrics of the progress, and what readers reported for the next plan. */
+/** Collects the `assignor.*` metrics of the progress, and readers' reports for the next plan. */
 final class PlanFigures {
-  private record Range(long plan, int task, String topic, int partition, long offsets) {}
+  private record ReportKey(long plan, int task, String topic, int partition, long offsets) {}
 
-  private static final int MOST_OF_REASON = 500;
+  private static final int MAX_REASON_CHARS = 500;
 
   private final Map<String, String> latest = new TreeMap<>();
-  private final Map<Range, ReadReport> unread = new HashMap<>();
+  private final Map<ReportKey, ReadReport> reports = new HashMap<>(); // since the last plan
   private final Map<Integer, Boolean> hits = new HashMap<>();
   private final Map<String, String> admission = new TreeMap<>();
   private long plan;
   private long fallbacks;
-  private boolean fallbackCounted; // of the batch that was limited last
+  private boolean isFallbackCounted; // for the current batch
   private long readBytes;
-  private long lost;
-  private long oldest = Long.MAX_VALUE; // timestamps of what the plan read; none while above newest
+  private long lostOffsets;
+  private long oldest = Long.MAX_VALUE; // timestamps read by the plan; none while above newest
   private long newest = Long.MIN_VALUE;
 
-  void planned(Messages.Planned answer, long number, int tasks, long millis) {
+  void setPlan(Messages.Planned answer, long number, int tasks, long millis) {
     plan = number;
-    begin(answer.assignor(), tasks);
+    startBatch(answer.assignor(), tasks);
     latest.putAll(answer.metrics());
     latest.put("planMillis", Long.toString(millis));
   }
 
-  void fellBack(String why, int tasks) {
+  void setFallback(String why, int tasks) {
     countFallback();
-    begin("spark", tasks);
-    latest.put("fallbackReason", reason(why));
+    startBatch("spark", tasks);
+    latest.put("fallbackReason", firstLineOf(why));
   }
 
-  /** Which is no failure: nobody need be alarmed. */
-  void switchedOff(String why, int tasks) {
+  /** Reports the kill switch, which is not a failure and must not raise an alert. */
+  void setSwitchedOff(String why, int tasks) {
     admission.clear();
-    begin("spark", tasks);
-    latest.put("switchedOff", reason(why));
+    startBatch("spark", tasks);
+    latest.put("switchedOff", firstLineOf(why));
   }
 
-  private static String reason(String why) {
-    return PlannerException.shortened(why.lines().findFirst().orElse(""), MOST_OF_REASON);
+  private static String firstLineOf(String why) {
+    return PlannerException.shorten(why.lines().findFirst().orElse(""), MAX_REASON_CHARS);
   }
 
-  void admitted(Map<String, String> metrics) {
-    fallbackCounted = false;
+  void setAdmitted(Map<String, String> metrics) {
+    isFallbackCounted = false;
     admission.clear();
     admission.putAll(metrics);
   }
 
-  void notAdmitted(String why) {
-    admitted(Map.of("heldBackBy", "spark", "fallbackReason", reason(why)));
+  void setNotAdmitted(String why) {
+    setAdmitted(Map.of("heldBackBy", "spark", "fallbackReason", firstLineOf(why)));
     countFallback();
   }
 
-  /** Once a batch, whether its limits, its plan or both failed. */
+  /** Counts a batch once, even if both its limit and its plan failed. */
   private void countFallback() {
-    fallbacks += fallbackCounted ? 0 : 1;
-    fallbackCounted = true;
+    fallbacks += isFallbackCounted ? 0 : 1;
+    isFallbackCounted = true;
   }
 
-  /** Takes in what finished readers sent; a range read twice (a stage run again) counts once. */
-  void read(List<ReadReport> reports) {
-    for (ReadReport r : reports) {
+  /** Adds readers' reports; a range that is read twice (a stage ran again) counts once. */
+  void addReports(List<ReadReport> added) {
+    for (ReadReport r : added) {
       readBytes += r.bytes();
-      Range range = new Range(r.plan(), r.task(), r.topic(), r.partition(), r.offsets());
-      if (unread.put(range, r) == null) {
-        lost += r.lost();
+      ReportKey key = new ReportKey(r.plan(), r.task(), r.topic(), r.partition(), r.offsets());
+      if (reports.put(key, r) == null) {
+        lostOffsets += r.lost();
       }
       if (r.plan() == plan) {
         oldest = Math.min(oldest, r.oldest());
@@ -87,52 +87,52 @@ final class PlanFigures {
     }
   }
 
-  /** What was observed since the last plan. */
-  List<ReadReport> observed() {
-    return new ArrayList<>(unread.values());
+  /** Returns the reports since the last plan. */
+  List<ReadReport> reports() {
+    return new ArrayList<>(reports.values());
   }
 
-  /** The same, for a plan: the next one begins anew. */
-  List<ReadReport> takeObserved() {
-    List<ReadReport> observed = observed();
-    unread.clear();
-    return observed;
+  /** Returns the reports since the last plan, and removes them. */
+  List<ReadReport> takeReports() {
+    List<ReadReport> taken = reports();
+    reports.clear();
+    return taken;
   }
 
-  /** To be asked once a batch, at its end, and when idle: how old a batch is, is told once. */
+  /** Returns the metrics; a batch's freshness only once, because idle triggers request them too. */
   Map<String, String> metrics(long nowMillis) {
     Map<String, String> all = new TreeMap<>();
     admission.forEach((name, value) -> all.put("assignor." + name, value));
     latest.forEach((name, value) -> all.put("assignor." + name, value));
     all.put("assignor.fallbacks", Long.toString(fallbacks));
     all.put("assignor.readBytes", Long.toString(readBytes));
-    all.put("assignor.offsetsLost", Long.toString(lost));
+    all.put("assignor.offsetsLost", Long.toString(lostOffsets));
     if (!hits.isEmpty()) {
       double rate = hits.values().stream().filter(hit -> hit).count() / (double) hits.size();
       all.put("assignor.localityHitRate", String.format(Locale.ROOT, "%.4f", rate));
     }
     if (oldest <= newest) {
-      all.put("assignor.freshnessSeconds", seconds(nowMillis - newest));
-      all.put("assignor.freshnessSecondsMax", seconds(nowMillis - oldest));
-      forgetAges();
+      all.put("assignor.freshnessSeconds", formatSeconds(nowMillis - newest));
+      all.put("assignor.freshnessSecondsMax", formatSeconds(nowMillis - oldest));
+      resetTimestamps();
     }
     return all;
   }
 
-  /** A producer's clock may be ahead of this one. */
-  private static String seconds(long millis) {
+  /** Formats an age, at least 0 because a producer's clock may be ahead of ours. */
+  private static String formatSeconds(long millis) {
     return String.format(Locale.ROOT, "%.3f", Math.max(0, millis) / 1000.0);
   }
 
-  private void forgetAges() {
+  private void resetTimestamps() {
     oldest = Long.MAX_VALUE;
     newest = Long.MIN_VALUE;
   }
 
-  private void begin(String strategy, int tasks) {
-    fallbackCounted = false;
+  private void startBatch(String strategy, int tasks) {
+    isFallbackCounted = false;
     hits.clear();
-    forgetAges();
+    resetTimestamps();
     latest.clear();
     latest.put("strategy", strategy);
     latest.put("tasks", Integer.toString(tasks));

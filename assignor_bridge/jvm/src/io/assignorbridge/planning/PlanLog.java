@@ -11,51 +11,51 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Appends what the planner was asked and answered to a file (`assignor.planLog`), a JSON line a
- * planned batch, for `assignor plan`. A full file becomes `FILE.1`. Streams may share a file. A line
- * that cannot be written is a warning, once, and never a failed batch.
+ * Appends the planner's requests and answers to a file (`assignor.planLog`) as one JSON line per
+ * planned batch, for `assignor plan`. A full file is renamed to `FILE.1`. Streams can share a file.
+ * If a line cannot be written, one warning is logged and the batch continues.
  */
 final class PlanLog {
   private static final Logger LOG = LoggerFactory.getLogger(PlanLog.class);
-  private static final long MOST_BYTES = 64L * 1024 * 1024;
+  private static final long MAX_BYTES = 64L * 1024 * 1024;
 
   private final String file;
-  private boolean failing;
+  private boolean isFailing;
 
   PlanLog(String file) {
     this.file = file;
   }
 
-  /** What is behind a plan in its line: how far the batch was asked to go, and goes. */
-  static String admission(String request, String answer) {
+  /** Formats the request and answer for a limited batch, for the plan's line. */
+  static String formatAdmission(String request, String answer) {
     return ",\"admission\":{\"request\":" + request + ",\"answer\":" + answer + "}";
   }
 
-  /** With the admission of the batch; empty where there was none. */
+  /** Appends a plan with the batch's admission, which is empty if there was none. */
   void append(String batch, String snapshot, String plan, String admission) {
     String line =
         "{\"batchId\":%s,\"snapshot\":%s,\"plan\":%s%s}\n"
             .formatted(batch, snapshot, plan, admission);
     try {
       write(line.getBytes(StandardCharsets.UTF_8), Path.of(file));
-      failing = false;
-    } catch (IOException | RuntimeException e) { // the latter for a name that is no path here
-      if (!failing) {
+      isFailing = false;
+    } catch (IOException | RuntimeException e) { // the latter for an invalid path
+      if (!isFailing) {
         LOG.warn(
             "assignor-bridge could not write its plan log {} (the query continues): {}",
             file,
             e.toString());
       }
-      failing = true;
+      isFailing = true;
     }
   }
 
-  /** One stream at a time, whatever file it writes to: lines must stay whole. */
+  /** Writes a line, one stream at a time, so that lines of a shared file stay whole. */
   private static synchronized void write(byte[] line, Path file) throws IOException {
     if (Files.exists(file) && !Files.isRegularFile(file)) {
       throw new IOException("it is not a regular file");
     }
-    if (Files.exists(file) && Files.size(file) + line.length > MOST_BYTES) {
+    if (Files.exists(file) && Files.size(file) + line.length > MAX_BYTES) {
       Path full = file.resolveSibling(file.getFileName() + ".1");
       Files.move(file, full, StandardCopyOption.REPLACE_EXISTING);
     }

@@ -7,7 +7,7 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.stream.Stream;
 
-/** Verifies that a plan reads exactly the offsets of the batch; the last gate before Spark. */
+/** Verifies that a plan reads exactly the offsets of the batch; the last check before Spark. */
 final class PlanVerifier {
   private static final Comparator<OffsetRange> BY_OFFSET =
       Comparator.comparing(OffsetRange::topic)
@@ -19,11 +19,11 @@ final class PlanVerifier {
   static void verify(List<OffsetRange> requested, List<OffsetRange> planned) throws PlannerException {
     for (OffsetRange range : planned) {
       if (range.start() >= range.end()) {
-        throw new PlannerException("the plan holds the empty range " + range);
+        throw new PlannerException("the plan has the empty range " + range);
       }
     }
-    List<OffsetRange> expected = joined(requested);
-    List<OffsetRange> actual = joined(planned);
+    List<OffsetRange> expected = sortAndJoin(requested);
+    List<OffsetRange> actual = sortAndJoin(planned);
     if (expected.equals(actual)) {
       return;
     }
@@ -38,25 +38,25 @@ final class PlanVerifier {
             .orElseThrow();
     throw new PlannerException(
         "the plan does not cover the batch: it should read "
-            + ofPartition(first, expected)
+            + describePartition(first, expected)
             + " and reads "
-            + ofPartition(first, actual)
-            + " of that partition");
+            + describePartition(first, actual)
+            + " from that partition");
   }
 
-  private static String ofPartition(OffsetRange one, List<OffsetRange> ranges) {
-    List<OffsetRange> its = ranges.stream().filter(one::isOfPartition).toList();
-    return its.isEmpty() ? "nothing" : its.toString();
+  private static String describePartition(OffsetRange range, List<OffsetRange> ranges) {
+    List<OffsetRange> partitionRanges = ranges.stream().filter(range::isOfSamePartition).toList();
+    return partitionRanges.isEmpty() ? "nothing" : partitionRanges.toString();
   }
 
-  /** Sorts the ranges and joins those that touch. */
-  private static List<OffsetRange> joined(List<OffsetRange> ranges) throws PlannerException {
+  /** Sorts the ranges and joins adjacent ones; fails if two overlap. */
+  private static List<OffsetRange> sortAndJoin(List<OffsetRange> ranges) throws PlannerException {
     List<OffsetRange> sorted = new ArrayList<>(ranges);
     sorted.sort(BY_OFFSET);
     List<OffsetRange> joined = new ArrayList<>(sorted.size());
     OffsetRange last = null;
     for (OffsetRange next : sorted) {
-      if (last != null && last.isOfPartition(next) && next.start() <= last.end()) {
+      if (last != null && last.isOfSamePartition(next) && next.start() <= last.end()) {
         if (next.start() < last.end()) {
           throw new PlannerException("the plan reads offsets twice: " + last + " and " + next);
         }

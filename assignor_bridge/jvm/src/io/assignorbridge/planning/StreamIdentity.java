@@ -11,42 +11,42 @@ import java.util.UUID;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * Names the consumers that executors keep for one run of a stream. A name ends with the run, and
- * when a partition's offsets went back or it is gone: its topic was made anew, and what consumers hold
- * is of the old one. Tasks of other streams tell the executors which names have ended.
+ * Names the consumers that executors keep for one run of a stream. The name changes if a
+ * partition's offsets go back or a partition disappears, because its topic was re-created and
+ * consumers hold records of the old one. Tasks of other streams carry ended names to the executors.
  */
 final class StreamIdentity {
-  private static final int ENDED_TO_TELL = 100;
+  private static final int MAX_ENDED = 100;
   private static final Set<String> ENDED = new LinkedHashSet<>(); // oldest first
 
   private final Map<TopicPartition, Long> ends = new HashMap<>();
   private String name = UUID.randomUUID().toString();
 
-  /** The names that have ended last. */
-  static ArrayList<String> ended() {
+  /** Returns the names that ended most recently. */
+  static ArrayList<String> recentlyEnded() {
     synchronized (ENDED) {
       return new ArrayList<>(ENDED);
     }
   }
 
-  /** The name for the batch that was noted last. */
+  /** Returns the name for the current batch. */
   String name() {
     return name;
   }
 
   /**
-   * Notes the ranges that a batch reads, once for each batch. `live` are the partitions that the
-   * stream has: those that are gone are forgotten, and with them the name.
+   * Updates the name for a batch that reads these ranges; call it once per batch. `livePartitions`
+   * are all partitions of the stream: if one has disappeared, the name changes.
    */
-  void note(List<OffsetRange> batch, Set<TopicPartition> live) {
-    boolean isOfOthers = ends.keySet().retainAll(live);
+  void startBatch(List<OffsetRange> batch, Set<TopicPartition> livePartitions) {
+    boolean isRecreated = ends.keySet().retainAll(livePartitions);
     Map<TopicPartition, Long> next = new HashMap<>();
     for (OffsetRange range : batch) {
       TopicPartition partition = new TopicPartition(range.topic(), range.partition());
-      isOfOthers |= range.start() < ends.getOrDefault(partition, 0L);
+      isRecreated |= range.start() < ends.getOrDefault(partition, 0L);
       next.merge(partition, range.end(), Math::max);
     }
-    if (isOfOthers) {
+    if (isRecreated) {
       end();
       ends.clear();
       name = UUID.randomUUID().toString();
@@ -54,11 +54,11 @@ final class StreamIdentity {
     ends.putAll(next);
   }
 
-  /** No task will use the name again. */
+  /** Marks the name as ended: no task will use it again. */
   void end() {
     synchronized (ENDED) {
       ENDED.add(name);
-      if (ENDED.size() > ENDED_TO_TELL) {
+      if (ENDED.size() > MAX_ENDED) {
         ENDED.remove(ENDED.iterator().next());
       }
     }

@@ -19,8 +19,7 @@ import org.apache.spark.SparkContext;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 
 /**
- * What a stream has once a planner has validated its options, which never change then: all of it, or
- * no record.
+ * The resources of a stream, which exist once a planner has validated its options.
  *
  * @param admits whether the options limit batches
  * @param commits null without assignor.commitGroup
@@ -39,7 +38,7 @@ record StreamResources(
     PlanLog log)
     implements AutoCloseable {
 
-  /** Fails for a file of racks that cannot be used. */
+  /** Creates the resources; fails if the file of racks cannot be used. */
   static StreamResources of(
       SparkContext context, Messages.Validated valid, Map<String, String> kafka)
       throws PlannerException {
@@ -63,35 +62,35 @@ record StreamResources(
     return all;
   }
 
-  /** All batches so far are completed, and these are their end offsets. */
-  void completed(Offset end) {
+  /** Commits the end offsets of the completed batches, if configured. */
+  void complete(Offset end) {
     if (commits != null) {
-      commits.completed(end);
+      commits.commitCompleted(end);
     }
   }
 
-  /** Takes in what finished readers sent. */
-  void read(List<ReadReport> reports) {
+  /** Adds the reports of finished readers. */
+  void addReports(List<ReadReport> reports) {
     if (times != null) {
-      times.read(reports);
+      times.add(reports);
     }
   }
 
-  /** Forgets partitions that the stream has no more. */
-  void keep(Set<TopicPartition> live) {
+  /** Removes partitions that the stream no longer reads. */
+  void retain(Set<TopicPartition> livePartitions) {
     if (times != null) {
-      times.keep(live);
+      times.retain(livePartitions);
     }
   }
 
-  /** Timestamps of where reading goes on; null if the planner needs none. */
+  /** Returns the timestamps of the first unread records; null if the planner needs none. */
   Columns.Times timesOf(List<OffsetRange> waiting) throws PlannerException, InterruptedException {
-    return times == null ? null : times.of(waiting, options.planTimeoutMs());
+    return times == null ? null : times.timesOf(waiting, options.planTimeoutMs());
   }
 
-  /** For how long topics keep records, in milliseconds; null if the planner does not need it. */
+  /** Returns the retention of topics in milliseconds; null if the planner does not need it. */
   Map<String, Long> retentionsOf(Collection<String> topics) {
-    return retentions == null ? null : retentions.of(topics);
+    return retentions == null ? null : retentions.retentionsOf(topics);
   }
 
   @Override

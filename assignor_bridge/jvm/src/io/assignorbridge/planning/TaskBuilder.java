@@ -15,7 +15,7 @@ import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
 import org.apache.spark.sql.kafka010.KafkaOffsetRange;
 import scala.Option;
 
-/** Builds the tasks of a plan out of Spark's own partitions, once the plan is verified. */
+/** Builds the tasks of a verified plan from Spark's own partitions. */
 final class TaskBuilder {
   private final Map<TopicPartition, KafkaBatchInputPartition> templates = new HashMap<>();
   private final List<OffsetRange> requested = new ArrayList<>();
@@ -30,7 +30,7 @@ final class TaskBuilder {
     }
   }
 
-  /** What the batch must read. */
+  /** Returns the ranges that the batch must read. */
   List<OffsetRange> requested() {
     return requested;
   }
@@ -47,7 +47,7 @@ final class TaskBuilder {
     for (int i = 0; i < partitions.length; i++) {
       Columns.Task task = tasks.get(i);
       if (task.ranges().isEmpty()) {
-        throw new PlannerException("the plan has a task without ranges (number " + i + ")");
+        throw new PlannerException("task " + i + " of the plan has no ranges");
       }
       partitions[i] =
           new AssignedInputPartition(
@@ -56,38 +56,38 @@ final class TaskBuilder {
               i,
               task.executor(),
               task.slot(),
-              task.ranges().stream().map(this::part).toArray(KafkaBatchInputPartition[]::new),
-              preferred(task, hosts));
+              task.ranges().stream().map(this::cutTemplate).toArray(KafkaBatchInputPartition[]::new),
+              preferredLocations(task, hosts));
     }
     return partitions;
   }
 
   /**
-   * Spark does not rank executors that a task names: it gives the task to the first that is free. So
-   * standbys are named by their hosts, which Spark takes when it has waited for the executor.
+   * Returns the locations of a task. Spark does not rank executors: the first free one gets the
+   * task. So standbys are given as hosts, which Spark uses after it has waited for the executor.
    */
-  private static String[] preferred(Columns.Task task, Map<String, String> hosts)
+  private static String[] preferredLocations(Columns.Task task, Map<String, String> hosts)
       throws PlannerException {
     List<String> locations = new ArrayList<>();
     if (task.executor() != null) {
-      locations.add("executor_" + host(task.executor(), hosts) + "_" + task.executor());
+      locations.add("executor_" + findHost(task.executor(), hosts) + "_" + task.executor());
     }
     for (String standby : task.standbys()) {
-      locations.add(host(standby, hosts));
+      locations.add(findHost(standby, hosts));
     }
     return locations.toArray(String[]::new);
   }
 
-  private static String host(String executor, Map<String, String> hosts) throws PlannerException {
+  private static String findHost(String executor, Map<String, String> hosts) throws PlannerException {
     if (!hosts.containsKey(executor)) {
       throw new PlannerException(
-          "the plan names the unknown executor '" + executor + "'; known are " + hosts.keySet());
+          "the plan has unknown executor '" + executor + "'; expected one of " + hosts.keySet());
     }
     return hosts.get(executor);
   }
 
-  /** Spark's own partition, cut to the planned range: its Kafka parameters and checks come along. */
-  private KafkaBatchInputPartition part(OffsetRange range) {
+  /** Returns Spark's own partition cut to the range, with its Kafka parameters and checks. */
+  private KafkaBatchInputPartition cutTemplate(OffsetRange range) {
     KafkaBatchInputPartition template =
         templates.get(new TopicPartition(range.topic(), range.partition()));
     return template.copy(

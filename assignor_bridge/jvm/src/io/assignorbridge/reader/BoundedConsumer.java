@@ -20,36 +20,36 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.TimeoutException;
 
 /**
- * Kafka's consumer with a bound on what its buffer holds. Of the partitions with an unfinished range
- * it fetches a prefix, in the order of the plan; all others are paused. Kafka fetches beyond a
- * range's end, and a paused partition keeps the whole response in the buffer in which its records
- * came. Kafka does not report how much that is, but it is at most what crossed the network since the
- * oldest such partition was last empty.
+ * A Kafka consumer with bounded buffers. It fetches the first partitions with an unfinished range,
+ * in the order of the plan, and pauses all others. Kafka fetches beyond the end of a range, and a
+ * paused partition keeps each response that contains its records in memory. Kafka does not report
+ * the size of these responses. The bound is the traffic since the oldest paused partition was
+ * empty.
  */
 final class BoundedConsumer {
-  private static final int LOOKS_PER_BUFFER = 16;
+  private static final int CHECKS_PER_BUFFER = 16;
 
-  private final FetchSize size;
+  private final FetchSize fetchSize;
   private final FetchWindow window;
   private final long bufferBytes;
-  private final Function<Map<String, Object>, Consumer<byte[], byte[]>> maker;
+  private final Function<Map<String, Object>, Consumer<byte[], byte[]>> clientFactory;
   private final Set<PartitionPosition> assigned = new LinkedHashSet<>();
   private final List<PartitionPosition> unread = new ArrayList<>(); // in the order of the plan
   private final Set<PartitionPosition> fetched = new LinkedHashSet<>(); // not paused
 
   private volatile Consumer<byte[], byte[]> consumer;
-  private volatile boolean closed; // by the pool's thread, maybe while a thread of the task polls
+  private volatile boolean closed; // set by the pool's thread, maybe while the task's thread polls
   private int maxPollRecords;
-  private long boundedAt;
-  private long windowAt; // bytes of traffic, and held bytes, when the window was computed
+  private long boundCheckedAtBytes; // `incoming` when the bound was last checked
+  private long windowAtBytes; // `incoming`, and held bytes, when the window was computed
   private long windowHeldBytes;
-  private long polledHeapBytes; // since the client was opened, by samples
-  private long[] begunBytes = {}; // expected sizes of the ranges that were begun last
+  private long polledHeapBytes; // since the client was opened, estimated from samples
+  private long[] begunBytes = {}; // expected sizes of the ranges begun last
 
-  // Totals of the client: bytes from the brokers, bytes of polled records, answers of brokers.
+  // Totals of the client: bytes from brokers, bytes of polled records, and responses.
   private Metric incoming;
   private Metric consumed;
-  private Metric answers;
+  private Metric responses;
   private long countedIncoming;
   private long countedConsumed;
   private final ReceivedBytes received = new ReceivedBytes();
@@ -58,32 +58,32 @@ final class BoundedConsumer {
       Map<String, Object> params,
       long bufferBytes,
       int partitions,
-      Function<Map<String, Object>, Consumer<byte[], byte[]>> maker) {
-    this.size = new FetchSize(params, bufferBytes, partitions);
+      Function<Map<String, Object>, Consumer<byte[], byte[]>> clientFactory) {
+    this.fetchSize = new FetchSize(params, bufferBytes, partitions);
     this.window = new FetchWindow(bufferBytes);
     this.bufferBytes = bufferBytes;
-    this.maker = maker;
-    open();
+    this.clientFactory = clientFactory;
+    openClient();
   }
 
-  /** Begins to fetch the unfinished ranges of partitions. */
+  /** Starts to fetch the unfinished ranges of partitions. */
   void begin(Collection<PartitionPosition> positions, long heldBytes) {
     unread.addAll(positions);
-    unread.sort(Comparator.comparingInt(one -> one.reading.index));
-    if (size.fitPartitions(window.size(unread, heldBytes, Integer.MAX_VALUE))) {
-      replace();
+    unread.sort(Comparator.comparingInt(p -> p.reading.index));
+    if (fetchSize.fitPartitions(window.countPartitions(unread, heldBytes, Integer.MAX_VALUE))) {
+      replaceClient();
     }
-    begunBytes = unread.stream().mapToLong(window::expectedBytes).toArray();
+    begunBytes = unread.stream().mapToLong(window::estimateBytes).toArray();
     prepare(unread);
     fetchWindow(heldBytes);
   }
 
-  /** Partitions with an unfinished range, in the order of the plan; do not change it. */
+  /** Returns the partitions with an unfinished range, in plan order; do not modify the list. */
   List<PartitionPosition> unread() {
     return unread;
   }
 
-  /** The partitions of them that are not paused; do not change it. */
+  /** Returns those of them that are not paused; do not modify the set. */
   Set<PartitionPosition> fetched() {
     return fetched;
   }
@@ -91,53 +91,53 @@ final class BoundedConsumer {
   ConsumerRecords<byte[], byte[]> poll(Duration timeout) {
     ReaderCounters.POLLS.increment();
     long bytesBefore = total(incoming);
-    long answersBefore = total(answers);
+    long responsesBefore = total(responses);
     ConsumerRecords<byte[], byte[]> polled = consumer.poll(timeout);
     long bytes = total(incoming) - bytesBefore;
-    size.note(total(answers) - answersBefore, bytes, polled.partitions());
+    fetchSize.addPoll(total(responses) - responsesBefore, bytes, polled.partitions());
     countTraffic();
-    if (polled.count() < maxPollRecords) { // the buffer has no further record of what is fetched
-      fetched.forEach(one -> one.mark = bytesBefore);
+    if (polled.count() < maxPollRecords) { // the buffer has no more records of unpaused partitions
+      fetched.forEach(p -> p.bufferedSinceBytes = bytesBefore);
     }
     return polled;
   }
 
-  /** Learns the size of records from a partition that was just polled. */
-  void learn(PartitionPosition polled, long heapBytes) {
-    window.learn(polled);
+  /** Updates the expected size of records from a partition that was just polled. */
+  void updateRecordSize(PartitionPosition polled, long heapBytes) {
+    window.updateRecordSize(polled);
     polledHeapBytes += heapBytes;
   }
 
-  /** Fetches other partitions if much more, or less, is held than when they were chosen. */
+  /** Recomputes the window if the held bytes have changed much since it was computed. */
   void fitWindow(long heldBytes) {
-    if (Math.abs(heldBytes - windowHeldBytes) >= bufferBytes / LOOKS_PER_BUFFER) {
+    if (Math.abs(heldBytes - windowHeldBytes) >= bufferBytes / CHECKS_PER_BUFFER) {
       fetchWindow(heldBytes);
     }
   }
 
   /**
-   * Pauses partitions whose range is finished, and fetches others in their place. What Kafka holds
-   * of the paused ones stays, within the bound.
+   * Pauses partitions whose range is finished and fetches others instead. Kafka's buffered records
+   * of paused partitions stay, within the bound.
    *
-   * @param heldBytes heap of records that were received before their turn
+   * @param heldBytes heap bytes of records that were received before their turn
    * @return whether a range was finished
    */
-  boolean park(long heldBytes) {
-    boolean finished = unread.removeIf(one -> one.reading == null);
-    long now = total(incoming);
-    if (finished || now - windowAt >= bufferBytes / LOOKS_PER_BUFFER) {
+  boolean pauseFinished(long heldBytes) {
+    boolean finished = unread.removeIf(p -> p.reading == null);
+    long incomingBytes = total(incoming);
+    if (finished || incomingBytes - windowAtBytes >= bufferBytes / CHECKS_PER_BUFFER) {
       fetchWindow(heldBytes);
     }
-    if (now - boundedAt >= bufferBytes / 8) {
-      boundedAt = now;
-      if (parkedBytes() > bufferBytes) {
-        drop(parked().filter(one -> one.mark < now - bufferBytes / 2).toList());
+    if (incomingBytes - boundCheckedAtBytes >= bufferBytes / 8) {
+      boundCheckedAtBytes = incomingBytes;
+      if (pausedBytes() > bufferBytes) {
+        drop(streamPaused().filter(p -> p.bufferedSinceBytes < incomingBytes - bufferBytes / 2).toList());
       }
     }
     return finished;
   }
 
-  /** Fetches more of a partition at a time if the window, or a producer's batches, ask for it. */
+  /** Increases the fetch size if the window or the producers' batches require it. */
   void fitFetches(long heldBytes) {
     if (unread.isEmpty()) {
       return;
@@ -145,56 +145,56 @@ final class BoundedConsumer {
     PartitionPosition first = unread.get(0);
     boolean grows = false;
     if (first.bytesPerOffset > 0) {
-      // Compressed records take less of the network than of the heap.
-      double traffic = Math.min(1, (double) total(incoming) / Math.max(1, polledHeapBytes));
-      long expectedBytes = (long) (traffic * window.expectedBytes(first));
-      grows = size.fitWindow(fetched.size(), expectedBytes, begunBytes);
+      // Compressed records take fewer bytes on the network than on the heap.
+      double networkShare = Math.min(1, (double) total(incoming) / Math.max(1, polledHeapBytes));
+      long expectedBytes = (long) (networkShare * window.estimateBytes(first));
+      grows = fetchSize.fitWindow(fetched.size(), expectedBytes, begunBytes);
     }
-    if (grows || size.fitBatches(fetched)) {
-      replace();
+    if (grows || fetchSize.fitBatches(fetched)) {
+      replaceClient();
       prepare(unread);
       fetchWindow(heldBytes);
     }
   }
 
-  /** Gives partitions up with all that Kafka holds of them; their positions are still known. */
+  /** Unassigns partitions, which drops Kafka's buffered records; their positions stay known. */
   void drop(Collection<PartitionPosition> positions) {
     boolean changed = false;
-    for (PartitionPosition one : positions) {
-      changed |= assigned.remove(one);
-      fetched.remove(one);
-      one.positioned = false;
+    for (PartitionPosition p : positions) {
+      changed |= assigned.remove(p);
+      fetched.remove(p);
+      p.positioned = false;
     }
     if (changed) {
       consumer.assign(partitionsOf(assigned));
     }
   }
 
-  /** Upper bound of the bytes in Kafka's buffer for partitions that are paused. */
-  long parkedBytes() {
-    long now = total(incoming);
-    return parked().mapToLong(one -> Math.max(0, now - one.mark)).max().orElse(0);
+  /** Returns an upper bound of the bytes that Kafka buffers for paused partitions. */
+  long pausedBytes() {
+    long incomingBytes = total(incoming);
+    return streamPaused().mapToLong(p -> Math.max(0, incomingBytes - p.bufferedSinceBytes)).max().orElse(0);
   }
 
-  /** Ends a failing check of a position's leader epoch, which would be raised again and again. */
+  /** Seeks to the same position, so that a failed leader-epoch check is not raised repeatedly. */
   void seekAgain(PartitionPosition position) {
     if (position.positioned) {
       consumer.seek(position.partition, position.position);
     }
   }
 
-  /** Where Kafka's consumer stands, beyond markers and compacted offsets. */
+  /** Returns the consumer's offset, which is past markers and compacted offsets. */
   long offsetOf(PartitionPosition position) {
     try {
       return consumer.position(position.partition, Duration.ZERO);
-    } catch (TimeoutException e) { // its leader has changed and is being asked: nothing new yet
+    } catch (TimeoutException e) { // the leader is changing, so there is no progress yet
       return position.position;
     }
   }
 
-  /** Bytes that came over the network since the last call, by id of broker. */
+  /** Returns the bytes received over the network since the last call, by id of broker. */
   Map<Integer, Long> takeReceived() {
-    received.count(consumer, total(incoming));
+    received.update(consumer, total(incoming));
     return received.take();
   }
 
@@ -203,28 +203,29 @@ final class BoundedConsumer {
     closeClient();
   }
 
-  private Stream<PartitionPosition> parked() {
-    return assigned.stream().filter(one -> !fetched.contains(one));
+  private Stream<PartitionPosition> streamPaused() {
+    return assigned.stream().filter(p -> !fetched.contains(p));
   }
 
   private void fetchWindow(long heldBytes) {
-    windowAt = total(incoming);
+    windowAtBytes = total(incoming);
     windowHeldBytes = heldBytes;
-    fetch(List.copyOf(unread.subList(0, window.size(unread, heldBytes, size.width()))));
+    int count = window.countPartitions(unread, heldBytes, fetchSize.maxPartitions());
+    fetch(List.copyOf(unread.subList(0, count)));
   }
 
-  /** Assigns and positions partitions that Kafka's consumer does not have; new ones are paused. */
+  /** Assigns and positions partitions that the consumer does not have yet; new ones are paused. */
   private void prepare(Collection<PartitionPosition> positions) {
     List<PartitionPosition> added = positions.stream().filter(assigned::add).toList();
     if (!added.isEmpty()) {
-      added.forEach(one -> one.mark = PartitionPosition.NEVER_FETCHED);
+      added.forEach(p -> p.bufferedSinceBytes = PartitionPosition.NEVER_FETCHED);
       consumer.assign(partitionsOf(assigned));
       consumer.pause(partitionsOf(added));
     }
-    for (PartitionPosition one : positions) {
-      if (!one.positioned) {
-        consumer.seek(one.partition, one.position);
-        one.positioned = true;
+    for (PartitionPosition p : positions) {
+      if (!p.positioned) {
+        consumer.seek(p.partition, p.position);
+        p.positioned = true;
         ReaderCounters.SEEKS.increment();
       }
     }
@@ -233,12 +234,12 @@ final class BoundedConsumer {
   /** Fetches these partitions and no others. */
   private void fetch(Collection<PartitionPosition> wanted) {
     prepare(wanted);
-    Set<PartitionPosition> paused = new LinkedHashSet<>(fetched);
-    wanted.forEach(paused::remove);
-    consumer.pause(partitionsOf(paused));
-    fetched.removeAll(paused);
+    Set<PartitionPosition> unwanted = new LinkedHashSet<>(fetched);
+    wanted.forEach(unwanted::remove);
+    consumer.pause(partitionsOf(unwanted));
+    fetched.removeAll(unwanted);
     List<PartitionPosition> resumed = wanted.stream().filter(fetched::add).toList();
-    resumed.forEach(one -> one.mark = Math.min(one.mark, total(incoming)));
+    resumed.forEach(p -> p.bufferedSinceBytes = Math.min(p.bufferedSinceBytes, total(incoming)));
     consumer.resume(partitionsOf(resumed));
   }
 
@@ -248,34 +249,34 @@ final class BoundedConsumer {
     ReaderCounters.CLOSED.increment();
   }
 
-  private void replace() {
-    assigned.forEach(one -> one.positioned = false);
+  private void replaceClient() {
+    assigned.forEach(p -> p.positioned = false);
     assigned.clear();
     fetched.clear();
-    received.count(consumer, total(incoming));
+    received.update(consumer, total(incoming));
     received.forgetClient();
     closeClient();
-    open();
+    openClient();
     ReaderCounters.REPLACED.increment();
-    if (closed) { // meanwhile: who closed it has seen the old client only
+    if (closed) { // close() ran meanwhile and closed only the old client
       closeClient();
       throw new IllegalStateException("the consumer is closed");
     }
   }
 
-  private void open() {
-    Map<String, Object> params = size.params();
-    maxPollRecords = FetchSize.number(params, ConsumerConfig.MAX_POLL_RECORDS_CONFIG);
-    consumer = maker.apply(params);
-    incoming = metric("incoming-byte-total", "consumer-metrics");
-    consumed = metric("bytes-consumed-total", "consumer-fetch-manager-metrics");
-    answers = metric("fetch-total", "consumer-fetch-manager-metrics");
+  private void openClient() {
+    Map<String, Object> params = fetchSize.params();
+    maxPollRecords = FetchSize.parseInt(params, ConsumerConfig.MAX_POLL_RECORDS_CONFIG);
+    consumer = clientFactory.apply(params);
+    incoming = findMetric("incoming-byte-total", "consumer-metrics");
+    consumed = findMetric("bytes-consumed-total", "consumer-fetch-manager-metrics");
+    responses = findMetric("fetch-total", "consumer-fetch-manager-metrics");
     countedIncoming = 0;
     countedConsumed = 0;
-    boundedAt = 0;
-    windowAt = 0;
+    boundCheckedAtBytes = 0;
+    windowAtBytes = 0;
     polledHeapBytes = 0;
-    size.restart();
+    fetchSize.resetSamples();
     ReaderCounters.CREATED.increment();
   }
 
@@ -288,12 +289,12 @@ final class BoundedConsumer {
     countedConsumed = records;
   }
 
-  /** The client's metric over all topics; null if it has none of that name. */
-  private Metric metric(String name, String group) {
+  /** Returns the client's metric over all topics, or null if it has none of that name. */
+  private Metric findMetric(String name, String group) {
     return consumer.metrics().values().stream()
-        .filter(one -> one.metricName().name().equals(name))
-        .filter(one -> one.metricName().group().equals(group))
-        .filter(one -> !one.metricName().tags().containsKey("topic"))
+        .filter(metric -> metric.metricName().name().equals(name))
+        .filter(metric -> metric.metricName().group().equals(group))
+        .filter(metric -> !metric.metricName().tags().containsKey("topic"))
         .findFirst()
         .orElse(null);
   }
@@ -303,6 +304,6 @@ final class BoundedConsumer {
   }
 
   private static Set<TopicPartition> partitionsOf(Collection<PartitionPosition> positions) {
-    return positions.stream().map(one -> one.partition).collect(toSet());
+    return positions.stream().map(p -> p.partition).collect(toSet());
   }
 }

@@ -20,37 +20,37 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The idle consumers of this JVM. A task takes one out and puts it back when it has read all of its
- * ranges without an error, so no consumer is ever used by two tasks and no broken one comes back.
- * Capacity and idle time follow the settings of Spark's own consumer cache.
+ * The idle consumers of this JVM. A task takes a consumer out and returns it after it has read all
+ * of its ranges without an error. Two tasks therefore never use the same consumer, and no broken
+ * consumer returns. Capacity and idle time follow the settings of Spark's own consumer cache.
  */
 final class ConsumerPool {
   private static final Logger LOG = LoggerFactory.getLogger(ConsumerPool.class);
   private static final long MIN_BUFFER_BYTES = 16L << 20;
   private static final long MAX_BUFFER_BYTES = 64L << 20;
-  private static final int LEAST_SHARES = 4;
-  private static final long RETRY_MILLIS = 500;
+  private static final int MIN_BUFFER_SHARES = 4;
+  private static final long RETRY_CLOSE_MILLIS = 500;
 
   private static ConsumerPool instance;
 
-  private final List<PooledConsumer> idle = new ArrayList<>(); // oldest first; guards what follows
-  private Set<String> ended = Set.of();
-  private int open; // idle or used, not about to be closed
+  private final List<PooledConsumer> idle = new ArrayList<>(); // oldest first; also the lock
+  private Set<String> endedStreams = Set.of(); // lock: idle
+  private int openCount; // idle or in use, without discarded ones; lock: idle
 
   private final long bufferBytes;
   private final long idleLimitBytes;
-  private final Function<Map<String, Object>, Consumer<byte[], byte[]>> maker;
+  private final Function<Map<String, Object>, Consumer<byte[], byte[]>> clientFactory;
   private final int capacity;
   private final ScheduledExecutorService janitor;
 
-  /** With an eighth of the heap for idle consumers, and another one shared by the task slots. */
+  /** Returns the JVM's pool: an eighth of the heap for idle consumers, another for task slots. */
   static synchronized ConsumerPool shared() {
     if (instance == null) {
       SparkConf conf = SparkEnv.get().conf();
       int cores = conf.getInt("spark.executor.cores", Runtime.getRuntime().availableProcessors());
       int slots = cores / Math.max(1, conf.getInt("spark.task.cpus", 1));
       long eighth = Runtime.getRuntime().maxMemory() / 8;
-      long share = eighth / Math.max(slots, LEAST_SHARES);
+      long share = eighth / Math.max(slots, MIN_BUFFER_SHARES);
       long buffer = FetchSize.clamp(share, MIN_BUFFER_BYTES, MAX_BUFFER_BYTES);
       instance = new ConsumerPool(conf, buffer, eighth, KafkaConsumer::new);
       Runtime.getRuntime()
@@ -60,18 +60,18 @@ final class ConsumerPool {
   }
 
   /**
-   * @param bufferBytes how many bytes one consumer may have under way for the ranges it reads; the
-   *     same again of what it keeps, and of what Kafka's client holds of partitions that wait
-   * @param idleLimitBytes how many bytes all idle consumers may hold together
+   * @param bufferBytes limit for one consumer's fetches in progress; the same limit applies to the
+   *     records that it keeps, and again to Kafka's buffers of paused partitions
+   * @param idleLimitBytes limit for the bytes that all idle consumers hold together
    */
   ConsumerPool(
       SparkConf conf,
       long bufferBytes,
       long idleLimitBytes,
-      Function<Map<String, Object>, Consumer<byte[], byte[]>> maker) {
+      Function<Map<String, Object>, Consumer<byte[], byte[]>> clientFactory) {
     this.bufferBytes = bufferBytes;
     this.idleLimitBytes = idleLimitBytes;
-    this.maker = maker;
+    this.clientFactory = clientFactory;
     capacity = conf.getInt("spark.kafka.consumer.cache.capacity", 64);
     janitor =
         Executors.newSingleThreadScheduledExecutor(
@@ -86,70 +86,70 @@ final class ConsumerPool {
         conf.getTimeAsMs("spark.kafka.consumer.cache.evictorThreadRunInterval", "1m");
     if (everyMillis > 0 && limitNanos > 0) {
       Runnable evict =
-          () -> discardIdle(one -> System.nanoTime() - one.idleSinceNanos > limitNanos);
+          () -> discardIdle(c -> System.nanoTime() - c.idleSinceNanos > limitNanos);
       janitor.scheduleWithFixedDelay(evict, everyMillis, everyMillis, TimeUnit.MILLISECONDS);
     }
   }
 
-  /** Closes what streams that have ended left behind, and what their last tasks still give back. */
-  void forget(Collection<String> endedStreams) {
+  /** Closes the consumers of ended streams, both idle ones and those that tasks return later. */
+  void closeEnded(Collection<String> ended) {
     synchronized (idle) {
-      ended = Set.copyOf(endedStreams);
-      discardIdle(one -> ended.contains(one.stream));
+      endedStreams = Set.copyOf(ended);
+      discardIdle(c -> endedStreams.contains(c.stream));
     }
   }
 
   /**
-   * Takes the idle consumer of the stream out that stands where most of the ranges begin, or one of
-   * the same slot if none does; makes one if there is neither.
+   * Takes the stream's idle consumer that is positioned at the start of the most ranges; otherwise
+   * one of the same slot; otherwise a new consumer.
    *
-   * @param fresh whether a new one is wanted whatever is there, as on a task's second attempt; idle
-   *     ones that hold the same partitions are closed then
+   * @param isFresh whether to create a new one in any case, as for a task's second attempt; idle
+   *     ones that hold the same partitions are then closed
    */
   PooledConsumer take(
       String stream,
       int slot,
       Map<String, Object> params,
       Collection<RangeCursor> ranges,
-      boolean fresh) {
+      boolean isFresh) {
     synchronized (idle) {
       discardIdle(
-          one ->
-              one.stream.equals(stream) && (fresh ? one.holdsAny(ranges) : !one.fits(params)));
-      PooledConsumer best = fresh ? null : best(stream, slot, ranges);
+          c ->
+              c.stream.equals(stream) && (isFresh ? c.holdsAny(ranges) : !c.hasParams(params)));
+      PooledConsumer best = isFresh ? null : findBest(stream, slot, ranges);
       if (best != null) {
         idle.remove(best);
         return best;
       }
-      while (!idle.isEmpty() && open >= capacity) { // soft, as Spark's: tasks get a consumer
+      while (!idle.isEmpty() && openCount >= capacity) { // soft limit, like Spark's
         discard(idle.remove(0));
       }
     }
-    PooledConsumer made = new PooledConsumer(stream, slot, params, bufferBytes, ranges.size(), maker);
+    PooledConsumer created = new PooledConsumer(stream, slot, params, bufferBytes, ranges.size(), clientFactory);
     synchronized (idle) {
-      open++;
+      openCount++;
     }
-    LOG.info("Created {} for {} ranges", made, ranges.size());
-    return made;
+    LOG.info("Created {} for {} ranges", created, ranges.size());
+    return created;
   }
 
-  /** Puts a consumer back whose task has ended well. */
+  /** Returns a consumer to the pool after its task has succeeded. */
   void giveBack(PooledConsumer consumer) {
     consumer.becomeIdle();
     synchronized (idle) {
-      if (ended.contains(consumer.stream)) {
+      if (endedStreams.contains(consumer.stream)) {
         discard(consumer);
         return;
       }
       idle.add(consumer);
-      boundIdle();
+      releaseExcess();
     }
   }
 
-  /** Closes a consumer, in the background: the task that gave it up need not wait. */
+  /** Closes a consumer in the background, so that the task does not wait. */
   void discard(PooledConsumer consumer) {
     synchronized (idle) {
-      open--;
+      openCount--;
     }
     try {
       janitor.execute(() -> close(consumer));
@@ -158,26 +158,26 @@ final class ConsumerPool {
     }
   }
 
-  int idle() {
+  int countIdle() {
     synchronized (idle) {
       return idle.size();
     }
   }
 
-  /** How many bytes idle consumers hold. */
+  /** Returns how many bytes idle consumers hold. */
   long idleBytes() {
     synchronized (idle) {
-      return idle.stream().mapToLong(one -> one.idleBytes).sum();
+      return idle.stream().mapToLong(consumer -> consumer.idleBytes).sum();
     }
   }
 
-  private PooledConsumer best(String stream, int slot, Collection<RangeCursor> ranges) {
+  private PooledConsumer findBest(String stream, int slot, Collection<RangeCursor> ranges) {
     PooledConsumer best = null;
     int bestScore = 0;
-    for (PooledConsumer one : idle) {
-      if (one.stream.equals(stream)) {
-        int score = 2 * one.overlap(ranges) + (one.slot == slot ? 1 : 0);
-        best = score > bestScore ? one : best;
+    for (PooledConsumer consumer : idle) {
+      if (consumer.stream.equals(stream)) {
+        int score = 2 * consumer.countOverlap(ranges) + (consumer.slot == slot ? 1 : 0);
+        best = score > bestScore ? consumer : best;
         bestScore = Math.max(score, bestScore);
       }
     }
@@ -186,22 +186,22 @@ final class ConsumerPool {
 
   private void discardIdle(Predicate<PooledConsumer> unwanted) {
     synchronized (idle) {
-      List<PooledConsumer> gone = idle.stream().filter(unwanted).toList();
-      idle.removeAll(gone);
-      gone.forEach(this::discard);
+      List<PooledConsumer> discarded = idle.stream().filter(unwanted).toList();
+      idle.removeAll(discarded);
+      discarded.forEach(this::discard);
     }
   }
 
-  /** One bound for all idle consumers: the oldest lose what they hold first, not their positions. */
-  private void boundIdle() {
+  /** Releases records of the oldest idle consumers above the shared limit; their positions stay. */
+  private void releaseExcess() {
     long total = idleBytes();
-    for (PooledConsumer one : idle) {
+    for (PooledConsumer consumer : idle) {
       if (total <= idleLimitBytes) {
         return;
       }
-      if (one.idleBytes > 0) {
-        total -= one.idleBytes;
-        one.release();
+      if (consumer.idleBytes > 0) {
+        total -= consumer.idleBytes;
+        consumer.release();
         ReaderCounters.RELEASED.increment();
       }
     }
@@ -218,8 +218,8 @@ final class ConsumerPool {
     try {
       consumer.close();
       LOG.info("Closed {}", consumer);
-    } catch (ConcurrentModificationException e) { // a writer thread of the ended task still polls
-      janitor.schedule(() -> close(consumer), RETRY_MILLIS, TimeUnit.MILLISECONDS);
+    } catch (ConcurrentModificationException e) { // a thread of the ended task still polls
+      janitor.schedule(() -> close(consumer), RETRY_CLOSE_MILLIS, TimeUnit.MILLISECONDS);
     } catch (RuntimeException e) {
       LOG.warn("Closing {} failed", consumer, e);
     }

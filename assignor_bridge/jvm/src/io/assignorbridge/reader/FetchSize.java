@@ -10,44 +10,43 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigDef;
 
 /**
- * Size of one fetch of a partition, unless the user sets it: a share of the buffer for each partition
- * that is fetched at a time, and more if producers' batches are larger. A broker sends such a batch
- * whole if it is the first of a response, and no other partition with it. Why these numbers:
- * docs/internals/reader.md.
+ * Chooses the fetch size of a partition, unless the user sets it. It is the partition's share of
+ * the buffer, or more if producers' batches are larger: a broker sends such a batch whole if it is
+ * the first in a response, and then nothing else. docs/internals/reader.md explains the constants.
  */
 final class FetchSize {
   private static final long MIN_BYTES = 32L << 10; // two of a producer's default batches
   private static final long MAX_BYTES = 1L << 20;
-  private static final int FETCHES_PER_RANGE = 4; // at least: the last one exceeds the range's end
-  private static final int LEAST_WIDTH = 8;
-  private static final int ENOUGH_ANSWERS = 4;
-  private static final int ANSWERS_TO_REMEMBER = 16;
-  private static final int GROWTH = 4; // of fetches that are cut: seldom, and not far beyond
+  private static final int FETCHES_PER_RANGE = 4; // minimum: the last exceeds the range
+  private static final int MIN_PARTITIONS = 8;
+  private static final int MIN_RESPONSES = 4;
+  private static final int MAX_RESPONSES = 16;
+  private static final int GROWTH = 4; // factor per increase: few increases, no large excess
 
   private final Map<String, Object> params;
   private final long bufferBytes;
-  private final boolean isUsers;
+  private final boolean isSetByUser;
   private long bytes;
   private boolean batchesAreLarge;
 
-  // Of the last polls: brokers' answers, what they weighed, and how many partitions they were of.
-  private long answers;
-  private long answeredBytes;
-  private long visits;
+  // Samples from the last polls: responses, their bytes, and how often another partition began.
+  private long responses;
+  private long responseBytes;
+  private long partitionChanges;
   private Set<TopicPartition> lastPolled = Set.of();
-  private boolean first; // they are a client's first answers: all partitions were asked for
+  private boolean areFirst; // whether they are a client's first responses, for all partitions
 
   FetchSize(Map<String, Object> params, long bufferBytes, int partitions) {
     this.params = params;
     this.bufferBytes = bufferBytes;
-    isUsers = params.containsKey(ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG);
+    isSetByUser = params.containsKey(ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG);
     bytes =
-        isUsers
-            ? number(params, ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG)
+        isSetByUser
+            ? parseInt(params, ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG)
             : shareOfBuffer(partitions);
   }
 
-  /** The consumer's parameters with what they leave open. */
+  /** Returns the consumer's parameters with defaults for those that are not set. */
   Map<String, Object> params() {
     Map<String, Object> all = new HashMap<>(params);
     all.putIfAbsent(ConsumerConfig.FETCH_MAX_WAIT_MS_CONFIG, "5");
@@ -58,27 +57,27 @@ final class FetchSize {
     return all;
   }
 
-  /** The most partitions that may be fetched at a time. */
-  int width() {
-    return (int) clamp(bufferBytes / Math.max(bytes, 1), LEAST_WIDTH, Integer.MAX_VALUE);
+  /** Returns the maximum number of partitions to fetch at a time. */
+  int maxPartitions() {
+    return (int) clamp(bufferBytes / Math.max(bytes, 1), MIN_PARTITIONS, Integer.MAX_VALUE);
   }
 
   /**
-   * Grows if few long ranges are fetched at a time, since each fetch waits for a round trip. It does
-   * not if the task has many short ranges, too: larger fetches leave room for few partitions at a time.
+   * Increases the size if few long ranges are fetched at a time, because each fetch waits for a
+   * round trip, but not if the task also has many short ranges, because fewer would fit.
    *
-   * @param partitions number of partitions that are fetched at a time
-   * @param expectedBytes bytes that the rest of the first range takes on the network
-   * @param rangeBytes expected sizes of all ranges that are read together
-   * @return whether it grew
+   * @param partitions number of partitions fetched at a time
+   * @param expectedBytes expected network bytes of the rest of the first range
+   * @param rangeBytes expected sizes of all ranges read together
+   * @return whether the size changed
    */
   boolean fitWindow(int partitions, long expectedBytes, long[] rangeBytes) {
-    long share = bufferBytes / Math.max(2L * partitions, LEAST_WIDTH);
+    long share = bufferBytes / Math.max(2L * partitions, MIN_PARTITIONS);
     long wanted = Math.min(share, expectedBytes / FETCHES_PER_RANGE);
-    if (isUsers || wanted < GROWTH * bytes) {
+    if (isSetByUser || wanted < GROWTH * bytes) {
       return false;
     }
-    long shortRanges = Arrays.stream(rangeBytes).filter(one -> one < wanted).count();
+    long shortRanges = Arrays.stream(rangeBytes).filter(size -> size < wanted).count();
     if (shortRanges > 2 * bufferBytes / wanted) {
       return false;
     }
@@ -86,9 +85,9 @@ final class FetchSize {
     return true;
   }
 
-  /** Shrinks if many more partitions are to be fetched at a time than before; whether it did. */
+  /** Decreases the size if many more partitions are fetched at a time; returns whether it did. */
   boolean fitPartitions(int partitions) {
-    if (isUsers || batchesAreLarge || bytes <= MIN_BYTES || bytes * partitions <= 2 * bufferBytes) {
+    if (isSetByUser || batchesAreLarge || bytes <= MIN_BYTES || bytes * partitions <= 2 * bufferBytes) {
       return false;
     }
     bytes = shareOfBuffer(partitions);
@@ -96,70 +95,66 @@ final class FetchSize {
   }
 
   /**
-   * Grows if each response held one partition: a single large batch, or, if it is the first of a
-   * client that requested all of them, one cut at the limit, which is how a broker before Kafka 4.2
-   * responds from its remote tier. If the partitions are no more than the responses, all of them
-   * may have been in each, which looks alike.
+   * Increases the size if each response had only one partition. That means a single large batch,
+   * or, in the first responses of a client, a fetch from the remote tier of a broker before Kafka
+   * 4.2, cut at the limit. With too few partitions, each response may have had all of them.
    *
-   * @param fetched partitions that are fetched at a time
-   * @return whether it grew
+   * @param fetched partitions fetched at a time
+   * @return whether the size changed
    */
   boolean fitBatches(Collection<PartitionPosition> fetched) {
-    boolean isTelling = answers >= ENOUGH_ANSWERS && fetched.size() > answers + 1;
-    if (isUsers || !isTelling || visits > answers + 1) {
+    boolean isConclusive = responses >= MIN_RESPONSES && fetched.size() > responses + 1;
+    if (isSetByUser || !isConclusive || partitionChanges > responses + 1) {
       return false;
     }
-    long batch = answeredBytes / answers;
-    long enough =
-        Math.min(2 * Long.highestOneBit(batch), Math.max(MAX_BYTES, bufferBytes / LEAST_WIDTH));
-    if (batch > bytes + bytes / 8 && enough > bytes) {
+    long batchBytes = responseBytes / responses;
+    long wantedBytes =
+        Math.min(2 * Long.highestOneBit(batchBytes), Math.max(MAX_BYTES, bufferBytes / MIN_PARTITIONS));
+    if (batchBytes > bytes + bytes / 8 && wantedBytes > bytes) {
       batchesAreLarge = true;
-      bytes = enough;
+      bytes = wantedBytes;
       return true;
     }
-    if (first
+    if (areFirst
         && bytes < MAX_BYTES
-        && batch > bytes / 2
-        && fetched.stream().anyMatch(one -> lastPolled.contains(one.partition))) {
+        && batchBytes > bytes / 2
+        && fetched.stream().anyMatch(p -> lastPolled.contains(p.partition))) {
       bytes = Math.min(GROWTH * bytes, MAX_BYTES);
       return true;
     }
     return false;
   }
 
-  /**
-   * Notes one poll: the answers and bytes that came with it, and the partitions whose records it
-   * gave; a large answer is given by several polls.
-   */
-  void note(long newAnswers, long newBytes, Set<TopicPartition> partitions) {
-    if (answers >= ANSWERS_TO_REMEMBER) {
-      forget(false);
+  /** Adds a poll to the samples; several polls may return the records of one large response. */
+  void addPoll(long newResponses, long newBytes, Set<TopicPartition> partitions) {
+    if (responses >= MAX_RESPONSES) {
+      resetSamples(false);
     }
-    answers += newAnswers;
-    answeredBytes += newBytes;
-    visits += partitions.stream().filter(one -> !lastPolled.contains(one)).count();
+    responses += newResponses;
+    responseBytes += newBytes;
+    partitionChanges += partitions.stream().filter(p -> !lastPolled.contains(p)).count();
     lastPolled = Set.copyOf(partitions); // a view would keep the records
   }
 
-  /** Another client begins, with nothing fetched. */
-  void restart() {
-    forget(true);
+  /** Starts new samples for a new client. */
+  void resetSamples() {
+    resetSamples(true);
   }
 
-  private void forget(boolean restarts) {
-    first = restarts;
-    answers = 0;
-    answeredBytes = 0;
-    visits = 0;
-    lastPolled = Set.of(); // else answers of the same many partitions would count as of none
+  private void resetSamples(boolean isNewClient) {
+    areFirst = isNewClient;
+    responses = 0;
+    responseBytes = 0;
+    partitionChanges = 0;
+    lastPolled = Set.of(); // otherwise the same partitions would not count as a change
   }
 
   private long shareOfBuffer(int partitions) {
     return clamp(bufferBytes / Math.max(partitions, 1), MIN_BYTES, MAX_BYTES);
   }
 
-  /** A setting as Kafka itself reads it: a number, or a text with spaces around it. */
-  static int number(Map<String, Object> params, String name) {
+  /** Parses an integer setting as Kafka does, which accepts text with spaces around it. */
+  static int parseInt(Map<String, Object> params, String name) {
     return (Integer) ConfigDef.parseType(name, params.get(name), ConfigDef.Type.INT);
   }
 

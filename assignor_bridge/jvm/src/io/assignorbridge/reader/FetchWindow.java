@@ -4,12 +4,12 @@ import java.util.Iterator;
 import java.util.Collection;
 
 /**
- * Which partitions are fetched: those whose records come next in the order of the plan. A range is
- * fetched if it begins within the next {@code bufferBytes} of the task's records, by the expected
- * size of its predecessors. The first range is always fetched.
+ * Chooses how many partitions to fetch, in the order of the plan. A range is fetched if, by the
+ * expected size of its predecessors, it begins within the next {@code bufferBytes} of the task's
+ * records. The first range is always fetched.
  */
 final class FetchWindow {
-  private static final double UNKNOWN_BYTES_PER_OFFSET = 1024; // a guess, before the first poll
+  private static final double UNKNOWN_BYTES_PER_OFFSET = 1024; // before the first poll
 
   private final long bufferBytes;
   private double typicalBytesPerOffset = UNKNOWN_BYTES_PER_OFFSET;
@@ -18,30 +18,30 @@ final class FetchWindow {
     this.bufferBytes = bufferBytes;
   }
 
-  /** Learns what an offset takes in partitions that were not polled yet. */
-  void learn(PartitionPosition polled) {
+  /** Updates the expected bytes per offset of partitions that were not polled yet. */
+  void updateRecordSize(PartitionPosition polled) {
     typicalBytesPerOffset = (typicalBytesPerOffset + polled.bytesPerOffset) / 2;
   }
 
-  /** Heap that the offsets take that are still to be received of a partition's range. */
-  long expectedBytes(PartitionPosition one) {
-    double perOffset = one.bytesPerOffset > 0 ? one.bytesPerOffset : typicalBytesPerOffset;
-    return (long) ((one.reading.until - one.position) * perOffset);
+  /** Estimates the heap bytes of the offsets of a partition's range that were not received yet. */
+  long estimateBytes(PartitionPosition p) {
+    double bytesPerOffset = p.bytesPerOffset > 0 ? p.bytesPerOffset : typicalBytesPerOffset;
+    return (long) ((p.reading.until - p.position) * bytesPerOffset);
   }
 
   /**
    * Counts the partitions to fetch.
    *
    * @param unread partitions with an unfinished range, in the order of the plan
-   * @param heldBytes heap of records that were received before their turn
-   * @param limit the most partitions that may be fetched at a time
+   * @param heldBytes heap bytes of records that were received before their turn
+   * @param maxPartitions maximum number of partitions to fetch at a time
    */
-  int size(Collection<PartitionPosition> unread, long heldBytes, int limit) {
+  int countPartitions(Collection<PartitionPosition> unread, long heldBytes, int maxPartitions) {
     int count = 0;
     long bytesBefore = heldBytes;
     Iterator<PartitionPosition> next = unread.iterator();
-    while (next.hasNext() && (count == 0 || bytesBefore < bufferBytes && count < limit)) {
-      bytesBefore += expectedBytes(next.next());
+    while (next.hasNext() && (count == 0 || bytesBefore < bufferBytes && count < maxPartitions)) {
+      bytesBefore += estimateBytes(next.next());
       count++;
     }
     return count;

@@ -10,9 +10,9 @@ import java.util.Set;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * The ranges of a task in the order of its plan, in which their rows are given to Spark. Spark relies
- * on it that each attempt at a task gives the same rows in the same order, so records of a later
- * range that arrive early are held until its turn.
+ * The ranges of a task in the order of its plan, in which Spark gets their rows. Spark relies on
+ * every attempt at a task to return the same rows in the same order. Records of a later range that
+ * arrive early are therefore held until its turn.
  */
 final class OrderedRanges {
   private final ArrayDeque<RangeCursor> remaining = new ArrayDeque<>();
@@ -23,12 +23,12 @@ final class OrderedRanges {
     remaining.add(range);
   }
 
-  /** The range whose turn it is; null after the last one. */
+  /** Returns the range whose turn it is, or null after the last one. */
   RangeCursor first() {
     return remaining.peek();
   }
 
-  /** Removes the first range: it is the next one's turn. */
+  /** Removes the first range, so that it is the next one's turn. */
   void removeFirst() {
     remaining.remove();
     if (!remaining.isEmpty()) {
@@ -37,13 +37,13 @@ final class OrderedRanges {
     }
   }
 
-  /** Heap of the records that were received before their turn. */
+  /** Returns the heap bytes of records that were received before their turn. */
   long heldBytes() {
     return heldBytes;
   }
 
   /** Adds received records to their ranges. */
-  void hold(List<Chunk> received) {
+  void addRecords(List<Chunk> received) {
     for (Chunk chunk : received) {
       RangeCursor range = chunk.cursor();
       range.chunks.add(chunk);
@@ -55,13 +55,13 @@ final class OrderedRanges {
     }
   }
 
-  /** Begins the ranges that can be read now, which are one of a partition at a time. */
+  /** Starts and returns the ranges that can be read now, at most one per partition. */
   List<RangeCursor> begin() {
     Set<TopicPartition> partitions = new HashSet<>();
     List<RangeCursor> begun = new ArrayList<>();
     for (RangeCursor range : remaining) {
-      boolean unfinished = range.state == State.PENDING || range.state == State.READING;
-      if (unfinished && partitions.add(range.partition) && range.state == State.PENDING) {
+      boolean isUnfinished = range.state == State.PENDING || range.state == State.READING;
+      if (isUnfinished && partitions.add(range.partition) && range.state == State.PENDING) {
         range.state = State.READING;
         begun.add(range);
       }
@@ -70,10 +70,10 @@ final class OrderedRanges {
   }
 
   /**
-   * Leaves unfinished ranges to Spark's reader, with what was received of them.
+   * Hands all unfinished ranges over to Spark's reader and drops the records received for them.
    *
    * @param begun ranges whose records could not be received
-   * @return number of ranges
+   * @return number of ranges handed over
    */
   int handOverAll(List<RangeCursor> begun) {
     Set<RangeCursor> lost = new HashSet<>(begun);

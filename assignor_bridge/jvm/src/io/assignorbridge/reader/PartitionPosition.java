@@ -7,21 +7,21 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Header;
 
 /**
- * How far a consumer has read one partition. {@link #kept} holds every visible record of the offsets
- * [{@link #from}, {@link #position}): what was polled beyond a range's end, for the next batch.
+ * How far a consumer has read one partition. {@link #kept} holds records polled beyond a range's
+ * end, for the next batch: each visible record from {@link #from} to {@link #position}.
  */
 final class PartitionPosition {
-  /** Value of {@link #mark} of a partition of which Kafka's consumer has fetched nothing. */
+  /** Value of {@link #bufferedSinceBytes} before the first fetch from the partition. */
   static final long NEVER_FETCHED = Long.MAX_VALUE;
 
   private static final long UNKNOWN = -1;
 
-  // The objects around a record's and a header's bytes, as measured with Kafka 3.9 on a small heap.
+  // Heap bytes of the objects around a record and a header, as measured with Kafka 3.9.
   private static final int RECORD_OVERHEAD_BYTES = 160;
-  private static final int HEADER_OVERHEAD_BYTES = 150; // of the first; each further one takes 90
+  private static final int HEADER_OVERHEAD_BYTES = 150; // for the first header; others take 90
 
   private static final int SAMPLES_PER_POLL = 8;
-  private static final int OFFSETS_TO_REMEMBER = 2_000;
+  private static final int MAX_SAMPLED_OFFSETS = 2_000;
 
   final TopicPartition partition;
   long from = UNKNOWN;
@@ -30,30 +30,30 @@ final class PartitionPosition {
   long keptBytes;
   long lastUse;
 
-  /** The range that is being read, null when the partition is paused. */
+  /** The range that is being read; null while the partition is paused. */
   RangeCursor reading;
 
-  /** Whether Kafka's consumer stands at {@link #position}. */
+  /** Whether Kafka's consumer is at {@link #position}. */
   boolean positioned;
 
-  /** All that Kafka's consumer holds of it came after so many bytes of the consumer's traffic. */
-  long mark = NEVER_FETCHED;
+  /** Bytes of the consumer's traffic before the first record that it still buffers. */
+  long bufferedSinceBytes = NEVER_FETCHED;
 
-  /** Heap per offset of the last few thousand offsets, by samples; 0 before the first. */
+  /** Heap bytes per offset, estimated from the last 2,000 offsets; 0 before the first poll. */
   double bytesPerOffset;
 
-  private long rememberedOffsets;
+  private long sampledOffsets;
 
   PartitionPosition(TopicPartition partition) {
     this.partition = partition;
   }
 
-  /** Whether reading can go on at {@code offset} with what is kept and the position. */
+  /** Returns whether reading can continue at {@code offset} with the kept records. */
   boolean covers(long offset) {
     return from != UNKNOWN && from <= offset && offset <= position;
   }
 
-  /** Moves to {@code offset} with nothing kept; Kafka's consumer has yet to seek. */
+  /** Moves to {@code offset} without kept records; Kafka's consumer has yet to seek. */
   void resetTo(long offset) {
     position = offset;
     positioned = false;
@@ -61,27 +61,27 @@ final class PartitionPosition {
     from = offset;
   }
 
-  /** Forgets the position: it is to be looked up anew. */
-  void lose() {
+  /** Forgets the position, so that the next range sets it again. */
+  void forget() {
     resetTo(UNKNOWN);
   }
 
-  /** Keeps records from {@code offset} on; the list is copied, for it may be a view of a poll. */
+  /** Keeps records from {@code offset} on; copies the list, which may be a view of a poll. */
   void keep(long offset, List<ConsumerRecord<byte[], byte[]>> records) {
     from = offset;
     kept = new ArrayList<>(records);
     keptBytes = heapBytes(records);
   }
 
-  /** Hands the kept records of {@code offset} and above over. */
+  /** Returns the kept records from {@code offset} on, and keeps none. */
   List<ConsumerRecord<byte[], byte[]>> takeKept(long offset) {
-    List<ConsumerRecord<byte[], byte[]>> all = kept;
+    List<ConsumerRecord<byte[], byte[]>> taken = kept;
     dropKept();
     from = offset;
-    return all.subList(countBelow(all, offset), all.size());
+    return taken.subList(countBelow(taken, offset), taken.size());
   }
 
-  /** Frees the kept records; the offsets up to the position would have to be fetched again. */
+  /** Drops the kept records, so that offsets below the position would have to be fetched again. */
   void dropKept() {
     if (!kept.isEmpty()) {
       kept = List.of();
@@ -90,8 +90,8 @@ final class PartitionPosition {
     }
   }
 
-  /** Moves the position behind polled records; returns the heap that they take, by a sample. */
-  long moveBehind(List<ConsumerRecord<byte[], byte[]>> records) {
+  /** Moves the position past polled records; returns their heap bytes, estimated from a sample. */
+  long movePast(List<ConsumerRecord<byte[], byte[]>> records) {
     int step = Math.max(1, records.size() / SAMPLES_PER_POLL);
     long sampledBytes = 0;
     int samples = 0;
@@ -101,24 +101,24 @@ final class PartitionPosition {
     }
     long end = records.get(records.size() - 1).offset() + 1;
     long bytes = sampledBytes / samples * records.size();
-    learn(bytes, end - position);
+    updateBytesPerOffset(bytes, end - position);
     position = end;
     return bytes;
   }
 
-  /** Moves the position to {@code offset}, over markers and compacted offsets. */
+  /** Moves the position to {@code offset}, past markers and compacted offsets. */
   void moveTo(long offset) {
-    learn(0, offset - position);
+    updateBytesPerOffset(0, offset - position);
     position = offset;
   }
 
-  private void learn(long bytes, long offsets) {
-    double before = bytesPerOffset * rememberedOffsets;
-    bytesPerOffset = Math.max(1, (before + bytes) / Math.max(1, rememberedOffsets + offsets));
-    rememberedOffsets = Math.min(OFFSETS_TO_REMEMBER, rememberedOffsets + offsets);
+  private void updateBytesPerOffset(long bytes, long offsets) {
+    double sampledBytes = bytesPerOffset * sampledOffsets;
+    bytesPerOffset = Math.max(1, (sampledBytes + bytes) / Math.max(1, sampledOffsets + offsets));
+    sampledOffsets = Math.min(MAX_SAMPLED_OFFSETS, sampledOffsets + offsets);
   }
 
-  /** How many of the records, which are sorted by offset, come before {@code offset}. */
+  /** Counts the records below {@code offset}; the records are sorted by offset. */
   static int countBelow(List<ConsumerRecord<byte[], byte[]>> records, long offset) {
     int count = records.size();
     while (count > 0 && records.get(count - 1).offset() >= offset) {
@@ -127,19 +127,16 @@ final class PartitionPosition {
     return count;
   }
 
-  /** Heap that records take which wait in memory. */
+  /** Returns the heap bytes of records that wait in memory. */
   static long heapBytes(List<ConsumerRecord<byte[], byte[]>> records) {
     long bytes = 0;
-    for (ConsumerRecord<byte[], byte[]> one : records) {
-      bytes += heapBytes(one);
+    for (ConsumerRecord<byte[], byte[]> record : records) {
+      bytes += heapBytes(record);
     }
     return bytes;
   }
 
-  /**
-   * Heap that a record takes. Reading its headers copies them: until then they are views of the
-   * broker's whole response, and would keep it in memory.
-   */
+  /** Returns a record's heap bytes; reads its headers, or they would keep the whole response. */
   private static long heapBytes(ConsumerRecord<byte[], byte[]> record) {
     long bytes = size(record) + RECORD_OVERHEAD_BYTES;
     for (Header header : record.headers()) {
@@ -149,8 +146,8 @@ final class PartitionPosition {
     return bytes;
   }
 
-  /** Bytes of key and value; Kafka says -1 for a null. */
-  static int size(ConsumerRecord<byte[], byte[]> one) {
-    return Math.max(one.serializedKeySize(), 0) + Math.max(one.serializedValueSize(), 0);
+  /** Returns the bytes of key and value; Kafka has -1 for null. */
+  static int size(ConsumerRecord<byte[], byte[]> record) {
+    return Math.max(record.serializedKeySize(), 0) + Math.max(record.serializedValueSize(), 0);
   }
 }

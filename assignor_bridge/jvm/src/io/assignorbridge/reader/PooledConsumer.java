@@ -18,19 +18,18 @@ import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * A consumer with its positions. Between two uses all of its partitions are paused, positioned and
- * hold what was fetched ahead. Used by one task at a time.
+ * A consumer with its positions, used by one task at a time. Between two uses, all its partitions
+ * are paused and keep their positions and the records fetched ahead.
  */
 final class PooledConsumer {
-  /** After so many uses a partition that was not read is forgotten: it may have left the stream. */
-  private static final int USES_TO_REMEMBER = 16;
+  /** Uses after which an unread partition is dropped, because it may have left the stream. */
+  private static final int MAX_UNREAD_USES = 16;
 
   final String stream;
   final int slot;
 
-  /** When and with how many bytes it became idle. */
+  /** When it became idle, and how many bytes it held then. */
   long idleSinceNanos;
-
   long idleBytes;
 
   private final Map<String, Object> sparkParams;
@@ -46,17 +45,17 @@ final class PooledConsumer {
       Map<String, Object> sparkParams,
       long bufferBytes,
       int partitions,
-      Function<Map<String, Object>, Consumer<byte[], byte[]>> maker) {
+      Function<Map<String, Object>, Consumer<byte[], byte[]>> clientFactory) {
     this.stream = stream;
     this.slot = slot;
     this.sparkParams = sparkParams;
     this.secured = new SecuredParams(sparkParams);
     this.bufferBytes = bufferBytes;
-    this.consumer = new BoundedConsumer(secured.params(), bufferBytes, partitions, maker);
+    this.consumer = new BoundedConsumer(secured.params(), bufferBytes, partitions, clientFactory);
   }
 
-  /** How many of the ranges begin where this consumer stands. */
-  int overlap(Collection<RangeCursor> ranges) {
+  /** Counts the ranges that begin at a position of this consumer. */
+  int countOverlap(Collection<RangeCursor> ranges) {
     int count = 0;
     for (RangeCursor range : ranges) {
       PartitionPosition position = positions.get(range.partition);
@@ -71,138 +70,138 @@ final class PooledConsumer {
     return ranges.stream().anyMatch(range -> positions.containsKey(range.partition));
   }
 
-  /** Whether a new consumer would have the same parameters. */
-  boolean fits(Map<String, Object> params) {
+  /** Returns whether a new consumer would have the same parameters. */
+  boolean hasParams(Map<String, Object> params) {
     return sparkParams.equals(params) && !secured.isOutdated();
   }
 
-  /** A task begins to use the consumer. */
+  /** Starts a task's use of the consumer. */
   void beginUse() {
     uses++;
-    if (uses % USES_TO_REMEMBER == 0) {
-      Predicate<PartitionPosition> unread = one -> uses - one.lastUse > USES_TO_REMEMBER;
+    if (uses % MAX_UNREAD_USES == 0) {
+      Predicate<PartitionPosition> unread = p -> uses - p.lastUse > MAX_UNREAD_USES;
       consumer.drop(positions.values().stream().filter(unread).toList());
       positions.values().removeIf(unread);
     }
   }
 
   /**
-   * Begins to read ranges of different partitions; {@code out} receives the kept records of them.
+   * Starts to read ranges of different partitions, and adds their kept records to {@code out}.
    *
-   * @param heldBytes heap of records that were received before their turn
+   * @param heldBytes heap bytes of records that were received before their turn
    */
   void begin(List<RangeCursor> ranges, long heldBytes, List<Chunk> out) {
-    List<PartitionPosition> left = new ArrayList<>();
+    List<PartitionPosition> unfinished = new ArrayList<>();
     for (RangeCursor range : ranges) {
-      PartitionPosition one = positions.computeIfAbsent(range.partition, PartitionPosition::new);
-      if (!one.covers(range.start)) {
-        one.resetTo(range.start);
+      PartitionPosition p = positions.computeIfAbsent(range.partition, PartitionPosition::new);
+      if (!p.covers(range.start)) {
+        p.resetTo(range.start);
       }
-      one.lastUse = uses;
-      one.reading = range;
-      deliver(one, one.takeKept(range.start), out);
-      finishAtEnd(one);
-      if (one.reading != null) {
-        left.add(one);
+      p.lastUse = uses;
+      p.reading = range;
+      deliver(p, p.takeKept(range.start), out);
+      finishAtEnd(p);
+      if (p.reading != null) {
+        unfinished.add(p);
       }
     }
-    consumer.begin(left, heldBytes);
+    consumer.begin(unfinished, heldBytes);
   }
 
-  /** Whether a range is unfinished and needs a poll. */
+  /** Returns whether a range is unfinished and needs a poll. */
   boolean isReading() {
     return !consumer.unread().isEmpty();
   }
 
   /**
-   * Polls once; {@code out} receives the records, those beyond a range's end are kept. The caller
-   * calls {@link #fitBuffers} when it knows which of the records wait for their turn.
+   * Polls once, adds the records to {@code out}, and keeps those beyond the end of a range. The
+   * caller then calls {@link #fitBuffers}, when it knows which of the records wait for their turn.
    *
-   * @param heldBytes heap of records that were received before their turn
+   * @param heldBytes heap bytes of records that were received before their turn
    * @return whether the first unfinished range made progress
    * @throws org.apache.kafka.clients.consumer.OffsetOutOfRangeException as Kafka does
    */
   boolean poll(Duration timeout, long heldBytes, List<Chunk> out) {
     consumer.fitWindow(heldBytes);
     PartitionPosition first = consumer.unread().get(0);
-    long before = first.position;
+    long positionBefore = first.position;
     ConsumerRecords<byte[], byte[]> polled = consumer.poll(timeout);
     for (TopicPartition partition : polled.partitions()) {
       List<ConsumerRecord<byte[], byte[]>> records = polled.records(partition);
-      PartitionPosition one = positions.get(partition);
-      if (one.reading == null) { // paused partitions bring none; should one, it is read again
-        one.lose();
+      PartitionPosition p = positions.get(partition);
+      if (p.reading == null) { // a paused partition returns none; if it does, read them again
+        p.forget();
         continue;
       }
-      consumer.learn(one, one.moveBehind(records));
-      deliver(one, records, out);
+      consumer.updateRecordSize(p, p.movePast(records));
+      deliver(p, records, out);
     }
-    for (PartitionPosition one : consumer.fetched()) { // a range's last offsets may be no records
-      if (one.reading != null) {
-        long offset = consumer.offsetOf(one);
-        if (offset > one.position) {
-          one.moveTo(offset);
+    for (PartitionPosition p : consumer.fetched()) { // a range may end in offsets without records
+      if (p.reading != null) {
+        long offset = consumer.offsetOf(p);
+        if (offset > p.position) {
+          p.moveTo(offset);
         }
-        finishAtEnd(one);
+        finishAtEnd(p);
       }
     }
-    return first.position > before;
+    return first.position > positionBefore;
   }
 
   /**
-   * Chooses what is fetched next and keeps all records in memory within the buffer: those of
-   * partitions that were not read lately are dropped first.
+   * Chooses the partitions to fetch next and keeps all records in memory within the buffer. It
+   * first drops records of the partitions that were not read recently.
    *
-   * @param heldBytes heap of records that were received before their turn
+   * @param heldBytes heap bytes of records that were received before their turn
    */
   void fitBuffers(long heldBytes) {
-    long total = consumer.park(heldBytes) || heldBytes > 0 ? heldBytes + keptBytes() : 0;
+    long total = consumer.pauseFinished(heldBytes) || heldBytes > 0 ? heldBytes + keptBytes() : 0;
     if (total > bufferBytes) {
-      List<PartitionPosition> holders = new ArrayList<>(positions.values());
-      holders.sort(
-          Comparator.<PartitionPosition>comparingLong(one -> one.lastUse)
-              .thenComparingLong(one -> -one.keptBytes));
-      for (int i = 0; total > bufferBytes && i < holders.size(); i++) {
-        total -= holders.get(i).keptBytes;
-        holders.get(i).dropKept();
+      List<PartitionPosition> leastUsedFirst = new ArrayList<>(positions.values());
+      leastUsedFirst.sort(
+          Comparator.<PartitionPosition>comparingLong(p -> p.lastUse)
+              .thenComparingLong(p -> -p.keptBytes));
+      for (int i = 0; total > bufferBytes && i < leastUsedFirst.size(); i++) {
+        total -= leastUsedFirst.get(i).keptBytes;
+        leastUsedFirst.get(i).dropKept();
       }
     }
     consumer.fitFetches(heldBytes);
   }
 
-  /** Stops reading partitions and forgets their positions; returns their unfinished ranges. */
-  List<RangeCursor> giveUp(Collection<TopicPartition> partitions) {
-    List<RangeCursor> left = new ArrayList<>();
+  /** Hands partitions over to Spark's reader; returns their unfinished ranges. */
+  List<RangeCursor> handOver(Collection<TopicPartition> partitions) {
+    List<RangeCursor> unfinished = new ArrayList<>();
     for (TopicPartition partition : partitions) {
-      PartitionPosition one = positions.get(partition);
-      if (one == null) {
+      PartitionPosition p = positions.get(partition);
+      if (p == null) {
         continue;
       }
-      consumer.seekAgain(one);
-      if (one.reading != null) {
-        one.reading.handOver(one.position);
-        left.add(one.reading);
-        one.reading = null;
+      consumer.seekAgain(p);
+      if (p.reading != null) {
+        p.reading.handOver(p.position);
+        unfinished.add(p.reading);
+        p.reading = null;
       }
-      one.lose();
+      p.forget();
     }
-    return left;
+    return unfinished;
   }
 
-  /** The task has ended well: what is held now stays held. */
+  /** Marks the consumer as idle after a successful task; it keeps its records. */
   void becomeIdle() {
     idleSinceNanos = System.nanoTime();
-    idleBytes = keptBytes() + consumer.parkedBytes();
+    idleBytes = keptBytes() + consumer.pausedBytes();
   }
 
-  /** Gives all records back that an idle consumer holds, its connections and positions stay. */
+  /** Drops all records that an idle consumer holds; its connections and positions stay. */
   void release() {
     positions.values().forEach(PartitionPosition::dropKept);
     consumer.drop(positions.values());
     idleBytes = 0;
   }
 
-  /** Bytes that came over the network since the last call, by id of broker. */
+  /** Returns the bytes received over the network since the last call, by id of broker. */
   Map<Integer, Long> takeReceived() {
     return consumer.takeReceived();
   }
@@ -216,36 +215,36 @@ final class PooledConsumer {
     return "consumer of " + positions.size() + " partitions for stream " + stream + ", slot " + slot;
   }
 
-  /** Delivers the records below the range's end; those above are kept and the range is done. */
+  /** Adds the records below the range's end to `out`; keeps later ones, which finish the range. */
   private static void deliver(
-      PartitionPosition one, List<ConsumerRecord<byte[], byte[]>> records, List<Chunk> out) {
-    int end = PartitionPosition.countBelow(records, one.reading.until);
+      PartitionPosition p, List<ConsumerRecord<byte[], byte[]>> records, List<Chunk> out) {
+    int end = PartitionPosition.countBelow(records, p.reading.until);
     if (end == records.size()) {
       if (end > 0) {
-        out.add(new Chunk(one.reading, records));
+        out.add(new Chunk(p.reading, records));
       }
       return;
     }
     if (end > 0) { // a copy: a view would keep the records beyond the end in memory
-      out.add(new Chunk(one.reading, List.copyOf(records.subList(0, end))));
+      out.add(new Chunk(p.reading, List.copyOf(records.subList(0, end))));
     }
-    finish(one, records.subList(end, records.size()));
+    finish(p, records.subList(end, records.size()));
   }
 
-  private static void finishAtEnd(PartitionPosition one) {
-    if (one.reading != null && one.position >= one.reading.until) {
-      finish(one, List.of());
+  private static void finishAtEnd(PartitionPosition p) {
+    if (p.reading != null && p.position >= p.reading.until) {
+      finish(p, List.of());
     }
   }
 
   private static void finish(
-      PartitionPosition one, List<ConsumerRecord<byte[], byte[]>> beyondTheEnd) {
-    one.keep(one.reading.until, beyondTheEnd);
-    one.reading.state = State.RECEIVED;
-    one.reading = null;
+      PartitionPosition p, List<ConsumerRecord<byte[], byte[]>> beyondTheEnd) {
+    p.keep(p.reading.until, beyondTheEnd);
+    p.reading.state = State.RECEIVED;
+    p.reading = null;
   }
 
   private long keptBytes() {
-    return positions.values().stream().mapToLong(one -> one.keptBytes).sum();
+    return positions.values().stream().mapToLong(p -> p.keptBytes).sum();
   }
 }

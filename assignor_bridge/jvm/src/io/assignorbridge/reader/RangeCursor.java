@@ -8,21 +8,21 @@ import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
 import org.apache.spark.sql.kafka010.KafkaOffsetRange;
 import scala.Option;
 
-/** One range of a task while it is read: what it must deliver and what it has cost so far. */
+/** One range of a task while it is read: its offsets, received records, and cost so far. */
 final class RangeCursor {
   /** Consecutive records of one range, polled or kept, ready to be handed to Spark. */
   record Chunk(RangeCursor cursor, List<ConsumerRecord<byte[], byte[]>> records) {}
 
-  /** Who has yet to receive records of the range. */
+  /** The progress of a range. */
   enum State {
     PENDING,
     READING,
     RECEIVED,
-    /** Spark's reader continues at {@link #rest}, behind the received records. */
+    /** Spark's reader continues at {@link #handedOverFrom}, after the received records. */
     HANDED_OVER
   }
 
-  /** Place of the range in its task's plan. */
+  /** Position of the range in its task's plan. */
   final int index;
 
   final KafkaBatchInputPartition range;
@@ -30,24 +30,23 @@ final class RangeCursor {
   final long start;
   final long until;
 
-  /** Records that were received and not yet given to Spark, by offset. */
+  /** Received records that were not yet returned to Spark, by offset. */
   final ArrayDeque<Chunk> chunks = new ArrayDeque<>();
 
-  /** Heap that {@link #chunks} take while an earlier range of the task is read. */
+  /** Heap bytes of {@link #chunks} while an earlier range of the task is read. */
   long heldBytes;
 
   State state = State.PENDING;
 
   /** First offset that Spark's reader reads, if the range is handed over. */
-  long rest;
+  long handedOverFrom;
 
   long records;
   long bytes;
   long nanos;
 
-  /** Kafka's timestamps, in milliseconds, of the oldest and the newest record that was read. */
+  /** Kafka's timestamps of the oldest and the newest record that was read, in milliseconds. */
   long oldest = Long.MAX_VALUE;
-
   long newest = Long.MIN_VALUE;
 
   /** Offsets that were deleted before they were read (failOnDataLoss=false). */
@@ -60,30 +59,30 @@ final class RangeCursor {
     this.partition = offsets.topicPartition();
     this.start = offsets.fromOffset();
     this.until = offsets.untilOffset();
-    this.rest = start;
+    this.handedOverFrom = start;
   }
 
-  /** Leaves the offsets from {@code offset} on to Spark's reader. */
+  /** Hands the offsets from {@code offset} on over to Spark's reader. */
   void handOver(long offset) {
-    rest = offset;
+handedOverFrom = offset;
     state = State.HANDED_OVER;
   }
 
-  /** Notes a record's timestamp; Kafka has -1 if there is none. */
-  void stamp(long timestamp) {
+  /** Adds a record's timestamp; Kafka has -1 if there is none. */
+  void addTimestamp(long timestamp) {
     if (timestamp >= 0) {
       oldest = Math.min(oldest, timestamp);
       newest = Math.max(newest, timestamp);
     }
   }
 
-  /** Spark's own partition of the offsets from {@link #rest} on. */
-  KafkaBatchInputPartition restOfRange() {
-    if (rest == start) {
+  /** Returns Spark's own partition for the offsets that are handed over. */
+  KafkaBatchInputPartition handedOverPart() {
+    if (handedOverFrom == start) {
       return range;
     }
     return range.copy(
-        new KafkaOffsetRange(partition, rest, until, Option.empty()),
+        new KafkaOffsetRange(partition, handedOverFrom, until, Option.empty()),
         range.executorKafkaParams(),
         range.pollTimeoutMs(),
         range.failOnDataLoss(),

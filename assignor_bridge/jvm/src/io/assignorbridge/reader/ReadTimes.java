@@ -4,33 +4,33 @@ import io.assignorbridge.reader.RangeCursor.Chunk;
 import java.util.List;
 
 /**
- * Charges each range with the time that its records take, together with what Spark does between two
- * calls of the reader. The clock is read per chunk, never per record.
+ * Charges each range with the time for its records, including what Spark does between two calls of
+ * the reader. The clock is read once per chunk, never per record.
  */
 final class ReadTimes {
   private RangeCursor charged; // null while the time belongs to no range
   private long markNanos = System.nanoTime();
 
-  /** Charges {@code range} with the time from now on; null: it belongs to no range yet. */
+  /** Charges {@code range} with the time from now on; null if the time belongs to no range yet. */
   void charge(RangeCursor range) {
-    long now = System.nanoTime();
+    long nowNanos = System.nanoTime();
     if (charged != null) {
-      charged.nanos += now - markNanos;
+      charged.nanos += nowNanos - markNanos;
     }
     charged = range;
-    markNanos = now;
+    markNanos = nowNanos;
   }
 
-  /** Shares the time that belongs to no range over polled chunks, by their records. */
-  void share(List<Chunk> polled) {
-    long now = System.nanoTime();
+  /** Splits the time that belongs to no range over the polled chunks, by number of records. */
+  void splitByRecords(List<Chunk> polled) {
+    long nowNanos = System.nanoTime();
     long total = polled.stream().mapToLong(chunk -> chunk.records().size()).sum();
     if (total > 0) {
-      double nanosPerRecord = (now - markNanos) / (double) total;
+      double nanosPerRecord = (nowNanos - markNanos) / (double) total;
       for (Chunk chunk : polled) {
         chunk.cursor().nanos += (long) (nanosPerRecord * chunk.records().size());
       }
-      markNanos = now;
+      markNanos = nowNanos;
     }
   }
 }

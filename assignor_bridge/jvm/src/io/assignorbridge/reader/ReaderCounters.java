@@ -6,41 +6,40 @@ import java.util.concurrent.atomic.LongAdder;
 import java.util.stream.Collectors;
 
 /**
- * What the shared readers of this JVM have done since it started. Readable in an executor by a SQL
- * expression: {@code java_method('io.assignorbridge.reader.ReaderCounters', 'json')}.
+ * Counters of this JVM's shared readers since it started. In an executor, read them with the SQL
+ * expression {@code java_method('io.assignorbridge.reader.ReaderCounters', 'json')}.
  */
 public final class ReaderCounters {
   private static final Map<String, LongAdder> ALL = new LinkedHashMap<>();
 
-  static final LongAdder CREATED = counter("created");
-  static final LongAdder CLOSED = counter("closed");
-  static final LongAdder REPLACED = counter("replaced");
-  static final LongAdder RELEASED = counter("released");
-  static final LongAdder POLLS = counter("polls");
-  static final LongAdder SEEKS = counter("seeks");
-  static final LongAdder HANDED_OVER = counter("handedOver");
-  static final LongAdder RECORDS = counter("records");
-  static final LongAdder RECORD_BYTES = counter("recordBytes");
+  static final LongAdder CREATED = addCounter("created");
+  static final LongAdder CLOSED = addCounter("closed");
+  static final LongAdder REPLACED = addCounter("replaced");
+  static final LongAdder RELEASED = addCounter("released");
+  static final LongAdder POLLS = addCounter("polls");
+  static final LongAdder SEEKS = addCounter("seeks");
+  static final LongAdder HANDED_OVER = addCounter("handedOver");
+  static final LongAdder RECORDS = addCounter("records");
+  static final LongAdder RECORD_BYTES = addCounter("recordBytes");
 
-  /** By the metrics of Kafka's client: bytes of polled records, bytes that came from the brokers. */
-  static final LongAdder CONSUMED_BYTES = counter("consumedBytes");
-
-  static final LongAdder NETWORK_BYTES = counter("networkBytes");
+  /** From the metrics of Kafka's client: bytes of polled records, and bytes from the brokers. */
+  static final LongAdder CONSUMED_BYTES = addCounter("consumedBytes");
+  static final LongAdder NETWORK_BYTES = addCounter("networkBytes");
 
   private ReaderCounters() {}
 
-  private static LongAdder counter(String name) {
-    return ALL.computeIfAbsent(name, any -> new LongAdder());
+  private static LongAdder addCounter(String name) {
+    return ALL.computeIfAbsent(name, added -> new LongAdder());
   }
 
-  /** The counters, with the number and bytes of idle consumers, as a JSON object. */
+  /** Returns the counters and the number and bytes of idle consumers as a JSON object. */
   public static String json() {
     Map<String, Long> values = new LinkedHashMap<>();
     ALL.forEach((name, counter) -> values.put(name, counter.sum()));
-    values.put("idle", (long) ConsumerPool.shared().idle());
+    values.put("idle", (long) ConsumerPool.shared().countIdle());
     values.put("idleBytes", ConsumerPool.shared().idleBytes());
     return values.entrySet().stream()
-        .map(one -> "\"" + one.getKey() + "\":" + one.getValue())
+        .map(entry -> "\"" + entry.getKey() + "\":" + entry.getValue())
         .collect(Collectors.joining(",", "{", "}"));
   }
 }

@@ -6,39 +6,39 @@ import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.common.Metric;
 import org.apache.kafka.common.MetricName;
 
-/** How many bytes came over the network from each broker, by the metrics of Kafka's clients. */
+/** Counts the bytes received from each broker, by the metrics of Kafka's clients. */
 final class ReceivedBytes {
   private static final String NODE = "node-";
 
-  private final Map<Integer, Metric> totals = new HashMap<>(); // of the client, by id of broker
+  private final Map<Integer, Metric> totals = new HashMap<>(); // by id of broker
   private final Map<Integer, Long> counted = new HashMap<>();
   private final Map<Integer, Long> untaken = new HashMap<>();
 
   /**
-   * Counts what a client has received since it was counted before.
+   * Adds the bytes that a client has received since the last update.
    *
-   * @param incoming what it has received from all brokers; more than from those that are known here
-   *     means that there is another one, and only then all of its metrics are gone through
+   * @param incoming bytes that it has received from all brokers; if they differ from the sum over
+   *     the known brokers, there is a new broker, and only then all metrics are scanned
    */
-  void count(Consumer<?, ?> client, long incoming) {
+  void update(Consumer<?, ?> client, long incoming) {
     if (totals.values().stream().mapToLong(BoundedConsumer::total).sum() != incoming) {
-      client.metrics().forEach(this::note);
+      client.metrics().forEach(this::addIfBroker);
     }
     totals.forEach(
         (broker, metric) -> {
-          long now = BoundedConsumer.total(metric);
-          Long before = counted.put(broker, now);
-          untaken.merge(broker, now - (before == null ? 0 : before), Long::sum);
+          long totalBytes = BoundedConsumer.total(metric);
+          Long previousBytes = counted.put(broker, totalBytes);
+          untaken.merge(broker, totalBytes - (previousBytes == null ? 0 : previousBytes), Long::sum);
         });
   }
 
-  /** From now on another client is counted, from its beginning. */
+  /** Forgets the client's totals, because the next update is for a new client. */
   void forgetClient() {
     totals.clear();
     counted.clear();
   }
 
-  /** What was counted since the last call, by id of broker; below 0: before ids were known. */
+  /** Returns the bytes since the last call, by id of broker (below 0: bootstrap connections). */
   Map<Integer, Long> take() {
     untaken.values().removeIf(bytes -> bytes == 0);
     Map<Integer, Long> taken = new HashMap<>(untaken);
@@ -46,10 +46,10 @@ final class ReceivedBytes {
     return taken;
   }
 
-  private void note(MetricName name, Metric metric) {
+  private void addIfBroker(MetricName name, Metric metric) {
     if (name.name().equals("incoming-byte-total") && name.group().equals("consumer-node-metrics")) {
       String node = name.tags().getOrDefault("node-id", "");
-      if (node.matches(NODE + "-?\\d{1,9}")) { // larger ones: the coordinator of a group
+      if (node.matches(NODE + "-?\\d{1,9}")) { // larger ids are group coordinators
         totals.put(Integer.parseInt(node.substring(NODE.length())), metric);
       }
     }

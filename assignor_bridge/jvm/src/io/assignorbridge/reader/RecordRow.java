@@ -18,10 +18,10 @@ import org.apache.spark.unsafe.types.UTF8String;
 import org.apache.spark.unsafe.types.VariantVal;
 
 /**
- * A Kafka record as a row of Spark's Kafka source: columns are converted when they are read, as
- * Spark's KafkaRecordToRowConverter (4.0 to 4.2) does. One row shows all records of a task, one after
- * another, as Spark's contract for readers allows; the projection above each scan copies what the
- * query uses.
+ * A Kafka record as a row of Spark's Kafka source. Columns are converted when they are read, as in
+ * Spark's KafkaRecordToRowConverter (4.0 to 4.2). One mutable row shows all records of a task in
+ * turn, which Spark's contract for readers allows: the projection above each scan copies its
+ * columns.
  */
 final class RecordRow extends InternalRow {
   private static final int KEY = 0;
@@ -33,27 +33,27 @@ final class RecordRow extends InternalRow {
   private static final int TIMESTAMP_TYPE = 6;
   private static final int HEADERS = 7;
 
-  /** From 1970 to the year 9999 no calendar and no overflow makes a difference. */
-  private static final long PLAIN_MILLIS = 253_402_300_800_000L;
+  /** Up to the year 9999, conversion to microseconds needs no calendar and cannot overflow. */
+  private static final long MAX_PLAIN_MILLIS = 253_402_300_800_000L;
 
-  private final boolean withHeaders;
+  private final boolean hasHeaders;
   private ConsumerRecord<byte[], byte[]> record;
-  private String topic; // what topicText has
+  private String topic; // the value of topicText
   private UTF8String topicText;
 
-  RecordRow(boolean withHeaders) {
-    this.withHeaders = withHeaders;
+  RecordRow(boolean hasHeaders) {
+    this.hasHeaders = hasHeaders;
   }
 
-  /** Shows another record from now on. */
-  RecordRow of(ConsumerRecord<byte[], byte[]> shown) {
+  /** Makes the row show another record. */
+  RecordRow show(ConsumerRecord<byte[], byte[]> shown) {
     record = shown;
     return this;
   }
 
   @Override
   public int numFields() {
-    return withHeaders ? HEADERS + 1 : HEADERS;
+    return hasHeaders ? HEADERS + 1 : HEADERS;
   }
 
   @Override
@@ -71,17 +71,17 @@ final class RecordRow extends InternalRow {
     return switch (column) {
       case KEY -> record.key();
       case VALUE -> record.value();
-      default -> throw otherType(column);
+      default -> throw wrongType(column);
     };
   }
 
   @Override
   public UTF8String getUTF8String(int column) {
     if (column != TOPIC) {
-      throw otherType(column);
+      throw wrongType(column);
     }
     String name = record.topic();
-    if (name != topic) { // records of a range share the name: comparing texts would take longer
+    if (name != topic) { // records of a range share the string, so comparing references is enough
       topic = name;
       topicText = UTF8String.fromString(name);
     }
@@ -93,7 +93,7 @@ final class RecordRow extends InternalRow {
     return switch (column) {
       case PARTITION -> record.partition();
       case TIMESTAMP_TYPE -> record.timestampType().id;
-      default -> throw otherType(column);
+      default -> throw wrongType(column);
     };
   }
 
@@ -101,15 +101,15 @@ final class RecordRow extends InternalRow {
   public long getLong(int column) {
     return switch (column) {
       case OFFSET -> record.offset();
-      case TIMESTAMP -> micros(record.timestamp());
-      default -> throw otherType(column);
+      case TIMESTAMP -> toMicros(record.timestamp());
+      default -> throw wrongType(column);
     };
   }
 
   @Override
   public ArrayData getArray(int column) {
     if (column != HEADERS) {
-      throw otherType(column);
+      throw wrongType(column);
     }
     List<Object> headers = new ArrayList<>();
     for (Header header : record.headers()) {
@@ -131,11 +131,11 @@ final class RecordRow extends InternalRow {
       case PARTITION, TIMESTAMP_TYPE -> getInt(column);
       case OFFSET, TIMESTAMP -> getLong(column);
       case HEADERS -> getArray(column);
-      default -> throw otherType(column);
+      default -> throw wrongType(column);
     };
   }
 
-  /** A row of its own. It shares keys and values with the record, which nothing changes. */
+  /** Returns an independent row, which shares the immutable keys and values with the record. */
   @Override
   public InternalRow copy() {
     Object[] values = new Object[numFields()];
@@ -145,73 +145,73 @@ final class RecordRow extends InternalRow {
     return new GenericInternalRow(values);
   }
 
-  private static long micros(long millis) {
-    return millis >= 0 && millis < PLAIN_MILLIS
+  private static long toMicros(long millis) {
+    return millis >= 0 && millis < MAX_PLAIN_MILLIS
         ? millis * 1000
         : DateTimeUtils.fromJavaTimestamp(new Timestamp(millis));
   }
 
-  private static RuntimeException otherType(int column) {
+  private static RuntimeException wrongType(int column) {
     return new UnsupportedOperationException("column " + column + " of a Kafka row has another type");
   }
 
   @Override
   public void setNullAt(int column) {
-    throw new UnsupportedOperationException("a Kafka row is only read");
+    throw new UnsupportedOperationException("a Kafka row is read-only");
   }
 
   @Override
   public void update(int column, Object value) {
-    throw new UnsupportedOperationException("a Kafka row is only read");
+    throw new UnsupportedOperationException("a Kafka row is read-only");
   }
 
   @Override
   public boolean getBoolean(int column) {
-    throw otherType(column);
+    throw wrongType(column);
   }
 
   @Override
   public byte getByte(int column) {
-    throw otherType(column);
+    throw wrongType(column);
   }
 
   @Override
   public short getShort(int column) {
-    throw otherType(column);
+    throw wrongType(column);
   }
 
   @Override
   public float getFloat(int column) {
-    throw otherType(column);
+    throw wrongType(column);
   }
 
   @Override
   public double getDouble(int column) {
-    throw otherType(column);
+    throw wrongType(column);
   }
 
   @Override
   public Decimal getDecimal(int column, int precision, int scale) {
-    throw otherType(column);
+    throw wrongType(column);
   }
 
   @Override
   public CalendarInterval getInterval(int column) {
-    throw otherType(column);
+    throw wrongType(column);
   }
 
   @Override
   public VariantVal getVariant(int column) {
-    throw otherType(column);
+    throw wrongType(column);
   }
 
   @Override
   public InternalRow getStruct(int column, int fields) {
-    throw otherType(column);
+    throw wrongType(column);
   }
 
   @Override
   public MapData getMap(int column) {
-    throw otherType(column);
+    throw wrongType(column);
   }
 }

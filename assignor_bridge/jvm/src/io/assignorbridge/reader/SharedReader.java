@@ -29,22 +29,22 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Reads all ranges of a task with one Kafka consumer and gives their rows in the order of the plan:
- * range after range, each by offset, whatever arrives first. Ranges are bounded, so it never waits at
- * the end of a log and never requests the log's ends. In any unusual case (offsets that are gone, a
- * partition without progress) Spark's own reader reads the rest of the range, in the range's place.
- * With `assignor.reader=spark` it reads all ranges from the start.
+ * Reads all ranges of a task with one Kafka consumer and returns their rows in the order of the
+ * plan and by offset, whatever arrives first. Ranges are bounded, so it neither waits at the end of
+ * a log nor requests end offsets. If offsets are gone or a partition makes no progress, Spark's own
+ * reader reads the rest of the range, at the same place in the order. With `assignor.reader=spark`,
+ * Spark's readers read all ranges from the start.
  */
 public final class SharedReader implements PartitionReader<InternalRow> {
   private static final Logger LOG = LoggerFactory.getLogger(SharedReader.class);
 
-  private static final Duration POLL_LIMIT = Duration.ofMillis(100); // a killed task waits so long
-  private static final long SHORT_TIMEOUT_MILLIS = 10_000; // up to it a range gets all of its time
-  private static final long MOMENT_NANOS = 2_000_000_000L;
+  private static final Duration POLL_LIMIT = Duration.ofMillis(100); // a killed task ends after it
+  private static final long SHORT_TIMEOUT_MILLIS = 10_000; // longer ones are halved
+  private static final long GRACE_NANOS = 2_000_000_000L;
 
   private final AssignedInputPartition task;
-  private final SparkRanges spark;
-  private final String rack; // null: unknown
+  private final SparkRanges sparkRanges;
+  private final String rack; // null if unknown
   private final Consumer<ReadReport> reports;
   private final Consumer<Map<Integer, Long>> received;
   private final TaskContext context = TaskContext.get();
@@ -55,40 +55,40 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   private final long startedNanos = System.nanoTime();
 
   /**
-   * Empty while the consumer is in use: a thread that pipes the task's rows may outlive the task. Who
-   * takes it out puts it back, or gives it to the pool.
+   * Empty while a thread uses the consumer, because a thread that pipes the task's rows can outlive
+   * the task. The thread that takes the consumer out puts it back or returns it to the pool.
    */
   private final AtomicReference<PooledConsumer> consumer = new AtomicReference<>();
 
   private volatile boolean closed;
-  private RecordRow view;
+  private RecordRow recordRow;
   private List<ConsumerRecord<byte[], byte[]>> records = List.of();
   private int nextRecord;
   private InternalRow row;
   private long waitedNanos;
   private long patienceNanos;
-  private boolean finished;
+  private boolean isFinished;
 
   /**
-   * Prepares to read; the first call of {@link #next} opens what is needed.
+   * Prepares to read; the first call of {@link #next} takes a consumer.
    *
-   * @param sparksReaders makes Spark's own reader of a range
-   * @param shared false to leave all ranges to Spark's readers
-   * @param endedStreams streams of this driver that will have no further task
-   * @param rack where this executor is, null: unknown
-   * @param reports gets one report for each range that was read to its end, the last with the task
-   * @param received gets the bytes that came over the network, by id of broker, if the rack is known
+   * @param sparkReaders creates Spark's own reader of a range
+   * @param isShared false to leave all ranges to Spark's readers
+   * @param endedStreams streams of this driver that have no further tasks
+   * @param rack rack of this executor, or null if unknown
+   * @param reports gets one report per range, for ranges of our own reader when the task ends
+   * @param received gets the bytes received over the network, by id of broker, if the rack is known
    */
   public SharedReader(
       AssignedInputPartition task,
-      PartitionReaderFactory sparksReaders,
-      boolean shared,
+      PartitionReaderFactory sparkReaders,
+      boolean isShared,
       Collection<String> endedStreams,
       String rack,
       Consumer<ReadReport> reports,
       Consumer<Map<Integer, Long>> received) {
     this.task = task;
-    this.spark = new SparkRanges(sparksReaders);
+    this.sparkRanges = new SparkRanges(sparkReaders);
     this.endedStreams = endedStreams;
     this.rack = rack;
     this.reports = reports;
@@ -97,7 +97,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       RangeCursor cursor = new RangeCursor(i, task.ranges()[i]);
       unreported.add(cursor);
       // Spark's reader resolves "earliest" and "latest", which are below 0, itself.
-      if (!shared || cursor.start < 0 || cursor.until < 0) {
+      if (!isShared || cursor.start < 0 || cursor.until < 0) {
         cursor.handOver(cursor.start);
         ranges.add(cursor);
       } else if (cursor.start < cursor.until) {
@@ -110,17 +110,17 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   public boolean next() throws IOException {
     do {
       if (nextRecord < records.size()) {
-        row = view.of(records.get(nextRecord++));
+        row = recordRow.show(records.get(nextRecord++));
         return true;
       }
-      if (spark.isOpen()) {
-        row = spark.next();
+      if (sparkRanges.isOpen()) {
+        row = sparkRanges.next();
         if (row != null) {
           return true;
         }
         times.charge(null);
-        report(spark.range());
-        unreported.remove(spark.range());
+        report(sparkRanges.range());
+        unreported.remove(sparkRanges.range());
       }
     } while (advance());
     return false;
@@ -133,24 +133,25 @@ public final class SharedReader implements PartitionReader<InternalRow> {
 
   @Override
   public CustomTaskMetric[] currentMetricsValues() {
-    return spark.metrics();
+    return sparkRanges.metrics();
   }
 
   @Override
   public void close() throws IOException {
     closed = true;
     try {
-      spark.close();
+      sparkRanges.close();
     } finally {
-      leaveConsumer();
+      releaseConsumer();
     }
   }
 
   /**
-   * Gives back a consumer that has received all ranges although a limit ended the task. In all other
-   * cases (an error, a kill, unfinished ranges) it is closed, by the thread that uses it if one does.
+   * Returns the consumer to the pool if it has received all ranges although a limit ended the task.
+   * After an error or a kill, or with unfinished ranges, closes it, or leaves that to the thread
+   * that uses it.
    */
-  private void leaveConsumer() {
+  private void releaseConsumer() {
     PooledConsumer unused = consumer.getAndSet(null);
     if (unused == null) {
       return;
@@ -177,9 +178,9 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     }
   }
 
-  /** Moves on to the next records, of our consumer or Spark's reader; false after the last ones. */
+  /** Advances to the next records of our consumer or Spark's reader; returns false at the end. */
   private boolean advance() throws IOException {
-    while (!finished) {
+    while (!isFinished) {
       RangeCursor first = ranges.first();
       Chunk chunk = first == null ? null : first.chunks.poll();
       if (chunk != null) {
@@ -200,9 +201,9 @@ public final class SharedReader implements PartitionReader<InternalRow> {
         case HANDED_OVER -> {
           ranges.removeFirst();
           times.charge(first);
-          spark.open(first);
+          sparkRanges.open(first);
           if (hasEnded()) {
-            spark.close();
+            sparkRanges.close();
             throw new IllegalStateException("the reader is closed");
           }
           return true;
@@ -218,9 +219,9 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     records = chunk.records();
     nextRecord = 0;
     long bytes = 0;
-    for (ConsumerRecord<byte[], byte[]> one : records) {
-      bytes += PartitionPosition.size(one);
-      cursor.stamp(one.timestamp());
+    for (ConsumerRecord<byte[], byte[]> record : records) {
+      bytes += PartitionPosition.size(record);
+      cursor.addTimestamp(record.timestamp());
     }
     cursor.records += records.size();
     cursor.bytes += bytes;
@@ -232,51 +233,52 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     List<RangeCursor> begun = ranges.begin();
     List<Chunk> kept = new ArrayList<>();
     try {
-      if (view == null) {
+      if (recordRow == null) {
         takeConsumer(begun);
       }
-      use(current -> current.begin(begun, ranges.heldBytes(), kept));
-    } catch (LinkageError e) { // another Spark; no record of the unfinished ranges was given yet
+      withConsumer(current -> current.begin(begun, ranges.heldBytes(), kept));
+    } catch (LinkageError e) { // an incompatible Spark; these ranges have returned no record yet
       int count = ranges.handOverAll(begun);
-      LOG.warn("Spark's own reader reads {} ranges: the shared reader does not fit", count, e);
+      LOG.warn("Spark's own reader reads {} ranges: the shared reader is incompatible", count, e);
       ReaderCounters.HANDED_OVER.add(count);
       return;
     }
-    times.share(kept);
-    ranges.hold(kept);
+    times.splitByRecords(kept);
+    ranges.addRecords(kept);
     waitedNanos = 0;
   }
 
   private void takeConsumer(List<RangeCursor> ranges) {
-    KafkaBatchInputPartition any = ranges.get(0).range;
-    long limit = any.pollTimeoutMs();
+    KafkaBatchInputPartition partition = ranges.get(0).range; // all have the same settings
+    long timeoutMs = partition.pollTimeoutMs();
     patienceNanos =
-        TimeUnit.MILLISECONDS.toNanos(Math.max(Math.min(limit, SHORT_TIMEOUT_MILLIS), limit / 2));
-    view = new RecordRow(any.includeHeaders());
-    boolean again = context != null && context.attemptNumber() > 0;
+        TimeUnit.MILLISECONDS.toNanos(
+            Math.max(Math.min(timeoutMs, SHORT_TIMEOUT_MILLIS), timeoutMs / 2));
+    recordRow = new RecordRow(partition.includeHeaders());
+    boolean isRetry = context != null && context.attemptNumber() > 0;
     ConsumerPool pool = ConsumerPool.shared();
-    pool.forget(endedStreams);
-    consumer.set(pool.take(task.stream(), task.slot(), params(any), ranges, again));
-    use(PooledConsumer::beginUse);
+    pool.closeEnded(endedStreams);
+    consumer.set(pool.take(task.stream(), task.slot(), paramsWithRack(partition), ranges, isRetry));
+    withConsumer(PooledConsumer::beginUse);
   }
 
   /**
-   * Works with the consumer. After an error, which may have lost polled records, and at the end of the
-   * task it is closed, and a thread that reads on fails.
+   * Runs work with the consumer. The consumer is closed after an error, which may have lost polled
+   * records, and at the end of the task; a thread that continues to read then fails.
    */
-  private void use(Consumer<PooledConsumer> work) {
+  private void withConsumer(Consumer<PooledConsumer> work) {
     PooledConsumer current = consumer.getAndSet(null);
     if (current == null) {
       throw new IllegalStateException("the reader is closed");
     }
-    boolean done = false;
+    boolean hasSucceeded = false;
     try {
       work.accept(current);
-      done = true;
+      hasSucceeded = true;
     } finally {
-      if (done) {
+      if (hasSucceeded) {
         consumer.set(current);
-        if (hasEnded()) { // the end of the task saw no consumer
+        if (hasEnded()) { // the task ended while we used it
           discardConsumer();
         }
       } else {
@@ -285,13 +287,13 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     }
   }
 
-  /** Whether the task has ended, even if it did so before Spark knew this reader. */
+  /** Returns whether the task has ended, even if it did before Spark knew this reader. */
   private boolean hasEnded() {
     return closed || (context != null && context.isCompleted());
   }
 
-  /** With the executor's rack, from which brokers choose the replica to read; the user's has priority. */
-  private Map<String, Object> params(KafkaBatchInputPartition range) {
+  /** Returns Kafka's parameters with the executor's rack, for reads from near replicas, unless set. */
+  private Map<String, Object> paramsWithRack(KafkaBatchInputPartition range) {
     Map<String, Object> params = range.executorKafkaParams();
     if (rack != null && !params.containsKey(ConsumerConfig.CLIENT_RACK_CONFIG)) {
       params = new HashMap<>(params);
@@ -304,47 +306,47 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     if (context != null) {
       context.killTaskIfInterrupted();
     }
-    use(current -> poll(current, first));
+    withConsumer(current -> poll(current, first));
   }
 
   private void poll(PooledConsumer current, RangeCursor first) {
-    long before = System.nanoTime();
+    long startNanos = System.nanoTime();
     List<Chunk> polled = new ArrayList<>();
-    boolean forward;
+    boolean hasProgress;
     try {
-      forward = current.poll(POLL_LIMIT, ranges.heldBytes(), polled);
+      hasProgress = current.poll(POLL_LIMIT, ranges.heldBytes(), polled);
     } catch (OffsetOutOfRangeException e) {
-      forward = giveUp(current, e.offsetOutOfRangePartitions().keySet(), e.getMessage());
+      hasProgress = handOver(current, e.offsetOutOfRangePartitions().keySet(), e.getMessage());
     }
-    times.share(polled);
-    ranges.hold(polled);
-    waitedNanos = forward ? 0 : waitedNanos + System.nanoTime() - before;
-    if (!forward && waitedNanos >= patienceNanos) {
+    times.splitByRecords(polled);
+    ranges.addRecords(polled);
+    waitedNanos = hasProgress ? 0 : waitedNanos + System.nanoTime() - startNanos;
+    if (!hasProgress && waitedNanos >= patienceNanos) {
       String why = "no record arrived for " + waitedNanos / 1_000_000 + " ms";
-      giveUp(current, Set.of(first.partition), why);
-      // The others have waited as long; they get a moment to follow if the broker is back.
-      waitedNanos = Math.max(0, patienceNanos - MOMENT_NANOS);
+      handOver(current, Set.of(first.partition), why);
+      // The other partitions have waited as long; give them a moment if the broker is back.
+      waitedNanos = Math.max(0, patienceNanos - GRACE_NANOS);
     }
     current.fitBuffers(ranges.heldBytes());
   }
 
-  /** Leaves the rest of unfinished ranges to Spark's reader; whether there was one. */
-  private boolean giveUp(PooledConsumer current, Set<TopicPartition> partitions, String why) {
-    List<RangeCursor> unfinished = current.giveUp(partitions);
+  /** Hands the rest of unfinished ranges over to Spark's reader; returns whether there was one. */
+  private boolean handOver(PooledConsumer current, Set<TopicPartition> partitions, String why) {
+    List<RangeCursor> unfinished = current.handOver(partitions);
     for (RangeCursor range : unfinished) {
-      LOG.warn("Spark's own reader continues {} at offset {}: {}", range, range.rest, why);
+      LOG.warn("Spark's own reader continues {} at offset {}: {}", range, range.handedOverFrom, why);
       ReaderCounters.HANDED_OVER.increment();
     }
     return !unfinished.isEmpty();
   }
 
   private void finish() {
-    finished = true;
-    PooledConsumer whole = consumer.getAndSet(null);
-    if (whole != null) {
+    isFinished = true;
+    PooledConsumer unused = consumer.getAndSet(null);
+    if (unused != null) {
       long millis = (System.nanoTime() - startedNanos) / 1_000_000;
-      LOG.info("Read {} ranges in {} ms with a {}", unreported.size(), millis, whole);
-      giveBack(whole);
+      LOG.info("Read {} ranges in {} ms with a {}", unreported.size(), millis, unused);
+      giveBack(unused);
     }
     unreported.forEach(this::report);
   }

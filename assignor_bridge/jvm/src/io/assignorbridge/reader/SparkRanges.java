@@ -8,14 +8,14 @@ import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 
-/** Spark's own readers of the ranges that are handed over, one after another. */
+/** Reads the ranges that are handed over with Spark's own readers, one after another. */
 final class SparkRanges {
-  private static final int TIMESTAMP = 5; // its place in a row of Spark's Kafka source
+  private static final int TIMESTAMP = 5; // column in a row of Spark's Kafka source
 
   private final PartitionReaderFactory readers;
   private final Map<String, Long> closedMetrics =
       new TreeMap<>(Map.of("offsetOutOfRange", 0L, "dataLoss", 0L));
-  private CustomTaskMetric[] closedValues = values(closedMetrics); // requested every 100 rows
+  private CustomTaskMetric[] closedValues = toMetrics(closedMetrics); // read every 100 rows
   private PartitionReader<InternalRow> reader; // null between two ranges
   private RangeCursor range;
 
@@ -23,22 +23,22 @@ final class SparkRanges {
     this.readers = readers;
   }
 
-  /** Opens Spark's reader of the rest of a range. */
+  /** Opens Spark's reader for the handed-over part of a range. */
   void open(RangeCursor handedOver) {
     range = handedOver;
-    reader = readers.createReader(handedOver.restOfRange());
+    reader = readers.createReader(handedOver.handedOverPart());
   }
 
   boolean isOpen() {
     return reader != null;
   }
 
-  /** The range that is read, or was read last. */
+  /** Returns the current range, or the last one if none is open. */
   RangeCursor range() {
     return range;
   }
 
-  /** The next row of the range; null after the last one, when the reader is closed. */
+  /** Returns the next row of the range; after the last one, closes the reader and returns null. */
   InternalRow next() throws IOException {
     if (!reader.next()) {
       close();
@@ -46,11 +46,11 @@ final class SparkRanges {
     }
     InternalRow row = reader.get();
     range.records++;
-    range.stamp(Math.floorDiv(row.getLong(TIMESTAMP), 1000)); // Spark has microseconds
+    range.addTimestamp(Math.floorDiv(row.getLong(TIMESTAMP), 1000)); // Spark has microseconds
     return row;
   }
 
-  /** The metrics of all readers: sums, for Spark sets a task's metric values. */
+  /** Returns the sums of all readers' metrics, because Spark replaces a task's previous values. */
   CustomTaskMetric[] metrics() {
     PartitionReader<InternalRow> open = reader; // a thread that pipes the rows may close it
     if (open == null) {
@@ -58,10 +58,10 @@ final class SparkRanges {
     }
     Map<String, Long> sums = new TreeMap<>(closedMetrics);
     addTo(sums, open);
-    return values(sums);
+    return toMetrics(sums);
   }
 
-  private static CustomTaskMetric[] values(Map<String, Long> sums) {
+  private static CustomTaskMetric[] toMetrics(Map<String, Long> sums) {
     return sums.entrySet().stream()
         .map(entry -> new TaskMetric(entry.getKey(), entry.getValue()))
         .toArray(CustomTaskMetric[]::new);
@@ -70,15 +70,15 @@ final class SparkRanges {
   void close() throws IOException {
     if (reader != null) {
       addTo(closedMetrics, reader);
-      closedValues = values(closedMetrics);
+      closedValues = toMetrics(closedMetrics);
       for (CustomTaskMetric metric : reader.currentMetricsValues()) {
-        if (metric.name().equals("offsetOutOfRange")) { // offsets that Spark's reader has skipped
+        if (metric.name().equals("offsetOutOfRange")) { // offsets that Spark's reader skipped
           range.lost = metric.value();
         }
       }
-      PartitionReader<InternalRow> ended = reader;
+      PartitionReader<InternalRow> closing = reader;
       reader = null;
-      ended.close();
+      closing.close();
     }
   }
 

@@ -8,16 +8,16 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Checks Avro records before {@code from_avro} reads them. Avro allocates what a length or a number of
- * items claims before it looks for the bytes, so a record of eight bytes can ask for gigabytes and end
- * the JVM. Avro's own limits are properties of the JVM, with one size for all records. This check
- * needs none: a record is bad if it claims more bytes or items than it has bytes. Text that is not
- * UTF-8 is bad, too; Avro would replace it.
+ * Checks Avro records before {@code from_avro} reads them. Avro allocates memory by the length or
+ * item count in a record before it reads the bytes, so a record of eight bytes can request
+ * gigabytes and end the JVM. Avro's own limits are JVM properties, one size for all records. This
+ * check needs no limit: a record is bad if it claims more bytes or items than it has bytes. Text
+ * that is not UTF-8, which Avro would replace, is bad as well.
  */
 public final class AvroRecords implements UDF1<byte[], byte[]> {
   private static final long serialVersionUID = 1L;
 
-  /** Levels of values within values, for recursive schemas: Avro's reader recurses once per level. */
+  /** Limit of nesting for recursive schemas, because Avro's reader recurses once per level. */
   private static final int MAX_DEPTH = 500;
 
   private static final int MAX_NUMBER_BYTES = 10;
@@ -43,11 +43,11 @@ public final class AvroRecords implements UDF1<byte[], byte[]> {
     if (record == null) {
       return null;
     }
-    if (schema == null) { // as Spark parses it
+    if (schema == null) { // parsed with Spark's settings
       schema = new Schema.Parser().setValidateDefaults(false).parse(schemaText);
     }
     try {
-      new Walk(record).skip(schema, 0);
+      new Scanner(record).skip(schema, 0);
       return record;
     } catch (BadRecordException e) {
       return null;
@@ -60,14 +60,13 @@ public final class AvroRecords implements UDF1<byte[], byte[]> {
     }
   }
 
-  /** One pass over a record's bytes. */
-  private static final class Walk {
+  /** Skips through a record's bytes once. */
+  private static final class Scanner {
     private final byte[] record;
     private int position;
-    /** Items of arrays and maps, which may have no bytes: an array of nulls. */
-    private long items;
+    private long items; // of arrays and maps; items can have no bytes, as in an array of nulls
 
-    Walk(byte[] record) {
+    Scanner(byte[] record) {
       this.record = record;
     }
 
@@ -100,7 +99,7 @@ public final class AvroRecords implements UDF1<byte[], byte[]> {
     /** Skips the blocks of an array or a map, up to the empty block that ends it. */
     private void skipBlocks(boolean hasKeys, Schema value, int depth) {
       for (long count = readNumber(); count != 0; count = readNumber()) {
-        if (count < 0) { // its size in bytes follows
+        if (count < 0) { // the size in bytes follows
           readNumber();
           count = -count;
         }
@@ -141,8 +140,8 @@ public final class AvroRecords implements UDF1<byte[], byte[]> {
       throw new BadRecordException();
     }
 
-    private static void require(boolean holds) {
-      if (!holds) {
+    private static void require(boolean isValid) {
+      if (!isValid) {
         throw new BadRecordException();
       }
     }

@@ -7,14 +7,13 @@ import org.apache.spark.sql.functions;
 import org.apache.spark.sql.types.DecimalType;
 
 /**
- * Reads decimals without losing a digit. Spark's readers round what has too many digits after the
- * point, drop the commas of {@code 1,234.50}, and write out an exponent: {@code 1e10000000} takes
- * minutes.
+ * Parses decimals without losing a digit. Spark's readers round numbers with too many digits after
+ * the point, drop the commas of {@code 1,234.50}, and expand exponents, which can take minutes.
  */
 public final class ExactDecimals implements UDF1<String, BigDecimal> {
   private static final long serialVersionUID = 1L;
 
-  /** Longer texts are no numbers: Java's parser takes time in proportion to the length's square. */
+  /** Longer text is rejected, because Java's parser takes quadratic time. */
   private static final int MAX_CHARACTERS = 1000;
 
   private final int precision;
@@ -25,7 +24,7 @@ public final class ExactDecimals implements UDF1<String, BigDecimal> {
     this.scale = scale;
   }
 
-  /** Returns the decimal that a text is, null if the type cannot hold exactly that. */
+  /** Returns a column of the text parsed as a decimal, null if the type cannot hold it exactly. */
   public static Column read(Column text, int precision, int scale) {
     DecimalType type = new DecimalType(precision, scale);
     return functions.udf(new ExactDecimals(precision, scale), type).apply(text);
@@ -40,14 +39,14 @@ public final class ExactDecimals implements UDF1<String, BigDecimal> {
     return fits(characters, 0, characters.length, precision, scale) ? new BigDecimal(text) : null;
   }
 
-  /** Returns whether the characters are a number whose every digit the type can hold. */
+  /** Returns whether the characters are a number that the type can hold exactly. */
   static boolean fits(char[] text, int offset, int length, int precision, int scale) {
     if (length > MAX_CHARACTERS) {
       return false;
     }
     try {
       BigDecimal number = new BigDecimal(text, offset, length);
-      // The first look is at the exponent as it was written, which even a zero can have.
+      // Check the exponent as it was written first; even a zero can have one.
       if (Math.abs((long) number.scale()) > MAX_CHARACTERS) {
         return false;
       }

@@ -28,11 +28,11 @@ import org.apache.spark.unsafe.types.UTF8String;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Checks JSON before {@code from_json} reads it, which ignores what stands behind the first object and
- * changes numbers without a word. Bad is whatever is not one object in UTF-8, and a number that its
- * column cannot hold exactly (DOUBLE and FLOAT round by definition). A value of another kind for a
- * STRING becomes its JSON text, as it was sent: {@code from_json} would make 12.5 of 12.50. (Spark's
- * reader of files keeps the text, too: SPARK-48148.) Other values of a wrong kind are left to Spark.
+ * Checks JSON before {@code from_json} reads it, which ignores text after the first object and
+ * silently changes numbers. A record is bad if it is not one object in UTF-8, or has a number that
+ * its column cannot hold exactly (except DOUBLE and FLOAT). If a STRING column gets another type of
+ * value, the value becomes its JSON text as it was sent, as in Spark's file reader (SPARK-48148):
+ * {@code from_json} would turn 12.50 into 12.5. Spark handles all other values of a wrong type.
  */
 public final class JsonRecords implements UDF1<byte[], byte[]> {
   private static final long serialVersionUID = 1L;
@@ -41,7 +41,7 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
   private final StructType schema;
   private final HashMap<String, String> options;
   private transient JsonFactory factory;
-  private transient Shape shape;
+  private transient TypeTree typeTree;
   private transient boolean readsPlainDecimals;
 
   private JsonRecords(StructType schema, Map<String, String> options) {
@@ -50,10 +50,10 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
   }
 
   /**
-   * Returns the bytes that {@code from_json} can read without a loss, null for a bad record.
+   * Returns a column of bytes that {@code from_json} can read without loss, null for bad records.
    *
    * @param schema JSON of a StructType
-   * @param options those of {@code from_json}
+   * @param options options of {@code from_json}
    */
   public static Column check(Column value, String schema, Map<String, String> options) {
     JsonRecords check = new JsonRecords((StructType) DataType.fromJson(schema), options);
@@ -70,11 +70,11 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
       if (parser.nextToken() != JsonToken.START_OBJECT) {
         return null;
       }
-      Texts texts = new Texts(value);
-      boolean isWhole = isExact(parser, shape, texts) && parser.nextToken() == null;
-      return isWhole ? texts.result() : null;
+      QuotedCopy copy = new QuotedCopy(value);
+      boolean isGood = readExactly(parser, typeTree, copy) && parser.nextToken() == null;
+      return isGood ? copy.bytes() : null;
     } catch (IOException | RuntimeException e) {
-      return null; // not JSON, or a number beyond a limit of Jackson's
+      return null; // not JSON, or a number beyond a limit of Jackson
     }
   }
 
@@ -83,32 +83,32 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
       var map = scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(options));
       JSONOptions parsed = new JSONOptions(map, "UTC", "");
       readsPlainDecimals = parsed.locale().equals(Locale.US);
-      shape = new Shape(schema);
+      typeTree = new TypeTree(schema);
       factory = parsed.buildJsonFactory();
     }
   }
 
-  /** Reads the current token to its end; returns false for a number that would be changed. */
-  private boolean isExact(JsonParser parser, Shape shape, Texts texts) throws IOException {
+  /** Reads the current value; returns false if it has a number that Spark would change. */
+  private boolean readExactly(JsonParser parser, TypeTree tree, QuotedCopy copy) throws IOException {
     JsonToken token = parser.currentToken();
-    DataType type = shape.type;
+    DataType type = tree.type;
     if (type instanceof StringType) {
       if (token != JsonToken.VALUE_STRING && token != JsonToken.VALUE_NULL) {
-        texts.quote(parser);
+        copy.quote(parser);
       }
-    } else if (token == JsonToken.START_OBJECT && (shape.fields != null || type instanceof MapType)) {
+    } else if (token == JsonToken.START_OBJECT && (tree.fields != null || type instanceof MapType)) {
       while (parser.nextToken() == JsonToken.FIELD_NAME) {
-        Shape value = shape.fields != null ? shape.fields.get(parser.currentName()) : shape.element;
+        TypeTree value = tree.fields != null ? tree.fields.get(parser.currentName()) : tree.element;
         parser.nextToken();
         if (value == null) {
           parser.skipChildren();
-        } else if (!isExact(parser, value, texts)) {
+        } else if (!readExactly(parser, value, copy)) {
           return false;
         }
       }
     } else if (token == JsonToken.START_ARRAY && type instanceof ArrayType) {
       while (parser.nextToken() != JsonToken.END_ARRAY) {
-        if (!isExact(parser, shape.element, texts)) {
+        if (!readExactly(parser, tree.element, copy)) {
           return false;
         }
       }
@@ -121,43 +121,43 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
             decimal.precision(), decimal.scale());
       }
     } else if (token == JsonToken.VALUE_NUMBER_INT) {
-      if (type instanceof ByteType) { // Jackson's bytes reach to 255, which Spark takes for -1
+      if (type instanceof ByteType) { // Jackson accepts 255 as a byte, which Spark reads as -1
         return parser.getIntValue() <= Byte.MAX_VALUE;
       }
-      if (type instanceof TimestampType) { // Spark multiplies seconds without a look
+      if (type instanceof TimestampType) { // Spark multiplies seconds without an overflow check
         return Math.abs(parser.getLongValue()) <= Long.MAX_VALUE / MICROS_PER_SECOND;
       }
     }
     return true;
   }
 
-  /** A type, and those in it by the names of their fields. */
-  private static final class Shape {
+  /** A type with the types of its fields, elements, or values. */
+  private static final class TypeTree {
     final DataType type;
-    final Map<String, Shape> fields;
-    final Shape element;
+    final Map<String, TypeTree> fields;
+    final TypeTree element;
 
-    Shape(DataType type) {
+    TypeTree(DataType type) {
       this.type = type;
       this.fields = type instanceof StructType ? new HashMap<>() : null;
       if (type instanceof StructType struct) {
         for (StructField field : struct.fields()) {
-          fields.put(field.name(), new Shape(field.dataType()));
+          fields.put(field.name(), new TypeTree(field.dataType()));
         }
       }
       DataType inner = type instanceof ArrayType array ? array.elementType() : null;
       inner = type instanceof MapType map ? map.valueType() : inner;
-      this.element = inner != null ? new Shape(inner) : null;
+      this.element = inner != null ? new TypeTree(inner) : null;
     }
   }
 
-  /** The record's bytes, in which some values become quoted texts. */
-  private static final class Texts {
+  /** A copy of the record's bytes in which some values are quoted as text. */
+  private static final class QuotedCopy {
     private final byte[] value;
     private ByteArrayOutputStream changed;
-    private int copied;
+    private int copiedBytes;
 
-    Texts(byte[] value) {
+    QuotedCopy(byte[] value) {
       this.value = value;
     }
 
@@ -169,10 +169,10 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
       if (changed == null) {
         changed = new ByteArrayOutputStream(value.length + 64);
       }
-      changed.write(value, copied, start - copied);
+      changed.write(value, copiedBytes, start - copiedBytes);
       changed.write('"');
-      for (int at = start; at < end; at++) {
-        byte b = value[at];
+      for (int i = start; i < end; i++) {
+        byte b = value[i];
         if (b == '"' || b == '\\') {
           changed.write('\\');
           changed.write(b);
@@ -184,14 +184,14 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
         }
       }
       changed.write('"');
-      copied = end;
+      copiedBytes = end;
     }
 
-    byte[] result() {
+    byte[] bytes() {
       if (changed == null) {
         return value;
       }
-      changed.write(value, copied, value.length - copied);
+      changed.write(value, copiedBytes, value.length - copiedBytes);
       return changed.toByteArray();
     }
   }

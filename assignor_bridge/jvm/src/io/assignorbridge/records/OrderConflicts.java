@@ -12,116 +12,116 @@ import org.apache.spark.util.AccumulatorV2;
 /**
  * Counts the records of an upsert whose order Kafka does not define, while the merge reads them.
  *
- * <p>It registers two SQL functions that return true. {@code NAME_seen} gets each record of a batch and
- * compares it with the others of its key. To bound memory, only the keys with the smallest {@value
- * #MOST_KEYS} hashes are compared: all keys of a small batch, a random sample of a large one. {@code
- * NAME_found} gets each record that the merge itself has compared with the table's row.
+ * <p>It registers two SQL functions that return true. {@code NAME_seen} gets each record of a batch
+ * and compares it with the others of its key. To bound memory, it compares only the keys with the
+ * {@value #MAX_KEYS} smallest hashes: all keys of a small batch, a random sample of a large one.
+ * {@code NAME_found} counts each record that the merge found to contradict the table's row.
  */
 public final class OrderConflicts {
-  private static final int MOST_KEYS = 1024;
+  private static final int MAX_KEYS = 1024;
 
-  private final Tally tally;
+  private final ConflictCounter counter;
 
   /**
-   * With `byTimestamp`, two records of a key conflict if they are of one partition and their timestamps
-   * contradict their offsets; otherwise if they are of different partitions.
+   * Registers the functions. With `byTimestamp`, two records of a key conflict if they are of the
+   * same partition and their timestamps contradict their offsets; else if their partitions differ.
    */
   public OrderConflicts(SparkSession session, String name, boolean byTimestamp) {
-    tally = new Tally(byTimestamp);
-    session.sparkContext().register(tally);
-    session.udf().register(name + "_seen", new Seen(tally), DataTypes.BooleanType);
-    session.udf().register(name + "_found", new Found(tally), DataTypes.BooleanType);
+    counter = new ConflictCounter(byTimestamp);
+    session.sparkContext().register(counter);
+    session.udf().register(name + "_seen", new SeenFunction(counter), DataTypes.BooleanType);
+    session.udf().register(name + "_found", new FoundFunction(counter), DataTypes.BooleanType);
   }
 
-  /** Returns the number of conflicts since the last call. */
+  /** Returns the number of conflicts since the last call, and resets it. */
   public long take() {
-    long conflicts = tally.value();
-    tally.reset();
+    long conflicts = counter.value();
+    counter.reset();
     return conflicts;
   }
 
   /** Returns "partition P, offset O" of one conflicting record, for a message; call before `take`. */
   public String example() {
-    return tally.example;
+    return counter.example;
   }
 
-  /** The arguments are hashes of key and topic, partition, offset, and timestamp. */
-  private record Seen(Tally tally) implements UDF5<Long, Long, Integer, Long, Long, Boolean> {
+  /** Takes the hashes of key and topic, the partition, offset, and timestamp. */
+  private record SeenFunction(ConflictCounter counter) implements UDF5<Long, Long, Integer, Long, Long, Boolean> {
     @Override
     public Boolean call(Long key, Long topic, Integer partition, Long offset, Long timestamp) {
-      tally.see(key, new Place(topic, partition, offset, timestamp));
+      counter.compare(key, new Position(topic, partition, offset, timestamp));
       return true;
     }
   }
 
-  private record Found(Tally tally) implements UDF2<Integer, Long, Boolean> {
+  private record FoundFunction(ConflictCounter counter) implements UDF2<Integer, Long, Boolean> {
     @Override
     public Boolean call(Integer partition, Long offset) {
-      tally.found(partition, offset);
+      counter.addConflict(partition, offset);
       return true;
     }
   }
 
-  /** Where and when the record of a key stands. */
-  private record Place(long topic, int partition, long offset, long timestamp)
+  /** Position and timestamp of a record. */
+  private record Position(long topic, int partition, long offset, long timestamp)
       implements Serializable {
-    boolean isOfPartition(Place other) {
+    boolean isOfSamePartition(Position other) {
       return topic == other.topic && partition == other.partition;
     }
 
-    boolean contradicts(Place other, boolean byTimestamp) {
+    boolean contradicts(Position other, boolean byTimestamp) {
       if (!byTimestamp) {
-        return !isOfPartition(other);
+        return !isOfSamePartition(other);
       }
       int byOffset = Long.compare(offset, other.offset);
-      return isOfPartition(other) && byOffset * Long.compare(timestamp, other.timestamp) < 0;
+      return isOfSamePartition(other) && byOffset * Long.compare(timestamp, other.timestamp) < 0;
     }
   }
 
-  /** A task has its own, which Spark merges into the driver's. */
-  private static final class Tally extends AccumulatorV2<Long, Long> {
+  /** The accumulator: each task has its own, which Spark merges into the driver's. */
+  private static final class ConflictCounter extends AccumulatorV2<Long, Long> {
     private final boolean byTimestamp;
 
-    /** One place for each of the smallest hashes of keys; null for a key that is in conflict. */
-    private final TreeMap<Long, Place> places = new TreeMap<>();
+    /** The newest record for each of the smallest key hashes; null if the key has a conflict. */
+    private final TreeMap<Long, Position> positions = new TreeMap<>();
 
-    private long found;
+    private long tableConflicts;
     private String example = "";
 
-    Tally(boolean byTimestamp) {
+    ConflictCounter(boolean byTimestamp) {
       this.byTimestamp = byTimestamp;
     }
 
-    void see(long key, Place place) {
-      if (places.size() == MOST_KEYS && key > places.lastKey()) {
+    void compare(long key, Position position) {
+      if (positions.size() == MAX_KEYS && key > positions.lastKey()) {
         return;
       }
-      Place before = places.get(key);
-      if (before == null) {
-        if (!places.containsKey(key)) {
-          places.put(key, place);
-          drop();
+      Position newest = positions.get(key);
+      if (newest == null) {
+        if (!positions.containsKey(key)) {
+          positions.put(key, position);
+          removeExcess();
         }
-      } else if (place.contradicts(before, byTimestamp)) {
-        places.put(key, null);
-        note(place.partition, place.offset);
-      } else if (place.isOfPartition(before) && place.offset > before.offset) {
-        places.put(key, place); // the newest by both, so that each later one is compared with it
+      } else if (position.contradicts(newest, byTimestamp)) {
+        positions.put(key, null);
+        setExample(position.partition, position.offset);
+      } else if (position.isOfSamePartition(newest) && position.offset > newest.offset) {
+        positions.put(key, position); // keep the newest for later comparisons
       }
     }
 
-    private void drop() {
-      while (places.size() > MOST_KEYS) {
-        places.pollLastEntry();
+    private void removeExcess() {
+      while (positions.size() > MAX_KEYS) {
+        positions.pollLastEntry();
       }
     }
 
-    void found(int partition, long offset) {
-      found++;
-      note(partition, offset);
+    void addConflict(int partition, long offset) {
+      tableConflicts++;
+      setExample(partition, offset);
     }
 
-    private void note(int partition, long offset) {
+    private void setExample(int partition, long offset) {
       if (example.isEmpty()) {
         example = "partition " + partition + ", offset " + offset;
       }
@@ -129,48 +129,48 @@ public final class OrderConflicts {
 
     @Override
     public boolean isZero() {
-      return places.isEmpty() && found == 0;
+      return positions.isEmpty() && tableConflicts == 0;
     }
 
     @Override
     public AccumulatorV2<Long, Long> copy() {
-      Tally copy = new Tally(byTimestamp);
+      ConflictCounter copy = new ConflictCounter(byTimestamp);
       copy.merge(this);
       return copy;
     }
 
     @Override
     public void reset() {
-      places.clear();
-      found = 0;
+      positions.clear();
+      tableConflicts = 0;
       example = "";
     }
 
     @Override
     public void add(Long conflicts) {
-      found += conflicts;
+      tableConflicts += conflicts;
     }
 
     @Override
     public void merge(AccumulatorV2<Long, Long> other) {
-      Tally tally = (Tally) other;
-      found += tally.found;
+      ConflictCounter counter = (ConflictCounter) other;
+      tableConflicts += counter.tableConflicts;
       if (example.isEmpty()) {
-        example = tally.example;
+        example = counter.example;
       }
-      for (Map.Entry<Long, Place> each : tally.places.entrySet()) {
-        if (each.getValue() != null) {
-          see(each.getKey(), each.getValue());
+      for (Map.Entry<Long, Position> entry : counter.positions.entrySet()) {
+        if (entry.getValue() != null) {
+          compare(entry.getKey(), entry.getValue());
         } else {
-          places.put(each.getKey(), null);
-          drop();
+          positions.put(entry.getKey(), null);
+          removeExcess();
         }
       }
     }
 
     @Override
     public Long value() {
-      return found + places.values().stream().filter(place -> place == null).count();
+      return tableConflicts + positions.values().stream().filter(position -> position == null).count();
     }
   }
 }

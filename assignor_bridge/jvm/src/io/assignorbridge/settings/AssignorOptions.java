@@ -12,55 +12,57 @@ import java.util.stream.Stream;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * The options of one stream, as they were written; what they mean, the planner says.
+ * The options of one stream as the user wrote them; the planner interprets them.
  *
- * @param values `assignor` and `assignor.*` of the source over the session's `spark.assignor.*`, and
- *     the few of Spark's that the planner must know: nothing else reaches its process
- * @param kafka settings of the stream's Kafka client, as Spark reads them; secrets among them
- * @param twice settings that the session has in two spellings and with two values, where the source has none:
- *     to Spark they are two, to us one
+ * @param values `assignor` and `assignor.*` of the source, which override the session's
+ *     `spark.assignor.*`, and the Spark options that the planner needs; it gets no others
+ * @param kafka settings of the stream's Kafka client as Spark reads them, including secrets
+ * @param ambiguous session settings that differ only in case and have different values, if the
+ *     source does not set them. Spark treats them as two settings, we treat them as one
  */
 public record AssignorOptions(
     Map<String, String> values,
     Map<String, String> kafka,
     Interpreter interpreter,
-    List<String> twice) {
+    List<String> ambiguous) {
   public static final String NAME = "assignor";
   private static final String SESSION_PREFIX = "spark.assignor.";
   private static final String PREFIX = NAME + ".";
   private static final String KAFKA_PREFIX = "kafka.";
   public static final String SESSION_NAME = SESSION_PREFIX + "strategy";
-  private static final List<String> OF_SPARK = List.of("minPartitions", "maxRecordsPerPartition");
+  private static final List<String> SPARK_OPTIONS =
+      List.of("minPartitions", "maxRecordsPerPartition");
 
-  /** With one of these, the planner says how far a batch goes, and must know of these of Spark's. */
+  /** Prefixes of the options that limit batches; with them, the planner needs more Spark options. */
   private static final List<String> LIMITING =
       List.of(
           "targetbatchseconds", "maxbytespertrigger", "fairness", "weight.", "floor.", "aligneventtime");
-  private static final List<String> OF_LIMITS = List.of("maxOffsetsPerTrigger", "subscribe", "assign");
+  private static final List<String> LIMIT_OPTIONS =
+      List.of("maxOffsetsPerTrigger", "subscribe", "assign");
 
-  /** Names of `options.BUILT_IN`; any other is code that the user brings. A test compares. */
+  /** A copy of `options.BUILT_IN`, which a test compares. Other names refer to the user's code. */
   private static final Set<String> BUILT_IN =
       Set.of(
           "range", "roundrobin", "sticky", "cooperative-sticky", "constrained-cooperative-sticky",
           "uniform", "lag-aware", "lag-aware-sticky", "failover", "streams");
 
-  /** In place of an assignor's name: leave this stream to Spark. */
+  /** Value of `assignor` that leaves the stream to Spark. */
   private static final String NONE = "none";
 
-  /** Whether the source, or else its session, names an assignor other than "none". */
-  public static boolean nameAssignor(
+  /** Returns whether the source, or else its session, names an assignor other than "none". */
+  public static boolean hasAssignor(
       CaseInsensitiveStringMap source, scala.collection.immutable.Map<String, String> session) {
     String name = source.get(NAME);
     if (name == null && session.contains(SESSION_NAME)) {
       name = session.apply(SESSION_NAME);
     }
-    return name != null && !stripped(name).equalsIgnoreCase(NONE);
+    return name != null && !strip(name).equalsIgnoreCase(NONE);
   }
 
   public static AssignorOptions of(CaseInsensitiveStringMap source, Map<String, String> session) {
     Map<String, String> values = new TreeMap<>(String.CASE_INSENSITIVE_ORDER);
     Map<String, String> kafka = new TreeMap<>();
-    List<String> twice = new ArrayList<>();
+    List<String> ambiguous = new ArrayList<>();
     session.forEach(
         (key, value) -> {
           if (key.equals(SESSION_NAME)) {
@@ -71,7 +73,7 @@ public record AssignorOptions(
             String name = PREFIX + key.substring(SESSION_PREFIX.length());
             String other = values.put(name, value);
             if (other != null && !other.equals(value) && source.get(name) == null) {
-              twice.add(key);
+              ambiguous.add(key);
             }
           }
         });
@@ -80,22 +82,22 @@ public record AssignorOptions(
         .forEach(
             (key, value) -> {
               String lower = key.toLowerCase(Locale.ROOT);
-              if (value == null) { // Python's None: as if it were not there
+              if (value == null) { // Python's None means unset
                 return;
               }
               if (lower.startsWith(KAFKA_PREFIX)) {
                 kafka.put(lower.substring(KAFKA_PREFIX.length()), value);
               } else if (lower.equals(NAME) || lower.startsWith(PREFIX)) {
-                values.remove(key); // so that the source's own spelling is the one in messages
+                values.remove(key); // so that messages use the source's spelling
                 values.put(key, value);
               }
             });
-    List<String> known = new ArrayList<>(OF_SPARK);
-    AssignorOptions options = new AssignorOptions(values, kafka, Interpreter.of(session), twice);
-    if (options.limitBatches()) {
-      known.addAll(OF_LIMITS);
+    List<String> sparkOptions = new ArrayList<>(SPARK_OPTIONS);
+    AssignorOptions options = new AssignorOptions(values, kafka, Interpreter.of(session), ambiguous);
+    if (options.limitsBatches()) {
+      sparkOptions.addAll(LIMIT_OPTIONS);
     }
-    for (String key : known) {
+    for (String key : sparkOptions) {
       if (source.get(key) != null) {
         values.put(key, source.get(key));
       }
@@ -103,12 +105,12 @@ public record AssignorOptions(
     return options;
   }
 
-  /** Fails for a setting of the session whose value is not one. */
+  /** Fails if a session setting is ambiguous. */
   public void checkSpelling() throws PlannerException {
-    if (!twice.isEmpty()) {
-      String key = twice.get(0);
+    if (!ambiguous.isEmpty()) {
+      String key = ambiguous.get(0);
       throw new PlannerException(
-          "option '" + key + "' is given twice, also with other capital letters", true, null);
+          "option '" + key + "' is set twice, in different case: keep one of the two", true, null);
     }
   }
 
@@ -117,11 +119,11 @@ public record AssignorOptions(
     return "AssignorOptions" + valuesToLog();
   }
 
-  /** The values as they may be written down: without what is secret of a user's own assignor. */
+  /** Returns the options, safe to log: secrets of custom assignors are masked. */
   public Map<String, String> valuesToLog() {
-    Map<String, String> shown = new TreeMap<>(values);
-    shown.replaceAll((key, value) -> isSecret(key) ? "***" : value);
-    return shown;
+    Map<String, String> masked = new TreeMap<>(values);
+    masked.replaceAll((key, value) -> isSecret(key) ? "***" : value);
+    return masked;
   }
 
   private static boolean isSecret(String key) {
@@ -130,27 +132,27 @@ public record AssignorOptions(
     return !isOfTopic && SecuredParams.isSecret(key);
   }
 
-  /** Whether any option of limited batches is there, good or bad. */
-  public boolean limitBatches() {
+  /** Returns whether any option that limits batches is set, even to an invalid value. */
+  public boolean limitsBatches() {
     return values.keySet().stream()
         .map(key -> key.toLowerCase(Locale.ROOT))
         .anyMatch(key -> LIMITING.stream().anyMatch(name -> key.startsWith(PREFIX + name)));
   }
 
-  /** Whether it takes more than our own assignors to plan the stream. */
-  public boolean bringsAssignor() {
+  /** Returns whether the stream uses an assignor that is not built in. */
+  public boolean usesCustomAssignor() {
     return !Stream.of(values.getOrDefault(NAME, "").split(",", -1))
-        .map(AssignorOptions::stripped)
+        .map(AssignorOptions::strip)
         .allMatch(name -> name.isEmpty() || BUILT_IN.contains(name));
   }
 
-  /** Needed when no planner can be asked; whatever else is written here, the planner refuses it. */
+  /** Returns whether onError is "fail", for use without a planner, which validates the value. */
   public boolean failOnError() {
-    return stripped(values.getOrDefault(PREFIX + "onError", "")).equalsIgnoreCase("fail");
+    return strip(values.getOrDefault(PREFIX + "onError", "")).equalsIgnoreCase("fail");
   }
 
-  /** Without the white space around it, by Python's notion of that. */
-  private static String stripped(String text) {
+  /** Strips what Python considers white space. */
+  private static String strip(String text) {
     return text.replaceAll("(?U)^[\\s\\x1c-\\x1f]+|[\\s\\x1c-\\x1f]+$", "");
   }
 }

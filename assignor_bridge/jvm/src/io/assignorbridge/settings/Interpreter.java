@@ -7,22 +7,23 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
- * The Python that runs the planner. A driver's environment often holds secrets and its working folder
- * files that others can write, so neither is handed on as it is.
+ * The Python that runs the planner. The driver's environment often has secrets, and others may be
+ * able to write to its working folder, so the process gets only selected variables and never
+ * imports from that folder.
  *
- * @param command the interpreter
- * @param variables names of environment variables that it gets beside {@link #NEEDED}
- * @param files packages that came with the job (`--py-files`): Spark hands them to its own Python only
+ * @param command command that starts the interpreter
+ * @param variables names of environment variables that it gets in addition to {@link #NEEDED}
+ * @param files packages of the job (`--py-files`), which Spark passes only to its own Python
  */
 public record Interpreter(String command, List<String> variables, List<String> files) {
   private static final String SESSION_PYTHON = "spark.assignor.python";
   private static final String SESSION_VARIABLES = "spark.assignor.env";
   private static final String SPARK_FILES = "spark.submit.pyFiles";
 
-  /** Settings of a session that are about the process, not about planning. */
+  /** Session settings for the process; they are not planner options. */
   static final List<String> SETTINGS = List.of(SESSION_PYTHON, SESSION_VARIABLES);
 
-  /** What an interpreter and its libraries may need (also in docs/internals/protocol.md); * is any ending. */
+  /** Variables for Python and its libraries (docs/internals/protocol.md); * matches any suffix. */
   private static final List<String> NEEDED =
       List.of(
           "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TEMP",
@@ -31,8 +32,8 @@ public record Interpreter(String command, List<String> variables, List<String> f
           "SSL_CERT_FILE", "SSL_CERT_DIR", "KRB5_CONFIG", "KRB5CCNAME", "KRB5_KTNAME");
 
   /**
-   * `python -m` would import from the working folder before all else, and Python 3.10 has no switch
-   * against that.
+   * Starts the worker without the working folder on the path. `python -m` would import from it
+   * first, and Python 3.10 has no option to prevent that.
    */
   private static final String RUN_WORKER =
       "import sys; sys.path[:] = filter(None, sys.path); import runpy;"
@@ -51,29 +52,29 @@ public record Interpreter(String command, List<String> variables, List<String> f
             .filter(Interpreter::isPython)
             .findFirst()
             .orElse("python3");
-    // In cluster mode on YARN they are URIs, of files that are elsewhere on the driver's host. The jars
-    // of `--packages` are among them: Python would read each one's directory, 30 MB in all for Delta.
+    // In cluster mode on YARN these are URIs of files with other local paths. They include the jars
+    // of `--packages`, of which Python would read every directory, 30 MB in all for Delta.
     List<String> files =
-        listed(session, SPARK_FILES).stream()
+        splitSetting(session, SPARK_FILES).stream()
             .filter(file -> file.startsWith("/") && !file.contains(":") && !file.endsWith(".jar"))
             .toList();
-    return new Interpreter(command, listed(session, SESSION_VARIABLES), files);
+    return new Interpreter(command, splitSetting(session, SESSION_VARIABLES), files);
   }
 
-  private static List<String> listed(Map<String, String> session, String key) {
+  private static List<String> splitSetting(Map<String, String> session, String key) {
     return Arrays.stream(session.getOrDefault(key, "").split(","))
         .map(String::strip)
         .filter(name -> !name.isEmpty())
         .toList();
   }
 
-  /** How to start the planner; what it imports comes from the installation and PYTHONPATH. */
-  public ProcessBuilder worker() {
+  /** Prepares the planner process, which imports from its installation and PYTHONPATH only. */
+  public ProcessBuilder prepareWorker() {
     ProcessBuilder process = new ProcessBuilder(command, "-c", RUN_WORKER);
     Map<String, String> environment = process.environment();
-    environment.keySet().removeIf(name -> !isHandedOn(name));
-    environment.putIfAbsent("OPENBLAS_NUM_THREADS", "1"); // numpy starts one a core, for nothing here
-    // Spark's scripts write "$SPARK_HOME/python/:$PYTHONPATH": an empty part is the working folder.
+    environment.keySet().removeIf(name -> !isPassedOn(name));
+    environment.putIfAbsent("OPENBLAS_NUM_THREADS", "1"); // the default is a thread per core
+    // Spark's scripts set "$SPARK_HOME/python/:$PYTHONPATH". An empty part is the working folder.
     Stream<String> inherited = Stream.of(environment.getOrDefault("PYTHONPATH", "").split(":"));
     String path =
         Stream.concat(files.stream(), inherited)
@@ -83,16 +84,16 @@ public record Interpreter(String command, List<String> variables, List<String> f
     return process;
   }
 
-  private boolean isHandedOn(String name) {
+  private boolean isPassedOn(String name) {
     return Stream.concat(NEEDED.stream(), variables.stream())
         .anyMatch(
-            known ->
-                known.endsWith("*")
-                    ? name.startsWith(known.substring(0, known.length() - 1))
-                    : name.equals(known));
+            pattern ->
+                pattern.endsWith("*")
+                    ? name.startsWith(pattern.substring(0, pattern.length() - 1))
+                    : name.equals(pattern));
   }
 
-  /** Notebook users set PYSPARK_DRIVER_PYTHON to jupyter or ipython: those run no modules for us. */
+  /** Returns false for jupyter and ipython, the PYSPARK_DRIVER_PYTHON of notebooks. */
   private static boolean isPython(String command) {
     String name = command.substring(command.lastIndexOf('/') + 1);
     return !name.startsWith("jupyter") && !name.startsWith("ipython");

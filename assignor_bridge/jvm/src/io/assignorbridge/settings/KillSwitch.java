@@ -11,69 +11,69 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Switches the option off and on while queries run: by a setting of the session that loaded the
- * stream (a query has a copy of its session, which nobody can change), or by a file that is there.
+ * Turns the option off and on while queries run, by a setting of the session that loaded the stream
+ * or by the existence of a file. A query has its own copy of the session, which you cannot change.
  */
 public final class KillSwitch {
   private static final Logger LOG = LoggerFactory.getLogger(KillSwitch.class);
   private static final String ENABLED = "spark.assignor.enabled";
   private static final String FILE = "spark.assignor.killSwitchFile";
 
-  /** Settings of a session that are about the switch, not about planning. */
+  /** Session settings for the switch; they are not planner options. */
   static final List<String> SETTINGS = List.of(ENABLED, FILE);
 
   private final SparkSession session;
-  private String off; // why it is; null when it is on
-  private boolean unreadable; // as of the last look
+  private String offReason; // null while the option is on
+  private boolean isUnreadable; // whether the last read of the switch failed
 
   public KillSwitch(SparkSession session) {
     this.session = session;
   }
 
-  /** As whyOff(), but fails where nobody can tell: before the first batch, that can be put right. */
-  public String whyOffAtStart() throws PlannerException, InterruptedException {
+  /** Like {@link #findOffReason}, but fails if the switch cannot be read. */
+  public String findOffReasonAtStart() throws PlannerException, InterruptedException {
     try {
-      return now(read());
+      return update(read());
     } catch (IOException | RuntimeException | LinkageError e) {
-      if (Interruptions.isOne(e)) {
-        throw new InterruptedException(inWords(e)); // the query is being stopped: nobody's misuse
+      if (Interruptions.isInterruption(e)) {
+        throw new InterruptedException(describe(e)); // the query is being stopped
       }
-      throw new PlannerException(inWords(e), true, e);
+      throw new PlannerException(describe(e), true, e);
     }
   }
 
-  /** Why the next batch is Spark's own; null when it is ours. As before where nobody can tell. */
-  public String whyOff() {
+  /** Returns why Spark plans the next batch, or null; the previous reason if unreadable. */
+  public String findOffReason() {
     try {
-      return now(read());
-    } catch (IOException | RuntimeException | LinkageError e) { // the last for half a file system
-      if (Interruptions.isOne(e)) { // the query ends
+      return update(read());
+    } catch (IOException | RuntimeException | LinkageError e) { // an incomplete Hadoop file system
+      if (Interruptions.isInterruption(e)) { // the query is ending
         Thread.currentThread().interrupt();
       }
-      return asBefore(inWords(e));
+      return keepPrevious(describe(e));
     }
   }
 
-  private synchronized String asBefore(String why) {
-    if (!unreadable) {
-      LOG.warn("assignor-bridge stays switched {}: {}", off == null ? "on" : "off", why);
+  private synchronized String keepPrevious(String problem) {
+    if (!isUnreadable) {
+      LOG.warn("assignor-bridge stays switched {}: {}", offReason == null ? "on" : "off", problem);
     }
-    unreadable = true;
-    return off;
+    isUnreadable = true;
+    return offReason;
   }
 
-  private synchronized String now(String why) {
-    if (why != null && off == null) {
-      LOG.warn("assignor-bridge is switched off, Spark's own mapping is used: {}", why);
-    } else if (why == null && off != null) {
+  private synchronized String update(String reason) {
+    if (reason != null && offReason == null) {
+      LOG.warn("assignor-bridge is switched off, Spark's default assignment is used: {}", reason);
+    } else if (reason == null && offReason != null) {
       LOG.warn("assignor-bridge is switched on again");
     }
-    unreadable = false;
-    off = why;
-    return why;
+    isUnreadable = false;
+    offReason = reason;
+    return reason;
   }
 
-  /** Streams of one session do not wait for each other's look at the file. */
+  /** Reads the switch without a lock, so that streams of one session do not wait for each other. */
   private String read() throws IOException {
     String enabled = session.conf().get(ENABLED, "true").strip();
     if (enabled.equalsIgnoreCase("false")) {
@@ -86,14 +86,16 @@ public final class KillSwitch {
     if (!file.isEmpty()) {
       Path path = new Path(file);
       if (path.getFileSystem(session.sessionState().newHadoopConf()).exists(path)) {
-        return FILE + " exists: " + SecuredParams.withoutPassword(file);
+        return FILE + " exists: " + SecuredParams.maskPassword(file);
       }
     }
     return null;
   }
 
-  private static String inWords(Throwable e) {
-    boolean ours = e.getMessage() != null && e.getMessage().startsWith(ENABLED);
-    return ours ? e.getMessage() : FILE + " cannot be looked for: " + SecuredParams.withoutPassword(e.toString());
+  private static String describe(Throwable e) {
+    boolean isBadValue = e.getMessage() != null && e.getMessage().startsWith(ENABLED);
+    return isBadValue
+        ? e.getMessage()
+        : FILE + " could not be checked: " + SecuredParams.maskPassword(e.toString());
   }
 }

@@ -32,15 +32,15 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Reads the ranges that the planner chose instead of Spark's own mapping. Offsets, limits, data-loss
- * checks, AvailableNow and source metrics are inherited.
+ * Reads the ranges that the planner assigned, instead of Spark's default assignment. Offsets,
+ * limits, data-loss checks, AvailableNow, and source metrics are inherited.
  */
 final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   private static final Logger LOG = LoggerFactory.getLogger(AssignedMicroBatchStream.class);
 
   /**
-   * By the thread of its query. Spark stops no stream of a query that fails before it has all of its
-   * streams: those are stopped when the next one starts.
+   * Running streams with the threads of their queries. If a query fails before it has all of its
+   * streams, Spark stops none of them; they are stopped when the next stream starts.
    */
   private static final Map<AssignedMicroBatchStream, Thread> RUNNING = new ConcurrentHashMap<>();
 
@@ -51,36 +51,36 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   private final boolean limitsBatches;
   private final boolean failOnError;
   private final Set<String> warned = new HashSet<>();
-  private boolean knowsLatest;
+  private boolean hasLatestOffset;
   private boolean hasFixedEnd;
-  private boolean isOnTheWay; // to the fixed end: what is left is read, however little it is
+  private boolean ignoresMinimum; // after the first batch towards a fixed end
 
-  /** Made of what Spark's scan gave its own stream; the private fields are the same in 4.0 to 4.2. */
+  /** Copies the fields of the stream that Spark's scan created; they are the same in 4.0 to 4.2. */
   @SuppressWarnings("unchecked") // the field is a java.util.Map<String, Object>
   AssignedMicroBatchStream(
       MicroBatchStream base,
       CaseInsensitiveStringMap options,
-      AssignorOptions ours,
+      AssignorOptions assignorOptions,
       KillSwitch killSwitch,
       SparkSession session) {
     super(
-        (KafkaOffsetReader) field(base, "kafkaOffsetReader"),
-        (Map<String, Object>) field(base, "executorKafkaParams"),
+        (KafkaOffsetReader) readField(base, "kafkaOffsetReader"),
+        (Map<String, Object>) readField(base, "executorKafkaParams"),
         options,
-        (String) field(base, "metadataPath"),
-        (KafkaOffsetRangeLimit) field(base, "startingOffsets"),
-        (Boolean) field(base, "failOnDataLoss"));
-    String metadataPath = (String) field(base, "metadataPath");
+        (String) readField(base, "metadataPath"),
+        (KafkaOffsetRangeLimit) readField(base, "startingOffsets"),
+        (Boolean) readField(base, "failOnDataLoss"));
+    String metadataPath = (String) readField(base, "metadataPath");
     context = session.sparkContext();
     String query = context.getLocalProperty("sql.streaming.queryId");
-    logEnds = new LogEndOffsets(ours.kafka(), query, metadataPath);
-    planner = new BatchPlanner(session, ours, killSwitch, metadataPath);
-    offsets = (KafkaOffsetReader) field(base, "kafkaOffsetReader");
-    limitsBatches = ours.limitBatches();
-    failOnError = ours.failOnError();
+    logEnds = new LogEndOffsets(assignorOptions.kafka(), query, metadataPath);
+    planner = new BatchPlanner(session, assignorOptions, killSwitch, metadataPath);
+    offsets = (KafkaOffsetReader) readField(base, "kafkaOffsetReader");
+    limitsBatches = assignorOptions.limitsBatches();
+    failOnError = assignorOptions.failOnError();
   }
 
-  private static Object field(MicroBatchStream base, String name) {
+  private static Object readField(MicroBatchStream base, String name) {
     try {
       Field field = KafkaMicroBatchStream.class.getDeclaredField(name);
       field.setAccessible(true);
@@ -90,7 +90,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     }
   }
 
-  /** Fails for a wrong option; to be stopped then. */
+  /** Starts the planner; fails for an invalid option, and the caller must then stop the stream. */
   void startPlanner() {
     RUNNING.forEach(
         (stream, query) -> {
@@ -110,31 +110,31 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    return planner.readerFactory(super.createReaderFactory());
+    return planner.createReaderFactory(super.createReaderFactory());
   }
 
   /**
-   * Spark asks for metrics after a batch was completed and noted in the commit log, the last one of
-   * an AvailableNow run too, and at each idle trigger; then all before these offsets is written.
-   * (`commit(end)` comes only with the next batch.) Batches that failed do not get here.
+   * Returns the metrics, and completes the batches before these offsets. Spark calls this when a
+   * batch is in the commit log (even the last one of an AvailableNow run) and at each idle trigger,
+   * but not for failed batches. It calls `commit(end)` only with the next batch.
    */
   @Override
   public Map<String, String> metrics(Optional<Offset> latestConsumedOffset) {
-    Map<String, String> ours = new HashMap<>();
-    attempt("note that a batch is completed", () -> latestConsumedOffset.ifPresent(planner::completed));
-    attempt("give metrics of a batch", () -> ours.putAll(planner.metrics()));
-    Map<String, String> all = new HashMap<>(metricsOfSpark(latestConsumedOffset));
-    all.putAll(ours);
+    Map<String, String> planMetrics = new HashMap<>();
+    attempt("complete a batch", () -> latestConsumedOffset.ifPresent(planner::complete));
+    attempt("return the metrics of a batch", () -> planMetrics.putAll(planner.metrics()));
+    Map<String, String> all = new HashMap<>(readSparkMetrics(latestConsumedOffset));
+    all.putAll(planMetrics);
     return all;
   }
 
-  /** For what must not end the query, whatever `onError` says; such as when a batch is written. */
-  private void attempt(String what, Runnable work) {
+  /** Runs an action whose failure must not end the query, whatever `onError` is; logs it once. */
+  private void attempt(String action, Runnable work) {
     try {
       work.run();
     } catch (RuntimeException | LinkageError e) {
-      if (warned.add(what)) {
-        LOG.warn("assignor-bridge could not {} (the query goes on; warned once)", what, e);
+      if (warned.add(action)) {
+        LOG.warn("assignor-bridge could not {} (the query continues; logged once)", action, e);
       }
     }
   }
@@ -142,33 +142,33 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   /** Overrides Spark's method of 4.1 and later, which 4.0 does not have. */
   public void prepareForRealTimeMode() throws Throwable {
     try {
-      NoEffect.of("real-time mode plans no batches", failOnError);
+      NoEffect.report("real-time mode plans no batches", failOnError);
     } catch (IllegalArgumentException e) {
-      stop(); // Spark does not do it: the query does not have this stream yet
+      stop(); // Spark does not, because the query does not have this stream yet
       throw e;
     }
-    methodOfSpark("prepareForRealTimeMode", MethodType.methodType(void.class)).invokeExact(this);
+    findSparkMethod("prepareForRealTimeMode", MethodType.methodType(void.class)).invokeExact(this);
   }
 
-  /** The same, for a batch in real-time mode: Spark runs one task per partition until it ends. */
+  /** Overrides Spark's method for real-time mode, with one task per partition for a whole batch. */
   public InputPartition[] planInputPartitions(Offset start) throws Throwable {
     InputPartition[] partitions =
         (InputPartition[])
-            methodOfSpark(
+            findSparkMethod(
                     "planInputPartitions",
                     MethodType.methodType(InputPartition[].class, Offset.class))
                 .invokeExact(this, start);
-    attempt("count task slots", () -> warnOfStarvation(partitions.length));
+    attempt("count task slots", () -> warnOfTooFewSlots(partitions.length));
     return partitions;
   }
 
-  private void warnOfStarvation(int partitions) {
-    int slots = ExecutorList.slots(context);
+  private void warnOfTooFewSlots(int partitions) {
+    int slots = ExecutorList.countSlots(context);
     if (partitions > slots && warned.add("too few slots")) {
       LOG.warn(
           "real-time mode needs a task slot for each partition, but the query reads {} partitions and"
               + " the application has {} slots: Spark does not read {} of the partitions. Give the"
-              + " application {} slots (warned once)",
+              + " application {} slots (logged once)",
           partitions,
           slots,
           partitions - slots,
@@ -176,7 +176,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     }
   }
 
-  private static MethodHandle methodOfSpark(String name, MethodType type)
+  private static MethodHandle findSparkMethod(String name, MethodType type)
       throws ReflectiveOperationException {
     return MethodHandles.lookup()
         .findSpecial(KafkaMicroBatchStream.class, name, type, AssignedMicroBatchStream.class);
@@ -191,55 +191,55 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   @Override
   public ReadLimit getDefaultReadLimit() {
     ReadLimit limit = super.getDefaultReadLimit();
-    return limitsBatches ? LimitedBatch.Limits.withOurs(limit) : limit;
+    return limitsBatches ? LimitedBatch.Limits.addOurs(limit) : limit;
   }
 
   @Override
   public Offset latestOffset(Offset start, ReadLimit limit) {
-    boolean ours = limitsBatches && !(limit instanceof ReadAllAvailable);
-    Offset latest = ours ? admitted(start, limit) : super.latestOffset(start, limit);
-    knowsLatest = true;
+    boolean isLimited = limitsBatches && !(limit instanceof ReadAllAvailable);
+    Offset latest = isLimited ? limitBatch(start, limit) : super.latestOffset(start, limit);
+    hasLatestOffset = true;
     attempt(
-        "note where the logs end",
+        "store the end offsets of the logs",
         () -> {
           Offset ends = reportLatestOffset();
           if (ends != null) { // there are partitions
-            logEnds.planned(ends, hasFixedEnd);
+            logEnds.setLatest(ends, hasFixedEnd);
           }
         });
     return latest;
   }
 
-  /** Spark says whether there is a batch and how far it could go, the planner how far it goes. */
-  private Offset admitted(Offset start, ReadLimit limit) {
+  /** Returns the batch's end. Spark decides whether there is a batch, the planner its size. */
+  private Offset limitBatch(Offset start, ReadLimit limit) {
     LimitedBatch.Limits limits = LimitedBatch.Limits.of(limit);
-    if (limits.mostRecords() < 1) {
+    if (limits.maxRecords() < 1) {
       return super.latestOffset(start, limit);
     }
-    ReadLimit least = isOnTheWay ? ReadLimit.allAvailable() : limits.least();
-    Offset latest = super.latestOffset(start, least);
+    ReadLimit min = ignoresMinimum ? ReadLimit.allAvailable() : limits.min();
+    Offset latest = super.latestOffset(start, min);
     if (latest == null || latest.equals(start)) {
       return latest;
     }
-    isOnTheWay = hasFixedEnd;
+    ignoresMinimum = hasFixedEnd;
     Offset end =
         planner.admit(
-            () -> new LimitedBatch(start, latest, limits.mostRecords(), offsets),
+            () -> new LimitedBatch(start, latest, limits.maxRecords(), offsets),
             latest,
             hasFixedEnd);
-    return end == null ? super.latestOffset(start, limits.most()) : end;
+    return end == null ? super.latestOffset(start, limits.max()) : end;
   }
 
   /**
-   * A batch that is run again after a crash takes its offsets from the log, and nobody has asked for
-   * the latest ones yet. The metrics of Spark 4.1 fail then (apache/spark#55236) and with them the
-   * query; those of 4.0 and 4.2 are empty.
+   * Returns Spark's metrics. A batch that runs again after a crash takes its offsets from the log,
+   * before anything requests the latest ones. Spark 4.1's metrics then fail the query
+   * (apache/spark#55236); those of 4.0 and 4.2 are empty.
    */
-  private Map<String, String> metricsOfSpark(Optional<Offset> latestConsumedOffset) {
+  private Map<String, String> readSparkMetrics(Optional<Offset> latestConsumedOffset) {
     try {
       return super.metrics(latestConsumedOffset);
     } catch (NullPointerException e) {
-      if (knowsLatest) {
+      if (hasLatestOffset) {
         throw e;
       }
       return Map.of();

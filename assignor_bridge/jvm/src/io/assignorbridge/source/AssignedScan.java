@@ -33,30 +33,30 @@ final class AssignedScan implements Scan {
   public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
     MicroBatchStream stream = base.toMicroBatchStream(checkpointLocation);
     SparkSession session = SparkSession.active();
-    if (!AssignorOptions.nameAssignor(options, session.conf().getAll())) {
-      LOG.info("assignor-bridge leaves a stream to Spark: its session names no assignor any more");
+    if (!AssignorOptions.hasAssignor(options, session.conf().getAll())) {
+      LOG.info("assignor-bridge leaves a stream to Spark: its session no longer names an assignor");
       return stream;
     }
-    AssignorOptions ours = ours(session);
+    AssignorOptions assignorOptions = readOptions(session);
     AssignedMicroBatchStream assigned;
     try {
-      assigned = new AssignedMicroBatchStream(stream, options, ours, killSwitch, session);
-    } catch (RuntimeException | LinkageError e) { // another Spark
-      PlannerException misfit = PlannerException.unexpected(e, session.version());
-      if (ours.failOnError()) {
+      assigned = new AssignedMicroBatchStream(stream, options, assignorOptions, killSwitch, session);
+    } catch (RuntimeException | LinkageError e) { // an incompatible Spark
+      PlannerException incompatible = PlannerException.unexpected(e, session.version());
+      if (assignorOptions.failOnError()) {
         stream.stop();
-        throw new IllegalStateException(misfit.getMessage(), misfit);
+        throw new IllegalStateException(incompatible.getMessage(), incompatible);
       }
       LOG.warn(
-          "assignor-bridge leaves a stream to Spark's own mapping as long as it runs"
+          "assignor-bridge leaves a stream to Spark's default assignment until it is restarted"
               + " (assignor.onError=fail would stop the query): {}",
-          misfit.getMessage());
+          incompatible.getMessage());
       return stream;
     }
     try {
       assigned.startPlanner();
     } catch (Throwable e) {
-      assigned.stop(); // Spark stops only streams that were handed to it
+      assigned.stop(); // Spark stops only streams that it has received
       throw e;
     }
     return assigned;
@@ -74,11 +74,12 @@ final class AssignedScan implements Scan {
 
   @Override
   public ContinuousStream toContinuousStream(String checkpointLocation) {
-    NoEffect.of("continuous processing plans no batches", ours(SparkSession.active()).failOnError());
+    NoEffect.report(
+        "continuous processing plans no batches", readOptions(SparkSession.active()).failOnError());
     return base.toContinuousStream(checkpointLocation);
   }
 
-  private AssignorOptions ours(SparkSession session) {
+  private AssignorOptions readOptions(SparkSession session) {
     return AssignorOptions.of(options, CollectionConverters.asJava(session.conf().getAll()));
   }
 
@@ -92,7 +93,7 @@ final class AssignedScan implements Scan {
     return base.reportDriverMetrics();
   }
 
-  /** Not delegated, this would ask for the input partitions during physical planning. */
+  /** Delegates; the default would request the input partitions during physical planning. */
   @Override
   public ColumnarSupportMode columnarSupportMode() {
     return base.columnarSupportMode();

@@ -17,13 +17,13 @@ import scala.PartialFunction$;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Puts our table in the place of Spark's in a streaming Kafka relation that asks for an assignor.
- * Each session runs this rule over all its queries, whether the Kafka connector is there or not: no
- * class of the connector may be needed here, and no query may fail that does not ask for us.
+ * Replaces Spark's table by ours in each streaming Kafka relation that names an assignor. Sessions
+ * run this rule over all queries, even without the Kafka connector. It must therefore not load a
+ * class of the connector, nor fail a query that names no assignor.
  */
 public final class KafkaRelationRule extends Rule<LogicalPlan> {
   private static final String PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider";
-  private static final String SAME_WAY =
+  private static final String SAME_CLASS_LOADER =
       "give Spark both jars in the same way, both with --packages, or both on the class path";
   private static final String V1_READERS = "spark.sql.streaming.disabledV2MicroBatchReaders";
 
@@ -39,68 +39,68 @@ public final class KafkaRelationRule extends Rule<LogicalPlan> {
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
     try {
-      return plan.resolveOperators(PartialFunction$.MODULE$.fromFunction(this::replaced));
-    } catch (LinkageError e) { // even the relation is another one
-      noEffect(PlannerException.unexpected(e, session.version()).getMessage(), false);
+      return plan.resolveOperators(PartialFunction$.MODULE$.fromFunction(this::replaceTable));
+    } catch (LinkageError e) { // a Spark with another relation class
+      reportNoEffect(PlannerException.unexpected(e, session.version()).getMessage(), false);
       return plan;
     }
   }
 
-  private LogicalPlan replaced(LogicalPlan node) {
+  private LogicalPlan replaceTable(LogicalPlan node) {
     if (node instanceof WriteToStream query) {
-      CollectionConverters.asJava(query.collectLeaves()).forEach(this::passedThrough);
+      CollectionConverters.asJava(query.collectLeaves()).forEach(this::checkLateOption);
     }
     return node instanceof StreamingRelationV2 relation
             && !(relation.table() instanceof AssignedTable)
-            && nameAssignor(relation.extraOptions())
-        ? replaced(relation)
+            && hasAssignor(relation.extraOptions())
+        ? replaceTable(relation)
         : node;
   }
 
-  /** The relation with our table; the relation as it is, and a warning, if that cannot be. */
-  private LogicalPlan replaced(StreamingRelationV2 relation) {
+  /** Returns the relation with our table; if that is impossible, warns and returns it unchanged. */
+  private LogicalPlan replaceTable(StreamingRelationV2 relation) {
     Object source = relation.source().isDefined() ? relation.source().get() : null;
     if (source == null || !isKafka(source.getClass())) {
       if (relation.extraOptions().get(AssignorOptions.NAME) != null) {
-        noEffect(
-            "it is given to '" + relation.sourceName() + "', which is not Spark's Kafka source", false);
+        reportNoEffect(
+            "source '" + relation.sourceName() + "' is not Spark's Kafka source", false);
       }
       return relation;
     }
-    String obstacle = obstacle(source);
+    String obstacle = findObstacle(source);
     if (obstacle == null) {
       try {
-        return withOurTable(relation);
+        return copyWithOurTable(relation);
       } catch (RuntimeException | LinkageError e) {
         obstacle = PlannerException.unexpected(e, session.version()).getMessage();
       }
     }
-    noEffect(obstacle, relation.extraOptions());
+    reportNoEffect(obstacle, relation.extraOptions());
     return relation;
   }
 
-  /** A query begins: its session asked for an assignor too late for this source. */
-  private void passedThrough(LogicalPlan source) {
+  /** Reports, when a query starts, that its session named an assignor too late for this source. */
+  private void checkLateOption(LogicalPlan source) {
     if (source instanceof StreamingRelationV2 relation
         && !(relation.table() instanceof AssignedTable)
-        && relation.extraOptions().get(AssignorOptions.NAME) == null // else it was told at load()
-        && nameAssignor(relation.extraOptions())
+        && relation.extraOptions().get(AssignorOptions.NAME) == null // otherwise reported at load()
+        && hasAssignor(relation.extraOptions())
         && relation.source().isDefined()
         && isKafka(relation.source().get().getClass())
-        && obstacle(relation.source().get()) == null) {
-      noEffect(
+        && findObstacle(relation.source().get()) == null) {
+      reportNoEffect(
           AssignorOptions.SESSION_NAME + " was set after load(): set it before",
           relation.extraOptions());
     }
   }
 
-  private boolean nameAssignor(CaseInsensitiveStringMap options) {
-    return AssignorOptions.nameAssignor(options, session.conf().getAll());
+  private boolean hasAssignor(CaseInsensitiveStringMap options) {
+    return AssignorOptions.hasAssignor(options, session.conf().getAll());
   }
 
   /**
-   * Looks at the provider, not at the name: users may give the provider's class instead of "kafka".
-   * Compares names: the connector may be missing, or in a class loader that ours does not see.
+   * Checks the provider's class, because users can name it instead of "kafka". Compares class
+   * names, because the connector may be missing or in a class loader that ours does not see.
    */
   private static boolean isKafka(Class<?> source) {
     for (Class<?> c = source; c != null; c = c.getSuperclass()) {
@@ -111,45 +111,45 @@ public final class KafkaRelationRule extends Rule<LogicalPlan> {
     return false;
   }
 
-  /** Why we cannot read this source; null if nothing is in the way. */
-  private String obstacle(Object source) {
+  /** Returns why we cannot read this source, or null if we can. */
+  private String findObstacle(Object source) {
     try {
       if (!Class.forName(PROVIDER, false, getClass().getClassLoader()).isInstance(source)) {
-        return "there are two Kafka connectors, and the stream's is not the one that is seen by"
-            + " the jar of assignor-bridge: " + SAME_WAY;
+        return "there are two Kafka connectors, and the stream does not use the one that the"
+            + " assignor-bridge jar sees: " + SAME_CLASS_LOADER;
       }
     } catch (ClassNotFoundException e) {
-      return "the jar of assignor-bridge does not see the Kafka connector: " + SAME_WAY;
+      return "the assignor-bridge jar does not see the Kafka connector: " + SAME_CLASS_LOADER;
     }
     for (String reader : session.conf().get(V1_READERS, "").split(",")) {
       if (reader.strip().equals(PROVIDER)) {
-        return V1_READERS + " names the Kafka source, so Spark reads it the old way";
+        return V1_READERS + " names the Kafka source, so Spark uses its V1 source";
       }
     }
-    String missing = SparkMembers.missing();
+    String missing = SparkMembers.findMissing();
     return missing == null
         ? null
         : "assignor-bridge "
             + JarVersion.HERE
-            + " does not fit Spark "
+            + " is incompatible with Spark "
             + session.version()
             + ", which lacks "
             + missing;
   }
 
-  private void noEffect(String why, CaseInsensitiveStringMap options) {
+  private void reportNoEffect(String why, CaseInsensitiveStringMap options) {
     var settings = CollectionConverters.asJava(session.conf().getAll());
-    noEffect(why, AssignorOptions.of(options, settings).failOnError());
+    reportNoEffect(why, AssignorOptions.of(options, settings).failOnError());
   }
 
-  private void noEffect(String why, boolean failOnError) {
-    if (failOnError || warned.add(why)) { // the rule sees a relation many times
-      NoEffect.of(why, failOnError);
+  private void reportNoEffect(String why, boolean failOnError) {
+    if (failOnError || warned.add(why)) { // the rule sees each relation several times
+      NoEffect.report(why, failOnError);
     }
   }
 
-  /** The case class gained a parameter in Spark 4.2, so the copy goes through its product. */
-  private LogicalPlan withOurTable(StreamingRelationV2 relation) {
+  /** Copies the relation by its product, because Spark 4.2 added a parameter to the case class. */
+  private LogicalPlan copyWithOurTable(StreamingRelationV2 relation) {
     AssignedTable table = new AssignedTable((SupportsRead) relation.table(), killSwitch);
     Object[] arguments = new Object[relation.productArity()];
     for (int i = 0; i < arguments.length; i++) {

@@ -15,17 +15,16 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
- * Whether this Spark has what we use of it. Much of that is not public in Scala, so another version
- * or a vendor's build may lack it, or have it in another shape. All is looked up once, before the
- * first stream: better no effect at all than a failure in the midst of a batch.
+ * Checks that this Spark has the members we use. Many are not public in Scala, so another version
+ * or a vendor's build may lack or change them. They are all looked up once, before the first
+ * stream, so that an incompatible Spark disables the option instead of failing a batch.
  */
 final class SparkMembers {
-  /** `owner`, or `owner name descriptor`: jvm/build.py takes them from our class files. */
+  /** Lines `owner` or `owner name descriptor`, which jvm/build.py extracts from our class files. */
   private static final String LIST = "/io/assignorbridge/spark-members.txt";
-
   private static final String STREAM = "org/apache/spark/sql/kafka010/KafkaMicroBatchStream";
 
-  /** What we take by reflection, so that it is in no class file. */
+  /** Fields that we read by reflection, so no class file refers to them. */
   private static final List<String> FIELDS =
       List.of(
           STREAM + " kafkaOffsetReader Lorg/apache/spark/sql/kafka010/KafkaOffsetReader;",
@@ -34,20 +33,19 @@ final class SparkMembers {
           STREAM + " startingOffsets Lorg/apache/spark/sql/kafka010/KafkaOffsetRangeLimit;",
           STREAM + " failOnDataLoss Z");
 
-  private static final String OURS = "io/assignorbridge/";
+  private static final String OUR_PACKAGE = "io/assignorbridge/";
+  private static final int MAX_NAMED = 3;
 
-  private static final int MOST_TO_NAME = 3;
-
-  /** Looked up when it is first asked for. */
-  private static final class Once {
+  /** Looks members up on first use. */
+  private static final class Lazy {
     static final String MISSING = lookUp();
   }
 
   private SparkMembers() {}
 
-  /** Names what this Spark lacks; null when all is there. */
-  static String missing() {
-    return Once.MISSING;
+  /** Returns the names of the members that this Spark lacks, or null if it has all. */
+  static String findMissing() {
+    return Lazy.MISSING;
   }
 
   private static String lookUp() {
@@ -59,42 +57,42 @@ final class SparkMembers {
       missing =
           Stream.concat(list.lines(), FIELDS.stream())
               .map(line -> line.split(" "))
-              .map(SparkMembers::lacking)
+              .map(SparkMembers::describeIfMissing)
               .filter(Objects::nonNull)
               .distinct()
               .toList();
     } catch (IOException e) {
-      return "the jar of assignor-bridge cannot be read: " + e;
+      return "the assignor-bridge jar cannot be read: " + e;
     }
     if (missing.isEmpty()) {
       return null;
     }
-    int more = missing.size() - MOST_TO_NAME;
-    return missing.stream().limit(MOST_TO_NAME).collect(Collectors.joining(", "))
+    int more = missing.size() - MAX_NAMED;
+    return missing.stream().limit(MAX_NAMED).collect(Collectors.joining(", "))
         + (more > 0 ? " and " + more + " more" : "");
   }
 
-  /** What is lacking for a member, in words; null if nothing is. */
-  private static String lacking(String[] member) {
-    if (member[0].startsWith(OURS)) {
-      return superclassOf(member[0]);
+  /** Returns the name of a member that is missing or incompatible, or null if it is there. */
+  private static String describeIfMissing(String[] member) {
+    if (member[0].startsWith(OUR_PACKAGE)) {
+      return checkSuperclass(member[0]);
     }
-    return isThere(member) ? null : inWords(member);
+    return exists(member) ? null : describe(member);
   }
 
-  /** Java itself refuses a class of ours whose superclass, or a method we override, is final. */
-  private static String superclassOf(String ours) {
+  /** Loads a class of ours; Java refuses it if the superclass or an overridden method is final. */
+  private static String checkSuperclass(String ours) {
     try {
       Class.forName(ours.replace('/', '.'), false, SparkMembers.class.getClassLoader());
       return null;
     } catch (ClassNotFoundException | NoClassDefFoundError e) {
-      return null; // what is not there at all has a line of its own
+      return null; // a missing superclass has its own line
     } catch (LinkageError e) {
-      return "a superclass that fits (" + e.getMessage() + ")";
+      return "a compatible superclass (" + e.getMessage() + ")";
     }
   }
 
-  private static boolean isThere(String[] member) {
+  private static boolean exists(String[] member) {
     ClassLoader loader = SparkMembers.class.getClassLoader();
     try {
       Class<?> owner = Class.forName(member[0].replace('/', '.'), false, loader);
@@ -116,7 +114,7 @@ final class SparkMembers {
     }
   }
 
-  /** Resolved as a call is; reflection would load the types of all the other methods, too. */
+  /** Resolves a method as a call does; reflection would load the types of all methods. */
   private static boolean hasMethod(Class<?> owner, String name, MethodType type) {
     MethodHandles.Lookup lookup = MethodHandles.lookup();
     try {
@@ -131,7 +129,7 @@ final class SparkMembers {
     return true;
   }
 
-  private static String inWords(String[] member) {
+  private static String describe(String[] member) {
     String owner = member[0].replace('/', '.');
     if (member.length == 1) {
       return owner;

@@ -14,10 +14,9 @@ import org.apache.hadoop.fs.FsConstants;
 import org.apache.hadoop.fs.Path;
 
 /**
- * A folder of small text files beside a checkpoint, through Spark's own CheckpointFileManager: where
- * Spark can keep its offsets, these files can be kept, and they appear whole or not at all. The
- * manager moved to another package in Spark 4.1, so it is called by name. Whatever goes wrong is an
- * IOException.
+ * A folder of small text files next to a checkpoint. Spark's own CheckpointFileManager writes them,
+ * so every file system that can hold Spark's offsets can hold them, and each write is atomic. Spark
+ * 4.1 moved the manager to another package, so reflection calls it. All errors are IOExceptions.
  */
 public final class CheckpointFolder {
   private static final String[] MANAGERS = {
@@ -25,21 +24,20 @@ public final class CheckpointFolder {
     "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager",
   };
 
-  /** Each byte is one character: a file that is no text of ours is read as it is, and refused. */
+  /** One character per byte, so that a foreign file can be read, and then rejected. */
   private static final Charset BYTES = StandardCharsets.ISO_8859_1;
 
-  /** No file of ours comes near; a foreign one must not fill the memory. */
-  private static final int MOST_BYTES = 32 * 1024 * 1024;
+  /** Limit for foreign files, which must not fill the memory; our own are far smaller. */
+  private static final int MAX_BYTES = 32 * 1024 * 1024;
 
-  /** Hadoop's setting: which class writes local files, for those who ask by FileContext. */
+  /** Hadoop's setting for the class that writes local files through FileContext. */
   private static final String LOCAL_FILES = "fs.AbstractFileSystem.file.impl";
-
-  private static final String HADOOPS = "org.apache.hadoop.fs.local.LocalFs";
-  private static final String OURS = "io.assignorbridge.LocalFiles"; // starts no processes
+  private static final String HADOOP_CLASS = "org.apache.hadoop.fs.local.LocalFs";
+  private static final String OUR_CLASS = "io.assignorbridge.LocalFiles"; // starts no processes
 
   private final Path folder;
   private final Configuration configuration;
-  private Class<?> api;
+  private Class<?> managerClass;
   private Object manager;
 
   public CheckpointFolder(Path folder, Configuration configuration) {
@@ -47,19 +45,19 @@ public final class CheckpointFolder {
     this.configuration = configure(folder, configuration);
   }
 
-  /** Has local files written without processes, unless another class is configured for them. */
+  /** Configures local files to be written without processes, unless another class is configured. */
   static Configuration configure(Path folder, Configuration configuration) {
     if (!FsConstants.LOCAL_FS_URI.getScheme().equals(folder.toUri().getScheme())
-        || !HADOOPS.equals(configuration.get(LOCAL_FILES))) {
+        || !HADOOP_CLASS.equals(configuration.get(LOCAL_FILES))) {
       return configuration;
     }
     Configuration own = new Configuration(configuration);
     own.setClassLoader(CheckpointFolder.class.getClassLoader());
-    own.set(LOCAL_FILES, OURS);
+    own.set(LOCAL_FILES, OUR_CLASS);
     return own;
   }
 
-  /** All entries; none when the folder is not there. */
+  /** Returns all entries; none if the folder does not exist. */
   synchronized FileStatus[] list() throws IOException {
     try {
       return (FileStatus[]) call("list", folder);
@@ -70,9 +68,9 @@ public final class CheckpointFolder {
 
   synchronized String read(String name) throws IOException {
     try (FSDataInputStream in = (FSDataInputStream) call("open", new Path(folder, name))) {
-      byte[] bytes = in.readNBytes(MOST_BYTES + 1);
-      if (bytes.length > MOST_BYTES) {
-        throw new IOException("it has more than " + MOST_BYTES + " bytes");
+      byte[] bytes = in.readNBytes(MAX_BYTES + 1);
+      if (bytes.length > MAX_BYTES) {
+        throw new IOException("the file has more than " + MAX_BYTES + " bytes");
       }
       return new String(bytes, BYTES);
     } catch (FSError e) {
@@ -80,7 +78,7 @@ public final class CheckpointFolder {
     }
   }
 
-  /** Writes a file that must not be there yet; after a failure it is not. */
+  /** Writes a new file, which must not exist; a failed write leaves no file. */
   public synchronized void write(String name, String text) throws IOException {
     call("mkdirs", folder);
     Class<?>[] types = {Path.class, boolean.class};
@@ -89,12 +87,12 @@ public final class CheckpointFolder {
     try {
       out.write(text.getBytes(BYTES));
       out.close();
-    } catch (IOException | RuntimeException | FSError e) { // the last for a full disk
+    } catch (IOException | RuntimeException | FSError e) { // FSError: the disk is full
       IOException failure = asIoException(e);
       try {
         cancel(out, name);
-      } catch (IOException further) {
-        failure.addSuppressed(further);
+      } catch (IOException cancelFailure) {
+        failure.addSuppressed(cancelFailure);
       }
       throw failure;
     }
@@ -111,14 +109,14 @@ public final class CheckpointFolder {
 
   private void cancel(FSDataOutputStream out, String name) throws IOException {
     try {
-      api.getMethod("createAtomic", Path.class, boolean.class)
+      managerClass.getMethod("createAtomic", Path.class, boolean.class)
           .getReturnType()
           .getMethod("cancel")
           .invoke(out);
     } catch (ReflectiveOperationException | RuntimeException e) {
       throw asIoException(e);
     }
-    for (FileStatus file : list()) { // once its `close` has failed, `cancel` leaves the file there
+    for (FileStatus file : list()) { // `cancel` leaves the file if `close` has failed
       if (file.getPath().getName().startsWith("." + name + ".")) {
         delete(file.getPath().getName());
       }
@@ -132,12 +130,12 @@ public final class CheckpointFolder {
   private Object call(String method, Class<?>[] types, Object... values) throws IOException {
     try {
       if (manager == null) {
-        api = managerClass();
+        managerClass = loadManagerClass();
         manager =
-            api.getMethod("create", Path.class, Configuration.class)
+            managerClass.getMethod("create", Path.class, Configuration.class)
                 .invoke(null, folder, configuration);
       }
-      return api.getMethod(method, types).invoke(manager, values);
+      return managerClass.getMethod(method, types).invoke(manager, values);
     } catch (InvocationTargetException e) {
       throw asIoException(e.getCause());
     } catch (ReflectiveOperationException | RuntimeException e) {
@@ -145,15 +143,15 @@ public final class CheckpointFolder {
     }
   }
 
-  private static Class<?> managerClass() throws IOException {
+  private static Class<?> loadManagerClass() throws IOException {
     for (String name : MANAGERS) {
       try {
         return Class.forName(name, true, Thread.currentThread().getContextClassLoader());
       } catch (ClassNotFoundException elsewhere) {
-        // the other Spark
+        // the package of other Spark versions
       }
     }
-    throw new IOException("this Spark has no CheckpointFileManager where 4.0 to 4.2 have it");
+    throw new IOException("this Spark has no CheckpointFileManager in the packages of 4.0 to 4.2");
   }
 
   private static IOException asIoException(Throwable e) {

@@ -19,99 +19,99 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The planner's state on disk: `assignments/<number>.v<version>` in the source's metadata folder.
- * A completed batch writes the next number, off the stream's thread; the newest three are kept.
- * Files of a newer version than the planner's stay. Failures are logged once and never reach the
- * query: a lost state costs stickiness, never data.
+ * The planner's state on disk, in `assignments/<number>.v<version>` of the source's metadata
+ * folder. Another thread writes the state of each completed batch under the next number and keeps
+ * the newest three files, plus those of newer versions than the planner's. Failures are logged once
+ * and never fail the query: a lost state costs stickiness, not data.
  */
 public final class StateFiles {
   private static final Logger LOG = LoggerFactory.getLogger(StateFiles.class);
   private static final Pattern NAME = Pattern.compile("(\\d{1,18})\\.v(\\d{1,9})");
   private static final Pattern LEFTOVER = Pattern.compile("\\.\\d+\\.v\\d+\\..*\\.tmp");
-  private static final int KEPT = 3;
-  private static final long LAST_WRITE_MS = 5_000;
+  private static final int MAX_FILES = 3;
+  private static final long CLOSE_TIMEOUT_MS = 5_000;
 
-  private record State(String text, int version) {}
+  private record StoredState(String text, int version) {}
 
   private final CheckpointFolder folder;
-  private final LatestOnlyExecutor<State> writer =
+  private final LatestOnlyExecutor<StoredState> writer =
       new LatestOnlyExecutor<>("assignor-state", this::write);
 
-  // On the stream's thread.
+  // Used on the stream's thread.
   private String lastSaved;
 
-  // Filled by the listing before the first plan, or before the first write if that failed; then on
-  // the writer's thread only.
+  // Filled by the listing before the first plan, or if that failed, before the first write. After
+  // that, only the writer's thread uses them.
   private final TreeMap<Long, String> prunable = new TreeMap<>();
   private final Set<String> leftovers = new HashSet<>();
   private long newest = -1;
-  private boolean listed; // until then, newer states than ours may be there
+  private boolean isListed; // false while the folder may have newer states than `newest`
   private boolean failing;
-  private boolean keepsOld; // what could not be deleted
+  private boolean hasWarnedOfDeletion;
 
-  /** In a folder of its own below the source's: Spark reads files with numeric names there. */
+  /** Uses a subfolder, because Spark reads files with numeric names in the source's folder. */
   public StateFiles(String metadataPath, Configuration configuration) {
     folder = new CheckpointFolder(new Path(metadataPath, "assignments"), configuration);
   }
 
-  /** Returns why a state cannot be used; null when it can. */
-  public interface Check {
-    String whyNot(String state) throws PlannerException, InterruptedException;
+  public interface StateCheck {
+    /** Returns why the state cannot be used, or null if it can. */
+    String findProblem(String state) throws PlannerException, InterruptedException;
   }
 
   /**
-   * Returns the newest stored state that passes the check; null without one. One warning names what
-   * was passed over.
+   * Returns the newest stored state that passes the check, or null. One warning lists the skipped
+   * states.
    */
-  public String restore(int version, Check check) throws PlannerException, InterruptedException {
+  public String restore(int version, StateCheck check) throws PlannerException, InterruptedException {
     List<String> unusable = new ArrayList<>();
-    String used = null;
+    String restored = null;
     try {
-      for (String name : newestFirst(version)) {
+      for (String name : listNewestFirst(version)) {
         String path = folder + "/" + name;
         try {
           String text = folder.read(name);
-          String why = check.whyNot(text);
-          if (why == null) {
+          String problem = check.findProblem(text);
+          if (problem == null) {
             lastSaved = text;
-            used = name;
+            restored = name;
             break;
           }
-          unusable.add(path + ": " + why);
+          unusable.add(path + ": " + problem);
         } catch (IOException e) {
-          unusable.add(path + ": " + reason(e));
+          unusable.add(path + ": " + describe(e));
         }
       }
     } catch (IOException e) {
-      unusable.add(folder + ": " + reason(e));
+      unusable.add(folder + ": " + describe(e));
     }
     if (!unusable.isEmpty()) {
       LOG.warn(
           "assignor-bridge cannot use its stored state and plans {} (partitions may change"
               + " executors; no data is affected): {}",
-          used == null ? "without it" : "with the older " + used,
+          restored == null ? "without it" : "with the older " + restored,
           String.join("; ", unusable));
     }
-    return used == null ? null : lastSaved;
+    return restored == null ? null : lastSaved;
   }
 
-  /** Keeps the state of a completed batch if it differs from the last one kept. */
+  /** Saves the state of a completed batch if it has changed since the last save. */
   public void save(String text, int version) {
     if (text != null && !text.equals(lastSaved)) {
       lastSaved = text;
-      writer.give(new State(text, version));
+      writer.submit(new StoredState(text, version));
     }
   }
 
-  /** Waits a little for the last write. */
+  /** Waits up to five seconds for the last write. */
   public void close() {
-    writer.finish(LAST_WRITE_MS);
+    writer.finish(CLOSE_TIMEOUT_MS);
   }
 
-  private Iterable<String> newestFirst(int version) throws IOException {
+  private Iterable<String> listNewestFirst(int version) throws IOException {
     TreeMap<Long, String> files = new TreeMap<>(Comparator.reverseOrder());
     FileStatus[] entries = folder.list();
-    listed = true;
+    isListed = true;
     for (FileStatus file : entries) {
       String name = file.getPath().getName();
       Matcher parts = NAME.matcher(name);
@@ -123,33 +123,33 @@ public final class StateFiles {
           prunable.put(number, name);
         }
       } else if (LEFTOVER.matcher(name).matches()) {
-        leftovers.add(name); // of a driver that was killed while it wrote
+        leftovers.add(name); // of a driver that was killed during a write
       }
     }
     return files.values();
   }
 
-  /** What went wrong with a file, unless it was the end of the query. */
-  private static String reason(IOException e) throws InterruptedException {
-    if (Interruptions.isOne(e)) {
+  /** Describes a file error; throws InterruptedException if the query is ending. */
+  private static String describe(IOException e) throws InterruptedException {
+    if (Interruptions.isInterruption(e)) {
       throw new InterruptedException(e.toString());
     }
     return e.toString();
   }
 
-  private void write(State state) {
+  private void write(StoredState state) {
     String target = folder.toString();
     try {
-      if (!listed) { // a file below the newest of before would be passed over at the next start
-        newestFirst(state.version());
+      if (!isListed) { // a number below the previous newest would be ignored at the next start
+        listNewestFirst(state.version());
       }
-      newest++; // also after a failure: should the name be the trouble, the next batch tries another
+      newest++; // also after a failure, so that the next batch tries another name
       String name = newest + ".v" + state.version();
       target = folder + "/" + name;
       folder.write(name, state.text());
       failing = false;
       prunable.put(newest, name);
-      while (prunable.size() > KEPT) {
+      while (prunable.size() > MAX_FILES) {
         delete(prunable.pollFirstEntry().getValue());
       }
       leftovers.forEach(this::delete);
@@ -166,19 +166,19 @@ public final class StateFiles {
     }
   }
 
-  /** A file that cannot be deleted stays, and does not keep the next ones. */
+  /** Deletes an old file; a file that cannot be deleted does not stop later deletions. */
   private void delete(String old) {
     try {
       folder.delete(old);
     } catch (IOException | RuntimeException e) {
-      if (!keepsOld) {
+      if (!hasWarnedOfDeletion) {
         LOG.warn(
-            "assignor-bridge could not delete its old state {}/{} (warned once): {}",
+            "assignor-bridge could not delete its old state {}/{} (logged once): {}",
             folder,
             old,
             e.toString());
       }
-      keepsOld = true;
+      hasWarnedOfDeletion = true;
     }
   }
 }

@@ -14,39 +14,39 @@ import java.util.function.ToIntFunction;
 import java.util.function.ToLongFunction;
 
 /**
- * What is long in a message as columns of numbers: little-endian bytes (base64 in JSON), `int32` for
- * places in a list of names, `int64` for offsets, `float64` for what was measured.
+ * The tables of a message as columns of numbers, in little-endian bytes (base64 in JSON): `int32`
+ * for indexes in a list of names, `int64` for offsets, `float64` for measured values.
  */
 public final class Columns {
 
-  /** What a batch must read. */
+  /** The ranges that a batch must read, one row per range. */
   public record Ranges(List<String> topics, byte[] topic, byte[] partition, byte[] start, byte[] end) {
     public static Ranges of(List<OffsetRange> rows) {
       Names topics = new Names();
       return new Ranges(
           topics.names,
-          ints(rows, row -> topics.placeOf(row.topic())),
-          ints(rows, OffsetRange::partition),
-          longs(rows, OffsetRange::start),
-          longs(rows, OffsetRange::end));
+          packInts(rows, row -> topics.indexOf(row.topic())),
+          packInts(rows, OffsetRange::partition),
+          packLongs(rows, OffsetRange::start),
+          packLongs(rows, OffsetRange::end));
     }
 
     public List<OffsetRange> unpack() throws PlannerException {
-      ByteBuffer topicPlaces = buffer(topic);
-      ByteBuffer partitions = buffer(partition);
-      ByteBuffer starts = buffer(start);
-      ByteBuffer ends = buffer(end);
+      ByteBuffer topicIndexes = wrap(topic);
+      ByteBuffer partitions = wrap(partition);
+      ByteBuffer starts = wrap(start);
+      ByteBuffer ends = wrap(end);
       List<OffsetRange> rows = new ArrayList<>();
       try {
-        while (topicPlaces.hasRemaining()) {
+        while (topicIndexes.hasRemaining()) {
           rows.add(
               new OffsetRange(
-                  topics.get(topicPlaces.getInt()),
+                  topics.get(topicIndexes.getInt()),
                   partitions.getInt(),
                   starts.getLong(),
                   ends.getLong()));
         }
-      } catch (RuntimeException e) { // a column ends too early, or names what is not listed
+      } catch (RuntimeException e) { // a column is too short, or an index is out of range
         throw new PlannerException("the columns of ranges do not fit together: " + e, e);
       }
       return rows;
@@ -54,35 +54,35 @@ public final class Columns {
   }
 
   /**
-   * When the records of ranges were written, in milliseconds: the first of each (-1: unknown), and
-   * once Kafka was asked for a time, the offset of the first one at or after it (-1: there is none).
+   * Timestamps of ranges in milliseconds. `stamp` has the first record of each range (-1: unknown).
+   * After a look-up, `at` has the offset of the first record at or after `askedMs` (-1: none).
    */
   public record Times(long nowMs, byte[] stamp, int lookUps, Long askedMs, byte[] at) {
     public static Times of(
         long nowMs, List<OffsetRange> rows, ToLongFunction<OffsetRange> stamp) {
-      return new Times(nowMs, longs(rows, stamp), 0, null, null);
+      return new Times(nowMs, packLongs(rows, stamp), 0, null, null);
     }
 
-    public Times with(
+    public Times withLookUp(
         int number,
-        long asked,
+        long askedMs,
         List<OffsetRange> rows,
         ToLongFunction<OffsetRange> offset) {
-      return new Times(nowMs, stamp, number, asked, longs(rows, offset));
+      return new Times(nowMs, stamp, number, askedMs, packLongs(rows, offset));
     }
   }
 
-  /** The racks that hold a replica; `range` has the place in `sets` of each range, -1: unknown. */
+  /** The racks from which ranges can be read; `range` has indexes in `sets` (-1: unknown). */
   public record Racks(List<List<String>> sets, byte[] range) {
     public static Racks of(
         List<List<String>> sets,
         List<OffsetRange> rows,
-        ToIntFunction<OffsetRange> place) {
-      return new Racks(sets, ints(rows, place));
+        ToIntFunction<OffsetRange> index) {
+      return new Racks(sets, packInts(rows, index));
     }
 
-    public long unknown() {
-      ByteBuffer cells = buffer(range);
+    public long countUnknown() {
+      ByteBuffer cells = wrap(range);
       long count = 0;
       while (cells.hasRemaining()) {
         count += cells.getInt() < 0 ? 1 : 0;
@@ -91,7 +91,7 @@ public final class Columns {
     }
   }
 
-  /** What finished readers observed. */
+  /** The reports of finished readers, one row per range. */
   public record Reports(
       List<String> topics,
       List<String> executors,
@@ -108,23 +108,23 @@ public final class Columns {
       return new Reports(
           topics.names,
           executors.names,
-          ints(rows, row -> topics.placeOf(row.topic())),
-          ints(rows, ReadReport::partition),
-          ints(rows, row -> executors.placeOf(row.executor())),
-          doubles(rows, ReadReport::records),
-          doubles(rows, ReadReport::bytes),
-          doubles(rows, ReadReport::seconds),
-          doubles(rows, ReadReport::offsets));
+          packInts(rows, row -> topics.indexOf(row.topic())),
+          packInts(rows, ReadReport::partition),
+          packInts(rows, row -> executors.indexOf(row.executor())),
+          packDoubles(rows, ReadReport::records),
+          packDoubles(rows, ReadReport::bytes),
+          packDoubles(rows, ReadReport::seconds),
+          packDoubles(rows, ReadReport::offsets));
     }
   }
 
-  /** One task of a plan; the executor is null where it may run anywhere. */
+  /** One task of a plan; the executor is null if it may run anywhere. */
   public record Task(
       String executor, int slot, List<OffsetRange> ranges, List<String> standbys) {}
 
   /**
-   * The tasks of a plan: a cell a task in `executor` (a place, or -1), `slot` and `ranges` (how many
-   * it reads); a cell a range in the others, those of the first task first.
+   * The tasks of a plan. `executor` (an index, or -1), `slot`, and `ranges` (their number) have one
+   * cell per task. The other columns have one cell per range, in the order of the tasks.
    */
   public record Tasks(
       List<String> executors,
@@ -139,35 +139,35 @@ public final class Columns {
       Map<Integer, List<String>> standbys) {
 
     public List<Task> unpack() throws PlannerException {
-      ByteBuffer places = buffer(executor);
-      ByteBuffer slots = buffer(slot);
-      ByteBuffer counts = buffer(ranges);
-      ByteBuffer topicPlaces = buffer(topic);
-      ByteBuffer partitions = buffer(partition);
-      ByteBuffer starts = buffer(start);
-      ByteBuffer ends = buffer(end);
+      ByteBuffer executorIndexes = wrap(executor);
+      ByteBuffer slots = wrap(slot);
+      ByteBuffer counts = wrap(ranges);
+      ByteBuffer topicIndexes = wrap(topic);
+      ByteBuffer partitions = wrap(partition);
+      ByteBuffer starts = wrap(start);
+      ByteBuffer ends = wrap(end);
       List<Task> tasks = new ArrayList<>(counts.remaining() / Integer.BYTES);
       try {
         while (counts.hasRemaining()) {
           int count = counts.getInt();
-          List<OffsetRange> read = new ArrayList<>(Math.min(count, 1000));
+          List<OffsetRange> taskRanges = new ArrayList<>(Math.min(count, 1000));
           for (int i = 0; i < count; i++) {
-            read.add(
+            taskRanges.add(
                 new OffsetRange(
-                    topics.get(topicPlaces.getInt()),
+                    topics.get(topicIndexes.getInt()),
                     partitions.getInt(),
                     starts.getLong(),
                     ends.getLong()));
           }
-          int place = places.getInt();
+          int executorIndex = executorIndexes.getInt();
           tasks.add(
               new Task(
-                  place < 0 ? null : executors.get(place),
+                  executorIndex < 0 ? null : executors.get(executorIndex),
                   slots.getInt(),
-                  read,
+                  taskRanges,
                   standbys.getOrDefault(tasks.size(), List.of())));
         }
-      } catch (RuntimeException e) { // a column ends too early, or names what is not listed
+      } catch (RuntimeException e) { // a column is too short, or an index is out of range
         throw new PlannerException("the columns of the plan do not fit together: " + e, e);
       }
       return tasks;
@@ -176,39 +176,39 @@ public final class Columns {
 
   private Columns() {}
 
-  private static <T> byte[] ints(List<T> rows, ToIntFunction<T> cell) {
-    ByteBuffer column = column(rows, Integer.BYTES);
+  private static <T> byte[] packInts(List<T> rows, ToIntFunction<T> cell) {
+    ByteBuffer column = allocateColumn(rows, Integer.BYTES);
     rows.forEach(row -> column.putInt(cell.applyAsInt(row)));
     return column.array();
   }
 
-  private static <T> byte[] longs(List<T> rows, ToLongFunction<T> cell) {
-    ByteBuffer column = column(rows, Long.BYTES);
+  private static <T> byte[] packLongs(List<T> rows, ToLongFunction<T> cell) {
+    ByteBuffer column = allocateColumn(rows, Long.BYTES);
     rows.forEach(row -> column.putLong(cell.applyAsLong(row)));
     return column.array();
   }
 
-  private static <T> byte[] doubles(List<T> rows, ToDoubleFunction<T> cell) {
-    ByteBuffer column = column(rows, Double.BYTES);
+  private static <T> byte[] packDoubles(List<T> rows, ToDoubleFunction<T> cell) {
+    ByteBuffer column = allocateColumn(rows, Double.BYTES);
     rows.forEach(row -> column.putDouble(cell.applyAsDouble(row)));
     return column.array();
   }
 
-  private static ByteBuffer column(List<?> rows, int bytes) {
-    return buffer(new byte[rows.size() * bytes]);
+  private static ByteBuffer allocateColumn(List<?> rows, int bytes) {
+    return wrap(new byte[rows.size() * bytes]);
   }
 
-  private static ByteBuffer buffer(byte[] column) {
+  private static ByteBuffer wrap(byte[] column) {
     return ByteBuffer.wrap(column).order(ByteOrder.LITTLE_ENDIAN);
   }
 
-  /** Distinct names, in the order in which they come up. */
+  /** Distinct names, in order of first use. */
   private static final class Names {
     final List<String> names = new ArrayList<>();
-    private final Map<String, Integer> places = new HashMap<>();
+    private final Map<String, Integer> indexes = new HashMap<>();
 
-    int placeOf(String name) {
-      return places.computeIfAbsent(
+    int indexOf(String name) {
+      return indexes.computeIfAbsent(
           name,
           added -> {
             names.add(added);

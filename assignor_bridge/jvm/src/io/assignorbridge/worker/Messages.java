@@ -19,12 +19,12 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * The messages between this JVM and the planner process, one JSON object a line. The Python side of
- * each is a class of the same name in `protocol/messages.py`.
+ * The messages between this JVM and the planner process, one JSON object per line. They correspond
+ * to the classes in Python's `protocol/messages.py`.
  */
 public final class Messages {
-  private static final int MOST_OF_ERROR = 2000;
-  private static final int MOST_OF_TRACEBACK = 4000;
+  private static final int MAX_ERROR_CHARS = 2000;
+  private static final int MAX_TRACEBACK_CHARS = 4000;
   private static final ObjectMapper JSON =
       JsonMapper.builder()
           .disable(DeserializationFeature.FAIL_ON_UNKNOWN_PROPERTIES)
@@ -43,11 +43,11 @@ public final class Messages {
   @JsonTypeName("restore")
   public record Restore(String state, Collection<String> topics) implements Request {}
 
-  /** Of a stream that has ended, on another one's time. */
+  /** Ends a stream; sent before the next request of another stream. */
   @JsonTypeName("end")
   record End() implements Request {}
 
-  /** What to plan; racks are null where none is known. The options are only for the plan log: the planner has them already. */
+  /** Requests a plan. Racks are null if all are unknown; options are set only in the plan log. */
   @JsonTypeName("plan")
   public record PlanBatch(
       int parallelism,
@@ -61,7 +61,7 @@ public final class Messages {
       Map<String, Integer> partitions,
       Map<String, String> options)
       implements Request {
-    public PlanBatch with(Map<String, String> values) {
+    public PlanBatch withOptions(Map<String, String> values) {
       return new PlanBatch(
           parallelism, executors, ranges, observed, state, allocation, racks, stream, partitions,
           values);
@@ -69,8 +69,8 @@ public final class Messages {
   }
 
   /**
-   * How far may the batch go? Null where there is no limit of Spark's, no batch before, or the
-   * planner needs no times, or not to know for how long topics keep records.
+   * Requests the end of a batch. Null: Spark has no limit (`mostRecords`), there is no previous
+   * batch (`last`), or the planner does not need `times` or `retentionMs`.
    */
   @JsonTypeName("admit")
   public record AdmitBatch(
@@ -86,8 +86,8 @@ public final class Messages {
       Map<String, Long> retentionMs,
       int stream)
       implements Request {
-    /** The same question, with what Kafka answered. */
-    public AdmitBatch with(Columns.Times answered) {
+    /** Returns the request with the results of a look-up. */
+    public AdmitBatch withTimes(Columns.Times times) {
       return new AdmitBatch(
           parallelism,
           executors,
@@ -97,12 +97,12 @@ public final class Messages {
           mostRecords,
           fixedEnd,
           last,
-          answered,
+          times,
           retentionMs,
           stream);
     }
 
-    /** Without what the plan of the batch is asked with, too. */
+    /** Returns the request without the fields that the plan's request also has. */
     public AdmitBatch forLog() {
       return new AdmitBatch(
           parallelism,
@@ -119,7 +119,7 @@ public final class Messages {
     }
   }
 
-  /** What an admitted batch took until it was completed. */
+  /** The size and duration of an admitted batch that is completed. */
   public record CompletedBatch(long records, double seconds) {}
 
   @JsonTypeInfo(use = JsonTypeInfo.Id.NAME, property = "type")
@@ -143,7 +143,7 @@ public final class Messages {
       String packageVersion)
       implements Answer {}
 
-  /** Those of the effective options that this side heeds; null where one is not set. */
+  /** The effective options that Java uses; null if not set. */
   public record EffectiveOptions(
       @JsonProperty("assignor.onError") String onError,
       @JsonProperty("assignor.reader") String reader,
@@ -154,7 +154,7 @@ public final class Messages {
       @JsonProperty("assignor.rack") String rack,
       @JsonProperty("assignor.rackFile") String rackFile) {}
 
-  /** Why a stored state cannot be used; null when it can. */
+  /** Reports why a stored state cannot be used; null if it can. */
   @JsonTypeName("restored")
   public record Restored(String why) implements Answer {}
 
@@ -173,7 +173,7 @@ public final class Messages {
   @JsonTypeName("admitted")
   public record Admitted(Columns.Ranges ranges, Map<String, String> metrics) implements Answer {}
 
-  /** Before it can say how far: where is each range's first record at or after this time? */
+  /** Requests each range's first offset at or after a time, to limit the batch with it. */
   @JsonTypeName("lookUp")
   public record LookUp(long timeMs) implements Answer {}
 
@@ -190,36 +190,36 @@ public final class Messages {
     }
   }
 
-  /** Returns an answer of the expected kind; a failure becomes an exception with its whole story. */
+  /** Parses an answer of the expected type; throws a failure with its error and traceback. */
   public static <A extends Answer> A read(String line, Class<A> expected) throws PlannerException {
     Answer answer;
     try {
       answer = JSON.readValue(line, Answer.class);
     } catch (JsonProcessingException e) {
-      String fault =
+      String problem =
           e instanceof JsonMappingException
               ? "does not follow the contract (" + e.getOriginalMessage() + "): "
               : "is not JSON: ";
       throw new PlannerException(
-          "the planner's answer " + fault + PlannerException.shortened(line, 200), e);
+          "the planner's answer " + problem + PlannerException.shorten(line, 200), e);
     }
     if (answer instanceof Failed failed) {
       String traceback = failed.traceback();
-      int from = Math.max(0, traceback.length() - MOST_OF_TRACEBACK);
+      int start = Math.max(0, traceback.length() - MAX_TRACEBACK_CHARS);
       throw new PlannerException(
-          PlannerException.shortened(failed.error(), MOST_OF_ERROR)
-              + (traceback.isEmpty() ? "" : "\n" + traceback.substring(from)),
+          PlannerException.shorten(failed.error(), MAX_ERROR_CHARS)
+              + (traceback.isEmpty() ? "" : "\n" + traceback.substring(start)),
           failed.misuse(),
           null);
     }
     if (!expected.isInstance(answer)) {
-      throw new PlannerException("the planner gave an unexpected answer: " + answer);
+      throw new PlannerException("the planner returned an unexpected answer: " + answer);
     }
     return expected.cast(answer);
   }
 
-  /** Returns the topics of Spark's offset JSON. */
-  public static Collection<String> topicsOf(String offsets) throws PlannerException {
+  /** Returns the topics in an offset of Spark, which is JSON. */
+  public static Collection<String> parseTopics(String offsets) throws PlannerException {
     try {
       return JSON.readValue(offsets, new TypeReference<Map<String, Object>>() {}).keySet();
     } catch (JsonProcessingException e) {

@@ -17,30 +17,30 @@ import java.util.concurrent.TimeoutException;
 import java.util.regex.Pattern;
 
 /**
- * The Python process that answers each line with a line, one at a time. It ends when its standard
- * input closes, so it cannot outlive this JVM. After a failed {@link #ask} it is closed: a late answer
- * must not be taken for the next one.
+ * The Python process of the planner, which answers one request line at a time. It ends when its
+ * standard input closes, so it cannot outlive this JVM. After a failed {@link #ask} it is closed,
+ * so that a late answer cannot be mistaken for the next one.
  */
 final class PlannerProcess implements AutoCloseable {
-  private static final int MOST_STDERR = 4000;
-  private static final long LATE_MS = 1000;
+  private static final int MAX_STDERR_CHARS = 4000;
+  private static final long LATE_ANSWER_LIMIT_MS = 1000;
   private static final Pattern ANSWER = Pattern.compile("\\d+ ");
-  private static final ThreadFactory DAEMONS = LatestOnlyExecutor.daemons("assignor-planner-io");
+  private static final ThreadFactory DAEMONS = LatestOnlyExecutor.daemonFactory("assignor-planner-io");
 
   private final String python;
   private final Process process;
   private final BufferedWriter requests;
   private final BufferedReader answers;
   private final StringBuilder stderr = new StringBuilder();
-  private final Thread stderrReader = DAEMONS.newThread(this::keepStderr);
+  private final Thread stderrReader = DAEMONS.newThread(this::collectStderr);
   private final ExecutorService io = Executors.newSingleThreadExecutor(DAEMONS);
-  private long asked;
+  private long requestCount;
   private volatile boolean isClosed;
 
   PlannerProcess(Interpreter interpreter) throws PlannerException {
     python = interpreter.command();
     try {
-      process = interpreter.worker().start();
+      process = interpreter.prepareWorker().start();
     } catch (IOException e) {
       throw new PlannerException(
           "the planner's interpreter '"
@@ -55,35 +55,35 @@ final class PlannerProcess implements AutoCloseable {
     stderrReader.start();
   }
 
-  /** Sends a request of a stream and waits for its answer, at most this long. */
+  /** Sends a stream's request and returns the answer; fails after the time limit. */
   String ask(int stream, String request, long timeoutMs)
       throws PlannerException, InterruptedException {
-    long number = ++asked; // begins the answer, too
+    long number = ++requestCount; // the answer begins with the same number
     Future<String> answer = io.submit(() -> exchange(number, stream + " " + request));
-    boolean inStep = false;
+    boolean isInSync = false;
     try {
       String line = answer.get(timeoutMs, TimeUnit.MILLISECONDS);
       if (line == null) {
-        throw new PlannerException("the planner process ended without an answer" + howItEnded());
+        throw new PlannerException("the planner process ended without an answer" + describeEnd());
       }
-      String begin = number + " ";
-      if (!line.startsWith(begin)) {
+      String prefix = number + " ";
+      if (!line.startsWith(prefix)) {
         throw new PlannerException(
-            "the planner answered another request: " + PlannerException.shortened(line, 200));
+            "the planner answered another request: " + PlannerException.shorten(line, 200));
       }
-      inStep = true;
-      return line.substring(begin.length());
+      isInSync = true;
+      return line.substring(prefix.length());
     } catch (TimeoutException e) {
       throw new PlannerException(
           "the planner did not answer within " + timeoutMs + " ms (assignor.planTimeoutMs)", e);
     } catch (ExecutionException e) {
       throw new PlannerException(
-          "the connection to the planner process broke" + howItEnded(), e.getCause());
-    } catch (InterruptedException e) { // the query is being stopped; other streams go on
-      inStep = comes(answer);
+          "the connection to the planner process broke" + describeEnd(), e.getCause());
+    } catch (InterruptedException e) { // the query is being stopped; other streams continue
+      isInSync = awaitLateAnswer(answer);
       throw e;
     } finally {
-      if (!inStep) {
+      if (!isInSync) {
         close();
       }
     }
@@ -100,58 +100,58 @@ final class PlannerProcess implements AutoCloseable {
     io.shutdownNow();
   }
 
-  /** The next answer; what a Python prints as it starts, before the planner's first one, is none. */
+  /** Sends a request and returns its answer; skips text that Python prints before the first one. */
   private String exchange(long number, String request) throws IOException {
     requests.write(number + " " + request + "\n");
     requests.flush();
     String line = answers.readLine();
-    String begin = number + " {";
-    while (line != null && !line.startsWith(begin)) {
+    String prefix = number + " {";
+    while (line != null && !line.startsWith(prefix)) {
       if (number > 1 && ANSWER.matcher(line).lookingAt()) {
-        return line; // of another request: the caller says so
+        return line; // the answer to another request, which the caller reports
       }
-      int at = line.indexOf(begin); // behind a print without a line's end
-      line = at < 0 ? answers.readLine() : line.substring(at);
+      int index = line.indexOf(prefix); // after text printed without a line break
+      line = index < 0 ? answers.readLine() : line.substring(index);
     }
     return line;
   }
 
-  private static boolean comes(Future<String> answer) {
+  private static boolean awaitLateAnswer(Future<String> answer) {
     try {
-      return answer.get(LATE_MS, TimeUnit.MILLISECONDS) != null;
+      return answer.get(LATE_ANSWER_LIMIT_MS, TimeUnit.MILLISECONDS) != null;
     } catch (InterruptedException | ExecutionException | TimeoutException e) {
       return false;
     }
   }
 
-  private void keepStderr() {
-    char[] part = new char[1024];
+  private void collectStderr() {
+    char[] buffer = new char[1024];
     try (BufferedReader reader = process.errorReader(StandardCharsets.UTF_8)) {
-      for (int n = reader.read(part); n >= 0; n = reader.read(part)) {
+      for (int n = reader.read(buffer); n >= 0; n = reader.read(buffer)) {
         synchronized (stderr) {
-          stderr.append(part, 0, n);
-          stderr.delete(0, Math.max(0, stderr.length() - MOST_STDERR));
+          stderr.append(buffer, 0, n);
+          stderr.delete(0, Math.max(0, stderr.length() - MAX_STDERR_CHARS));
         }
       }
     } catch (IOException ended) {
-      // the process was killed: what it wrote is kept
+      // the process was killed; keep the text read so far
     }
   }
 
-  /** How it ended: on one line, for a metric, and after it the end of what it wrote. */
-  private String howItEnded() throws InterruptedException {
+  /** Describes how the process ended: one line for a metric, followed by the end of its stderr. */
+  private String describeEnd() throws InterruptedException {
     process.waitFor(1, TimeUnit.SECONDS);
     stderrReader.join(1000);
     String text;
     synchronized (stderr) {
       text = stderr.toString().strip();
     }
-    String last = text.substring(text.lastIndexOf('\n') + 1);
+    String lastLine = text.substring(text.lastIndexOf('\n') + 1);
     return " ("
         + python
         + (process.isAlive() ? "" : ", exit code " + process.exitValue())
-        + (last.isEmpty() ? "" : ": " + PlannerException.shortened(last, 300))
+        + (lastLine.isEmpty() ? "" : ": " + PlannerException.shorten(lastLine, 300))
         + "); is assignor-bridge installed there? See spark.assignor.python"
-        + (text.isEmpty() ? "" : ". It said:\n" + text);
+        + (text.isEmpty() ? "" : ". Its stderr was:\n" + text);
   }
 }

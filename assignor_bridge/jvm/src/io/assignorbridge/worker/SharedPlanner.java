@@ -12,81 +12,80 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * A planner process and the streams that it serves: all of this driver that have the same
- * interpreter. It starts with the first request, again with the next one after it has ended, and ends
- * with the last stream.
+ * The planner process of all streams of this driver with the same interpreter. It starts with the
+ * first request, restarts with the next request after a failure, and ends with the last stream.
  *
- * <p>One request is under way at a time. Waiting for the turn does not count as planning, so a plan
- * that takes too long or ends the process is a failure of its own stream only. A stream with an
- * assignor of the user's own has a process to itself: that code may do what it likes.
+ * <p>It handles one request at a time. Waiting for the turn does not count towards the planning
+ * timeout, so a slow plan or a crash fails only its own stream. A stream with a custom assignor
+ * gets its own process, because that code may do anything.
  */
 public final class SharedPlanner {
   private static final long START_TIMEOUT_MS = 60_000;
-  private static final long LONGEST_TURN_WAIT_MS = 60_000;
-  private static final Map<Interpreter, SharedPlanner> SHARED = new HashMap<>(); // locked itself
+  private static final long MAX_TURN_WAIT_MS = 60_000;
+  private static final Map<Interpreter, SharedPlanner> SHARED = new HashMap<>(); // lock: SHARED
   private static final AtomicInteger STREAMS = new AtomicInteger();
 
   private final Interpreter interpreter;
   private final ReentrantLock turn = new ReentrantLock(true);
-  private final Queue<Integer> ended = new ConcurrentLinkedQueue<>(); // the process still has these
-  private int streams; // with SHARED locked
-  private volatile PlannerProcess process; // replaced by who has the turn; null before the first
+  private final Queue<Integer> ended = new ConcurrentLinkedQueue<>(); // still in the process
+  private int streams; // lock: SHARED
+  private volatile PlannerProcess process; // set by the owner of the turn
 
   private SharedPlanner(Interpreter interpreter) {
     this.interpreter = interpreter;
   }
 
-  /** One stream's way to its planner, on the stream's thread. */
+  /** One stream's connection to its planner, used on the stream's thread. */
   public static final class Client implements AutoCloseable {
     private final int stream = STREAMS.incrementAndGet();
     private final AssignorOptions options;
-    private final long longestWaitMs;
+    private final long maxWaitMs;
     private SharedPlanner planner;
-    private PlannerProcess informed; // has the options
-    private Messages.Validated valid;
+    private PlannerProcess initialized; // the process that has this stream's options
+    private Messages.Validated validated;
 
     public Client(AssignorOptions options) {
-      this(options, LONGEST_TURN_WAIT_MS);
+      this(options, MAX_TURN_WAIT_MS);
     }
 
-    public Client(AssignorOptions options, long longestWaitMs) {
+    public Client(AssignorOptions options, long maxWaitMs) {
       this.options = options;
-      this.longestWaitMs = longestWaitMs;
-      planner = options.bringsAssignor() ? alone() : shared(options.interpreter());
+      this.maxWaitMs = maxWaitMs;
+      planner = options.usesCustomAssignor() ? createUnshared() : joinShared(options.interpreter());
     }
 
-    /** Its number in this driver, from 1. */
+    /** Returns the number of the stream in this driver, from 1. */
     public int stream() {
       return stream;
     }
 
-    /** What the options mean, as the process says that runs now. */
-    public Messages.Validated validated() throws PlannerException, InterruptedException {
-      if (informed == null || !informed.isAlive()) {
+    /** Returns the effective options, validated by the current process. */
+    public Messages.Validated validate() throws PlannerException, InterruptedException {
+      if (initialized == null || !initialized.isAlive()) {
         takeTurn();
         try {
-          planner.ready(this);
+          planner.prepare(this);
         } finally {
           planner.turn.unlock();
         }
       }
-      return valid;
+      return validated;
     }
 
-    /** Sends a request, after the options to a process that has not got them. */
+    /** Sends a request, preceded by the options if the process does not have them. */
     public String ask(String request, long timeoutMs) throws PlannerException, InterruptedException {
       takeTurn();
       try {
-        return planner.ready(this).ask(stream, request, timeoutMs);
+        return planner.prepare(this).ask(stream, request, timeoutMs);
       } finally {
         planner.turn.unlock();
       }
     }
 
-    /** Has the next request begin anew, with nothing that the planner remembers of this stream. */
+    /** Makes the planner drop what it remembers of this stream before the next request. */
     public void forget() {
-      informed = null;
-      if (options.bringsAssignor() && planner.process != null) {
+      initialized = null;
+      if (options.usesCustomAssignor() && planner.process != null) {
         planner.process.close();
       }
     }
@@ -96,23 +95,23 @@ public final class SharedPlanner {
       planner.leave(stream);
     }
 
-    /** Others that keep the process busy for very long may have it to themselves. */
+    /** Waits for the turn; if other streams take too long, starts its own process. */
     private void takeTurn() throws InterruptedException {
-      if (!planner.turn.tryLock(longestWaitMs, TimeUnit.MILLISECONDS)) {
+      if (!planner.turn.tryLock(maxWaitMs, TimeUnit.MILLISECONDS)) {
         planner.leave(stream);
-        planner = alone();
+        planner = createUnshared();
         planner.turn.lock();
       }
     }
 
-    private SharedPlanner alone() {
+    private SharedPlanner createUnshared() {
       SharedPlanner planner = new SharedPlanner(options.interpreter());
       planner.streams = 1;
       return planner;
     }
   }
 
-  private static SharedPlanner shared(Interpreter interpreter) {
+  private static SharedPlanner joinShared(Interpreter interpreter) {
     synchronized (SHARED) {
       SharedPlanner planner = SHARED.computeIfAbsent(interpreter, SharedPlanner::new);
       planner.streams++;
@@ -120,8 +119,8 @@ public final class SharedPlanner {
     }
   }
 
-  /** The process, which has the options of this stream and nothing of those that have ended. */
-  private PlannerProcess ready(Client client) throws PlannerException, InterruptedException {
+  /** Returns a running process with this stream's options and without ended streams. */
+  private PlannerProcess prepare(Client client) throws PlannerException, InterruptedException {
     PlannerProcess running = process;
     if (running == null || !running.isAlive()) {
       if (running != null) {
@@ -134,11 +133,11 @@ public final class SharedPlanner {
     for (Integer stream = ended.poll(); stream != null; stream = ended.poll()) {
       running.ask(stream, Messages.write(new Messages.End()), START_TIMEOUT_MS);
     }
-    if (client.informed != running) {
+    if (client.initialized != running) {
       String request = Messages.write(new Messages.Validate(client.options.values()));
       String answer = running.ask(client.stream, request, START_TIMEOUT_MS);
-      client.valid = Messages.read(answer, Messages.Validated.class);
-      client.informed = running;
+      client.validated = Messages.read(answer, Messages.Validated.class);
+      client.initialized = running;
     }
     return running;
   }

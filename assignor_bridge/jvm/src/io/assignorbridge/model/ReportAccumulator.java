@@ -7,10 +7,10 @@ import java.util.List;
 import org.apache.spark.util.AccumulatorV2;
 
 /**
- * Carries what successful tasks report from the executors to the driver. Spark drops
- * the values of failed tasks and of those that lost to a speculative copy.
+ * Collects the reports of successful tasks on the driver. Spark drops the values of failed tasks
+ * and of tasks that lost to a speculative copy.
  */
-public final class Reports<T> extends AccumulatorV2<T, List<T>> {
+public final class ReportAccumulator<T> extends AccumulatorV2<T, List<T>> {
   private final ArrayList<T> reports = new ArrayList<>();
 
   @Override
@@ -20,7 +20,7 @@ public final class Reports<T> extends AccumulatorV2<T, List<T>> {
 
   @Override
   public synchronized AccumulatorV2<T, List<T>> copy() {
-    Reports<T> other = new Reports<>();
+    ReportAccumulator<T> other = new ReportAccumulator<>();
     other.reports.addAll(reports);
     return other;
   }
@@ -48,15 +48,15 @@ public final class Reports<T> extends AccumulatorV2<T, List<T>> {
     return List.copyOf(reports);
   }
 
-  /** An executor's heartbeat may serialise the reports while a reader adds one. */
+  /** Locks, because an executor's heartbeat may serialize the reports while a reader adds one. */
   private synchronized void writeObject(ObjectOutputStream out) throws IOException {
     out.defaultWriteObject();
   }
 
-  /** Hands over what has come so far and forgets it. */
+  /** Returns the reports received since the last call. */
   public synchronized List<T> drain() {
-    List<T> all = List.copyOf(reports);
+    List<T> drained = List.copyOf(reports);
     reports.clear();
-    return all;
+    return drained;
   }
 }
